@@ -86,7 +86,8 @@ mix_seconds() { # folder
         "$work/$1/log/hub.log"
 }
 
-# Seconds of processor that these processes have used so far; the last line counts.
+# Prints how many processor seconds these processes have used so far; the last line
+# counts.
 note_processor() { # folder, role, pids
     at=$work/$1.$2.seconds
     shift 2
@@ -104,8 +105,8 @@ peak_kb() { # folder, hub or home
     sort -n "$work/$1.$2.kb" | tail -n 1
 }
 
-# What a user looks at while the job runs, and what its servers need. One that stands
-# still is ended.
+# Runs what users run beside a job, and notes what the servers need. A command that
+# hangs is ended.
 watch_job() { # folder
     until_s=$(($(date +%s) + patience))
     while kill -0 "$job" 2>/dev/null; do
@@ -247,8 +248,8 @@ check_fenced() { # folder
         fail "the worker that joined late did nothing"
 }
 
-# Both use the machine's processors, too, and so slow the others down without touching
-# the job: what that can make is printed beside the rate.
+# The attackers use the processors of the machine, too, which slows the job down; the
+# possible effect is printed beside the rate.
 check_rate() { # honest folder, hostile folder
     calm=$(mix_seconds "$1") vile=$(mix_seconds "$2")
     rate=$(awk -v a="$calm" -v b="$vile" 'BEGIN { printf "%d", 100 * a / b }')
@@ -331,8 +332,8 @@ among_liars() {
     first=$(awk '{ if (n == "" || $4 < n) n = $4 } END { print n }' "$work/lies")
     early twice >"$work/twice.early"
     early lie | cmp -s - "$work/twice.early" || fail "versions before the first lie differ"
-    # Each lie has an audit that names its worker. One that two liars had a part in may stay
-    # undecided: they disagree with each other either.
+    # Each lie has an audit that names its worker. If two liars had a part in a task,
+    # its audit may stay undecided, because their results differ.
     "$pathloom" audit --run "$work/lie" >"$work/lie.rows" || fail "the audits of lie"
     awk 'function close_row() {
             if (verdict == "settled" && odd !~ /^evil-/) print "an honest worker is odd: " row

@@ -106,7 +106,7 @@ until is_free $port && is_free $((port + 1)); do
 done
 fsid=$(cat /proc/sys/kernel/random/uuid)
 
-# One copy of each object, no keys: nothing but loopback sees it.
+# One copy of each object, and no keys, because only loopback reaches it.
 cat >"$conf" <<END
 [global]
 fsid = $fsid
@@ -138,7 +138,8 @@ cluster() {
     timeout 60 ceph -c "$conf" --connect-timeout 20 "$@" >>"$work/cluster.out" 2>&1
 }
 
-# Starts again whatever ends it; a monitor may refuse one that asks too early.
+# Starts the daemon again whenever it ends; a monitor may refuse one that asks too
+# early.
 keep_osd() {
     while [ -d "$work/osd" ]; do
         ceph-osd -f -i 0 -c "$conf" >>"$work/osd.out" 2>&1

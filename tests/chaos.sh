@@ -84,7 +84,7 @@ name_of() { # pid, role
     esac
 }
 
-# What the home has acknowledged when it dies is in its mark.
+# The mark has what the home had acknowledged when it died.
 note_acks() { "$ledger" --mark "$work/shot/store" >>"$work/acks" 2>/dev/null; }
 
 shoot() { # signal, role
@@ -156,7 +156,7 @@ start() {
     job=$!
 }
 
-# The launcher ends well, or was told to go and is given the command again.
+# The launcher ends with exit code 0, or was told to end and gets the command again.
 run_under_fire() {
     end_at=$((n_kills + per_run))
     [ "$end_at" -le "$kills" ] || end_at=$kills
@@ -198,7 +198,7 @@ check_run() {
 }
 
 # ---- how long until it went on ----
-# Of a worker: until its task was granted again. Of all: from the last fault before a
+# Of a worker: until its task was granted again. Times from the last fault before a
 # pause until the next grant or finished task.
 recovery() {
     awk -v run="$n_runs" '

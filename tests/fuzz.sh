@@ -31,7 +31,7 @@ configure() { # folder, options
         -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" \
         "$@" >/dev/null || exit 69
 }
-# The seeds come from a build without libFuzzer.
+# A build without libFuzzer writes the seeds.
 configure "$build/seeds"
 configure "$build/fuzz" -DPL_FUZZ=ON -DCMAKE_C_COMPILER=clang-14 \
     -DCMAKE_CXX_COMPILER=clang++-14 -DPL_SANITIZE=fuzzer-no-link,address,undefined
@@ -41,9 +41,9 @@ ninja -C "$build/seeds" "$@" >"$build/seeds.log" 2>&1 &&
     tail -n 20 "$build"/*.log
     exit 70
 }
-# A sanitizer that finds no memory says so instead of ending; leaks are looked for.
-# Few frames are kept of each allocation, and little of what was freed: it doubles the
-# rate, and what is found is found again with the defaults.
+# A failed allocation is no finding; leaks are. Few stack frames of each allocation and
+# little freed memory are kept. This doubles the rate, and the defaults repeat a
+# finding.
 ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:malloc_context_size=2:quarantine_size_mb=8
 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export ASAN_OPTIONS UBSAN_OPTIONS

@@ -83,7 +83,7 @@ out=${OUT:-docs/results}
 
 # ---- what the machine has ----
 
-# The toolkit and the driver's tools are not on every PATH.
+# The toolkit and the driver's tools may not be on PATH.
 for folder in /usr/local/cuda/bin /usr/local/nvidia/bin; do
     [ ! -d "$folder" ] || PATH=$PATH:$folder
 done
@@ -109,8 +109,8 @@ rows=$build/gpu.rows
 : >"$log" || exit 70
 say "$gpu"
 
-# cuBLAS may lie with Python's packages instead of the toolkit: its headers for the
-# build, its library for the programs.
+# cuBLAS may be in Python's packages and not in the toolkit: headers for the build, and
+# the library for the programs.
 toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
 python=$(command -v python3)
 if [ ! -f "$toolkit/include/cublasLt.h" ] && [ -n "$python" ]; then

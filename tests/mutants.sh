@@ -46,7 +46,7 @@ test_passes() { # test
     (cd "$tree" && timeout 600 "$build/out/tests/$1" >"$build/test.log" 2>&1)
 }
 
-# One bug: what it is, where, as an expression of sed, and the test that must fail.
+# A bug: its name, its file, a sed expression, and the test that must fail.
 mutant() { # name, file, sed expression, test
     [ "$only" = "  " ] || [ "${only#* "$1" }" != "$only" ] || return 0
     planted=$((planted + 1))
@@ -77,7 +77,7 @@ mutant() { # name, file, sed expression, test
     cp "$build/good" "$tree/$2"
 }
 
-# The changes that FILE allows: line, column, length, what stands there instead.
+# Prints the possible changes of FILE: line, column, length, new text.
 points() { # file
     awk '
         function point(at, len, text) { print NR "\t" at "\t" len "\t" text }
@@ -93,7 +93,7 @@ points() { # file
             if (in_comment) { if (sub(/^.*\*\//, "", code)) in_comment = 0; next }
             if (code ~ /^ *\/\*/) { if (code !~ /\*\//) in_comment = 1; next }
             if (code ~ /^ *(#|static const|enum|typedef|_Static_assert)/) next
-            # Texts and comments keep their length, and hold nothing to change.
+            # Blanks out texts and comments, which are not changed.
             while (match(code, /"([^"\\]|\\.)*"/)) {
                 gap = sprintf("%" RLENGTH "s", ""); gsub(/ /, "_", gap)
                 code = substr(code, 1, RSTART - 1) gap substr(code, RSTART + RLENGTH)
@@ -126,7 +126,7 @@ points() { # file
         }' "$1"
 }
 
-# Plants one of them into `good`; a condition that is turned round needs one more bracket.
+# Makes one change in `good`; a negated condition needs one more bracket.
 plant() { # line, column, length, text, from, to
     awk -v line="$1" -v at="$2" -v len="$3" -v text="$4" '
         NR == line {

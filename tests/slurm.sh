@@ -48,7 +48,8 @@ ours() {
     done
 }
 
-# However this script ends. Daemons first: they would start jobs again.
+# Cleans up, however this script ends. Ends daemons first, because they would start jobs
+# again.
 clean() {
     trap - EXIT
     [ -n "$work" ] || return
@@ -89,7 +90,7 @@ fi
 [ -x "$pathloom" ] || fail "there is no program $pathloom"
 [ "${pathloom#/}" != "$pathloom" ] || pathloom=$PWD/$pathloom
 
-# Nothing of a Slurm in which this script itself may run.
+# Removes the variables of a Slurm in which this script may run.
 for name in $(env | sed -n 's/^\(\(SLURM\|SBATCH\|SQUEUE\|SCANCEL\|SALLOC\)[A-Z0-9_]*\)=.*/\1/p'); do
     unset "$name"
 done
@@ -110,7 +111,7 @@ until is_free $port && is_free $((port + 1)) && is_free $((port + 2)); do
     [ $port -lt 31000 ] || fail "no free ports"
 done
 
-# Nodes that look like two processors each, however many there are.
+# Nodes with two processors each, however many the machine has.
 cat >"$SLURM_CONF" <<END
 ClusterName=pathloom-test
 SlurmctldHost=localhost(127.0.0.1)
@@ -197,8 +198,8 @@ hashes() { # run
         "$work/$1.ls" | sort >"$work/$1.hashes"
     [ -s "$work/$1.hashes" ] || fail "no module in $1"
 }
-# Slurm takes its time for what is done to it below: so long must the training last, on
-# this machine as it is now.
+# Slurm is slow, so the training must last long enough for the actions below on this
+# machine.
 begun=$(date +%s)
 calm probe 40
 phases=$((40 * 70 / ($(date +%s) - begun + 1)))
@@ -226,15 +227,15 @@ is() { # job, state
 log_of() { # task
     echo "$work/job-${array}-$1.out"
 }
-# How often a line stands in a task's log.
+# Counts a line in a task's log.
 count() { # task, pattern
     grep -c "$2" "$(log_of "$1")" 2>/dev/null
 }
 has() { # task, pattern, how often
     [ "$(count "$1" "$2")" -ge "$3" ]
 }
-# Whether the task's worker has started since it was last stopped: a script that has not
-# yet begun knows nothing of signals.
+# Whether the task's worker has started since the last stop; before this its script does
+# not handle signals.
 at_work() { # task
     awk '/worker.ready/ { up = 1 } /CANCELLED AT|process.end/ { up = 0 } END { exit !up }' \
         "$(log_of "$1")"
@@ -274,14 +275,13 @@ array=$job
 await 120 "the workers do not train" reached 5
 say "head is job $head, workers are array $array"
 
-# A mistake is not repeated for ever: it is not repeated at all.
+# A job with a mistake is not requeued.
 submit -p paid -w n2 deploy/slurm/workers.sbatch "$work/run" --backend nothing
 await 60 "a wrong option does not end a job" is "$job" FAILED
 [ "$(restarts "$job")" -eq 0 ] || fail "a wrong option was tried again"
 trains "a wrong option"
 say "a wrong option: FAILED, not requeued"
 
-# That job needed a place on the second node, or of one that was there.
 settled() {
     hurry "${array}_1"
     hurry "${array}_2"

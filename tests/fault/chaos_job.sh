@@ -23,8 +23,8 @@ take_data() { # folder of that run, folder of this one
     cp -r "$work/$1/data" "$work/$2/"
 }
 
-# Everything that must be equal: versions with their hashes and contributions, states
-# of paths, objects. A contribution that were there twice, or missing, is a difference.
+# Prints what must be equal: versions with their hashes and contributions, states of
+# paths, objects. So a missing or repeated contribution is a difference.
 facts() { # folder -> folder.facts
     "$ledger" "$work/$1/store" | LC_ALL=C sort >"$work/$1.facts" &&
         [ "$(grep -c '^version mix/' "$work/$1.facts")" -gt 8 ]
@@ -42,12 +42,13 @@ fsck_is_clean() { # folder
     "$pathloom" store fsck --run "$work/$1" >"$work/$1.fsck" 2>&1
 }
 
-# The launcher's processes of a role.
+# Prints the launcher's processes with this role.
 members() { # launcher pid, role
     pgrep -P "$1" -f "pathloom $2" 2>/dev/null
 }
 
-# Processes that have this word among theirs; a job's folder finds all of the job.
+# Prints the processes whose command line has this word; the job's folder finds all of
+# the job.
 left_behind() { # folder
     pgrep -f -- "$work/$1[/ ]" 2>/dev/null
 }
@@ -82,14 +83,14 @@ stop_worker() { # name; sets stopped
     kill -STOP "$stopped" || fail "$1 cannot be stopped"
 }
 
-# How many paths of the mixture this worker holds: its lease is the last of each.
+# Prints for how many paths of the mixture the newest lease is this worker's.
 held_by() { # folder, name
     sed -n 's/.*lease.granted task=\(mix[^ ]*\) .* worker=\([^ ]*\) .*/\1 \2/p' \
         "$work/$1/log/hub.log" | awk -v name="$2" '{ last[$1] = $2 }
             END { for (p in last) n += last[p] == name; print n + 0 }'
 }
 
-# How many paths of the mixture have finished so many phases, as the job tells.
+# Prints how many paths of the mixture have finished so many phases, from the status.
 finished() { # folder, phases
     "$pathloom" status --run "$work/$1" --json 2>/dev/null | tr '{' '\n' |
         awk -F '"phase":' -v least="$2" '
@@ -100,7 +101,7 @@ finished() { # folder, phases
 
 now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; } # as in the logs
 
-# Asks a program and looks at its answer.
+# Runs a command and checks its output.
 ask() { # verb, options; the answer is in ask.out
     "$pathloom" "$@" >"$work/ask.out" 2>&1
 }
@@ -112,7 +113,7 @@ says() { # pattern
     }
 }
 
-# Of a module of $run.
+# Prints the hash of a module of $run.
 hash_of() { # module@version
     "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
 }

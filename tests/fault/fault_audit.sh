@@ -97,7 +97,7 @@ job=
 "$pathloom" audit --run "$work/wrong" >"$work/audit.out" 2>&1 || fail "pathloom audit"
 grep -q '^fenced *odd' "$work/audit.out" || fail "pathloom audit names no fenced worker"
 grep -q '^settled ' "$work/audit.out" || fail "pathloom audit has no verdict"
-# It may have done nothing but audits itself.
+# The worker may have done only audits.
 "$pathloom" audit odd --run "$work/wrong" >"$work/worker.out" 2>&1 ||
     grep -q 'no version .* has a contribution of odd' "$work/worker.out" ||
     fail "pathloom audit odd"
@@ -121,7 +121,8 @@ mkdir "$work/once"
     fail "not one of the job's own workers is fenced"
 echo "a wrong update was found; then: pathloom $fix"
 
-# Processors round alike with one thread and with two or not; `ref` does otherwise.
+# Results of one and two threads may differ on this processor; those of `ref` differ
+# always.
 others=
 kinds_job() { # folder: the job with one worker, and two of other kinds beside it
     take_data calm "$1"

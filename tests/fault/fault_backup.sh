@@ -34,7 +34,7 @@ facts calm || fail "its record"
 
 echo "2. a worker is stopped"
 take_data calm stop
-# Tasks last longer than it takes to see that one began.
+# Tasks last long enough for the script to notice their start.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job stop >"$work/stop.out" 2>&1 &
 job=$!
 stop_in_second_phase stop

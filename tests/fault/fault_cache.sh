@@ -20,7 +20,7 @@ run() { # folder, options
 shards() { # folder
     ls "$work/$1"/cache/*.tok 2>/dev/null | wc -l
 }
-# Every row of `pathloom audit`, the base model's included, is an agreement.
+# All rows of `pathloom audit`, also of the base model, must agree.
 all_agreed() { # folder
     "$pathloom" audit --run "$work/$1" --json >"$work/$1.audits" || fail "the audits of $1"
     grep -q '"verdict":"agreed"' "$work/$1.audits" || fail "no audit in $1"

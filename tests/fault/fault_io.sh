@@ -43,7 +43,7 @@ begin() { # name
     rm -rf "$work/shot" "$work/shot.out" "$work/once" "$work/now"
 }
 
-# One job, to its end; what it says on stderr must be one sentence if it failed.
+# Runs one job to its end. If it fails, stderr must have one sentence.
 try_job() {
     code=0
     (tiny_job shot) >>"$work/shot.out" 2>"$work/shot.err" || code=$?
@@ -72,7 +72,7 @@ check_facts() {
     nobody_is_left shot || fail "processes are left"
 }
 
-# One call of one process fails once.
+# Makes one call of one process fail once.
 one_call() { # role, CALL:LATEST:ERROR
     call=${2%%:*} rest=${2#*:}
     random "${rest%%:*}"
@@ -90,7 +90,7 @@ one_call() { # role, CALL:LATEST:ERROR
         return
     fi
     n_acted=$((n_acted + 1))
-    # What every program must take for ordinary.
+    # Tests short writes and EINTR, which every program must handle.
     case $call.$spec in
     write.*EINTR | write.*short) [ "$tries" -eq 1 ] || fail "it did not go on by itself" ;;
     esac
@@ -106,7 +106,7 @@ wait_for_mixture() {
     done
 }
 
-# Every write to the store fails, for some seconds or until the job has ended.
+# Makes every write to the store fail, for some seconds or until the job has ended.
 long_outage() { # name, INTERPOSE, code
     begin "$1"
     take_data calm shot
@@ -131,7 +131,7 @@ long_outage() { # name, INTERPOSE, code
     check_facts
 }
 
-# A disk of its own that becomes full, then has space again.
+# Uses a small disk that becomes full and then has space again.
 small_disk() {
     begin "a full disk"
     mkdir -p "$disk"
@@ -158,7 +158,7 @@ small_disk() {
     umount "$disk"
 }
 
-# Nothing but labels may come from the wall clock.
+# Only labels may depend on the wall clock.
 clock() {
     begin "a clock that jumps by years"
     LD_PRELOAD=$library INTERPOSE_CLOCK=94608000
@@ -170,7 +170,7 @@ clock() {
     check_facts
 }
 
-# A worker that hangs for good: its tasks go to others, and the job ends without it.
+# A worker hangs for ever: its tasks go to others, and the job ends without it.
 hung_worker() {
     begin "a worker that hangs for good"
     take_data calm shot
@@ -191,8 +191,8 @@ hung_worker() {
     check_facts
 }
 
-# Workers that are told to end, as by a scheduler that wants the machine back: they come
-# back, and nobody counts that as crashes.
+# Workers are told to end, as by a scheduler. They are started again, and this does not
+# count as crashes.
 told_to_end() {
     begin "workers told to end again and again"
     take_data calm shot
@@ -223,7 +223,7 @@ home="write:150:EIO write:150:ENOSPC write:150:EINTR write:150:short pwrite:100:
 train="write:4:EIO write:4:ENOSPC write:4:EINTR write:4:short fsync:6:EIO fsync:6:ENOSPC
     rename:4:EIO rename:4:ENOSPC open:4:ENOSPC open:4:EROFS"
 if [ "$mode" = short ]; then
-    # Two of each, others each time.
+    # Two of each kind, different ones in each call.
     for role in home train; do
         eval "all=\$$role"
         # shellcheck disable=SC2086,SC2154 # several words

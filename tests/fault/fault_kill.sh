@@ -41,7 +41,7 @@ echo "1. undisturbed"
 hashes calm
 
 echo "2. processes killed at random moments"
-# No faster than this script kills.
+# Slow enough for the script's kills.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job shot >"$work/shot.out" 2>&1 &
 job=$!
 shots=0
@@ -68,7 +68,7 @@ cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
     fail "hashes differ after $shots kills"
 }
 
-# The invariants hold: every phase of packed rows was counted once.
+# The invariants hold, and every phase was counted once.
 "$pathloom" check --run "$work/shot" --recompute all >"$work/check.out" || {
     cat "$work/check.out"
     fail "check of the run under fire"

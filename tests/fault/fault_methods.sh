@@ -84,7 +84,7 @@ same() { # name, options
     rm -rf "$work/$case".*
 }
 
-# Each of a path's 6 phases (of 15 steps of 4 samples, or fewer steps) stands in a
+# Each of a path's 6 phases (of 15 steps of 4 samples, or fewer steps) must be in a
 # module once.
 count_phases() {
     for module in $(sed -n 's,^\(mix/[^p][^ ]*\) .*,\1,p' "$work/$case.shot.facts"); do
@@ -110,7 +110,7 @@ once() { # name, options
     rm -rf "$work/$case".*
 }
 
-# A pair of which one side met and the other did not would move the mean.
+# If only one mate of a pair took the common step, the mean would move.
 agrees() { # name, options
     case=$1
     shift

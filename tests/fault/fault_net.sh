@@ -42,7 +42,7 @@ fail() {
     exit 1
 }
 
-# Long enough to meet a cut in the middle.
+# Long enough for a cut in the middle.
 job_of() {
     tiny_job "$1" --set train.phases=60 --set 'net.hub=tcp://127.0.0.1:*' \
         --set 'net.home=tcp://127.0.0.1:*'
@@ -63,7 +63,7 @@ start() { # name
     done
 }
 
-# From now on the network is whole: the job must end by itself, and soon.
+# From now on the network works, so the job must end soon.
 end() {
     healed=$(date +%s%3N)
     granted=$(grep -c 'lease.granted' "$work/shot/log/hub.log")

@@ -97,7 +97,7 @@ engine.drop.before - 0
 TABLE
 }
 
-# One "NAME@ROLE PASSAGES" a line.
+# Prints one "NAME@ROLE PASSAGES" per line.
 every_point() {
     table | while read -r name roles passages; do
         [ "$roles" != - ] || continue
@@ -107,14 +107,14 @@ every_point() {
     done
 }
 
-# In two chapters, so that documents are dealt anew while it trains; at the end the best
+# The job has two chapters, so that documents are distributed anew; at the end the best
 # versions are tagged.
 points_job() { # folder
     tiny_job "$1" --set router.em=2 --set router.share=0.2 \
         --set train.holdout=0.1
 }
 
-# A stopped process is continued after a while that outlives its leases.
+# A stopped process is continued after its leases have run out.
 continue_stopped() {
     while sleep 1.2; do
         for pid in $(left_behind shot); do
@@ -123,7 +123,7 @@ continue_stopped() {
     done
 }
 
-# The job with its points, given again until it is done.
+# Runs the job with its points, again and again until it is done.
 run_with_points() { # POINT:ACTION:NTH,...
     rm -rf "$work/shot" "$work/shot.out" "$work/once"
     mkdir "$work/once"
@@ -163,7 +163,7 @@ check_points() { # POINT:ACTION:NTH,...
     n_cases=$((n_cases + 1))
 }
 
-# Every name in the sources stands in the table, and the other way round.
+# The sources and the table must have the same names.
 points="the table"
 table | cut -d' ' -f1 | LC_ALL=C sort >"$work/named"
 sh tests/fault/chaos_check_points.sh --list >"$work/listed"
@@ -177,7 +177,8 @@ make_corpus base modules docs
 facts calm || fail "the undisturbed run has too little in its store"
 
 if [ "$mode" = short ]; then
-    # Every sixth point of the table together: neighbours are tried apart.
+    # Tests every sixth point of the table together, so that neighbours are in different
+    # runs.
     every_point >"$work/points"
     for first in 1 2 3 4 5 6; do
         points=

@@ -13,7 +13,7 @@ weight=${3:-0}
 . tests/fault/chaos_job.sh
 own_folder "$2"
 make_corpus base modules docs
-# Tasks last longer than it takes to see that one began.
+# Tasks last long enough for the script to notice their start.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
     --set outer.deadline_s=0.1 --set "outer.late_weight=$weight" \
     --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \

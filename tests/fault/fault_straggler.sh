@@ -17,13 +17,13 @@ phases=6
 own_folder "$3"
 make_corpus base outer home net
 
-# Tasks last longer than it takes to see that one began.
+# Tasks last long enough for the script to notice their start.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 small_job run --workers 4 --set train.tau=150 --set train.phases=$phases \
     --set train.base_steps=15 --set topology.levels=2x2 --set workers.ttl_ms=400000 \
     --set outer.method=noloco --set outer.deadline_s=0.3 >"$work/run.out" 2>&1 &
 job=$!
 
-# Who has which task stands in the hub's log.
+# The hub's log says which worker has which task.
 log=$work/run/log/hub.log
 
 wait_for() { # seconds, paths, phases
@@ -37,9 +37,9 @@ wait_for() { # seconds, paths, phases
 }
 
 wait_for 120 2 1
-# Whoever got a task last is at it. It is stopped soon after it began, when what it did
-# before has arrived: one that stops between offering an update and sending it is waited
-# for until its lease runs out.
+# The worker that got the newest task trains it. The worker is stopped soon after the
+# start, when its earlier results have arrived. If it were stopped between offering and
+# sending an update, the others would wait until its lease runs out.
 arrived() {
     last=$(grep 'lease.granted task=mix' "$log" | tail -n 1)
     name=$(echo "$last" | sed 's/.* worker=\([^ ]*\) .*/\1/')
@@ -49,8 +49,9 @@ arrived() {
         grep -q "\"path\":\"$task\",\"phase\":${phase}[,}]"
 }
 
-# Stops it, and looks after a second, for what it had asked for is still granted. On a
-# busy machine it may have ended its task before the stop: then another is waited for.
+# Stops the worker and checks after a second, because its last question is still
+# answered. On a busy machine its task may have ended before the stop; then waits for
+# another task.
 tries=200 held=0
 while [ "$held" -eq 0 ]; do
     until arrived; do
@@ -64,7 +65,7 @@ while [ "$held" -eq 0 ]; do
     held=$(held_by run "$name")
     [ "$held" -gt 0 ] || kill -CONT "$stopped"
 done
-# Paths that it holds do not go on; all others come to their end.
+# The stopped worker's paths do not continue; all other paths must end.
 [ "$held" -lt 4 ] || fail "$name holds all $held paths"
 wait_for 200 $((4 - held)) $phases
 took=$(($(date +%s) - start))

@@ -26,12 +26,12 @@ train() { # run, options; in a subshell or in the background
 versions --run "$work/alone" >"$work/alone.versions"
 [ "$(wc -l <"$work/alone.versions")" -gt 11 ] || fail "too few modules"
 
-# No faster than the changes, on any machine.
+# Slow enough for the changes on any machine.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train moved &
 job=$!
 training_begins moved
 
-# Somebody dies: a child of the job whose command line has this word, or the mover.
+# Kills a process: a child of the job whose command line has this word, or the mover.
 kill_one() { # hub, home, worker, mover
     victims=$mover
     [ "$1" = mover ] || victims=$(for pid in $(pgrep -P "$job"); do
@@ -45,8 +45,8 @@ kill_one() { # hub, home, worker, mover
     echo "$1" >>"$work/killed"
 }
 
-# A change, and somebody dies in the middle of it; the mover too, and then it is asked
-# once more.
+# Makes a change and kills a process during it. If the mover is killed, its command is
+# repeated.
 change() { # words of the verb
     "$pathloom" homes "$@" --run "$work/moved" >"$work/change.out" 2>&1 &
     mover=$!
@@ -62,7 +62,7 @@ change() { # words of the verb
     moves=$((moves + 1))
 }
 
-# What a reader sees while names are on their way: every module once.
+# A reader must see every module once while names move.
 look() {
     versions --run "$work/moved" | cut -d' ' -f1 | sort >"$work/seen"
     [ -z "$(uniq -d "$work/seen")" ] || fail "listed twice: $(uniq -d "$work/seen")"
@@ -99,7 +99,7 @@ cmp "$work/alone.versions" "$work/moved.versions" || fail "other versions"
 store fsck --run "$work/moved"
 "$pathloom" data coverage --run "$work/moved" >"$work/coverage.out" || fail "coverage"
 store verify L1.E0 --run "$work/moved"
-# What was tagged meanwhile is a set of versions of one phase, and all of them are there.
+# A tag that was made meanwhile must have existing versions of one phase.
 for tag in ${tags:-}; do
     store show "$tag" --run "$work/moved" --json
     store diff "$tag" "$tag" --run "$work/moved"
@@ -108,7 +108,7 @@ done
 echo "$moves changes of homes, $kills kills ($(sort "$work/killed" | uniq -c |
     awk '{ printf "%s%s %d", sep, $2, $1; sep = ", " }')): the versions of a job that nobody touched"
 
-# The same without a job.
+# The same changes on a stopped job.
 homes() {
     "$pathloom" homes "$@" --run "$work/moved" >"$work/homes.out" 2>&1 || fail "homes $*"
 }
@@ -124,7 +124,7 @@ store fsck --run "$work/moved"
 "$pathloom" train --out "$work/moved" >>"$work/moved.out" 2>&1 || fail "train after drain"
 echo "a home is emptied while nobody trains"
 
-# The last home goes for good, and may come again.
+# The last home is removed and added again.
 "$pathloom" homes remove 3 --run "$work/moved" >"$work/homes.out" 2>&1
 [ $? -eq 75 ] || fail "a home that has something was taken away"
 homes weight 2 1

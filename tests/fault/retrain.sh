@@ -20,7 +20,7 @@ fail() {
     exit 1
 }
 
-# run NAME OPTIONS: a job, and the verdict on one of its modules
+# run NAME OPTIONS: runs a job and verifies one of its modules
 run() {
     name=$1
     shift

@@ -58,8 +58,8 @@ refused 64 'one of 3 parts' \
 refused 78 'each with a port of its own' "$pathloom" train --corpus "$work/corpus" \
     --out "$work/port" --set store.homes=2 --set net.home=tcp://127.0.0.1:7811
 
-# A rollback is that of one home; killed between any two writes it is in no home or in
-# all, once they were opened again.
+# A rollback gives the versions that it gives with one home. If it is killed between any
+# two writes, no home has it, or all have it after they were opened again.
 cp -r "$work/three" "$work/back"
 store rollback mix --to 0 --run "$work/one"
 store rollback mix --to 0 --run "$work/back"
@@ -88,7 +88,7 @@ echo "a rollback is in all homes or in none"
 
 refused 64 'give the folder above it' "$pathloom" check --store "$work/three/store/home-1"
 
-# A part that is lost is not replaced by an empty one; neither is the list of parts.
+# A lost part is not replaced by an empty one, nor is the list of parts.
 cp -r "$work/three" "$work/lost"
 rm -rf "$work/lost/store/home-2"
 refused 65 'home-2 is missing or empty' "$pathloom" train --out "$work/lost"
@@ -99,8 +99,8 @@ refused 65 'its file PARTS is missing' "$pathloom" train --out "$work/lost"
 (train whole --set train.phases=12 --set train.tau=20) || fail "whole"
 versions --run "$work/whole" >"$work/whole.versions"
 
-# While a job trains, no faster than this script, it gets a home more and is copied; it
-# goes on from the copy.
+# A slow job gets one more home and is copied while it trains. Training continues from
+# the copy.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train half --set store.homes=2 --set train.phases=12 --set train.tau=20 &
 job=$!
 training_begins half
@@ -123,8 +123,8 @@ versions --run "$work/half" | cmp - "$work/whole.versions" ||
     fail "a restored job ends with other versions"
 echo "a job goes on from a copy that was made while it trained"
 
-# The same job, stopped, goes back; once with a death when that was decided. Training
-# ends it, and goes on as after the other.
+# The stopped job is rolled back; once the rollback is killed after its decision.
+# Training completes this rollback and continues as after the other one.
 cp -r "$work/gone" "$work/gone.killed"
 store rollback mix --to 1 --run "$work/gone"
 PATHLOOM_FAILPOINT=kv.commit.after:kill:6 "$pathloom" store rollback mix --to 1 \
@@ -142,7 +142,7 @@ cmp "$work/gone.versions" "$work/gone.killed.versions" ||
 cmp -s "$work/gone.versions" "$work/whole.versions" && fail "nothing was rolled back"
 echo "training goes on from a rollback, and ends one that was killed"
 
-# Gone back before any path had finished a phase: there is nothing that it carries.
+# A rollback before any path has finished a phase: the paths have no states.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train early --set train.phases=3 --set train.tau=150 &
 job=$!
 training_begins early

@@ -36,7 +36,7 @@ fail() {
     exit 1
 }
 
-# A script as Slurm starts it; its output is added to NAME.out.
+# Starts a script like Slurm; its output is added to NAME.out.
 batch() { # name, job, script, arguments
     out=$work/$1.out
     job=$2

@@ -35,7 +35,8 @@ ask eval --run "$run" --json || fail "eval"
 says '"finished": *true'
 ask generate --run "$run" --prompt "The path" --max-tokens 4 --path p31 || fail "generate"
 
-# Every module began as the last version of what it was split from, and the log says so.
+# Every module must begin as the last version of the module from which it was split, and
+# the log must say so.
 n=0
 for level in L1 L2; do
     for expert in 0 1 2 3; do
@@ -48,7 +49,7 @@ done
 [ "$n" -eq 8 ] && [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hashes"
 [ "$(hash_of mix~1/L1.E0@3)" != "$(hash_of mix~1/L1.E1@3)" ] || fail "the parts did not part"
 ask store log L1.E3 --run "$run" || fail "log"
-# Four versions of the part, then four of the whole.
+# Four versions of the new module, then four of the old one.
 sed -n 's/^\(mix[^ ]*@[0-9]*\) .*/\1/p' "$work/ask.out" | tr '\n' ' ' >"$work/log.names"
 [ "$(cat "$work/log.names")" = "mix~1/L1.E3@3 mix~1/L1.E3@2 mix~1/L1.E3@1 mix~1/L1.E3@0 \
 mix/L1.E1@3 mix/L1.E1@2 mix/L1.E1@1 mix/L1.E1@0 " ] || {

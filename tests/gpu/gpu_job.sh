@@ -28,7 +28,7 @@ grep -q "^ok    gpu workers .*3 workers share the first of 1 GPUs and need " \
     "$work/$case.doctor" || fail "the doctor: $(cat "$work/$case.doctor")"
 EMULATION_DEVICES=2 "$pathloom" doctor --run "$work/$case" |
     grep -q "^ok    gpu workers .*2 workers share the first of 2 GPUs" || fail "two devices"
-# What is asked for decides, too: this device does not compute in f32.
+# The precision also decides: this device does not compute in f32.
 "$pathloom" doctor | grep -q "^ok    backend  *cuda .*emulated" || fail "auto: a device"
 EMULATION_DEVICES=0 "$pathloom" doctor | grep -q "^ok    backend  *cpu " ||
     fail "auto: no device"
@@ -51,7 +51,8 @@ grep -q '40 workers share a GPU with .* of free memory, but need .* each, .* tog
     "$work/$case.out" || fail "no number of workers that would fit"
 echo "$case: refused"
 
-# The head of a job on a machine without a device; a worker with one comes by itself.
+# The head of a job on a machine without a device; a worker with a device joins by
+# itself.
 case="head"
 (EMULATION_DEVICES=0 tiny_job "$case" --set workers.backend=cuda \
     --set workers.local=false --set train.tau=4 --set train.phases=2 \

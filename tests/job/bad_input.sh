@@ -40,8 +40,8 @@ complain() { # what is wrong
     sed 's/^/    ! /' "$work/stderr"
 }
 
-# Processes of any job under the work folder, a pid a line. (The brackets keep grep
-# from finding itself.)
+# Prints the processes of all jobs under the work folder, one pid per line. (The
+# brackets keep grep from finding itself.)
 processes() {
     grep -la -- "[/]${work#/}/[a-z]" /proc/[0-9]*/cmdline 2>/dev/null |
         sed 's,/proc/,,; s,/.*,,' | grep -vx "${occupant:-none}"
@@ -103,7 +103,7 @@ works() {
 
 skip() { echo "SKIP: $1"; }
 
-# All bytes of a folder.
+# Prints the checksums of all files of a folder.
 sum_of() { (cd "$1" && find . -type f | LC_ALL=C sort | xargs cksum); }
 
 keep() { # remembers a folder
@@ -124,7 +124,7 @@ damage() {
         dd of="$1" bs=1 seek=$(($(wc -c <"$1") / 2)) conv=notrunc 2>/dev/null
 }
 
-# Every 64 KiB: whatever is read of the file, some of it is hurt.
+# Damages the file every 64 KiB, so that all parts that are read have damage.
 damage_throughout() {
     at=0
     while [ "$at" -lt "$(($(wc -c <"$1") - 65536))" ]; do
@@ -198,7 +198,7 @@ refuse_corpus "a tokenizer from a pipe" 65 "data.tokenizer|'pipe'|a pipe" \
     --corpus text --set data.tokenizer=pipe
 refuse_corpus "a device" 65 "'/dev/zero'|a device|standard input" --corpus /dev/zero
 gzip -c text/notes/notesaa | head -c 900 >cut.txt.gz
-# A whole frame of zstd that ends after its header, as `zstd | head -c 9` leaves it.
+# A zstd frame that is cut off after its header (`zstd | head -c 9`).
 printf '\050\265\057\375\144\000\020\175\001' >cut.txt.zst
 head -c 5 cut.txt.gz >stub.gz
 refuse_corpus "a truncated gz" 65 'cut.txt.gz|cut short|again' --corpus cut.txt.gz
@@ -431,7 +431,7 @@ refused "damaged held-out text" 65 'valid.tok|damaged|delete the folder' \
 rm -rf hurt/data
 works "data made anew" 'trained in|mixture' $train --corpus text --out "$work/hurt"
 
-# Of another corpus, with as many pieces: nothing but its hash tells it apart.
+# A tokenizer of another corpus, with as many pieces; only the hash differs.
 cp odd-run/data/tokenizer.model hurt/data
 for verb in "generate --prompt The" eval "export --path p00 --out $work/never" \
     "serve --listen 127.0.0.1:*"; do
@@ -478,7 +478,8 @@ printf 'ulimit -f 500\nexec "$@"\n' >small-files.sh
 refused "a limit on files" 74 'limited/store|File too large|ulimit -f' \
     sh small-files.sh $train --corpus text --out "$work/limited"
 rm -rf limited
-# How little memory lets the program start but not its database depends on the machine.
+# The limit at which the program starts and its database does not depends on the
+# machine.
 name="a limit on memory"
 cases=$((cases + 1))
 ended=0
@@ -740,7 +741,7 @@ if command -v script >/dev/null; then
     cases=$((cases + 1))
     TERM=xterm script -qec "stty cols 50 rows 24; $train --corpus text --out '$work/tty' \
         --set train.phases=20" typescript >/dev/null </dev/null || complain "exit code $?"
-    # Every line of the block ends by ESC[K and must be narrower than the terminal.
+    # Every line of the block ends with ESC[K and must fit into the terminal.
     grep -a "$(printf '\033')\[K" typescript >block || complain "no block was drawn"
     sed "s/$(printf '\033')\[[0-9]*[A-Z]//g; s/$(printf '\r')//g" block >plain
     [ "$(awk 'length > 49' plain | wc -l)" -eq 0 ] || complain "a line is too wide"

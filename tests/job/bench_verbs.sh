@@ -25,7 +25,7 @@ has() {
     done
 }
 
-# refuses TEXT OPTIONS...: code 64 and one sentence with the text.
+# refuses TEXT OPTIONS...: expects code 64 and one sentence with TEXT.
 refuses() {
     text=$1
     shift

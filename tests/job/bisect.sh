@@ -31,8 +31,8 @@ found() { # options: "BEFORE AT" of the verdict
     store bisect --run "$run" --json "$@"
     sed -n 's/.*"before":\([0-9]*\),"at":\([-0-9]*\),.*/\1 \2/p' "$work/verb.out"
 }
-# Modules had come to different versions, so the rollback made one or several of each:
-# those from `first` to `back`.
+# Modules had different newest versions, so the rollback made one or several versions of
+# each: those from `first` to `back`.
 first=$back
 for module in $(versions --run "$run" | sed -n 's/^\(mix\/[^ ]*\) .*/\1/p'); do
     number=$("$pathloom" store log "$module" --run "$run" --json |

@@ -48,8 +48,8 @@ says '"finished": *true'
 ask data coverage --run "$run" || fail "coverage"
 ask store fsck --run "$run" || fail "fsck"
 
-# Names without an arm are of the newest chapter, which began with the last versions of
-# the one before.
+# Names without an arm mean the newest chapter, which began with the last versions of
+# the chapter before.
 ask store log L1.E0 --run "$run" --json || fail "log"
 says 'mix~2/L1.E0'
 [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hash of a version"
@@ -65,7 +65,7 @@ ask export --run "$run" --prompt "The path" --out "$work/export" || fail "export
 ask store tag end --run "$run" || fail "tag"
 says 'mix~2'
 
-# Only the newest chapter can go back.
+# Only the newest chapter can be rolled back.
 ask store rollback mix --to 1 --run "$run"
 [ $? -eq 78 ] || fail "an earlier chapter was rolled back"
 says 'mix~2 continued from its last versions; roll back mix~2'
@@ -89,7 +89,7 @@ ask store fsck --run "$run" || fail "fsck of four chapters"
 (tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run took +2"
 says 'lengthens a run, but no run was trained'
 
-# What cannot be is refused before anything runs.
+# Impossible settings are refused before anything runs.
 (tiny_job other --set router.em=9) >"$work/out" 2>&1
 [ $? -eq 78 ] || fail "phase 9 of 6"
 says 'below train.phases 6'

@@ -61,7 +61,7 @@ seen=$(verdicts --store "$work/pushed") || fail "a pushed store: $seen"
 [ "$seen" = "hashes:holds data:unproven ${sound#*data:holds }unproven " ] ||
     fail "a pushed store, which has no shards: $seen"
 
-# Exactly these invariants must be broken; a sentence has these words.
+# Expects that exactly these invariants are broken, and a sentence with these words.
 damaged() { # damage, "invariant ...", words
     rm -rf "$work/copy"
     cp -r "$work/run/store" "$work/copy"

@@ -28,7 +28,7 @@ curves_job() { # folder, options
         --set data.valid_share=0.05 --set eval.baselines=dense --set eval.max_tokens=0 "$@"
 }
 
-# Every scalar that depends neither on time nor on who trained.
+# Prints all scalars that depend neither on time nor on the worker.
 read_curves() { # folder -> folder.curves
     for file in "$work/$1"/tensorboard/*/*/events.out.tfevents.*; do
         name=${file#"$work/$1"/tensorboard/}
@@ -80,8 +80,8 @@ for tag in worker_loss worker_tokens_per_second worker_gradient_norm worker_memo
     grep -q " $tag/worker-[123] [0-9]" "$work/scalars" || fail "no worker has $tag"
 done
 
-# Both arms begin as the base model, whatever path a document has, and the launcher's
-# evaluation scores the same documents.
+# Both arms begin as the base model, so the first points equal the launcher's evaluation
+# of the same documents.
 base=$(value calm base/evaluation 8 evaluation/bits_per_byte)
 for arm in mix dense; do
     near "$(value calm $arm/held-out 0 held-out/bits_per_byte)" "$base" 0.001 ||
@@ -91,7 +91,7 @@ done
 near "$(value calm mix/held-out 20 held-out/bits_per_byte)" "$base" 0.1 &&
     fail "the held-out text of the mixture does not change"
 
-# The loss of a path is the one in the store.
+# The loss of a path must be the one in the store.
 "$pathloom" store ls --paths mix/p01 --run "$work/calm" --json >"$work/out"
 near "$(value calm mix/train 24 path_loss/p01.r0)" \
     "$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$work/out")" 0.001 || fail "the loss of mix/p01"
@@ -106,8 +106,8 @@ hashes none >"$work/none.hashes"
 diff "$work/calm.hashes" "$work/none.hashes" || fail "curves change modules"
 [ ! -e "$work/none/tensorboard" ] || fail "files that nobody asked for"
 
-# The launcher is killed while the mixture trains; a file's end is torn meanwhile. A
-# worker is killed while it scores.
+# Kills the launcher while the mixture trains, and cuts off the end of a file. Kills a
+# worker while it scores.
 take_data calm shot
 mkdir "$work/once"
 (

@@ -29,7 +29,7 @@ train() { # folder, arguments
         --set eval.sample_tokens=0 "$@" >"$work/$folder.out" 2>"$work/$folder.err"
 }
 
-# A whole run, with two keys of the user's own.
+# A whole run, with two keys that the user sets.
 train timed --for 20s --set train.batch=4 --set train.tau=5 ||
     fail "--for 20s: $(tail -n 1 "$work/timed.err")"
 grep -q '^dial     20s, .* of it left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"
@@ -52,7 +52,7 @@ grep -q '^dial     took .* planned: start .*, base model .*, routing .*, paths .
     "$work/timed.out" || fail "what the parts took is not printed"
 [ -s "$work/timed/report.json" ] || fail "there is no report"
 
-# The same command goes on with the keys that were chosen first.
+# The same command continues with the keys that were chosen first.
 cp "$work/timed/run.yaml" "$work/before.yaml"
 train timed --for 20s --set train.batch=4 --set train.tau=5 || fail "the run does not resume"
 grep -q 'the keys of this run were chosen before' "$work/timed.out" ||
@@ -69,7 +69,7 @@ train short --for 1s || fail "--for 1s: $(tail -n 1 "$work/short.err")"
 grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
     fail "a time that is too short is not said to be so"
 
-# A command that was killed after it had read the text goes on with the same text.
+# A command that was killed after it had read the text continues with the same text.
 train killed --for 1s &
 job=$!
 for _ in $(seq 600); do

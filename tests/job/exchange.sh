@@ -43,7 +43,7 @@ train() { # OUT ARGUMENT ...
     }
 }
 
-# The bytes behind the header, which differ in what they say of their origin.
+# Compares the bytes after the headers; the headers name different origins.
 values() { # FILE
     length=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
     tail -c "+$((9 + length))" "$1"

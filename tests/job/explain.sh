@@ -22,7 +22,7 @@ events=$(cat base/*.c codec/*.c outer/*.c net/*.c home/*.c workers/*.c serve/*.c
     sort -u)
 [ "$(echo "$events" | wc -l)" -gt 25 ] || complain "no events in the sources"
 
-# Reads words, asks for eight of them at a time, and prints those that have a meaning.
+# Reads words, asks for eight at a time, and prints those that are explained.
 explained() {
     xargs -n 8 "$pathloom" explain |
         awk '/^[^ ]/ { name = $1 } /^  meaning  [A-Z]/ { print name }' | sort -u
@@ -50,7 +50,7 @@ done
 "$pathloom" explain lease.expird 2>&1 | grep -q "did you mean lease.expired" ||
     complain "no nearest name"
 "$pathloom" explain ERR_BUSY --json | grep -q '"remedy":"Stop' || complain "no JSON"
-# A key's explanation is that of its page, and more than an end of a sentence.
+# A key's explanation must be that of docs/CONFIG.md, and not a fragment.
 keys=$(sed -n 's/^| `\([a-z_.0-9]*\)` |.*/\1/p' docs/CONFIG.md)
 [ "$(echo "$keys" | wc -l)" -gt 100 ] || complain "no keys in docs/CONFIG.md"
 echo "$keys" | xargs -n 8 "$pathloom" explain >"$known" ||

@@ -32,7 +32,7 @@ start() { # NAME WORDS...
     "$pathloom" "$@" --run "$work/hand" >"$work/$name.out" 2>&1 &
     eval "$(echo "$name" | tr - _)=$!"
 }
-# Whoever is first waits for the others.
+# The processes start in any order and wait for each other.
 "$pathloom" train --out "$work/hand" --set net.attach=true --set workers.local=false \
     >"$work/hand.out" 2>&1 &
 train=$!
@@ -67,7 +67,7 @@ grep -q 'precision=f32 .*patience_s=30' "$work/worker-2.out" ||
     fail "a worker did not take the run's keys"
 [ -d "$work/hand/store/home-2" ] || fail "the second home has no store"
 
-# A key of the whole run is not for one process.
+# A key of the whole run cannot be set for one process.
 "$pathloom" home --run "$work/hand" --index 1 --set outer.lr=1 >"$work/refused.out" 2>&1
 [ $? -eq 64 ] || fail "a home took a key of the run"
 grep -q 'outer.lr=1.*whole run' "$work/refused.out" || fail "it does not name the key"

@@ -34,7 +34,7 @@ check_rate() { # rate, its Mb/s, bytes
 check_rate 10mbit 10 1500000
 check_rate 100mbit 100 15000000
 
-# Everything that passes is counted, and nobody outside shares the link.
+# All bytes are counted, and other processes do not use the link.
 counted=$(sh "$link" free sh -c "'$wire' bytes=1000000 >/dev/null
     awk '\$1 == \"lo:\" { print \$2 }' /proc/net/dev")
 if [ "$counted" -lt 1000000 ] || [ "$counted" -gt 1200000 ]; then

@@ -24,7 +24,7 @@ check_files() { # folder with bin/ and share/
     done
     [ "$("$1/bin/pathloom" --version)" = "$("$build/pathloom" --version)" ] ||
         complain "$1/bin/pathloom is another version"
-    # A link of README.md to a page of docs/ leads somewhere.
+    # The link of README.md to a page of docs/ must exist.
     for page in $(grep -oE '\]\((docs|deploy|examples|CON|LIC)[^)#]*' "$1/share/doc/pathloom/README.md" |
         sed 's/](//'); do
         [ -e "$1/share/doc/pathloom/$page" ] || complain "README.md: no $page in $1"
@@ -43,7 +43,7 @@ for word in $(sed -n 's/.*apt-get install -y --no-install-recommends//p' Contain
     *) complain "the Containerfile names the package $word beside packages.txt" ;;
     esac
 done
-# Its first stage runs on what it copied before: these lines need no other file.
+# The first stage needs only the files that it has copied before.
 for file in $(sed -n 's/^COPY \([^-.][^ ]*\) .*/\1/p' Containerfile); do
     [ -f "$file" ] || complain "the Containerfile copies $file, which is not there"
 done

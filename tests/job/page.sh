@@ -125,7 +125,7 @@ holds '.cells | length == 25' # four paths, six phases; the base model
 holds '.whole and ([.cells[] | .[3]] | all(. > 0))'
 holds '[.events[] | select(.[3] == "worker.joined")] | length == 2'
 holds '.leases | length >= 25'
-# The loss of the last phase is the one that the store has.
+# The loss of the last phase must be the one in the store.
 "$pathloom" store ls --paths --run "$work/run" --json | jq -s -r \
     '.[] | "\(.path) \(.loss * 10000 | round)"' | sort >"$work/a"
 jq -r '.paths as $p | .cells | group_by(.[0])[] | max_by(.[1]) |

@@ -52,10 +52,10 @@ long="train.tau=500 train.phases=128 outer.rescale=false"
     has laptop-4x4 topology.levels=4x4 train.base_steps=3000 train.tau=50 train.phases=4
 }
 
-# Nothing of the paper's leaks into a small preset.
+# A small preset has no settings of the paper's presets.
 has laptop outer.rescale=false router.overlap=1 topology.levels=2x2
 
-# What is given overrides the preset, in a file too.
+# Given keys override the preset, also in a file.
 printf 'preset: dipaco-150m-16x16\ntrain:\n  tau: 7\n' >"$work/own.yaml"
 "$pathloom" init --set preset=dipaco-150m-16x16 --set train.tau=7 >"$work/set.yaml"
 [ "$(value "$work/set.yaml" train.tau)" = 7 ] || fail "--set does not override a preset"

@@ -45,14 +45,14 @@ run=$work/calm
 [ "$(grep -c '^holdout/mix/p' "$work/objects")" -ge 1 ] || fail "nothing is held out"
 [ "$(grep -c '^tag/best-mix-p' "$work/objects")" -eq 4 ] || fail "not a tag for each path"
 
-# No choice is worse than the end on its own documents.
+# No chosen version is worse than the last one on its documents.
 "$pathloom" store tag --run "$run" >"$work/out" 2>&1 || fail "tags"
 awk '/nats per token on/ { for (i = 1; i < NF; i++) if ($i == "nats") chosen = $(i - 1)
     for (i = 1; i < NF; i++) if ($i == "after") last = $(i - 1)
     n++; bad += chosen > last + 0 }
     END { exit bad || !n }' "$work/out" || fail "a worse version was chosen"
 
-# The choice is in the log, and every verb takes it.
+# The log has the choice, and every command accepts it.
 ask store show best-mix-p00 --run "$run" || fail "show"
 says 'held-out documents; '
 phase=$(sed -n 's/^state  *phase //p' "$work/out")
@@ -113,7 +113,7 @@ says 'tag best-mix-p00 has no module mix/'
     fail "a split run with a hold-out"
 says 'lengthen it without topology.split'
 
-# A finished run that goes on chooses anew, in its next chapter.
+# A finished run that continues chooses again in its next chapter.
 (select_job calm --set train.phases=+2) >"$work/out" 2>&1 || fail "the longer run"
 says 'paths of mix~1 have an earlier version'
 ask store show best-mix~1-p00 --run "$run" || fail "the tag of the chapter"

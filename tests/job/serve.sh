@@ -50,7 +50,7 @@ start() {
     fail "no server: $(cat "$work/stderr")"
 }
 
-# ends SIGNAL: the server goes with exit code 0
+# ends SIGNAL: the server must end with exit code 0
 ends() {
     kill "-$1" "$server"
     code=0
@@ -373,7 +373,7 @@ ok
 
 # ---- where the memory does not hold every path a second time ----
 sed 's/^\(MemAvailable\|SwapFree\): .*/\1: 1200 kB/' /proc/meminfo > "$work/meminfo"
-# little: a command that believes to have 2.4 MB of memory
+# little: runs a command that sees 2.4 MB of memory in /proc/meminfo
 cat > "$work/little" << END
 mount --bind "$work/meminfo" /proc/meminfo && exec "\$@"
 END

@@ -56,7 +56,7 @@ ask() { # BODY: into $work/answer
         fail "no answer to $1"
 }
 
-# holds FILTER [FILE]: jq finds that it is true of the answer
+# holds FILTER [FILE]: the jq filter must be true of the answer
 holds() {
     jq -e "$1" "${2:-$work/answer}" > "$work/jq" 2>&1 ||
         fail "not true: $1: $(head -c 2000 "${2:-$work/answer}")"
@@ -273,7 +273,7 @@ refused_at 400 '`content`' /tokenize -d '{}'
 refused_at 400 '`input`' /v1/embeddings -d '{}'
 refused_at 400 'context is 64' /v1/embeddings -d "{\"input\": \"$(seq 300 | tr '\n' ' ')\"}"
 
-# ends: the server goes with exit code 0
+# ends: the server must end with exit code 0
 ends() {
     kill -TERM "$server"
     code=0

@@ -73,7 +73,7 @@ store blame L2.E0@0 --run "$run"
 says 'nobody trained it'
 
 # Every number of samples is that of its ranges, and they do not overlap.
-# PATH SAMPLES FIRST END FIRST END ..., a line a contributor
+# one line per contributor: PATH SAMPLES FIRST END FIRST END ...
 shares L2.E0@4 --history |
     sed 's/.*"path":\([0-9]*\).*"ranges":\[\[\(.*\)\]\],"samples":\([0-9]*\).*/\1 \3 \2/
         s/[],[]\{1,\}/ /g' >"$work/ranges"

@@ -46,7 +46,7 @@ wait "$top"
 pkill -KILL -f "pathloom worker --run $work/run --index 1( |\$)" || fail "there is no worker-1"
 wait "$job" || fail "the job: $(tail -n 3 "$work/train.out")"
 
-# Pictures without cursor movements, one line each.
+# Prints the screens without cursor movements, one line each.
 plain() { # file
     sed 's/\x1b\[[0-9;?]*[A-Za-z]//g; s/\r//g' "$1"
 }

@@ -34,8 +34,8 @@ train() { # FOLDER
 }
 train a
 
-# Before training all 300 pieces are equally likely: ln 300 = 5.70. After it only the
-# number that a document begins with, and where it ends, cannot be known.
+# Before training all 300 pieces are equally likely: ln 300 = 5.70. After training only
+# the first number of a document and its end are unknown.
 awk '/^valid / { before = $3; after = $6; found = 1 }
     END { exit !(found && before > 5.5 && before < 5.9 && after < 0.2) }' "$work/said-a" ||
     fail "the losses are not those of a model that has learned to count"

@@ -30,7 +30,7 @@ start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-j
 start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
     --metrics "127.0.0.1:$port"
 await 200 "no hub" test -s "$work/run/proc/hub.address"
-# No faster than this script looks.
+# Slow enough for this script.
 start worker env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
     "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
 start other env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
@@ -68,7 +68,7 @@ curl -sf "http://127.0.0.1:$port/metrics.json" | grep -q '"encrypted":true' ||
 grep -q "^by-hand" "$work/top" || fail "no worker in top"
 grep -q "^mix/p" "$work/top" || grep -q "^base/p" "$work/top" || fail "no path in top"
 
-# The doctor finds nothing, and finds the key that others can read.
+# `doctor` finds no fault, and then a key file that others can read.
 "$pathloom" doctor --run "$work/run" >"$work/doctor" || fail "doctor: $(cat "$work/doctor")"
 grep -q "^ok    key .*hub.key is in the list" "$work/doctor" || fail "doctor and keys"
 grep -q "^ok    gpu " "$work/doctor" || fail "doctor and GPUs: $(cat "$work/doctor")"
@@ -79,7 +79,7 @@ chmod 644 "$work/run/keys/admin.key"
 grep -q "^fail  key .*chmod 600" "$work/doctor" || fail "the doctor says no remedy"
 chmod 600 "$work/run/keys/admin.key"
 
-# An inspector looks and does nothing else.
+# An inspector's key can read and do nothing else.
 token=$("$pathloom" key invite --run "$work/run" --role inspector) || fail "invite"
 "$pathloom" join "${token#pathloom join }" --key "$work/eye.key" >"$work/join.out" 2>&1 ||
     fail "the inspector does not get in"
