@@ -34,7 +34,7 @@ static inline pl_topology *new_topology(const pl_shape *shape)
     return t;
 }
 
-/* Widths that fit no vector and no tile, with QK norm. */
+/* A model whose widths are no multiples of vectors or tiles, with QK norm. */
 static inline pl_topology *odd_topology(void)
 {
     const pl_shape shape = {VOCABULARY, 24,     4,    2,       10,   35,
@@ -42,7 +42,7 @@ static inline pl_topology *odd_topology(void)
     return new_topology(&shape);
 }
 
-/* Widths as models have them. */
+/* A model with usual widths. */
 static inline pl_topology *even_topology(void)
 {
     const pl_shape shape = {VOCABULARY, 96,     3,    3,       32,   200,
@@ -68,7 +68,7 @@ static inline void make_batch(std::vector<int32_t> *tokens,
     }
 }
 
-/* For training, but in int8. */
+/* Makes a model, for training unless the precision is int8. */
 static inline pl_model *open_model(const pl_topology *t, const char *backend,
                                    const char *precision, pl_backend **be)
 {
@@ -97,7 +97,7 @@ static inline void expect_equal(const std::vector<float> &a,
     assert_memory_equal(a.data(), b.data(), a.size() * sizeof a[0]);
 }
 
-/* Normalised mean-square error. */
+/* Returns the normalised mean square error. */
 static inline double error_of(const float *got, const float *want, size_t n)
 {
     double wrong = 0.0, all = 0.0;
@@ -113,7 +113,7 @@ static inline double error_of(const float *got, const float *want, size_t n)
 
 enum { SLOTS = 5, STEPS_READ = 4 };
 
-/* Logits of all steps of SLOTS sequences, which leave one after another. */
+/* Gives the logits of all steps of SLOTS sequences, which leave one after another. */
 static inline std::vector<float> read_steps(const char *backend, const char *precision,
                                             std::string *remark)
 {

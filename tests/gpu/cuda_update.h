@@ -12,7 +12,7 @@ enum {
     UPDATE_N = 2 * UPDATE_MATRIX + UPDATE_TAIL
 };
 
-/* Two matrices around a vector that does not decay. */
+/* Two matrices and, between them, a vector without weight decay. */
 struct optimizer {
     pl_backend *be;
     size_t n;
@@ -20,7 +20,7 @@ struct optimizer {
     pl_weight *weights[2];
     pl_update_plan plan;
     pl_step_numbers numbers;
-    float *copy; /* a matrix as products see it */
+    float *copy; /* the copy for products */
 };
 
 static inline float *floats_there(pl_backend *be, const std::vector<float> &values)
@@ -31,8 +31,8 @@ static inline float *floats_there(pl_backend *be, const std::vector<float> &valu
     return static_cast<float *>(memory);
 }
 
-/* `shift` moves the second matrix out of line. `muon`: it is Muon that steps the first
- * as it is and the second as the transpose. */
+/* `shift` moves the second matrix to an unaligned address. `muon`: Muon steps the first
+ * matrix as it is and the second one as its transpose. */
 static inline void open_optimizer(optimizer *o, const char *backend, size_t shift,
                                   float clip, bool muon)
 {
@@ -181,7 +181,7 @@ static inline void muon_in_a_whole_step_is_its_operation(void **)
                      update_once("cuda", false, 5, clipped ? 1.0f : 0.0f, true));
 }
 
-/* Shifts: in line, so that eight go at once; and out of it. */
+/* Shifts: aligned, so that eight parameters are stepped at once, and unaligned. */
 static inline void an_update_in_two_launches_is_its_operations_in_a_row(void **)
 {
     for (size_t shift = 0; shift < 8; shift += 5)

@@ -38,7 +38,7 @@ static void expect_no_finding(void)
         fail_msg("found: %s", finding);
 }
 
-/* The finding has all the words; forgets it. */
+/* Expects a finding with both texts, and forgets it. */
 static void expect_finding(const char *a, const char *b)
 {
     const char *finding = emulation_take_finding();
@@ -108,7 +108,7 @@ static void grids_and_blocks_have_three_dimensions(void **)
 
 enum { TURN = 192 };
 
-/* Thread i gives to thread i + 1, through shared memory, so many times. */
+/* Thread i passes a value to thread i + 1 through shared memory, several times. */
 static __global__ void turn_kernel(int *out, int times, bool static_memory)
 {
     __shared__ int fixed[TURN];
@@ -382,7 +382,8 @@ static __global__ void hasty_kernel(int *out, bool wait)
     out[threadIdx.x] = line[63 - threadIdx.x];
 }
 
-/* Reverse finds at once what forward finds when the second warp reads. */
+/* The reverse order finds the race at once, the forward order when the second warp
+ * reads. */
 static void check_missing_barrier(void)
 {
     int *out = zeros<int>(64);
@@ -598,7 +599,8 @@ static void wait_for_device(void *)
     (void)cudaDeviceSynchronize();
 }
 
-/* What one thread captures another one's waiting does not spoil, unless asked for. */
+/* A capture of one thread is invalidated by another thread's waiting only in the global
+ * mode. */
 static void other_threads_spoil_global_captures_only(void **)
 {
     for (int global = 0; global < 2; global++) {
@@ -622,8 +624,8 @@ static void other_threads_spoil_global_captures_only(void **)
     }
 }
 
-/* The result depends on who comes first: no race, since atomics are ordered, but not
- * the same bytes in every order. */
+/* The result depends on the order of threads. This is no race, because atomics are
+ * ordered, but the bytes differ between orders. */
 static __global__ void ticket_kernel(unsigned *next, unsigned *ticket)
 {
     ticket[threadIdx.x] = atomicAdd(next, 1u);

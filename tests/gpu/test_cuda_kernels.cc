@@ -11,7 +11,7 @@
 
 #include "tests/gpu/cuda_update.h" /* ends with cmocka, which must be the last */
 
-/* What a training and a reading leave behind. */
+/* The results of a training and of decoding. */
 struct outcome {
     std::vector<float> params, moments, features, logits;
     double loss;
@@ -38,8 +38,8 @@ static void train(pl_model *model, const pl_topology *t, outcome *out)
                             out->features.data()));
 }
 
-/* A prompt in two parts, of which the second has more rows than one launch takes; then
- * steps of two sequences, from the second on a graph. */
+/* Reads a prompt in two parts, the second with more rows than one launch takes. Then
+ * steps two sequences, from the second step on by a graph. */
 static void read_along(pl_model *model, outcome *out)
 {
     enum { FIRST = 5, SECOND = 65 };
@@ -106,7 +106,7 @@ static void nor_with_bytes_in_products(void **)
 
 /* ---- a step as one graph ---- */
 
-/* More positions than before: the table of angles, which graphs name, is replaced. */
+/* More positions than before replace the table of angles, to which graphs point. */
 static void turn_far(pl_backend *be)
 {
     enum { POSITIONS = 300, HEADS = 4, KV_HEADS = 2, SIZE = 10 };
@@ -118,7 +118,7 @@ static void turn_far(pl_backend *be)
     be->ops->release(be, acts);
 }
 
-/* Six steps of which every number differs, with other work in between. */
+/* Six steps with different settings, and other work in between. */
 static outcome train_unevenly(bool with_graphs, std::string *remark)
 {
     outcome out = {};
@@ -170,7 +170,7 @@ static void a_step_as_a_graph_gives_the_bytes_of_its_operations(void **)
 
 /* ---- a token that fills half of a batch ---- */
 
-/* Of more positions than a block looks through at once. */
+/* Tests more positions than a block searches at once. */
 static std::vector<float> embedding_gradient(int C, emulation_order order)
 {
     enum { N = 2300, V = 40 };
@@ -214,9 +214,10 @@ static void a_frequent_tokens_gradient_has_the_same_bytes_in_every_order(void **
 
 /* ---- plans of products ---- */
 
-enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* fewer are not cuBLASLt's */
+enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* fewer rows do not use cuBLASLt */
 
-/* More numbers of rows than plans are kept, and one that comes again and again. */
+/* Uses more numbers of rows than there are kept plans, and one number again and again.
+ */
 static void plans_of_long_ago_make_room_for_new_ones(void **)
 {
     enum { OFTEN = FEWEST_ROWS, MOST = 700 };
@@ -297,7 +298,7 @@ static void expect_planned(const char *precision, bool recompute, bool muon)
     pl_model_plan_on(be, t, &extents, &plan);
     (void)emulation_n_allocations(&taken);
     const size_t planned = pl_model_plan_sum(&plan);
-    /* a scale and a line or two for each of thirteen matrices */
+    /* scales of thirteen matrices, each in one or two lines */
     if (taken > planned + 13 * 516 || planned > taken + 1024)
         fail_msg("%zu bytes were planned and %zu taken", planned, taken);
     pl_model_destroy(&model);
@@ -315,7 +316,7 @@ static void a_training_takes_what_its_plan_says(void **)
 
 /* ---- completeness ---- */
 
-/* Of all that ran so far. */
+/* Lists the kernels that ran so far. */
 static void nothing_is_left_on_the_device(void **)
 {
     size_t bytes;
@@ -328,7 +329,7 @@ static void kernels_of_file(const std::string &path, std::set<std::string> *name
     std::ifstream file(path);
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
-    /* the first name followed by a parenthesis that is no attribute's */
+    /* the first name before a parenthesis, except attributes */
     const std::regex kernel(
         "__global__\\s+void\\s+(?:__launch_bounds__\\([^)]*\\)\\s+)?"
         "([a-z_0-9]+)\\s*\\(");
@@ -336,7 +337,7 @@ static void kernels_of_file(const std::string &path, std::set<std::string> *name
         names->insert((*i)[1]);
 }
 
-/* A thread begins with device 0, whoever opened the backend. */
+/* A thread begins with device 0, although another thread opened the backend. */
 struct errand {
     pl_backend *be;
     pl_status status;
@@ -381,7 +382,7 @@ static void a_second_device_is_used_by_whichever_thread(void **)
     assert_int_equal(e.status, PL_OK);
 }
 
-/* By the tests above. */
+/* The tests above must have launched every kernel. */
 static void every_kernel_was_executed(void **)
 {
     std::set<std::string> written, executed;

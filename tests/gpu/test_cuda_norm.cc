@@ -34,7 +34,7 @@ template <class V> static void download(V &host, void *device)
     cudaFree(device);
 }
 
-/* Normal numbers that bf16 holds, as bf16 and as fp32. */
+/* Makes normally distributed numbers, rounded to bf16, as bf16 and as fp32. */
 static halves random_halves(size_t n, uint64_t stream, floats *wide)
 {
     halves x(n);
@@ -57,7 +57,7 @@ static double error_of(const halves &got, const floats &want)
     return wrong / all;
 }
 
-/* The kernel's results for one shape in one order; x holds the sum afterwards. */
+/* Runs the kernel for one shape in one order; afterwards x is the sum. */
 static void norm_emulated(halves *out, floats *rstd, halves *x, const halves *residual,
                           const floats &w, int N, int C)
 {

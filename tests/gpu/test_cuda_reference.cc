@@ -47,7 +47,7 @@ static bool has_precision(const char *precision)
     return true;
 }
 
-/* Devices before compute capability 8.9 have none; the emulation has it. */
+/* Devices before compute capability 8.9 have no fp8. */
 static bool lacks_fp8(void)
 {
     if (has_precision("fp8"))
@@ -111,7 +111,7 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
     pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
     make_batch(&tokens, &targets);
     check(pl_model_save(model, params.data()));
-    params[0] = NAN; /* of a token that the batch has */
+    params[0] = NAN; /* the row of a token in the batch */
     tokens[5] = 0;
     check(pl_model_load(model, params.data()));
     check(pl_model_load_moments(model, NULL, NULL));
@@ -131,7 +131,7 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
 
 /* ---- the update ---- */
 
-/* fp32 throughout but for the copies of matrices, which are bf16. */
+/* All values are fp32, except the bf16 copies of matrices. */
 static void an_update_is_that_of_ref(void **)
 {
     for (size_t shift = 0; shift < 8; shift += 5)
@@ -152,7 +152,7 @@ static void an_update_is_that_of_ref(void **)
 
 /* ---- fp8 ---- */
 
-/* [N,O] = x w^T of the same numbers. */
+/* Computes [N,O] = x w^T of the same numbers. */
 static std::vector<float> product_of(const char *name, const char *precision, int N,
                                      int O, int I)
 {
@@ -182,7 +182,7 @@ static std::vector<float> product_of(const char *name, const char *precision, in
     return y;
 }
 
-/* Three bits of a mantissa: each operand is off by a sixteenth at most. */
+/* The mantissa has three bits, so the error of each operand is at most a sixteenth. */
 static void products_of_fp8_are_as_near_as_its_bits_allow(void **)
 {
     if (lacks_fp8())
@@ -193,14 +193,14 @@ static void products_of_fp8_are_as_near_as_its_bits_allow(void **)
                                  got = product_of("cuda", "fp8", s[0], s[1], s[2]);
         const double error = error_of(got.data(), want.data(), want.size());
         assert_true(error < 2.5e-3);
-        assert_true(error > 1e-4); /* it is fp8 that ran */
+        assert_true(error > 1e-4); /* fp8 was used */
     }
     const std::vector<float> want = product_of("ref", "f32", 37, 24, 90),
                              got = product_of("cuda", "fp8", 37, 24, 90);
     assert_true(error_of(got.data(), want.data(), want.size()) < 1e-4); /* bf16 */
 }
 
-/* Of a batch by heart; on a GPU the steps are a graph. */
+/* Trains on one batch and returns the loss; on a GPU the steps are a graph. */
 static double loss_after(const char *backend, const char *precision, int n_steps)
 {
     pl_backend *be;
@@ -271,8 +271,8 @@ static void fp8_is_for_cuda_and_f32_is_not(void **)
 
 /* ---- int8 ---- */
 
-/* The product of a unit matrix and a weight shows the weight; each kernel has its
- * numbers of rows. */
+/* The product of a unit matrix and a weight is the weight. Each kernel is used for
+ * certain numbers of rows. */
 static void bytes_are_the_nearest_steps_of_each_row(void **)
 {
     enum { O = 21, I = 72 };
@@ -328,7 +328,8 @@ static void steps_are_near_the_references(void **)
     expect_near(bytes.data(), want.data(), want.size(), 1e-3, "int8");
 }
 
-/* Its products are of bf16; what AdamW steps beside it has the reference's bytes. */
+/* Muon's products are bf16. Parameters that AdamW steps must have the reference's
+ * bytes. */
 static void muon_is_near_the_references(void **)
 {
     const std::vector<float> want = update_once("ref", true, 5, 1.0f, true),

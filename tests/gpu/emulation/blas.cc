@@ -52,7 +52,7 @@ struct product {
     float alpha, beta;
     operand a, b, c, d;
     cublasLtMatmulAlgo_t algo;
-    uint64_t seal; /* of the shapes that it is called with */
+    uint64_t seal; /* product of the shapes of the call */
 };
 
 size_t element_bytes(cudaDataType type)
@@ -177,7 +177,7 @@ void run_product(const product *p)
                             (size_t)p->d.layout.rows * element_bytes(p->d.layout.type));
 }
 
-/* A number of all extents: what an algorithm was found for. */
+/* A hash of all extents, for which an algorithm was chosen. */
 uint64_t seal_of(cublasLtMatmulDesc_t desc, const emulated_layout *const layouts[4])
 {
     uint64_t seal = (uint64_t)desc->trans[0] * 2 + (uint64_t)desc->trans[1] + 1;
@@ -202,8 +202,8 @@ bool extents_fit(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
            n == l[2]->columns && l[0]->type == l[1]->type && l[2]->type == l[3]->type;
 }
 
-/* What the documentation asks of e4m3 operands on compute capability 8.9 and 9.0: the
- * first one transposed, the second not; extents in memory in multiples of 16. */
+/* Checks what the documentation requires of e4m3 operands on compute capability 8.9 and
+ * 9.0: only the first one is transposed, and extents in memory are multiples of 16. */
 bool small_fits(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
 {
     return l[0]->type != CUDA_R_8F_E4M3 ||

@@ -42,41 +42,41 @@ extern "C" {
 typedef enum emulation_order {
     EMULATION_FORWARD, /* blocks and threads by rising index */
     EMULATION_REVERSE,
-    EMULATION_RANDOM, /* of the seed; another one at every launch */
+    EMULATION_RANDOM, /* drawn by the seed, different in each launch */
     EMULATION_ORDERS
 } emulation_order;
 
-/* For the launches to come. Before the first call: the order that EMULATION_ORDER names
- * in the environment, else forward. */
+/* Sets the order of the next launches. Before the first call it is the order of the
+ * variable EMULATION_ORDER, else forward. */
 void emulation_set_order(emulation_order order, uint64_t seed);
 
-/* The first finding since the last call, NULL if there was none; then forgets it and
+/* Returns the first finding since the last call, NULL if there was none. Forgets it and
  * clears the device's error. Borrowed until the next call. */
 const char *emulation_take_finding(void);
 
-/* The device fails from now on, until the finding is taken. */
+/* Makes the device fail until the finding is taken. */
 void emulation_fail(const char *why);
 
 /* Names of the kernels launched so far in this process, sorted, without template
- * arguments; i < emulation_n_kernels(). Where the environment has EMULATION_REPORT they
- * are added to that file when the process ends. */
+ * arguments; i < emulation_n_kernels(). With the variable EMULATION_REPORT they are
+ * added to this file at the end of the process. */
 size_t emulation_n_kernels(void);
 const char *emulation_kernel(size_t i);
 
-/* From now on no stream can be captured, as with a driver that cannot. */
+/* Makes all later captures fail, like a driver without them. */
 void emulation_refuse_captures(bool refuse);
 
-/* Allocations of device memory that were not freed, and the bytes of all. */
+/* Number and bytes of the device allocations that were not freed. */
 size_t emulation_n_allocations(size_t *bytes);
 
-/* How often an algorithm for a product was asked for. */
+/* Number of searches for an algorithm. */
 uint64_t emulation_n_choices(void);
 
 /* Products of which an operand has columns (rows of ours) that do not all begin at
  * multiples of 16 bytes: for those cuBLASLt has slow kernels only. */
 uint64_t emulation_n_slow_products(void);
 
-/* Launches, and threads over all of them, since the process began. */
+/* Number of launches, and of their threads, since the process began. */
 uint64_t emulation_n_launches(void);
 
 #ifdef __cplusplus

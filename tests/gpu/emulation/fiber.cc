@@ -52,8 +52,8 @@ static void switch_context(fiber_context *from, fiber_context *to)
     emulation_switch(&from->stack_pointer, to->stack_pointer);
 }
 
-/* A stack as if `entry` had been called and had paused at once: six registers, the
- * address to return to, and a word that aligns the stack as the ABI wants it. */
+/* Makes a stack as if `entry` had been called and had paused at once: six registers,
+ * the return address, and a word that aligns the stack for the ABI. */
 static void prepare_context(fiber *f, void (*entry)(void))
 {
     void **top = (void **)(f->stack + FIBER_STACK_BYTES) - 8;
@@ -95,7 +95,7 @@ static void about_to_switch(void **save, const void *stack, size_t bytes)
 {
     __sanitizer_start_switch_fiber(save, stack, bytes);
 }
-/* A fiber that was left within a function leaves its variables' marks. */
+/* A fiber that was left inside a function leaves marks of its variables. */
 static void forget_stack(fiber *f)
 {
     __asan_unpoison_memory_region(f->stack, FIBER_STACK_BYTES);

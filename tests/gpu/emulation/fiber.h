@@ -8,16 +8,16 @@
 
 enum { FIBER_STACK_BYTES = 64 << 10, FIBERS_MAX = 1024 };
 
-/* A place to come back to. */
+/* A saved place of execution. */
 struct fiber_context {
     void *stack_pointer;
-    void *machine_context; /* where the ABI is not known: an ucontext_t */
+    void *machine_context; /* an ucontext_t if the ABI is not known */
     void *fake_stack;      /* AddressSanitizer's */
 };
 
 struct fiber {
     fiber_context context;
-    uint8_t *stack; /* lowest byte; a page below it faults */
+    uint8_t *stack; /* lowest byte; the page below is protected */
 };
 
 /* The i-th fiber, i < FIBERS_MAX; its stack is made at first use and kept. */
@@ -26,9 +26,10 @@ fiber *fiber_at(unsigned i);
 /* The next fiber_resume calls `entry`, which must not return. */
 void fiber_prepare(fiber *f, void (*entry)(void));
 
-/* From the host's stack into f; returns when f or another fiber calls fiber_pause. */
+/* Switches from the host's stack to f; returns when f or another fiber calls
+ * fiber_pause. */
 void fiber_resume(fiber *f);
-/* From f back to the host's stack. `forever`: f will not run on. */
+/* Switches from f to the host's stack. `forever`: f will not be resumed. */
 void fiber_pause(fiber *f, bool forever);
 
 #endif

@@ -32,22 +32,22 @@ struct pending_copy {
 struct thread {
     fiber *fib;
     thread_state state;
-    const char *file; /* of the meeting it waits at */
+    const char *file; /* of the barrier at which it waits */
     int line;
     uint3 index;
-    bool parity; /* which of its warp's two rows of values is the newest */
-    std::vector<std::vector<pending_copy>> groups; /* the last one is open */
+    bool parity; /* its warp's newest row of values, 0 or 1 */
+    std::vector<std::vector<pending_copy>> groups; /* the last phase is open */
 };
 
-/* Values lie in two rows: a lane that is ahead writes into the other one, and cannot
- * be two meetings ahead. */
+/* There are two rows of values: a lane that is one warp operation ahead writes into the
+ * other row. No lane can be two ahead. */
 struct warp {
     unsigned arrived, n_arrived;
     const char *file;
     int line;
     uint16_t meetings;
     uint8_t values[2][WARP][VALUE_BYTES];
-    bool has_product[2]; /* of the operands in that row */
+    bool has_product[2]; /* kind of the operands in this row */
     float product[2][16][8];
 };
 
@@ -58,7 +58,7 @@ struct grid_state {
     uint3 block_index;
     thread threads[THREADS_MAX];
     warp warps[THREADS_MAX / WARP];
-    std::vector<unsigned> ready; /* in the order in which they became ready */
+    std::vector<unsigned> ready; /* in order of readiness */
     size_t next_ready;
     unsigned current, n_ended, n_at_barrier;
     const char *barrier_file;
@@ -138,7 +138,7 @@ bool take_ready(unsigned *t)
     return true;
 }
 
-/* Back to the scheduler, until ready again. */
+/* Switches to the scheduler until this thread is ready again. */
 void wait_here(thread_state state, const char *file, int line)
 {
     thread *t = running();
@@ -190,7 +190,7 @@ void begin_block()
     }
 }
 
-/* Some wait although nobody is left who could come. */
+/* Reports threads that wait although no other thread can come. */
 void find_stuck()
 {
     unsigned waiting = 0, missing = now.n_threads;
@@ -273,7 +273,7 @@ void check_lanes(unsigned mask, const char *file, int line)
                      file, line, mask);
 }
 
-/* Deposits a value and waits for the warp; returns everyone's values. */
+/* Stores a value and waits for the warp; returns the values of all lanes. */
 const uint8_t (*meet(const void *value, size_t bytes, unsigned mask, const char *file,
                      int line))[VALUE_BYTES]
 {
@@ -514,8 +514,8 @@ int64_t emulated_reduce(int64_t value, emulated_reduction how, unsigned mask,
 
 /* ---- tensor cores ----
  *
- * Fragments as the PTX ISA lays them out for m16n8k16 with 16-bit operands, g = lane/4
- * and p = lane%4:
+ * Fragments in the PTX ISA's layout for m16n8k16 with 16-bit operands, g = lane/4 and p
+ * = lane%4:
  *
  *   a[0] = A[g][2p..]    a[1] = A[g+8][2p..]   a[2], a[3]: the same at k + 8
  *   b[0] = B[2p..][g]    b[1] = B[2p+8..][g]
@@ -533,7 +533,7 @@ float half_of(uint32_t pair, int upper)
     return emulated_bits<float>(bits);
 }
 
-/* The product of the operands that the warp deposited, made once for all lanes. */
+/* Multiplies the operands that the warp has stored, once for all lanes. */
 void make_product(float product[16][8], const uint8_t (*values)[VALUE_BYTES])
 {
     float a[16][16], b[8][16];
@@ -602,8 +602,8 @@ void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
 
 /* ---- asynchronous copies ----
  *
- * They may happen at any time from here to the wait: forward at once, in the other
- * orders as late as possible. */
+ * Asynchronous copies may happen at any time before the wait: in the order `forward` at
+ * once, in the other orders as late as possible. */
 
 static void copy_now(const pending_copy *copy)
 {

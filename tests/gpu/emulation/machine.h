@@ -1,4 +1,4 @@
-/* What the files of the emulation share. */
+/* Types and functions that the files of the emulation share. */
 #ifndef PL_TESTS_EMULATION_MACHINE_H
 #define PL_TESTS_EMULATION_MACHINE_H
 #include "tests/gpu/emulation/emulation.h"
@@ -23,20 +23,20 @@ const char *machine_running_kernel(void); /* NULL between kernels */
 
 /* ---- runtime.cc ---- */
 
-/* Does `step` when the stream gets there, or at each launch of the graph that the
- * stream is noted into. */
+/* Runs `step` when the stream gets there, or, in a capture, at each launch of the
+ * graph. */
 cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &step);
-void runtime_finish(void); /* all streams to their end */
+void runtime_finish(void); /* runs all streams to their ends */
 
 /* ---- memory.cc ---- */
 
-/* The thread that runs, as memory sees it; of each of the host's threads, which run
- * kernels in turns. Phases count barriers and blocks over the
- * whole process, so that an older number is an older time. */
+/* The running thread of a kernel, for memory.cc; one for each thread of the host, which
+ * run kernels in turn. Phases are numbered over the whole process, so that a lower
+ * number is an earlier time. */
 struct memory_observer {
     bool active;
     uint32_t launch_phase, block_phase, phase;
-    uint16_t thread, meetings; /* `meetings` of its warp within the phase */
+    uint16_t thread, meetings; /* its warp's operations in this phase */
     const uint8_t *stack, *stack_end;
     const uint8_t *arguments, *arguments_end;
 };
@@ -49,7 +49,7 @@ uint8_t *memory_dynamic_shared(void);
 enum memory_access { MEMORY_READ, MEMORY_WRITE, MEMORY_ATOMIC };
 void memory_check(const void *address, size_t bytes, memory_access access);
 
-/* Device memory as the runtime sees it. memory_allocate gives NULL when full. */
+/* Device memory, for the runtime. memory_allocate returns NULL if it is full. */
 void *memory_allocate(size_t bytes);
 bool memory_free(void *memory);
 /* True if [address, +bytes) lies in one allocation; else a finding that names `who`. */

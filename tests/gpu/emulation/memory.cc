@@ -42,7 +42,7 @@ struct shadow {
 struct allocation {
     uint8_t *start;
     size_t bytes;
-    bool written; /* as a whole, by the host */
+    bool written; /* by the host, as a whole */
 };
 
 uint8_t *arena;
@@ -58,7 +58,7 @@ struct region {
     shadow *marks;
 };
 region dynamic_part, static_part;
-uint8_t *image, *image_end;   /* the program and its constants */
+uint8_t *image, *image_end;   /* memory of the program and its constants */
 __thread uint8_t *own_static; /* static_part's start in this thread */
 
 void *reserve(size_t bytes, int rights)
@@ -113,8 +113,9 @@ bool inside(const uint8_t *at, size_t bytes, const uint8_t *start, const uint8_t
 
 /* ---- races ---- */
 
-/* Whether the marked access and the running thread's may happen at once. What is older
- * than `oldest` does not count: the launch for device memory, the block for shared. */
+/* Whether the marked access and that of the running thread may happen at the same time.
+ * Accesses before the phase `oldest` do not count: it is the start of the launch for
+ * device memory, of the block for shared memory. */
 bool unordered(const access_mark *mark, uint32_t oldest)
 {
     if (mark->phase < oldest)
@@ -152,8 +153,8 @@ void note_read(shadow *s, uint32_t oldest)
                      memory_now.meetings};
 }
 
-/* An atomic is ordered with other atomics: it leaves the mark of no thread's access,
- * and complains of plain ones. */
+/* An atomic access is ordered with other atomics, so it leaves no thread's mark, but
+ * races with plain accesses. */
 const char *race_at(shadow *s, memory_access access, uint32_t oldest)
 {
     if (unordered(&s->write, oldest))
@@ -309,8 +310,8 @@ void memory_close(void)
         abort();
 }
 
-/* First fit, with a gap behind each allocation. What it held before counts as
- * unwritten, and begins with bytes that are no number. */
+/* First fit, with a gap behind each allocation. New memory counts as unwritten and is
+ * filled with NaN. */
 void *memory_allocate(size_t bytes)
 {
     set_up();
@@ -436,7 +437,8 @@ size_t emulation_n_allocations(size_t *bytes)
 
 /* ---- what the compiler calls ---- */
 
-/* Of types that the compiler holds to be aligned to their size: a device insists. */
+/* Checks the alignment of types that the compiler assumes to be aligned, because a
+ * device requires it. */
 static void check_aligned(const void *address, size_t bytes, memory_access access)
 {
     if (memory_now.active && (uintptr_t)address % bytes != 0)

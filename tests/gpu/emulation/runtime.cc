@@ -29,15 +29,15 @@ struct emulated_graph {
 struct emulated_stream {
     emulated_graph *capture;
     bool spoilt; /* the capture */
-    bool global; /* what other threads do spoils it too */
+    bool global; /* other threads can invalidate it, too */
     std::thread::id capturer;
     int device;
-    bool blocking; /* in turns with the default stream */
+    bool blocking; /* takes turns with the default stream */
     std::deque<std::function<void()>> pending;
-    uint64_t issued, done; /* steps so far */
+    uint64_t issued, done; /* number of steps */
 };
 struct emulated_event {
-    emulated_stream *stream; /* NULL before it is recorded */
+    emulated_stream *stream; /* NULL: not recorded */
     uint64_t issued;
 };
 
@@ -66,7 +66,7 @@ emulated_stream *stream_of(cudaStream_t stream)
     return stream ? stream : &default_stream;
 }
 
-/* Does what the stream was asked for, up to its step number `until`. */
+/* Runs the steps of the stream up to number `until`. */
 void drain(emulated_stream *stream, uint64_t until)
 {
     while (stream->done < until && !stream->pending.empty() && !machine_has_finding()) {
@@ -98,7 +98,7 @@ void take_turns(emulated_stream *stream)
             drain(other, other->issued);
 }
 
-/* Calls that wait, or touch memory behind a stream's back: not within a capture. */
+/* Refuses calls that wait, or that use memory without a stream, during a capture. */
 bool spoils_capture(void)
 {
     bool found = false;
@@ -521,7 +521,7 @@ cudaError_t emulated_set_attribute(const void *function, cudaFuncAttribute attri
     return cudaSuccess;
 }
 
-/* What a device refuses, with the reason that a device does not give. */
+/* Refuses what a device would refuse, with a reason. */
 static bool launch_fits(const emulated_call *call, dim3 grid, dim3 block, size_t shared)
 {
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;

@@ -1,5 +1,5 @@
-/* Stands in for NVIDIA's header of this name: matrix products, column-major, of bf16,
- * fp32 or, scaled, e4m3 operands with fp32 sums, no epilogues. */
+/* Replaces NVIDIA's header of this name: matrix products, column-major, of bf16, fp32
+ * or, scaled, e4m3 operands with fp32 sums, no epilogues. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
 #define PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
 #include "tests/gpu/emulation/toolkit/cuda_runtime.h"
@@ -40,7 +40,7 @@ typedef struct emulated_blas *cublasLtHandle_t;
 typedef struct emulated_matmul_desc *cublasLtMatmulDesc_t;
 typedef struct emulated_layout *cublasLtMatrixLayout_t;
 typedef struct emulated_preference *cublasLtMatmulPreference_t;
-/* What the heuristics promise: the alignments and the workspace they were asked for. */
+/* What a found algorithm needs: alignments and workspace. */
 typedef struct {
     uint32_t alignment[4]; /* of A, B, C, D */
     uint64_t workspace;

@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "tests/gpu/emulation/toolkit/device_functions.h"
 
-/* Trivial, as shared memory has to be: made of floats by the functions below only. */
+/* A trivial type, as shared memory requires; only the functions below make values. */
 struct __nv_bfloat16 {
     uint16_t bits;
 };

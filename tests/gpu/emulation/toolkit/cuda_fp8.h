@@ -20,7 +20,7 @@ static inline float emulated_e4m3_to_float(unsigned char x)
     return x & 128 ? -value : value;
 }
 
-/* With e4m3 and __NV_SATFINITE alone. */
+/* Only for e4m3 and __NV_SATFINITE. */
 static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t,
                                                        __nv_fp8_interpretation_t)
 {

@@ -1,6 +1,6 @@
-/* Stands in for NVIDIA's header of this name (see tests/gpu/emulation/emulation.h): the
- * part of the language and of the runtime that the house's kernels use. What is not
- * here does not compile, which is how one learns that it has to be added. */
+/* Replaces NVIDIA's header of this name (see tests/gpu/emulation/emulation.h): the part
+ * of the language and of the runtime that our kernels use. Code that uses other parts
+ * does not compile. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_CUDA_RUNTIME_H
 #define PL_TESTS_EMULATION_TOOLKIT_CUDA_RUNTIME_H
 #include "tests/gpu/emulation/toolkit/device_functions.h"
@@ -129,8 +129,8 @@ cudaError_t cudaFuncSetAttribute(T *function, cudaFuncAttribute attribute, int v
 
 /* ---- a launch ---- */
 
-/* A kernel with its arguments. `bytes` of them lie behind `call`; `run` calls the
- * kernel with copies, once for each thread. */
+/* A kernel with its arguments. The `bytes` of the arguments follow `call`; `run` calls
+ * the kernel with copies, once for each thread. */
 typedef struct emulated_call {
     const char *name;
     const void *kernel;

@@ -1,6 +1,6 @@
-/* What a kernel may use: qualifiers, its place in the grid, and the built-in
- * functions. Those at which threads meet take the caller's file and line, by which two
- * meetings are told apart; none needs them written. */
+/* What kernels use: qualifiers, the thread's place in the grid, and built-in functions.
+ * Functions at which threads wait for each other take the caller's file and line, which
+ * identify the place. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_DEVICE_FUNCTIONS_H
 #define PL_TESTS_EMULATION_TOOLKIT_DEVICE_FUNCTIONS_H
 #include "tests/gpu/emulation/toolkit/vector_types.h"
@@ -163,7 +163,7 @@ EMULATED_ATOMICS(unsigned)
 EMULATED_ATOMICS(unsigned long long)
 #undef EMULATED_ATOMICS
 double atomicAdd(double *address, double value);
-/* Threads run one at a time: every access is ordered already. */
+/* Threads run one at a time, so all accesses are ordered. */
 static inline void __threadfence(void)
 {
 }
@@ -224,7 +224,7 @@ static inline float __fdividef(float x, float y)
 {
     return x / y;
 }
-/* Rounded once each and never contracted: what -ffp-contract=off makes of them here. */
+/* Each is rounded once and never contracted, because of -ffp-contract=off. */
 static inline float __fmul_rn(float x, float y)
 {
     return x * y;

@@ -2,8 +2,8 @@
 #ifndef PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
 #define PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
 
-/* The compiler does not report what a call reads or writes in memory when it passes a
- * struct: functions of structs have to disappear into their callers. */
+/* The compiler does not report the memory that a call with a struct argument uses, so
+ * functions of structs must be inlined. */
 #define EMULATED_INLINE inline __attribute__((always_inline))
 
 #define EMULATED_VECTORS(type, name, align2, align4)                                   \
