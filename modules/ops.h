@@ -231,8 +231,8 @@ typedef pl_status pl_op_update_create(pl_backend *be, const pl_update_plan *plan
 typedef void pl_op_update_destroy(pl_backend *be, pl_update **update);
 typedef void pl_op_update_apply(pl_backend *be, pl_update *update, const float *loss,
                                 int N, const pl_step_numbers *numbers);
-/* Executes the operations that `work` calls. These must be operations of this backend,
- * with equal arguments at every call with the same routine and `shape`. A backend may
+/* Executes the operations that `work` calls. Calls with the same routine and `shape`
+ * must call the same operations of this backend with equal arguments. A backend may
  * record the operations at an early call and repeat them later without calling `work`.
  * *routine is NULL at first and belongs to the caller. */
 typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,

@@ -150,9 +150,9 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
                                     pl_generate_result *out);
 
 /* ---- batch ---- */
-/* Requests that share the steps of one path. They may join at any time, leave when they
- * end, and each gets what pl_generate would give it (modules/model.h says when that is
- * exact to the byte). For one thread. */
+/* Requests that share the steps of one path. A request may join at any time, leaves
+ * when it ends, and gets what pl_generate would give it (modules/model.h says when that
+ * is exact to the byte). For one thread. */
 typedef struct pl_batch pl_batch;
 typedef struct pl_batch_request {
     const int32_t *prompt; /* borrowed until join returns */

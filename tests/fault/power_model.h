@@ -23,7 +23,7 @@ void power_model_destroy(power_model **model);
 uint64_t power_model_take(power_model *model, const pl_buf *trace);
 void power_model_step(power_model *model); /* plays the next entry, if there is one */
 
-/* Whether a file holds bytes that were not flushed: there cuts differ most. */
+/* Whether a file has bytes that were not flushed. Cuts at such moments differ most. */
 bool power_model_loose(const power_model *model);
 
 /* The bytes of a file as they are, flushed or not; NULL if there is none. Lives until
