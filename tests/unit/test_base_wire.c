@@ -340,8 +340,7 @@ static void one_two_and_four_frames_are_dropped(void **state)
     pl_wire_close(&server);
 }
 
-/* Sends a header with a correct checksum, so that only the changed field can be wrong.
- */
+/* Sends a header with a correct checksum, so that only one field can be wrong. */
 static void send_summed(void *socket, const uint8_t header[HEADER], size_t data_len)
 {
     uint8_t copy[HEADER];
