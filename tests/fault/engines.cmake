@@ -1,5 +1,5 @@
-# What store/engine/engine.h promises. engine_check asks any engine; ctest asks a small S3 of the
-# tests' own, tests/ceph.sh a real Ceph and its radosgw.
+# Tests of storage engines. engine_check tests any engine: ctest runs it with the tests' own small
+# S3 server, tests/ceph.sh with a real Ceph and its radosgw.
 add_executable(engine_check ${CMAKE_CURRENT_SOURCE_DIR}/fault/engine_check.c)
 target_link_libraries(engine_check pl_store)
 add_executable(remote_store ${CMAKE_CURRENT_SOURCE_DIR}/fault/remote_store.c)

@@ -1,4 +1,4 @@
-# Whole jobs under faults: what they are looked at with, and their short runs.
+# Whole jobs under faults: the programs that check them, and short runs.
 if(TARGET pl_store)
   add_executable(chaos_ledger ${CMAKE_CURRENT_SOURCE_DIR}/fault/chaos_ledger.c)
   target_link_libraries(chaos_ledger pl_store)
@@ -26,7 +26,7 @@ target_compile_options(interpose PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-mi
 pl_job_test(fault_io "fault;store" fault/fault_io.sh ${tools} $<TARGET_FILE:interpose>
   ${CMAKE_BINARY_DIR}/fault_io short)
 
-# Tasks trained once more; what it trains is a job of its own.
+# Tasks of a job that are trained again.
 if(TARGET pl_workers)
   add_executable(retrain_check ${CMAKE_CURRENT_SOURCE_DIR}/fault/retrain_check.c)
   target_link_libraries(retrain_check pl_workers)
@@ -47,7 +47,7 @@ if(TARGET pl_workers AND NOT PL_ONLY_MODULES)
     --build ${CMAKE_BINARY_DIR})
 endif()
 
-# Power cuts, played from a trace of what a process wrote.
+# Power cuts, simulated from the writes of a process.
 if(TARGET pl_store)
   add_library(power_trace MODULE ${CMAKE_CURRENT_SOURCE_DIR}/fault/power_trace.c)
   target_include_directories(power_trace PRIVATE ${CMAKE_SOURCE_DIR})
@@ -63,16 +63,14 @@ endif()
 pl_job_test(fault_net "fault;outer" fault/fault_net.sh ${tools} ${CMAKE_BINARY_DIR}/fault_net short)
 pl_may_skip(fault_net)
 
-# Whole jobs, killed.
 pl_job_test(fault_kill "fault;workers" fault/fault_kill.sh ${program} ${CMAKE_BINARY_DIR}/fault_kill)
 
 pl_job_test(freeze "fault;job" fault/freeze.sh ${tools} ${CMAKE_BINARY_DIR}/freeze)
 pl_job_test(split "fault;job" fault/split.sh ${tools} ${CMAKE_BINARY_DIR}/split)
 
-# Shards that change under the workers that read them.
 pl_job_test(fault_cache "fault;workers" fault/fault_cache.sh ${program} ${CMAKE_BINARY_DIR}/fault_cache)
 
-# Every outer method and codec, killed; noloco beside a worker that stands still.
+# Every outer method and codec while processes are killed; noloco with a stopped worker.
 if(TARGET pathloom)
   add_executable(holder_mean ${CMAKE_CURRENT_SOURCE_DIR}/fault/holder_mean.c)
   target_link_libraries(holder_mean pl_home)
@@ -83,29 +81,25 @@ pl_test_limit(fault_straggler 600)
 pl_job_test(fault_methods "fault;outer" fault/fault_methods.sh ${program}
   ${CMAKE_BINARY_DIR}/fault_methods)
 
-# Three homes in one job: the same versions, and verbs that see all of it.
 pl_script_test(several_homes "integration;store" 900 fault/several_homes.sh ${program}
   ${CMAKE_BINARY_DIR}/several_homes)
 
-# What the scripts for Slurm decide, with a scontrol that only notes it.
 pl_job_test(slurm_scripts "fault;workers" fault/slurm_scripts.sh ${program}
   ${CMAKE_BINARY_DIR}/slurm_scripts)
 
-# A worker joins from another network, encrypted; skipped where there can be none.
+# A worker joins from another network, encrypted; skipped without network namespaces.
 pl_job_test(netns_join "fault;workers" fault/netns_join.sh ${program}
   ${CMAKE_BINARY_DIR}/netns_join)
 pl_test_limit(netns_join 300)
 pl_may_skip(netns_join)
 
-# Workers come and go.
 pl_job_test(drain "fault;workers" fault/drain.sh ${program} ${CMAKE_BINARY_DIR}/drain)
 pl_test_limit(drain 120)
 
-# A job on one machine is its user's alone.
 pl_job_test(other_user "fault;workers" fault/other_user.sh ${program} ${CMAKE_BINARY_DIR}/other_user)
 pl_test_limit(other_user 300)
 
-# Names move between homes while a job trains and everybody dies.
+# Names move between homes while a job trains and its processes are killed.
 if(TARGET pathloom)
   add_test(NAME moving_homes
     COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/moving_homes.sh $<TARGET_FILE:pathloom>

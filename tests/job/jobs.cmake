@@ -1,23 +1,19 @@
-# Whole jobs and verbs, by scripts.
+# Tests of whole jobs and of commands by scripts; each script says what it tests.
 # Whole jobs on an emulated device.
 if(TARGET pathloom_emulated)
   pl_job_test(gpu_job "integration;workers" gpu/gpu_job.sh $<TARGET_FILE:pathloom_emulated>
     ${CMAKE_BINARY_DIR}/gpu_job)
 endif()
 
-# Every verb of the store, on a job that trains, stops, rolls back and goes on.
 pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
   ${CMAKE_BINARY_DIR}/store_verbs)
 
-# Documents dealt anew while the mixture trains.
 pl_job_test(chapters "integration;job" job/chapters.sh ${program} ${CMAKE_BINARY_DIR}/chapters)
 pl_test_limit(chapters 300)
 
-# How much of a domain each path and module was trained on.
 pl_script_test(exposure "integration;cli" 300 job/exposure.sh ${program}
   ${CMAKE_BINARY_DIR}/exposure)
 
-# Modules of several versions merged into a tag.
 pl_script_test(surgery "integration;cli" 300 job/surgery.sh ${program}
   ${CMAKE_BINARY_DIR}/surgery)
 # A run's invariants, and stores that are damaged.
@@ -28,56 +24,43 @@ endif()
 pl_script_test(check "integration;cli" 300 job/check.sh ${program} $<TARGET_FILE:hurt_store>
   ${CMAKE_BINARY_DIR}/check)
 
-# The phase at which a text became worse predicted.
 pl_job_test(bisect "integration;job" job/bisect.sh ${program} ${CMAKE_BINARY_DIR}/bisect)
 pl_test_limit(bisect 300)
 
-# Each path's best version on documents that it does not train on.
 pl_job_test(select "integration;job" job/select.sh ${tools} ${CMAKE_BINARY_DIR}/select)
 pl_test_limit(select 300)
 
-# Held-out curves of all arms while they train, and as TensorBoard event files.
 pl_job_test(curves "integration;job" job/curves.sh ${program} ${CMAKE_BINARY_DIR}/curves)
 pl_test_limit(curves 300)
 
-# Keys chosen from a time or a number of tokens.
 pl_job_test(dial "integration;job" job/dial.sh ${program} ${CMAKE_BINARY_DIR}/dial)
 pl_test_limit(dial 600)
 
-# The tutorial's last commands.
 pl_job_test(tutorial "integration;job" job/tutorial.sh ${program} ${CMAKE_BINARY_DIR}/tutorial)
 pl_test_limit(tutorial 300)
 
-# docs/JSON.md explains what --json prints.
 pl_script_test(json_pages "integration;cli" 300 job/json_pages.sh ${program}
   ${CMAKE_BINARY_DIR}/json_pages)
 
-# Evaluation of any text, and of paths that are chosen every W tokens.
 pl_script_test(eval_text "integration;cli" 300 job/eval_text.sh ${program}
   ${CMAKE_BINARY_DIR}/eval_text)
 
-# The same verbs on a job that has finished: rollbacks, names, words that mean nothing.
 pl_script_test(store_verbs_finished "integration;cli" 120 job/store_verbs_finished.sh ${program}
   ${CMAKE_BINARY_DIR}/store_verbs_finished)
 
-# Bad input, one real command a case.
 pl_script_test(bad_input "integration;cli" 600 job/bad_input.sh ${program}
   ${CMAKE_BINARY_DIR}/bad_input)
 
-# What a worker is told by options, by its run, by nobody.
 pl_script_test(worker_settings "integration;cli" 120 job/worker_settings.sh ${program}
   ${CMAKE_BINARY_DIR}/worker_settings)
 
-# Processes that people start by hand, with keys that are not the defaults.
 pl_job_test(hand_started "integration;cli" job/hand_started.sh ${program}
   ${CMAKE_BINARY_DIR}/hand_started)
 pl_test_limit(hand_started 300)
 
-# The measurements that people ask for, on next to nothing.
 pl_script_test(bench_verbs "integration;cli" 300 job/bench_verbs.sh ${program}
   ${CMAKE_BINARY_DIR}/bench_verbs)
 
-# The presets, and the settings that each stands for.
 pl_script_test(presets "unit;cli" 60 job/presets.sh ${program} ${CMAKE_BINARY_DIR}/presets)
 
 # Completions over HTTP.
@@ -88,15 +71,14 @@ endif()
 pl_script_test(serve "integration;cli" 300 job/serve.sh ${program} $<TARGET_FILE:serve_odd>
   ${CMAKE_BINARY_DIR}/serve)
 
-# What evaluators and front ends ask the server; skipped without curl or jq.
+# The API for evaluation programs and front ends; skipped without curl or jq.
 pl_script_test(serve_api "integration;cli" 300 job/serve_api.sh ${program}
   ${CMAKE_BINARY_DIR}/serve_api)
 pl_may_skip(serve_api)
 
-# A path out of one run and into another.
 pl_script_test(exchange "integration;cli" 300 job/exchange.sh ${program} ${CMAKE_BINARY_DIR}/exchange)
 
-# What train and top draw on a narrow terminal; skipped without script(1).
+# train and top on a small terminal; skipped without script(1).
 pl_job_test(terminal "integration;job" job/terminal.sh ${program} ${CMAKE_BINARY_DIR}/terminal)
 pl_test_limit(terminal 120)
 pl_may_skip(terminal)
@@ -107,26 +89,23 @@ if(TARGET train_one)
     ${program} ${CMAKE_BINARY_DIR}/train_one)
 endif()
 
-# A job seen from outside; skipped without curl.
+# /metrics, status and top of a running job; skipped without curl.
 pl_script_test(watch "integration;cli" 300 job/watch.sh ${program} ${CMAKE_BINARY_DIR}/watch)
 pl_may_skip(watch)
 
-# Every status and event has its explanation.
 pl_script_test(explain "unit;cli" 60 job/explain.sh ${program})
 
-# What a job takes is what it planned.
 pl_job_test(memory_plan "integration;cli" job/memory_plan.sh ${program}
   ${CMAKE_BINARY_DIR}/memory_plan)
 
-# Units and manifests go with the program.
 pl_script_test(deploy "unit;cli" 60 job/deploy.sh ${program} ${CMAKE_BINARY_DIR}/deploy)
 
-# What is installed, the Debian package, the Containerfile; skipped without dpkg-dev.
+# Installed files, the Debian package and the Containerfile; skipped without dpkg-dev.
 pl_script_test(package "integration;cli" 120 job/package.sh ${CMAKE_BINARY_DIR}
   ${CMAKE_BINARY_DIR}/package)
 pl_may_skip(package)
 
-# docs/CONFIG.md is what the program says of its keys.
+# docs/CONFIG.md must agree with the keys of the program.
 if(TARGET pathloom)
   add_test(NAME config_reference
     COMMAND sh -c "'$<TARGET_FILE:pathloom>' init --reference | diff - docs/CONFIG.md"
@@ -134,15 +113,14 @@ if(TARGET pathloom)
   set_tests_properties(config_reference PROPERTIES LABELS "unit;cli" TIMEOUT 60)
 endif()
 
-# The manual pages and the completion are what the program says of its verbs.
 pl_script_test(pages "unit;cli" 60 job/pages.sh ${program})
 
-# A corpus out of Debian packages, with two small ones; skipped without dpkg-deb.
+# A corpus from two small Debian packages; skipped without dpkg-deb.
 pl_script_test(corpus_packages "integration;cli" 120 job/corpus.sh
   ${CMAKE_BINARY_DIR}/corpus_packages)
 pl_may_skip(corpus_packages)
 
-# What a browser asks of a run, over HTTP; skipped without curl or jq. In a real browser:
+# The status page over HTTP; skipped without curl or jq. In a real browser:
 # tests/page.sh, which `sh tests/run.sh --all` runs.
 pl_script_test(page "integration;cli" 300 job/page.sh ${program} ${CMAKE_BINARY_DIR}/page)
 pl_may_skip(page)

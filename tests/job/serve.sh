@@ -326,7 +326,7 @@ ends TERM
 wait "$client" || fail "the last client got no answer"
 grep -q 'DONE' "$work/last" || fail "the last stream was cut"
 
-# ---- those that are gone before they are heard take no place in the line ----
+# ---- clients that leave while they wait do not keep a place in the queue ----
 start --slots 1 --queue 4 --per-address 4
 kill -STOP "$server"
 odd vanish 300

@@ -39,7 +39,7 @@ store() { # CODE VERB ...
     expect "$wanted" "$pathloom" store "$@" --run "$work/run"
 }
 
-# The same with --json: every line is an object.
+# Runs a command with --json: every line must be an object.
 store_json() {
     store 0 "$@" --json
     ! grep -qv '^{.*}$' "$work/out" || fail "store $*: a line is no object"
