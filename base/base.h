@@ -3,7 +3,7 @@
  * Read in this order: status (errors), mem and buf (memory), record (the only
  * encoding), fields (records as structs), hash, rng, keys (the keys that may connect),
  * then the interfaces to foreign libraries: wire and gate (ZeroMQ), zip (zstd), json
- * (jansson), conf (libyaml), thread (pthreads).
+ * (jansson), conf (libyaml), thread (pthreads), web (libcurl).
  *
  * The files up to fs.h need only a C library. `modules` uses no others, so the engine
  * can be built alone (PL_ONLY_MODULES). */
@@ -32,6 +32,7 @@
 #include "base/json.h"
 #include "base/keys.h"
 #include "base/record.h"
+#include "base/web.h"
 #include "base/wire.h"
 #include "base/zip.h"
 #endif

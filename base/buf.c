@@ -98,6 +98,34 @@ void pl_buf_json_text(pl_buf *buf, const char *text, size_t len)
     pl_buf_append(buf, "\"", 1);
 }
 
+void pl_buf_base64(pl_buf *buf, const void *data, size_t len)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *bytes = data;
+    pl_buf_reserve(buf, (len + 2) / 3 * 4 + 1);
+    for (size_t at = 0; at < len; at += 3) {
+        const size_t n = len - at < 3 ? len - at : 3;
+        uint32_t bits = (uint32_t)bytes[at] << 16;
+        char four[4] = {'=', '=', '=', '='};
+        bits |= n > 1 ? (uint32_t)bytes[at + 1] << 8 : 0;
+        bits |= n > 2 ? (uint32_t)bytes[at + 2] : 0;
+        for (size_t i = 0; i < n + 1; i++)
+            four[i] = letters[bits >> (18 - 6 * i) & 63];
+        pl_buf_append(buf, four, sizeof four);
+    }
+}
+
+void pl_buf_url(pl_buf *buf, const char *text)
+{
+    for (; *text; text++) {
+        const bool plain = (*text >= '0' && *text <= '9') ||
+                           (*text >= 'A' && *text <= 'Z') ||
+                           (*text >= 'a' && *text <= 'z') || strchr("-._~", *text);
+        pl_buf_printf(buf, plain ? "%c" : "%%%02X", (unsigned char)*text);
+    }
+}
+
 void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines)
 {
     for (size_t i = 0; i < len;) {

@@ -25,6 +25,10 @@ const char *pl_buf_text(pl_buf *buf);
 
 /* Appends text as a JSON string with its quotes; ill-formed UTF-8 becomes U+FFFD. */
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
+/* Appends base64 (RFC 4648, section 4), with padding. */
+void pl_buf_base64(pl_buf *buf, const void *data, size_t len);
+/* Appends the text as one part of a URL or of its query. */
+void pl_buf_url(pl_buf *buf, const char *text);
 
 /* Appends text for a terminal or a log. Characters that steer a terminal
  * (pl_utf8_steers), and bytes that are not UTF-8, are written as \xHH per byte.

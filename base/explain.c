@@ -40,7 +40,7 @@ const pl_explanation pl_explanations[] = {
     {"ERR_IO", "Reading or writing failed.",
      "A failing disk, a network file system that went away, a pipe whose reader ended.",
      "See the kernel's log. Everything that was acknowledged is on disk: start again."},
-    {"ERR_NOSPACE", "The disk is full.",
+    {"ERR_NOSPACE", "The disk is full, or a store has reached its quota.",
      "Updates and versions of a long run, or other data on the disk.",
      "Make room (pathloom store gc --run RUN shows what may go), then start again."},
     {"ERR_NOMEM", "There is not enough memory.",
@@ -275,6 +275,11 @@ const pl_explanation pl_explanations[] = {
      "`store rollback` was killed after the rollback was decided, before all homes had "
      "done their part.",
      "None needed: the other homes complete their parts, too."},
+    {"store.thinned",
+     "A home dropped the data of old versions that no tag and no task needs, to keep "
+     "its quota.",
+     "store.quota is smaller than what all versions take.",
+     "None needed; a larger store.quota keeps more history."},
     {"store.tidy", "A home stopped compressing old versions in its idle time.",
      "A damaged chunk, or a disk that is full or failing.",
      "Check with pathloom store fsck --run RUN; training continues meanwhile."},

@@ -56,10 +56,10 @@ static void print_status(const pl_json *status)
     }
     for (size_t i = 0; i < pl_json_count(homes); i++) {
         const pl_json *h = pl_json_at(homes, i);
-        char size[16], space[16];
+        char size[80], space[16];
         say("home     %-24s %s  store %s, %s free; %.0f versions, %.0f updates wait",
             pl_json_get_text(h, "address"), pl_json_get_bool(h, "up") ? "up" : "away",
-            pl_human_bytes(pl_json_get_real(h, "store_bytes"), size),
+            progress_store_size(h, size),
             pl_human_bytes(pl_json_get_real(h, "disk_free_bytes"), space),
             pl_json_get_real(h, "versions_committed"), pl_json_get_real(h, "pending"));
         if (pl_json_get_text(h, "last_rejection")[0])

@@ -104,13 +104,13 @@ static void put_homes(screen *s, const pl_json *status)
     for (size_t i = 0; i < pl_json_count(homes); i++) {
         const pl_json *h = pl_json_at(homes, i),
                       *results = pl_json_get(h, "submissions");
-        char size[16], space[16];
+        char size[80], space[16];
         put_screen_line(
             s,
             "home     %s %s  store %s, %s free  versions %.0f  waiting %.0f  "
             "rejected %.0f  fenced %.0f",
             pl_json_get_text(h, "address"), pl_json_get_bool(h, "up") ? "up" : "AWAY",
-            pl_human_bytes(pl_json_get_real(h, "store_bytes"), size),
+            progress_store_size(h, size),
             pl_human_bytes(pl_json_get_real(h, "disk_free_bytes"), space),
             pl_json_get_real(h, "versions_committed"), pl_json_get_real(h, "pending"),
             pl_json_get_real(results, "rejected"), pl_json_get_real(results, "fenced"));

@@ -1,7 +1,23 @@
-/* pathloom store blame: prints which workers and updates made a version
- * (home/blame.h). */
+/* pathloom store blame: prints which workers, updates and domains of text made a
+ * version (home/blame.h). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
+
+static void print_domains(row *r, const pl_contributor *p)
+{
+    if (p->n_domains > 0)
+        row_say(r, "\n          of");
+    row_list(r, "domains");
+    for (size_t i = 0; i < p->n_domains; i++) {
+        const pl_domain_part *part = &p->domains[i];
+        const double share = (double)part->n_tokens / (double)p->n_tokens;
+        row item = row_item(r);
+        row_text(&item, "domain", part->domain, NULL);
+        row_tokens(&item, "tokens", part->n_tokens, NULL);
+        row_finish(&item);
+        row_say(r, "%s %s %.1f %%", i > 0 ? "," : "", part->domain, 100 * share);
+    }
+}
 
 static void print_contributor(bool json, const pl_module_at *at, const pl_blame *b,
                               const pl_contributor *p, int width)
@@ -43,6 +59,7 @@ static void print_contributor(bool json, const pl_module_at *at, const pl_blame 
                 (unsigned long long)p->samples[i].end);
     if (trained && n < p->n_ranges)
         row_say(&r, " and %zu more ranges", p->n_ranges - n);
+    print_domains(&r, p);
     row_finish(&r);
 }
 

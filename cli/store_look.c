@@ -311,10 +311,29 @@ pl_status store_stat(store_call *call)
     return PL_OK;
 }
 
+/* The folders of the run beside its store: token files, data shards that workers keep,
+ * logs. */
+static void print_folders(const store_call *call)
+{
+    static const char *const names[] = {"data", "cache", "log", "tensorboard"};
+    char run[PL_PATH_MAX], folder[PL_PATH_MAX];
+    for (size_t i = 0; !call->values[STORE_OPT_STORE] && i < CLI_COUNT(names); i++) {
+        pl_join(folder, pl_path_above(run, call->folder), names[i]);
+        if (!pl_path_is_folder(folder))
+            continue;
+        row r = row_begin(call->json);
+        row_text(&r, "folder", names[i], "%-9s");
+        row_bytes(&r, "bytes", pl_folder_bytes(folder), " %10s");
+        row_say(&r, "                 beside the store, in %s", folder);
+        row_finish(&r);
+    }
+}
+
 pl_status store_du(store_call *call)
 {
     pl_store_usage usage;
     PL_CHECK(pl_store_use(call->store, &usage));
     print_usage(call->json, &usage);
+    print_folders(call);
     return PL_OK;
 }

@@ -238,26 +238,23 @@ void print_stats(bool json, const pl_store *store, const pl_store_stats *s)
 /* ---- du ---- */
 void print_usage(bool json, const pl_store_usage *usage)
 {
-    static const struct {
-        const char *name, *text;
-    } uses[PL_USES] = {
-        [PL_USE_HEADS] = {"heads", "newest versions"},
-        [PL_USE_TAGS] = {"tags", "other versions that tags name"},
-        [PL_USE_PATHS] = {"paths", "states of paths (moments of the optimizer)"},
-        [PL_USE_OBJECTS] = {"objects", "data shards, routers, definitions"},
-        [PL_USE_PENDING] = {"pending", "updates that wait for a merge"},
-        [PL_USE_MOMENTUM] = {"momentum", "states of the outer optimizer"},
-        [PL_USE_HISTORY] = {"history",
-                            "older versions, which `pathloom store gc` frees"},
-        [PL_USE_CHANGES] = {"changes", "changes between versions (codec.down)"},
-        [PL_USE_UPDATES] = {"updates", "merged updates that were kept"},
-        [PL_USE_OTHER] = {"other", "bases of coded versions, copies in other parts"}};
+    static const char *const texts[PL_USES] = {
+        [PL_USE_HEADS] = "newest versions",
+        [PL_USE_TAGS] = "other versions that tags name",
+        [PL_USE_PATHS] = "states of paths (moments of the optimizer)",
+        [PL_USE_OBJECTS] = "data shards, routers, definitions",
+        [PL_USE_PENDING] = "updates that wait for a merge",
+        [PL_USE_MOMENTUM] = "states of the outer optimizer",
+        [PL_USE_HISTORY] = "older versions, which `pathloom store gc` frees",
+        [PL_USE_CHANGES] = "changes between versions (codec.down)",
+        [PL_USE_UPDATES] = "merged updates that were kept",
+        [PL_USE_OTHER] = "bases of coded versions, copies in other parts"};
     for (int use = 0; use < PL_USES; use++) {
         row r = row_begin(json);
-        row_text(&r, "use", uses[use].name, "%-9s");
+        row_text(&r, "use", pl_use_name((pl_use)use), "%-9s");
         row_bytes(&r, "bytes", usage->bytes[use], " %10s");
         row_count(&r, "blobs", usage->n[use], "  %6s blobs");
-        row_say(&r, "  %s", uses[use].text);
+        row_say(&r, "  %s", texts[use]);
         row_finish(&r);
     }
 }

@@ -2,7 +2,6 @@
 # engine's library is missing, a file is compiled instead that says what to install.
 find_path(RADOS_INCLUDE rados/librados.h)
 find_library(RADOS_LIBRARY rados)
-pkg_check_modules(CURL QUIET IMPORTED_TARGET libcurl>=7.75)
 
 set(PL_ENGINE_LIBS)
 if(RADOS_INCLUDE AND RADOS_LIBRARY)
@@ -10,10 +9,4 @@ if(RADOS_INCLUDE AND RADOS_LIBRARY)
   set(PL_ENGINE_SKIP engine_rados_absent)
 else()
   set(PL_ENGINE_SKIP engine_rados\\.c)
-endif()
-if(CURL_FOUND)
-  list(APPEND PL_ENGINE_LIBS PkgConfig::CURL)
-  string(APPEND PL_ENGINE_SKIP |engine_s3_absent)
-else()
-  string(APPEND PL_ENGINE_SKIP |engine_s3\\.c)
 endif()

@@ -126,6 +126,26 @@ static pl_status gather_blame(pl_store *store, const char *module, uint64_t numb
     }
 }
 
+/* Finds the domains of each contributor's samples. Without the arm's definition or its
+ * shards (a pushed store), there are none. */
+static pl_status find_domains(pl_store *store, const char *module, pl_blame *b)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_arm_of_module(module, name, sizeof name);
+    pl_status status = pl_read_arm(store, name, &arm, &t);
+    for (size_t i = 0; status == PL_OK && i < b->n; i++) {
+        pl_contributor *p = &b->list[i];
+        const int64_t task = p->path * pl_topology_n_replicas(t) + p->replica;
+        status = pl_exposure_domains(store, &arm, t, p->samples, p->n_ranges, (int)task,
+                                     &p->domains, &p->n_domains);
+    }
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
 pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
                           bool history, pl_blame *out)
 {
@@ -142,13 +162,19 @@ pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
     }
     if (out->n > 0)
         qsort(out->list, out->n, sizeof *out->list, by_pull);
-    return PL_OK;
+    if (out->n > 0 && !out->merged)
+        status = find_domains(store, module, out);
+    if (status != PL_OK)
+        pl_blame_clear(out);
+    return status;
 }
 
 void pl_blame_clear(pl_blame *b)
 {
-    for (size_t i = 0; i < b->n; i++)
+    for (size_t i = 0; i < b->n; i++) {
         pl_free(b->list[i].samples);
+        pl_free(b->list[i].domains);
+    }
     pl_free(b->list);
     *b = (pl_blame){0};
 }

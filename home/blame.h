@@ -10,14 +10,11 @@
  * how far each version moved. */
 #ifndef PL_HOME_BLAME_H
 #define PL_HOME_BLAME_H
+#include "outer/outer.h"
 #include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct pl_sample_range {
-    uint64_t first, end;
-} pl_sample_range;
 
 /* One worker on one path. */
 typedef struct pl_contributor {
@@ -32,6 +29,9 @@ typedef struct pl_contributor {
     /* the contributor's share times how far the version moved, summed over versions */
     double pull;
     double share; /* this contributor's part of the sum of all pulls */
+    /* the domains of these samples; none if the path's shard is not in the store */
+    pl_domain_part *domains;
+    size_t n_domains;
 } pl_contributor;
 
 typedef struct pl_blame {

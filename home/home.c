@@ -56,7 +56,8 @@
  *
  * Files: home_submit.c decides whether an update is taken, home_merge.c makes versions,
  * home_state.c keeps the memory and tells the hub, home_places.c and home_moving.c deal
- * with names that move between homes. home.h lists the others. */
+ * with names that move between homes, home_quota.c limits the store. home.h lists the
+ * others. */
 #include "net/net.h"
 #include "home/home_internal.h"
 
@@ -128,7 +129,7 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
  * broken, so that it ends and restarts from disk. */
 static pl_status commit_changes(home *h)
 {
-    pl_status status = h->txn ? pl_txn_commit(&h->txn) : PL_OK;
+    pl_status status = home_commit(h);
     h->broken = h->broken || status != PL_OK;
     return status;
 }
@@ -710,6 +711,7 @@ pl_status pl_home_run(const pl_home_options *options)
         pl_log(PL_LOG_INFO, "store.resumed", "rollback=\"%s\"",
                pl_store_resumed(h.store));
     PL_TRY(home_load(&h));
+    PL_TRY(home_open_quota(&h));
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));

@@ -54,6 +54,7 @@ typedef struct pl_home_options {
     double norm_gate;
     double audit;           /* fraction of tasks that a second worker does again */
     uint64_t staging_bytes; /* memory limit for uploads that no record names yet */
+    uint64_t quota_bytes;   /* limit for the stored bytes of chunks; 0: none */
     /* a signal sets this flag; the home then ends the current group and returns */
     volatile sig_atomic_t *stop;
 } pl_home_options;

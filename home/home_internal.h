@@ -126,6 +126,7 @@ enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
 typedef struct home_counts {
     int64_t started_ms, disk_ms; /* disk_ms: when disk sizes were measured */
     uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
+    uint64_t n_thinned;                /* versions whose data the quota has dropped */
     double merge_s;                    /* seconds spent on merges and their commits */
     char rejection[256];               /* the reason of the last rejection */
     uint64_t audits[PL_VERDICT_COUNT]; /* number of closed audits by verdict */
@@ -267,6 +268,12 @@ bool home_is_still(const home *h);
  * message. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_moving(home *h);
+
+/* home_quota.c */
+/* Sets the store's quota. If the store has more than that, old versions are dropped. */
+pl_status home_open_quota(home *h);
+/* Commits the open transaction, if there is one, within the quota. */
+pl_status home_commit(home *h);
 
 /* home_status.c */
 void home_status_json(home *h, pl_buf *out);

@@ -78,6 +78,9 @@ void home_status_json(home *h, pl_buf *out)
     pl_json_set_int(o, "staging_bytes", (int64_t)h->uploads.bytes);
     pl_json_set_int(o, "staging_limit_bytes", (int64_t)h->uploads.limit);
     pl_json_set_int(o, "store_bytes", (int64_t)h->counts.store_bytes);
+    pl_json_set_int(o, "quota_bytes", (int64_t)h->options->quota_bytes);
+    pl_json_set_int(o, "quota_used_bytes", (int64_t)pl_store_stored_bytes(h->store));
+    pl_json_set_int(o, "versions_thinned", (int64_t)h->counts.n_thinned);
     pl_json_set_int(o, "disk_free_bytes", (int64_t)h->counts.free_bytes);
     pl_json_set_int(o, "bytes_received", (int64_t)pl_wire_bytes_received(h->socket));
     pl_json_set_int(o, "bytes_sent", (int64_t)pl_wire_bytes_sent(h->socket));

@@ -15,8 +15,15 @@ typedef struct root_module {
     bool needs_first;
 } root_module;
 
+typedef struct root_audit {
+    char path[PL_MODULE_NAME_MAX];
+    int64_t phase;
+} root_audit;
+
 struct pl_roots {
     pl_store *store;
+    root_audit *audits; /* those that are open */
+    size_t n_audits;
     pl_snapshot *tags;
     size_t n_tags;
     root_module *modules;
@@ -36,14 +43,38 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
+/* ---- audits ---- */
+/* A worker does the task of an open audit again, from the same versions. */
+static pl_status add_audit(void *context, const char *name, const char *target)
+{
+    pl_roots *r = context;
+    pl_audit audit;
+    if (pl_audit_read(target, &audit) != PL_OK)
+        return pl_fail(PL_ERR_DAMAGED, "ref %s is damaged: it describes no audit",
+                       name);
+    if (audit.verdict != PL_VERDICT_OPEN)
+        return PL_OK;
+    r->audits = pl_grow(r->audits, (r->n_audits + 1) * sizeof *r->audits);
+    root_audit *a = &r->audits[r->n_audits++];
+    pl_copy_text(a->path, sizeof a->path, audit.path);
+    a->phase = audit.phase;
+    return PL_OK;
+}
+
 /* ---- arms ---- */
+/* The earliest phase of the path that a worker may still do. */
 static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                           int path, int replica)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_path_state state;
     pl_arm_path_name(arm, t, path, replica, name);
-    return pl_store_get_path(r->store, name, &state) == PL_OK ? state.phase : 0;
+    int64_t phase =
+        pl_store_get_path(r->store, name, &state) == PL_OK ? state.phase : 0;
+    for (size_t i = 0; i < r->n_audits; i++)
+        if (strcmp(r->audits[i].path, name) == 0 && r->audits[i].phase < phase)
+            phase = r->audits[i].phase;
+    return phase;
 }
 
 /* The oldest version that this path's next task reads or refers to. A finished path
@@ -143,6 +174,8 @@ pl_status pl_roots_create(pl_store *store, pl_roots **out)
     (*out)->store = store;
     pl_status status = pl_store_each_tag(store, add_tag, *out);
     if (status == PL_OK)
+        status = pl_store_each_ref(store, PL_AUDIT_REFS, add_audit, *out);
+    if (status == PL_OK)
         status = pl_store_each_object(store, "arm/", add_arm, *out);
     if (status != PL_OK)
         pl_roots_destroy(out);
@@ -158,6 +191,7 @@ void pl_roots_destroy(pl_roots **handle)
     for (size_t i = 0; i < r->n_tags; i++)
         pl_snapshot_clear(&r->tags[i]);
     pl_free(r->tags);
+    pl_free(r->audits);
     pl_free(r->modules);
     pl_free(r);
 }
@@ -182,4 +216,32 @@ const char *pl_roots_reason(pl_roots *r, const pl_version *v)
         }
     }
     return NULL;
+}
+
+/* ---- the rule ---- */
+/* The number of the module's newest version. Versions are visited module by module, so
+ * the last answer is kept. */
+static uint64_t head_of(pl_keep_rule *r, const char *module)
+{
+    pl_version head;
+    if (strcmp(r->module, module) == 0)
+        return r->head;
+    pl_copy_text(r->module, sizeof r->module, module);
+    /* UINT64_MAX: the newest version cannot be read, so all versions are kept */
+    r->head = UINT64_MAX;
+    if (pl_store_head(r->store, module, &head) == PL_OK) {
+        r->head = head.number;
+        pl_version_clear(&head);
+    }
+    return r->head;
+}
+
+bool pl_keep_rule_stays(void *rule, const pl_version *v)
+{
+    pl_keep_rule *r = rule;
+    uint64_t head = head_of(r, v->module);
+    return v->number == 0 || head == UINT64_MAX || head <= v->number ||
+           head - v->number < (uint64_t)r->keep ||
+           (r->grace_ms > 0 && r->now_ms - v->wall_ms < r->grace_ms) ||
+           pl_roots_reason(r->roots, v);
 }

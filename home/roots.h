@@ -16,6 +16,19 @@ void pl_roots_destroy(pl_roots **roots);
  * training need it. The text is valid until the next call. */
 const char *pl_roots_reason(pl_roots *roots, const pl_version *version);
 
+/* The rule of `store gc` and of store.quota. It keeps version 0 of every module (with
+ * which later ones are compared), the newest `keep`, those younger than `grace_ms`, and
+ * those for which there is a reason. */
+typedef struct pl_keep_rule {
+    pl_roots *roots;
+    pl_store *store; /* has the newest versions; all parts, if there are several */
+    int64_t keep, grace_ms, now_ms;
+    char module[PL_MODULE_NAME_MAX]; /* private: the module that `head` belongs to */
+    uint64_t head;
+} pl_keep_rule;
+/* A pl_keep_fn; the context is a pl_keep_rule. */
+bool pl_keep_rule_stays(void *rule, const pl_version *version);
+
 #ifdef __cplusplus
 }
 #endif

@@ -92,7 +92,7 @@ typedef struct config {
     config_text backend, precision;
     bool keep_updates, keep_momentum;
     char compress[PL_KEY_TEXT_MAX]; /* auto or off */
-    int64_t staging;
+    int64_t staging, quota;
     config_text backup;
     double audit, audit_tolerance;
     config_text hub_bind, home_bind, encrypt, advertise, metrics, engine;

@@ -579,6 +579,11 @@ static const pl_key keys[] = {
      true},
     {"store.staging", PL_KEY_INT, AT(staging), "4G", 1048576, 9e15, NULL, "bytes",
      "memory of a home for uploads that are not complete yet", true},
+    {"store.quota", PL_KEY_INT, AT(quota), "0", 0, 9e15, NULL, "bytes",
+     "limit for what a home stores (the sum of `store du`); a home that would pass it "
+     "drops old versions that no tag and no task needs, and if that is not enough, the "
+     "job stops until it is started with a larger quota; 0: no limit",
+     true},
 
     SECTION(
         "net",

@@ -8,8 +8,8 @@
  * workers spent their time), artifacts (the files and objects with which a run answers
  * prompts), store_homes (access to a store that running homes have locked), run_homes
  * (adding and removing homes), page (what a browser shows of a run), check (the
- * invariants of a stopped run), bisect (since when a text is worse predicted), card
- * (the model card of an exported path). */
+ * invariants of a stopped run), observe (the merged logs of a run), bisect (since when
+ * a text is worse predicted), card (the model card of an exported path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/bisect.h"
@@ -20,6 +20,7 @@
 #include "job/dial.h"
 #include "job/evaluate.h"
 #include "job/given.h"
+#include "job/observe.h"
 #include "job/page.h"
 #include "job/process.h"
 #include "job/routing.h"

@@ -10,7 +10,8 @@
 enum {
     PAGE_EVENTS_MAX = 2000,
     PAGE_LOGS_MAX = 4200,
-    PAGE_EVENT_BYTES = 240,
+    PAGE_EVENT_BYTES = 1280,
+    PAGE_SHOWN_BYTES = 240, /* of these, the page shows at most so many */
     PAGE_ROLE_MAX = 96
 };
 

@@ -251,7 +251,8 @@ static pl_json *counts_object(const pl_json *hub)
 
 static pl_json *homes_list(const pl_json *hub)
 {
-    static const char *const keys[] = {"store_bytes", "disk_free_bytes",
+    static const char *const keys[] = {"store_bytes",        "disk_free_bytes",
+                                       "quota_bytes",        "quota_used_bytes",
                                        "versions_committed", "pending"};
     const pl_json *homes = pl_json_get(hub, "homes");
     pl_json *list = pl_json_array();

@@ -102,6 +102,7 @@ static pl_status run_home(const process *p)
                                .norm_gate = p->cfg.norm_gate,
                                .audit = p->cfg.audit,
                                .staging_bytes = (uint64_t)p->cfg.staging,
+                               .quota_bytes = (uint64_t)p->cfg.quota,
                                .stop = p->stop};
     return pl_home_run(&options);
 }
@@ -188,6 +189,7 @@ static pl_status run_relay(const process *p)
                                 .wait_ms = (int)p->wait_ms,
                                 .patience_ms = (int)p->cfg.patience_s * 1000,
                                 .staging_bytes = (uint64_t)p->cfg.staging,
+                                .quota_bytes = (uint64_t)p->cfg.quota,
                                 .stop = p->stop};
     pl_status status = pl_relay_run(&options, &report);
     pl_log(PL_LOG_INFO, "relay.carried",

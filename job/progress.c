@@ -302,3 +302,17 @@ pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_ne
     }
     return PL_OK;
 }
+
+char *progress_store_size(const pl_json *home, char out[80])
+{
+    char size[16], used[16], quota[16];
+    const double limit = pl_json_get_real(home, "quota_bytes");
+    pl_human_bytes(pl_json_get_real(home, "store_bytes"), size);
+    if (limit > 0)
+        snprintf(out, 80, "%s (%s of the quota, %s)", size,
+                 pl_human_bytes(pl_json_get_real(home, "quota_used_bytes"), used),
+                 pl_human_bytes(limit, quota));
+    else
+        snprintf(out, 80, "%s", size);
+    return out;
+}

@@ -182,6 +182,9 @@ pl_status stage_arms(pl_run *r);
 /* The short name of a path: "p01" for "p01.r0" if no path of the arm has several
  * replicas; "" if the arm has only one path. */
 void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX]);
+/* The size of a home's store, and how much of its quota it has used: "2.1 GiB (1.9 GiB
+ * of the quota, 2.0 GiB)". */
+char *progress_store_size(const pl_json *home, char out[80]);
 /* progress.c: shows the progress of all arms until the first n_needed of them are
  * finished. */
 pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_needed);

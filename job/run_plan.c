@@ -261,6 +261,10 @@ static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
         pl_human_bytes((double)pl_memory_available_bytes(), text[1]),
         pl_human_bytes((double)disk, text[2]),
         pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
+    if (r->cfg.quota > 0)
+        say("quota    each home keeps at most %s (store.quota); before that it drops "
+            "old versions",
+            pl_human_bytes((double)r->cfg.quota, text[0]));
     say("         %d worker%s of %s, %d home%s of %s, hub %s, this command %s",
         r->n_workers, r->n_workers == 1 ? "" : "s",
         pl_human_bytes((double)r->planned.worker, text[4]), r->n_homes,
@@ -291,7 +295,10 @@ pl_status run_plan(pl_run *r)
     memset(&outer, 0, sizeof outer);
     PL_CHECK(config_outer(&r->cfg, &outer));
     uint64_t stored = run_stored_bytes(r),
-             disk = stored + STORE_RESERVE_BYTES + DATABASE_BYTES;
+             quota = (uint64_t)r->cfg.quota * (uint64_t)r->n_homes;
+    if (quota > 0 && quota < stored)
+        stored = quota;
+    uint64_t disk = stored + STORE_RESERVE_BYTES + DATABASE_BYTES;
     uint64_t have = pl_memory_available_bytes(), free_disk = pl_disk_free_bytes(r->dir);
     r->planned = (run_memory){.worker = worker_bytes(r, &outer),
                               .home = home_bytes(r, &outer, stored),

@@ -3,6 +3,8 @@
 #include "outer/exposure.h"
 #include "outer/rounds.h"
 
+#include <stdlib.h>
+
 /* The data for one path while it is counted. */
 typedef struct counting {
     const pl_arm *arm;
@@ -163,4 +165,62 @@ pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
         PL_CHECK(status);
     }
     return PL_OK;
+}
+
+/* ---- by domain ---- */
+static int compare_parts(const void *x, const void *y)
+{
+    const pl_domain_part *a = x, *b = y;
+    if (a->n_tokens != b->n_tokens)
+        return a->n_tokens < b->n_tokens ? 1 : -1;
+    return strcmp(a->domain, b->domain);
+}
+
+/* Fills one part per domain of the shard that has targets in these samples. */
+static void count_domains(counting *c, const pl_sample_range *ranges, size_t n,
+                          int replica, pl_domain_part *parts, size_t *n_parts)
+{
+    for (uint32_t domain = 0; domain < pl_tokens_n_domains(c->shard); domain++) {
+        pl_domain_part part = {.n_tokens = 0};
+        for (uint32_t d = 0; d < pl_tokens_n_docs(c->shard); d++)
+            c->marks[d] = pl_tokens_doc(c->shard, d)->domain == domain;
+        for (size_t i = 0; i < n; i++) {
+            uint64_t of = 0;
+            (void)pl_sampler_count(c->samplers[replica], ranges[i].first,
+                                   ranges[i].end - ranges[i].first, c->marks, &of);
+            part.n_tokens += of;
+        }
+        pl_copy_text(part.domain, sizeof part.domain,
+                     pl_tokens_domain(c->shard, domain));
+        if (part.n_tokens > 0)
+            parts[(*n_parts)++] = part;
+    }
+    qsort(parts, *n_parts, sizeof *parts, compare_parts);
+}
+
+pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
+                              const pl_topology *topology,
+                              const pl_sample_range *ranges, size_t n, int task,
+                              pl_domain_part **parts, size_t *n_parts)
+{
+    const int replicas = pl_topology_n_replicas(topology);
+    const pl_subject none = {.domain = ""};
+    counting c = {.arm = arm, .topology = topology, .path = task / replicas};
+    const uint64_t most = pl_phase_samples(arm) * ((uint64_t)arm->inner.phases + 1);
+    pl_status status = PL_OK;
+    *parts = NULL;
+    *n_parts = 0;
+    if (task < 0 || c.path >= pl_topology_n_paths(topology))
+        return pl_fail(PL_ERR_DAMAGED, "arm %s has no task %d", arm->name, task);
+    for (size_t i = 0; i < n; i++)
+        if (ranges[i].first > ranges[i].end || ranges[i].end > 2 * most)
+            return pl_fail(PL_ERR_DAMAGED, "arm %s has no samples %llu to %llu",
+                           arm->name, (unsigned long long)ranges[i].first,
+                           (unsigned long long)ranges[i].end);
+    PL_TRY(open_counting(store, &none, &c));
+    *parts = pl_alloc((pl_tokens_n_domains(c.shard) + 1) * sizeof **parts);
+    count_domains(&c, ranges, n, task % replicas, *parts, n_parts);
+done:
+    close_counting(&c);
+    return status;
 }

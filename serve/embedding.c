@@ -48,23 +48,6 @@ pl_status embedding_parse(const char *body, size_t len, pl_completion *out,
 }
 
 /* ---- answers ---- */
-/* Base64, RFC 4648, section 4. */
-static void append_base64(const uint8_t *data, size_t len, pl_buf *out)
-{
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t at = 0; at < len; at += 3) {
-        const size_t n = len - at < 3 ? len - at : 3;
-        uint32_t bits = (uint32_t)data[at] << 16;
-        char four[4] = {'=', '=', '=', '='};
-        bits |= n > 1 ? (uint32_t)data[at + 1] << 8 : 0;
-        bits |= n > 2 ? (uint32_t)data[at + 2] : 0;
-        for (size_t i = 0; i < n + 1; i++)
-            four[i] = letters[bits >> (18 - 6 * i) & 63];
-        pl_buf_append(out, four, sizeof four);
-    }
-}
-
 static pl_json *make_vector(const float *values, int width, bool base64)
 {
     double square = 0.0;
@@ -82,7 +65,7 @@ static pl_json *make_vector(const float *values, int width, bool base64)
             pl_json_push(list, pl_json_make_real((double)value));
     }
     if (base64) {
-        append_base64(bytes.data, bytes.len, &text);
+        pl_buf_base64(&text, bytes.data, bytes.len);
         list = pl_json_make_text(pl_buf_text(&text));
     }
     pl_buf_destroy(&bytes);

@@ -19,6 +19,7 @@
  * - mixture: a trained mixture, read from its store
  * - path_chooser: which path answers a prompt
  * - server: the paths of a mixture over HTTP
+ * - publish: an exported folder on a hub of models
  * - exporter: a hub's metrics over HTTP
  * - page_front: the page of a run over HTTP
  *
@@ -34,6 +35,7 @@
 #include "serve/mixture.h"
 #include "serve/page_front.h"
 #include "serve/path_chooser.h"
+#include "serve/publish.h"
 #include "serve/reroute.h"
 #include "serve/server.h"
 #ifdef __cplusplus

@@ -181,6 +181,7 @@ pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
     chunk->number = txn->n_chunks++;
     chunk->stored = len;
     chunk->epoch = 0;
+    txn->grown += (int64_t)len;
     if (txn->store->remote) {
         chunk->epoch = txn->store->epoch;
         remote_stage(&txn->work, id, chunk, data, len);
@@ -197,6 +198,7 @@ pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
 void chunk_displace(pl_txn *txn, const pl_hash *id, const chunk_record *chunk)
 {
     row_key key = key_of_pack(chunk->pack, chunk->number);
+    txn->grown -= (int64_t)chunk->stored;
     if (txn->store->remote) {
         remote_release(&txn->work, id, chunk, chunk->pack == txn->sequence);
         return;

@@ -135,6 +135,27 @@ done:
     return status;
 }
 
+pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *context, uint64_t *n)
+{
+    pl_gc_report report = {0};
+    collection c = {
+        .store = txn->store, .keep = keep, .context = context, .report = &report};
+    pl_status status = PL_OK;
+    *n = 0;
+    PL_TRY(blob_sweep(txn));
+    const int64_t grown = txn->grown;
+    PL_TRY(pl_store_each_head(c.store, "", choose_module_victims, &c));
+    for (size_t i = 0; i < c.n; i++)
+        PL_TRY(pl_txn_drop_data(txn, c.victims[i].module, c.victims[i].number));
+    PL_TRY(blob_sweep(txn));
+    txn->thinned += grown - txn->grown;
+    *n = c.n;
+done:
+    pl_free(c.victims);
+    tally_destroy(&c.released);
+    return status;
+}
+
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out)
 {

@@ -32,6 +32,7 @@ extern "C" {
 enum { PL_CHUNK_BYTES = 1 << 20, PL_MODULE_NAME_MAX = 96, PL_TEXT_MAX = 96 };
 
 typedef struct pl_store pl_store;
+typedef struct pl_txn pl_txn;
 
 typedef enum pl_store_mode {
     PL_STORE_CREATE,
@@ -315,6 +316,17 @@ typedef struct pl_store_usage {
     uint64_t bytes[PL_USES]; /* stored bytes of chunks per use */
 } pl_store_usage;
 PL_MUST_CHECK pl_status pl_store_use(pl_store *store, pl_store_usage *out);
+const char *pl_use_name(pl_use use); /* "heads" */
+
+/* Limits the stored bytes of all chunks (WRITE); 0: no limit. A commit that would pass
+ * the limit fails with ERR_NOSPACE, unless it frees at least as much as it adds. Counts
+ * the chunks, so it is called once. */
+PL_MUST_CHECK pl_status pl_store_set_quota(pl_store *store, uint64_t bytes);
+/* The bytes that the limit counts; 0 if there is no limit. */
+uint64_t pl_store_stored_bytes(const pl_store *store);
+/* Whether the commit of this transaction would pass the limit. Call it when every blob
+ * that was put is named, because the others are dropped. */
+PL_MUST_CHECK pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes);
 
 /* ---- making old versions smaller ---- */
 /* Codes old versions, up to about `budget_bytes` in one commit. *more is false when
@@ -342,6 +354,11 @@ typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
  * and the call repeated. */
 PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
                                          void *context, bool run, pl_gc_report *out);
+
+/* As pl_store_collect, but as a part of an open transaction, and without returning disk
+ * space. *n is the number of versions whose data are dropped. */
+PL_MUST_CHECK pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *context,
+                                       uint64_t *n);
 
 /* ---- copying ---- */
 typedef struct pl_mirror_report {
@@ -415,7 +432,6 @@ PL_MUST_CHECK pl_status pl_store_audit_firmly(const char *folder, pl_store **sto
 bool pl_store_has_writer(const char *folder);
 
 /* ---- writing: one transaction = one atomic, synced commit ---- */
-typedef struct pl_txn pl_txn;
 /* A store has one transaction at a time. An operation that is refused with ERR_ARG,
  * ERR_STALE, ERR_EXISTS or ERR_NOT_FOUND leaves the transaction as it was. After a
  * failed commit that reached the disk, begin fails for good: restart the process. */

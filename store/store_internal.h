@@ -24,6 +24,9 @@ struct pl_store {
     int database; /* reader: descriptor of the database's folder; -1 if none */
     uint64_t epoch, sequence;
     pl_hash log_hash; /* hash of log row `sequence`; zero if `sequence` is 0 */
+    /* pl_store_set_quota: the limit (0: none), and the stored bytes of all chunks as of
+     * the last commit (0 without a limit) */
+    uint64_t quota, stored;
     bool in_txn;
     /* the sequence at which pl_store_recode had nothing left to do */
     uint64_t recoded_at;
@@ -51,6 +54,9 @@ struct pl_txn {
     uint32_t n_chunks; /* number of chunks in the pack of the coming commit */
     remote_work work;  /* objects for the engine, if there is one */
     uint64_t staged_bytes;
+    /* grown: stored bytes of chunks that it adds, less those that it frees; thinned:
+     * those that pl_txn_collect freed */
+    int64_t grown, thinned;
     bulk_file *files; /* table files, the newest first (bulk.h) */
     bool in_file;     /* whether chunks are being written into the newest file */
     /* whether this transaction may spend time on finding table files whose chunks were
@@ -87,6 +93,9 @@ PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
  * `purpose`, such as "the commit". */
 PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *purpose,
                                           uint64_t need_bytes);
+
+/* ERR_NOSPACE if the commit of this transaction would pass the quota (usage.c). */
+PL_MUST_CHECK pl_status store_check_quota(const pl_txn *txn);
 
 /* Makes a batch durable and then moves the mark to (sequence, epoch, log hash). After
  * a failure the store refuses every further write. */

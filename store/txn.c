@@ -116,6 +116,7 @@ pl_status pl_txn_commit(pl_txn **handle)
     PL_TRY(blob_sweep(txn));
     if (kv_batch_count(txn->batch) == 0)
         goto done;
+    PL_TRY(store_check_quota(txn));
     PL_TRY(store_check_space(store, "the commit",
                              2 * kv_batch_bytes(txn->batch) + STORE_SPARE_BYTES));
     /* Appends the last operation of the batch and computes the log hash. */
@@ -139,6 +140,7 @@ pl_status pl_txn_commit(pl_txn **handle)
     if (status != PL_OK)
         PL_TRY(note_refusal(store, status));
     PL_TRY(store_write(store, txn->batch, &after));
+    store->stored += store->quota > 0 ? (uint64_t)txn->grown : 0;
     bulk_drop(txn);
     if (store->remote) {
         status = remote_advance(txn);

@@ -1,6 +1,6 @@
-/* Finds out for which uses a store needs its bytes (pl_store_use). The blobs of each
- * use are listed; each chunk counts for the first use that names it. Only records are
- * read. */
+/* Finds out for which uses a store needs its bytes (pl_store_use), and limits them
+ * (pl_store_set_quota). It lists the blobs of each use; each chunk counts for the first
+ * use that names it. Only records are read. */
 #include "store/store_internal.h"
 #include "store/tally.h"
 
@@ -146,5 +146,75 @@ done:
         tally_destroy(&u.chunks[use]);
     }
     pl_free(u.modules);
+    return status;
+}
+
+/* ---- the limit ---- */
+const char *pl_use_name(pl_use use)
+{
+    static const char *const names[PL_USES] = {
+        "heads",    "tags",    "paths",   "objects", "pending",
+        "momentum", "history", "changes", "updates", "other"};
+    return names[use];
+}
+
+pl_status pl_store_set_quota(pl_store *store, uint64_t bytes)
+{
+    pl_store_stats stats = {0};
+    if (bytes > 0)
+        PL_CHECK(pl_store_count(store, &stats));
+    store->quota = bytes;
+    store->stored = stats.stored_bytes;
+    return PL_OK;
+}
+
+uint64_t pl_store_stored_bytes(const pl_store *store)
+{
+    return store->stored;
+}
+
+static bool passes_quota(const pl_txn *txn)
+{
+    const pl_store *s = txn->store;
+    return s->quota > 0 && txn->grown > 0 &&
+           s->stored + (uint64_t)txn->grown > s->quota;
+}
+
+pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes)
+{
+    *passes = false;
+    if (!passes_quota(txn))
+        return PL_OK;
+    PL_CHECK(blob_sweep(txn));
+    *passes = passes_quota(txn);
+    return PL_OK;
+}
+
+/* The uses are those of the last commit. */
+pl_status store_check_quota(const pl_txn *txn)
+{
+    char text[16], more[16], quota[16], spare[16];
+    pl_store_usage used;
+    pl_buf uses = {0};
+    if (!passes_quota(txn))
+        return PL_OK;
+    pl_store *store = txn->store;
+    pl_status status = pl_store_use(store, &used);
+    for (int use = 0; status == PL_OK && use < PL_USES; use++)
+        if (used.bytes[use] > 0)
+            pl_buf_printf(&uses, "%s%s %s", uses.len > 0 ? ", " : "",
+                          pl_use_name((pl_use)use),
+                          pl_human_bytes((double)used.bytes[use], text));
+    if (status == PL_OK)
+        status = pl_fail(
+            PL_ERR_NOSPACE,
+            "the store %s has %s (%s), of which %s are not needed, and a commit that "
+            "adds %s would still pass store.quota, %s; set a larger store.quota, or "
+            "delete tags, and start again",
+            store->folder, pl_human_bytes((double)store->stored, text),
+            pl_buf_text(&uses), pl_human_bytes((double)txn->thinned, spare),
+            pl_human_bytes((double)txn->grown + (double)txn->thinned, more),
+            pl_human_bytes((double)store->quota, quota));
+    pl_buf_destroy(&uses);
     return status;
 }

@@ -44,7 +44,7 @@ BEGIN {
     foreign("^(pthread|threads|semaphore)\\.h", "^base/thread\\.c$")
     foreign("^rocksdb", "^store/kv(_file\\.cc|\\.c)$")
     foreign("^rados", "^store/engine/engine_rados\\.c$")
-    foreign("^curl", "^store/engine/engine_s3\\.c$")
+    foreign("^curl", "^base/web\\.c$")
     foreign("^(archive|sentencepiece)", "^corpus/")
     foreign("^(dnnl|oneapi|cblas|openblas|immintrin|x86intrin|[a-z]mmintrin)",
             "^modules/cpu/")

@@ -1,4 +1,4 @@
-/* Any S3 service through libcurl, which signs the requests (AWS signature 4).
+/* Any S3 service, through libcurl (base/web.h), which signs the requests.
  *
  * A put carries `If-None-Match: *`, a swap the ETag that the expected content was read
  * with (`If-Match`). A service that ignores these conditions would overwrite silently.
@@ -10,7 +10,6 @@
  * from the file that AWS's own tools use (s3_keys.h). */
 #include "store/engine/s3_keys.h"
 #include "store/engine/s3_text.h"
-#include <curl/curl.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -21,153 +20,33 @@ typedef struct s3_engine {
     char space[258]; /* PREFIX/ or "" */
     char signing[96];
     s3_keys keys;
-    pl_queue *idle; /* idle curl handles, each with its connection */
+    pl_web *web;
 } s3_engine;
 
-typedef struct s3_request {
-    const char *method; /* "PUT", "GET", "DELETE" */
-    const char *url;
-    const char *condition; /* a further header, or NULL */
-    const void *data;      /* the body of a PUT */
-    size_t len, sent;
-    pl_buf *answer;
-    char etag[128];
-    bool too_long;
-} s3_request;
-
 /* ---- one request ---- */
-static size_t take_answer_bytes(char *data, size_t one, size_t n, void *context)
-{
-    s3_request *r = context;
-    (void)one;
-    if (r->answer->len + n > ENGINE_OBJECT_MAX) {
-        r->too_long = true;
-        return 0;
-    }
-    pl_buf_append(r->answer, data, n);
-    return n;
-}
-
-static size_t give_bytes(char *out, size_t one, size_t n, void *context)
-{
-    s3_request *r = context;
-    size_t len = r->len - r->sent < one * n ? r->len - r->sent : one * n;
-    if (len > 0)
-        memcpy(out, (const char *)r->data + r->sent, len);
-    r->sent += len;
-    return len;
-}
-
-/* When a connection breaks, curl calls this to send the same bytes again. */
-static int rewind_bytes(void *context, curl_off_t offset, int origin)
-{
-    s3_request *r = context;
-    if (origin != SEEK_SET || offset < 0 || (size_t)offset > r->len)
-        return CURL_SEEKFUNC_FAIL;
-    r->sent = (size_t)offset;
-    return CURL_SEEKFUNC_OK;
-}
-
-static size_t take_header(char *line, size_t one, size_t n, void *context)
-{
-    s3_request *r = context;
-    (void)one;
-    s3_etag_of_header(line, n, r->etag, sizeof r->etag);
-    return n;
-}
-
-static struct curl_slist *headers_of(const s3_engine *e, const s3_request *r)
-{
-    char token[2200];
-    struct curl_slist *list =
-        curl_slist_append(NULL, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
-    if (r->condition)
-        list = curl_slist_append(list, r->condition);
-    if (e->keys.token[0]) {
-        snprintf(token, sizeof token, "x-amz-security-token: %s", e->keys.token);
-        list = curl_slist_append(list, token);
-    }
-    return list;
-}
-
-static void set_request(CURL *h, const s3_engine *e, s3_request *r)
-{
-    curl_easy_setopt(h, CURLOPT_URL, r->url);
-    curl_easy_setopt(h, CURLOPT_USERNAME, e->keys.id);
-    curl_easy_setopt(h, CURLOPT_PASSWORD, e->keys.secret);
-    curl_easy_setopt(h, CURLOPT_AWS_SIGV4, e->signing);
-    curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
-    curl_easy_setopt(h, CURLOPT_WRITEDATA, r);
-    curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
-    curl_easy_setopt(h, CURLOPT_HEADERDATA, r);
-    if (strcmp(r->method, "PUT") == 0) {
-        curl_easy_setopt(h, CURLOPT_UPLOAD, 1L);
-        curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
-        curl_easy_setopt(h, CURLOPT_READDATA, r);
-        curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
-        curl_easy_setopt(h, CURLOPT_SEEKDATA, r);
-        curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->len);
-    } else if (strcmp(r->method, "GET") != 0) {
-        curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, r->method);
-    }
-}
-
-static pl_status transport_failed(CURLcode code, const s3_request *r)
-{
-    if (r->too_long)
-        return pl_fail(PL_ERR_DAMAGED, "it has more than %d bytes", ENGINE_OBJECT_MAX);
-    switch ((int)code) {
-    case CURLE_OPERATION_TIMEDOUT:
-        return pl_fail(PL_ERR_TIMEOUT, "no answer in %d s", ANSWER_S);
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_URL_MALFORMAT:
-        return pl_fail(PL_ERR_CONFIG, "%s; look at the endpoint",
-                       curl_easy_strerror(code));
-    default:
-        return pl_fail(PL_ERR_NET, "%s", curl_easy_strerror(code));
-    }
-}
-
-/* Writes the HTTP status into *code; returns OK for every status. */
-static pl_status perform(s3_engine *e, s3_request *r, long *code)
-{
-    CURL *h = pl_queue_pop(e->idle, 0);
-    if (!h)
-        h = curl_easy_init();
-    if (!h)
-        return pl_fail(PL_ERR_OS, "libcurl does not start");
-    struct curl_slist *headers = headers_of(e, r);
-    curl_easy_reset(h); /* resets the options but keeps the connection */
-    /* A request fails if the server sends nothing for ANSWER_S. */
-    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-    /* An empty header `Expect:` would do the same, but curl 7.88 signs it without
-     * sending it. */
-    curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
-    curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)ANSWER_S);
-    curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)ANSWER_S);
-    curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)REQUEST_S);
-    set_request(h, e, r);
-    curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
-    CURLcode result = curl_easy_perform(h);
-    curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, code);
-    curl_slist_free_all(headers);
-    pl_queue_push(e->idle, h);
-    return result == CURLE_OK ? PL_OK : transport_failed(result, r);
-}
-
 /* Sends a request. `answer` is emptied first and gets the content, or the server's
  * error text. */
-static pl_status request(s3_engine *e, s3_request *r)
+static pl_status request(s3_engine *e, const char *method, const char *url,
+                         const char *condition, pl_web_request *r)
 {
-    long code = 0;
-    r->sent = 0;
-    r->etag[0] = '\0';
-    pl_buf_clear(r->answer);
-    PL_CHECK(perform(e, r, &code));
-    return s3_judge((int)code, pl_buf_text(r->answer));
+    char token[2200];
+    int n = 0;
+    r->method = method;
+    r->url = url;
+    r->headers[n++] = "x-amz-content-sha256: UNSIGNED-PAYLOAD";
+    if (condition)
+        r->headers[n++] = condition;
+    snprintf(token, sizeof token, "x-amz-security-token: %s", e->keys.token);
+    if (e->keys.token[0])
+        r->headers[n++] = token;
+    r->signing = e->signing;
+    r->id = e->keys.id;
+    r->secret = e->keys.secret;
+    r->answer_max = ENGINE_OBJECT_MAX;
+    r->silent_s = ANSWER_S;
+    r->most_s = REQUEST_S;
+    PL_CHECK(pl_web_ask(e->web, r));
+    return s3_judge(r->code, pl_buf_text(r->answer));
 }
 
 static const char *object_url(const s3_engine *e, const char *name, char out[1600])
@@ -182,13 +61,8 @@ static pl_status put_if(s3_engine *e, const char *name, const char *condition,
 {
     char url[1600];
     pl_buf answer = {0};
-    s3_request r = {.method = "PUT",
-                    .url = object_url(e, name, url),
-                    .condition = condition,
-                    .data = data,
-                    .len = len,
-                    .answer = &answer};
-    pl_status status = request(e, &r);
+    pl_web_request r = {.data = data, .len = len, .answer = &answer};
+    pl_status status = request(e, "PUT", object_url(e, name, url), condition, &r);
     pl_buf_destroy(&answer);
     return status;
 }
@@ -204,8 +78,8 @@ static pl_status s3_put(void *self, const char *name, const void *data, size_t l
 static pl_status get_tagged(s3_engine *e, const char *name, pl_buf *out, char etag[128])
 {
     char url[1600];
-    s3_request r = {.method = "GET", .url = object_url(e, name, url), .answer = out};
-    pl_status status = request(e, &r);
+    pl_web_request r = {.answer = out};
+    pl_status status = request(e, "GET", object_url(e, name, url), NULL, &r);
     pl_copy_text(etag, 128, r.etag);
     return status;
 }
@@ -264,9 +138,8 @@ static pl_status s3_drop(void *self, const char *name)
     char url[1600];
     pl_buf answer = {0};
     s3_engine *e = self;
-    s3_request r = {
-        .method = "DELETE", .url = object_url(e, name, url), .answer = &answer};
-    pl_status status = request(e, &r);
+    pl_web_request r = {.answer = &answer};
+    pl_status status = request(e, "DELETE", object_url(e, name, url), NULL, &r);
     pl_buf_destroy(&answer);
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
@@ -279,21 +152,24 @@ enum { FEW_TRIES = 5 };
 static pl_status fetch_page(s3_engine *e, const char *prefix, const char *token,
                             pl_buf *page)
 {
-    char url[4096], full[512];
+    char full[512];
+    pl_buf url = {0};
+    pl_web_request r = {.answer = page};
     snprintf(full, sizeof full, "%s%s", e->space, prefix);
-    char *escaped = curl_easy_escape(NULL, full, 0);
-    char *place = curl_easy_escape(NULL, token, 0);
-    snprintf(url, sizeof url, "%s?%s%s%slist-type=2&max-keys=%d&prefix=%s", e->base,
-             *token ? "continuation-token=" : "", place, *token ? "&" : "", PAGE_KEYS,
-             escaped);
-    curl_free(escaped);
-    curl_free(place);
-    s3_request r = {.method = "GET", .url = url, .answer = page};
-    pl_status status = request(e, &r);
+    pl_buf_printf(&url, "%s?", e->base);
+    if (*token) {
+        pl_buf_printf(&url, "continuation-token=");
+        pl_buf_url(&url, token);
+        pl_buf_printf(&url, "&");
+    }
+    pl_buf_printf(&url, "list-type=2&max-keys=%d&prefix=", PAGE_KEYS);
+    pl_buf_url(&url, full);
+    pl_status status = request(e, "GET", pl_buf_text(&url), NULL, &r);
     for (int i = 1; i < FEW_TRIES && engine_may_retry(status); i++) {
         pl_sleep_ms(200 * i);
-        status = request(e, &r);
+        status = request(e, "GET", pl_buf_text(&url), NULL, &r);
     }
+    pl_buf_destroy(&url);
     return status;
 }
 
@@ -318,10 +194,7 @@ done:
 static void s3_close(void *self)
 {
     s3_engine *e = self;
-    CURL *h;
-    while (e->idle && (h = pl_queue_pop(e->idle, 0)))
-        curl_easy_cleanup(h);
-    pl_queue_destroy(&e->idle);
+    pl_web_close(&e->web);
     s3_keys_wipe(&e->keys);
     pl_free(e);
 }
@@ -380,9 +253,7 @@ pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops 
     snprintf(e->space, sizeof e->space, "%s%s", url->space, url->space[0] ? "/" : "");
     snprintf(e->signing, sizeof e->signing, "aws:amz:%s:s3", url->region);
     PL_TRY(s3_keys_load(&e->keys));
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        PL_TRY(pl_fail(PL_ERR_OS, "libcurl does not start"));
-    PL_TRY(pl_queue_create(&e->idle));
+    PL_TRY(pl_web_open(&e->web));
     if (to_write)
         PL_TRY(probe(e, url));
     *ops = &OPS;

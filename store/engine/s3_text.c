@@ -2,9 +2,7 @@
  * names of objects are made by this program, from characters that XML does not escape.
  */
 #include "store/engine/s3_text.h"
-#include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 /* Copies the text between <NAME> and </NAME>. Returns the position after the element,
  * or NULL if it does not exist or does not fit. */
@@ -62,22 +60,6 @@ pl_status s3_judge(int code, const char *body)
         return pl_fail(PL_ERR_NET, "HTTP %d%s%s", code, colon, said);
     return pl_fail(code == 501 ? PL_ERR_UNSUPPORTED : PL_ERR_IO, "HTTP %d%s%s", code,
                    colon, said);
-}
-
-void s3_etag_of_header(const char *line, size_t len, char *out, size_t size)
-{
-    static const char NAME[] = "etag:";
-    size_t at = sizeof NAME - 1;
-    if (len < at || strncasecmp(line, NAME, at) != 0)
-        return;
-    while (at < len && line[at] == ' ')
-        at++;
-    while (len > at && isspace((unsigned char)line[len - 1]))
-        len--;
-    if (len - at >= size)
-        return;
-    memcpy(out, line + at, len - at);
-    out[len - at] = '\0';
 }
 
 /* ---- lists ---- */

@@ -1,4 +1,4 @@
-/* Parses what an S3 service answers: statuses, one header, and lists of keys. The
+/* Parses what an S3 service answers: statuses and lists of keys. The
  * answers are not trusted, and no XML library is needed. */
 #ifndef PL_STORE_S3_TEXT_H
 #define PL_STORE_S3_TEXT_H
@@ -10,8 +10,6 @@ enum { S3_TOKEN_MAX = 1200 };
  * if a condition of the request does not hold. The error contains the service's own
  * error code, read from `body`. */
 PL_MUST_CHECK pl_status s3_judge(int code, const char *body);
-/* If the line (not terminated) is an ETag header, copies its value with the quotes. */
-void s3_etag_of_header(const char *line, size_t len, char *out, size_t size);
 /* Calls fn for each key in a page of a list, without the key's first `skip` bytes.
  * ERR_PROTO if the page cannot be parsed. */
 PL_MUST_CHECK pl_status s3_each_key(const char *page, size_t skip, engine_entry_fn fn,

@@ -47,7 +47,19 @@ for run in plain packed; do
     # A module has the tokens of its contributors: here those of two paths.
     awk '$1 ~ /^mix\/p0/ { sum += $2; of += $3 } $1 == "mix/L1.E0" { all = $2; own = $3 }
         END { exit !(all == sum && own == of) }' "$work/docs" || fail "$run: L1.E0"
+    # blame divides the same tokens by contributor and domain.
+    "$pathloom" store blame L1.E0 --history --run "$work/$run" --json >"$work/blame" ||
+        fail "store blame"
+    sed 's/.*"domains":\[\(.*\)\],"samples".*"tokens":\([0-9]*\),"versions".*/\2 \1/
+        s/[^a-z0-9 ]\{1,\}/ /g; s/domain\|tokens//g' "$work/blame" | awk -v file="$work/docs" '
+        { sum = 0; for (i = 2; i < NF; i += 2) { sum += $(i + 1); of[$i] += $(i + 1) } }
+        sum != $1 || NF < 7 { print; bad = 1 }
+        END { while ((getline line <file) > 0) { split(line, word, " ")
+                  if (word[1] == "mix/L1.E0" && word[3] != of["docs"]) bad = 1 }
+              exit bad || NR != 4 }' || fail "$run: blame by domain: $(cat "$work/blame")"
 done
+"$pathloom" store blame L1.E0 --run "$work/plain" | grep -q ' of .*docs [0-9.]* %' ||
+    fail "blame names no domain"
 
 echo "a folder is what its domain is, and a file is less"
 exposure docs mix >"$work/domain"

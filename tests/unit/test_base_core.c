@@ -105,6 +105,21 @@ static void a_buffer_keeps_what_is_appended_and_stays_terminated(void **state)
     assert_null(buf.data);
 }
 
+static void base64_has_padding_and_a_url_is_escaped(void **state)
+{
+    pl_buf buf = {0};
+    (void)state;
+    pl_buf_base64(&buf, "pathloom", 8);
+    pl_buf_base64(&buf, "\xff\xfe", 2);
+    pl_buf_base64(&buf, "abc", 3);
+    pl_buf_base64(&buf, "", 0);
+    assert_string_equal(pl_buf_text(&buf), "cGF0aGxvb20=//4=YWJj");
+    pl_buf_clear(&buf);
+    pl_buf_url(&buf, "a/b c~1.2_-%\xc3\xa4");
+    assert_string_equal(pl_buf_text(&buf), "a%2Fb%20c~1.2_-%25%C3%A4");
+    pl_buf_destroy(&buf);
+}
+
 static void json_text_escapes_and_replaces_what_is_not_utf8(void **state)
 {
     (void)state;
@@ -372,6 +387,7 @@ int main(void)
         cmocka_unit_test(memory_that_is_not_there_is_an_error_with_both_numbers),
         cmocka_unit_test(available_memory_lies_below_the_total),
         cmocka_unit_test(a_buffer_keeps_what_is_appended_and_stays_terminated),
+        cmocka_unit_test(base64_has_padding_and_a_url_is_escaped),
         cmocka_unit_test(json_text_escapes_and_replaces_what_is_not_utf8),
         cmocka_unit_test(text_for_a_terminal_shows_what_would_steer_it),
         cmocka_unit_test(a_log_line_holds_nothing_that_steers_a_terminal),

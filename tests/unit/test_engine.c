@@ -158,18 +158,6 @@ static void a_list_is_read_without_trust(void **state)
     pl_buf_destroy(&names);
 }
 
-static void an_etag_is_found_among_headers(void **state)
-{
-    char etag[16] = "old";
-    (void)state;
-    s3_etag_of_header("Date: today\r\n", 13, etag, sizeof etag);
-    assert_string_equal(etag, "old");
-    s3_etag_of_header("ETAG:  \"abc\"\r\n", 14, etag, sizeof etag);
-    assert_string_equal(etag, "\"abc\"");
-    s3_etag_of_header("etag: \"much too long for it\"\r\n", 31, etag, sizeof etag);
-    assert_string_equal(etag, "\"abc\"");
-}
-
 static void keys_come_from_the_environment_or_a_file(void **state)
 {
     s3_keys keys;
@@ -207,7 +195,6 @@ int main(void)
                                         make_folder, drop_folder),
         cmocka_unit_test(answers_of_a_service_become_statuses),
         cmocka_unit_test(a_list_is_read_without_trust),
-        cmocka_unit_test(an_etag_is_found_among_headers),
         cmocka_unit_test_setup_teardown(keys_come_from_the_environment_or_a_file,
                                         make_folder, drop_folder),
     };

@@ -92,6 +92,60 @@ static void a_collection_that_is_killed_is_done_again(void **state)
     check_what_is_left(*state);
 }
 
+static uint64_t counted(pl_store *store)
+{
+    pl_store_stats stats;
+    assert_ok(pl_store_count(store, &stats));
+    return stats.stored_bytes;
+}
+
+/* A version adds BYTES of parameters and BYTES of momentum, and drops the momentum of
+ * the version before the last. */
+static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
+{
+    enum { QUOTA = 20 * BYTES };
+    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    pl_txn *txn = NULL;
+    bool passes = false;
+    uint64_t n = 0, number = 0;
+    assert_ok(pl_store_set_quota(store, QUOTA));
+    for (; pl_store_stored_bytes(store) + 2 * BYTES <= QUOTA; number++) {
+        commit_version(store, "a/x", number, number, BYTES);
+        assert_int_equal(pl_store_stored_bytes(store), counted(store));
+    }
+    assert_in_range(number, 15, 20);
+    txn = begin(store);
+    pl_hash blob = put_bytes(txn, 7777, 3 * BYTES), loose = put_bytes(txn, 8888, 9);
+    assert_ok(pl_txn_put_object(txn, "object", &blob));
+    assert_false(pl_hash_none(&loose)); /* nothing names it, so it does not count */
+    assert_ok(pl_txn_passes_quota(txn, &passes));
+    assert_true(passes);
+    assert_int_equal(pl_txn_commit(&txn), PL_ERR_NOSPACE);
+    assert_says("heads 2.9 KiB");
+    assert_says("store.quota, 58.6 KiB");
+    assert_int_equal(pl_store_stored_bytes(store), counted(store));
+
+    txn = begin(store); /* the same with a collection in the same commit */
+    blob = put_bytes(txn, 7777, 3 * BYTES);
+    assert_ok(pl_txn_put_object(txn, "object", &blob));
+    assert_ok(pl_txn_collect(txn, is_kept, NULL, &n));
+    assert_int_equal(n, number - 1 - 2); /* versions 3 and 10, and the head, stay */
+    assert_ok(pl_txn_passes_quota(txn, &passes));
+    assert_false(passes);
+    assert_ok(pl_txn_commit(&txn));
+    assert_int_equal(pl_store_stored_bytes(store), counted(store));
+    pl_store_close(&store);
+
+    store = open_store(*state, PL_STORE_WRITE); /* a lower quota lets data go */
+    assert_ok(pl_store_set_quota(store, BYTES));
+    txn = begin(store);
+    assert_ok(pl_txn_drop_object(txn, "object"));
+    assert_ok(pl_txn_put_ref(txn, "a", "ref"));
+    assert_ok(pl_txn_commit(&txn));
+    assert_int_equal(pl_store_stored_bytes(store), counted(store));
+    pl_store_close(&store);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +153,9 @@ int main(int argc, char **argv)
                                         make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_collection_that_is_killed_is_done_again,
                                         make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_quota_refuses_a_commit_and_a_collection_makes_room, make_folder,
+            drop_folder),
     };
     pl_gc_report report;
     if (argc == 2)

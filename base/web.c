@@ -1,0 +1,191 @@
+/* Makes HTTP requests through libcurl (web.h). */
+#include "base/web.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include <ctype.h>
+#include <curl/curl.h>
+#include <string.h>
+#include <strings.h>
+
+enum { CONNECT_S = 10 };
+
+struct pl_web {
+    pl_queue *idle; /* idle curl handles, each with its connection */
+};
+
+typedef struct exchange {
+    pl_web_request *request;
+    size_t sent;
+    bool too_long;
+} exchange;
+
+/* ---- bytes ---- */
+static size_t take_answer_bytes(char *data, size_t one, size_t n, void *context)
+{
+    exchange *x = context;
+    (void)one;
+    if (x->request->answer->len + n > x->request->answer_max) {
+        x->too_long = true;
+        return 0;
+    }
+    pl_buf_append(x->request->answer, data, n);
+    return n;
+}
+
+static size_t give_bytes(char *out, size_t one, size_t n, void *context)
+{
+    exchange *x = context;
+    const size_t left = x->request->len - x->sent;
+    const size_t len = left < one * n ? left : one * n;
+    if (len > 0)
+        memcpy(out, (const char *)x->request->data + x->sent, len);
+    x->sent += len;
+    return len;
+}
+
+/* When a connection breaks, curl calls this to send the same bytes again. */
+static int rewind_bytes(void *context, curl_off_t offset, int origin)
+{
+    exchange *x = context;
+    if (origin != SEEK_SET || offset < 0 || (size_t)offset > x->request->len)
+        return CURL_SEEKFUNC_FAIL;
+    x->sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+static size_t take_header(char *line, size_t one, size_t n, void *context)
+{
+    static const char NAME[] = "etag:";
+    exchange *x = context;
+    size_t at = sizeof NAME - 1, end = n;
+    (void)one;
+    if (n < at || strncasecmp(line, NAME, at) != 0)
+        return n;
+    while (at < end && line[at] == ' ')
+        at++;
+    while (end > at && isspace((unsigned char)line[end - 1]))
+        end--;
+    if (end - at < sizeof x->request->etag) {
+        memcpy(x->request->etag, line + at, end - at);
+        x->request->etag[end - at] = '\0';
+    }
+    return n;
+}
+
+/* ---- one request ---- */
+static void set_body(CURL *h, exchange *x)
+{
+    const bool put = strcmp(x->request->method, "PUT") == 0;
+    if (put || strcmp(x->request->method, "POST") == 0) {
+        curl_easy_setopt(h, put ? CURLOPT_UPLOAD : CURLOPT_POST, 1L);
+        curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
+        curl_easy_setopt(h, CURLOPT_READDATA, x);
+        curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
+        curl_easy_setopt(h, CURLOPT_SEEKDATA, x);
+        curl_easy_setopt(h,
+                         put ? CURLOPT_INFILESIZE_LARGE : CURLOPT_POSTFIELDSIZE_LARGE,
+                         (curl_off_t)x->request->len);
+    } else if (strcmp(x->request->method, "GET") != 0) {
+        curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, x->request->method);
+    }
+}
+
+static void set_request(CURL *h, exchange *x)
+{
+    const pl_web_request *r = x->request;
+    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+    /* An empty header `Expect:` would do the same, but curl 7.88 signs it without
+     * sending it. */
+    curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
+    curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->silent_s);
+    curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)r->most_s);
+    curl_easy_setopt(h, CURLOPT_URL, r->url);
+    curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
+    curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
+    curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
+    curl_easy_setopt(h, CURLOPT_HEADERDATA, x);
+    if (r->signing) {
+        curl_easy_setopt(h, CURLOPT_USERNAME, r->id);
+        curl_easy_setopt(h, CURLOPT_PASSWORD, r->secret);
+        curl_easy_setopt(h, CURLOPT_AWS_SIGV4, r->signing);
+    }
+    set_body(h, x);
+}
+
+static pl_status request_failed(CURLcode code, const exchange *x)
+{
+    if (x->too_long)
+        return pl_fail(PL_ERR_DAMAGED, "the answer has more than %zu bytes",
+                       x->request->answer_max);
+    switch ((int)code) {
+    case CURLE_OPERATION_TIMEDOUT:
+        return pl_fail(PL_ERR_TIMEOUT, "no answer in %d s", x->request->silent_s);
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_URL_MALFORMAT:
+        return pl_fail(PL_ERR_CONFIG, "%s; look at the endpoint",
+                       curl_easy_strerror(code));
+    default:
+        return pl_fail(PL_ERR_NET, "%s", curl_easy_strerror(code));
+    }
+}
+
+pl_status pl_web_ask(pl_web *web, pl_web_request *r)
+{
+    exchange x = {.request = r};
+    struct curl_slist *headers = NULL;
+    long code = 0;
+    curl_off_t wait_s = 0;
+    CURL *h = pl_queue_pop(web->idle, 0);
+    if (!h)
+        h = curl_easy_init();
+    if (!h)
+        return pl_fail(PL_ERR_OS, "libcurl does not start");
+    for (int i = 0; i < PL_WEB_HEADERS_MAX && r->headers[i]; i++)
+        headers = curl_slist_append(headers, r->headers[i]);
+    pl_buf_clear(r->answer);
+    r->etag[0] = '\0';
+    curl_easy_reset(h); /* resets the options but keeps the connection */
+    set_request(h, &x);
+    curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+    CURLcode result = curl_easy_perform(h);
+    curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &code);
+    curl_easy_getinfo(h, CURLINFO_RETRY_AFTER, &wait_s);
+    r->code = (int)code;
+    r->retry_after_s = wait_s > 0 && wait_s < 86400 ? (int)wait_s : 0;
+    curl_slist_free_all(headers);
+    pl_queue_push(web->idle, h);
+    return result == CURLE_OK ? PL_OK : request_failed(result, &x);
+}
+
+/* ---- open and close ---- */
+pl_status pl_web_open(pl_web **out)
+{
+    *out = NULL;
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        return pl_fail(PL_ERR_OS, "libcurl does not start");
+    pl_web *w = pl_alloc(sizeof *w);
+    pl_status status = pl_queue_create(&w->idle);
+    if (status != PL_OK)
+        pl_free(w);
+    else
+        *out = w;
+    return status;
+}
+
+void pl_web_close(pl_web **web)
+{
+    pl_web *w = *web;
+    CURL *h;
+    *web = NULL;
+    if (!w)
+        return;
+    while ((h = pl_queue_pop(w->idle, 0)))
+        curl_easy_cleanup(h);
+    pl_queue_destroy(&w->idle);
+    pl_free(w);
+}

@@ -1,0 +1,45 @@
+/* HTTP requests to a service. Only web.c knows libcurl; a build without it has
+ * web_absent.c, in which opening fails and says what to install.
+ *
+ * A request is made once: the caller knows which ones may be repeated. */
+#ifndef PL_BASE_WEB_H
+#define PL_BASE_WEB_H
+#include "base/buf.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Keeps idle connections. Several threads may make requests at once. */
+typedef struct pl_web pl_web;
+/* ERR_UNSUPPORTED: this build was made without libcurl. */
+PL_MUST_CHECK pl_status pl_web_open(pl_web **out);
+void pl_web_close(pl_web **web); /* accepts NULL */
+
+enum { PL_WEB_HEADERS_MAX = 64 };
+typedef struct pl_web_request {
+    const char *method; /* "GET", "PUT", "POST", "DELETE" */
+    const char *url;
+    const char *headers[PL_WEB_HEADERS_MAX]; /* "Name: value", up to the first NULL */
+    /* AWS signature 4 (such as "aws:amz:us-east-1:s3") with these keys; NULL: none */
+    const char *signing, *id, *secret;
+    const void *data; /* the body of PUT and POST */
+    size_t len;
+    size_t answer_max; /* a longer answer is ERR_DAMAGED */
+    /* The request fails if the service sends nothing for `silent_s`, or if it takes
+     * longer than `most_s` (0: any time). */
+    int silent_s, most_s;
+    pl_buf *answer; /* cleared, then filled */
+    /* written: the HTTP status; the header ETag, or ""; the header Retry-After in
+     * seconds, or 0 */
+    int code;
+    char etag[128];
+    int retry_after_s;
+} pl_web_request;
+/* OK for every HTTP status. ERR_NET, ERR_TIMEOUT: it may be tried again. ERR_CONFIG:
+ * the address or its certificate is wrong. Redirections are not followed. */
+PL_MUST_CHECK pl_status pl_web_ask(pl_web *web, pl_web_request *request);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

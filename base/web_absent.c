@@ -1,0 +1,23 @@
+/* Replaces web.c in a build without libcurl: opening fails and says what to install. */
+#include "base/web.h"
+
+pl_status pl_web_open(pl_web **out)
+{
+    *out = NULL;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "this build was made without libcurl, so it can use neither an S3 "
+                   "store nor a hub of models; install libcurl4-openssl-dev and build "
+                   "again");
+}
+
+void pl_web_close(pl_web **web)
+{
+    *web = NULL;
+}
+
+pl_status pl_web_ask(pl_web *web, pl_web_request *request)
+{
+    (void)web;
+    return pl_fail(PL_ERR_UNSUPPORTED, "%s cannot be asked without libcurl",
+                   request->url);
+}

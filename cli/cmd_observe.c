@@ -1,0 +1,77 @@
+/* pathloom observe: prints the events of all processes of a run in the order of their
+ * times. */
+#include "cli/cli.h"
+#include "cli/row.h"
+
+#include <time.h>
+
+typedef struct observe_request {
+    observe_wish wish;
+    cli_list logs;
+    bool json;
+} observe_request;
+
+static const cli_option options[] = {
+    CLI_RUN(observe_request, wish.run),
+    CLI_OPTION("log", CLI_LIST, observe_request, logs, "FILE",
+               "also read this log of a process on another machine; may be repeated"),
+    CLI_OPTION("event", CLI_TEXT, observe_request, wish.event, "NAME",
+               "only events whose name begins with NAME, such as lease."),
+    CLI_OPTION("path", CLI_TEXT, observe_request, wish.path, "pNN",
+               "only events about this path"),
+    CLI_OPTION("module", CLI_TEXT, observe_request, wish.module, "MODULE",
+               "only events about this module, such as L1.E0"),
+    CLI_OPTION("worker", CLI_TEXT, observe_request, wish.worker, "NAME",
+               "only events of this worker, or that name it"),
+    CLI_JSON(observe_request, json),
+};
+
+static void print_event(void *context, const page_event *e, const char *file)
+{
+    const observe_request *q = context;
+    char when[32];
+    struct tm parts;
+    const time_t seconds = (time_t)(e->wall_ms / 1000);
+    row r = row_begin(q->json);
+    gmtime_r(&seconds, &parts);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &parts);
+    row_say(&r, "%s.%03dZ", when, (int)(e->wall_ms % 1000));
+    row_int(&r, "wall_ms", e->wall_ms, NULL);
+    row_text(&r, "level", e->level, "  %-5s");
+    row_text(&r, "role", e->role, "  %-10s");
+    row_text(&r, "event", e->event, "  %s");
+    row_text(&r, "text", e->text, " %s");
+    row_text(&r, "file", file, NULL);
+    row_finish(&r);
+}
+
+static void print_remark(void *context, const char *sentence)
+{
+    (void)context;
+    fprintf(stderr, "pathloom: %s\n", sentence);
+}
+
+static int run_observe(int argc, char **argv)
+{
+    observe_request q = {.json = false};
+    const observe_out out = {print_event, print_remark, &q};
+    pl_status status = cli_read(&verb_observe, argc, argv, &q, NULL);
+    q.wish.logs = q.logs.items;
+    q.wish.n_logs = q.logs.n;
+    if (!q.wish.run && q.logs.n == 0)
+        q.wish.run = "pathloom-run";
+    if (status == PL_OK)
+        status = observe_logs(&q.wish, &out);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
+
+const cli_verb verb_observe = {
+    .name = "observe",
+    .usage = "observe --run RUN [--event NAME] [--path pNN] [--worker NAME]",
+    .help = "the events of all processes of a run, in the order of their times",
+    .options = options,
+    .n_options = CLI_COUNT(options),
+    .notes = "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
+             "afterwards. Times are those of the machine that wrote the log; a clock "
+             "that differs from the hub's is said on standard error.",
+    .run = run_observe};

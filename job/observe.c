@@ -1,0 +1,272 @@
+/* Merges the logs of a run's processes by time (observe.h).
+ *
+ * Each file is a stream of lines in the order in which they were written. The stream
+ * whose next event is earliest comes first. Clocks of different machines differ; the
+ * logs show by how much, because a worker's own `worker.ready` and the hub's
+ * `worker.joined` about it are made in the same moment. */
+#include "job/observe.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SKEW_MS = 2000, SKEWS_MAX = 64 };
+
+/* next.serial is the time by which the stream is sorted. */
+typedef struct stream {
+    char name[128];
+    pl_mapping file;
+    size_t at;
+    page_event next;
+    int64_t back_ms;  /* by how much its times go back at most */
+    uint64_t n_other; /* lines that are no events */
+} stream;
+
+/* A worker that joined: the times of the newest pair of events about it. */
+typedef struct meeting {
+    char worker[PAGE_ROLE_MAX];
+    int64_t ready_ms, joined_ms, apart_ms; /* apart: INT64_MAX, or the smallest found */
+} meeting;
+
+typedef struct observation {
+    stream **streams; /* sorted by the time of the next event */
+    size_t n;
+    meeting *meetings;
+    size_t n_meetings;
+} observation;
+
+/* ---- streams ---- */
+/* Reads the next event; false at the end. A last line without its end is torn: its
+ * process was killed, or is just writing it. */
+static bool advance(stream *s)
+{
+    const int64_t before = (int64_t)s->next.serial;
+    while (s->at < s->file.len) {
+        const char *line = (const char *)s->file.data + s->at;
+        const char *end = memchr(line, '\n', s->file.len - s->at);
+        const size_t len = end ? (size_t)(end - line) : s->file.len - s->at;
+        s->at += len + 1;
+        if (end && page_log_parse(line, len, &s->next)) {
+            const int64_t back = before - s->next.wall_ms;
+            s->back_ms = back > s->back_ms ? back : s->back_ms;
+            s->next.serial = (uint64_t)(back > 0 ? before : s->next.wall_ms);
+            return true;
+        }
+        s->n_other += len > 0;
+    }
+    return false;
+}
+
+/* Moves the first stream back to its place among the others. */
+static void sort_first(observation *o)
+{
+    for (size_t i = 0; i + 1 < o->n; i++) {
+        stream *a = o->streams[i], *b = o->streams[i + 1];
+        if (a->next.serial < b->next.serial ||
+            (a->next.serial == b->next.serial && strcmp(a->name, b->name) <= 0))
+            return;
+        o->streams[i] = b;
+        o->streams[i + 1] = a;
+    }
+}
+
+static int compare_streams(const void *a, const void *b)
+{
+    const stream *x = *(stream *const *)a, *y = *(stream *const *)b;
+    if (x->next.serial != y->next.serial)
+        return x->next.serial < y->next.serial ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static pl_status add_stream(observation *o, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    PL_CHECK(pl_refuse_special(path));
+    stream *s = pl_alloc(sizeof *s);
+    o->streams = pl_grow(o->streams, (o->n + 1) * sizeof(stream *));
+    o->streams[o->n++] = s;
+    pl_copy_text(s->name, sizeof s->name, slash ? slash + 1 : path);
+    return pl_map_file(path, &s->file);
+}
+
+/* "hub.log", "hub.log.1", "hub.log-20261125", but not "hub.log.gz". */
+static bool is_log(const char *name)
+{
+    const char *end = strstr(name, ".log");
+    if (!end || name[0] == '.')
+        return false;
+    end += strlen(".log");
+    return !*end || ((*end == '.' || *end == '-') && end[1] &&
+                     strspn(end + 1, "0123456789-") == strlen(end + 1));
+}
+
+static pl_status add_folder(observation *o, const char *run)
+{
+    char folder[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_status status = PL_OK;
+    DIR *d = opendir(pl_join(folder, run, "log"));
+    if (!d)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "there are no logs in %s; give --run the folder of a run",
+                       folder);
+    for (const struct dirent *entry; status == PL_OK && (entry = readdir(d));)
+        if (is_log(entry->d_name) && pl_join(path, folder, entry->d_name)[0])
+            status = add_stream(o, path);
+    closedir(d);
+    return status;
+}
+
+/* ---- filters ---- */
+/* Whether `name`, such as "mix/p01.r0", is meant by `asked`: all of it, or without its
+ * arm, or without its replica. */
+static bool is_meant(const char *name, const char *asked)
+{
+    const char *slash = strchr(name, '/');
+    const char *bare = slash && !strchr(asked, '/') ? slash + 1 : name;
+    const size_t len = strlen(asked);
+    return strncmp(bare, asked, len) == 0 &&
+           (!bare[len] || pl_starts_with(bare + len, ".r"));
+}
+
+static bool names_any(const page_event *e, const char *const *keys, const char *asked)
+{
+    char value[PAGE_ROLE_MAX];
+    for (; *keys; keys++)
+        if (page_event_value(e, *keys, value, sizeof value)[0] &&
+            is_meant(value, asked))
+            return true;
+    return false;
+}
+
+static bool is_wished(const observe_wish *w, const page_event *e)
+{
+    static const char *const paths[] = {"task", "path", NULL},
+                             *const modules[] = {"module", NULL},
+                             *const workers[] = {"worker", "slow", "first", "stopped",
+                                                 "mate",   "name", NULL};
+    return (!w->event || pl_starts_with(e->event, w->event)) &&
+           (!w->path || names_any(e, paths, w->path)) &&
+           (!w->module || names_any(e, modules, w->module)) &&
+           (!w->worker || strcmp(e->role, w->worker) == 0 ||
+            names_any(e, workers, w->worker));
+}
+
+/* ---- clocks ---- */
+static meeting *meeting_of(observation *o, const char *worker)
+{
+    for (size_t i = 0; i < o->n_meetings; i++)
+        if (strcmp(o->meetings[i].worker, worker) == 0)
+            return &o->meetings[i];
+    o->meetings = pl_grow(o->meetings, (o->n_meetings + 1) * sizeof *o->meetings);
+    meeting *m = &o->meetings[o->n_meetings++];
+    *m = (meeting){.apart_ms = INT64_MAX};
+    pl_copy_text(m->worker, sizeof m->worker, worker);
+    return m;
+}
+
+/* A worker joins again when its hub restarts, so the two events may be far apart also
+ * with equal clocks. The pair that is closest counts. */
+static void note_meeting(observation *o, const page_event *e)
+{
+    char worker[PAGE_ROLE_MAX];
+    const bool ready = strcmp(e->event, "worker.ready") == 0;
+    if (!ready && strcmp(e->event, "worker.joined") != 0)
+        return;
+    meeting *m = meeting_of(
+        o, ready ? e->role : page_event_value(e, "worker", worker, sizeof worker));
+    *(ready ? &m->ready_ms : &m->joined_ms) = e->wall_ms;
+    if (m->ready_ms > 0 && m->joined_ms > 0) {
+        const int64_t apart = m->ready_ms - m->joined_ms;
+        m->apart_ms = llabs(apart) < llabs(m->apart_ms) ? apart : m->apart_ms;
+    }
+}
+
+static void remark(const observation *o, const observe_out *out)
+{
+    char sentence[512], span[16];
+    for (size_t i = 0; i < o->n_meetings && i < SKEWS_MAX; i++) {
+        const meeting *m = &o->meetings[i];
+        if (m->apart_ms == INT64_MAX || llabs(m->apart_ms) <= SKEW_MS)
+            continue;
+        snprintf(
+            sentence, sizeof sentence,
+            "the clock of %s is about %s %s the hub's, so its events are shown too "
+            "%s",
+            m->worker, pl_human_seconds((double)llabs(m->apart_ms) / 1000, span),
+            m->apart_ms > 0 ? "ahead of" : "behind",
+            m->apart_ms > 0 ? "late" : "early");
+        out->remark(out->context, sentence);
+    }
+}
+
+static void remark_stream(const stream *s, const observe_out *out)
+{
+    char sentence[512], span[16];
+    if (s->back_ms > 0) {
+        snprintf(sentence, sizeof sentence,
+                 "times in %s go back by up to %s; its lines keep their order", s->name,
+                 pl_human_seconds((double)s->back_ms / 1000, span));
+        out->remark(out->context, sentence);
+    }
+    if (s->n_other > 0) {
+        snprintf(sentence, sizeof sentence,
+                 "%llu lines of %s are no events and are left out: torn, or of another "
+                 "program",
+                 (unsigned long long)s->n_other, s->name);
+        out->remark(out->context, sentence);
+    }
+}
+
+/* ---- all together ---- */
+static void end_stream(stream *s, const observe_out *out)
+{
+    remark_stream(s, out);
+    pl_unmap_file(&s->file);
+    pl_free(s);
+}
+
+static pl_status open_streams(observation *o, const observe_wish *wish,
+                              const observe_out *out)
+{
+    if (wish->run)
+        PL_CHECK(add_folder(o, wish->run));
+    for (int i = 0; i < wish->n_logs; i++)
+        PL_CHECK(add_stream(o, wish->logs[i]));
+    size_t n = 0;
+    for (size_t i = 0; i < o->n; i++)
+        if (advance(o->streams[i]))
+            o->streams[n++] = o->streams[i];
+        else
+            end_stream(o->streams[i], out);
+    o->n = n;
+    qsort(o->streams, o->n, sizeof(stream *), compare_streams);
+    return PL_OK;
+}
+
+pl_status observe_logs(const observe_wish *wish, const observe_out *out)
+{
+    observation o = {.n = 0};
+    pl_status status = PL_OK;
+    PL_TRY(open_streams(&o, wish, out));
+    while (o.n > 0) {
+        stream *s = o.streams[0];
+        note_meeting(&o, &s->next);
+        if (is_wished(wish, &s->next))
+            out->event(out->context, &s->next, s->name);
+        if (!advance(s)) {
+            end_stream(s, out);
+            memmove(o.streams, o.streams + 1, --o.n * sizeof(stream *));
+        } else {
+            sort_first(&o);
+        }
+    }
+    remark(&o, out);
+done:
+    for (size_t i = 0; i < o.n; i++) {
+        pl_unmap_file(&o.streams[i]->file);
+        pl_free(o.streams[i]);
+    }
+    pl_free(o.streams);
+    pl_free(o.meetings);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* The events of all processes of a run, merged by time. */
+#ifndef PL_JOB_OBSERVE_H
+#define PL_JOB_OBSERVE_H
+#include "job/page_log.h"
+
+/* Which events are shown; NULL: all. */
+typedef struct observe_wish {
+    const char *run; /* its folder; NULL: only the files in `logs` */
+    /* logs of processes on other machines */
+    const char *const *logs;
+    int n_logs;
+    const char *event;  /* begins with this */
+    const char *path;   /* "p01", "mix/p01" or "mix/p01.r0" */
+    const char *module; /* "L1.E0" or "mix/L1.E0" */
+    /* the worker that wrote the event, or that it names */
+    const char *worker;
+} observe_wish;
+
+typedef struct observe_out {
+    void (*event)(void *context, const page_event *event, const char *file);
+    /* A remark about the logs: a clock that differs from the hub's, times that go back,
+     * lines that are no events. */
+    void (*remark)(void *context, const char *sentence);
+    void *context;
+} observe_out;
+
+/* Gives the events in the order of their times. The lines of one file keep their order,
+ * also where its clock was set back. Rotated logs (NAME.log.1, NAME.log-DATE) are read,
+ * too. ERR_NOT_FOUND: there are no logs. */
+PL_MUST_CHECK pl_status observe_logs(const observe_wish *wish, const observe_out *out);
+
+#endif

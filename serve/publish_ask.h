@@ -1,0 +1,35 @@
+/* Private to publish: requests to a hub of models, with its token. */
+#ifndef PL_SERVE_PUBLISH_ASK_H
+#define PL_SERVE_PUBLISH_ASK_H
+#include "base/base.h"
+
+typedef struct asker {
+    pl_web *web;
+    char endpoint[512]; /* without a slash at the end */
+    char authorization[600];
+    pl_buf answer; /* of the last request */
+    int code;      /* HTTP status of the last request */
+} asker;
+
+/* Finds the hub's address and the token. */
+PL_MUST_CHECK pl_status asker_open(asker *a);
+void asker_close(asker *a); /* wipes the token */
+
+/* Makes a request and repeats it if the failure may pass: a broken connection, 429 and
+ * 5xx. A `url` that begins with "/" is below the endpoint. Only a request to the
+ * endpoint carries the token. `headers` end with NULL. Fails for every status except
+ * 2xx; `what` names the purpose in errors, such as "make the repository". */
+typedef struct ask {
+    const char *what, *method, *url;
+    const char *const *headers;
+    const void *data;
+    size_t len;
+} ask;
+PL_MUST_CHECK pl_status asker_do(asker *a, const ask *q);
+/* Posts text of this type. *answer is the answer's JSON, which the caller destroys;
+ * NULL: the answer is not read. */
+PL_MUST_CHECK pl_status asker_post(asker *a, const char *what, const char *url,
+                                   const char *type, const pl_buf *body,
+                                   pl_json **answer);
+
+#endif

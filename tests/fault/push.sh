@@ -1,0 +1,114 @@
+#!/bin/sh
+# export --push against a small hub of our own: new and existing repositories, files that
+# the hub has, tokens, a hub that is busy, down, cut off or wrong.
+#
+# usage: push.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
+set -u
+pathloom=$1
+tests=$2
+. tests/support/job.sh
+own_folder "$3"
+HF_TOKEN=hf_test HOME=$work
+export HF_TOKEN HOME
+unset HF_TOKEN_PATH HF_HOME HF_HUB_OFFLINE
+
+# A server lives as long as somebody holds its pipe.
+serve() { # name, words
+    name=$1
+    shift
+    mkfifo "$work/$name.pipe"
+    "$tests/hub_server" "$work/$name.port" "$work/$name.log" "$@" <"$work/$name.pipe" &
+    exec 9>"$work/$name.pipe"
+    i=0
+    until [ -s "$work/$name.port" ]; do
+        i=$((i + 1))
+        [ $i -lt 100 ] || fail "the server does not begin"
+        sleep 0.05
+    done
+    HF_ENDPOINT="http://127.0.0.1:$(cat "$work/$name.port")"
+    export HF_ENDPOINT
+}
+
+push() { # path, options
+    path=$1
+    shift
+    "$pathloom" export --run "$work/run" --path "$path" --out "$work/$path" \
+        --push hf:me/model "$@"
+}
+
+pushed() { # path, words that the output has
+    push "$1" >"$work/push.out" 2>&1 || fail "push of $1"
+    grep -q "$2" "$work/push.out" || fail "no \`$2\`"
+}
+
+puts() { # number of large files that reached the hub
+    [ "$(grep -c '^PUT' "$work/$name.log")" -eq "$1" ] ||
+        fail "$name: $(grep -c '^PUT' "$work/$name.log") files were sent, not $1"
+}
+
+make_corpus base
+(small_job run --set train.tau=1 --set train.phases=1 --set train.base_steps=1) \
+    >"$work/run.out" 2>&1 || fail "a run"
+
+echo "a new repository gets all files, and an existing one only what changed"
+serve plain
+pushed p00 'me/model (new, private): \([0-9]*\) of \1 files sent'
+puts 1
+pushed p00 'model: 0 of [0-9]* files sent, 0 B; the hub has them all'
+puts 1
+pushed p01 'model: [12] of [0-9]* files sent'
+puts 2
+push p00 --json >"$work/push.out" || fail "push --json"
+grep -q '"made":false,"files":[0-9]*,"files_sent":[12],' "$work/push.out" || fail "json"
+
+echo "a token from a file, a wrong one, and none"
+unset HF_TOKEN
+refused 77 'there is no token for http' push p00
+mkdir -p "$work/.cache/huggingface"
+echo hf_test >"$work/.cache/huggingface/token"
+pushed p00 'the hub has them all'
+HF_TOKEN=hf_secret_of_a_stranger
+export HF_TOKEN
+refused 77 'HTTP 401: Invalid credentials.*give a token that may write' push p00
+! grep -rq "$HF_TOKEN" "$work" || fail "the token was written"
+HF_TOKEN='two words'
+refused 77 'HF_TOKEN does not hold a token' push p00
+HF_TOKEN=hf_test
+
+echo "a busy hub is asked again, one that is down is not asked for ever"
+serve busy busy=3
+pushed p00 '(new, private)'
+serve limited busy=1 pause=1
+pushed p00 '(new, private)'
+serve patient busy=1 pause=3600
+refused 75 'asks for a pause of 3600 s' push p00
+serve down down
+refused 69 'HTTP 500: down (tried 6 times)' push p00
+[ "$(wc -l <"$work/down.log")" -eq 6 ] || fail "the hub that is down was asked too often"
+
+echo "a connection that is cut in the middle of a file is repeated"
+serve cut cut=2
+pushed p00 '(new, private)'
+puts 1
+serve gone cut=6
+refused 69 'cannot send a file .*is not sent again' push p00
+pushed p00 'model: \([0-9]*\) of \1 files sent'
+
+echo "a hub that has different bytes is found out, and what arrived is not sent again"
+serve wrong wrong
+refused 65 'has different bytes for model.safetensors' push p00
+refused 65 'has different bytes for model.safetensors' push p00
+puts 1
+
+echo "nothing goes where it must not"
+refused 64 'takes hf:USER/NAME' "$pathloom" export --run "$work/run" --path p00 \
+    --out "$work/p00" --push me/model
+refused 64 'names no repository' "$pathloom" export --run "$work/run" --path p00 \
+    --out "$work/p00" --push hf:model
+refused 64 'folder of one path' "$pathloom" export --run "$work/run" --all \
+    --out "$work/all" --push hf:me/model
+HF_ENDPOINT=http://hub.invalid
+refused 78 'HF_ENDPOINT must be https' push p00
+HF_HUB_OFFLINE=1
+export HF_HUB_OFFLINE
+refused 78 'HF_HUB_OFFLINE is 1' push p00

@@ -1,0 +1,70 @@
+#!/bin/sh
+# store.quota: a run whose homes must drop old versions ends with the hashes of one that
+# kept them, and one whose quota is too small stops with the reason and goes on with a
+# larger one.
+#
+# usage: store_quota.sh PATHLOOM WORKFOLDER
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+
+quota_job() { # folder, options
+    small_job "$@" --set train.tau=4 --set train.phases=16 --set train.base_steps=20 \
+        --set store.compress=off
+}
+
+used() { # folder, use: bytes, or those of all uses
+    "$pathloom" store du --json --run "$work/$1" |
+        sed -n "s/.*\"use\":\"$2\",\"bytes\":\([0-9]*\).*/\1/p" |
+        awk '{ sum += $1 } END { printf "%d\n", sum }'
+}
+
+same() { # folder
+    facts_of_run "$1"
+    cmp -s "$work/calm.facts" "$work/$1.facts" || fail "$1 has other hashes"
+}
+
+make_corpus base
+echo "1. without a quota"
+(quota_job calm) >"$work/calm.out" 2>&1 || fail "the run"
+facts_of_run calm
+all=$(used calm '[a-z]*')
+history=$(used calm history)
+[ "$history" -gt $((all / 4)) ] || fail "history is $history of $all"
+
+echo "2. with one that needs old versions to go"
+quota=$((all - history / 2))
+(quota_job thin --set store.quota=$quota) >"$work/thin.out" 2>&1 &
+job=$!
+shown() {
+    "$pathloom" status --run "$work/thin" 2>/dev/null | grep -q 'of the quota, ' ||
+        ! kill -0 "$job" 2>/dev/null
+}
+until shown; do sleep 0.2; done
+kill -0 "$job" 2>/dev/null || fail "status never showed the quota"
+wait "$job" || fail "the run with a quota"
+job=
+grep -q '^quota    each home keeps at most' "$work/thin.out" || fail "the plan"
+grep -q "store.thinned versions=[1-9][0-9]* stored_bytes=[0-9]* quota_bytes=$quota" \
+    "$work/thin/log/home.log" || fail "nothing was thinned"
+[ "$(used thin '[a-z]*')" -le "$quota" ] || fail "the store has $(used thin '[a-z]*')"
+same thin
+"$pathloom" store fsck --run "$work/thin" >"$work/fsck.out" 2>&1 || fail "fsck"
+
+echo "3. with one that is too small, and then with none"
+refused 74 'of which .* are not needed, and a commit that adds .* would still pass store.quota' \
+    sh -c '. tests/support/job.sh; work=$1 pathloom=$2; small_job small --set train.tau=4 \
+        --set train.phases=16 --set train.base_steps=20 --set store.compress=off \
+        --set store.quota=$3' sh "$work" "$pathloom" $(((all - history) * 4 / 5))
+grep -q 'has .* (heads .*paths .*momentum .*set a larger store.quota' "$work/refused.out" ||
+    fail "the sentence has no sizes"
+(quota_job small --set store.quota=0) >"$work/small.out" 2>&1 || fail "going on"
+same small
+
+echo "4. two homes, each with a quota"
+quota=$((2 * (all - history) / 3 + history / 6))
+(quota_job two --set store.homes=2 --set store.quota=$quota) >"$work/two.out" 2>&1 ||
+    fail "the run with two homes"
+grep -q 'store.thinned versions=[1-9]' "$work"/two/log/home*.log || fail "no home thinned"
+same two

@@ -1,0 +1,188 @@
+/* folder: job; label: unit */
+#include "base/base.h"
+#include "job/observe.h"
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+/* Logs of several processes, files and machines become one sequence of events. */
+
+static char run[64] = "/tmp/test-observe-XXXXXX";
+static pl_buf seen, remarks;
+
+static void see_event(void *context, const page_event *e, const char *file)
+{
+    (void)context;
+    (void)file;
+    pl_buf_printf(&seen, "%s:%s ", e->role, e->event);
+}
+
+static void see_remark(void *context, const char *sentence)
+{
+    (void)context;
+    pl_buf_printf(&remarks, "%s\n", sentence);
+}
+
+static void write_log(const char *name, const char *text)
+{
+    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
+    assert_int_equal(pl_make_folders(pl_join(folder, run, "log")), PL_OK);
+    assert_int_equal(pl_replace_file(pl_join(path, folder, name), text, strlen(text)),
+                     PL_OK);
+}
+
+static const char *observe(observe_wish wish)
+{
+    const observe_out out = {see_event, see_remark, NULL};
+    wish.run = run;
+    pl_buf_clear(&seen);
+    pl_buf_clear(&remarks);
+    assert_int_equal(observe_logs(&wish, &out), PL_OK);
+    return pl_buf_text(&seen);
+}
+
+static int make_run(void **state)
+{
+    (void)state;
+    strcpy(run, "/tmp/test-observe-XXXXXX");
+    return mkdtemp(run) ? 0 : 1;
+}
+
+static int remove_run(void **state)
+{
+    (void)state;
+    pl_buf_destroy(&seen);
+    pl_buf_destroy(&remarks);
+    return pl_remove_tree(run) == PL_OK ? 0 : 1;
+}
+
+#define AT(second, rest) "2026-11-25T10:00:" second "Z info " rest "\n"
+
+static void events_of_all_logs_come_in_order_of_time(void **state)
+{
+    (void)state;
+    write_log("hub.log", AT("01.000", "hub b x=1") AT("04.000", "hub e"));
+    write_log("home.log", AT("00.500", "home a") "{\"time\":\"2026-11-25T10:00:02."
+                                                 "500Z\",\"level\":\"info\",\"role\":"
+                                                 "\"home\",\"event\":\"d\",\"n\":3}\n");
+    write_log("worker-1.log", AT("02.000", "worker-1 c"));
+    assert_string_equal(observe((observe_wish){0}),
+                        "home:a hub:b worker-1:c home:d hub:e ");
+    assert_string_equal(pl_buf_text(&remarks), "");
+}
+
+static void rotated_logs_are_read_and_other_files_are_not(void **state)
+{
+    (void)state;
+    write_log("hub.log", AT("05.000", "hub newest"));
+    write_log("hub.log.1", AT("03.000", "hub older"));
+    write_log("hub.log-20261125", AT("01.000", "hub oldest"));
+    write_log("hub.log.gz", AT("02.000", "hub packed"));
+    write_log("notes.txt", AT("02.000", "hub written"));
+    assert_string_equal(observe((observe_wish){0}), "hub:oldest hub:older hub:newest ");
+}
+
+static void torn_and_foreign_lines_are_left_out_and_counted(void **state)
+{
+    (void)state;
+    write_log("hub.log", AT("01.000", "hub a") "a library wrote this\n" AT(
+                             "02.000", "hub b") "2026-11-25T10:00:03.000Z info hub c");
+    assert_string_equal(observe((observe_wish){0}), "hub:a hub:b ");
+    assert_non_null(strstr(pl_buf_text(&remarks), "2 lines of hub.log are no events"));
+    write_log("hub.log", "");
+    assert_string_equal(observe((observe_wish){0}), "");
+}
+
+static void lines_keep_their_order_where_a_clock_is_set_back(void **state)
+{
+    (void)state;
+    write_log("home.log", AT("05.000", "home a") AT("02.000", "home b")
+                              AT("03.000", "home c") AT("07.000", "home e"));
+    write_log("hub.log", AT("04.000", "hub before") AT("06.000", "hub d"));
+    assert_string_equal(observe((observe_wish){0}),
+                        "hub:before home:a home:b home:c hub:d home:e ");
+    assert_non_null(
+        strstr(pl_buf_text(&remarks), "times in home.log go back by up to 3"));
+}
+
+static void a_clock_that_differs_from_the_hubs_is_said(void **state)
+{
+    (void)state;
+    write_log("hub.log", AT("10.000", "hub worker.joined worker=near device=\"cpu\"")
+                             AT("10.500", "hub worker.joined worker=far")
+                                 AT("50.000", "hub worker.joined worker=near"));
+    write_log("near.log", AT("09.500", "near worker.ready hub=x"));
+    write_log("far.log", AT("40.000", "far worker.ready hub=x"));
+    observe((observe_wish){0});
+    assert_non_null(strstr(pl_buf_text(&remarks),
+                           "the clock of far is about 30s ahead of the hub's"));
+    assert_null(strstr(pl_buf_text(&remarks), "near"));
+}
+
+static void filters_take_names_with_and_without_their_arm(void **state)
+{
+    (void)state;
+    write_log("hub.log",
+              AT("01.000", "hub lease.granted task=mix/p01.r0 phase=0 worker=w-1")
+                  AT("02.000", "hub lease.granted task=mix/p11.r0 phase=0 worker=w-2")
+                      AT("03.000", "hub lease.expired count=1"));
+    write_log("home.log",
+              AT("01.500", "home version.committed module=mix/L1.E0 version=1")
+                  AT("01.600", "home version.committed module=mix/L1.E01 version=1"));
+    write_log("w-1.log", AT("01.200", "w-1 task.lost task=mix/p01.r0 phase=0"));
+    assert_string_equal(observe((observe_wish){.event = "lease."}),
+                        "hub:lease.granted hub:lease.granted hub:lease.expired ");
+    const char *const paths[] = {"p01", "p01.r0", "mix/p01", "mix/p01.r0"};
+    for (size_t i = 0; i < 4; i++)
+        assert_string_equal(observe((observe_wish){.path = paths[i]}),
+                            "hub:lease.granted w-1:task.lost ");
+    assert_string_equal(observe((observe_wish){.path = "p0"}), "");
+    assert_string_equal(observe((observe_wish){.module = "L1.E0"}),
+                        "home:version.committed ");
+    assert_string_equal(observe((observe_wish){.worker = "w-1"}),
+                        "hub:lease.granted w-1:task.lost ");
+    assert_string_equal(observe((observe_wish){.worker = "w-1", .event = "task"}),
+                        "w-1:task.lost ");
+}
+
+static void logs_from_elsewhere_are_merged_and_no_logs_are_an_error(void **state)
+{
+    char path[PL_PATH_MAX];
+    const char *logs[] = {path};
+    const observe_out out = {see_event, see_remark, NULL};
+    (void)state;
+    pl_join(path, run, "far-away");
+    assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
+    const char *text = AT("01.000", "far a");
+    assert_int_equal(pl_replace_file(path, text, strlen(text)), PL_OK);
+    write_log("hub.log", AT("02.000", "hub b"));
+    assert_string_equal(observe((observe_wish){.logs = logs, .n_logs = 1}),
+                        "far:a hub:b ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(events_of_all_logs_come_in_order_of_time,
+                                        make_run, remove_run),
+        cmocka_unit_test_setup_teardown(rotated_logs_are_read_and_other_files_are_not,
+                                        make_run, remove_run),
+        cmocka_unit_test_setup_teardown(torn_and_foreign_lines_are_left_out_and_counted,
+                                        make_run, remove_run),
+        cmocka_unit_test_setup_teardown(
+            lines_keep_their_order_where_a_clock_is_set_back, make_run, remove_run),
+        cmocka_unit_test_setup_teardown(a_clock_that_differs_from_the_hubs_is_said,
+                                        make_run, remove_run),
+        cmocka_unit_test_setup_teardown(filters_take_names_with_and_without_their_arm,
+                                        make_run, remove_run),
+        cmocka_unit_test_setup_teardown(
+            logs_from_elsewhere_are_merged_and_no_logs_are_an_error, make_run,
+            remove_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

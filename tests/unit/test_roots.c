@@ -1,0 +1,152 @@
+/* folder: home; label: unit
+ *
+ * What garbage collection and quotas must keep: versions from which a task, or the task
+ * of an open audit, may still start, and those that tags name. */
+#include "home/home.h"
+#include "outer/outer.h"
+#include "tests/support/tiny_arm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { PATHS = 2, PHASES = 12, DONE = 8 }; /* both paths have finished DONE phases */
+
+typedef struct world {
+    char dir[64];
+    pl_store *store;
+    pl_arm arm;
+    pl_topology *topology;
+    pl_txn *txn;
+} world;
+
+static void put_versions(world *w, int module)
+{
+    pl_hash parent = {{0}};
+    for (uint64_t number = 0; number <= DONE; number++) {
+        const uint64_t bytes[2] = {number, (uint64_t)module};
+        pl_version v = {.number = number, .parent = parent};
+        pl_arm_module_name(&w->arm, w->topology, module, v.module);
+        assert_int_equal(pl_txn_put_blob(w->txn, bytes, sizeof bytes, &v.params),
+                         PL_OK);
+        parent = v.params;
+        assert_int_equal(pl_txn_put_version(w->txn, &v, (pl_keep){false, false, 0}),
+                         PL_OK);
+    }
+}
+
+static void put_arm(world *w)
+{
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_arm_encode(&w->arm, &bytes);
+    assert_int_equal(pl_txn_put_blob(w->txn, bytes.data, bytes.len, &blob), PL_OK);
+    assert_int_equal(pl_txn_put_object(w->txn, "arm/mix", &blob), PL_OK);
+    pl_buf_destroy(&bytes);
+}
+
+static int setup(void **state)
+{
+    world *w = pl_alloc(sizeof *w);
+    char name[] = "/tmp/pl-roots-XXXXXX";
+    if (!mkdtemp(name))
+        return -1;
+    pl_copy_text(w->dir, sizeof w->dir, name);
+    pl_copy_text(w->arm.name, sizeof w->arm.name, "mix");
+    w->arm.shape = tiny_shape(2);
+    w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
+    w->arm.inner = (pl_inner){.batch = 2, .tau = 3, .phases = PHASES};
+    w->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    tiny_shards(&w->arm, PATHS);
+    w->arm.weights[0] = w->arm.weights[1] = 100;
+    *state = w;
+    if (pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology) != PL_OK ||
+        pl_store_open(w->dir, PL_STORE_CREATE, &w->store) != PL_OK ||
+        pl_txn_begin(w->store, &w->txn) != PL_OK)
+        return -1;
+    put_arm(w);
+    for (int m = 0; m < pl_topology_n_modules(w->topology); m++)
+        put_versions(w, m);
+    for (int path = 0; path < PATHS; path++) {
+        pl_path_state at = {.phase = DONE};
+        pl_arm_path_name(&w->arm, w->topology, path, 0, at.name);
+        assert_int_equal(pl_txn_put_path(w->txn, &at), PL_OK);
+    }
+    return pl_txn_commit(&w->txn) == PL_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    world *w = *state;
+    pl_store_close(&w->store);
+    pl_topology_destroy(&w->topology);
+    pl_arm_clear(&w->arm);
+    pl_status status = pl_remove_tree(w->dir);
+    pl_free(w);
+    return status == PL_OK ? 0 : -1;
+}
+
+/* The oldest version of the module, after version 0, that is kept. */
+static uint64_t oldest_kept(world *w, const char *module, int64_t keep)
+{
+    pl_keep_rule rule = {.store = w->store, .keep = keep};
+    pl_version v = {.number = 0};
+    pl_copy_text(v.module, sizeof v.module, module);
+    assert_int_equal(pl_roots_create(w->store, &rule.roots), PL_OK);
+    assert_true(pl_keep_rule_stays(&rule, &v));
+    do
+        v.number++;
+    while (v.number < DONE && !pl_keep_rule_stays(&rule, &v));
+    const uint64_t oldest = v.number;
+    for (; v.number <= DONE; v.number++)
+        assert_true(pl_keep_rule_stays(&rule, &v));
+    pl_roots_destroy(&rule.roots);
+    return oldest;
+}
+
+static void put_audit(world *w, const char *path, int64_t phase, pl_verdict verdict)
+{
+    char name[PL_TEXT_MAX];
+    pl_buf text = {0};
+    pl_audit a = {.phase = phase, .verdict = verdict, .n = 1};
+    pl_copy_text(a.path, sizeof a.path, path);
+    pl_copy_text(a.results[0].worker, sizeof a.results[0].worker, "w");
+    pl_audit_name(&a, name);
+    pl_audit_write(&a, &text);
+    assert_int_equal(pl_txn_begin(w->store, &w->txn), PL_OK);
+    assert_int_equal(pl_txn_put_ref(w->txn, name, pl_buf_text(&text)), PL_OK);
+    assert_int_equal(pl_txn_commit(&w->txn), PL_OK);
+    pl_buf_destroy(&text);
+}
+
+static void versions_of_the_next_and_the_last_phase_are_kept(void **state)
+{
+    assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), DONE - 1);
+    assert_int_equal(oldest_kept(*state, "mix/embed.E0", 1), DONE - 1);
+    assert_int_equal(oldest_kept(*state, "mix/L1.E0", 5), DONE - 4);
+}
+
+static void task_of_an_open_audit_keeps_its_versions(void **state)
+{
+    put_audit(*state, "mix/p0.r0", 4, PL_VERDICT_OPEN);
+    assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), 3);
+    assert_int_equal(oldest_kept(*state, "mix/embed.E0", 1), 3);
+    assert_int_equal(oldest_kept(*state, "mix/L1.E1", 1), DONE - 1); /* not on p0 */
+    put_audit(*state, "mix/p0.r0", 4, PL_VERDICT_AGREED);
+    assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), DONE - 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            versions_of_the_next_and_the_last_phase_are_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(task_of_an_open_audit_keeps_its_versions, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
