@@ -50,7 +50,7 @@ for run in plain packed; do
     # blame divides the same tokens by contributor and domain.
     "$pathloom" store blame L1.E0 --history --run "$work/$run" --json >"$work/blame" ||
         fail "store blame"
-    sed 's/.*"domains":\[\(.*\)\],"samples".*"tokens":\([0-9]*\),"versions".*/\2 \1/
+    sed 's/.*"tokens":\([0-9]*\),"versions".*"domains":\[\(.*\)\].*/\1 \2/
         s/[^a-z0-9 ]\{1,\}/ /g; s/domain\|tokens//g' "$work/blame" | awk -v file="$work/docs" '
         { sum = 0; for (i = 2; i < NF; i += 2) { sum += $(i + 1); of[$i] += $(i + 1) } }
         sum != $1 || NF < 7 { print; bad = 1 }

@@ -59,8 +59,23 @@ static int setup(void **state)
     pl_copy_text(w->arm.name, sizeof w->arm.name, "mix");
     w->arm.shape = tiny_shape(2);
     w->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {2}, .replicas = 1};
-    w->arm.inner = (pl_inner){.batch = 2, .tau = 3, .phases = PHASES};
+    w->arm.inner = (pl_inner){.batch = 2,
+                              .context = 16,
+                              .tau = 3,
+                              .phases = PHASES,
+                              .lr = 1e-3,
+                              .beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .eps = 1e-8,
+                              .clip = 1};
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        w->arm.outer.lr[c] = 0.7;
+        w->arm.outer.momentum[c] = 0.9;
+    }
     w->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
+    pl_copy_text(w->arm.outer.codec_name, sizeof w->arm.outer.codec_name, "f32");
+    if (pl_codec_options_default("f32", &w->arm.outer.codec) != PL_OK)
+        return -1;
     tiny_shards(&w->arm, PATHS);
     w->arm.weights[0] = w->arm.weights[1] = 100;
     *state = w;
@@ -96,7 +111,10 @@ static uint64_t oldest_kept(world *w, const char *module, int64_t keep)
     pl_keep_rule rule = {.store = w->store, .keep = keep};
     pl_version v = {.number = 0};
     pl_copy_text(v.module, sizeof v.module, module);
-    assert_int_equal(pl_roots_create(w->store, &rule.roots), PL_OK);
+    const pl_status status = pl_roots_create(w->store, &rule.roots);
+    if (status != PL_OK)
+        print_error("%s\n", pl_last_error());
+    assert_int_equal(status, PL_OK);
     assert_true(pl_keep_rule_stays(&rule, &v));
     do
         v.number++;
