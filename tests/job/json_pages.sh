@@ -70,6 +70,7 @@ verb show L1.E0
 verb log L1.E0
 verb log soup.merged/L1.E0 --graph
 verb stat
+verb du
 verb diff L1.E0@1 L1.E0@2
 verb fsck
 verb gc --grace 0
@@ -94,6 +95,7 @@ explained generate "$pathloom" generate --run "$work/run" --prompt int --max-tok
 explained generate "$pathloom" generate --run "$work/run" --prompt int --max-tokens 4 \
     --route-every 2
 explained route "$pathloom" route --run "$work/run" --prompt int
+explained observe "$pathloom" observe --run "$work/run"
 explained doctor "$pathloom" doctor --run "$work/run"
 explained status "$pathloom" status --run "$work/run"
 
