@@ -7,6 +7,7 @@
  * A dropped version changes no result, because tasks start only from versions that
  * pl_roots keeps. */
 #include "home/home_internal.h"
+#include "home/roots.h"
 
 /* A part of a store does not show which versions the paths of the other homes need, so
  * the whole store is read; a state of a path that is read too early only keeps more. */

@@ -189,7 +189,6 @@ static pl_status run_relay(const process *p)
                                 .wait_ms = (int)p->wait_ms,
                                 .patience_ms = (int)p->cfg.patience_s * 1000,
                                 .staging_bytes = (uint64_t)p->cfg.staging,
-                                .quota_bytes = (uint64_t)p->cfg.quota,
                                 .stop = p->stop};
     pl_status status = pl_relay_run(&options, &report);
     pl_log(PL_LOG_INFO, "relay.carried",
