@@ -7,7 +7,7 @@
 
 typedef struct observe_request {
     observe_wish wish;
-    cli_list logs;
+    given_texts logs;
     bool json;
 } observe_request;
 

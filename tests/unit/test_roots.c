@@ -3,6 +3,7 @@
  * What garbage collection and quotas must keep: versions from which a task, or the task
  * of an open audit, may still start, and those that tags name. */
 #include "home/home.h"
+#include "home/roots.h"
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
