@@ -3,7 +3,7 @@
 
 typedef struct page_request {
     const char *dir;
-    const char *ready;
+    const char *ready, *report;
     pl_page_front_options front;
 } page_request;
 
@@ -17,6 +17,9 @@ static const cli_option options[] = {
         "browser then needs a token; required if other machines can reach the address"),
     CLI_OPTION("ready", CLI_TEXT, page_request, ready, "FILE",
                "file that gets the address when the page can be opened"),
+    CLI_OPTION("report", CLI_TEXT, page_request, report, "FILE",
+               "write the run as one HTML file without scripts instead: results, "
+               "curves, history, versions, configuration"),
 };
 
 /* One thread follows the run and answers all questions. */
@@ -57,18 +60,30 @@ done:
     return status;
 }
 
+static pl_status write_report(const page_request *q)
+{
+    pl_buf html = {0};
+    pl_status status = page_report(q->dir, &html);
+    if (status == PL_OK)
+        status = pl_replace_file(q->report, html.data, html.len);
+    if (status == PL_OK)
+        say("%s has the report, %zu bytes", q->report, html.len);
+    pl_buf_destroy(&html);
+    return status;
+}
+
 static int run_page(int argc, char **argv)
 {
     page_request q = {.front.listen = "127.0.0.1:8090"};
     pl_status status = cli_read(&verb_page, argc, argv, &q, NULL);
     if (status == PL_OK)
-        status = show_page(&q);
+        status = q.report ? write_report(&q) : show_page(&q);
     return status == PL_OK ? 0 : cli_fail(status);
 }
 
 const cli_verb verb_page = {
     .name = "page",
-    .usage = "page --run RUN [--listen ADDRESS]",
+    .usage = "page --run RUN [--listen ADDRESS | --report FILE]",
     .help = "show a run in a browser, while it trains or afterwards",
     .options = options,
     .n_options = CLI_COUNT(options),

@@ -41,17 +41,10 @@ static pl_status parse_route_args(int argc, char **argv, request *q)
 typedef struct routing_call {
     const request *q;
     pl_mixture mix;
-    pl_path_chooser *chooser;
-    /* the rule that chooses the path; mix.settings.rule is "likelihood", so that both
-     * scores are computed */
-    char rule[16];
+    text_router *router;
+    text_route route;
     pl_buf tokens;
     bool have_text;
-    int n_paths, seen; /* seen: number of tokens that choose the path, including BOS */
-    pl_path_choice likeliest;
-    double *costs;      /* [n_paths] the router's costs */
-    int router_path;    /* the path with the least cost */
-    bool by_likelihood; /* likelihood, and not the router, decides */
 } routing_call;
 
 static pl_status take_first_document(void *context, const pl_document *document)
@@ -78,74 +71,13 @@ static pl_status read_routed_text(routing_call *call)
                : pl_fail(PL_ERR_DATA, "there is no text in '%s'", call->q->file);
 }
 
-/* Computes the likelihood and the router's cost of each path, whichever of them
- * decides. */
 static pl_status score_paths(routing_call *call)
 {
-    pl_mixture *mix = &call->mix;
-    const int32_t *tokens = (const int32_t *)(const void *)call->tokens.data;
-    const int n = (int)(call->tokens.len / sizeof *tokens);
-    call->n_paths = pl_topology_n_paths(mix->topology);
-    call->seen = n < mix->settings.prefix ? n : mix->settings.prefix;
-    pl_copy_text(call->rule, sizeof call->rule,
-                 call->q->route ? call->q->route : mix->settings.rule);
-    pl_copy_text(mix->settings.rule, sizeof mix->settings.rule, "likelihood");
-    PL_CHECK(pl_path_chooser_open(&mix->settings, mix->store, &call->chooser));
-    PL_CHECK(pl_path_chooser_follow(call->chooser, &mix->arm, mix->topology));
-    PL_CHECK(pl_path_chooser_choose(call->chooser, tokens, n, &call->likeliest));
-    call->costs = pl_alloc((size_t)call->n_paths * sizeof *call->costs);
-    PL_CHECK(
-        pl_path_chooser_costs(call->chooser, tokens, n, call->n_paths, call->costs));
-    for (int path = 1; path < call->n_paths; path++)
-        if (call->costs[path] < call->costs[call->router_path])
-            call->router_path = path;
-    call->by_likelihood =
-        call->likeliest.by_likelihood &&
-        pl_answers_by_likelihood(call->rule, mix->settings.prefix, call->n_paths);
-    return PL_OK;
-}
-
-static int answering_path(const routing_call *call)
-{
-    return call->by_likelihood ? call->likeliest.path : call->router_path;
-}
-
-/* The router's cost of the second best path minus that of the best; infinite if there
- * is only one path. */
-static double router_margin(const routing_call *call)
-{
-    double margin = INFINITY;
-    for (int path = 0; path < call->n_paths; path++)
-        if (path != call->router_path)
-            margin = fmin(margin, call->costs[path] - call->costs[call->router_path]);
-    return margin;
-}
-
-static const char *why_of(const routing_call *call)
-{
-    if (call->by_likelihood)
-        return "its likelihood of the first tokens is the highest";
-    if (call->n_paths == 1)
-        return "it is the only path";
-    if (call->seen < 2)
-        return "there is no token that the paths could predict, so the router decides";
-    if (strcmp(call->rule, "auto") == 0)
-        return "the router decides, because this run has more than 16 paths";
-    return "the router decides";
-}
-
-/* nats [n_paths] or NULL. Returns this path's share of the likelihoods of all paths:
- * its posterior probability, if all paths are equally likely before the text is
- * read. */
-static double posterior_of(const routing_call *call, int path)
-{
-    const double *nats = call->likeliest.nats;
-    double sum = 0.0;
-    if (nats && !isfinite(nats[path])) /* the path is closed (--without) */
-        return 0.0;
-    for (int other = 0; nats && other < call->n_paths; other++)
-        sum += exp(nats[path] - nats[other]); /* a closed path adds 0 */
-    return nats ? 1.0 / sum : NAN;
+    const text_router_wish wish = {.rule = call->q->route, .likelihood = true};
+    PL_CHECK(text_router_open(&call->mix, &wish, &call->router));
+    return text_router_ask(call->router,
+                           (const int32_t *)(const void *)call->tokens.data,
+                           (int)(call->tokens.len / sizeof(int32_t)), &call->route);
 }
 
 /* Shows a number of a path, or a dash of the same width where the path has none: it is
@@ -158,51 +90,52 @@ static void show_path_real(row *r, const char *key, double value, const char *fo
 
 static void show_routed_path(const routing_call *call, const row *all, int path)
 {
-    const double *nats = call->likeliest.nats;
+    const text_route *t = &call->route;
+    const double *nats = t->nats;
     char name[PL_NAME_MAX];
     row r = row_item(all);
     pl_topology_path_name(call->mix.topology, path, name);
     row_text(&r, "path", name, "%-6s");
-    row_say(&r, "%s", path == answering_path(call) ? "*" : " ");
+    row_say(&r, "%s", path == t->path ? "*" : " ");
     show_path_real(&r, "nats", nats ? nats[path] : NAN, " %10.2f", "          -");
-    show_path_real(&r, "behind_nats",
-                   nats ? nats[path] - nats[call->likeliest.path] : NAN, " %9.2f",
-                   "         -");
-    show_path_real(&r, "posterior", posterior_of(call, path), " %10.4f", "          -");
-    show_path_real(&r, "router_cost", call->costs[path], " %12.4f", "            -");
-    show_path_real(&r, "router_behind",
-                   call->costs[path] - call->costs[call->router_path], " %9.4f",
-                   "         -");
+    show_path_real(&r, "behind_nats", nats ? nats[path] - nats[t->likeliest] : NAN,
+                   " %9.2f", "         -");
+    show_path_real(&r, "posterior", text_route_posterior(t, path), " %10.4f",
+                   "          -");
+    show_path_real(&r, "router_cost", t->costs[path], " %12.4f", "            -");
+    show_path_real(&r, "router_behind", t->costs[path] - t->costs[t->router_path],
+                   " %9.4f", "         -");
     row_finish(&r);
 }
 
 static void show_routing(const routing_call *call)
 {
     const pl_topology *t = call->mix.topology;
+    const text_route *route = &call->route;
     char name[PL_NAME_MAX], by_router[PL_NAME_MAX];
     row r = row_begin(call->q->json);
-    pl_topology_path_name(t, answering_path(call), name);
-    pl_topology_path_name(t, call->router_path, by_router);
+    pl_topology_path_name(t, route->path, name);
+    pl_topology_path_name(t, route->router_path, by_router);
     row_text(&r, "path", name, "%s answers: ");
-    row_text(&r, "route", call->by_likelihood ? "likelihood" : "router", NULL);
-    row_text(&r, "why", why_of(call), "%s");
-    row_int(&r, "tokens", (int64_t)(call->tokens.len / sizeof(int32_t)) - 1, NULL);
-    row_int(&r, "tokens_seen", call->seen - 1, "\nthe first %s tokens decide");
-    if (call->likeliest.by_likelihood) {
+    row_text(&r, "route", route->by_likelihood ? "likelihood" : "router", NULL);
+    row_text(&r, "why", route->why, "%s");
+    row_int(&r, "tokens", route->n_tokens, NULL);
+    row_int(&r, "tokens_seen", route->n_seen, "\nthe first %s tokens decide");
+    if (route->nats) {
         char likely[PL_NAME_MAX];
-        pl_topology_path_name(t, call->likeliest.path, likely);
+        pl_topology_path_name(t, route->likeliest, likely);
         row_text(&r, "likeliest_path", likely, "; likeliest is %s");
-        show_path_real(&r, "margin_nats", call->likeliest.margin_nats,
+        show_path_real(&r, "margin_nats", route->margin_nats,
                        ", %.2f nats before the second", ", which has no second");
     }
     row_text(&r, "router_path", by_router, "; the router takes %s");
-    show_path_real(&r, "router_margin", router_margin(call), ", %.4f before the second",
-                   ", which has no second");
+    show_path_real(&r, "router_margin", route->router_margin,
+                   ", %.4f before the second", ", which has no second");
     row_say(&r, "\n\n%-6s %11s %9s %10s %12s %9s", "path", "nats", "behind",
             "posterior", "router cost", "behind");
     row_break(&r);
     row_list(&r, "paths");
-    for (int path = 0; path < call->n_paths; path++)
+    for (int path = 0; path < route->n_paths; path++)
         show_routed_path(call, &r, path);
     row_finish(&r);
 }
@@ -224,8 +157,7 @@ static int run_route(int argc, char **argv)
     if (status == PL_OK)
         show_routing(&call);
     int code = status == PL_OK ? 0 : cli_fail(status);
-    pl_free(call.costs);
-    pl_path_chooser_close(&call.chooser);
+    text_router_close(&call.router);
     pl_buf_destroy(&call.tokens);
     pl_mixture_close(&call.mix);
     return code;

@@ -87,14 +87,33 @@ static void print_status(const pl_json *status)
 
 typedef struct status_request {
     run_request ask;
-    bool json;
+    bool json, history, csv;
 } status_request;
 
 static const cli_option options[] = {
     CLI_JOB(status_request, ask,
             "address of the hub of a job on another machine; needs --key"),
+    CLI_OPTION("history", CLI_FLAG, status_request, history, NULL,
+               "print one line per finished phase of each arm, also of a run without a "
+               "job: losses, held-out text, tokens, versions, audits, restarts"),
+    CLI_OPTION("csv", CLI_FLAG, status_request, csv, NULL,
+               "print the history as comma-separated values with a header"),
     CLI_JSON(status_request, json),
 };
+
+static int print_history(const status_request *q)
+{
+    pl_buf text = {0};
+    pl_status status = history_of_run(q->ask.run,
+                                      q->csv    ? HISTORY_CSV
+                                      : q->json ? HISTORY_JSON
+                                                : HISTORY_TEXT,
+                                      &text);
+    if (status == PL_OK)
+        fwrite(text.data, 1, text.len, stdout);
+    pl_buf_destroy(&text);
+    return status == PL_OK ? 0 : cli_fail(status);
+}
 
 static int run_status(int argc, char **argv)
 {
@@ -104,6 +123,10 @@ static int run_status(int argc, char **argv)
     memset(&r, 0, sizeof r);
     r.lock = -1;
     pl_status status = cli_read(&verb_status, argc, argv, &q, NULL);
+    if (status == PL_OK && q.csv && (q.json || !q.history))
+        status = pl_fail(PL_ERR_USAGE, "--csv needs --history, and excludes --json");
+    if (status == PL_OK && q.history)
+        return print_history(&q);
     if (status == PL_OK)
         status = run_watch(&r, &q.ask);
     if (status == PL_OK)
@@ -126,7 +149,7 @@ static int run_status(int argc, char **argv)
 }
 
 const cli_verb verb_status = {.name = "status",
-                              .usage = "status --run RUN [--json]",
+                              .usage = "status --run RUN [--history [--csv]] [--json]",
                               .help = "what a running job does",
                               .options = options,
                               .n_options = CLI_COUNT(options),

@@ -136,12 +136,6 @@ static double rate_of(const page_cell *cell)
     return cell->seconds > 0 ? cell->tokens / cell->seconds : 0;
 }
 
-static const page_cell *cell_at(const page_series *s, size_t slot)
-{
-    static const page_cell none = {.worker = -1};
-    return slot < s->n_cells ? &s->cells[slot] : &none;
-}
-
 static void add_cell(sums *s, const page_cell *cell)
 {
     if (cell->n == 0)
@@ -175,7 +169,7 @@ static void put_workers(points *p, const page_history *h, const page_arm *a,
     sums workers[WORKERS_POINTS];
     int n = 0;
     for (int i = 0; i < a->n_series; i++) {
-        const page_cell *cell = cell_at(&a->series[i], slot);
+        const page_cell *cell = page_series_at(&a->series[i], slot);
         int k = 0;
         while (k < n && workers[k].worker != cell->worker)
             k++;
@@ -193,12 +187,12 @@ static void put_train(points *p, const page_history *h, const page_arm *a, size_
 {
     sums all = {0};
     for (int i = 0; i < a->n_series; i++)
-        add_cell(&all, cell_at(&a->series[i], slot));
+        add_cell(&all, page_series_at(&a->series[i], slot));
     put_sums(p, "train", NULL, &all);
     put_scalar_named(p, "train", "tokens", all.tokens);
     for (int i = 0; i < a->n_series && a->n_series > 1 && i < PATHS_SHOWN; i++) {
         sums one = {0};
-        add_cell(&one, cell_at(&a->series[i], slot));
+        add_cell(&one, page_series_at(&a->series[i], slot));
         one.memory_bytes = 0;
         put_sums(p, "path", a->series[i].name, &one);
     }
@@ -207,13 +201,12 @@ static void put_train(points *p, const page_history *h, const page_arm *a, size_
 
 static void put_held_out(points *p, const page_arm *a, size_t slot)
 {
-    pl_held_sum all = {0};
+    const pl_held_sum all = page_history_held(a, slot);
     const int n_paths = a->n_series / a->n_replicas;
     for (int path = 0; path < n_paths; path++) {
         const page_series *s = &a->series[path * a->n_replicas];
         pl_held_sum one = {0};
-        pl_held_add(&all, &a->arm, path, cell_at(s, slot)->held);
-        pl_held_add(&one, &a->arm, path, cell_at(s, slot)->held);
+        pl_held_add(&one, &a->arm, path, page_series_at(s, slot)->held);
         if (n_paths > 1 && path < PATHS_SHOWN)
             put_scalar_named(p, "path_bits_per_byte", s->name, pl_held_bits(&one));
     }
@@ -221,28 +214,6 @@ static void put_held_out(points *p, const page_arm *a, size_t slot)
 }
 
 /* ---- the points of an arm ---- */
-static bool has_later_cell(const page_series *s, size_t slot)
-{
-    return s->n_cells > slot + 1 && s->cells[s->n_cells - 1].n > 0;
-}
-
-/* Whether the values of this slot are final: each path has done all of its phases, or
- * has gone on to a later slot. After a rollback, or if a quorum left out a late update,
- * a path never fills the cell. */
-static bool slot_is_final(const page_history *h, const page_arm *a, size_t slot,
-                          bool ended)
-{
-    bool any = false;
-    for (int i = 0; i < a->n_series; i++) {
-        const page_series *s = &a->series[i];
-        const bool whole = slot < s->n_cells && s->cells[slot].n >= h->stride;
-        if (!whole && !ended && !has_later_cell(s, slot))
-            return false;
-        any = any || slot < s->n_cells;
-    }
-    return any;
-}
-
 /* A point of held-out text belongs to the step at which the phase began, a point of
  * training to the one at which it ended. Updates *last_step if a point is added. */
 static void add_points(const page_history *h, const page_arm *a, size_t slot, kind k,
@@ -259,7 +230,7 @@ static void add_points(const page_history *h, const page_arm *a, size_t slot, ki
     else
         put_held_out(&p, a, slot);
     for (int i = 0; i < a->n_series; i++)
-        at_ms = fmax(at_ms, (double)cell_at(&a->series[i], slot)->at_ms);
+        at_ms = fmax(at_ms, (double)page_series_at(&a->series[i], slot)->at_ms);
     if (p.n > 0) {
         tfevents_add(out, at_ms / 1e3, step, p.scalars, p.n);
         *last_step = step;
@@ -281,7 +252,7 @@ static pl_status write_points(curves *c, int arm, kind k)
     const int64_t steps = h->stride * a->arm.inner.tau;
     size_t slot = *last_step > 0 ? (size_t)(*last_step / steps) : 0;
     int64_t newest = *last_step;
-    for (; slot_is_final(h, a, slot, c->ended); slot++)
+    for (; page_history_is_final(h, a, slot, c->ended); slot++)
         add_points(h, a, slot, k, &newest, &bytes);
     if (bytes.len > 0) {
         /* The file is read again only if appending fails. */

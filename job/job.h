@@ -6,10 +6,11 @@
  * homes, workers), process and process_roles (one of these processes), stages (data,
  * base model, routing, arms), chapters, progress, evaluate, report, worker_times (how
  * workers spent their time), artifacts (the files and objects with which a run answers
- * prompts), store_homes (access to a store that running homes have locked), run_homes
- * (adding and removing homes), page (what a browser shows of a run), check (the
- * invariants of a stopped run), observe (the merged logs of a run), bisect (since when
- * a text is worse predicted), card (the model card of an exported path). */
+ * prompts), text_route (which path answers a text), store_homes (access to a store that
+ * running homes have locked), run_homes (adding and removing homes), page (what a
+ * browser shows of a run), history (a row per phase), check (the invariants of a
+ * stopped run), observe (the merged logs of a run), bisect (since when a text is worse
+ * predicted), card (the model card of an exported path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/bisect.h"
@@ -21,9 +22,11 @@
 #include "job/evaluate.h"
 #include "job/given.h"
 #include "job/observe.h"
+#include "job/history.h"
 #include "job/page.h"
 #include "job/process.h"
 #include "job/routing.h"
 #include "job/run.h"
+#include "job/text_route.h"
 #include "job/worker_times.h"
 #endif

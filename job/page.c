@@ -35,6 +35,7 @@ void page_close(page **out)
         return;
     page_history_clear(&p->history);
     page_log_clear(&p->log);
+    page_route_close(&p->route);
     pl_store_close(&p->store);
     pl_json_destroy(&p->hub);
     pl_json_destroy(&p->report);
@@ -240,6 +241,8 @@ pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out)
         answer_history(p, q, out);
     else if (strcmp(q->url, "/modules.json") == 0)
         return page_modules_json(p, q, out);
+    else if (strcmp(q->url, "/router.json") == 0 || strcmp(q->url, "/route.json") == 0)
+        return page_router_json(p, q, out);
     else
         return pl_fail(PL_ERR_NOT_FOUND, "the page has no %s", q->url);
     return PL_OK;

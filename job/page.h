@@ -11,7 +11,10 @@
  *                         `events`)
  *   /modules.json?arm=A   the versions of an arm's modules over time; for one module
  *                         (`module`): one `version`, or with `heat` how its tensors
- *                         changed */
+ *                         changed
+ *   /router.json          a picture of how documents were dealt to paths
+ *   /route.json?text=T    the path that would answer the text T, and the scores of all
+ *                         paths; ERR_BUSY if texts come too fast */
 #ifndef PL_JOB_PAGE_H
 #define PL_JOB_PAGE_H
 #include "serve/serve.h"
@@ -25,6 +28,8 @@ void page_close(page **out); /* accepts NULL */
  * to read. */
 bool page_tick(page *p, bool watched);
 uint64_t page_number(const page *p); /* number of the newest state */
+/* Appends a report of the run: one HTML file without scripts. */
+PL_MUST_CHECK pl_status page_report(const char *dir, pl_buf *out);
 /* Appends the answer, a JSON text. */
 PL_MUST_CHECK pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out);
 

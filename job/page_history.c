@@ -16,6 +16,7 @@ static void clear_page_arm(page_arm *a)
     for (int i = 0; i < a->n_series; i++)
         pl_free(a->series[i].cells);
     pl_free(a->series);
+    pl_free(a->merged);
     pl_topology_destroy(&a->topology);
     pl_arm_clear(&a->arm);
 }
@@ -161,6 +162,15 @@ static void join_cells(page_cell *into, const page_cell *later)
     into->n += later->n;
 }
 
+static void halve_merged(page_arm *a)
+{
+    const size_t n = (a->n_merged + 1) / 2;
+    for (size_t k = 0; k < n; k++)
+        a->merged[k] =
+            a->merged[2 * k] + (2 * k + 1 < a->n_merged ? a->merged[2 * k + 1] : 0);
+    a->n_merged = n;
+}
+
 static void double_stride(page_history *h)
 {
     h->stride *= 2;
@@ -179,6 +189,8 @@ static void double_stride(page_history *h)
             s->n_cells = n;
             h->n_cells += n;
         }
+    for (int a = 0; a < h->n_arms; a++)
+        halve_merged(&h->arms[a]);
 }
 
 /* Finds or adds the cell of a phase. The number comes from a record that may be
@@ -212,6 +224,29 @@ page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase)
 {
     const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
     return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
+}
+
+/* Counts a version for the newest phase from which it has an update. The phase has a
+ * cell, so memory stays bounded. */
+static void count_merged(page_history *h, const pl_version *v)
+{
+    const char *slash = strchr(v->module, '/');
+    const int arm =
+        slash ? find_page_arm(h, v->module, (size_t)(slash - v->module)) : -1;
+    int64_t phase = -1;
+    for (int i = 0; i < v->n_contributions; i++)
+        phase = v->contributions[i].phase > phase ? v->contributions[i].phase : phase;
+    const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
+    if (arm < 0 || phase < 0 || slot >= PAGE_CELLS_MAX)
+        return;
+    page_arm *a = &h->arms[arm];
+    if (slot >= a->n_merged) {
+        a->merged = pl_grow(a->merged, (slot + 1) * sizeof *a->merged);
+        memset(a->merged + a->n_merged, 0,
+               (slot + 1 - a->n_merged) * sizeof *a->merged);
+        a->n_merged = slot + 1;
+    }
+    a->merged[slot]++;
 }
 
 /* Adds one contribution to its path's cell. All modules of a path name the same lease,
@@ -258,6 +293,7 @@ void page_history_add(page_history *h, const pl_version *version)
         return;
     for (int i = 0; i < version->n_contributions; i++)
         add_contribution(h, version, &version->contributions[i]);
+    count_merged(h, version);
     h->n_versions++;
 }
 
@@ -278,6 +314,41 @@ pl_status page_history_read(page_history *h, pl_store *store, int most, bool *mo
     }
     *more = false;
     return PL_OK;
+}
+
+/* ---- slots ---- */
+const page_cell *page_series_at(const page_series *s, size_t slot)
+{
+    static const page_cell none = {.worker = -1};
+    return slot < s->n_cells ? &s->cells[slot] : &none;
+}
+
+static bool has_later_cell(const page_series *s, size_t slot)
+{
+    return s->n_cells > slot + 1 && s->cells[s->n_cells - 1].n > 0;
+}
+
+bool page_history_is_final(const page_history *h, const page_arm *a, size_t slot,
+                           bool ended)
+{
+    bool any = false;
+    for (int i = 0; i < a->n_series; i++) {
+        const page_series *s = &a->series[i];
+        const bool whole = slot < s->n_cells && s->cells[slot].n >= h->stride;
+        if (!whole && !ended && !has_later_cell(s, slot))
+            return false;
+        any = any || slot < s->n_cells;
+    }
+    return any;
+}
+
+pl_held_sum page_history_held(const page_arm *a, size_t slot)
+{
+    pl_held_sum all = {0};
+    for (int path = 0; path < a->n_series / a->n_replicas; path++)
+        pl_held_add(&all, &a->arm, path,
+                    page_series_at(&a->series[path * a->n_replicas], slot)->held);
+    return all;
 }
 
 /* ---- JSON ---- */

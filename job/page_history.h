@@ -40,6 +40,9 @@ typedef struct page_arm {
     pl_topology *topology;
     page_series *series; /* [paths * replicas] ordered by path, then by replica */
     int n_series, n_replicas;
+    /* [n_merged] versions that were merged from updates of the phases of each slot */
+    uint32_t *merged;
+    size_t n_merged;
 } page_arm;
 
 /* How far the versions of a module were read. */
@@ -79,6 +82,16 @@ page_series *page_history_find(page_history *h, const char *task, int *arm, int 
 int page_history_worker(page_history *h, const char *name);
 /* The cell of a phase; NULL if it is not there. */
 page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase);
+/* The cell of a slot, which stands for phases slot * stride and following; an empty
+ * cell if there is none. */
+const page_cell *page_series_at(const page_series *s, size_t slot);
+/* Whether the values of this slot are final: each path has done all of its phases, or
+ * has gone on to a later slot. After a rollback, or if a quorum left out a late update,
+ * a path never fills the cell. `ended`: the arm has done its last phase. */
+bool page_history_is_final(const page_history *h, const page_arm *a, size_t slot,
+                           bool ended);
+/* Adds up the paths' held-out scores of a slot. */
+pl_held_sum page_history_held(const page_arm *a, size_t slot);
 /* Appends the members "epoch", "serial", "stride", "paths", "held_bytes" (of each path:
  * bytes of the held-out text that it scores), "workers" and "cells".
  * Cells are those that changed after `since`, a serial of this epoch; 0 gives all. */

@@ -5,6 +5,7 @@
 #include "job/page.h"
 #include "job/page_history.h"
 #include "job/page_log.h"
+#include "job/text_route.h"
 
 enum { PAGE_LEASES_MAX = 8192, PAGE_SAMPLES = 64 };
 
@@ -19,6 +20,15 @@ typedef struct page_sample {
     int64_t ms;
     double done;
 } page_sample;
+
+/* Routes the texts that a browser sends. */
+typedef struct page_route {
+    pl_mixture mix;
+    text_router *router; /* NULL: not opened yet */
+    uint64_t sequence;   /* the state of the store when it was opened */
+    int64_t free_ms;     /* no text is taken before this time */
+    char note[256];      /* why likelihoods are not computed; "" */
+} page_route;
 
 struct page {
     pl_run r;
@@ -41,11 +51,16 @@ struct page {
     page_sample samples[PAGE_SAMPLES];
     int n_samples;
     uint64_t number;
+    page_route route;
 };
 
 /* page_modules.c: answers /modules.json */
 PL_MUST_CHECK pl_status page_modules_json(page *p, const pl_page_question *q,
                                           pl_buf *out);
+/* page_router.c: answers /router.json and /route.json */
+PL_MUST_CHECK pl_status page_router_json(page *p, const pl_page_question *q,
+                                         pl_buf *out);
+void page_route_close(page_route *route);
 /* page_state.c */
 void page_state_json(const page *p, pl_buf *out);
 /* Adds up the inner steps of the arms in the hub's status: those that are done, and

@@ -162,8 +162,9 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
         const uint64_t size = (uint64_t)info.st_size;
         if (size < f->read)
             f->read = 0; /* the file is shorter than before, so it was started anew */
-        if (f->read == 0 && size > TAIL_BYTES)
-            f->read = size - TAIL_BYTES;
+        const uint64_t tail = log->tail_bytes > 0 ? log->tail_bytes : TAIL_BYTES;
+        if (f->read == 0 && size > tail)
+            f->read = size - tail;
         const uint64_t left = size - f->read;
         const size_t n = left < READ_BYTES ? (size_t)left : READ_BYTES;
         char *data = pl_alloc(n + 1);

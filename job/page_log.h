@@ -30,8 +30,9 @@ typedef struct page_log_file {
 typedef struct page_log {
     page_log_file *files;
     size_t n_files;
-    page_event *events; /* a ring of the newest events */
-    uint64_t serial;    /* number of the newest event */
+    page_event *events;  /* a ring of the newest events */
+    uint64_t serial;     /* number of the newest event */
+    uint64_t tail_bytes; /* of a longer file, only this end is read; 0: 2 MiB */
 } page_log;
 
 /* Parses one line, without its line end, in the text or JSON form. Returns false if it

@@ -617,7 +617,8 @@ pl_status routing_report(pl_run *r, routing *g)
     say_unbalanced(r, g);
     say_shards(r, g);
     say_padding(r, g);
-    return write_routing(r, g, &own, &eight);
+    PL_CHECK(write_routing(r, g, &own, &eight));
+    return routing_write_map(r, g);
 }
 
 pl_status routing_put(pl_run *r, const routing *g, const char *arm)

@@ -61,8 +61,10 @@ bool routing_scores(const pl_run *r, uint32_t document);
  * choice of versions (train.holdout). Only the document's hash decides. */
 bool routing_trains(const pl_run *r, uint32_t document);
 /* Prints the shards and how well they match the corpus's domains, and writes both to
- * RUN/router.json. */
+ * RUN/router.json, and a picture to RUN/router_map.json. */
 pl_status routing_report(pl_run *r, routing *g);
+/* routing_map.c: writes RUN/router_map.json; needs g->domains. */
+PL_MUST_CHECK pl_status routing_write_map(const pl_run *r, const routing *g);
 /* Stores the router as the object router/ARM. */
 pl_status routing_put(pl_run *r, const routing *g, const char *arm);
 void routing_clear(routing *g);

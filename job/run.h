@@ -9,7 +9,7 @@
  *                     only its owner can enter, has the sockets of a job on one machine
  *   RUN/keys/         the keys that may connect, if other machines may
  *                     (docs/SECURITY.md)
- *   RUN/router.json   how documents were routed
+ *   RUN/router.json   how documents were routed; RUN/router_map.json: a picture of it
  *   RUN/workers.json  how the workers spent their time since the last start
  *   RUN/report.json   the last evaluation */
 #ifndef PL_JOB_RUN_H

@@ -16,7 +16,7 @@
  *
  * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (discriminate,
  * arrange, balance), features, shards, prefix_lm, prefix_lm_fit, prefix_lm_code, judge
- * (purity, NMI), scorer. */
+ * (purity, NMI), scorer, map (a picture). */
 #ifndef PL_ROUTER_ROUTER_H
 #define PL_ROUTER_ROUTER_H
 #include "corpus/corpus.h"
@@ -167,6 +167,13 @@ typedef struct pl_alike {
 PL_MUST_CHECK pl_status pl_router_heaviest_alike(const float *features, size_t n,
                                                  int dim, const double *weights,
                                                  pl_alike *out);
+
+/* Places the documents of features [n, dim] on a plane, for a picture: xy [n, 2] are the
+ * first two principal components of the standardised features, each with variance 1.
+ * `shares`: the part of the variance along each of them. With fewer than two documents
+ * all is 0. The result does not depend on n_threads. */
+PL_MUST_CHECK pl_status pl_router_map(const float *features, size_t n, int dim,
+                                      int n_threads, float *xy, double shares[2]);
 
 /* How well an assignment matches labels. purity: share of documents that have the most
  * frequent label of their cluster; nmi: mutual information / mean of the two

@@ -57,6 +57,9 @@ browse finished
 kill "$page"
 wait "$page" || fail "the page ends with $?"
 page=''
+"$pathloom" page --run "$work/run" --report "$work/report.html" >"$work/report.out" || fail "page --report"
+python3 tests/job/page/report.py "$browser" "$work/report.html" "$work/run" "$work/pictures" ||
+    fail "the report of a run"
 
 # ---- the page of a server ----
 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 >"$work/serve.out" 2>&1 &

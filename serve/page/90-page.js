@@ -1,7 +1,8 @@
 /* The frame around all views: it switches views, handles keys, and shows the facts of the
  * run. */
 const views = [{ id: 'run', title: 'Run', make: makeRun, draw: drawRun },
-  { id: 'modules', title: 'Modules', make: makeModules, draw: drawModules }];
+  { id: 'modules', title: 'Modules', make: makeModules, draw: drawModules },
+  { id: 'router', title: 'Router', make: makeRouter, draw: drawRouter }];
 let view = null;
 
 function show(id) {

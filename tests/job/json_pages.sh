@@ -51,6 +51,7 @@ wait "$job" || fail "the job ends with $?"
 job=''
 
 # ---- when it has finished ----
+explained 'status --history' "$pathloom" status --history --run "$work/run"
 verb ls
 verb ls --paths
 verb log L1.E0 --health

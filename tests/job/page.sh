@@ -162,6 +162,51 @@ code 404 "$at/modules.json?arm=nothing"
 code 404 "$at/modules.json?module=mix/L9.E0"
 code 404 "$at/modules.json?module=mix/L1.E0&version=7"
 code 400 "$at/modules.json?module=mix/L1.E0&version=x"
+
+# ---- the router ----
+code 200 "$at/router.json"
+holds '[.x, .y, .path, .domain, .answer, .margin] | map(length) | unique | length == 1'
+holds '(.x | length) == ([.documents, 2000] | min) and (.x | length) > 8'
+holds '[.x[], .y[]] | min == 0 and max == 1000'
+holds '(.paths == ["p00", "p01", "p10", "p11"]) and (.domains | sort) == ["base", "docs"]'
+holds '.shares | length == 2 and .[0] >= .[1] and .[1] > 0 and add <= 1'
+[ "$(jq -c .shard_documents "$work/answer")" = "$(jq -c .shard_documents "$work/run/router.json")" ] ||
+    fail "the picture has other shards than router.json"
+[ "$(jq -c '.shard_tokens | map(add)' "$work/answer")" = "$(jq -c .shard_tokens "$work/run/router.json")" ] ||
+    fail "the domains of a shard are not the shard"
+
+# Asks until the pause after the text before is over.
+route_code() { # code, url
+    tries=100
+    while got=$(curl -s -o "$work/answer" -w '%{http_code}' --max-time 20 "$2") && [ "$got" = 503 ]; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || break
+        sleep 0.05
+    done
+    [ "$got" = "$1" ] || fail "$got instead of $1: $2 ($(head -c 300 "$work/answer"))"
+}
+for text in 'static int open_file(const char *path)' 'The store keeps versions & "parts" of é' 'a'; do
+    route_code 200 "$at/route.json?text=$(printf %s "$text" | jq -sRr @uri)"
+    "$pathloom" route --run "$work/run" --prompt "$text" --json >"$work/route" || fail "route"
+    jq -e --slurpfile told "$work/route" '$told[0] as $t | .path == $t.path and
+        .router_path == $t.router_path and .why == $t.why and .tokens == $t.tokens and
+        .tokens_seen == $t.tokens_seen and (.margin_nats - $t.margin_nats | fabs) < 1e-3 and
+        (.router_margin - $t.router_margin | fabs) < 1e-3 and
+        ([.paths, $t.paths] | transpose | all(.[0][0] == .[1].path and
+            (.[0][1] - .[1].nats | fabs) < 1e-3 and (.[0][2] - .[1].posterior | fabs) < 1e-3 and
+            (.[0][3] - .[1].router_cost | fabs) < 1e-3))' "$work/answer" >"$work/jq.out" ||
+        fail "the page routes \`$text\` differently than \`route\`: $(head -c 600 "$work/answer")"
+done
+code 400 "$at/route.json"
+code 400 "$at/route.json?text="
+code 400 "$at/route.json?text=ab%ffcd"
+grep -q 'byte 2 of the text is not UTF-8' "$work/answer" || fail "no word of the byte"
+long=$(head -c 4095 /dev/zero | tr '\0' x)
+route_code 200 "$at/route.json?text=$long"
+code 400 "$at/route.json?text=${long}x"
+code 405 -X POST -d 'text=x' "$at/route.json"
+code 403 -H 'Host: elsewhere.example' "$at/route.json?text=x"
+
 cp "$work/history" "$work/answer"
 serial=$(jq .serial "$work/answer") epoch=$(jq .epoch "$work/answer")
 code 200 "$at/history?since=$serial&epoch=$epoch"
@@ -175,7 +220,42 @@ page_begins --token "$work/tokens"
 code 200 "$at/" # has no data
 code 401 "$at/state.json"
 code 401 "$at/events"
+code 401 "$at/router.json"
+code 401 "$at/route.json?text=x"
+code 401 -H 'Authorization: Bearer open-sesam' "$at/route.json?text=x"
 code 401 -H 'Authorization: Bearer open-sesam' "$at/history"
 code 200 -H 'Authorization: Bearer open-sesame' "$at/history"
 page_ends
+
+# ---- history and report ----
+"$pathloom" status --run "$work/run" --history --json >"$work/history.json" || fail "status --history"
+jq -s -e '[.[] | select(.arm == "mix")] | length == 6 and all(.paths_done == 4 and .paths == 4 and
+    .versions == 8 and .tokens > 0 and .restarts == 0) and ([.[].phase] == [range(6)])' \
+    "$work/history.json" >"$work/jq.out" || fail "the history: $(head -n 3 "$work/history.json")"
+jq -s -e '[.[].time] | . == sort' "$work/history.json" >"$work/jq.out" || fail "the order of the history"
+# The mean loss of a phase is that of its cells on the page.
+for phase in 0 5; do
+    want=$(jq --argjson n $phase '.paths as $p | [.cells[] | select($p[.[0]] | startswith("mix/")) |
+        select(.[1] == $n)] | (map(.[3] * .[4]) | add) / (map(.[4]) | add) * 1000 | round' "$work/history")
+    got=$(jq -s --argjson n $phase '.[] | select(.arm == "mix" and .phase == $n).loss * 1000 | round' \
+        "$work/history.json")
+    [ $((want - got)) -ge -1 ] && [ $((want - got)) -le 1 ] || fail "loss $got of phase $phase, the page has $want"
+done
+"$pathloom" status --run "$work/run" --history --csv >"$work/history.csv" || fail "status --csv"
+[ "$(wc -l <"$work/history.csv")" -eq $(($(wc -l <"$work/history.json") + 1)) ] || fail "rows of the CSV"
+[ "$(awk -F, '{ print NF }' "$work/history.csv" | sort -u)" = 16 ] || fail "columns of the CSV"
+"$pathloom" status --run "$work/run" --history --csv | cmp - "$work/history.csv" || fail "not the same twice"
+refused 64 'needs --history' "$pathloom" status --run "$work/run" --csv
+refused 66 'there is no run in' "$pathloom" status --run "$work/nothing" --history
+"$pathloom" page --run "$work/run" --report "$work/report.html" >"$work/report.out" || fail "page --report"
+for words in '<title>run</title>' '<svg' 'Bits per byte' 'mix/L1.E0' 'topology' 'data.json' '</html>'; do
+    grep -q -- "$words" "$work/report.html" || fail "no $words in the report"
+done
+! grep -qiE '<script|(src|href)=|url\(|@import' "$work/report.html" || fail "the report loads something"
+grep -q "$(sed -n 's/^mix.L1.E0 6 //p' <<end
+$(versions --run "$work/run")
+end
+)" "$work/report.html" || fail "the hash of mix/L1.E0@6 is not in the report"
+refused 66 'there is no run in' "$pathloom" page --run "$work/nothing" --report "$work/none.html"
+[ ! -e "$work/none.html" ] || fail "a report of nothing"
 echo "the page is well"

@@ -384,6 +384,69 @@ static void a_lineage_keeps_what_a_version_says(void **state)
     page_history_clear(&h);
 }
 
+/* ---- the router ---- */
+static pl_status ask_route(page *p, const char *text, pl_buf *out)
+{
+    pl_page_question q = {.url = "/route.json", .n_arguments = 1};
+    char *copy = pl_alloc(strlen(text) + 1);
+    memcpy(copy, text, strlen(text) + 1);
+    pl_copy_text(q.arguments[0].name, sizeof q.arguments[0].name, "text");
+    q.arguments[0].value = copy;
+    pl_buf_clear(out);
+    pl_status status = page_answer(p, &q, out);
+    pl_free(copy);
+    return status;
+}
+
+static void texts_that_cannot_be_routed_are_refused(void **state)
+{
+    (void)state;
+    page *p = pl_alloc(sizeof *p);
+    pl_buf out = {0};
+    begin_page(p, "2x2", &p->history);
+    pl_copy_text(p->r.dir, sizeof p->r.dir, in_scratch("nothing"));
+    assert_int_equal(ask_route(p, "", &out), PL_ERR_USAGE);
+    assert_said("empty");
+    assert_int_equal(ask_route(p, "ab\xff", &out), PL_ERR_USAGE);
+    assert_said("byte 2 of the text is not UTF-8");
+    assert_int_equal(ask_route(p, "cut off \xe2\x82", &out), PL_ERR_USAGE);
+    p->route.free_ms = INT64_MAX;
+    assert_int_equal(ask_route(p, "a text", &out), PL_ERR_BUSY);
+    /* a text that is no text costs no time, and is not counted */
+    assert_int_equal(ask_route(p, "\xff", &out), PL_ERR_USAGE);
+    p->route.free_ms = 0;
+    assert_int_equal(ask_route(p, "a text", &out), PL_ERR_NOT_FOUND); /* no run */
+    assert_true(p->route.free_ms > pl_now_ms() - 1000);
+    pl_buf_destroy(&out);
+    page_route_close(&p->route);
+    end_page(p, &p->history);
+    pl_free(p);
+}
+
+static void only_a_whole_picture_of_the_router_is_sent(void **state)
+{
+    (void)state;
+    page *p = pl_alloc(sizeof *p);
+    const pl_page_question q = {.url = "/router.json"};
+    pl_buf out = {0};
+    begin_page(p, "2x2", &p->history);
+    pl_copy_text(p->r.dir, sizeof p->r.dir, in_scratch("pictured"));
+    assert_ok(pl_make_folders(p->r.dir));
+    assert_int_equal(page_answer(p, &q, &out), PL_ERR_NOT_FOUND);
+    write_text("pictured/router_map.json", "{\"x\":[1,2");
+    assert_int_equal(page_answer(p, &q, &out), PL_ERR_DAMAGED);
+    write_text("pictured/router_map.json", "[1]");
+    pl_buf_clear(&out);
+    assert_int_equal(page_answer(p, &q, &out), PL_ERR_DAMAGED);
+    write_text("pictured/router_map.json", "{\"x\":[1]}");
+    pl_buf_clear(&out);
+    assert_ok(page_answer(p, &q, &out));
+    assert_int_equal(out.len, strlen("{\"x\":[1]}"));
+    pl_buf_destroy(&out);
+    end_page(p, &p->history);
+    pl_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +459,8 @@ int main(void)
         cmocka_unit_test(a_large_state_is_small_and_fast),
         cmocka_unit_test(a_long_lineage_is_small_and_fast),
         cmocka_unit_test(a_lineage_keeps_what_a_version_says),
+        cmocka_unit_test(texts_that_cannot_be_routed_are_refused),
+        cmocka_unit_test(only_a_whole_picture_of_the_router_is_sent),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

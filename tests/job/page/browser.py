@@ -109,6 +109,86 @@ def look_at_modules(browser):
     browser.wait("view.id === 'run'")
 
 
+def look_at_router(browser):
+    """Documents, shards and margins are those of router_map.json; a text gets the path
+    that `route` says; markup in a text or a domain stays text."""
+    browser.value("document.activeElement.blur()")
+    browser.key("3")
+    browser.wait("router.map && document.getElementById('map-sub').textContent !== ''")
+    with open(os.path.join(run, "router_map.json")) as file:
+        told_map = json.load(file)
+    check(browser.value("router.map") == told_map, "another picture than that of the run")
+    check(browser.value("document.getElementById('map-sub').textContent").startswith(f"{len(told_map['x'])} documents"),
+          "the number of documents")
+    # Points have the colour of their path: the pixel of a document far from others.
+    for by in ("domain", "margin", "path"):
+        browser.value(f"document.querySelector('#map-by [data-by={by}]').click()")
+        check(browser.value(f"document.querySelector('#map-by [data-by={by}]').getAttribute('aria-pressed')") == "true", by)
+        check(browser.value("""(() => { const c = document.getElementById('map'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+            let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; })()""") > 3 * len(told_map["x"]),
+              f"hardly anything is drawn by {by}")
+    legend = browser.value("document.getElementById('map-legend').textContent")
+    for i, name in enumerate(told_map["paths"]):
+        check(f"{name} {told_map['path'].count(i)}" in legend, f"{name} in the legend: {legend}")
+    # the keyboard: the leftmost document, the first shard
+    browser.value("document.getElementById('map').focus()")
+    browser.key("ArrowRight")
+    first = browser.value("router.point")
+    check(told_map["x"][first] == 0, "the first document is not the leftmost one")
+    said = browser.value("document.getElementById('map-readout').textContent")
+    check(said.startswith(told_map["paths"][told_map["path"][first]] + ": a document of " + told_map["domains"][told_map["domain"][first]]),
+          "the readout: " + said)
+    browser.value("document.getElementById('shards').focus()")
+    browser.key("ArrowDown")
+    browser.wait("/^p01: .* tokens in [0-9]+ documents; [0-9]+ % /.test(document.getElementById('shards-readout').textContent)")
+    same = sum(a == p for a, p in zip(told_map["answer"], told_map["path"]))
+    check(f"{100 * same / len(told_map['path']):.0f} % of the documents" in browser.value("document.getElementById('margins-readout').textContent"),
+          "the share of documents that keep their path")
+    # a text
+    browser.value("document.getElementById('ask').focus()")
+    for character in "static int x":
+        browser.key(character)
+    browser.wait("router.answer && router.sent === 'static int x' && document.querySelector('#ask-paths tbody tr')")
+    done = subprocess.run([pathloom, "route", "--run", run, "--prompt", "static int x", "--json"], capture_output=True, text=True, check=True)
+    route = json.loads(done.stdout)
+    if life == "finished":
+        shown = browser.value("document.getElementById('ask-readout').textContent")
+        check(shown.startswith(route["path"] + " answers"), f"`route` says {route['path']}, the page: {shown}")
+        shown = browser.value("""Object.fromEntries([...document.querySelectorAll('#ask-paths tbody tr')].map((r) =>
+            [r.dataset.path, r.querySelector('[data-field=nats]').textContent]))""")
+        check(shown == {p["path"]: f"{p['nats']:.2f}" for p in route["paths"]}, f"the nats of the paths: {shown}")
+        shares = texts(browser, "#ask-paths [data-field=share]")
+        check(abs(sum(float(t.rstrip(" %")) for t in shares) - 100) < 1, f"the shares {shares}")
+    check(browser.value("view.id") == "router", "typing a digit or a letter in the text changes the view")
+    browser.value("document.activeElement.blur()")
+    for scheme in ("light", "dark"):
+        browser.screen(1280, 1180, scheme)
+        time.sleep(0.5)
+        browser.picture(f"router-{life}-{scheme}")
+        audit(browser, "router, " + scheme)
+    browser.screen(390, 844, "light")
+    time.sleep(1)
+    browser.picture(f"router-{life}-small")
+    no_wider(browser, 390)
+    audit(browser, "router, small")
+    browser.screen(1280, 1180, "light")
+    # a long text is cut between characters; markup stays text; an empty text clears
+    ask = "(t) => { const a = document.getElementById('ask'); a.value = t; a.dispatchEvent(new Event('input')); }"
+    browser.value(f"({ask})('é'.repeat(3000))")
+    browser.wait("router.answer && router.sent === 'é'.repeat(2000) && /only the beginning was sent/.test(document.getElementById('ask-readout').textContent)")
+    browser.value(f"({ask})('<img src=x onerror=\"window.bitten = 1\">')")
+    browser.wait("router.answer && router.sent.startsWith('<img')")
+    browser.value("router.map.domains[0] = '<b>bold</b>'; router.by = 'domain'; drawRouter();")
+    time.sleep(0.3)
+    check(browser.value("window.bitten === undefined && document.querySelectorAll('main img, main b b, .legend b').length === 0"),
+          "markup came to life")
+    browser.value(f"({ask})('')")
+    browser.wait("router.answer === null && document.querySelectorAll('#ask-paths tr').length === 0")
+    browser.value("Object.assign(router, { by: 'path', asked: '' }); document.activeElement.blur()")
+    browser.key("1")
+    browser.wait("view.id === 'run'")
+
+
 browser = chrome.Browser(chromium, pictures)
 browser.screen(1280, 1180, "light")
 browser.send("Page.navigate", url=url)
@@ -166,6 +246,7 @@ browser.key("l")
 browser.wait("data.now === null")
 
 look_at_modules(browser)
+look_at_router(browser)
 
 # A name from the network is text, whatever is in it.
 browser.value("""data.events.push({ at: Date.now(), level: 'info', role: '<img src=x onerror="window.bitten = 1">',

@@ -1,0 +1,328 @@
+/* Derives the history of a run from its store and its logs (history.h). */
+#include "job/history.h"
+#include "job/page_log.h"
+#include "job/run.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { LOG_BYTES = 64 << 20, READ_AT_ONCE = 2000 };
+
+void history_clear(history *h)
+{
+    pl_free(h->rows);
+    *h = (history){.n = 0};
+}
+
+/* ---- phases ---- */
+static history_row row_of(const page_history *h, const page_arm *a, size_t slot)
+{
+    const pl_held_sum held = page_history_held(a, slot);
+    history_row r = {.phase = (int64_t)slot * h->stride,
+                     .n_paths = a->n_series,
+                     .bits = pl_held_bits(&held),
+                     .n_versions = slot < a->n_merged ? a->merged[slot] : 0};
+    double nats = 0;
+    pl_copy_text(r.arm, sizeof r.arm, a->arm.name);
+    for (int i = 0; i < a->n_series; i++) {
+        const page_cell *c = page_series_at(&a->series[i], slot);
+        if (c->n == 0)
+            continue;
+        r.from_ms = r.n_done == 0 || c->from_ms < r.from_ms ? c->from_ms : r.from_ms;
+        r.at_ms = c->at_ms > r.at_ms ? c->at_ms : r.at_ms;
+        r.n_phases = c->n > r.n_phases ? c->n : r.n_phases;
+        r.tokens += c->tokens;
+        nats += c->tokens * c->loss;
+        r.n_done++;
+    }
+    r.loss = r.tokens > 0 ? nats / r.tokens : 0;
+    return r;
+}
+
+/* Adds the rows of an arm: row number first + slot is that of the slot, so that audits
+ * find it. */
+static void add_rows(const page_history *h, const page_arm *a, history *out)
+{
+    for (size_t slot = 0; page_history_is_final(h, a, slot, false); slot++) {
+        out->rows = pl_grow(out->rows, (out->n + 1) * sizeof *out->rows);
+        out->rows[out->n++] = row_of(h, a, slot);
+    }
+}
+
+/* ---- audits ---- */
+typedef struct audit_count {
+    const page_history *h;
+    history *out;
+    const size_t *first; /* [n_arms + 1] */
+} audit_count;
+
+static pl_status count_audit(void *context, const char *name, const char *target)
+{
+    const audit_count *c = context;
+    pl_audit *audit = pl_alloc(sizeof *audit);
+    (void)name;
+    for (int a = 0; pl_audit_read(target, audit) == PL_OK && a < c->h->n_arms; a++) {
+        const char *arm = c->h->arms[a].arm.name;
+        const uint64_t slot = (uint64_t)audit->phase / (uint64_t)c->h->stride;
+        if (!pl_starts_with(audit->path, arm) || audit->path[strlen(arm)] != '/' ||
+            audit->phase < 0 || slot >= c->first[a + 1] - c->first[a])
+            continue;
+        history_row *r = &c->out->rows[c->first[a] + slot];
+        r->n_audits++;
+        r->n_odd += audit->verdict == PL_VERDICT_SETTLED ||
+                    audit->verdict == PL_VERDICT_UNDECIDED;
+    }
+    pl_free(audit);
+    return PL_OK;
+}
+
+/* ---- logs ---- */
+/* The first row that ended at or after this time; NULL: the event belongs to a phase
+ * that is not finished. */
+static history_row *row_at(const history *h, int64_t ms)
+{
+    size_t low = 0, high = h->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (h->rows[middle].at_ms < ms)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < h->n ? &h->rows[low] : NULL;
+}
+
+typedef struct log_count {
+    history *out;
+    page_history names; /* only its list of workers is used */
+    int64_t hub_ms;     /* the hub's first start; 0: not seen */
+} log_count;
+
+static void count_event(void *context, const page_event *e)
+{
+    log_count *c = context;
+    char value[PL_TEXT_MAX];
+    int64_t n = 0;
+    history_row *r = row_at(c->out, e->wall_ms);
+    const bool joined = strcmp(e->event, "worker.joined") == 0,
+               hub = strcmp(e->event, "hub.ready") == 0;
+    if (joined) {
+        const int known = c->names.n_workers;
+        page_history_worker(&c->names,
+                            page_event_value(e, "worker", value, sizeof value));
+        n = c->names.n_workers == known;
+    }
+    if (hub) {
+        n = c->hub_ms > 0;
+        c->hub_ms = e->wall_ms;
+    }
+    if (r && (joined || hub || strcmp(e->event, "home.restarted") == 0))
+        r->n_restarts += joined || hub ? n : 1;
+    if (r && strcmp(e->event, "lease.expired") == 0 &&
+        pl_parse_int(page_event_value(e, "count", value, sizeof value), &n) == PL_OK &&
+        n > 0 && n < 1 << 20)
+        r->n_expired += n;
+}
+
+static void count_events(const char *logs, history *out)
+{
+    page_log log = {.tail_bytes = LOG_BYTES};
+    log_count count = {.out = out};
+    bool more = true;
+    page_history_begin(&count.names);
+    while (more)
+        page_log_read(&log, logs, count_event, &count, &more);
+    page_log_clear(&log);
+    page_history_clear(&count.names);
+}
+
+/* ---- the whole ---- */
+static int compare_rows(const void *a, const void *b)
+{
+    const history_row *x = a, *y = b;
+    if (x->at_ms != y->at_ms)
+        return x->at_ms < y->at_ms ? -1 : 1;
+    const int arms = strcmp(x->arm, y->arm);
+    return arms ? arms : (x->phase > y->phase) - (x->phase < y->phase);
+}
+
+/* Orders the rows by time, and drops phases of which no update was merged. */
+static void order_rows(history *h)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < h->n; i++)
+        if (h->rows[i].n_done > 0)
+            h->rows[kept++] = h->rows[i];
+    h->n = kept;
+    if (h->n > 1)
+        qsort(h->rows, h->n, sizeof *h->rows, compare_rows);
+}
+
+pl_status history_make(const page_history *h, pl_store *store, const char *logs,
+                       history *out)
+{
+    size_t first[PAGE_ARMS_MAX + 1] = {0};
+    audit_count audits = {.h = h, .out = out, .first = first};
+    *out = (history){.n = 0};
+    for (int a = 0; a < h->n_arms; a++) {
+        if (h->arms[a].arm.n_scored == 0)
+            add_rows(h, &h->arms[a], out);
+        first[a + 1] = out->n;
+    }
+    PL_CHECK(pl_store_each_ref(store, PL_AUDIT_REFS, count_audit, &audits));
+    order_rows(out);
+    count_events(logs, out);
+    return PL_OK;
+}
+
+/* ---- output ---- */
+typedef enum column_kind { TEXT, WHOLE, REAL, NUMBER_OR_NONE } column_kind;
+typedef struct column_value {
+    char text[32]; /* of TEXT */
+    double number;
+} column_value;
+
+#define COLUMNS(X)                                                                     \
+    X("time", -21, TEXT, 0)                                                            \
+    X("arm", -10, TEXT, 0)                                                             \
+    X("phase", 6, WHOLE, r->phase)                                                     \
+    X("phases", 7, WHOLE, r->n_phases)                                                 \
+    X("paths_done", 11, WHOLE, r->n_done)                                              \
+    X("paths", 6, WHOLE, r->n_paths)                                                   \
+    X("loss", 9, REAL, r->loss)                                                        \
+    X("bits_per_byte", 14, NUMBER_OR_NONE, r->bits)                                    \
+    X("tokens", 12, WHOLE, r->tokens)                                                  \
+    X("seconds", 9, REAL, seconds_of(r))                                               \
+    X("tokens_per_second", 18, WHOLE, history_rate(r))                                 \
+    X("versions", 9, WHOLE, r->n_versions)                                             \
+    X("audits", 7, WHOLE, r->n_audits)                                                 \
+    X("audits_differed", 16, WHOLE, r->n_odd)                                          \
+    X("leases_expired", 15, WHOLE, r->n_expired)                                       \
+    X("restarts", 9, WHOLE, r->n_restarts)
+
+static double seconds_of(const history_row *r)
+{
+    return 1e-3 * (double)(r->at_ms - r->from_ms);
+}
+
+double history_rate(const history_row *r)
+{
+    return r->at_ms > r->from_ms ? r->tokens / seconds_of(r) : 0;
+}
+
+static const struct column {
+    const char *name;
+    int width; /* of the table; below 0: to the left */
+    column_kind kind;
+} columns[] = {
+#define X(name, width, kind, value) {name, width, kind},
+    COLUMNS(X)
+#undef X
+};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+static void values_of(const history_row *r, column_value values[N_COLUMNS])
+{
+    const double numbers[N_COLUMNS] = {
+#define X(name, width, kind, value) (double)(value),
+        COLUMNS(X)
+#undef X
+    };
+    const time_t seconds = (time_t)(r->at_ms / 1000);
+    struct tm utc;
+    for (int i = 0; i < N_COLUMNS; i++)
+        values[i] = (column_value){.number = numbers[i]};
+    if (gmtime_r(&seconds, &utc))
+        strftime(values[0].text, sizeof values[0].text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    pl_copy_text(values[1].text, sizeof values[1].text, r->arm);
+}
+
+static void format_value(const struct column *c, const column_value *v, char out[32])
+{
+    if (c->kind == TEXT)
+        pl_copy_text(out, 32, v->text);
+    else if (c->kind == WHOLE)
+        snprintf(out, 32, "%.0f", v->number);
+    else if (c->kind == NUMBER_OR_NONE && !(v->number > 0))
+        out[0] = '\0';
+    else
+        snprintf(out, 32, "%.4f", v->number);
+}
+
+static void write_json_row(const column_value values[N_COLUMNS], pl_buf *out)
+{
+    pl_json *o = pl_json_object();
+    for (int i = 0; i < N_COLUMNS; i++)
+        if (columns[i].kind == TEXT)
+            pl_json_set_text(o, columns[i].name, values[i].text);
+        else if (columns[i].kind == WHOLE)
+            pl_json_set_int(o, columns[i].name, (int64_t)values[i].number);
+        else
+            pl_json_set_real(o, columns[i].name,
+                             columns[i].kind == NUMBER_OR_NONE && values[i].number <= 0
+                                 ? NAN
+                                 : round(1e4 * values[i].number) / 1e4);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}
+
+/* Writes one row, or with r NULL the header. Only JSON has none. */
+static void write_row(const history_row *r, history_form form, pl_buf *out)
+{
+    column_value values[N_COLUMNS];
+    char text[32];
+    if (r)
+        values_of(r, values);
+    if (r && form == HISTORY_JSON)
+        write_json_row(values, out);
+    for (int i = 0; form != HISTORY_JSON && i < N_COLUMNS; i++) {
+        pl_copy_text(text, sizeof text, columns[i].name);
+        if (r)
+            format_value(&columns[i], &values[i], text);
+        if (form == HISTORY_CSV) {
+            pl_buf_printf(out, "%s%s", i > 0 ? "," : "", text);
+            continue;
+        }
+        pl_buf_printf(out, "%*s", columns[i].width, text[0] ? text : "-");
+    }
+    pl_buf_printf(out, "\n");
+}
+
+void history_write(const history *h, history_form form, pl_buf *out)
+{
+    if (form != HISTORY_JSON)
+        write_row(NULL, form, out);
+    for (size_t i = 0; i < h->n; i++)
+        write_row(&h->rows[i], form, out);
+}
+
+pl_status history_of_run(const char *dir, history_form form, pl_buf *out)
+{
+    char folder[PL_PATH_MAX], logs[PL_PATH_MAX];
+    pl_run r;
+    pl_store *store = NULL;
+    page_history *h = pl_alloc(sizeof *h);
+    history rows = {.n = 0};
+    bool more = true;
+    page_history_begin(h);
+    pl_status status = run_look(dir, &r);
+    PL_TRY(status);
+    run_file(&r, "log", logs);
+    if (!pl_path_exists(run_file(&r, "store", folder)))
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "the run in %s has no store yet", r.dir));
+    PL_TRY(run_see_all_parts(folder, &store));
+    PL_TRY(page_history_look(h, store));
+    while (more)
+        PL_TRY(page_history_read(h, store, READ_AT_ONCE, &more));
+    PL_TRY(history_make(h, store, logs, &rows));
+    history_write(&rows, form, out);
+done:
+    history_clear(&rows);
+    page_history_clear(h);
+    pl_free(h);
+    pl_store_close(&store);
+    run_close(&r);
+    return status;
+}

@@ -1,0 +1,196 @@
+/* Writes text and pictures of a page without scripts (html.h). */
+#include "job/html.h"
+
+#include <math.h>
+#include <string.h>
+
+void html_text(pl_buf *out, const char *text)
+{
+    const size_t len = strlen(text);
+    for (size_t at = 0, n; at<len; at += n> 0 ? n : 1) {
+        n = pl_utf8_length(text + at, len - at);
+        if (n == 0)
+            pl_buf_printf(out, "\xef\xbf\xbd");
+        else if (text[at] == '\n' || text[at] == '\t')
+            pl_buf_printf(out, "%c", text[at]);
+        else if (pl_utf8_steers(text + at, n))
+            continue;
+        else if (n == 1 && strchr("<>&\"'", text[at]))
+            pl_buf_printf(out, "&#%d;", text[at]);
+        else
+            pl_buf_printf(out, "%.*s", (int)n, text + at);
+    }
+}
+
+/* ---- charts ---- */
+enum { WIDTH = 720, HEIGHT = 260, LEFT = 48, RIGHT = 110, TOP = 10, BOTTOM = 34 };
+
+typedef struct scale {
+    double low, high;
+} scale;
+
+static double chart_x(double percent)
+{
+    return LEFT + percent / 100 * (WIDTH - LEFT - RIGHT);
+}
+
+static double chart_y(const scale *s, double value)
+{
+    return TOP + (s->high - value) / (s->high - s->low) * (HEIGHT - TOP - BOTTOM);
+}
+
+static bool find_scale(const html_line *lines, size_t n_lines, scale *out)
+{
+    *out = (scale){INFINITY, -INFINITY};
+    for (size_t l = 0; l < n_lines; l++)
+        for (size_t i = 0; i < lines[l].n; i++) {
+            out->low = fmin(out->low, lines[l].xy[2 * i + 1]);
+            out->high = fmax(out->high, lines[l].xy[2 * i + 1]);
+        }
+    const double pad = fmax(0.05 * (out->high - out->low), 1e-3);
+    out->low -= pad;
+    out->high += pad;
+    return isfinite(out->low) && isfinite(out->high);
+}
+
+/* Returns 1, 2 or 5 times a power of ten, about a fifth of the range. */
+static double tick_step(const scale *s)
+{
+    const double raw = (s->high - s->low) / 5, power = pow(10, floor(log10(raw)));
+    return raw <= power       ? power
+           : raw <= 2 * power ? 2 * power
+           : raw <= 5 * power ? 5 * power
+                              : 10 * power;
+}
+
+static void draw_axes(pl_buf *out, const scale *s)
+{
+    const double step = tick_step(s);
+    const int places = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
+    for (double v = ceil(s->low / step) * step; v <= s->high; v += step)
+        pl_buf_printf(out,
+                      "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" "
+                      "y=\"%.1f\" text-anchor=\"end\">%.*f</text>",
+                      LEFT, chart_y(s, v), WIDTH - RIGHT, LEFT - 8, chart_y(s, v) + 4,
+                      places, v);
+    for (int percent = 0; percent <= 100; percent += 20)
+        pl_buf_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>",
+                      chart_x(percent), HEIGHT - BOTTOM + 18, percent);
+    pl_buf_printf(out, "<text x=\"%d\" y=\"%d\">percent of its own training</text>",
+                  LEFT, HEIGHT - 2);
+}
+
+static void draw_line(pl_buf *out, const html_line *l, const scale *s)
+{
+    pl_buf_printf(out, "<path class=\"s%d %s\" d=\"", l->colour % 8,
+                  l->weak ? "line weak" : "line");
+    for (size_t i = 0; i < l->n; i++)
+        pl_buf_printf(out, "%s%.1f %.1f", i == 0 ? "M" : "L", chart_x(l->xy[2 * i]),
+                      chart_y(s, l->xy[2 * i + 1]));
+    pl_buf_printf(out, "\"><title>");
+    html_text(out, l->name);
+    pl_buf_printf(out, "</title></path>");
+}
+
+/* Writes names at the ends of the lines, from the top to the bottom, so that they do
+ * not overlap. */
+static void draw_names(pl_buf *out, const html_line *lines, size_t n_lines,
+                       const scale *s)
+{
+    enum { NAMES_MAX = 14, STEP = 14 };
+    bool done[NAMES_MAX] = {false};
+    const size_t n = n_lines < NAMES_MAX ? n_lines : NAMES_MAX;
+    double before = TOP - STEP;
+    for (size_t k = 0; k < n; k++) {
+        size_t best = n;
+        for (size_t l = 0; l < n; l++)
+            if (!done[l] && lines[l].n > 0 &&
+                (best == n || lines[l].xy[2 * lines[l].n - 1] >
+                                  lines[best].xy[2 * lines[best].n - 1]))
+                best = l;
+        if (best == n)
+            return;
+        const html_line *l = &lines[best];
+        done[best] = true;
+        before = fmax(before + STEP, chart_y(s, l->xy[2 * l->n - 1]) + 4);
+        pl_buf_printf(out, "<text class=\"name s%d\" x=\"%d\" y=\"%.1f\">",
+                      l->colour % 8, WIDTH - RIGHT + 8, before);
+        html_text(out, l->name);
+        pl_buf_printf(out, " %.3f</text>", l->xy[2 * l->n - 1]);
+    }
+}
+
+static void begin_picture(pl_buf *out, const char *label, double width, double height)
+{
+    pl_buf_printf(out, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"",
+                  width, height);
+    html_text(out, label);
+    pl_buf_printf(out, "\">");
+}
+
+void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n_lines)
+{
+    scale s;
+    if (!find_scale(lines, n_lines, &s))
+        return;
+    begin_picture(out, label, WIDTH, HEIGHT);
+    draw_axes(out, &s);
+    for (size_t l = 0; l < n_lines; l++)
+        if (lines[l].n > 0)
+            draw_line(out, &lines[l], &s);
+    draw_names(out, lines, n_lines, &s);
+    pl_buf_printf(out, "</svg>\n");
+}
+
+/* ---- grids ---- */
+/* A colour between dark blue (0) and pale yellow (1). */
+static void heat_colour(double share, int rgb[3])
+{
+    static const double stops[3][3] = {{22, 63, 107}, {95, 158, 166}, {236, 229, 211}};
+    const double t = 2 * fmin(1, fmax(0, share));
+    const int k = t < 1 ? 0 : 1;
+    for (int i = 0; i < 3; i++)
+        rgb[i] = (int)(stops[k][i] + (stops[k + 1][i] - stops[k][i]) * (t - k) + 0.5);
+}
+
+void html_draw_grid(pl_buf *out, const html_grid *g)
+{
+    const double row = g->n_rows <= 24 ? 20 : 7, left = g->n_rows <= 24 ? 84 : 4;
+    const double cell = (WIDTH - left) / (double)(g->n_columns > 0 ? g->n_columns : 1);
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < g->n_rows * g->n_columns; i++)
+        if (isfinite(g->values[i])) {
+            low = fmin(low, g->values[i]);
+            high = fmax(high, g->values[i]);
+        }
+    begin_picture(out, g->label, WIDTH, row * (double)g->n_rows + 4);
+    for (size_t r = 0; r < g->n_rows; r++) {
+        if (row >= 14) {
+            pl_buf_printf(out, "<text x=\"0\" y=\"%.1f\">", row * (double)r + 14);
+            html_text(out, g->names[r]);
+            pl_buf_printf(out, "</text>");
+        }
+        for (size_t c = 0; c < g->n_columns; c++) {
+            const double value = g->values[r * g->n_columns + c];
+            int rgb[3];
+            if (!isfinite(value))
+                continue;
+            heat_colour(high > low ? (value - low) / (high - low) : 0, rgb);
+            pl_buf_printf(out,
+                          "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" "
+                          "fill=\"#%02x%02x%02x\"/>",
+                          left + cell * (double)c, row * (double)r,
+                          cell - (cell > 4 ? 1 : 0), row - 1, rgb[0], rgb[1], rgb[2]);
+        }
+    }
+    pl_buf_printf(out, "</svg>\n");
+    if (!isfinite(low))
+        return;
+    pl_buf_printf(out,
+                  "<p class=\"sub\">Training loss from %.3f (dark) to %.3f (pale) nats "
+                  "per token; a row is a path, a column %s",
+                  low, high, g->columns_stand_for == 1 ? "a phase" : "");
+    if (g->columns_stand_for > 1)
+        pl_buf_printf(out, "%lld phases", (long long)g->columns_stand_for);
+    pl_buf_printf(out, ".</p>\n");
+}

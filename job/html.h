@@ -1,0 +1,33 @@
+/* Private to job: pieces of a page without scripts: escaped text and pictures as SVG.
+ */
+#ifndef PL_JOB_HTML_H
+#define PL_JOB_HTML_H
+#include "modules/modules.h"
+
+/* Appends text that cannot become markup; ill-formed UTF-8 becomes U+FFFD, and
+ * characters that steer a terminal or the direction of writing are left out. */
+void html_text(pl_buf *out, const char *text);
+
+/* One line of a chart. Its colour is the CSS class "s<colour>" (s0 to s7). */
+typedef struct html_line {
+    char name[64];
+    int colour;
+    bool weak;  /* thin and dashed: it is there for comparison */
+    double *xy; /* [n, 2] owned by the caller */
+    size_t n;
+} html_line;
+/* Draws lines over x from 0 to 100 percent. `label` says what it shows to those who do
+ * not see it. Without a point nothing is drawn. */
+void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n_lines);
+
+/* Draws a grid of rows and columns. values [n_rows, n_columns]; NaN: an empty cell. */
+typedef struct html_grid {
+    const char *label;
+    const char (*names)[PL_NAME_MAX]; /* [n_rows] */
+    const double *values;
+    size_t n_rows, n_columns;
+    int64_t columns_stand_for; /* phases per column */
+} html_grid;
+void html_draw_grid(pl_buf *out, const html_grid *grid);
+
+#endif

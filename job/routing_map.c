@@ -1,0 +1,204 @@
+/* Writes RUN/router_map.json: a picture of how documents were dealt to paths, for the
+ * page of the run.
+ *
+ * It is made while the run is routed, when the features of all documents are in memory
+ * and the assignment is known. A page could compute them again only with the base
+ * model, for minutes. At most MAP_DOCUMENTS evenly spaced documents are shown, so the
+ * file has at most about 150 kB, however large the corpus is. */
+#include "job/routing.h"
+
+#include <math.h>
+
+enum {
+    MAP_DOCUMENTS = 2000,
+    MAP_DOMAINS = 15, /* the largest ones are named; the rest is one more */
+    MAP_SIDE = 1000   /* coordinates are whole numbers from 0 to this */
+};
+
+typedef struct router_map {
+    const pl_run *r;
+    const routing *g;
+    size_t n; /* number of documents that are shown */
+    float *xy;
+    double shares[2];
+    int *domain_of; /* [domain] its number in the file */
+    int n_domains;
+} router_map;
+
+static uint32_t map_document(const router_map *m, size_t i)
+{
+    return (uint32_t)(i * m->g->n / m->n);
+}
+
+/* ---- domains ---- */
+static int map_domain(const router_map *m, uint32_t document)
+{
+    return m->domain_of[m->g->domains[document]];
+}
+
+/* Numbers the domains by their tokens, the largest first, and returns their names. */
+static pl_json *rank_domains(router_map *m)
+{
+    const int n = (int)pl_tokens_n_domains(m->r->train);
+    double *tokens = pl_alloc((size_t)(n + 1) * sizeof *tokens);
+    pl_json *names = pl_json_array();
+    for (size_t i = 0; i < m->g->n; i++)
+        tokens[m->g->domains[i]] += m->g->tokens[i];
+    m->domain_of = pl_alloc((size_t)(n + 1) * sizeof *m->domain_of);
+    for (int d = 0; d < n; d++)
+        m->domain_of[d] = MAP_DOMAINS;
+    for (; m->n_domains < n && m->n_domains < MAP_DOMAINS; m->n_domains++) {
+        int most = 0;
+        for (int d = 1; d < n; d++)
+            most = tokens[d] > tokens[most] ? d : most;
+        m->domain_of[most] = m->n_domains;
+        tokens[most] = -1;
+        pl_json_push(names,
+                     pl_json_make_text(pl_tokens_domain(m->r->train, (uint32_t)most)));
+    }
+    if (n > MAP_DOMAINS) {
+        m->n_domains++;
+        pl_json_push(names, pl_json_make_text("other domains"));
+    }
+    pl_free(tokens);
+    return names;
+}
+
+/* [path][domain] the tokens of each shard */
+static pl_json *shard_tokens(const router_map *m)
+{
+    const pl_shards *shards = &m->g->shards;
+    pl_json *rows = pl_json_array();
+    for (int p = 0; p < shards->n_paths; p++) {
+        double tokens[MAP_DOMAINS + 1] = {0};
+        pl_json *row = pl_json_array();
+        for (size_t i = shards->first[p]; i < shards->first[p + 1]; i++)
+            tokens[map_domain(m, shards->docs[i])] += m->g->tokens[shards->docs[i]];
+        for (int d = 0; d < m->n_domains; d++)
+            pl_json_push(row, pl_json_make_int((int64_t)tokens[d]));
+        pl_json_push(rows, row);
+    }
+    return rows;
+}
+
+/* ---- documents ---- */
+static pl_status place_documents(router_map *m)
+{
+    const size_t dim = (size_t)m->g->dim;
+    float *few = NULL;
+    PL_CHECK(pl_try_alloc(m->n * dim * sizeof *few, "the picture of the router",
+                          (void **)&few));
+    for (size_t i = 0; i < m->n; i++)
+        memcpy(few + i * dim, m->g->features + map_document(m, i) * dim,
+               dim * sizeof *few);
+    m->xy = pl_alloc(2 * m->n * sizeof *m->xy);
+    pl_status status =
+        pl_router_map(few, m->n, m->g->dim, pl_cpu_count(), m->xy, m->shares);
+    pl_free_aligned(few);
+    return status;
+}
+
+/* Scales one axis to whole numbers, so that the extreme documents lie at its ends. */
+static pl_json *axis_json(const router_map *m, size_t axis)
+{
+    pl_json *list = pl_json_array();
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < m->n; i++) {
+        low = fmin(low, (double)m->xy[2 * i + axis]);
+        high = fmax(high, (double)m->xy[2 * i + axis]);
+    }
+    for (size_t i = 0; i < m->n; i++) {
+        const double share = ((double)m->xy[2 * i + axis] - low) / (high - low);
+        pl_json_push(list, pl_json_make_int((int64_t)round(
+                               MAP_SIDE * (isfinite(share) ? share : 0.5))));
+    }
+    return list;
+}
+
+/* Sets for each document the path to which new text with the same first tokens would
+ * go, and by how many nats that path is ahead of the second. */
+static void set_answers(const router_map *m, pl_json *o)
+{
+    const int n_paths = m->g->shards.n_paths, prefix = (int)m->r->cfg.prefix;
+    int32_t *tokens = pl_alloc((size_t)prefix * sizeof *tokens);
+    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
+    pl_json *answers = pl_json_array(), *margins = pl_json_array();
+    for (size_t i = 0; i < m->n; i++) {
+        const pl_token_doc *doc = pl_tokens_doc(m->r->train, map_document(m, i));
+        const int n = doc->n_tokens < (uint32_t)prefix ? (int)doc->n_tokens : prefix;
+        int best = 0;
+        double second = INFINITY;
+        pl_tokens_copy(m->r->train, doc->first, (size_t)n, tokens);
+        pl_prefix_lm_nats(m->g->answers, tokens, n, nats);
+        for (int p = 1; p < n_paths; p++)
+            best = nats[p] < nats[best] ? p : best;
+        for (int p = 0; p < n_paths; p++)
+            second = p != best ? fmin(second, nats[p]) : second;
+        pl_json_push(answers, pl_json_make_int(best));
+        pl_json_push(margins,
+                     pl_json_make_real(round(100 * (second - nats[best])) / 100));
+    }
+    pl_json_set(o, "answer", answers);
+    pl_json_set(o, "margin", margins);
+    pl_free(tokens);
+    pl_free(nats);
+}
+
+static void set_documents(const router_map *m, pl_json *o)
+{
+    pl_json *paths = pl_json_array(), *domains = pl_json_array();
+    for (size_t i = 0; i < m->n; i++) {
+        const uint32_t document = map_document(m, i);
+        pl_json_push(paths, pl_json_make_int(m->g->shards.path_of[document]));
+        pl_json_push(domains, pl_json_make_int(map_domain(m, document)));
+    }
+    pl_json_set(o, "x", axis_json(m, 0));
+    pl_json_set(o, "y", axis_json(m, 1));
+    pl_json_set(o, "path", paths);
+    pl_json_set(o, "domain", domains);
+    set_answers(m, o);
+}
+
+static pl_json *map_json(router_map *m)
+{
+    pl_json *o = pl_json_object(), *shares = pl_json_array(), *paths = pl_json_array(),
+            *documents = pl_json_array();
+    for (int p = 0; p < m->g->shards.n_paths; p++) {
+        char name[PL_NAME_MAX];
+        pl_topology_path_name(m->g->topology, p, name);
+        pl_json_push(paths, pl_json_make_text(name));
+        pl_json_push(documents, pl_json_make_int((int64_t)(m->g->shards.first[p + 1] -
+                                                           m->g->shards.first[p])));
+    }
+    for (size_t axis = 0; axis < 2; axis++)
+        pl_json_push(shares, pl_json_make_real(round(1e4 * m->shares[axis]) / 1e4));
+    pl_json_set_text(o, "router", m->g->how ? m->g->how : m->r->cfg.router_kind);
+    pl_json_set_int(o, "documents", (int64_t)m->g->n);
+    pl_json_set_int(o, "prefix", m->r->cfg.prefix);
+    pl_json_set(o, "shares", shares);
+    pl_json_set(o, "paths", paths);
+    pl_json_set(o, "domains", rank_domains(m));
+    pl_json_set(o, "shard_documents", documents);
+    pl_json_set(o, "shard_tokens", shard_tokens(m));
+    set_documents(m, o);
+    return o;
+}
+
+pl_status routing_write_map(const pl_run *r, const routing *g)
+{
+    router_map m = {.r = r, .g = g, .n = g->n < MAP_DOCUMENTS ? g->n : MAP_DOCUMENTS};
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_status status = place_documents(&m);
+    if (status == PL_OK) {
+        pl_json *o = map_json(&m);
+        pl_json_write(o, 0, &text);
+        pl_json_destroy(&o);
+        status =
+            pl_replace_file(run_file(r, "router_map.json", path), text.data, text.len);
+    }
+    pl_buf_destroy(&text);
+    pl_free(m.xy);
+    pl_free(m.domain_of);
+    return status;
+}

@@ -1,0 +1,59 @@
+/* Places documents on a plane, for a picture of a router: the first two principal
+ * components of their standardised features, both scaled to variance 1. */
+#include "router/lens.h"
+#include "router/router.h"
+#include <math.h>
+#include <string.h>
+
+/* An axis and its opposite are equally good. The largest weight of the axis decides, so
+ * that the same features always give the same picture. */
+static double axis_sign(const float *row, size_t dim)
+{
+    size_t most = 0;
+    for (size_t d = 1; d < dim; ++d)
+        if (fabsf(row[d]) > fabsf(row[most]))
+            most = d;
+    return row[most] < 0.0f ? -1.0 : 1.0;
+}
+
+/* A whitened axis has the length 1 / sqrt(variance), and each of the columns that vary
+ * has variance 1. */
+static double axis_share(const lens *l, const float *row)
+{
+    double square = 0.0, n_varying = 0.0;
+    for (int d = 0; d < l->dim; ++d) {
+        square += (double)row[d] * (double)row[d];
+        n_varying += l->scale[d] > 0.0f;
+    }
+    return square > 0.0 ? 1.0 / (square * n_varying) : 0.0;
+}
+
+pl_status pl_router_map(const float *features, size_t n, int dim, int n_threads,
+                        float *xy, double shares[2])
+{
+    const lens_options options = {.standardize = true, .n_threads = n_threads};
+    const int rank = dim < 2 ? dim : 2;
+    lens l = {0};
+    float *scratch = NULL, z[2] = {0};
+    pl_status status;
+    shares[0] = shares[1] = 0.0;
+    memset(xy, 0, 2 * n * sizeof *xy);
+    if (n < 2 || dim < 1)
+        return PL_OK;
+    PL_TRY(lens_alloc(&l, dim, rank, true));
+    PL_TRY(lens_fit(&l, features, n, &options));
+    scratch = pl_alloc((size_t)dim * sizeof *scratch);
+    for (int r = 0; r < rank; ++r)
+        shares[r] = axis_share(&l, l.rows + (size_t)r * (size_t)dim);
+    for (size_t i = 0; i < n; ++i) {
+        lens_look(&l, features + i * (size_t)dim, scratch, z);
+        for (int r = 0; r < rank; ++r)
+            xy[2 * i + (size_t)r] =
+                (float)(axis_sign(l.rows + (size_t)r * (size_t)dim, (size_t)dim) *
+                        (double)z[r]);
+    }
+done:
+    pl_free(scratch);
+    lens_clear(&l);
+    return status;
+}

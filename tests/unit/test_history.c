@@ -1,0 +1,318 @@
+/* folder: job; label: unit */
+/* A history has one row per finished phase of each arm, in the order of time, and finds
+ * audits and ends of processes. A report's text cannot become markup. */
+#include "job/history.h"
+#include "job/html.h"
+#include "job/run.h"
+#include "tests/support/corpus_support.h"
+
+#include <math.h>
+
+typedef struct bench {
+    page_history h;
+    pl_store *store;
+    char logs[PL_PATH_MAX];
+    history rows;
+} bench;
+
+static void add_arm(page_history *h, const char *name, const char *levels)
+{
+    char pair[64];
+    const char *sets[] = {pair, "model.width=48"};
+    config c;
+    pl_shape shape;
+    pl_topology_spec spec;
+    pl_arm arm = {.n_shards = 0};
+    pl_topology *t = NULL;
+    snprintf(pair, sizeof pair, "topology.levels=%s", levels);
+    assert_ok(config_build(NULL, sets, 2, &c));
+    assert_ok(config_shape(&c, &shape));
+    assert_ok(config_spec(&c, &spec));
+    assert_ok(pl_topology_create(&shape, &spec, &t));
+    pl_copy_text(arm.name, sizeof arm.name, name);
+    page_history_add_arm(h, &arm, t);
+}
+
+static void begin_bench(bench *b, const char *name)
+{
+    char folder[PL_PATH_MAX];
+    memset(b, 0, sizeof *b);
+    pl_copy_text(folder, sizeof folder, in_scratch(name));
+    assert_ok(pl_make_folders(folder));
+    pl_join(b->logs, folder, "log");
+    assert_ok(pl_make_folders(b->logs));
+    char store[PL_PATH_MAX];
+    assert_ok(
+        pl_store_open(pl_join(store, folder, "store"), PL_STORE_CREATE, &b->store));
+    page_history_begin(&b->h);
+    add_arm(&b->h, "mix", "2x2");
+    add_arm(&b->h, "dense", "1");
+}
+
+static void end_bench(bench *b)
+{
+    history_clear(&b->rows);
+    page_history_clear(&b->h);
+    pl_store_close(&b->store);
+}
+
+/* A version of a module with the update of one path in one phase, committed at ms. */
+static void add_update(bench *b, const char *module, int64_t path, int64_t phase,
+                       int64_t ms, double loss)
+{
+    static uint64_t token;
+    pl_contribution c = {.worker = "worker-1",
+                         .path = path,
+                         .phase = phase,
+                         .n_tokens = 1000,
+                         .loss = loss,
+                         .seconds = 2,
+                         .token = ++token};
+    pl_version v = {.number = (uint64_t)phase + 1,
+                    .method = "nesterov",
+                    .wall_ms = ms,
+                    .n_contributions = 1,
+                    .contributions = &c};
+    pl_copy_text(v.module, sizeof v.module, module);
+    page_history_add(&b->h, &v);
+}
+
+static void put_audit(bench *b, const char *path, int64_t phase, pl_verdict verdict)
+{
+    pl_txn *txn = NULL;
+    pl_buf text = {0};
+    char name[PL_TEXT_MAX];
+    pl_audit *audit = pl_alloc(sizeof *audit);
+    pl_copy_text(audit->path, sizeof audit->path, path);
+    audit->phase = phase;
+    audit->verdict = verdict;
+    audit->n = 2;
+    pl_copy_text(audit->results[0].worker, PL_TEXT_MAX, "worker-1");
+    pl_copy_text(audit->results[1].worker, PL_TEXT_MAX, "worker-2");
+    pl_audit_name(audit, name);
+    pl_audit_write(audit, &text);
+    assert_ok(pl_txn_begin(b->store, &txn));
+    assert_ok(pl_txn_put_ref(txn, name, pl_buf_text(&text)));
+    assert_ok(pl_txn_commit(&txn));
+    pl_buf_destroy(&text);
+    pl_free(audit);
+}
+
+static const history_row *row_of(const bench *b, const char *arm, int64_t phase)
+{
+    for (size_t i = 0; i < b->rows.n; i++)
+        if (strcmp(b->rows.rows[i].arm, arm) == 0 && b->rows.rows[i].phase == phase)
+            return &b->rows.rows[i];
+    fail_msg("there is no row of %s phase %d", arm, (int)phase);
+    return NULL;
+}
+
+/* Phase 0 of all paths at second 10, the dense model at 15, phase 1 at 20; path 3 has
+ * not finished phase 2. */
+static void train_a_little(bench *b)
+{
+    for (int64_t phase = 0; phase < 3; phase++)
+        for (int64_t path = 0; path < 4 - (phase == 2); path++)
+            add_update(b, path < 2 ? "mix/L1.E0" : "mix/L1.E1", path, phase,
+                       10000 * (phase + 1) - 100 * (3 - path),
+                       5 - (double)phase + 0.1 * (double)path);
+    add_update(b, "dense/L1.E0", 0, 0, 15000, 4.5);
+}
+
+static void a_row_per_finished_phase_in_the_order_of_time(void **state)
+{
+    (void)state;
+    bench b;
+    begin_bench(&b, "phases");
+    train_a_little(&b);
+    assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
+    assert_int_equal(b.rows.n, 3); /* phase 2 is not finished */
+    assert_string_equal(b.rows.rows[1].arm, "dense");
+    const history_row *r = row_of(&b, "mix", 1);
+    assert_ptr_equal(r, &b.rows.rows[2]);
+    assert_int_equal(r->n_done, 4);
+    assert_int_equal(r->n_paths, 4);
+    assert_int_equal(r->n_phases, 1);
+    assert_int_equal(r->from_ms, 20000 - 300 - 2000);
+    assert_int_equal(r->at_ms, 20000);
+    assert_int_equal(r->n_versions, 4);
+    assert_true(r->tokens == 4000 && fabs(r->loss - 4.15) < 1e-9 && r->bits == 0);
+    assert_true(fabs(history_rate(r) - 4000 / 2.3) < 1e-6);
+    end_bench(&b);
+}
+
+static void audits_are_counted_in_their_phase(void **state)
+{
+    (void)state;
+    bench b;
+    begin_bench(&b, "audits");
+    train_a_little(&b);
+    put_audit(&b, "mix/p00.r0", 0, PL_VERDICT_AGREED);
+    put_audit(&b, "mix/p01.r0", 1, PL_VERDICT_SETTLED);
+    put_audit(&b, "mix/p10.r0", 1, PL_VERDICT_VOID);
+    put_audit(&b, "mix/p10.r0", 7, PL_VERDICT_AGREED);      /* not trained yet */
+    put_audit(&b, "mixture/p10.r0", 0, PL_VERDICT_SETTLED); /* another arm */
+    assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
+    assert_int_equal(row_of(&b, "mix", 0)->n_audits, 1);
+    assert_int_equal(row_of(&b, "mix", 0)->n_odd, 0);
+    assert_int_equal(row_of(&b, "mix", 1)->n_audits, 2);
+    assert_int_equal(row_of(&b, "mix", 1)->n_odd, 1);
+    assert_int_equal(row_of(&b, "dense", 0)->n_audits, 0);
+    end_bench(&b);
+}
+
+/* Events belong to the first row that ends after them. A worker that joins for the
+ * first time is no restart. */
+static void ends_of_processes_are_counted_once(void **state)
+{
+    (void)state;
+    bench b;
+    begin_bench(&b, "events");
+    train_a_little(&b);
+    char path[PL_PATH_MAX];
+    static const char text[] =
+        "1970-01-01T00:00:01.000Z info hub hub.ready address=x\n"
+        "1970-01-01T00:00:02.000Z info hub worker.joined worker=worker-1\n"
+        "1970-01-01T00:00:03.000Z info hub worker.joined worker=worker-2\n"
+        "1970-01-01T00:00:11.000Z info hub worker.joined worker=worker-2\n"
+        "1970-01-01T00:00:12.000Z warn hub lease.expired count=2\n"
+        "1970-01-01T00:00:13.000Z warn hub lease.expired count=-7\n"
+        "1970-01-01T00:00:16.000Z info hub hub.ready address=x\n"
+        "1970-01-01T00:00:17.000Z warn hub home.restarted epoch=2\n"
+        "1970-01-01T00:00:59.000Z warn hub lease.expired count=1\n";
+    assert_ok(pl_replace_file(pl_join(path, b.logs, "hub.log"), text, strlen(text)));
+    assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
+    assert_int_equal(row_of(&b, "mix", 0)->n_restarts, 0);
+    assert_int_equal(row_of(&b, "dense", 0)->n_restarts, 1);
+    assert_int_equal(row_of(&b, "dense", 0)->n_expired, 2);
+    assert_int_equal(row_of(&b, "mix", 1)->n_restarts, 2);
+    assert_int_equal(row_of(&b, "mix", 1)->n_expired, 0);
+    end_bench(&b);
+}
+
+/* If there are too many cells, rows stand for several phases and keep their sums. */
+static void a_long_history_is_thinned_and_loses_nothing(void **state)
+{
+    (void)state;
+    enum { PHASES = 40000 };
+    bench b;
+    double tokens = 0;
+    int64_t phases = 0, versions = 0, before = -1;
+    begin_bench(&b, "long");
+    for (int64_t phase = 0; phase < PHASES; phase++)
+        add_update(&b, "dense/L1.E0", 0, phase, 1000 * phase, 4);
+    assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
+    assert_true(b.rows.n <= PAGE_CELLS_MAX && b.rows.n >= PHASES / 4);
+    for (size_t i = 0; i < b.rows.n; i++) {
+        const history_row *r = &b.rows.rows[i];
+        assert_true(r->phase > before);
+        before = r->phase;
+        phases += r->n_phases;
+        tokens += r->tokens;
+        versions += r->n_versions;
+    }
+    assert_int_equal(phases, PHASES);
+    assert_int_equal(versions, PHASES);
+    assert_true(tokens == 1000.0 * PHASES);
+    end_bench(&b);
+}
+
+static size_t count_text(const char *text, const char *word)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        n++;
+    return n;
+}
+
+static void all_forms_have_the_same_columns(void **state)
+{
+    (void)state;
+    bench b;
+    pl_buf csv = {0}, json = {0}, table = {0};
+    begin_bench(&b, "forms");
+    train_a_little(&b);
+    assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
+    history_write(&b.rows, HISTORY_CSV, &csv);
+    history_write(&b.rows, HISTORY_JSON, &json);
+    history_write(&b.rows, HISTORY_TEXT, &table);
+    const char *text = pl_buf_text(&csv);
+    assert_true(pl_starts_with(text, "time,arm,phase,phases,paths_done,paths,loss,"));
+    assert_int_equal(count_text(text, "\n"), 4);
+    const size_t commas = count_text(text, ",");
+    assert_int_equal(commas, 4 * 15);
+    assert_non_null(
+        strstr(text, "\n1970-01-01T00:00:20Z,mix,1,1,4,4,4.1500,,4000,2.3000,1739,4,"));
+    assert_int_equal(count_text(pl_buf_text(&table), "\n"), 4);
+    size_t at = 0, rows = 0;
+    for (; at < json.len; rows++) {
+        pl_json *o = NULL;
+        const size_t n = strcspn((const char *)json.data + at, "\n");
+        assert_ok(pl_json_parse((const char *)json.data + at, n, &o));
+        assert_true(pl_json_get_real(o, "loss") > 0);
+        assert_false(pl_json_number(pl_json_get(o, "bits_per_byte"), &(double){0}));
+        pl_json_destroy(&o);
+        at += n + 1;
+    }
+    assert_int_equal(rows, 3);
+    pl_buf_destroy(&csv);
+    pl_buf_destroy(&json);
+    pl_buf_destroy(&table);
+    end_bench(&b);
+}
+
+/* ---- pieces of a report ---- */
+static void text_of_a_report_is_no_markup(void **state)
+{
+    (void)state;
+    pl_buf out = {0};
+    html_text(&out, "<img src=x onerror=\"a\">'&\xff\xe2\x80\xae\x1b[1mé\n");
+    assert_string_equal(pl_buf_text(&out),
+                        "&#60;img src=x onerror=&#34;a&#34;&#62;&#39;&#38;\xef\xbf\xbd"
+                        "[1mé\n");
+    pl_buf_destroy(&out);
+}
+
+static void pictures_of_odd_numbers_are_finite(void **state)
+{
+    (void)state;
+    pl_buf out = {0};
+    double flat[] = {0, 3, 50, 3, 100, 3}, one[] = {100, 2};
+    const char names[2][PL_NAME_MAX] = {"p00", "<b>"};
+    const double values[] = {NAN, 2, 2, NAN};
+    const html_line lines[] = {{.name = "a<b", .xy = flat, .n = 3},
+                               {.name = "none"},
+                               {.name = "one", .colour = 9, .xy = one, .n = 1}};
+    html_chart(&out, "nothing", &lines[1], 1);
+    assert_int_equal(out.len, 0);
+    html_chart(&out, "flat", lines, 1);
+    html_chart(&out, "all", lines, 3);
+    html_draw_grid(&out, &(html_grid){.label = "grid",
+                                      .names = names,
+                                      .values = values,
+                                      .n_rows = 2,
+                                      .n_columns = 2,
+                                      .columns_stand_for = 1});
+    const char *text = pl_buf_text(&out);
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "inf"));
+    assert_null(strstr(text, "<b"));
+    assert_int_equal(count_text(text, "<rect"), 2);
+    assert_int_equal(count_text(text, "<svg"), 3);
+    assert_int_equal(count_text(text, "</svg>"), 3);
+    pl_buf_destroy(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_per_finished_phase_in_the_order_of_time),
+        cmocka_unit_test(audits_are_counted_in_their_phase),
+        cmocka_unit_test(ends_of_processes_are_counted_once),
+        cmocka_unit_test(a_long_history_is_thinned_and_loses_nothing),
+        cmocka_unit_test(all_forms_have_the_same_columns),
+        cmocka_unit_test(text_of_a_report_is_no_markup),
+        cmocka_unit_test(pictures_of_odd_numbers_are_finite),
+    };
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+}
