@@ -43,8 +43,10 @@ const store_verb store_verbs[] = {
      "A and B are each a MODULE[@V], or ARM[@V] or TAG for all modules of an arm. One "
      "line per tensor: relative L2 distance |b - a| / |a|, cosine of a and b, largest "
      "absolute difference, share of values that changed; then the same for the whole "
-     "module. If two modules have equal hashes, only the last line is shown.",
-     2, 2, 0, true, store_diff},
+     "module. If two modules have equal hashes, only the last line is shown. --svg "
+     "draws "
+     "the change of each tensor from version to version between two of one module.",
+     2, 2, TAKES(SVG), true, store_diff},
     {"fsck", "", "check everything, and list what is damaged",
      "Checks every chunk, blob and record against its hash, the chain of commits up to "
      "the newest acknowledged one, the counts of references, that no version is "
@@ -94,7 +96,7 @@ const store_verb store_verbs[] = {
      "order in which the path draws them from its shard. For a version that a rollback "
      "made, the contributors of the original version are shown; with --history, "
      "versions that a rollback gave up do not count.",
-     1, 1, TAKES(HISTORY), true, store_blame},
+     1, 1, TAKES(HISTORY) | TAKES(SVG), true, store_blame},
     {"bisect", "", "since which phase a text is predicted worse",
      "A binary search over the phases of the mixture's newest chapter (or of --arm), "
      "with the evaluation of `eval --at`: of the held-out documents of one domain "

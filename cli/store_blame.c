@@ -90,6 +90,8 @@ pl_status store_blame(store_call *call)
     PL_CHECK(pl_blame_gather(call->store, at.module, at.number,
                              call->values[STORE_OPT_HISTORY] != NULL, &b));
     print_blame(call, &at, &b);
+    const char *svg = call->values[STORE_OPT_SVG];
+    pl_status status = svg ? store_picture_blame(&b, at.module, at.number, svg) : PL_OK;
     pl_blame_clear(&b);
-    return PL_OK;
+    return status;
 }

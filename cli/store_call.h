@@ -36,6 +36,7 @@
     X(GRACE, "grace", "SECONDS", "keep versions that are younger (3600)")              \
     X(QUICK, "quick", NULL, "check records only; do not read the bytes")               \
     X(HISTORY, "history", NULL, "for all versions up to this one")                     \
+    X(SVG, "svg", "FILE", "also draw a picture, and write it to this file")            \
     X(TASKS, "tasks", NULL, "also train the contributing tasks again")                 \
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
     X(OBJECT, "object", NULL, "write the bytes of an object, not of a module")         \

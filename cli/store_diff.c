@@ -57,13 +57,31 @@ done:
     return status;
 }
 
+static pl_status draw_modules(const store_call *call, const module_at *a,
+                              const module_at *b, const char *file)
+{
+    if (strcmp(a->module, b->module) != 0 || a->number >= b->number)
+        return pl_fail(PL_ERR_USAGE,
+                       "--svg draws how one module changed from an older version to a "
+                       "newer one, not %s@%llu to %s@%llu",
+                       a->module, (unsigned long long)a->number, b->module,
+                       (unsigned long long)b->number);
+    return store_picture_changes(call->store, a->module, a->number, b->number, file);
+}
+
 /* ---- sets ---- */
 static pl_status diff_sets(comparison *c, const pl_module_set *a,
                            const pl_module_set *b)
 {
     size_t n_found = 0;
-    if (a->n == 1 && b->n == 1)
-        return diff_modules(c, &a->at[0], &b->at[0]);
+    const char *svg = c->call->values[STORE_OPT_SVG];
+    if (a->n == 1 && b->n == 1) {
+        PL_CHECK(diff_modules(c, &a->at[0], &b->at[0]));
+        return svg ? draw_modules(c->call, &a->at[0], &b->at[0], svg) : PL_OK;
+    }
+    if (svg)
+        return pl_fail(PL_ERR_USAGE, "--svg draws a single module; give two versions "
+                                     "MODULE@V of it");
     for (size_t i = 0; i < a->n; i++) {
         const pl_module_at *other = pl_module_set_find(b, a->at[i].module);
         if (!other)

@@ -122,7 +122,9 @@ static void draw_names(pl_buf *out, const html_line *lines, size_t n_lines,
 
 static void begin_picture(pl_buf *out, const char *label, double width, double height)
 {
-    pl_buf_printf(out, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"",
+    pl_buf_printf(out,
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+                  "role=\"img\" aria-label=\"",
                   width, height);
     html_text(out, label);
     pl_buf_printf(out, "\">");
@@ -153,29 +155,34 @@ static void heat_colour(double share, int rgb[3])
         rgb[i] = (int)(stops[k][i] + (stops[k + 1][i] - stops[k][i]) * (t - k) + 0.5);
 }
 
-void html_draw_grid(pl_buf *out, const html_grid *g)
+void html_draw_grid(pl_buf *out, const html_grid *g, double range[2])
 {
-    const double row = g->n_rows <= 24 ? 20 : 7, left = g->n_rows <= 24 ? 84 : 4;
+    const bool named = g->n_rows <= 24 || g->name_width > 0;
+    const double row = named ? 20 : 7, left = !named              ? 4
+                                              : g->name_width > 0 ? g->name_width
+                                                                  : 84;
     const double cell = (WIDTH - left) / (double)(g->n_columns > 0 ? g->n_columns : 1);
-    double low = INFINITY, high = -INFINITY;
+    range[0] = INFINITY;
+    range[1] = -INFINITY;
     for (size_t i = 0; i < g->n_rows * g->n_columns; i++)
         if (isfinite(g->values[i])) {
-            low = fmin(low, g->values[i]);
-            high = fmax(high, g->values[i]);
+            range[0] = fmin(range[0], g->values[i]);
+            range[1] = fmax(range[1], g->values[i]);
         }
     begin_picture(out, g->label, WIDTH, row * (double)g->n_rows + 4);
     for (size_t r = 0; r < g->n_rows; r++) {
-        if (row >= 14) {
+        if (named) {
             pl_buf_printf(out, "<text x=\"0\" y=\"%.1f\">", row * (double)r + 14);
             html_text(out, g->names[r]);
             pl_buf_printf(out, "</text>");
         }
         for (size_t c = 0; c < g->n_columns; c++) {
-            const double value = g->values[r * g->n_columns + c];
+            const double value = g->values[r * g->n_columns + c],
+                         share = (value - range[0]) / (range[1] - range[0]);
             int rgb[3];
             if (!isfinite(value))
                 continue;
-            heat_colour(high > low ? (value - low) / (high - low) : 0, rgb);
+            heat_colour(range[1] > range[0] ? share : 0, rgb);
             pl_buf_printf(out,
                           "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.0f\" "
                           "fill=\"#%02x%02x%02x\"/>",
@@ -184,13 +191,40 @@ void html_draw_grid(pl_buf *out, const html_grid *g)
         }
     }
     pl_buf_printf(out, "</svg>\n");
-    if (!isfinite(low))
-        return;
+}
+
+/* ---- bars ---- */
+void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
+               const double *shares, size_t n)
+{
+    enum { NAMES = 260, VALUES = 60, STEP = 20 };
+    double most = 1e-9;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, shares[i]);
+    begin_picture(out, label, WIDTH, STEP * (double)n + 4);
+    for (size_t i = 0; i < n; i++) {
+        const double y = STEP * (double)i,
+                     width = fmax(0, shares[i]) / most * (WIDTH - NAMES - VALUES);
+        pl_buf_printf(out, "<text x=\"0\" y=\"%.0f\">", y + 14);
+        html_text(out, names[i]);
+        pl_buf_printf(out,
+                      "</text><rect class=\"bar\" x=\"%d\" y=\"%.0f\" width=\"%.1f\" "
+                      "height=\"%d\"/><text x=\"%.1f\" y=\"%.0f\">%.1f %%</text>",
+                      NAMES, y + 2, width, STEP - 5, NAMES + width + 6, y + 14,
+                      100 * shares[i]);
+    }
+    pl_buf_printf(out, "</svg>\n");
+}
+
+/* ---- files ---- */
+void html_alone(pl_buf *picture, const char *title, pl_buf *out)
+{
+    const char *text = pl_buf_text(picture);
+    const size_t head = strcspn(text, ">");
+    pl_buf_printf(out, "%.*s>\n<title>", (int)head, text);
+    html_text(out, title);
     pl_buf_printf(out,
-                  "<p class=\"sub\">Training loss from %.3f (dark) to %.3f (pale) nats "
-                  "per token; a row is a path, a column %s",
-                  low, high, g->columns_stand_for == 1 ? "a phase" : "");
-    if (g->columns_stand_for > 1)
-        pl_buf_printf(out, "%lld phases", (long long)g->columns_stand_for);
-    pl_buf_printf(out, ".</p>\n");
+                  "</title>\n<style>svg{background:#fbfaf6;font-family:sans-serif}"
+                  "text{font-size:12px;fill:#5d5952}.bar{fill:#0a5c8f}</style>\n%s",
+                  text[head] ? text + head + 1 : "");
 }

@@ -24,10 +24,19 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
 typedef struct html_grid {
     const char *label;
     const char (*names)[PL_NAME_MAX]; /* [n_rows] */
+    int name_width; /* in pixels; 0: 84. Names are left out if there are many rows. */
     const double *values;
     size_t n_rows, n_columns;
-    int64_t columns_stand_for; /* phases per column */
 } html_grid;
-void html_draw_grid(pl_buf *out, const html_grid *grid);
+/* `range` gets the lowest and highest value, which are dark and pale; not finite if
+ * there is no value. */
+void html_draw_grid(pl_buf *out, const html_grid *grid, double range[2]);
+
+/* Draws a bar per name, with its value: a share from 0 to 1. */
+void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
+               const double *shares, size_t n);
+/* Appends one picture, made by a function above, with a title, as an SVG file of its
+ * own. */
+void html_alone(pl_buf *picture, const char *title, pl_buf *out);
 
 #endif

@@ -8,9 +8,9 @@
  * workers spent their time), artifacts (the files and objects with which a run answers
  * prompts), text_route (which path answers a text), store_homes (access to a store that
  * running homes have locked), run_homes (adding and removing homes), page (what a
- * browser shows of a run), history (a row per phase), check (the invariants of a
- * stopped run), observe (the merged logs of a run), bisect (since when a text is worse
- * predicted), card (the model card of an exported path). */
+ * browser shows of a run), history (a row per phase), store_picture (SVG files), check
+ * (the invariants of a stopped run), observe (the merged logs of a run), bisect (since
+ * when a text is worse predicted), card (the model card of an exported path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/bisect.h"
@@ -27,6 +27,7 @@
 #include "job/process.h"
 #include "job/routing.h"
 #include "job/run.h"
+#include "job/store_picture.h"
 #include "job/text_route.h"
 #include "job/worker_times.h"
 #endif

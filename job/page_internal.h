@@ -3,6 +3,7 @@
 #define PL_JOB_PAGE_INTERNAL_H
 #include "job/job.h"
 #include "job/page.h"
+#include "job/page_heat.h"
 #include "job/page_history.h"
 #include "job/page_log.h"
 #include "job/text_route.h"

@@ -221,13 +221,18 @@ static void write_grid(const page *p, const page_arm *a, pl_buf *out)
             values[r * n_columns + c] = tokens > 0 ? nats / tokens : NAN;
         }
     }
-    html_draw_grid(
-        out, &(html_grid){.label = "Training loss of each path in each phase",
-                          .names = (const char(*)[PL_NAME_MAX])names,
-                          .values = values,
-                          .n_rows = n_rows,
-                          .n_columns = n_columns,
-                          .columns_stand_for = (int64_t)join * p->history.stride});
+    const html_grid grid = {.label = "Training loss of each path in each phase",
+                            .names = (const char(*)[PL_NAME_MAX])names,
+                            .values = values,
+                            .n_rows = n_rows,
+                            .n_columns = n_columns};
+    double range[2];
+    html_draw_grid(out, &grid, range);
+    pl_buf_printf(out,
+                  "<p class=\"sub\">Training loss from %.3f (dark) to %.3f (pale) nats "
+                  "per token; a row is a path, a column %lld phase%s.</p>\n",
+                  range[0], range[1], (long long)join * p->history.stride,
+                  (int64_t)join * p->history.stride == 1 ? "" : "s");
     pl_free(values);
     pl_free(names);
 }

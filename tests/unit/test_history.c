@@ -287,12 +287,11 @@ static void pictures_of_odd_numbers_are_finite(void **state)
     assert_int_equal(out.len, 0);
     html_chart(&out, "flat", lines, 1);
     html_chart(&out, "all", lines, 3);
-    html_draw_grid(&out, &(html_grid){.label = "grid",
-                                      .names = names,
-                                      .values = values,
-                                      .n_rows = 2,
-                                      .n_columns = 2,
-                                      .columns_stand_for = 1});
+    const html_grid grid = {
+        .label = "grid", .names = names, .values = values, .n_rows = 2, .n_columns = 2};
+    double range[2];
+    html_draw_grid(&out, &grid, range);
+    assert_true(range[0] == 2 && range[1] == 2);
     const char *text = pl_buf_text(&out);
     assert_null(strstr(text, "nan"));
     assert_null(strstr(text, "inf"));
@@ -301,6 +300,26 @@ static void pictures_of_odd_numbers_are_finite(void **state)
     assert_int_equal(count_text(text, "<svg"), 3);
     assert_int_equal(count_text(text, "</svg>"), 3);
     pl_buf_destroy(&out);
+}
+
+static void a_picture_alone_is_a_whole_file(void **state)
+{
+    (void)state;
+    pl_buf out = {0}, picture = {0};
+    const char names[2][PL_NAME_MAX] = {"worker-1", "a > b"};
+    const double shares[] = {0.75, 0.25};
+    html_bars(&picture, "shares > 0", names, shares, 2);
+    html_alone(&picture, "<title>", &out);
+    const char *text = pl_buf_text(&out);
+    assert_true(pl_starts_with(text, "<svg xmlns=\"http://www.w3.org/2000/svg\" "));
+    assert_int_equal(count_text(text, "<svg"), 1);
+    assert_int_equal(count_text(text, "<rect class"), 2);
+    assert_int_equal(count_text(text, "<title>&#60;title&#62;</title>"), 1);
+    assert_non_null(strstr(text, ">75.0 %</text>"));
+    assert_non_null(strstr(text, ">a &#62; b</text>"));
+    assert_true(pl_ends_with(text, "</svg>\n"));
+    pl_buf_destroy(&out);
+    pl_buf_destroy(&picture);
 }
 
 int main(void)
@@ -313,6 +332,7 @@ int main(void)
         cmocka_unit_test(all_forms_have_the_same_columns),
         cmocka_unit_test(text_of_a_report_is_no_markup),
         cmocka_unit_test(pictures_of_odd_numbers_are_finite),
+        cmocka_unit_test(a_picture_alone_is_a_whole_file),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

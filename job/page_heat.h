@@ -1,0 +1,16 @@
+/* Private to job: how the tensors of a module changed over its versions. */
+#ifndef PL_JOB_PAGE_HEAT_H
+#define PL_JOB_PAGE_HEAT_H
+#include "store/store.h"
+
+/* Makes {"module", "from", "to", "tensors": [names, the last is the whole module],
+ * "columns": [[version, next version, [relative change of each tensor]]]} for at most
+ * 48 pairs of versions between `from` and `to`; UINT64_MAX: the newest. A list of
+ * changes is empty if the versions are equal. ERR_UNSUPPORTED: the module is too
+ * large. */
+PL_MUST_CHECK pl_status page_heat_json(pl_store *store, const char *module,
+                                       uint64_t from, uint64_t to, pl_json **out);
+/* A number with n significant figures; null if it is not finite. */
+pl_json *page_figures(double value, int n);
+
+#endif

@@ -1,0 +1,17 @@
+/* Pictures of what the store has, as SVG files: `store diff --svg`, `store blame
+ * --svg`. */
+#ifndef PL_JOB_STORE_PICTURE_H
+#define PL_JOB_STORE_PICTURE_H
+#include "home/home.h"
+
+/* Writes a heat map of the relative change of each tensor of a module, from version
+ * `from` to version `to` in at most 48 steps. ERR_NOT_FOUND: no two of the versions
+ * have their parameters. */
+PL_MUST_CHECK pl_status store_picture_changes(pl_store *store, const char *module,
+                                              uint64_t from, uint64_t to,
+                                              const char *file);
+/* Writes a bar per contributor. */
+PL_MUST_CHECK pl_status store_picture_blame(const pl_blame *blame, const char *module,
+                                            uint64_t number, const char *file);
+
+#endif
