@@ -77,7 +77,7 @@ static void draw_axes(pl_buf *out, const scale *s)
         pl_buf_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>",
                       chart_x(percent), HEIGHT - BOTTOM + 18, percent);
     pl_buf_printf(out, "<text x=\"%d\" y=\"%d\">percent of its own training</text>",
-                  LEFT, HEIGHT - 2);
+                  LEFT, HEIGHT - 4);
 }
 
 static void draw_line(pl_buf *out, const html_line *l, const scale *s)
@@ -89,7 +89,10 @@ static void draw_line(pl_buf *out, const html_line *l, const scale *s)
                       chart_y(s, l->xy[2 * i + 1]));
     pl_buf_printf(out, "\"><title>");
     html_text(out, l->name);
-    pl_buf_printf(out, "</title></path>");
+    pl_buf_printf(
+        out,
+        "</title></path><circle class=\"dot s%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>",
+        l->colour % 8, chart_x(l->xy[2 * l->n - 2]), chart_y(s, l->xy[2 * l->n - 1]));
 }
 
 /* Writes names at the ends of the lines, from the top to the bottom, so that they do

@@ -43,8 +43,9 @@ static void write_head(pl_buf *out, const char *name)
     html_text(out, name);
     pl_buf_printf(out, "</title>\n<style>\n%s", style);
     for (int i = 0; i < 8; i++)
-        pl_buf_printf(out, ".line.s%d{stroke:var(--p%d)}.name.s%d{fill:var(--p%d)}\n",
-                      i, i, i, i);
+        pl_buf_printf(
+            out, ".line.s%d{stroke:var(--p%d)}.name.s%d,.dot.s%d{fill:var(--p%d)}\n", i,
+            i, i, i, i);
     pl_buf_printf(out, "</style>\n</head>\n<body>\n<h1>");
     html_text(out, name);
     pl_buf_printf(out, "</h1>\n");

@@ -132,7 +132,7 @@ function drawMap() {
   const shown = m.x.length, total = 100 * (m.shares[0] + m.shares[1]);
   $('map-sub').textContent = (shown < m.documents ? `${count(shown)} of ${count(m.documents)}` : count(shown)) + ` documents; two principal components of their features, ${digits(total, 0)} % of the variance; router: ${m.router}`;
   const { pen, width, height } = sized($('map'), Math.min(440, Math.max(260, $('map').clientWidth * 0.5))), at = mapPlace(width, height);
-  const of = router.by === 'margin' ? null : mapGroups().of, size = shown > 800 ? 2.2 : 3;
+  const of = router.by === 'margin' ? null : mapGroups().of, size = shown > 800 ? 2.2 : shown > 200 ? 3 : 4.5;
   pen.globalAlpha = 0.8;
   for (const i of router.order) {
     pen.fillStyle = pointColour(i);
@@ -222,7 +222,7 @@ function shardsKey(event) {
   const step = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (!step || !router.map) return;
   event.preventDefault();
-  router.bar = Math.min(router.map.paths.length - 1, Math.max(0, router.bar === null ? 0 : router.bar + step));
+  router.bar = Math.min(router.map.paths.length - 1, Math.max(0, (router.bar === null ? -1 : router.bar) + step));
   drawShards();
 }
 

@@ -140,6 +140,7 @@ def look_at_router(browser):
           "the readout: " + said)
     browser.value("document.getElementById('shards').focus()")
     browser.key("ArrowDown")
+    browser.key("ArrowDown")
     browser.wait("/^p01: .* tokens in [0-9]+ documents; [0-9]+ % /.test(document.getElementById('shards-readout').textContent)")
     same = sum(a == p for a, p in zip(told_map["answer"], told_map["path"]))
     check(f"{100 * same / len(told_map['path']):.0f} % of the documents" in browser.value("document.getElementById('margins-readout').textContent"),
@@ -148,7 +149,7 @@ def look_at_router(browser):
     browser.value("document.getElementById('ask').focus()")
     for character in "static int x":
         browser.key(character)
-    browser.wait("router.answer && router.sent === 'static int x' && document.querySelector('#ask-paths tbody tr')")
+    browser.wait("router.answer && router.sent === 'static int x' && document.querySelector('#ask-paths tbody tr') !== null")
     done = subprocess.run([pathloom, "route", "--run", run, "--prompt", "static int x", "--json"], capture_output=True, text=True, check=True)
     route = json.loads(done.stdout)
     if life == "finished":
