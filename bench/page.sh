@@ -5,7 +5,7 @@
 #
 #   sh bench/page.sh [PATHLOOM] [WORKFOLDER] [PHASES]
 #
-# Trains a very small 2x2 mixture for PHASES phases (1,250: 10,000 versions, some minutes),
+# Trains a very small 2x2 mixture for PHASES phases (1,250: 15,000 versions, some minutes),
 # unless WORKFOLDER has such a run. Needs curl. Prints a table of seconds: the longest of
 # the requests while it reads, then median and longest of 21 requests each.
 set -u

@@ -222,12 +222,19 @@ void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
 /* ---- files ---- */
 void html_alone(pl_buf *picture, const char *title, pl_buf *out)
 {
-    const char *text = pl_buf_text(picture);
-    const size_t head = strcspn(text, ">");
-    pl_buf_printf(out, "%.*s>\n<title>", (int)head, text);
+    enum { HEAD = 26 };
+    static const char end[] = "</svg>\n";
+    const char *text = pl_buf_text(picture), *box = strstr(text, "viewBox=\"0 0 ");
+    const size_t head = strcspn(text, ">") + 1;
+    double width = 0, height = 0;
+    if (!box || sscanf(box, "viewBox=\"0 0 %lf %lf", &width, &height) != 2 ||
+        picture->len < head + strlen(end))
+        return; /* nothing was drawn */
+    begin_picture(out, title, width, height + HEAD);
+    pl_buf_printf(out, "\n<style>svg{background:#fbfaf6;font-family:sans-serif}"
+                       "text{font-size:12px;fill:#5d5952}.bar{fill:#0a5c8f}</style>\n"
+                       "<text x=\"0\" y=\"16\">");
     html_text(out, title);
-    pl_buf_printf(out,
-                  "</title>\n<style>svg{background:#fbfaf6;font-family:sans-serif}"
-                  "text{font-size:12px;fill:#5d5952}.bar{fill:#0a5c8f}</style>\n%s",
-                  text[head] ? text + head + 1 : "");
+    pl_buf_printf(out, "</text>\n<g transform=\"translate(0 %d)\">%.*s</g>\n%s", HEAD,
+                  (int)(picture->len - head - strlen(end)), text + head, end);
 }

@@ -206,7 +206,7 @@ function drawShards() {
     pen.globalAlpha = 1;
     if (router.bar === i) { pen.strokeStyle = css.ink; pen.lineWidth = 1.5; pen.strokeRect(at.left - 2, y - 1, x - at.left + 3, height + 2); }
   });
-  $('shards-legend').replaceChildren(...m.domains.map((name, d) => el('span', {}, el('i', { class: 'swatch', colour: pathColour(d) }), domainName(d))));
+  $('shards-legend').replaceChildren(...m.domains.map((name, d) => el('span', {}, el('i', { class: d < 8 ? 'swatch' : 'swatch pale', colour: pathColour(d) }), domainName(d))));
   const i = router.bar, say = $('shards-readout'), sizes = m.shard_tokens.map(sum);
   $('shards').setAttribute('aria-label', `Tokens of ${m.paths.length} shards, from ${count(Math.min(...sizes))} to ${count(Math.max(...sizes))}, by ${m.domains.length} domains. Arrow keys read single shards.`);
   if (i === null || !m.paths[i]) { say.textContent = 'Point at a shard, or use the arrow keys, to read it.'; return; }
