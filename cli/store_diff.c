@@ -57,8 +57,8 @@ done:
     return status;
 }
 
-static pl_status draw_modules(const store_call *call, const module_at *a,
-                              const module_at *b, const char *file)
+static pl_status draw_modules(const store_call *call, const pl_module_at *a,
+                              const pl_module_at *b, const char *file)
 {
     if (strcmp(a->module, b->module) != 0 || a->number >= b->number)
         return pl_fail(PL_ERR_USAGE,
