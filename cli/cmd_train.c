@@ -88,6 +88,15 @@ static pl_status prepare_run(pl_run *r, train_dial *dial)
     return run_plan(r);
 }
 
+static pl_status plan_only(pl_run *r, const train_dial *dial)
+{
+    if (train_dial_is_set(dial))
+        return pl_fail(PL_ERR_USAGE, "--dry-run prints a plan before anything is "
+                                     "measured; leave out --for and --tokens");
+    PL_CHECK(run_find_device(r));
+    return run_plan(r);
+}
+
 static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 {
     say("pathloom %s  run %s%s\n"
@@ -126,7 +135,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 
 typedef struct train_request {
     given_settings settings;
-    bool page;
+    bool page, dry;
     train_dial dial;
 } train_request;
 
@@ -144,6 +153,9 @@ static const cli_option options[] = {
     CLI_OPTION("page", CLI_FLAG, train_request, page, NULL,
                "show the run in a browser while this command runs; the address is "
                "printed"),
+    CLI_OPTION("dry-run", CLI_FLAG, train_request, dry, NULL,
+               "print the plan, with what becomes of paths and modules, and change "
+               "nothing"),
     CLI_OPTION("for", CLI_TEXT, train_request, dial.time, "TIME",
                "choose model, paths and training so that the whole command takes this "
                "time on this machine: 90s, 15min, 2h; --set overrides single keys"),
@@ -170,7 +182,9 @@ static int run_train(int argc, char **argv)
                              .sets = t.settings.pairs,
                              .n_sets = t.settings.n};
     status = run_open(&ask, &r);
-    if (status == PL_OK) {
+    if (status == PL_OK && t.dry) {
+        status = plan_only(&r, &t.dial);
+    } else if (status == PL_OK) {
         r.stop = cli_stop_flag(true);
         status = train_run(&r, &t.dial, t.page ? &viewer : NULL);
     }

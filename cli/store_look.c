@@ -229,16 +229,21 @@ static pl_status note_best_path(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-static pl_status show_version(look *q, const pl_version *v, bool full)
+/* `last`: says where the module ended, if it did. */
+static pl_status show_version(look *q, const pl_version *v, bool full, bool last)
 {
     uint64_t bytes, momentum_bytes;
+    char end[PL_ARM_NAME_MAX] = "";
     pl_buf paths = {0};
     best_search search = {v, &paths};
     PL_CHECK(bytes_of(q, &v->params, &bytes));
     PL_CHECK(bytes_of(q, &v->momentum, &momentum_bytes));
+    if (last)
+        PL_CHECK(pl_module_end(q->store, v->module, end));
     pl_status status = pl_store_each_tag(q->store, note_best_path, &search);
     if (status == PL_OK)
-        print_version(q->json, v, bytes, momentum_bytes, full, pl_buf_text(&paths));
+        print_version(q->json, v, bytes, momentum_bytes, full,
+                      (version_notes){pl_buf_text(&paths), end});
     pl_buf_destroy(&paths);
     return status;
 }
@@ -269,7 +274,7 @@ pl_status store_show(store_call *call)
         return status;
     PL_CHECK(pl_names_module(q.store, call->words[0], &at));
     PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
-    status = show_version(&q, &v, true);
+    status = show_version(&q, &v, true, true);
     pl_version_clear(&v);
     return status;
 }
@@ -288,9 +293,9 @@ pl_status store_log(store_call *call)
         return store_graph(call, at.module, at.number);
     if (call->values[STORE_OPT_HEALTH])
         return store_log_health(call, at.module, at.number);
-    for (;; at.number--) {
+    for (bool first = true;; first = false, at.number--) {
         PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
-        pl_status status = show_version(&q, &v, false);
+        pl_status status = show_version(&q, &v, false, first);
         pl_version_clear(&v);
         PL_CHECK(status);
         if (at.number > 0)

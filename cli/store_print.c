@@ -127,7 +127,7 @@ static void print_contributions(row *r, const pl_version *v)
 
 /* Prints one version as text: `full` for `show`, else for `log`. */
 static void print_version_text(const pl_version *v, uint64_t bytes,
-                               uint64_t momentum_bytes, bool full, const char *best)
+                               uint64_t momentum_bytes, bool full, version_notes notes)
 {
     row r = row_begin(false);
     uint64_t source;
@@ -179,20 +179,21 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
         row_real(&r, NULL, v->params_norm, has_norm ? "  norm %.6g" : NULL);
         row_flag(&r, NULL, v->params_gone, "  (parameters collected)");
     }
-    row_text(&r, NULL, best, *best ? "  best of %s" : NULL);
+    row_text(&r, NULL, notes.best, *notes.best ? "  best of %s" : NULL);
+    row_text(&r, NULL, notes.end, *notes.end ? "  ended; %s goes on without it" : NULL);
     row_break(&r);
     print_contributions(&r, v);
     row_finish(&r);
 }
 
 void print_version(bool json, const pl_version *v, uint64_t bytes,
-                   uint64_t momentum_bytes, bool full, const char *best)
+                   uint64_t momentum_bytes, bool full, version_notes notes)
 {
     uint64_t source;
     bool stepped =
         v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
     if (!json) {
-        print_version_text(v, bytes, momentum_bytes, full, best);
+        print_version_text(v, bytes, momentum_bytes, full, notes);
         return;
     }
     row r = row_begin(true);
@@ -212,7 +213,8 @@ void print_version(bool json, const pl_version *v, uint64_t bytes,
     row_hash(&r, "momentum_hash", &v->momentum, NULL);
     row_bytes(&r, "momentum_bytes", momentum_bytes, NULL);
     row_flag(&r, "collected", v->params_gone, NULL);
-    row_text(&r, "best_of", best, NULL);
+    row_text(&r, "best_of", notes.best, NULL);
+    row_text(&r, "ended", notes.end, NULL);
     row_count(&r, "sequence", v->sequence, NULL);
     row_age(&r, "wall_ms", v->wall_ms, NULL);
     row_finish(&r);

@@ -15,11 +15,15 @@ void print_ref(bool json, const char *name, const char *target, int width);
 /* `full`: also prints the versions that the tag names; JSON always has them. */
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
+/* best: the paths whose best version has this version, or ""; end: the chapter that
+ * goes on without the module, or "". */
+typedef struct version_notes {
+    const char *best, *end;
+} version_notes;
 /* Prints an entry of `store log`, or with `full` all fields. `bytes`: size of the
- * parameters; `momentum_bytes`: size of the momentum, 0 without one. `best`: the paths
- * whose best version has this version, or "". */
+ * parameters; `momentum_bytes`: size of the momentum, 0 without one. */
 void print_version(bool json, const pl_version *version, uint64_t bytes,
-                   uint64_t momentum_bytes, bool full, const char *best);
+                   uint64_t momentum_bytes, bool full, version_notes notes);
 
 void print_stats(bool json, const pl_store *store, const pl_store_stats *stats);
 void print_usage(bool json, const pl_store_usage *usage);

@@ -11,23 +11,26 @@ static void add_source(pl_lineage *l, const char *module, uint64_t number)
     l->sources[l->n++].number = number;
 }
 
-/* The newest version of the module that has these parameters. */
+/* The newest version of the module that has these parameters; without one the newest:
+ * a module whose level was cut begins with a part of it. */
 static pl_status add_equal(pl_store *store, const char *module, const pl_hash *params,
                            pl_lineage *l)
 {
     pl_version v;
     pl_status status = pl_store_head(store, module, &v);
+    uint64_t head = 0;
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
-    for (;;) {
+    for (bool first = true;; first = false) {
         PL_CHECK(status);
         const uint64_t number = v.number;
+        head = first ? number : head;
         const bool same = pl_hash_equal(&v.params, params);
         pl_version_clear(&v);
-        if (same)
-            add_source(l, module, number);
-        if (same || number == 0)
+        if (same || number == 0) {
+            add_source(l, module, same ? number : head);
             return PL_OK;
+        }
         status = pl_store_get_version(store, module, number - 1, &v);
     }
 }

@@ -232,6 +232,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
         end = chapters[chapter].end;
         more = chapters[chapter].more;
         out->spec = chapters[chapter].spec;
+        out->descent = chapters[chapter].descent;
         PL_CHECK(freeze_arm(c, chapter, out));
     }
     PL_CHECK(fit_baseline(r, trainings, out));

@@ -165,9 +165,12 @@ static pl_status add_arms(const card *c, const pl_arm *arm, const pl_topology *t
     if (chapter > 0)
         pl_chapter_name(chapter - 1, name);
     PL_TRY(pl_read_arm(c->store, name, &before, &from));
+    if (chapter > 0 && !pl_topology_descends(t, &arm->descent, from))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "arm %s cannot descend from arm %s", arm->name,
+                       name));
     PL_TRY(add_arms(
         c, &before, from,
-        chapter > 0 ? pl_topology_ancestor_path(t, before.spec.experts, path) : 0, sum,
+        chapter > 0 ? pl_topology_ancestor_path(t, &arm->descent, from, path) : 0, sum,
         out));
     PL_TRY(add_arm(c, arm, t, path, sum, out));
 done:

@@ -16,9 +16,10 @@
  * ended: its modules begin as the last versions of that arm, its paths begin with that
  * arm's last states, and the schedule continues. Outer momentum begins at zero.
  *
- * If modules are split (topology.split), each new module begins as a copy of the module
- * that it descends from, and each new path with the state of the path that it descends
- * from. A path's documents are distributed to its children by k-means, without scores.
+ * If the topology changes (topology.split, topology.graft), each new module begins as a
+ * copy of the module that it descends from, and each new path with the state of the
+ * path that it descends from. A path's documents are dealt to its children by k-means,
+ * those of a path without children to the remaining paths. Nothing is scored.
  *
  * A chapter that begins because modules are frozen (train.freeze) keeps the shards, the
  * router and the paths' states. Frozen modules keep version 0 of their chapter.
@@ -50,31 +51,31 @@ typedef struct chapter {
 } chapter;
 
 /* ---- the end of the chapter before ---- */
-/* Reads the last version of a module of the arm before, as f32 values, into `out`,
- * which has n_params values of the module's slot. */
-static pl_status last_version(chapter *c, int module, float *out)
+/* Reads the last version of a module of the arm before, as f32 values, into c->params.
+ * Sets *slot to the module's slot. */
+static pl_status last_version(chapter *c, int module, const pl_slot **slot)
 {
-    const pl_slot *slot =
-        pl_topology_slot(c->from, pl_topology_module_slot(c->from, module));
     char name[PL_MODULE_NAME_MAX];
     pl_hash params;
+    *slot = pl_topology_slot(c->from, pl_topology_module_slot(c->from, module));
     pl_arm_module_name(&c->before, c->from, module, name);
     return stages_read_version(c->r, name, pl_round_count(&c->before, c->from, module),
-                               slot, out, &params);
+                               *slot, c->params, &params);
 }
 
 /* Creates the modules of `arm`, which has topology t, as copies of the last versions of
- * the modules that they descend from. */
+ * the modules that they descend from, or of those of their blocks that they have. */
 static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topology *t)
 {
     char name[PL_MODULE_NAME_MAX];
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
-        const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, m));
-        PL_CHECK(
-            last_version(c, pl_topology_ancestor_module(t, c->from, m), c->params));
+        const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, m)), *its;
+        PL_CHECK(last_version(
+            c, pl_topology_ancestor_module(t, &arm->descent, c->from, m), &its));
         pl_arm_module_name(arm, t, m, name);
-        PL_CHECK(pl_client_create_module(c->r->client, name, c->params, slot->n_params,
-                                         &c->r->hash));
+        PL_CHECK(pl_client_create_module(c->r->client, name,
+                                         c->params + (slot->offset - its->offset),
+                                         slot->n_params, &c->r->hash));
     }
     return PL_OK;
 }
@@ -101,6 +102,7 @@ static pl_status publish_scoring(chapter *c)
         windows += (pl_doc_targets(pl_tokens_doc(c->r->train, c->docs[i])) +
                     cfg->context - 1) /
                    cfg->context;
+    memset(&arm->descent, 0, sizeof arm->descent); /* it has the same topology */
     arm->spec.replicas = 1;
     arm->n_scored = (int64_t)c->n_docs;
     arm->n_frozen = 0;
@@ -178,7 +180,8 @@ static pl_status put_states(chapter *c)
     pl_status status = PL_OK;
     for (int i = 0; i < n; i++) {
         pl_path_state state;
-        int path = pl_topology_ancestor_path(c->topology, was->experts, i / replicas);
+        int path = pl_topology_ancestor_path(c->topology, &c->arm.descent, c->from,
+                                             i / replicas);
         pl_arm_path_name(&c->before, c->from, path, i % replicas, name);
         PL_TRY(pl_client_get_path(c->r->client, name, &state));
         states[i] = state.moments;
@@ -190,7 +193,7 @@ static pl_status put_states(chapter *c)
                                     (uint64_t)n * sizeof *states, &c->arm.states));
         pl_copy_text(c->arm.before, sizeof c->arm.before, c->before.name);
         if (c->what->splits)
-            memcpy(c->arm.split, was->experts, sizeof c->arm.split);
+            memcpy(c->arm.descent.experts, was->experts, sizeof c->arm.descent.experts);
     }
 done:
     pl_free(states);
@@ -280,23 +283,46 @@ static pl_status read_shards(chapter *c, pl_buf *docs, size_t *first)
     return status;
 }
 
+/* Reads the prefix model that routes new text to the paths of the arm before. */
+static pl_status read_router(chapter *c, pl_prefix_lm **out)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_hash blob;
+    pl_buf bytes = {0};
+    pl_status status;
+    snprintf(object, sizeof object, "router/%s", c->before.name);
+    PL_TRY(pl_client_get_object(c->r->client, object, &blob));
+    PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
+    PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), out));
+    if (pl_prefix_lm_n_paths(*out) != pl_topology_n_paths(c->from))
+        PL_TRY(pl_fail(
+            PL_ERR_DAMAGED, "object %s routes text to %d paths, but %s has %d", object,
+            pl_prefix_lm_n_paths(*out), c->before.name, pl_topology_n_paths(c->from)));
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
 static pl_status split_modules(chapter *c)
 {
     const size_t n_paths = (size_t)pl_topology_n_paths(c->from);
     pl_buf docs = {0};
+    pl_prefix_lm *router = NULL;
     pl_shards before = {.n_paths = (int)n_paths,
                         .first = pl_alloc((n_paths + 1) * sizeof *before.first)};
     pl_status status;
+    routing_origin origin = {
+        .topology = c->from, .descent = &c->arm.descent, .shards = &before};
     before.first[0] = 0;
     PL_TRY(read_shards(c, &docs, before.first));
     before.docs = (uint32_t *)(void *)docs.data;
-    say("widen    %d modules and %zu paths of %s become %d and %d of %s",
-        pl_topology_n_modules(c->from), n_paths, c->before.name,
-        pl_topology_n_modules(c->topology), pl_topology_n_paths(c->topology),
-        c->arm.name);
     PL_TRY(stages_base_params(c->r, c->params));
-    PL_TRY(routing_split(c->r, c->params, c->from, &before, &c->g));
+    if (c->what->descent.n_parents > 0) /* only after topology.graft do paths end */
+        PL_TRY(read_router(c, &router));
+    origin.answers = router;
+    PL_TRY(routing_split(c->r, c->params, &origin, &c->g));
 done:
+    pl_prefix_lm_destroy(&router);
     pl_buf_destroy(&docs);
     pl_free(before.first);
     return status;
@@ -330,26 +356,28 @@ static pl_status take_texts(chapter *c)
     PL_TRY(pl_arm_decode(bytes.data, bytes.len, &stored));
     memcpy(c->arm.weights, stored.weights,
            (size_t)c->arm.n_shards * sizeof *c->arm.weights);
-    PL_TRY(curve_text_copy(c->r, c->topology, &stored, &c->arm));
+    PL_TRY(curve_text_copy(c->r, &stored, c->from, &c->arm, c->topology));
 done:
     pl_buf_destroy(&bytes);
     pl_arm_clear(&stored);
     return status;
 }
 
-/* Publishes a chapter that keeps shards and router: more phases, or frozen modules. */
+/* Publishes a chapter that keeps shards and router: more phases, frozen modules, or
+ * levels that were cut, whose paths are the same under new names. */
 static pl_status publish_same_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
     pl_hash blob;
     PL_CHECK(take_texts(c));
     for (int p = 0; p < c->arm.n_shards; p++) {
-        pl_topology_path_name(c->topology, p, path);
+        pl_topology_path_name(c->from, p, path);
         snprintf(from, sizeof from, "shard/%s/%s", c->before.name, path);
+        pl_topology_path_name(c->topology, p, path);
         snprintf(to, sizeof to, "shard/%s/%s", c->arm.name, path);
         PL_CHECK(copy_object(c->r, from, to, &c->arm.shards[p]));
     }
-    PL_CHECK(select_copy_holdouts(c->r, c->topology, c->before.name, c->arm.name));
+    PL_CHECK(select_copy_holdouts(c->r, &c->before, c->from, &c->arm, c->topology));
     if (!c->what->more)
         PL_CHECK(put_states(c));
     PL_CHECK(pl_failpoint("chapter.modules.before"));
@@ -402,6 +430,11 @@ static pl_status make_chapter(chapter *c, const char *const *arms, int n_arms)
         say("more     %s goes on from %s: %d phases%s, warmed up anew", c->arm.name,
             c->before.name, c->arm.inner.phases,
             what->splits ? "" : " on the same shards");
+    if (what->splits || what->descent.n_parents > 0)
+        say("widen    %d modules and %d paths of %s become %d and %d of %s",
+            pl_topology_n_modules(c->from), pl_topology_n_paths(c->from),
+            c->before.name, pl_topology_n_modules(c->topology),
+            pl_topology_n_paths(c->topology), c->arm.name);
     if (!what->splits && !what->deals)
         return publish_same_shards(c);
     PL_CHECK(what->splits ? split_modules(c) : deal_anew(c, arms, n_arms));

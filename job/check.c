@@ -172,11 +172,13 @@ static pl_status read_origin(checker *c, const pl_arm *before, const pl_topology
         return PL_OK;
     }
     if (!base) {
-        int m = pl_topology_ancestor_module(c->topology, from, module);
+        int m = pl_topology_ancestor_module(c->topology, &c->arm.descent, from, module);
+        const pl_slot *own = pl_topology_slot(c->topology, slot);
+        const pl_slot *its = pl_topology_slot(from, pl_topology_module_slot(from, m));
         pl_arm_module_name(before, from, m, name);
-        return read_params(c, name, pl_round_count(before, from, m),
-                           pl_topology_slot(from, pl_topology_module_slot(from, m)),
-                           out);
+        PL_CHECK(read_params(c, name, pl_round_count(before, from, m), its, out));
+        memmove(out, out + (own->offset - its->offset), own->n_params * sizeof *out);
+        return PL_OK;
     }
     /* The slots of the base model may have other bounds than ours. Reads each of them
      * that overlaps our slot to its place in the path, and then moves our slot's
@@ -232,15 +234,9 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
  * that find a module's ancestor could be misled by a store's bytes. */
 static bool fits_before(const checker *c, const pl_arm *before, const pl_topology *from)
 {
-    const pl_topology_spec *own = &c->arm.spec, *its = &before->spec;
-    bool fits = pl_topology_path_params(from) == pl_topology_path_params(c->topology);
     if (strcmp(before->name, "base") == 0)
-        return fits;
-    fits = fits && own->n_levels == its->n_levels &&
-           pl_topology_n_slots(from) == pl_topology_n_slots(c->topology);
-    for (int l = 0; fits && l < own->n_levels; l++)
-        fits = own->experts[l] % its->experts[l] == 0;
-    return fits;
+        return pl_topology_path_params(from) == pl_topology_path_params(c->topology);
+    return pl_topology_descends(c->topology, &c->arm.descent, from);
 }
 
 static pl_status check_arm_beginning(checker *c)

@@ -330,175 +330,6 @@ static pl_status check_listener(const config *c, const char *key, const char *te
 }
 
 /* ---- chapters of the mixture ---- */
-/* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each must be
- * greater than the one before. With `levels` each number is followed by a colon and the
- * modules per level. */
-static bool read_phases(const char *text, bool rising, int64_t most,
-                        int64_t phases[CONFIG_LIST_MAX],
-                        config_text levels[CONFIG_LIST_MAX], int *n)
-{
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
-    *n = 0;
-    pl_copy_text(copy, sizeof copy, text);
-    for (char *word = strtok_r(copy, ", ", &rest); word;
-         word = strtok_r(NULL, ", ", &rest)) {
-        int64_t phase = 0, least = rising && *n > 0 ? phases[*n - 1] + 1 : 1;
-        char *colon = levels ? strchr(word, ':') : NULL;
-        if (*n == CONFIG_LIST_MAX || (levels && !colon))
-            return false;
-        if (colon) {
-            *colon = '\0';
-            pl_copy_text(levels[*n], sizeof levels[*n], colon + 1);
-        }
-        if (pl_parse_int(word, &phase) != PL_OK || phase < least || phase > most)
-            return false;
-        phases[(*n)++] = phase;
-    }
-    return true;
-}
-
-static pl_status read_more(const config *c, int64_t phases[CONFIG_LIST_MAX], int *n)
-{
-    if (read_phases(c->more, false, CONFIG_PHASES_MAX, phases, NULL, n))
-        return PL_OK;
-    return pl_fail(PL_ERR_CONFIG,
-                   "train.more `%s`: give at most %d numbers of phases from 1 to %d",
-                   c->more, (int)CONFIG_LIST_MAX, (int)CONFIG_PHASES_MAX);
-}
-
-typedef struct split_list {
-    int64_t phases[CONFIG_LIST_MAX];
-    config_text levels[CONFIG_LIST_MAX];
-    int n, used;
-} split_list;
-
-static pl_status read_splits(const config *c, split_list *out)
-{
-    out->used = 0;
-    if (read_phases(c->split, true, CONFIG_PHASES_MAX, out->phases, out->levels,
-                    &out->n))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "topology.split `%s`: give at most %d rising numbers of phases, each "
-        "with a colon and the modules per level, such as 4:4x4",
-        c->split, (int)CONFIG_LIST_MAX);
-}
-
-/* Gives the spec of the topology in a chapter whose modules are split into `levels`. */
-static pl_status split_spec(const char *levels, pl_topology_spec *spec)
-{
-    pl_topology_spec next = *spec;
-    pl_status status = pl_topology_parse_levels(levels, &next);
-    bool more = false, whole = status == PL_OK && next.n_levels == spec->n_levels;
-    for (int l = 0; whole && l < next.n_levels; l++) {
-        whole = next.experts[l] % spec->experts[l] == 0;
-        more = more || next.experts[l] > spec->experts[l];
-    }
-    if (status != PL_OK)
-        return pl_fail_in(status, "topology.split");
-    if (!whole || !more)
-        return pl_fail(PL_ERR_CONFIG,
-                       "topology.split cannot make %s: keep the number of levels, "
-                       "multiply the modules of each level by 1 or more, and of "
-                       "at least one level by 2 or more",
-                       levels);
-    *spec = next;
-    return PL_OK;
-}
-
-/* Fills in a chapter that begins after `begin` phases. Chapters are added in order.
- * If the next split is after this number of phases, the chapter uses it. */
-static pl_status add_chapter(split_list *splits, int64_t begin, config_chapter *chapter)
-{
-    *chapter = (config_chapter){.begin = begin, .spec = chapter->spec};
-    if (splits->used == splits->n || splits->phases[splits->used] != begin)
-        return PL_OK;
-    chapter->splits = true;
-    return split_spec(splits->levels[splits->used++], &chapter->spec);
-}
-
-/* The phases before which documents are dealt to paths anew. */
-static pl_status read_em(const config *c, int64_t em[CONFIG_LIST_MAX], int *n)
-{
-    if (read_phases(c->em, true, c->phases - 1, em, NULL, n))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "router.em `%s`: give at most %d rising numbers of phases, each below "
-        "train.phases %lld",
-        c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
-}
-
-pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
-                          int *n)
-{
-    int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], end = c->phases;
-    int64_t freezes[CONFIG_FREEZE_MAX];
-    int n_em = 0, n_more = 0, dealt = 0, n_freezes = 0, frozen = 0;
-    split_list splits;
-    PL_CHECK(read_more(c, more, &n_more));
-    PL_CHECK(read_splits(c, &splits));
-    PL_CHECK(config_freeze_phases(c, freezes, &n_freezes));
-    PL_CHECK(read_em(c, em, &n_em));
-    memset(out, 0, sizeof *out);
-    pl_status status = config_spec(c, &out->spec);
-    if (status != PL_OK)
-        return pl_fail_in(status, "topology");
-    *n = 1;
-    for (;;) {
-        int64_t deal = dealt < n_em ? em[dealt] : c->phases;
-        int64_t split = splits.used < splits.n ? splits.phases[splits.used] : c->phases;
-        int64_t freeze = frozen < n_freezes ? freezes[frozen] : c->phases;
-        int64_t begin = deal < split ? deal : split;
-        begin = freeze < begin ? freeze : begin;
-        if (begin >= c->phases)
-            break;
-        if (deal == split && deal == begin)
-            return pl_fail(PL_ERR_CONFIG,
-                           "router.em and topology.split both name phase %lld; change "
-                           "router.em by at least one phase",
-                           (long long)deal);
-        out[*n].spec = out[*n - 1].spec;
-        PL_CHECK(add_chapter(&splits, begin, &out[*n]));
-        out[*n].deals = begin == deal;
-        dealt += begin == deal;
-        frozen += begin == freeze;
-        (*n)++;
-    }
-    for (int i = 0; i < n_more; i++) {
-        out[*n].spec = out[*n - 1].spec;
-        PL_CHECK(add_chapter(&splits, end, &out[*n]));
-        out[(*n)++].more = true;
-        frozen += frozen < n_freezes && freezes[frozen] == end;
-        end += more[i];
-    }
-    for (int i = 0; i < *n; i++)
-        out[i].end = i + 1 < *n ? out[i + 1].begin : end;
-    if (frozen < n_freezes)
-        return pl_fail(PL_ERR_CONFIG,
-                       "train.freeze: phase %lld is not below train.phases %lld, nor "
-                       "where a part of train.more begins",
-                       (long long)freezes[frozen], (long long)c->phases);
-    if (splits.used == splits.n)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "topology.split: phase %lld must be below train.phases %lld, or be where "
-        "a part of train.more begins",
-        (long long)splits.phases[splits.used], (long long)c->phases);
-}
-
-int64_t config_all_phases(const config *c)
-{
-    int64_t phases[CONFIG_LIST_MAX], all = c->phases;
-    int n = 0;
-    if (read_more(c, phases, &n) == PL_OK)
-        for (int i = 0; i < n; i++)
-            all += phases[i];
-    return all;
-}
-
 /* Checks each chapter's list of frozen modules, and that the outer method allows it: a
  * frozen module has no versions after its first, and a method whose paths have their
  * own parameters, or that counts arrivals, needs them. */
@@ -521,52 +352,29 @@ static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chap
     return PL_OK;
 }
 
-/* Checks train.holdout. `splits`: modules are split; `grows`: they are split before
- * train.phases are over. */
-static pl_status check_holdout(const config *c, const pl_outer *outer, bool splits,
-                               bool grows)
-{
-    if (splits && !grows && c->holdout > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "a run with train.holdout=%g cannot be split (topology.split), "
-                       "because a split deals only documents that train; lengthen it "
-                       "without topology.split, or begin a new run with "
-                       "train.holdout=0",
-                       c->holdout);
-    if (splits && c->holdout > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "train.holdout cannot be used with topology.split, which deals "
-                       "only documents that are trained on; set train.holdout=0");
-    if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "train.holdout cannot be used with outer.method=%s, whose versions "
-            "belong to no phase; set train.holdout=0",
-            c->method);
-    return PL_OK;
-}
-
 /* Checks that the chapters fit the outer method, the schedules and the other keys. All
  * chapters except those of train.more share one schedule. */
 static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0, last = 0;
-    /* grows: modules are split before train.phases are over, so while baselines
-     * train */
-    bool splits = false, deals = false, grows = false;
+    /* grows: the number of paths changes before train.phases are over, so while
+     * baselines train */
+    bool splits = false, deals = false, grows = false, grafts = false;
     PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 1; i < n; i++) {
         last = chapters[i].more ? last : i;
         splits = splits || chapters[i].splits;
         grows = grows || (chapters[i].splits && !chapters[i].more);
         deals = deals || chapters[i].deals;
+        grafts = grafts || chapters[i].descent.n_parents > 0;
     }
-    const char *key = deals        ? "router.em"
-                      : splits     ? "topology.split"
-                      : c->more[0] ? "train.more"
-                      : n > 1      ? "train.freeze"
-                                   : NULL;
+    const char *change = c->graft[0] ? "topology.graft" : "topology.split";
+    const char *key = deals              ? "router.em"
+                      : splits || grafts ? change
+                      : c->more[0]       ? "train.more"
+                      : n > 1            ? "train.freeze"
+                                         : NULL;
     if (key && pl_method_keeps_own(outer->method.method))
         return pl_fail(PL_ERR_CONFIG,
                        "%s cannot be used with outer.method=%s, whose paths keep "
@@ -590,33 +398,35 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        "(train.decay); change documents or modules earlier",
                        key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
-    PL_CHECK(check_holdout(c, outer, splits, grows));
+    if (splits && !grows && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a run with train.holdout=%g cannot be split (%s), "
+                       "because a split deals only documents that train; lengthen it "
+                       "without %s, or begin a new run with "
+                       "train.holdout=0",
+                       c->holdout, change, change);
+    if (splits && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.holdout cannot be used with %s, which deals "
+                       "only documents that are trained on; set train.holdout=0",
+                       change);
+    if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "train.holdout cannot be used with outer.method=%s, whose versions "
+            "belong to no phase; set train.holdout=0",
+            c->method);
     if (splits && c->overlap > 1)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "topology.split deals each document of a path to one of the paths "
-            "that it becomes; set router.overlap=1");
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s deals each document of a path to one of the paths "
+                       "that it becomes; set router.overlap=1",
+                       change);
     if (grows && (config_wants(c, "diloco") || config_wants(c, "dense-batch")))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "topology.split changes the number of paths, which the baselines "
-            "diloco and dense-batch cannot follow; set "
-            "eval.baselines=dense,dense-eq");
-    return PL_OK;
-}
-
-static pl_status check_baselines(const config *c)
-{
-    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
-    pl_copy_text(copy, sizeof copy, c->baselines);
-    for (char *word = strtok_r(copy, ", ", &rest); word;
-         word = strtok_r(NULL, ", ", &rest)) {
-        if (!config_is_baseline(word) && strcmp(word, "none") != 0)
-            return pl_fail(PL_ERR_CONFIG,
-                           "eval.baselines: unknown baseline `%s`; known are dense, "
-                           "diloco, dense-eq, dense-batch and none",
-                           word);
-    }
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s changes the number of paths, which the baselines "
+                       "diloco and dense-batch cannot follow; set "
+                       "eval.baselines=dense,dense-eq",
+                       change);
     return PL_OK;
 }
 
@@ -628,7 +438,16 @@ pl_status config_check(const config *c)
     pl_outer outer;
     PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
     PL_CHECK(check_listener(c, "net.home", c->home_bind));
-    PL_CHECK(check_baselines(c));
+    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    pl_copy_text(copy, sizeof copy, c->baselines);
+    for (char *word = strtok_r(copy, ", ", &rest); word;
+         word = strtok_r(NULL, ", ", &rest)) {
+        if (!config_is_baseline(word) && strcmp(word, "none") != 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "eval.baselines: unknown baseline `%s`; known are dense, "
+                           "diloco, dense-eq, dense-batch and none",
+                           word);
+    }
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would start from random "
@@ -648,8 +467,10 @@ pl_status config_check(const config *c)
     for (int i = n_chapters - 1; i >= 0; i--) {
         pl_status status = pl_topology_create(&shape, &chapters[i].spec, &topology);
         if (status != PL_OK)
-            return pl_fail_in(status,
-                              chapters[i].splits ? "topology.split" : "topology");
+            return pl_fail_in(status, chapters[i].descent.n_parents > 0
+                                          ? "topology.graft"
+                                      : chapters[i].splits ? "topology.split"
+                                                           : "topology");
         n_paths = pl_topology_n_paths(topology);
         pl_topology_destroy(&topology);
         if ((int64_t)n_paths * c->replicas > PL_TASKS_MAX ||

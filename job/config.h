@@ -49,7 +49,7 @@ typedef struct config {
     double rope_theta, norm_eps;
     config_text import;
 
-    config_text levels, level_blocks, private_blocks, embed, head, split;
+    config_text levels, level_blocks, private_blocks, embed, head, split, graft;
     int64_t replicas;
 
     int64_t batch, muon_rows, micro_batch, tau, phases, base_steps, base_replicas,
@@ -145,27 +145,39 @@ extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
 /* The mixture is trained in chapters (job/chapters.c). A new chapter begins where
- * documents are dealt anew (router.em), where modules are split (topology.split), where
- * modules are frozen (train.freeze), and for each number of train.more. */
+ * documents are dealt anew (router.em), where the topology changes (topology.split,
+ * topology.graft), where modules are frozen (train.freeze), and for each number of
+ * train.more. */
 typedef struct config_chapter {
     int64_t begin,
         /* phases of a path: the chapter has phases begin to end - 1; those of
          * train.more are counted after train.phases */
         end;
+    /* splits: each path's documents are dealt to the paths that descend from it, and
+     * those of a path that ends to all others */
     bool deals, splits, more;
     pl_topology_spec spec;
+    /* how the topology descends from that of the chapter before; with a list of parents
+     * only after topology.graft */
+    pl_descent descent;
 } config_chapter;
 enum {
     CONFIG_LIST_MAX = 16,
     CONFIG_FREEZE_MAX = 32,
     CONFIG_PHASES_MAX = 1000000,
-    CONFIG_CHAPTERS_MAX = 3 * CONFIG_LIST_MAX + CONFIG_FREEZE_MAX + 1
+    CONFIG_CHAPTERS_MAX = 4 * CONFIG_LIST_MAX + CONFIG_FREEZE_MAX + 1
 };
-/* Fills in all chapters; there is at least one. ERR_CONFIG if the four keys contradict
+/* Fills in all chapters; there is at least one. ERR_CONFIG if the five keys contradict
  * each other. */
 PL_MUST_CHECK pl_status config_chapters(const config *c,
                                         config_chapter out[CONFIG_CHAPTERS_MAX],
                                         int *n);
+/* config_graft.c: change a chapter, which has the spec of the chapter before, as an
+ * item of topology.split ("4x4") or topology.graft ("drop:L2.E1") says. ERR_CONFIG. */
+PL_MUST_CHECK pl_status config_split(const pl_shape *shape, const char *levels,
+                                     config_chapter *chapter);
+PL_MUST_CHECK pl_status config_graft(const pl_shape *shape, const char *text,
+                                     config_chapter *chapter);
 /* config_freeze.c: the phases above 0 in which train.freeze changes what is frozen, in
  * rising order. */
 PL_MUST_CHECK pl_status config_freeze_phases(const config *c,

@@ -126,12 +126,13 @@ static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology
 }
 
 /* Replaces the list of the topology `from` by that of `t`, which descends from it. */
-static void inherit_frozen(const pl_topology *t, const pl_topology *from, bool **frozen)
+static void inherit_frozen(const pl_topology *t, const pl_descent *d,
+                           const pl_topology *from, bool **frozen)
 {
     const int n = pl_topology_n_modules(t);
     bool *now = pl_alloc((size_t)n * sizeof *now);
     for (int m = 0; from && m < n; m++)
-        now[m] = (*frozen)[pl_topology_ancestor_module(t, from, m)];
+        now[m] = (*frozen)[pl_topology_ancestor_module(t, d, from, m)];
     pl_free(*frozen);
     *frozen = now;
 }
@@ -150,7 +151,7 @@ pl_status config_frozen(const config *c, int chapter, bool **frozen)
     PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 0; i < n && i <= chapter; i++) {
         PL_TRY(pl_topology_create(&shape, &chapters[i].spec, &t));
-        inherit_frozen(t, from, frozen);
+        inherit_frozen(t, &chapters[i].descent, from, frozen);
         pl_topology_destroy(&from);
         from = t;
         t = NULL;

@@ -98,6 +98,16 @@ static const pl_key keys[] = {
      "finished run may be lengthened and split: `train --out RUN --set "
      "train.phases=+4 --set topology.split=6:4x4`",
      false},
+    {"topology.graft", PL_KEY_TEXT, AT(graft), "", 0, 0, NULL, "phase:change",
+     "phases after which modules or paths end or are added: 4:drop:L2.E1 ends all "
+     "paths "
+     "through a module, whose documents go to the remaining paths; 4:drop:p01 ends one "
+     "path; 4:copy:L1.E0 adds a module to level 1, which begins as a copy; 4:cut:L1:2 "
+     "makes the first 2 blocks of level 1 a level of their own; several names are "
+     "joined by +; a finished run may be lengthened and changed: `train --out RUN "
+     "--set "
+     "train.phases=+4 --set topology.graft=6:drop:L2.E1`",
+     false},
     {"topology.blocks", PL_KEY_TEXT, AT(level_blocks), "", 0, 0, NULL, "",
      "number of blocks of each level, for example 2,2; empty: split evenly", false},
     {"topology.private", PL_KEY_TEXT, AT(private_blocks), "", 0, 0, NULL, "",

@@ -127,8 +127,8 @@ done:
     return status;
 }
 
-pl_status curve_text_copy(pl_run *r, const pl_topology *t, const pl_arm *from,
-                          pl_arm *to)
+pl_status curve_text_copy(pl_run *r, const pl_arm *from, const pl_topology *before,
+                          pl_arm *to, const pl_topology *t)
 {
     char object[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
     pl_buf bytes = {0};
@@ -142,10 +142,11 @@ pl_status curve_text_copy(pl_run *r, const pl_topology *t, const pl_arm *from,
         to->held_bytes[p] = from->held_bytes[p];
         if (from->held_bytes[p] == 0)
             continue;
-        pl_topology_path_name(t, p, name);
+        pl_topology_path_name(before, p, name);
         snprintf(object, sizeof object, "curve/%s/%s", from->name, name);
         pl_buf_clear(&bytes);
         PL_TRY(pl_client_get_blob(r->client, object, &from->held[p], &bytes));
+        pl_topology_path_name(t, p, name);
         snprintf(object, sizeof object, "curve/%s/%s", to->name, name);
         PL_TRY(pl_client_put_object(r->client, object, bytes.data, bytes.len,
                                     &to->held[p]));

@@ -41,11 +41,12 @@ static void set_module_before(const page *p, const page_arm *a, int module, pl_j
     const page_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
     char name[PL_MODULE_NAME_MAX];
     if (!before ||
-        pl_topology_n_slots(before->topology) != pl_topology_n_slots(a->topology))
+        !pl_topology_descends(a->topology, &a->arm.descent, before->topology))
         return;
-    pl_arm_module_name(
-        &before->arm, before->topology,
-        pl_topology_ancestor_module(a->topology, before->topology, module), name);
+    pl_arm_module_name(&before->arm, before->topology,
+                       pl_topology_ancestor_module(a->topology, &a->arm.descent,
+                                                   before->topology, module),
+                       name);
     pl_json_set_text(o, "before", name);
 }
 

@@ -4,6 +4,7 @@
 #include "eval/eval.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* The most memory that a list may take. Longer lists are kept in a file, and a router
  * is fitted to a part of the documents that fits into this memory. */
@@ -230,27 +231,63 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
 typedef struct splitting {
     pl_run *r;
     routing *g;
-    const pl_topology *from;
-    const pl_shards *before; /* documents of each path of `from` */
-    pl_buf *lists;           /* [paths of g->topology] documents, uint32_t each */
+    const routing_origin *from;
+    int *parent; /* [paths of g->topology] the path of the origin */
+    /* [paths of g->topology] the paths in the order of their parents; those of parent p
+     * begin at first_child[p] */
+    int *children, *first_child;
+    pl_buf *lists;   /* [paths of g->topology] documents, uint32_t each */
+    double *nats;    /* [paths] of a document, under a prefix model */
+    int32_t *tokens; /* [context] of a document */
 } splitting;
 
-/* Returns child number `child` of a path. Its modules are children of the parent's
- * modules. The children of a path are numbered like the paths of a topology in which
- * each level has the children of one module. */
+static void find_children(splitting *s)
+{
+    const int n_paths = pl_topology_n_paths(s->g->topology);
+    const int n_before = pl_topology_n_paths(s->from->topology);
+    s->parent = pl_alloc((size_t)n_paths * sizeof *s->parent);
+    s->children = pl_alloc((size_t)n_paths * sizeof *s->children);
+    s->first_child = pl_alloc(((size_t)n_before + 2) * sizeof *s->first_child);
+    int *next = s->first_child + 1; /* after the loops it is where the next begin */
+    for (int p = 0; p < n_paths; p++) {
+        s->parent[p] = pl_topology_ancestor_path(s->g->topology, s->from->descent,
+                                                 s->from->topology, p);
+        next[s->parent[p] + 1]++;
+    }
+    for (int p = 0; p < n_before; p++)
+        next[p + 1] += next[p];
+    for (int p = 0; p < n_paths; p++)
+        s->children[next[s->parent[p]]++] = p;
+}
+
+static int count_children(const splitting *s, int parent)
+{
+    return s->first_child[parent + 1] - s->first_child[parent];
+}
+
 static int child_path(const splitting *s, int parent, int child)
 {
-    const pl_topology_spec *to = pl_topology_get_spec(s->g->topology);
-    const pl_topology_spec *from = pl_topology_get_spec(s->from);
-    int path = 0, stride = 1;
-    for (int l = to->n_levels - 1; l >= 0; l--) {
-        int factor = to->experts[l] / from->experts[l];
-        path += stride * (parent % from->experts[l] * factor + child % factor);
-        stride *= to->experts[l];
-        parent /= from->experts[l];
-        child /= factor;
+    return s->children[s->first_child[parent] + child];
+}
+
+/* Returns how many modules of a level the children of a path use. If the children are
+ * all combinations of such modules, they are numbered like the paths of a topology
+ * with these numbers of modules. */
+static int count_experts(const splitting *s, int parent, int level)
+{
+    const pl_topology *t = s->g->topology;
+    const int n_modules = pl_topology_get_spec(t)->experts[level];
+    bool *used = pl_alloc((size_t)n_modules);
+    int n = 0;
+    for (int c = 0; c < count_children(s, parent); c++) {
+        const int module =
+            pl_topology_module_of_path(t, level + 1, child_path(s, parent, c));
+        bool *seen = &used[module - pl_topology_module(t, level + 1, 0)];
+        n += !*seen;
+        *seen = true;
     }
-    return path;
+    pl_free(used);
+    return n;
 }
 
 /* Deals the documents docs [n] of a parent to its children by a k-means of these
@@ -261,7 +298,6 @@ static pl_status deal_to_children(const splitting *s, int parent, int n_children
 {
     routing *g = s->g;
     const size_t dim = (size_t)g->dim;
-    const pl_topology_spec *spec = pl_topology_get_spec(s->from);
     float *few = NULL;
     double *tokens = NULL;
     pl_router *router = NULL;
@@ -278,7 +314,7 @@ static pl_status deal_to_children(const splitting *s, int parent, int n_children
     options.kind = PL_ROUTER_KMEANS;
     options.weights = tokens;
     for (int l = 0; l < options.n_levels; l++)
-        options.experts[l] /= spec->experts[l];
+        options.experts[l] = count_experts(s, parent, l);
     PL_TRY(pl_router_fit(few, n, g->dim, &options, &router));
     PL_TRY(pl_shards_make(router, few, n, 1, &shards));
     for (int c = 0; c < n_children; c++)
@@ -298,26 +334,106 @@ done:
  * children, each child gets all of them. */
 static pl_status split_shard(const splitting *s, int parent)
 {
-    const pl_shards *before = s->before;
-    const int n_children =
-        pl_topology_n_paths(s->g->topology) / pl_topology_n_paths(s->from);
+    const pl_shards *before = s->from->shards;
+    const int n_children = count_children(s, parent);
     const uint32_t *docs = before->docs + before->first[parent];
     const size_t n = before->first[parent + 1] - before->first[parent];
     char name[PL_NAME_MAX];
-    if (n >= (size_t)n_children)
+    if (n_children > 1 && n >= (size_t)n_children)
         return deal_to_children(s, parent, n_children, docs, n);
-    pl_topology_path_name(s->from, parent, name);
-    if (n == 0)
+    pl_topology_path_name(s->from->topology, parent, name);
+    if (n == 0 && n_children > 0)
         return pl_fail(
             PL_ERR_DATA,
             "path %s has no training documents, so none can be dealt to the paths "
             "into which it is split",
             name);
-    say("         %s trained on %zu documents, which its %d children share", name, n,
-        n_children);
+    if (n_children > 1)
+        say("         %s trained on %zu documents, which its %d children share", name,
+            n, n_children);
     for (int c = 0; c < n_children; c++)
         pl_buf_append(&s->lists[child_path(s, parent, c)], docs, n * sizeof *docs);
     return PL_OK;
+}
+
+/* Computes s->nats of the first window of a document. */
+static void judge_document(const splitting *s, const pl_prefix_lm *lm,
+                           uint32_t document)
+{
+    const pl_token_doc *doc = pl_tokens_doc(s->r->train, document);
+    const size_t length = (size_t)s->r->cfg.context;
+    const size_t n = doc->n_tokens < length ? doc->n_tokens : length;
+    pl_tokens_copy(s->r->train, doc->first, n, s->tokens);
+    pl_prefix_lm_nats(lm, s->tokens, (int)n, s->nats);
+}
+
+/* Returns the path with the fewest nats in s->nats, which are of paths of the origin,
+ * among those whose shard may take `tokens` more; the lightest if none may. */
+static int best_heir(const splitting *s, const double *load, double limit,
+                     double tokens)
+{
+    int best = -1, lightest = 0;
+    for (int p = 0; p < pl_topology_n_paths(s->g->topology); p++) {
+        if (load[p] < load[lightest])
+            lightest = p;
+        if (load[p] + tokens <= limit &&
+            (best < 0 || s->nats[s->parent[p]] < s->nats[s->parent[best]]))
+            best = p;
+    }
+    return best >= 0 ? best : lightest;
+}
+
+static int by_document(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Gives the documents of paths that ended to the others. A document that one of them
+ * has already stays where it is. */
+static void give_orphans(const splitting *s)
+{
+    const routing *g = s->g;
+    const pl_shards *before = s->from->shards;
+    const int n_paths = pl_topology_n_paths(g->topology);
+    double *load = pl_alloc((size_t)n_paths * sizeof *load), all = 0;
+    bool *placed = pl_alloc(g->n * sizeof *placed);
+    size_t n_ended = 0, n_moved = 0;
+    for (int p = 0; p < n_paths; p++) {
+        const uint32_t *docs = (const uint32_t *)(const void *)s->lists[p].data;
+        for (size_t i = 0; i < s->lists[p].len / sizeof *docs; i++) {
+            placed[docs[i]] = true;
+            load[p] += g->tokens[docs[i]];
+        }
+    }
+    for (size_t i = 0; i < before->first[before->n_paths]; i++)
+        all += g->tokens[before->docs[i]];
+    const double limit =
+        s->r->cfg.balance > 0 ? (1 + s->r->cfg.balance) * all / n_paths : INFINITY;
+    for (int parent = 0; parent < before->n_paths; parent++) {
+        if (count_children(s, parent) > 0)
+            continue;
+        n_ended++;
+        for (size_t i = before->first[parent]; i < before->first[parent + 1]; i++) {
+            const uint32_t document = before->docs[i];
+            if (placed[document])
+                continue;
+            judge_document(s, s->from->answers, document);
+            const int heir = best_heir(s, load, limit, g->tokens[document]);
+            pl_buf_append(&s->lists[heir], &document, sizeof document);
+            load[heir] += g->tokens[document];
+            placed[document] = true;
+            n_moved++;
+        }
+    }
+    for (int p = 0; p < n_paths; p++)
+        qsort(s->lists[p].data, s->lists[p].len / sizeof(uint32_t), sizeof(uint32_t),
+              by_document);
+    if (n_ended > 0)
+        say("         %zu documents of %zu paths that end go to the other %d", n_moved,
+            n_ended, n_paths);
+    pl_free(placed);
+    pl_free(load);
 }
 
 /* Makes the paths' shards from their lists of documents. If a document is in the lists
@@ -356,37 +472,34 @@ static pl_status gather_shards(const splitting *s)
 static void place_others(const splitting *s)
 {
     routing *g = s->g;
-    const int n_paths = pl_topology_n_paths(g->topology);
-    const size_t length = (size_t)s->r->cfg.context;
-    int32_t *tokens = pl_alloc(length * sizeof *tokens);
-    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
     for (size_t i = 0; i < g->n; i++) {
-        const pl_token_doc *doc = pl_tokens_doc(s->r->train, (uint32_t)i);
-        size_t n = doc->n_tokens < length ? doc->n_tokens : length;
         if (g->shards.path_of[i] >= 0)
             continue;
         g->shards.path_of[i] = 0;
-        pl_tokens_copy(s->r->train, doc->first, n, tokens);
-        pl_prefix_lm_nats(g->answers, tokens, (int)n, nats);
-        for (int p = 1; p < n_paths; p++)
-            if (nats[p] < nats[g->shards.path_of[i]])
+        judge_document(s, g->answers, (uint32_t)i);
+        for (int p = 1; p < pl_topology_n_paths(g->topology); p++)
+            if (s->nats[p] < s->nats[g->shards.path_of[i]])
                 g->shards.path_of[i] = p;
     }
-    pl_free(tokens);
-    pl_free(nats);
 }
 
-pl_status routing_split(pl_run *r, const float *params, const pl_topology *from,
-                        const pl_shards *before, routing *g)
+pl_status routing_split(pl_run *r, const float *params, const routing_origin *origin,
+                        routing *g)
 {
     const int n_paths = pl_topology_n_paths(g->topology);
-    splitting s = {.r = r, .g = g, .from = from, .before = before};
+    const int n_before = pl_topology_n_paths(origin->topology);
+    const size_t n_nats = (size_t)(n_paths > n_before ? n_paths : n_before);
+    splitting s = {.r = r, .g = g, .from = origin};
     pl_status status = PL_OK;
     PL_CHECK(look_at_documents(r, params, g));
     s.lists = pl_alloc((size_t)n_paths * sizeof *s.lists);
-    memset(s.lists, 0, (size_t)n_paths * sizeof *s.lists);
-    for (int p = 0; p < pl_topology_n_paths(from); p++)
+    find_children(&s);
+    s.nats = pl_alloc(n_nats * sizeof *s.nats);
+    s.tokens = pl_alloc((size_t)r->cfg.context * sizeof *s.tokens);
+    for (int p = 0; p < n_before; p++)
         PL_TRY(split_shard(&s, p));
+    if (origin->answers)
+        give_orphans(&s);
     PL_TRY(gather_shards(&s));
     g->how = "split";
     PL_TRY(fit_answers(r, g));
@@ -395,6 +508,11 @@ done:
     for (int p = 0; p < n_paths; p++)
         pl_buf_destroy(&s.lists[p]);
     pl_free(s.lists);
+    pl_free(s.parent);
+    pl_free(s.children);
+    pl_free(s.first_child);
+    pl_free(s.nats);
+    pl_free(s.tokens);
     return status;
 }
 

@@ -48,14 +48,22 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g);
  * the documents `docs`. */
 pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
                         size_t n_docs, const double *scores, routing *g);
-/* Deals the documents of each path of `from` to the paths of g->topology that descend
- * from it. `before` lists the documents of each path; a document may be in several
- * lists. */
+/* The chapter from which the paths of a new one descend. */
+typedef struct routing_origin {
+    const pl_topology *topology;
+    const pl_descent *descent; /* how the new paths descend from it */
+    /* the documents of each path; a document may be in several lists */
+    const pl_shards *shards;
+    const pl_prefix_lm *answers; /* needed if a path has no descendants */
+} routing_origin;
+/* Deals the documents of each path to the paths of g->topology that descend from it.
+ * Documents of a path without descendants go where the earlier chapter's router would
+ * send them without that path, within router.balance. */
 PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
-                                      const pl_topology *from, const pl_shards *before,
-                                      routing *g);
-/* Whether the paths score this document, so that a router can be fitted to the scores
- * (router.em, router.share). No arm trains on it. Only the document's hash decides. */
+                                      const routing_origin *origin, routing *g);
+/* Whether the document is one that no arm trains on (router.em, router.share). The
+ * paths score such documents, so that a router can be fitted to the scores. Only the
+ * document's hash decides. */
 bool routing_scores(const pl_run *r, uint32_t document);
 /* Whether an arm trains on the document: it is neither scored nor held out for the
  * choice of versions (train.holdout). Only the document's hash decides. */

@@ -76,21 +76,29 @@ static bool list_goes_on(const char *was, const char *now)
     return strncmp(now, was, n) == 0 && now[n] != '\0' && (n == 0 || now[n] == ',');
 }
 
-/* Whether all new splits come after the phases that the run already has. */
-static bool splits_later(const config *own, const config *c)
+static int changes_before(const config_chapter *chapters, int n, int64_t end)
+{
+    int n_changes = 0;
+    for (int i = 0; i < n; i++)
+        n_changes += (chapters[i].splits || chapters[i].descent.n_parents > 0) &&
+                     chapters[i].begin < end;
+    return n_changes;
+}
+
+/* Whether all new changes of the topology come after the phases that the run already
+ * has. */
+static bool changes_later(const config *own, const config *c)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
-    int n = 0, n_own = 0, early = 0, had = 0;
-    if (!list_goes_on(own->split, c->split) ||
-        config_chapters(own, chapters, &n_own) != PL_OK)
+    const int64_t end = config_all_phases(own);
+    int n = 0, had = 0;
+    if ((strcmp(own->split, c->split) != 0 && !list_goes_on(own->split, c->split)) ||
+        (strcmp(own->graft, c->graft) != 0 && !list_goes_on(own->graft, c->graft)) ||
+        config_chapters(own, chapters, &n) != PL_OK)
         return false;
-    for (int i = 0; i < n_own; i++)
-        had += chapters[i].splits;
-    if (config_chapters(c, chapters, &n) != PL_OK)
-        return false;
-    for (int i = 0; i < n; i++)
-        early += chapters[i].splits && chapters[i].begin < config_all_phases(own);
-    return early == had;
+    had = changes_before(chapters, n, end);
+    return config_chapters(c, chapters, &n) == PL_OK &&
+           changes_before(chapters, n, end) == had;
 }
 
 /* In a run that has begun, `train.phases=+8` appends 8 to train.more. */
@@ -114,13 +122,15 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     pl_buf was = {0}, is = {0};
     config lengthened = *saved;
     const config *own = &lengthened;
-    /* train.more may get longer, with a split or frozen modules where the added phases
+    /* train.more may get longer, with other or frozen modules where the added phases
      * begin; no other key that is not local may change. */
     r->lengthened = list_goes_on(saved->more, r->cfg.more);
     if (r->lengthened)
         pl_copy_text(lengthened.more, sizeof lengthened.more, r->cfg.more);
-    if (r->lengthened && splits_later(saved, &r->cfg))
+    if (r->lengthened && changes_later(saved, &r->cfg)) {
         pl_copy_text(lengthened.split, sizeof lengthened.split, r->cfg.split);
+        pl_copy_text(lengthened.graft, sizeof lengthened.graft, r->cfg.graft);
+    }
     if (r->lengthened && config_freezes_later(saved, &r->cfg))
         pl_copy_text(lengthened.freeze, sizeof lengthened.freeze, r->cfg.freeze);
     const char *key = pl_conf_difference(&config_table, own, &r->cfg);

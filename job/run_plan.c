@@ -253,6 +253,99 @@ static pl_status say_frozen(const pl_run *r)
     return status;
 }
 
+/* ---- changes of the topology ---- */
+/* Reads how many documents the paths of the newest chapter have. False if it is not
+ * known, because the documents are not dealt yet or the paths are others. */
+static bool read_documents(const pl_run *r, int n_paths, int64_t *documents)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_json *o = NULL;
+    bool known = pl_read_file(run_file(r, "router.json", path), &text) == PL_OK &&
+                 pl_json_parse(pl_buf_text(&text), text.len, &o) == PL_OK;
+    const pl_json *list = known ? pl_json_get(o, "shard_documents") : NULL;
+    known = list && pl_json_count(list) == (size_t)n_paths;
+    for (int p = 0; known && p < n_paths; p++)
+        known = pl_json_int(pl_json_at(list, (size_t)p), &documents[p]);
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+    return known;
+}
+
+/* Prints what becomes of a path: "p02 -> p01", or that it ends. */
+static void say_path(const pl_topology *from, const pl_topology *t, const pl_descent *d,
+                     int path, const int64_t *documents)
+{
+    char name[PL_NAME_MAX];
+    pl_buf heirs = {0};
+    for (int p = 0; p < pl_topology_n_paths(t); p++) {
+        if (pl_topology_ancestor_path(t, d, from, p) != path)
+            continue;
+        pl_topology_path_name(t, p, name);
+        pl_buf_printf(&heirs, " %s", name);
+    }
+    pl_topology_path_name(from, path, name);
+    if (heirs.len > 0)
+        say("         %s ->%s", name, pl_buf_text(&heirs));
+    else if (documents)
+        say("         %s ends; its %lld documents go to the other paths", name,
+            (long long)documents[path]);
+    else
+        say("         %s ends; its documents go to the other paths", name);
+    pl_buf_destroy(&heirs);
+}
+
+static void say_change(const pl_run *r, int number, const config_chapter *chapter,
+                       const pl_topology *from, const pl_topology *t)
+{
+    enum { PATHS_SHOWN = 32 };
+    char arm[PL_ARM_NAME_MAX], before[16], after[16];
+    const int n_paths = pl_topology_n_paths(from);
+    int64_t *documents = pl_alloc((size_t)n_paths * sizeof *documents);
+    const bool known = r->lengthened && read_documents(r, n_paths, documents);
+    pl_chapter_name(number, arm);
+    say("change   %s from phase %lld on: %d modules and %d paths become %d and %d, "
+        "%s parameters become %s",
+        arm, (long long)chapter->begin, pl_topology_n_modules(from), n_paths,
+        pl_topology_n_modules(t), pl_topology_n_paths(t),
+        pl_human_count((double)pl_topology_total_params(from), before),
+        pl_human_count((double)pl_topology_total_params(t), after));
+    for (int p = 0; p < n_paths && n_paths <= PATHS_SHOWN; p++)
+        say_path(from, t, &chapter->descent, p, known ? documents : NULL);
+    for (int m = 0; chapter->descent.n_parents > 0 && m < pl_topology_n_modules(t);
+         m++) {
+        char now[PL_NAME_MAX], was[PL_NAME_MAX];
+        pl_topology_module_name(t, m, now);
+        pl_topology_module_name(
+            from, pl_topology_ancestor_module(t, &chapter->descent, from, m), was);
+        if (strcmp(now, was) != 0)
+            say("         %s begins as %s", now, was);
+    }
+    pl_free(documents);
+}
+
+/* Prints what topology.split and topology.graft make of paths and modules. */
+static pl_status say_changes(const pl_run *r)
+{
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    const pl_shape *shape = pl_topology_shape(r->topology);
+    pl_topology *from = NULL, *t = NULL;
+    int n = 0;
+    pl_status status = PL_OK;
+    PL_CHECK(config_chapters(&r->cfg, chapters, &n));
+    for (int i = 0; i < n; i++) {
+        PL_TRY(pl_topology_create(shape, &chapters[i].spec, &t));
+        if (chapters[i].splits || chapters[i].descent.n_parents > 0)
+            say_change(r, i, &chapters[i], from, t);
+        pl_topology_destroy(&from);
+        from = t;
+        t = NULL;
+    }
+done:
+    pl_topology_destroy(&from);
+    return status;
+}
+
 static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
 {
     char text[8][16];
@@ -307,11 +400,13 @@ pl_status run_plan(pl_run *r)
     uint64_t memory = r->planned.worker * (uint64_t)r->n_workers +
                       r->planned.home * (uint64_t)r->n_homes + r->planned.hub +
                       r->planned.launcher;
-    say("model    %s%s%s = %d paths; %s parameters per path, %s in all modules",
+    say("model    %s%s%s%s%s = %d paths; %s parameters per path, %s in all modules",
         r->cfg.levels, r->cfg.split[0] ? ", split " : "", r->cfg.split,
+        r->cfg.graft[0] ? ", graft " : "", r->cfg.graft,
         pl_topology_n_paths(r->topology),
         pl_human_count((double)pl_topology_path_params(r->topology), text[0]),
         pl_human_count((double)pl_topology_total_params(r->topology), text[1]));
+    PL_CHECK(say_changes(r));
     PL_CHECK(say_frozen(r));
     /* An upper bound, because windows at the ends of documents are not full. */
     const config *c = &r->cfg;

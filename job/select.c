@@ -91,8 +91,8 @@ static pl_status read_holdout(pl_run *r, const pl_topology *t, const char *arm,
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-pl_status select_copy_holdouts(pl_run *r, const pl_topology *t, const char *from,
-                               const char *to)
+pl_status select_copy_holdouts(pl_run *r, const pl_arm *before, const pl_topology *from,
+                               const pl_arm *arm, const pl_topology *t)
 {
     char object[PL_MODULE_NAME_MAX];
     pl_buf bytes = {0};
@@ -100,8 +100,8 @@ pl_status select_copy_holdouts(pl_run *r, const pl_topology *t, const char *from
     pl_status status = PL_OK;
     const int n_paths = r->cfg.holdout > 0 ? pl_topology_n_paths(t) : 0;
     for (int p = 0; status == PL_OK && p < n_paths; p++) {
-        status = read_holdout(r, t, from, p, &bytes);
-        holdout_name(t, to, p, object);
+        status = read_holdout(r, from, before->name, p, &bytes);
+        holdout_name(t, arm->name, p, object);
         if (status == PL_OK && bytes.len > 0)
             status =
                 pl_client_put_object(r->client, object, bytes.data, bytes.len, &blob);

@@ -30,17 +30,19 @@ PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topolo
  * the third tags the best version of each path when the arm has ended. */
 PL_MUST_CHECK pl_status select_put_holdouts(pl_run *r, const pl_arm *arm,
                                             const routing *g);
-PL_MUST_CHECK pl_status select_copy_holdouts(pl_run *r, const pl_topology *t,
-                                             const char *from, const char *to);
+PL_MUST_CHECK pl_status select_copy_holdouts(pl_run *r, const pl_arm *before,
+                                             const pl_topology *from, const pl_arm *arm,
+                                             const pl_topology *t);
 PL_MUST_CHECK pl_status stage_select(pl_run *r, const char *arm);
 
 /* curve_text.c: stores the held-out text of the paths of an arm, if eval.curves asks
- * for curves, and names it in the arm. `router`: NULL if the arm has one path.
- * curve_text_copy copies the text of an arm with the same paths. */
+ * for curves, and names it in the arm. `router`: NULL if the arm has one path. Or
+ * copies that of the arm before, with the same paths under their old or new names. */
 PL_MUST_CHECK pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
                                        const pl_prefix_lm *router);
-PL_MUST_CHECK pl_status curve_text_copy(pl_run *r, const pl_topology *t,
-                                        const pl_arm *from, pl_arm *to);
+PL_MUST_CHECK pl_status curve_text_copy(pl_run *r, const pl_arm *from,
+                                        const pl_topology *before, pl_arm *to,
+                                        const pl_topology *t);
 
 /* chapters.c: makes chapter `number` (1, 2, ...) of the mixture, when the one before
  * has ended. `arms` are trained meanwhile, and their progress is shown. */

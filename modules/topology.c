@@ -22,18 +22,67 @@ struct pl_topology {
     size_t path_params;
     pl_slot *slots;
     int *first_module; /* [slots] for each slot, the number of its first module */
+    int *cell;         /* [paths] the combination of experts that a path is */
+    /* [levels, paths] the paths in the order of their experts of a level, and for each
+     * path its place among those with the same expert; for each level [K + 1] where the
+     * paths of an expert begin */
+    int *by_expert, *place, *first_path[PL_LEVELS_MAX];
     pl_tensor *tensors;
 };
 
 /* ---- building ---- Slots and tensors are appended in the order of the parameters;
  * path_params is the offset of the next one. */
 
-int pl_topology_spec_n_paths(const pl_topology_spec *spec)
+int pl_topology_spec_n_cells(const pl_topology_spec *spec)
 {
     int n = 1;
     for (int l = 0; l < spec->n_levels; l++)
         n = spec->experts[l] > INT_MAX / n ? INT_MAX : n * spec->experts[l];
     return n;
+}
+
+int pl_topology_spec_n_paths(const pl_topology_spec *spec)
+{
+    const int n_cells = pl_topology_spec_n_cells(spec);
+    int n = n_cells;
+    for (int i = 0; i < n_cells && i < PL_ABSENT_MAX; i++)
+        n -= spec->absent[i];
+    return n;
+}
+
+/* Lists the paths, and those of each expert. All lists are one block, which begins at
+ * `cell`. */
+static pl_status list_paths(pl_topology *t)
+{
+    const int n_levels = t->spec.n_levels;
+    const size_t n = (size_t)t->n_paths;
+    size_t n_first = 0;
+    for (int l = 0; l < n_levels; l++)
+        n_first += (size_t)t->spec.experts[l] + 1;
+    const size_t all = n + 2 * n * (size_t)n_levels + n_first;
+    PL_CHECK(pl_try_alloc(all * sizeof(int), "the paths", (void **)&t->cell));
+    t->by_expert = t->cell + n;
+    t->place = t->by_expert + n * (size_t)n_levels;
+    int *first = t->place + n * (size_t)n_levels;
+    memset(first, 0, n_first * sizeof *first);
+    for (int i = 0, cell = 0; i < t->n_paths; cell++)
+        if (cell >= PL_ABSENT_MAX || !t->spec.absent[cell])
+            t->cell[i++] = cell;
+    for (int level = n_levels - 1, stride = 1; level >= 0; level--) {
+        const int k = t->spec.experts[level];
+        int *place = t->place + (size_t)level * n;
+        int *by_expert = t->by_expert + (size_t)level * n;
+        for (int p = 0; p < t->n_paths; p++)
+            place[p] = first[t->cell[p] / stride % k + 1]++;
+        for (int e = 0; e < k; e++)
+            first[e + 1] += first[e];
+        for (int p = 0; p < t->n_paths; p++)
+            by_expert[first[t->cell[p] / stride % k] + place[p]] = p;
+        t->first_path[level] = first;
+        first += k + 1;
+        stride *= k;
+    }
+    return PL_OK;
 }
 
 static int experts_of(const pl_topology *t, int choice)
@@ -120,6 +169,11 @@ pl_status pl_topology_create(const pl_shape *shape, const pl_topology_spec *spec
     t->tensors = pl_alloc(tensors * sizeof *t->tensors);
     const pl_shape *s = &t->shape;
     t->n_paths = pl_topology_spec_n_paths(&t->spec);
+    pl_status status = list_paths(t);
+    if (status != PL_OK) {
+        pl_topology_destroy(&t);
+        return status;
+    }
     open_slot(t, PL_SLOT_EMBED, t->spec.embed_choice, "embed");
     add_tensor(t, -1, "model.embed_tokens.weight", s->vocab, s->width, init_std);
     /* Adds slots: first the levels, each without its private blocks; then the private
@@ -154,6 +208,7 @@ void pl_topology_destroy(pl_topology **topology)
     pl_free(t->slots);
     pl_free(t->first_module);
     pl_free(t->tensors);
+    pl_free_aligned(t->cell);
     pl_free(t);
     *topology = NULL;
 }
@@ -213,13 +268,14 @@ uint64_t pl_topology_total_params(const pl_topology *t)
 }
 
 /* ---- modules and paths ---- */
-/* Returns the expert that a path takes at a level; paths are numbered row-major over
- * the levels. */
+/* Returns the expert that a path takes at a level; combinations of experts are numbered
+ * row-major over the levels. */
 static int level_of_path(const pl_topology *t, int path, int level)
 {
+    int cell = t->cell[path];
     for (int l = t->spec.n_levels; l > level; l--)
-        path /= t->spec.experts[l - 1];
-    return path % t->spec.experts[level - 1];
+        cell /= t->spec.experts[l - 1];
+    return cell % t->spec.experts[level - 1];
 }
 
 static int expert_of_path(const pl_topology *t, int slot, int path)
@@ -261,37 +317,31 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module)
     return pl_topology_module_of_path(t, slot, path) == module;
 }
 
-/* Paths are all combinations of experts, so every module of a slot has the same number
- * of paths. */
 int pl_topology_module_n_paths(const pl_topology *t, int module)
 {
-    return t->n_paths / t->slots[pl_topology_module_slot(t, module)].n_experts;
-}
-
-/* The number of consecutive path numbers that share an expert of this slot. A path is
- * (before * K + expert) * stride + after; its place among the module's paths leaves the
- * expert out. */
-static int stride_of(const pl_topology *t, const pl_slot *slot)
-{
-    int stride = 1;
-    for (int l = t->spec.n_levels; slot->choice > 0 && l > slot->choice; l--)
-        stride *= t->spec.experts[l - 1];
-    return stride;
+    const int slot = pl_topology_module_slot(t, module), level = t->slots[slot].choice;
+    if (level <= 0)
+        return level == PL_CHOICE_COMMON ? t->n_paths : 1;
+    const int *first = t->first_path[level - 1] + (module - t->first_module[slot]);
+    return first[1] - first[0];
 }
 
 int pl_topology_module_path(const pl_topology *t, int module, int nth)
 {
-    const int at = pl_topology_module_slot(t, module);
-    const pl_slot *slot = &t->slots[at];
-    int stride = stride_of(t, slot), expert = module - t->first_module[at];
-    return (nth / stride * slot->n_experts + expert) * stride + nth % stride;
+    const int slot = pl_topology_module_slot(t, module), level = t->slots[slot].choice;
+    const int expert = module - t->first_module[slot];
+    if (level <= 0)
+        return level == PL_CHOICE_COMMON ? nth : expert;
+    return t->by_expert[(size_t)(level - 1) * (size_t)t->n_paths +
+                        (size_t)(t->first_path[level - 1][expert] + nth)];
 }
 
 int pl_topology_path_place(const pl_topology *t, int module, int path)
 {
-    const pl_slot *slot = &t->slots[pl_topology_module_slot(t, module)];
-    int stride = stride_of(t, slot);
-    return path / (slot->n_experts * stride) * stride + path % stride;
+    const int level = t->slots[pl_topology_module_slot(t, module)].choice;
+    if (level <= 0)
+        return level == PL_CHOICE_COMMON ? path : 0;
+    return t->place[(size_t)(level - 1) * (size_t)t->n_paths + (size_t)path];
 }
 
 /* ---- names ---- */
@@ -331,47 +381,145 @@ int pl_topology_find_module(const pl_topology *t, const char *name)
 
 void pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX])
 {
-    pl_topology_ancestor_path_name(t, t->spec.experts, path, out);
+    const pl_descent same = {.n_parents = 0};
+    pl_topology_ancestor_path_name(t, &same, path, out);
 }
 
 /* ---- descent ---- */
-int pl_topology_ancestor(const pl_topology *t, const int experts[PL_LEVELS_MAX],
-                         int level, int expert)
+/* Returns the expert of an ancestor's level from which this expert descends, where the
+ * ancestor has `experts` modules per level. */
+static int ancestor(const pl_topology *t, const pl_descent *d,
+                    const int experts[PL_LEVELS_MAX], int level, int expert)
 {
-    return expert / (t->spec.experts[level - 1] / experts[level - 1]);
+    if (d->n_parents == 0)
+        return expert / (t->spec.experts[level - 1] / experts[level - 1]);
+    for (int l = 1; l < level; l++)
+        expert += t->spec.experts[l - 1];
+    return d->parent[expert];
 }
 
-int pl_topology_ancestor_path(const pl_topology *t, const int experts[PL_LEVELS_MAX],
-                              int path)
+static int ancestor_level(const pl_descent *d, int level)
 {
-    int ancestor = 0;
-    for (int l = 1; l <= t->spec.n_levels; l++)
-        ancestor = ancestor * experts[l - 1] +
-                   pl_topology_ancestor(t, experts, l, level_of_path(t, path, l));
-    return ancestor;
+    return d->n_parents == 0 ? level : d->level[level - 1];
 }
 
-void pl_topology_ancestor_path_name(const pl_topology *t,
-                                    const int experts[PL_LEVELS_MAX], int path,
+/* Slot l is that of level l; private blocks and the head come after the levels. */
+static int ancestor_slot(const pl_topology *t, const pl_descent *d,
+                         const pl_topology *from, int slot)
+{
+    if (slot == 0)
+        return 0;
+    return slot <= t->spec.n_levels ? ancestor_level(d, slot)
+                                    : slot - t->spec.n_levels + from->spec.n_levels;
+}
+
+/* Whether the list of parents names levels and experts that the ancestor has. */
+static bool lists_parents(const pl_topology *t, const pl_descent *d,
+                          const pl_topology *from)
+{
+    int n = 0;
+    for (int l = 0; l < t->spec.n_levels; l++) {
+        const int before = l > 0 ? d->level[l - 1] : 1, k = t->spec.experts[l];
+        if (d->level[l] < before || d->level[l] > before + (l > 0) ||
+            k > d->n_parents - n)
+            return false;
+        for (int e = 0; e < k; e++)
+            if (d->parent[n + e] < 0 ||
+                d->parent[n + e] >= from->spec.experts[d->level[l] - 1])
+                return false;
+        n += k;
+    }
+    return n == d->n_parents && n <= PL_DESCENT_MAX &&
+           d->level[t->spec.n_levels - 1] == from->spec.n_levels;
+}
+
+/* Returns the combination of experts of `from` from which a path descends; -1 if its
+ * modules descend from experts that no combination has together. */
+static int ancestor_cell(const pl_topology *t, const pl_descent *d,
+                         const pl_topology *from, int path)
+{
+    int expert[PL_LEVELS_MAX], cell = 0;
+    memset(expert, -1, sizeof expert);
+    for (int l = 1; l <= t->spec.n_levels; l++) {
+        const int at = ancestor_level(d, l) - 1;
+        const int e = ancestor(t, d, from->spec.experts, l, level_of_path(t, path, l));
+        if (expert[at] >= 0 && expert[at] != e)
+            return -1;
+        expert[at] = e;
+    }
+    for (int l = 0; l < from->spec.n_levels; l++)
+        cell = cell * from->spec.experts[l] + expert[l];
+    return cell;
+}
+
+/* Paths are in the order of their combinations. */
+static int find_cell(const pl_topology *t, int cell)
+{
+    int low = 0, high = t->n_paths;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (t->cell[middle] < cell)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < t->n_paths && t->cell[low] == cell ? low : -1;
+}
+
+int pl_topology_ancestor_path(const pl_topology *t, const pl_descent *d,
+                              const pl_topology *from, int path)
+{
+    return find_cell(from, ancestor_cell(t, d, from, path));
+}
+
+bool pl_topology_descends(const pl_topology *t, const pl_descent *d,
+                          const pl_topology *from)
+{
+    const int more = t->spec.n_levels - from->spec.n_levels;
+    bool fits = t->path_params == from->path_params &&
+                t->n_slots - from->n_slots == more && (d->n_parents > 0 || more == 0);
+    if (fits && d->n_parents > 0)
+        fits = lists_parents(t, d, from);
+    for (int l = 0; fits && d->n_parents == 0 && l < t->spec.n_levels; l++)
+        fits = t->spec.experts[l] % from->spec.experts[l] == 0;
+    for (int s = 0; fits && s < t->n_slots; s++) {
+        const pl_slot *slot = &t->slots[s];
+        const int level = slot->choice;
+        const pl_slot *origin = &from->slots[ancestor_slot(t, d, from, s)];
+        fits = origin->choice == (level > 0 ? ancestor_level(d, level) : level) &&
+               slot->offset >= origin->offset &&
+               slot->offset + slot->n_params <= origin->offset + origin->n_params;
+    }
+    for (int p = 0; fits && p < t->n_paths; p++)
+        fits = pl_topology_ancestor_path(t, d, from, p) >= 0;
+    return fits;
+}
+
+void pl_topology_ancestor_path_name(const pl_topology *t, const pl_descent *d, int path,
                                     char out[PL_NAME_MAX])
 {
+    const int *experts = d->experts[0] > 0 ? d->experts : t->spec.experts;
     size_t at = (size_t)snprintf(out, PL_NAME_MAX, "p");
-    for (int l = 1; l <= t->spec.n_levels; l++)
-        at += (size_t)snprintf(
-            out + at, PL_NAME_MAX - at, "%0*d", n_digits(experts[l - 1] - 1),
-            pl_topology_ancestor(t, experts, l, level_of_path(t, path, l)));
+    for (int l = 1, last = 0; l <= t->spec.n_levels; l++) {
+        const int level = ancestor_level(d, l);
+        if (level != last)
+            at += (size_t)snprintf(
+                out + at, PL_NAME_MAX - at, "%0*d", n_digits(experts[level - 1] - 1),
+                ancestor(t, d, experts, l, level_of_path(t, path, l)));
+        last = level;
+    }
 }
 
-int pl_topology_ancestor_module(const pl_topology *t, const pl_topology *from,
-                                int module)
+int pl_topology_ancestor_module(const pl_topology *t, const pl_descent *d,
+                                const pl_topology *from, int module)
 {
-    const int slot = pl_topology_module_slot(t, module);
-    const int choice = t->slots[slot].choice;
-    int expert = module - t->first_module[slot];
+    const int at = pl_topology_module_slot(t, module);
+    const int slot = ancestor_slot(t, d, from, at), choice = t->slots[at].choice;
+    int expert = module - t->first_module[at];
     if (choice == PL_CHOICE_PRIVATE)
-        expert = pl_topology_ancestor_path(t, from->spec.experts, expert);
+        expert = pl_topology_ancestor_path(t, d, from, expert);
     else if (choice != PL_CHOICE_COMMON)
-        expert = pl_topology_ancestor(t, from->spec.experts, choice, expert);
+        expert = ancestor(t, d, from->spec.experts, choice, expert);
     return from->first_module[slot] + expert;
 }
 

@@ -5,7 +5,9 @@
  * paths are numbered row-major: path = ((e_1 * K_2) + e_2) * K_3 + ...
  * A slot takes its expert from the path by its `choice`:
  *   common (K=1): 0       level l: e_l       private (K=P): the path itself.
- * Replicas are workers training the same path on different data.
+ * Combinations of experts may be left out (`absent`): then the others are the paths,
+ * numbered in the same order without gaps. A path's name has its experts, not its
+ * number. Replicas are workers training the same path on different data.
  *
  * Every expert of a slot has the same tensors, so all paths share one layout: the
  * parameters of a path are one block of floats, slot after slot, and a module is a
@@ -21,6 +23,9 @@ extern "C" {
 #endif
 
 enum { PL_LEVELS_MAX = 8, PL_NAME_MAX = 64, PL_BLOCKS_MAX = 256 };
+/* Most combinations of experts in a topology in which some are no paths; most modules
+ * of all levels in one that descends by a list (pl_descent). */
+enum { PL_ABSENT_MAX = 256, PL_DESCENT_MAX = 128 };
 /* a value l >= 1 means level l */
 enum { PL_CHOICE_COMMON = 0, PL_CHOICE_PRIVATE = -1 };
 
@@ -33,6 +38,9 @@ typedef struct pl_topology_spec {
     int head_choice;
     /* whether block b is path-specific inside its level */
     bool private_block[PL_BLOCKS_MAX];
+    /* whether a combination of experts, numbered row-major, is left out. Every expert
+     * is in at least one path. */
+    bool absent[PL_ABSENT_MAX];
     int replicas; /* R >= 1 of each path */
 } pl_topology_spec;
 
@@ -40,8 +48,9 @@ typedef struct pl_topology_spec {
  * ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_levels(const char *text,
                                                  pl_topology_spec *spec);
-/* Returns the number of paths of these levels; INT_MAX if it does not fit into an
- * int. */
+/* Returns the number of paths of these levels, or of all combinations of experts;
+ * INT_MAX if it does not fit into an int. */
+int pl_topology_spec_n_cells(const pl_topology_spec *spec);
 int pl_topology_spec_n_paths(const pl_topology_spec *spec);
 /* Parses e.g. "0,5,6,11" into private_block ("": no block). ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_private(const char *text, int n_blocks,
@@ -108,23 +117,32 @@ int pl_topology_module_path(const pl_topology *t, int module, int nth);
 int pl_topology_path_place(const pl_topology *t, int module, int path);
 bool pl_topology_path_has(const pl_topology *t, int path, int module);
 
-/* A topology may descend from one with fewer modules per level: each module of a level
- * was split into the same number of modules. `experts` are the numbers of modules per
- * level of the ancestor; each divides the number of t. Returns the module of level
- * `level` (from 1) that `expert` was a part of. */
-int pl_topology_ancestor(const pl_topology *t, const int experts[PL_LEVELS_MAX],
-                         int level, int expert);
-/* pl_topology_ancestor_path returns the number of the ancestor's path from which this
- * path descends; the function after it writes that path's name. */
-int pl_topology_ancestor_path(const pl_topology *t, const int experts[PL_LEVELS_MAX],
-                              int path);
-void pl_topology_ancestor_path_name(const pl_topology *t,
-                                    const int experts[PL_LEVELS_MAX], int path,
+/* How a topology descends from an earlier one of the same model. Each level takes its
+ * modules from a level of the ancestor: all of their blocks or, if several levels take
+ * theirs from the same one, consecutive blocks. */
+typedef struct pl_descent {
+    int experts[PL_LEVELS_MAX]; /* the ancestor's modules per level; 0: not recorded */
+    /* Of each level, the ancestor's level (from 1); then for each expert of each level
+     * in turn, the expert there. With n_parents 0 the levels are the same, and expert e
+     * of K descends from e / (K / K of the ancestor). */
+    int level[PL_LEVELS_MAX];
+    int n_parents, parent[PL_DESCENT_MAX];
+} pl_descent;
+
+/* Whether t can descend from `from` in this way. All functions below need it: each
+ * path's modules descend from the modules of one path. */
+bool pl_topology_descends(const pl_topology *t, const pl_descent *d,
+                          const pl_topology *from);
+/* Returns the path of `from` from which this path descends. */
+int pl_topology_ancestor_path(const pl_topology *t, const pl_descent *d,
+                              const pl_topology *from, int path);
+/* Writes the name of that path; d->experts is enough to know it. */
+void pl_topology_ancestor_path_name(const pl_topology *t, const pl_descent *d, int path,
                                     char out[PL_NAME_MAX]);
-/* Returns the module of `from`, a topology with the same slots, from which this module
- * descends. */
-int pl_topology_ancestor_module(const pl_topology *t, const pl_topology *from,
-                                int module);
+/* Returns the module of `from` from which this module descends. If the module has only
+ * some of its blocks, its parameters are at the same place of a path as there. */
+int pl_topology_ancestor_module(const pl_topology *t, const pl_descent *d,
+                                const pl_topology *from, int module);
 
 /* Writes the initial values of one module's region: normal(0, init_std), keyed by
  * (seed, tensor name). Initial values are the same for every expert of a slot and for

@@ -149,10 +149,45 @@ static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
     return PL_OK;
 }
 
+/* Refuses paths that are left out of too many combinations, and an expert or a topology
+ * without paths. */
+static pl_status check_absent(const pl_topology_spec *spec)
+{
+    const int n_cells = pl_topology_spec_n_cells(spec);
+    int n_absent = 0;
+    for (int i = 0; i < PL_ABSENT_MAX; i++)
+        n_absent += spec->absent[i];
+    if (n_absent == 0)
+        return PL_OK;
+    if (n_cells > PL_ABSENT_MAX)
+        return pl_fail(PL_ERR_CONFIG,
+                       "paths can be left out of at most %d combinations of modules, "
+                       "and these levels have %d",
+                       (int)PL_ABSENT_MAX, n_cells);
+    for (int i = n_cells; i < PL_ABSENT_MAX; i++)
+        if (spec->absent[i])
+            return pl_fail(PL_ERR_CONFIG,
+                           "path %d is left out, but the levels make only %d paths", i,
+                           n_cells);
+    for (int l = 0, stride = n_cells; l < spec->n_levels; l++) {
+        bool used[PL_ABSENT_MAX] = {false};
+        stride /= spec->experts[l];
+        for (int i = 0; i < n_cells; i++)
+            if (!spec->absent[i])
+                used[i / stride % spec->experts[l]] = true;
+        for (int e = 0; e < spec->experts[l]; e++)
+            if (!used[e])
+                return pl_fail(PL_ERR_CONFIG, "no path uses module %d of level %d", e,
+                               l + 1);
+    }
+    return PL_OK;
+}
+
 pl_status topology_spec_complete(const pl_shape *shape, const pl_topology_spec *spec,
                                  pl_topology_spec *out)
 {
     PL_CHECK(check_counts(spec));
+    PL_CHECK(check_absent(spec));
     *out = *spec;
     PL_CHECK(fill_blocks(shape->n_blocks, out));
     return check_private(shape->n_blocks, out);

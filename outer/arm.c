@@ -15,6 +15,8 @@ enum {
     /* codec of versions, then whether they are entropy-coded; absent: f32 */
     TAG_DOWN,
     TAG_FROZEN,     /* numbers of the frozen modules */
+    TAG_ABSENT,     /* combinations of experts that are no paths */
+    TAG_DESCENT,    /* of each level its ancestor, then of each of its experts */
     TAG_SHARD = 50, /* hash of each path's data shard */
     TAG_WEIGHT,
     TAG_HELD, /* hash of each path's held-out text, if there is any in the arm */
@@ -39,7 +41,7 @@ static const pl_field first_fields[] = {
     PL_FIELD_NONZERO(pl_arm, 5, before),
     PL_FIELD_NONZERO(pl_arm, 6, states),
     PL_FIELD_NONZERO(pl_arm, 7, n_scored),
-    PL_FIELD_NONZERO(pl_arm, 8, split),
+    PL_FIELD_NONZERO(pl_arm, 8, descent.experts),
     PL_FIELD_GATED(pl_arm, 9, held_every, held_every),
     PL_FIELD_GATED(pl_arm, 9, held_prefix, held_every),
     PL_FIELD(pl_arm, 10, shape.vocab),
@@ -151,6 +153,14 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out)
     }
     for (int i = 0; i < arm->n_frozen; i++)
         pl_put_u64(out, TAG_FROZEN, (uint64_t)arm->frozen[i]);
+    for (int i = 0; i < PL_ABSENT_MAX; i++)
+        if (spec->absent[i])
+            pl_put_u64(out, TAG_ABSENT, (uint64_t)i);
+    const pl_descent *d = &arm->descent;
+    for (int l = 0; d->n_parents > 0 && l < spec->n_levels; l++)
+        pl_put_u64(out, TAG_DESCENT, (uint64_t)d->level[l]);
+    for (int i = 0; i < d->n_parents; i++)
+        pl_put_u64(out, TAG_DESCENT, (uint64_t)d->parent[i]);
     for (int p = 0; p < arm->n_shards; p++)
         pl_put_hash(out, TAG_SHARD, &arm->shards[p]);
     for (int p = 0; p < arm->n_shards; p++)
@@ -299,24 +309,37 @@ static pl_status check_inner(const pl_arm *arm)
     return PL_OK;
 }
 
-/* The number of modules that the earlier arm had at a level must divide the number that
- * this arm has there. */
-static pl_status check_split(const pl_arm *arm)
+/* Checks the descent as far as it can be without the topology of the arm before. */
+static pl_status check_descent(const pl_arm *arm)
 {
+    const pl_descent *d = &arm->descent;
     const int n_levels = arm->spec.n_levels;
-    int n_split = 0;
+    int n_experts = 0, n_before = 0;
     for (int l = 0; l < PL_LEVELS_MAX; l++)
-        n_split += arm->split[l] != 0;
-    bool whole = n_split == 0 || (n_split == n_levels && arm->before[0]);
-    for (int l = 0; whole && n_split > 0 && l < n_levels; l++)
-        whole = arm->split[l] > 0 && arm->spec.experts[l] % arm->split[l] == 0;
-    if (whole)
+        n_before += d->experts[l] != 0;
+    bool good = true;
+    for (int l = 0; good && l < n_before; l++)
+        good = d->experts[l] > 0;
+    if (d->n_parents == 0) {
+        good = good && (n_before == 0 || (n_before == n_levels && arm->before[0]));
+        for (int l = 0; good && l < n_before; l++)
+            good = arm->spec.experts[l] % d->experts[l] == 0;
+    }
+    for (int l = 0; good && d->n_parents > 0 && l < n_levels; l++) {
+        const int last = l > 0 ? d->level[l - 1] : 1, k = arm->spec.experts[l];
+        good = d->level[l] >= last && d->level[l] <= last + (l > 0) &&
+               d->level[l] <= n_before && k <= d->n_parents - n_experts;
+        for (int e = 0; good && e < k; e++)
+            good = d->parent[n_experts + e] < d->experts[d->level[l] - 1];
+        n_experts += k;
+    }
+    if (good && (d->n_parents == 0 ||
+                 (n_experts == d->n_parents && d->level[n_levels - 1] == n_before)))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_PROTO,
-        "arm %s does not split each module of the arm before it into a whole "
-        "number of modules",
-        arm->name);
+    return pl_fail(PL_ERR_PROTO,
+                   "arm %s does not say for each of its modules from which module of "
+                   "the arm before it descends",
+                   arm->name);
 }
 
 /* Frozen modules are in rising order. A frozen module has no rounds. Methods whose
@@ -380,7 +403,7 @@ static pl_status check_arm(const pl_arm *arm)
                          "not both",
                          arm->name);
     if (status == PL_OK)
-        status = check_split(arm);
+        status = check_descent(arm);
     if (status == PL_OK && (arm->held_every < 0 || arm->held_prefix < 0))
         status =
             pl_fail(PL_ERR_PROTO,
@@ -420,6 +443,26 @@ static void decode_held(pl_reader *r, pl_arm *out)
     }
 }
 
+/* Reads the list of parents. Whether it fits the chapter before is checked where that
+ * chapter is known (pl_topology_descends). */
+static void decode_descent(pl_reader *r, pl_arm *out)
+{
+    pl_descent *d = &out->descent;
+    const size_t n = pl_field_count(r, TAG_DESCENT),
+                 n_levels = (size_t)out->spec.n_levels;
+    if (n == 0)
+        return;
+    if (n <= n_levels || n - n_levels > PL_DESCENT_MAX) {
+        r->status = pl_fail(PL_ERR_PROTO, "%s: %zu parents of modules in %zu levels",
+                            r->what, n, n_levels);
+        return;
+    }
+    for (size_t l = 0; l < n_levels; l++)
+        d->level[l] = get_choice(r, TAG_DESCENT, l, PL_LEVELS_MAX + 1);
+    for (size_t i = n_levels; i < n; i++)
+        d->parent[d->n_parents++] = get_choice(r, TAG_DESCENT, i, INT32_MAX);
+}
+
 pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
 {
     pl_reader r;
@@ -451,6 +494,9 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
     out->frozen = pl_alloc(((size_t)out->n_frozen + 1) * sizeof *out->frozen);
     for (int i = 0; i < out->n_frozen; i++)
         out->frozen[i] = get_choice(&r, TAG_FROZEN, (size_t)i, INT32_MAX);
+    for (size_t i = 0; i < pl_field_count(&r, TAG_ABSENT); i++)
+        spec->absent[get_choice(&r, TAG_ABSENT, i, PL_ABSENT_MAX)] = true;
+    decode_descent(&r, out);
     size_t n = pl_field_count(&r, TAG_SHARD);
     out->n_shards = (int)n;
     out->shards = pl_alloc((n ? n : 1) * sizeof *out->shards);
@@ -539,27 +585,13 @@ void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int r
                         char out[96])
 {
     char name[PL_NAME_MAX];
-    pl_topology_ancestor_path_name(
-        t, arm->split[0] > 0 ? arm->split : arm->spec.experts, path, name);
+    pl_topology_ancestor_path_name(t, &arm->descent, path, name);
     snprintf(out, 96, "%s/%s.r%d", arm->before, name, replica);
 }
 
 void pl_arm_states_name(const pl_arm *arm, char out[96])
 {
     snprintf(out, 96, "states/%s", arm->name);
-}
-
-int pl_arm_chapter(const char *name)
-{
-    char again[PL_ARM_NAME_MAX];
-    int chapter = 0;
-    if (strcmp(name, "mix") == 0)
-        return 0;
-    if (sscanf(name, "mix~%4d", &chapter) != 1 || chapter < 1 ||
-        chapter >= PL_CHAPTERS_MAX)
-        return -1;
-    pl_chapter_name(chapter, again);
-    return strcmp(name, again) == 0 ? chapter : -1;
 }
 
 const char *pl_arm_of_module(const char *module, char *out, size_t size)
@@ -571,33 +603,6 @@ const char *pl_arm_of_module(const char *module, char *out, size_t size)
     memcpy(out, module, (size_t)(slash - module));
     out[slash - module] = '\0';
     return slash + 1;
-}
-
-void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX])
-{
-    if (chapter == 0)
-        pl_copy_text(out, PL_ARM_NAME_MAX, "mix");
-    else
-        snprintf(out, PL_ARM_NAME_MAX, "mix~%d", chapter);
-}
-
-void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX])
-{
-    char next[PL_ARM_NAME_MAX], name[PL_MODULE_NAME_MAX];
-    pl_object object;
-    pl_chapter_name(0, out);
-    for (int chapter = 1; chapter < PL_CHAPTERS_MAX; chapter++) {
-        pl_chapter_name(chapter, next);
-        snprintf(name, sizeof name, "arm/%s", next);
-        if (pl_store_get_object(store, name, &object) != PL_OK)
-            return;
-        pl_copy_text(out, PL_ARM_NAME_MAX, next);
-    }
-}
-
-void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX])
-{
-    snprintf(out, PL_ARM_NAME_MAX, "score~%d", chapter);
 }
 
 uint64_t pl_arm_stream(const pl_arm *arm, int path)
@@ -618,32 +623,5 @@ pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
     PL_TRY(pl_topology_create(&arm->shape, &arm->spec, topology));
 done:
     pl_buf_destroy(&bytes);
-    return status;
-}
-
-pl_status pl_module_before(pl_store *store, const char *module,
-                           char out[PL_MODULE_NAME_MAX])
-{
-    char arm_name[PL_ARM_NAME_MAX], before_name[PL_ARM_NAME_MAX];
-    const char *place = pl_arm_of_module(module, arm_name, sizeof arm_name);
-    pl_arm arm = {.n_shards = 0}, before = {.n_shards = 0};
-    pl_topology *to = NULL, *from = NULL;
-    pl_status status = PL_OK;
-    out[0] = '\0';
-    const int chapter = pl_arm_chapter(arm_name);
-    if (chapter <= 0)
-        return PL_OK;
-    pl_chapter_name(chapter - 1, before_name);
-    PL_TRY(pl_read_arm(store, arm_name, &arm, &to));
-    PL_TRY(pl_read_arm(store, before_name, &before, &from));
-    int m = pl_topology_find_module(to, place);
-    if (m >= 0)
-        pl_arm_module_name(&before, from, pl_topology_ancestor_module(to, from, m),
-                           out);
-done:
-    pl_topology_destroy(&to);
-    pl_topology_destroy(&from);
-    pl_arm_clear(&arm);
-    pl_arm_clear(&before);
     return status;
 }

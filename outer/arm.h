@@ -127,9 +127,10 @@ typedef struct pl_arm {
      * with zeros. "" and the zero hash: the arm continues none. */
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
-    /* Number of modules per level in the arm `before`, if modules were split since
-     * then; it divides the number in `spec`. All 0: no module was split. */
-    int split[PL_LEVELS_MAX];
+    /* How modules and paths descend from those of the chapter before, if its topology
+     * is another one. Without a list of parents it is recorded only together with
+     * `before`: the numbers of modules say how they were split. */
+    pl_descent descent;
     /* Number of documents of each shard that its path scores instead of training: the
      * arm's only phase makes no versions, and the path's state after it is the score of
      * each document (f64, nats). The first inner.skip_prefix targets do not count. 0:
@@ -191,6 +192,11 @@ void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
  * module; "" if there is none. Both names are full names: "mix/L1.E0". */
 PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
                                          char out[PL_MODULE_NAME_MAX]);
+
+/* Writes the newest chapter in which the mixture has no module that descends from this
+ * one, although it has later chapters: the module ended there. "" if it did not end. */
+PL_MUST_CHECK pl_status pl_module_end(pl_store *store, const char *module,
+                                      char out[PL_ARM_NAME_MAX]);
 
 /* ERR_CONFIG: the quorum is not a share, or does not work with the codec. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);

@@ -117,3 +117,39 @@ says() { # pattern
 hash_of() { # module@version
     "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
 }
+
+# Runs a job again and again until it ends, and kills ten of its processes meanwhile, the
+# launcher among them. Leaves `kills` and `launchers`.
+killed_ten_times() { # function that becomes the launcher of a folder, folder
+    kills=0 launchers=0 again=0
+    while :; do
+        again=$((again + 1))
+        [ "$again" -lt 30 ] || fail "it does not end"
+        PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:15 "$1" "$2" \
+            >"$work/$2.out" 2>&1 &
+        job=$!
+        while [ "$kills" -lt 10 ] && kill -0 "$job" 2>/dev/null; do
+            random 30
+            sleep "0.$((20 + value))"
+            pick worker worker hub home launcher launcher
+            who=$choice
+            victims=$job
+            [ "$who" = launcher ] || victims=$(members "$job" "$who")
+            [ -n "$victims" ] || continue
+            # shellcheck disable=SC2086 # several processes
+            pick $victims
+            kill -9 "$choice" 2>/dev/null || continue
+            kills=$((kills + 1))
+            [ "$who" != launcher ] || launchers=$((launchers + 1))
+            [ "$who" != launcher ] || break
+        done
+        code=0
+        wait "$job" || code=$?
+        [ "$code" -ne 0 ] || break
+        [ "$code" -eq 137 ] || fail "it ended with $code"
+        nobody_is_left "$2" || fail "processes are left behind"
+    done
+    job=''
+    echo "   $kills kills, $launchers of them launchers"
+    [ "$kills" -eq 10 ] || fail "the job ended before it was killed ten times"
+}

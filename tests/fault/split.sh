@@ -58,34 +58,7 @@ mix/L1.E1@3 mix/L1.E1@2 mix/L1.E1@1 mix/L1.E1@0 " ] || {
 }
 
 echo "2. killed ten times"
-kills=0 launchers=0 again=0
-while :; do
-    again=$((again + 1))
-    [ "$again" -lt 30 ] || fail "it does not end"
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:15 split_job shot >"$work/shot.out" 2>&1 &
-    job=$!
-    while [ "$kills" -lt 10 ] && kill -0 "$job" 2>/dev/null; do
-        random 30
-        sleep "0.$((20 + value))"
-        pick worker worker hub home launcher launcher
-        who=$choice
-        set -- "$job"
-        [ "$who" = launcher ] || set -- $(members "$job" "$who")
-        [ $# -gt 0 ] || continue
-        pick "$@"
-        kill -9 "$choice" 2>/dev/null || continue
-        kills=$((kills + 1))
-        [ "$who" != launcher ] || launchers=$((launchers + 1))
-        [ "$who" != launcher ] || break
-    done
-    code=0
-    wait "$job" || code=$?
-    [ "$code" -ne 0 ] || break
-    [ "$code" -eq 137 ] || fail "it ended with $code"
-    nobody_is_left shot || fail "processes are left behind"
-done
-echo "   $kills kills, $launchers of them launchers"
-[ "$kills" -eq 10 ] || fail "the job ended before it was killed ten times"
+killed_ten_times split_job shot
 same_facts calm shot || fail "the bytes differ after $kills kills"
 
 echo "3. split once more"

@@ -11,6 +11,11 @@ pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
 pl_job_test(chapters "integration;job" job/chapters.sh ${program} ${CMAKE_BINARY_DIR}/chapters)
 pl_test_limit(chapters 300)
 
+# Modules and paths that are dropped or added when a run is lengthened.
+pl_job_test(graft "integration;job" job/graft.sh ${program} ${CMAKE_BINARY_DIR}/graft)
+pl_test_limit(graft 300)
+
+# How much of a domain each path and module was trained on.
 pl_script_test(exposure "integration;cli" 300 job/exposure.sh ${program}
   ${CMAKE_BINARY_DIR}/exposure)
 

@@ -230,6 +230,60 @@ static void splits_make_more_paths_at_borders(void **state)
     pl_topology_destroy(&r.topology);
 }
 
+/* The definition of an arm says from what its modules descend, and which paths are
+ * left out; a definition that names what cannot be is refused. */
+static void a_grafted_arm_says_from_what_it_descends(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.schedule=wsd", "topology.levels=2x3",
+                                "topology.graft=3:drop:L2.E1,5:drop:p01",
+                                "eval.baselines=none", NULL};
+    static const struct {
+        const char *name;
+        int paths, parents;
+        bool absent;
+    } wanted[] = {{"mix", 6, 0, false}, {"mix~1", 4, 4, false}, {"mix~2", 3, 4, true}};
+    pl_arm arm, again;
+    pl_buf bytes = {0}, second = {0};
+    configure(sets);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        inner_of(wanted[i].name, &arm);
+        pl_buf_clear(&bytes);
+        pl_buf_clear(&second);
+        pl_arm_encode(&arm, &bytes);
+        if (pl_arm_decode(bytes.data, bytes.len, &again) != PL_OK)
+            fail_msg("%s: %s", wanted[i].name, pl_last_error());
+        assert_int_equal(again.n_shards, wanted[i].paths);
+        assert_int_equal(again.descent.n_parents, wanted[i].parents);
+        assert_true(again.spec.absent[1] == wanted[i].absent);
+        pl_arm_encode(&again, &second);
+        assert_int_equal(bytes.len, second.len);
+        assert_memory_equal(bytes.data, second.data, bytes.len);
+        pl_arm_clear(&again);
+        if (wanted[i].parents > 0) {
+            const int last = arm.descent.n_parents - 1, levels = arm.spec.n_levels;
+            for (int how = 0; how < 3; how++) {
+                pl_descent *d = &arm.descent;
+                const pl_descent right = *d;
+                d->parent[last] = how == 0 ? 3 : d->parent[last];
+                d->n_parents -= how == 1;
+                d->level[levels - 1] = how == 2 ? 1 : d->level[levels - 1];
+                pl_buf_clear(&bytes);
+                pl_arm_encode(&arm, &bytes);
+                assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &again),
+                                 PL_ERR_PROTO);
+                *d = right;
+            }
+        }
+        pl_arm_clear(&arm);
+    }
+    pl_buf_destroy(&bytes);
+    pl_buf_destroy(&second);
+    pl_topology_destroy(&r.topology);
+}
+
+/* Each chapter counts with its own modules, and dense-eq with the phases of all paths.
+ */
 static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
 {
     (void)state;
@@ -302,6 +356,7 @@ int main(void)
         cmocka_unit_test(chapters_share_one_schedule),
         cmocka_unit_test(more_phases_are_warmed_up_anew),
         cmocka_unit_test(splits_make_more_paths_at_borders),
+        cmocka_unit_test(a_grafted_arm_says_from_what_it_descends),
         cmocka_unit_test(the_disks_plan_counts_each_chapter_with_its_modules),
         cmocka_unit_test(one_batch_is_that_of_all_paths),
     };

@@ -156,6 +156,71 @@ static void splits_that_cannot_be_are_refused(void **state)
     }
 }
 
+/* What is dropped, copied or cut: modules per level, paths, or the reason against it.
+ */
+static void grafts_are_read_or_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *graft, *other, *said; /* NULL: it is taken */
+        int experts[3], n_paths;
+    } cases[] = {
+        {"2:drop:L2.E1", "train.lr=1", NULL, {2, 2}, 4},
+        {"2:drop:L1.E0+L2.E2", "train.lr=1", NULL, {1, 2}, 2},
+        {"2:drop:p01", "train.lr=1", NULL, {2, 3}, 5},
+        {"2:drop:p01+p11", "train.lr=1", NULL, {2, 2}, 4}, /* no path uses L2.E1 */
+        {"2:drop:p01,4:drop:p11", "train.lr=1", NULL, {2, 2}, 4},
+        {"2:drop:p01,4:copy:L2.E1", "train.lr=1", NULL, {2, 4}, 6},
+        {"2:copy:L2.E0", "train.lr=1", NULL, {2, 4}, 8},
+        {"2:copy:L2.E0+L2.E0+L1.E1", "train.lr=1", NULL, {3, 5}, 15},
+        {"2:cut:L1", "train.lr=1", NULL, {2, 2, 3}, 6},
+        {"2:cut:L2:1", "train.lr=1", NULL, {2, 3, 3}, 6},
+        {"2:cut:L2,4:drop:L3.E1", "train.lr=1", NULL, {2, 2, 2}, 4},
+        {"2:cut:L1", "topology.split=4:4x4x3", NULL, {4, 4, 3}, 24},
+        {"2:drop:L2.E1", "topology.split=4:4x2", NULL, {4, 2}, 8},
+        {"10:drop:L2.E1", "train.more=2", NULL, {2, 2}, 4},
+        {"2:drop:L2.E0+L2.E1+L2.E2", "train.lr=1", "the last path", {0}, 0},
+        {"2:drop:L3.E0", "train.lr=1", "L3.E0 is neither a module nor a path", {0}, 0},
+        {"2:drop:p07", "train.lr=1", "p07 is neither a module nor a path", {0}, 0},
+        {"2:drop:head.E0", "train.lr=1", "is not a module of a level", {0}, 0},
+        {"2:copy:p01", "train.lr=1", "p01 is neither a module", {0}, 0},
+        {"2:cut:L1:2", "train.lr=1", "give a level of at least 2 blocks", {0}, 0},
+        {"2:cut:L3", "train.lr=1", "L3 is not a level", {0}, 0},
+        {"2:lose:L1.E0", "train.lr=1", "say drop:L2.E1", {0}, 0},
+        {"2:drop:", "train.lr=1", "say drop:L2.E1", {0}, 0},
+        {"2", "train.lr=1", "with a colon", {0}, 0},
+        {"10:drop:L2.E1", "train.lr=1", "or be where a part of", {0}, 0},
+        {"2:drop:L2.E1", "topology.split=2:4x3", "both name phase 2", {0}, 0},
+        {"2:drop:L2.E1", "router.em=2", "topology.graft both name phase 2", {0}, 0},
+        {"2:drop:L2.E1", "router.overlap=2", "router.overlap=1", {0}, 0},
+        {"2:drop:L2.E1", "eval.baselines=diloco", "baselines=dense,dense-eq", {0}, 0},
+        {"2:cut:L1", "eval.baselines=diloco", NULL, {2, 2, 3}, 6},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char graft[64];
+        config c;
+        config_chapter chapters[CONFIG_CHAPTERS_MAX];
+        int n = 0;
+        snprintf(graft, sizeof graft, "topology.graft=%s", cases[i].graft);
+        const char *const sets[] = {"train.phases=10",      "model.blocks=4",
+                                    "topology.levels=2x3",  "train.decay=0.4",
+                                    "eval.baselines=dense", graft,
+                                    cases[i].other};
+        pl_status status = config_build(NULL, sets, 7, &c);
+        if (status != (cases[i].said ? PL_ERR_CONFIG : PL_OK))
+            fail_msg("%s with %s: %s", graft, cases[i].other, pl_last_error());
+        if (cases[i].said && !strstr(pl_last_error(), cases[i].said))
+            fail_msg("%s with %s: %s", graft, cases[i].other, pl_last_error());
+        if (cases[i].said)
+            continue;
+        assert_int_equal(config_chapters(&c, chapters, &n), PL_OK);
+        for (int l = 0; l < 3; l++)
+            assert_int_equal(chapters[n - 1].spec.experts[l], cases[i].experts[l]);
+        assert_int_equal(pl_topology_spec_n_paths(&chapters[n - 1].spec),
+                         cases[i].n_paths);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +232,7 @@ int main(void)
         cmocka_unit_test(router_em_takes_phases_that_leave_room_for_the_decay),
         cmocka_unit_test(a_finished_run_is_split_whatever_its_baselines_are),
         cmocka_unit_test(too_many_paths_are_refused_before_anything_trains),
-        cmocka_unit_test(splits_that_cannot_be_are_refused)};
+        cmocka_unit_test(splits_that_cannot_be_are_refused),
+        cmocka_unit_test(grafts_are_read_or_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

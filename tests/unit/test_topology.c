@@ -643,6 +643,28 @@ static void wsd_is_constant_until_its_last_steps_and_ends_at_the_floor(void **st
     assert_true(pl_learning_rate(&base, 9999) == 1.0);
 }
 
+/* A path that descends from another has modules that descend from its modules. */
+static void check_descent(const pl_topology *t, const pl_descent *d,
+                          const pl_topology *from, int n_children[])
+{
+    assert_true(pl_topology_descends(t, d, from));
+    for (int p = 0; p < pl_topology_n_paths(t); p++) {
+        char name[PL_NAME_MAX], wanted[PL_NAME_MAX];
+        int before = pl_topology_ancestor_path(t, d, from, p);
+        assert_in_range(before, 0, pl_topology_n_paths(from) - 1);
+        n_children[before]++;
+        pl_topology_ancestor_path_name(t, d, p, name);
+        pl_topology_path_name(from, before, wanted);
+        assert_string_equal(name, wanted);
+        for (int s = 0; s < pl_topology_n_slots(t); s++) {
+            const int m = pl_topology_ancestor_module(
+                t, d, from, pl_topology_module_of_path(t, s, p));
+            const int slot = pl_topology_module_slot(from, m);
+            assert_int_equal(m, pl_topology_module_of_path(from, slot, before));
+        }
+    }
+}
+
 static void paths_descend_module_by_module(void **state)
 {
     (void)state;
@@ -652,25 +674,84 @@ static void paths_descend_module_by_module(void **state)
     spec.experts[0] = 4;  /* of 2 */
     spec.experts[1] = 12; /* of 3 */
     pl_topology *t = make(&small, &spec);
+    pl_descent d = {.n_parents = 0};
     int n_children[6] = {0};
+    memcpy(d.experts, was->experts, sizeof d.experts);
     assert_int_equal(pl_topology_spec_n_paths(&spec), 48);
-    for (int p = 0; p < pl_topology_n_paths(t); p++) {
-        char name[PL_NAME_MAX], wanted[PL_NAME_MAX];
-        int before = pl_topology_ancestor_path(t, was->experts, p);
-        assert_in_range(before, 0, 5);
-        n_children[before]++;
-        pl_topology_ancestor_path_name(t, was->experts, p, name);
-        pl_topology_path_name(from, before, wanted);
-        assert_string_equal(name, wanted);
-        for (int s = 0; s < pl_topology_n_slots(t); s++)
-            assert_int_equal(pl_topology_ancestor_module(
-                                 t, from, pl_topology_module_of_path(t, s, p)),
-                             pl_topology_module_of_path(from, s, before));
-    }
+    check_descent(t, &d, from, n_children);
     for (int i = 0; i < 6; i++)
         assert_int_equal(n_children[i], 8);
-    assert_int_equal(pl_topology_ancestor(t, was->experts, 2, 11), 2);
-    assert_int_equal(pl_topology_ancestor(t, was->experts, 2, 3), 0);
+    pl_topology_destroy(&t);
+    spec.experts[0] = 3; /* does not come from 2 */
+    t = make(&small, &spec);
+    assert_false(pl_topology_descends(t, &d, from));
+    pl_topology_destroy(&t);
+    pl_topology_destroy(&from);
+}
+
+/* Of 2x3: the second module of level 2 is dropped, and path p02 with it. */
+static void paths_that_are_left_out_leave_no_gaps(void **state)
+{
+    (void)state;
+    pl_topology *from = make_case(0);
+    pl_topology_spec spec = *pl_topology_get_spec(from);
+    pl_descent d = {
+        .experts = {2, 3}, .level = {1, 2}, .n_parents = 4, .parent = {0, 1, 0, 2}};
+    int n_children[6] = {0};
+    const int wanted[6] = {1, 0, 0, 1, 0, 1};
+    char name[PL_NAME_MAX];
+    spec.experts[1] = 2;
+    spec.absent[1] = true; /* p01, which would be p02 of the ancestor */
+    pl_topology *t = make(&small, &spec);
+    assert_int_equal(pl_topology_n_paths(t), 3);
+    pl_topology_path_name(t, 1, name);
+    assert_string_equal(name, "p10");
+    check_descent(t, &d, from, n_children);
+    assert_memory_equal(n_children, wanted, sizeof wanted);
+    /* every list of a module's paths agrees with the modules of each path */
+    for (int m = 0; m < pl_topology_n_modules(t); m++) {
+        int n = 0;
+        for (int p = 0; p < pl_topology_n_paths(t); p++) {
+            if (!pl_topology_path_has(t, p, m))
+                continue;
+            assert_int_equal(pl_topology_module_path(t, m, n), p);
+            assert_int_equal(pl_topology_path_place(t, m, p), n++);
+        }
+        assert_int_equal(pl_topology_module_n_paths(t, m), n);
+        assert_true(n > 0);
+    }
+    d.parent[3] = 3; /* a module that the ancestor does not have */
+    assert_false(pl_topology_descends(t, &d, from));
+    pl_topology_destroy(&t);
+    spec.absent[3] = true; /* no path would use module 1 of level 2 */
+    assert_int_equal(pl_topology_create(&small, &spec, &t), PL_ERR_CONFIG);
+    pl_topology_destroy(&from);
+}
+
+/* 2x3 becomes 2x3x3: level 2 is cut, and its halves stay together. */
+static void a_level_that_is_cut_keeps_its_paths(void **state)
+{
+    (void)state;
+    pl_topology_spec spec = {
+        .n_levels = 2, .experts = {2, 3}, .blocks = {1, 3}, .replicas = 1};
+    pl_topology *from = make(&small, &spec);
+    pl_descent d = {.experts = {2, 3},
+                    .level = {1, 2, 2},
+                    .n_parents = 8,
+                    .parent = {0, 1, 0, 1, 2, 0, 1, 2}};
+    int n_children[6] = {0};
+    spec = (pl_topology_spec){
+        .n_levels = 3, .experts = {2, 3, 3}, .blocks = {1, 1, 2}, .replicas = 1};
+    pl_topology *t = make(&small, &spec);
+    assert_false(pl_topology_descends(t, &d, from)); /* p001 is of two modules */
+    pl_topology_destroy(&t);
+    for (int i = 0; i < 18; i++)
+        spec.absent[i] = i / 3 % 3 != i % 3;
+    t = make(&small, &spec);
+    assert_int_equal(pl_topology_n_paths(t), 6);
+    check_descent(t, &d, from, n_children);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(n_children[i], 1);
     pl_topology_destroy(&t);
     pl_topology_destroy(&from);
 }
@@ -693,6 +774,8 @@ int main(void)
         cmocka_unit_test(module_names_find_their_modules),
         cmocka_unit_test(path_names_spell_the_choice_of_each_level),
         cmocka_unit_test(paths_descend_module_by_module),
+        cmocka_unit_test(paths_that_are_left_out_leave_no_gaps),
+        cmocka_unit_test(a_level_that_is_cut_keeps_its_paths),
         cmocka_unit_test(shapes_that_do_not_add_up_are_refused),
         cmocka_unit_test(specifications_that_do_not_add_up_are_refused),
         cmocka_unit_test(the_same_seed_gives_the_same_bytes_and_another_seed_others),

@@ -1,0 +1,305 @@
+/* topology.split and topology.graft: how the topology of a chapter is made from that of
+ * the chapter before.
+ *
+ *   4:4x4           each module becomes several, which begin as copies (topology.split)
+ *   4:drop:L2.E1    all paths through a module end; the modules after it move down
+ *   4:drop:p01      one path ends, and modules that only it used
+ *   4:copy:L1.E0    level 1 has one more module, which begins as a copy
+ *   4:cut:L1:2      the first two blocks of level 1 become a level of their own
+ *
+ * Several modules or paths are joined by +. All changes are lists of the modules from
+ * which the new ones descend (pl_descent), and of combinations that are no paths. */
+#include "job/config.h"
+
+#include <string.h>
+
+typedef struct grafting {
+    const char *text; /* "drop:L2.E1" */
+    const pl_topology *from;
+    const pl_topology_spec *was; /* that of `from` */
+    config_chapter *chapter;     /* that begins */
+    bool *gone;                  /* [paths of from] which paths end */
+} grafting;
+
+static pl_status refuse(const grafting *g, const char *why, const char *name)
+{
+    return pl_fail(PL_ERR_CONFIG, "topology.graft `%s`: %s %s", g->text, name, why);
+}
+
+/* ---- lists of parents ---- */
+static pl_status add_parent(grafting *g, int parent)
+{
+    pl_descent *d = &g->chapter->descent;
+    if (d->n_parents == PL_DESCENT_MAX)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "topology.graft `%s`: the levels would have more than %d modules "
+            "in all; only topology.split can make so many",
+            g->text, (int)PL_DESCENT_MAX);
+    d->parent[d->n_parents++] = parent;
+    return PL_OK;
+}
+
+static pl_status add_level(grafting *g, int level, const bool *ends)
+{
+    config_chapter *c = g->chapter;
+    const int at = c->spec.n_levels++;
+    c->descent.level[at] = level + 1;
+    c->spec.experts[at] = 0;
+    for (int e = 0; e < g->was->experts[level]; e++) {
+        if (ends && ends[e])
+            continue;
+        c->spec.experts[at]++;
+        PL_CHECK(add_parent(g, e));
+    }
+    return PL_OK;
+}
+
+/* Returns the combination of experts of the topology before from which a combination
+ * descends; -1 if there is none. */
+static int cell_before(const pl_topology_spec *was, const config_chapter *c, int cell)
+{
+    const pl_descent *d = &c->descent;
+    int expert[PL_LEVELS_MAX], at = 0, first = d->n_parents;
+    memset(expert, -1, sizeof expert);
+    for (int l = c->spec.n_levels - 1; l >= 0; l--) {
+        const int k = c->spec.experts[l];
+        const int level = d->n_parents > 0 ? d->level[l] - 1 : l;
+        first -= k;
+        const int e = d->n_parents > 0 ? d->parent[first + cell % k]
+                                       : cell % k / (k / was->experts[l]);
+        if (expert[level] >= 0 && expert[level] != e)
+            return -1;
+        expert[level] = e;
+        cell /= k;
+    }
+    for (int l = 0; l < was->n_levels; l++)
+        at = at * was->experts[l] + expert[l];
+    return at;
+}
+
+/* Leaves out the combinations that descend from no path, or from one that ends
+ * (`gone`; NULL: none). */
+static pl_status leave_out(const pl_topology *from, const bool *gone, config_chapter *c)
+{
+    const pl_topology_spec *was = pl_topology_get_spec(from);
+    const int n_before = pl_topology_spec_n_cells(was);
+    const int n = pl_topology_spec_n_cells(&c->spec);
+    bool *ends = pl_alloc((size_t)n_before);
+    pl_status status = PL_OK;
+    for (int cell = 0, path = 0; cell < n_before; cell++) {
+        const bool absent = cell < PL_ABSENT_MAX && was->absent[cell];
+        ends[cell] = absent || (gone && gone[path]);
+        path += !absent;
+    }
+    memset(c->spec.absent, 0, sizeof c->spec.absent);
+    for (int cell = 0; status == PL_OK && cell < n; cell++) {
+        const int before = cell_before(was, c, cell);
+        if (before >= 0 && !ends[before])
+            continue;
+        if (n > PL_ABSENT_MAX)
+            status = pl_fail(PL_ERR_CONFIG,
+                             "the levels would have %d combinations of modules; some "
+                             "can be left out of at most %d",
+                             n, (int)PL_ABSENT_MAX);
+        else
+            c->spec.absent[cell] = true;
+    }
+    pl_free(ends);
+    return status;
+}
+
+/* ---- what ends ---- */
+static int find_path(const pl_topology *t, const char *name)
+{
+    char own[PL_NAME_MAX];
+    for (int p = 0; p < pl_topology_n_paths(t); p++) {
+        pl_topology_path_name(t, p, own);
+        if (strcmp(own, name) == 0)
+            return p;
+    }
+    return -1;
+}
+
+/* Finds a module of a level. */
+static pl_status find_module(const grafting *g, const char *name, int *module)
+{
+    *module = pl_topology_find_module(g->from, name);
+    if (*module < 0)
+        return refuse(g,
+                      "is neither a module nor a path of the mixture then; modules are "
+                      "named like L1.E0, paths like p01",
+                      name);
+    const int slot = pl_topology_module_slot(g->from, *module);
+    if (slot < 1 || slot > g->was->n_levels)
+        return refuse(g, "is not a module of a level, such as L1.E0", name);
+    return PL_OK;
+}
+
+static pl_status end_named(grafting *g, const char *name)
+{
+    const int path = find_path(g->from, name);
+    int m;
+    if (path >= 0) {
+        g->gone[path] = true;
+        return PL_OK;
+    }
+    PL_CHECK(find_module(g, name, &m));
+    for (int i = 0; i < pl_topology_module_n_paths(g->from, m); i++)
+        g->gone[pl_topology_module_path(g->from, m, i)] = true;
+    return PL_OK;
+}
+
+/* Keeps the modules of the levels that are in a path that does not end. */
+static pl_status keep_used(grafting *g)
+{
+    for (int l = 0; l < g->was->n_levels; l++) {
+        bool ends[PL_DESCENT_MAX] = {false};
+        int n_left = 0;
+        if (g->was->experts[l] > PL_DESCENT_MAX)
+            return add_level(g, l, NULL); /* which refuses it */
+        for (int e = 0; e < g->was->experts[l]; e++) {
+            const int m = pl_topology_module(g->from, l + 1, e);
+            ends[e] = true;
+            for (int i = 0; ends[e] && i < pl_topology_module_n_paths(g->from, m); i++)
+                ends[e] = g->gone[pl_topology_module_path(g->from, m, i)];
+            n_left += !ends[e];
+        }
+        if (n_left == 0)
+            return refuse(g, "would end the last path; leave at least one", "this");
+        PL_CHECK(add_level(g, l, ends));
+    }
+    return leave_out(g->from, g->gone, g->chapter);
+}
+
+static pl_status drop(grafting *g, char *names)
+{
+    char *rest = NULL;
+    g->chapter->splits = true;
+    for (char *name = strtok_r(names, "+", &rest); name;
+         name = strtok_r(NULL, "+", &rest))
+        PL_CHECK(end_named(g, name));
+    return keep_used(g);
+}
+
+/* ---- what is added ---- */
+static pl_status copy(grafting *g, char *names)
+{
+    int copies[PL_LEVELS_MAX][CONFIG_LIST_MAX], n[PL_LEVELS_MAX] = {0};
+    char *rest = NULL;
+    g->chapter->splits = true;
+    for (char *name = strtok_r(names, "+", &rest); name;
+         name = strtok_r(NULL, "+", &rest)) {
+        int m;
+        PL_CHECK(find_module(g, name, &m));
+        const int level = pl_topology_module_slot(g->from, m) - 1;
+        if (n[level] == CONFIG_LIST_MAX)
+            return refuse(g, "is one copy too many for its level", name);
+        copies[level][n[level]++] = m - pl_topology_module(g->from, level + 1, 0);
+    }
+    for (int l = 0; l < g->was->n_levels; l++) {
+        PL_CHECK(add_level(g, l, NULL));
+        for (int i = 0; i < n[l]; i++)
+            PL_CHECK(add_parent(g, copies[l][i]));
+        g->chapter->spec.experts[l] += n[l];
+    }
+    return leave_out(g->from, NULL, g->chapter);
+}
+
+/* Paths, and so all functions, stay as they are: of the new combinations only those
+ * are paths whose two parts were one module. */
+static pl_status cut(grafting *g, char *name)
+{
+    pl_topology_spec *spec = &g->chapter->spec;
+    char *colon = strchr(name, ':');
+    int64_t level = 0, first = 0;
+    if (colon)
+        *colon++ = '\0';
+    if (name[0] != 'L' || pl_parse_int(name + 1, &level) != PL_OK || level < 1 ||
+        level > g->was->n_levels)
+        return refuse(g, "is not a level, such as L1", name);
+    const int at = (int)level - 1, n_blocks = g->was->blocks[at];
+    first = n_blocks / 2;
+    if ((colon && pl_parse_int(colon, &first) != PL_OK) || first < 1 ||
+        first >= n_blocks || g->was->n_levels == PL_LEVELS_MAX)
+        return pl_fail(PL_ERR_CONFIG,
+                       "topology.graft `%s`: give a level of at least 2 blocks and how "
+                       "many of them come first, such as cut:L1:1; L%d has %d, and a "
+                       "topology can have %d levels",
+                       g->text, at + 1, n_blocks, (int)PL_LEVELS_MAX);
+    for (int l = 0; l < g->was->n_levels; l++) {
+        spec->blocks[spec->n_levels] = l == at ? (int)first : g->was->blocks[l];
+        PL_CHECK(add_level(g, l, NULL));
+        if (l != at)
+            continue;
+        spec->blocks[spec->n_levels] = n_blocks - (int)first;
+        PL_CHECK(add_level(g, l, NULL));
+    }
+    spec->embed_choice += spec->embed_choice > at + 1;
+    spec->head_choice += spec->head_choice > at + 1;
+    return leave_out(g->from, NULL, g->chapter);
+}
+
+pl_status config_graft(const pl_shape *shape, const char *text, config_chapter *chapter)
+{
+    static const struct {
+        const char *word;
+        pl_status (*change)(grafting *, char *);
+    } changes[] = {{"drop:", drop}, {"copy:", copy}, {"cut:", cut}};
+    char names[PL_KEY_TEXT_MAX];
+    pl_topology *from = NULL;
+    PL_CHECK(pl_topology_create(shape, &chapter->spec, &from));
+    grafting g = {.text = text,
+                  .from = from,
+                  .was = pl_topology_get_spec(from),
+                  .chapter = chapter,
+                  .gone = pl_alloc((size_t)pl_topology_n_paths(from))};
+    pl_status (*change)(grafting *, char *) = NULL;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const size_t n = strlen(changes[i].word);
+        if (strncmp(text, changes[i].word, n) != 0 || !text[n])
+            continue;
+        pl_copy_text(names, sizeof names, text + n);
+        change = changes[i].change;
+    }
+    chapter->spec = *g.was;
+    chapter->spec.n_levels = 0;
+    memcpy(chapter->descent.experts, g.was->experts, sizeof chapter->descent.experts);
+    pl_status status =
+        change ? change(&g, names)
+               : pl_fail(PL_ERR_CONFIG,
+                         "topology.graft `%s`: say drop:L2.E1, drop:p01, copy:L1.E0 or "
+                         "cut:L1",
+                         text);
+    pl_free(g.gone);
+    pl_topology_destroy(&from);
+    return status;
+}
+
+/* ---- topology.split ---- */
+pl_status config_split(const pl_shape *shape, const char *levels,
+                       config_chapter *chapter)
+{
+    pl_topology *from = NULL;
+    pl_topology_spec *spec = &chapter->spec;
+    const pl_topology_spec was = *spec;
+    pl_status status = pl_topology_parse_levels(levels, spec);
+    bool more = false, whole = status == PL_OK && spec->n_levels == was.n_levels;
+    for (int l = 0; whole && l < spec->n_levels; l++) {
+        whole = spec->experts[l] % was.experts[l] == 0;
+        more = more || spec->experts[l] > was.experts[l];
+    }
+    if (status != PL_OK)
+        return pl_fail_in(status, "topology.split");
+    if (!whole || !more)
+        return pl_fail(PL_ERR_CONFIG,
+                       "topology.split cannot make %s: keep the number of levels, "
+                       "multiply the modules of each level by 1 or more, and of "
+                       "at least one level by 2 or more",
+                       levels);
+    chapter->splits = true;
+    PL_CHECK(pl_topology_create(shape, &was, &from));
+    status = leave_out(from, NULL, chapter);
+    pl_topology_destroy(&from);
+    return status;
+}

@@ -1,0 +1,82 @@
+#!/bin/sh
+# topology.graft: a mixture of 2x3 modules becomes one of 2x2 while it trains, because a
+# module of level 2 is dropped with its paths. Killed ten times, the launcher among them,
+# it ends with the bytes of the undisturbed run.
+#
+# usage: drop.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+ledger=$2
+seed=${4:-$(date +%s)}
+echo "seed $seed"
+. tests/fault/chaos_job.sh
+own_folder "$3"
+run=$work/calm
+
+drop_job() { # folder; in a subshell or in the background
+    tiny_job "$1" --set topology.levels=2x3 --set topology.graft=3:drop:L2.E1 \
+        --set eval.baselines=dense-eq
+}
+
+documents() { # how many documents the paths have, of the first or the last dealing
+    grep '^ *p[0-9]* *[0-9]* documents, ' "$work/calm.out" | "$1" -n "$2" |
+        awk '{ n += $2 } END { print n }'
+}
+
+log_names() { # module: the versions of its log
+    ask store log "$1" --run "$run" || fail "log of $1"
+    sed -n 's/^\(mix[^ ]*@[0-9]*\) .*/\1/p' "$work/ask.out" | tr '\n' ' '
+}
+
+make_corpus base modules docs
+
+echo "1. undisturbed"
+(drop_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+for said in '^change   mix~1 from phase 3 on: 17 modules and 6 paths become 12 and 4' \
+    '^         p01 ends; its documents go to the other paths' '^         p02 -> p01$' \
+    '^         L2.E1 begins as L2.E2$' \
+    '^widen    17 modules and 6 paths of mix become 12 and 4 of mix~1' \
+    ' documents of 2 paths that end go to the other 4$' \
+    'one machine, 5 x the time'; do # (6 * 3 + 4 * 3) / 6
+    grep -q "$said" "$work/calm.out" || fail "it does not say '$said'"
+done
+[ "$(documents head 6)" -gt 0 ] && [ "$(documents head 6)" = "$(documents tail 4)" ] ||
+    fail "$(documents head 6) documents became $(documents tail 4)"
+facts calm || fail "no facts"
+ask store fsck --run "$run" || fail "fsck"
+ask check --run "$run" || fail "check"
+ask data coverage --run "$run" || fail "coverage"
+[ "$(grep -c '^mix~1/p' "$work/ask.out")" -eq 4 ] || fail "not four paths"
+ask eval --run "$run" --json || fail "eval"
+says '"finished": *true'
+ask generate --run "$run" --prompt "The path" --max-tokens 4 --path p11 || fail "generate"
+ask generate --run "$run" --prompt "The path" --max-tokens 4 --path p12 &&
+    fail "a path that ended answers"
+ask store verify mix~1/L2.E1@2 --tasks --run "$run" || fail "its tasks give another hash"
+
+# The modules that are left began as their last versions; the others ended.
+for pair in L1.E0:L1.E0 L1.E1:L1.E1 L2.E0:L2.E0 L2.E1:L2.E2 embed.E1:embed.E2 \
+    embed.E3:embed.E5 head.E2:head.E3; do
+    now=mix~1/${pair%:*}@0 was=mix/${pair#*:}@3
+    [ -n "$(hash_of "$now")" ] && [ "$(hash_of "$now")" = "$(hash_of "$was")" ] ||
+        fail "$now is not $was"
+done
+[ "$(log_names mix~1/L2.E1)" = "mix~1/L2.E1@3 mix~1/L2.E1@2 mix~1/L2.E1@1 mix~1/L2.E1@0 \
+mix/L2.E2@3 mix/L2.E2@2 mix/L2.E2@1 mix/L2.E2@0 " ] ||
+    fail "the log of L2.E1 is $(log_names mix~1/L2.E1)"
+grep -q 'goes on without it' "$work/ask.out" && fail "L2.E1 of mix~1 ended"
+[ "$(log_names mix/L2.E1)" = "mix/L2.E1@3 mix/L2.E1@2 mix/L2.E1@1 mix/L2.E1@0 " ] ||
+    fail "the log of a module that ended is $(log_names mix/L2.E1)"
+[ "$(grep -c 'ended; mix~1 goes on without it' "$work/ask.out")" -eq 1 ] ||
+    fail "its log does not say that it ended"
+ask store show mix/L2.E1 --json --run "$run" && says '"ended": *"mix~1"'
+
+echo "2. killed ten times"
+killed_ten_times drop_job shot
+same_facts calm shot || fail "the bytes differ after $kills kills"
+run=$work/shot
+ask check --run "$run" || fail "check after $kills kills"
+
+echo "6 paths, 4 paths; $(grep -c '^version' "$work/calm.facts") versions equal after $kills kills"
+rm -rf "$work"

@@ -1,0 +1,128 @@
+#!/bin/sh
+# topology.graft on a finished run: a level is cut, which changes no answer by a bit; a
+# module is copied; a path and a module are dropped. --dry-run says so before, and changes
+# nothing.
+#
+# usage: graft.sh PATHLOOM WORKFOLDER
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+seed=1
+. tests/fault/chaos_job.sh
+own_folder "$2"
+run=$work/run
+
+long_job() { # options: one phase more
+    ask train --out "$run" --set train.phases=+1 "$@" || {
+        cat "$work/ask.out"
+        fail "train $*"
+    }
+}
+
+refused() { # sentence, options
+    sentence=$1
+    shift
+    ask train --out "$run" --set train.phases=+1 "$@" && fail "not refused: $*"
+    says "$sentence"
+}
+
+answers() { # tag: what the mixture says at it, and how well it predicts held-out text
+    "$pathloom" eval --run "$run" --json --at "$1" 2>/dev/null | tr ',{' '\n\n' |
+        grep -E '^"(bits_per_byte|perplexity|nats)"'
+    for rule in router likelihood; do
+        "$pathloom" generate --run "$run" --at "$1" --route $rule --prompt "int main(" \
+            --temperature 0 --max-tokens 12 2>/dev/null
+    done
+}
+
+whole() { # what must hold after every change
+    ask store fsck --run "$run" || fail "fsck: $(cat "$work/ask.out")"
+    ask check --run "$run" || fail "check: $(cat "$work/ask.out")"
+    ask data coverage --run "$run" || fail "coverage"
+    ask eval --run "$run" --json || fail "eval"
+    says '"finished": *true'
+}
+
+# 2x2: 4 embeddings, 4 heads, 4 modules of levels.
+make_corpus base modules docs
+(tiny_job run --set model.blocks=4 --set train.phases=3 --set eval.curves=1 \
+    --set outer.method=diloco --set train.weight_decay=0.1) >"$work/run.out" 2>&1 ||
+    fail "the run"
+ask store tag end --run "$run" || fail "tag"
+
+echo "1. the plan"
+cp "$run/run.yaml" "$work/run.yaml"
+ask train --out "$run" --dry-run --set train.phases=+1 \
+    --set topology.graft=3:drop:L2.E0 || fail "a dry run: $(cat "$work/ask.out")"
+says '^change   mix~1 from phase 3 on: 12 modules and 4 paths become 7 and 2'
+says '^         p00 ends; its [0-9]* documents go to the other paths'
+says '^         p11 -> p10'
+says '^         L2.E0 begins as L2.E1'
+cmp "$work/run.yaml" "$run/run.yaml" || fail "a dry run changed run.yaml"
+ask store ls --run "$run"
+grep -q 'mix~1' "$work/ask.out" && fail "a dry run made modules"
+ask train --dry-run --for 1min --out "$work/none"
+[ $? -eq 64 ] || fail "a dry run measures"
+ask train --dry-run --corpus "$work/corpus" --out "$work/none" \
+    --set topology.split=4:4x2 || fail "a dry run of a new run"
+says '^         p10 -> p20 p30'
+[ ! -e "$work/none" ] || fail "a dry run made a folder"
+
+echo "2. a level is cut"
+long_job --set topology.graft=3:cut:L1
+says '^more     mix~1 goes on from mix: 1 phases on the same shards'
+says '^widen    12 modules and 4 paths of mix become 14 and 4 of mix~1'
+ask store tag cut 0 --run "$run" || fail "tag of phase 0: $(cat "$work/ask.out")"
+answers end >"$work/end.txt"
+answers cut >"$work/cut.txt"
+[ "$(grep -c bits_per_byte "$work/end.txt")" -gt 0 ] || fail "no held-out loss"
+cmp "$work/end.txt" "$work/cut.txt" || fail "a cut changed what the mixture says"
+for half in L1 L2; do # of four blocks L1 had two, each has one
+    ask store log "mix~1/$half.E1" --run "$run" || fail "log"
+    says '^mix/L1.E1@3 '
+    ask store log "mix~1/$half.E1" --graph --run "$run" || fail "graph"
+    says 'mix/L1.E1@3 '
+done
+"$pathloom" store cat mix/L1.E1@3 --run "$run" >"$work/all"
+"$pathloom" store cat mix~1/L1.E1@0 --run "$run" >"$work/parts"
+"$pathloom" store cat mix~1/L2.E1@0 --run "$run" >>"$work/parts"
+cmp "$work/all" "$work/parts" || fail "the halves are not the whole"
+ask generate --run "$run" --path p110 --prompt int --max-tokens 2 || fail "p110"
+ask generate --run "$run" --path p010 --prompt int --max-tokens 2 && fail "p010 exists"
+whole
+
+echo "3. a module is copied"
+[ "$(hash_of mix~1/L3.E0@1)" != "$(hash_of mix~1/L3.E1@1)" ] || fail "L3 is all one"
+long_job --set topology.graft=3:cut:L1,4:copy:L3.E0
+says '^widen    14 modules and 4 paths of mix~1 become 19 and 6 of mix~2'
+for pair in L3.E0:L3.E0 L3.E1:L3.E1 L3.E2:L3.E0 embed.E2:embed.E0 embed.E3:embed.E2; do
+    now=mix~2/${pair%:*}@0 was=mix~1/${pair#*:}@1
+    [ -n "$(hash_of "$now")" ] && [ "$(hash_of "$now")" = "$(hash_of "$was")" ] ||
+        fail "$now is not $was"
+done
+whole
+
+echo "4. a path is dropped, and a module"
+refused 'topology.graft' --set topology.graft=3:cut:L1,4:drop:L3.E0
+long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001
+says ' documents of 1 paths that end go to the other 5'
+says '^widen    19 modules and 6 paths of mix~2 become 17 and 5 of mix~3'
+ask generate --run "$run" --path p001 --prompt int --max-tokens 2 && fail "p001 exists"
+whole
+ask store log mix~2/embed.E1 --run "$run" || fail "log"
+says 'ended; mix~3 goes on without it'
+long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1
+says '^widen    17 modules and 5 paths of mix~3 become 14 and 4 of mix~4'
+[ "$(hash_of mix~4/L3.E1@0)" = "$(hash_of mix~3/L3.E2@1)" ] || fail "L3.E1 is not L3.E2"
+ask route --run "$run" --prompt "int main(" || fail "route"
+ask export --run "$run" --path p111 --out "$work/exported" || fail "export"
+whole
+
+echo "5. what cannot be is refused in a sentence"
+was=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1
+refused 'would end the last path' --set topology.graft=$was,7:drop:L1.E0+L1.E1
+refused 'L9.E0 is neither a module nor a path' --set topology.graft=$was,7:drop:L9.E0
+refused 'embed.E0 is not a module of a level' --set topology.graft=$was,7:drop:embed.E0
+refused 'give a level of at least 2 blocks' --set topology.graft=$was,7:cut:L1
+echo "4, 4, 6, 5 and 4 paths of one mixture"
+rm -rf "$work"
