@@ -97,7 +97,8 @@ static bool changes_later(const config *own, const config *c)
         config_chapters(own, chapters, &n) != PL_OK)
         return false;
     had = changes_before(chapters, n, end);
-    return config_chapters(c, chapters, &n) == PL_OK &&
+    /* what is wrong with the new changes, config_check says */
+    return config_chapters(c, chapters, &n) != PL_OK ||
            changes_before(chapters, n, end) == had;
 }
 

@@ -45,7 +45,7 @@ whole() { # what must hold after every change
 
 # 2x2: 4 embeddings, 4 heads, 4 modules of levels.
 make_corpus base modules docs
-(tiny_job run --set model.blocks=4 --set train.phases=3 --set eval.curves=1 \
+(tiny_job run --set model.blocks=4 --set topology.private= --set data.valid_share=0.3 --set eval.max_tokens=20000 --set train.phases=3 --set eval.curves=1 \
     --set outer.method=diloco --set train.weight_decay=0.1) >"$work/run.out" 2>&1 ||
     fail "the run"
 ask store tag end --run "$run" || fail "tag"
@@ -64,7 +64,7 @@ grep -q 'mix~1' "$work/ask.out" && fail "a dry run made modules"
 ask train --dry-run --for 1min --out "$work/none"
 [ $? -eq 64 ] || fail "a dry run measures"
 ask train --dry-run --corpus "$work/corpus" --out "$work/none" \
-    --set topology.split=4:4x2 || fail "a dry run of a new run"
+    --set topology.split=3:4x2 --set eval.baselines=none || fail "a dry run of a new run"
 says '^         p10 -> p20 p30'
 [ ! -e "$work/none" ] || fail "a dry run made a folder"
 

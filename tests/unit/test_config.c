@@ -202,11 +202,15 @@ static void grafts_are_read_or_refused(void **state)
         config_chapter chapters[CONFIG_CHAPTERS_MAX];
         int n = 0;
         snprintf(graft, sizeof graft, "topology.graft=%s", cases[i].graft);
-        const char *const sets[] = {"train.phases=10",      "model.blocks=4",
-                                    "topology.levels=2x3",  "train.decay=0.4",
-                                    "eval.baselines=dense", graft,
+        const char *const sets[] = {"train.phases=10",
+                                    "model.blocks=4",
+                                    "topology.levels=2x3",
+                                    "topology.private=",
+                                    "train.decay=0.4",
+                                    "eval.baselines=dense",
+                                    graft,
                                     cases[i].other};
-        pl_status status = config_build(NULL, sets, 7, &c);
+        pl_status status = config_build(NULL, sets, 8, &c);
         if (status != (cases[i].said ? PL_ERR_CONFIG : PL_OK))
             fail_msg("%s with %s: %s", graft, cases[i].other, pl_last_error());
         if (cases[i].said && !strstr(pl_last_error(), cases[i].said))

@@ -242,7 +242,7 @@ static void split_survives_encoding_if_it_is_whole(void **state)
     const int n = arm.spec.n_levels;
     assert_true(arm.spec.experts[0] > 1);
     for (int l = 0; l < n; l++)
-        arm.split[l] = 1;
+        arm.descent.experts[l] = 1;
     pl_arm_encode(&arm, &bytes); /* `before` is missing */
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
     pl_copy_text(arm.before, sizeof arm.before, "mix");
@@ -250,7 +250,8 @@ static void split_survives_encoding_if_it_is_whole(void **state)
     pl_buf_clear(&bytes);
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
-    assert_memory_equal(back.split, arm.split, sizeof arm.split);
+    assert_memory_equal(back.descent.experts, arm.descent.experts,
+                        sizeof arm.descent.experts);
     pl_topology *t = NULL;
     char name[PL_MODULE_NAME_MAX], wanted[PL_MODULE_NAME_MAX] = "mix/p";
     assert_int_equal(pl_topology_create(&back.shape, &back.spec, &t), PL_OK);
@@ -265,13 +266,13 @@ static void split_survives_encoding_if_it_is_whole(void **state)
         int level, value;
     } wrong[] = {{0, 0}, {0, -1}, {0, arm.spec.experts[0] + 1}, {n, 1}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        int was = arm.split[wrong[i].level];
-        arm.split[wrong[i].level] = wrong[i].value;
+        int was = arm.descent.experts[wrong[i].level];
+        arm.descent.experts[wrong[i].level] = wrong[i].value;
         pl_buf_clear(&bytes);
         pl_arm_encode(&arm, &bytes);
         assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
-        assert_non_null(strstr(pl_last_error(), "does not split"));
-        arm.split[wrong[i].level] = was;
+        assert_non_null(strstr(pl_last_error(), "does not say for each"));
+        arm.descent.experts[wrong[i].level] = was;
     }
     pl_buf_destroy(&bytes);
     pl_arm_clear(&arm);

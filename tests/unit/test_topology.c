@@ -733,7 +733,7 @@ static void a_level_that_is_cut_keeps_its_paths(void **state)
 {
     (void)state;
     pl_topology_spec spec = {
-        .n_levels = 2, .experts = {2, 3}, .blocks = {1, 3}, .replicas = 1};
+        .n_levels = 2, .experts = {2, 3}, .blocks = {2, 4}, .replicas = 1};
     pl_topology *from = make(&small, &spec);
     pl_descent d = {.experts = {2, 3},
                     .level = {1, 2, 2},
@@ -741,7 +741,7 @@ static void a_level_that_is_cut_keeps_its_paths(void **state)
                     .parent = {0, 1, 0, 1, 2, 0, 1, 2}};
     int n_children[6] = {0};
     spec = (pl_topology_spec){
-        .n_levels = 3, .experts = {2, 3, 3}, .blocks = {1, 1, 2}, .replicas = 1};
+        .n_levels = 3, .experts = {2, 3, 3}, .blocks = {2, 1, 3}, .replicas = 1};
     pl_topology *t = make(&small, &spec);
     assert_false(pl_topology_descends(t, &d, from)); /* p001 is of two modules */
     pl_topology_destroy(&t);
