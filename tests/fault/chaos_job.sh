@@ -118,20 +118,31 @@ hash_of() { # module@version
     "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
 }
 
-# Runs a job again and again until it ends, and kills ten of its processes meanwhile, the
-# launcher among them. Leaves `kills` and `launchers`.
+# Runs a job of two chapters again and again until it ends, and kills ten of its
+# processes meanwhile: the launcher twice where the second chapter begins; hub, home and
+# workers before that; then whoever it is. Leaves `kills` and `launchers`.
 killed_ten_times() { # function that becomes the launcher of a folder, folder
     kills=0 launchers=0 again=0
     while :; do
         again=$((again + 1))
         [ "$again" -lt 30 ] || fail "it does not end"
-        PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:15 "$1" "$2" \
+        point='' most=10 whom='worker worker hub home launcher launcher'
+        case $again in
+        1) point=,chapter.modules.before@train:kill most=3 ;;
+        2) point=,chapter.arm.before@train:kill most=4 ;;
+        esac
+        [ "$again" -gt 2 ] || whom='worker hub home'
+        PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30$point "$1" "$2" \
             >"$work/$2.out" 2>&1 &
         job=$!
-        while [ "$kills" -lt 10 ] && kill -0 "$job" 2>/dev/null; do
+        until [ -n "$(members "$job" worker)" ] || ! kill -0 "$job" 2>/dev/null; do
+            sleep 0.05
+        done
+        while [ "$kills" -lt "$most" ] && kill -0 "$job" 2>/dev/null; do
             random 30
             sleep "0.$((20 + value))"
-            pick worker worker hub home launcher launcher
+            # shellcheck disable=SC2086 # several words
+            pick $whom
             who=$choice
             victims=$job
             [ "$who" = launcher ] || victims=$(members "$job" "$who")
@@ -147,9 +158,11 @@ killed_ten_times() { # function that becomes the launcher of a folder, folder
         wait "$job" || code=$?
         [ "$code" -ne 0 ] || break
         [ "$code" -eq 137 ] || fail "it ended with $code"
+        [ "$again" -gt 2 ] || kills=$((kills + 1)) launchers=$((launchers + 1))
         nobody_is_left "$2" || fail "processes are left behind"
     done
     job=''
     echo "   $kills kills, $launchers of them launchers"
-    [ "$kills" -eq 10 ] || fail "the job ended before it was killed ten times"
+    [ "$kills" -eq 10 ] || fail "the job ended after $kills kills"
+    [ "$again" -gt 2 ] || fail "no launcher was killed while the chapter began"
 }
