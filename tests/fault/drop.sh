@@ -43,6 +43,9 @@ for said in '^change   mix~1 from phase 3 on: 17 modules and 6 paths become 12 a
 done
 [ "$(documents head 6)" -gt 0 ] && [ "$(documents head 6)" = "$(documents tail 4)" ] ||
     fail "$(documents head 6) documents became $(documents tail 4)"
+# Without router.balance (0.1) it is 1.6.
+grep -q '^router   split, largest shard 1\.[01]' "$work/calm.out" ||
+    fail "the documents that moved are not balanced"
 facts calm || fail "no facts"
 ask store fsck --run "$run" || fail "fsck"
 ask check --run "$run" || fail "check"
