@@ -38,6 +38,7 @@
 #include "serve/module_pool.h"
 #include "serve/page_front.h"
 #include "serve/path_chooser.h"
+#include "serve/publish.h"
 #include "serve/readers.h"
 #include "serve/reroute.h"
 #include "serve/server.h"
