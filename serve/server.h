@@ -19,6 +19,9 @@ typedef struct pl_server_options {
     int threads;           /* threads that a model computes with */
     int slots;             /* requests that are answered at the same time */
     int paths;             /* the most paths in memory; 0: no limit but memory */
+    /* the most bytes of modules in memory, at least those of one path; 0: half of the
+     * free memory */
+    uint64_t module_bytes;
     int queue;             /* the most requests that may wait */
     /* the most requests of one client address at the same time; 0: no limit */
     int per_address;

@@ -52,9 +52,9 @@ struct server_paths {
     uint64_t budget; /* the most bytes of modules */
     int edition;     /* number of reloads so far */
     uint64_t asked;
-    /* an earlier request waits for several slots, so later ones take none in this turn
-     */
-    bool holds;
+    /* an earlier request waits for several slots, or for memory, so later ones take no
+     * slots, or load no paths, in this turn */
+    bool holds, short_of_memory;
     double routing_s; /* seconds spent on routing since the last step */
 };
 
@@ -147,6 +147,8 @@ static pl_status plan_memory(server_paths *p, uint64_t left)
                        text[1], p->options->slots, text[2], text[3]);
     left -= plan.engine_bytes;
     p->budget = left / 2 < left - reading ? left / 2 : left - reading;
+    if (p->options->module_bytes > 0)
+        p->budget = p->options->module_bytes;
     if (p->budget < plan.path_bytes)
         p->budget = plan.path_bytes;
     pl_log(PL_LOG_INFO, "serve.memory",
@@ -373,11 +375,11 @@ static pl_status make_path_room(server_paths *p, const pl_path_source *source,
         PL_CHECK(pl_module_pool_missing(p->pool, source, &missing));
         const uint64_t bytes = pl_module_pool_count(p->pool).bytes + missing;
         const bool few = most == 0 || p->n_paths < most;
-        if ((few && bytes <= p->budget) || p->n_paths == 0)
+        if (few && bytes <= p->budget)
             return PL_OK;
         if ((few && pl_module_pool_drop_kept(p->pool)) || drop_one_path(p))
             continue;
-        *fits = false;
+        *fits = p->n_paths == 0;
         return PL_OK;
     }
 }
@@ -396,7 +398,9 @@ static loaded *add_loaded(server_paths *p)
     return p->paths[p->n_paths++] = pl_alloc(sizeof(loaded));
 }
 
-/* Loads a model; *out is NULL if it must wait for memory. */
+/* Loads a model; *out is NULL if it must wait for memory. Once a request waits, the
+ * requests behind it load nothing: they would keep in use the modules whose memory it
+ * waits for, also by loading a path again that leaves. */
 static pl_status load_server_path(server_paths *p, int number, loaded **out)
 {
     const server_model from = server_models_get(p->models, number);
@@ -407,7 +411,10 @@ static pl_status load_server_path(server_paths *p, int number, loaded **out)
     bool fits;
     if (from.arm != &p->mix->arm) /* a tag names modules of the mixture only */
         source.which.at = NULL;
+    if (p->short_of_memory)
+        return PL_OK;
     PL_CHECK(make_path_room(p, &source, &fits));
+    p->short_of_memory = !fits;
     if (!fits)
         return PL_OK;
     PL_CHECK(open_engine(p, from.topology, &e));
@@ -577,7 +584,7 @@ int server_paths_step(server_paths *p)
 {
     int n = 0;
     p->routing_s = 0;
-    p->holds = false;
+    p->holds = p->short_of_memory = false;
     for (int i = p->n_paths - 1; i >= 0; i--)
         if (is_leaving(p, p->paths[i]) && count_requests(p->paths[i]) == 0)
             unload(p, i);

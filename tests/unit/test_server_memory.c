@@ -1,0 +1,219 @@
+/* folder: serve; label: unit */
+/* A server whose modules do not all fit into its memory: every request is answered,
+ * however many others ask for the paths that are in memory. */
+#include "tests/support/corpus_support.h"
+#include "router/router.h"
+#include "serve/serve.h"
+#include "serve/server_paths.h"
+
+enum { VOCAB = 300, CONTEXT = 64, SLOTS = 8, DOCUMENTS = 2, STAY_MS = 1000 };
+static pl_mixture mix;
+
+/* Version `number` of a module, which depends on its number and `seed` alone. */
+static void put_module(int m, uint64_t number, uint64_t seed)
+{
+    const int slot = pl_topology_module_slot(mix.topology, m);
+    const size_t n = pl_topology_slot(mix.topology, slot)->n_params;
+    pl_version v = {.number = number}, head;
+    pl_txn *txn;
+    float *params = pl_alloc(n * sizeof *params);
+    for (size_t i = 0; i < n; i++)
+        params[i] = 0.3f * pl_random_normal(seed, (uint64_t)m, i);
+    pl_arm_module_name(&mix.arm, mix.topology, m, v.module);
+    pl_copy_text(v.method, sizeof v.method, "test");
+    assert_ok(pl_txn_begin(mix.store, &txn));
+    assert_ok(pl_txn_put_blob(txn, params, n * sizeof *params, &v.params));
+    if (number > 0) {
+        memset(&head, 0, sizeof head);
+        assert_ok(pl_store_head(mix.store, v.module, &head));
+        v.parent = head.params;
+        v.momentum = v.params;
+        pl_version_clear(&head);
+    }
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
+    assert_ok(pl_txn_commit(&txn));
+    pl_free(params);
+}
+
+/* The router that every server reads, fitted to a few documents. */
+static void put_router(void)
+{
+    const uint32_t lens[DOCUMENTS] = {9, 9};
+    const int path_of[DOCUMENTS] = {0, 3};
+    pl_buf text = {0}, router = {0};
+    pl_tokens *tokens;
+    pl_prefix_lm *lm;
+    pl_txn *txn;
+    pl_hash blob;
+    build_tokens(lens, DOCUMENTS, VOCAB, &text);
+    assert_ok(pl_tokens_view(text.data, text.len, "documents", &tokens));
+    const pl_prefix_lm_job job = {
+        .tokens = tokens, .length = 8, .n_paths = 4, .n_threads = 1};
+    assert_ok(pl_prefix_lm_count(&job, path_of, &lm));
+    assert_ok(pl_prefix_lm_encode(lm, &router));
+    assert_ok(pl_txn_begin(mix.store, &txn));
+    assert_ok(pl_txn_put_blob(txn, router.data, router.len, &blob));
+    assert_ok(pl_txn_put_object(txn, "router/mix", &blob));
+    assert_ok(pl_txn_commit(&txn));
+    pl_prefix_lm_destroy(&lm);
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&router);
+    pl_buf_destroy(&text);
+}
+
+static int open_all(void **state)
+{
+    mix.arm.shape = (pl_shape){.vocab = VOCAB,
+                               .width = 32,
+                               .n_heads = 2,
+                               .n_kv_heads = 1,
+                               .head_size = 16,
+                               .ffn = 48,
+                               .n_blocks = 4,
+                               .context = CONTEXT,
+                               .tied = true,
+                               .rope_theta = 10000.0,
+                               .norm_eps = 1e-5};
+    mix.arm.spec.replicas = 1;
+    pl_copy_text(mix.arm.name, sizeof mix.arm.name, "mix");
+    mix.settings = (pl_answer_settings){
+        .backend = "ref", .precision = "f32", .rule = "router", .prefix = 8};
+    if (make_words_tokenizer(state, VOCAB, &mix.tokenizer) != PL_OK ||
+        pl_topology_parse_levels("2x2", &mix.arm.spec) != PL_OK ||
+        pl_topology_create(&mix.arm.shape, &mix.arm.spec, &mix.topology) != PL_OK ||
+        pl_store_open(in_scratch("store"), PL_STORE_CREATE, &mix.store) != PL_OK)
+        return -1;
+    for (int m = 0; m < pl_topology_n_modules(mix.topology); m++)
+        put_module(m, 0, 7);
+    put_router();
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    pl_store_close(&mix.store);
+    pl_topology_destroy(&mix.topology);
+    pl_tokenizer_destroy(&mix.tokenizer);
+    return remove_scratch(state);
+}
+
+/* ---- requests ---- */
+typedef struct client {
+    server_paths *server;
+    int model, n_answers;
+    bool asks_on; /* after an answer it asks again at once */
+    bool joined;
+} client;
+
+static pl_status on_text(void *context, const char *text, size_t len)
+{
+    (void)context, (void)text, (void)len;
+    return PL_OK;
+}
+
+static void on_done(void *context, pl_status status, const pl_generate_result *r)
+{
+    client *c = context;
+    (void)r;
+    assert_ok(status);
+    c->n_answers++;
+    c->joined = false;
+}
+
+static void join(client *c)
+{
+    static const int32_t prompt[] = {PL_TOKEN_BOS, 5, 6, 7};
+    static const pl_generate_options options = {
+        .max_tokens = 5, .choice = {.temperature = 1.0, .top_p = 1.0, .seed = 5}};
+    pl_batch_request q = {.prompt = prompt,
+                          .n_prompt = 4,
+                          .options = &options,
+                          .emit = on_text,
+                          .done = on_done,
+                          .context = c};
+    bool waits = false;
+    if (c->joined || (!c->asks_on && c->n_answers > 0))
+        return;
+    assert_ok(server_paths_join(c->server, c->model, &q, &waits));
+    c->joined = !waits;
+}
+
+static server_paths *open_server(uint64_t module_bytes)
+{
+    static pl_server_options options;
+    server_paths *server;
+    options = (pl_server_options){
+        .mix = &mix, .threads = 1, .slots = SLOTS, .module_bytes = module_bytes};
+    assert_ok(server_paths_open(&options, &server));
+    return server;
+}
+
+static uint64_t path_bytes(void)
+{
+    const pl_backend_options options = {.name = "ref", .n_threads = 1};
+    pl_backend *be;
+    assert_ok(pl_backend_open(&options, &be));
+    const uint64_t bytes = pl_path_bytes(be, mix.topology);
+    pl_backend_close(&be);
+    return bytes;
+}
+
+/* Two clients of p00 ask one after another without a pause, so p00 always has a request
+ * when p11 is asked for, and there is room for one path. */
+static void a_path_in_steady_use_makes_room_for_another(void **state)
+{
+    (void)state;
+    server_paths *server = open_server(path_bytes());
+    client first = {.server = server, .asks_on = true}, second = first,
+           other = {.server = server, .model = 3};
+    const int64_t start = pl_now_ms();
+    join(&first);
+    for (int step = 0; other.n_answers == 0; step++) {
+        if (pl_now_ms() - start > 20 * STAY_MS)
+            fail_msg("p11 waits while p00 gives %d answers",
+                     first.n_answers + second.n_answers);
+        if (step > 2)
+            join(&other); /* it is ahead of the others in the queue */
+        join(&first);
+        if (step > 1)
+            join(&second);
+        (void)server_paths_step(server);
+        assert_true(server_paths_modules(server).bytes <= path_bytes());
+    }
+    first.asks_on = second.asks_on = false;
+    while (server_paths_active(server) > 0)
+        (void)server_paths_step(server);
+    server_paths_close(&server);
+}
+
+/* One module of p00 has a new version. The others stay in memory for the paths that are
+ * opened next, but not if a path needs their room. */
+static void kept_modules_make_room_for_another_path(void **state)
+{
+    (void)state;
+    server_paths *server = open_server(path_bytes());
+    client first = {.server = server}, other = {.server = server, .model = 3};
+    join(&first);
+    while (server_paths_active(server) > 0)
+        (void)server_paths_step(server);
+    put_module(pl_topology_module_of_path(mix.topology, 2, 0), 1, 8);
+    assert_ok(server_paths_reload(server));
+    (void)server_paths_step(server);
+    assert_int_equal(server_paths_loaded(server), 0);
+    assert_true(server_paths_modules(server).n_modules > 0);
+    join(&other);
+    assert_true(other.joined);
+    assert_true(server_paths_modules(server).bytes <= path_bytes());
+    while (server_paths_active(server) > 0)
+        (void)server_paths_step(server);
+    server_paths_close(&server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_path_in_steady_use_makes_room_for_another),
+        cmocka_unit_test(kept_modules_make_room_for_another_path),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
