@@ -269,10 +269,15 @@ pl_status pl_module_pool_compare(pl_module_pool *pool, const pl_pooled_path *pat
     *current = status == PL_OK;
     for (int slot = 0;
          status == PL_OK && slot < pl_topology_n_slots(path->source.topology); slot++) {
+        *current = *current &&
+                   pl_hash_equal(&path->modules[slot]->params, &modules[slot].params);
+    }
+    /* A path that will be opened again needs its other modules then. */
+    for (int slot = 0; status == PL_OK && !*current &&
+                       slot < pl_topology_n_slots(path->source.topology);
+         slot++) {
         resident *r = path->modules[slot];
-        const bool same = pl_hash_equal(&r->params, &modules[slot].params);
-        r->kept = same;
-        *current = *current && same;
+        r->kept = pl_hash_equal(&r->params, &modules[slot].params);
     }
     pl_free(modules);
     return status;

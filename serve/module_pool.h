@@ -51,8 +51,8 @@ uint64_t pl_pooled_path_contents(const pl_pooled_path *path);
 
 /* ---- new versions ---- */
 /* Compares the path with the store. *current: opening the path now would give the same
- * modules. Those that would be the same are kept in memory after the path is closed,
- * until pl_module_pool_drop_kept. */
+ * modules. If not, those that would be the same are kept in memory after the path is
+ * closed, until pl_module_pool_drop_kept. */
 PL_MUST_CHECK pl_status pl_module_pool_compare(pl_module_pool *pool,
                                                const pl_pooled_path *path,
                                                bool *current);
