@@ -219,8 +219,8 @@ pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
     *out = NULL;
     if (n_prompt < 2)
         return pl_fail(PL_ERR_USAGE,
-                       "the prompt has no token that could choose a path; "
-                       "give a longer one, or no --route-every");
+                       "the prompt has no token that could choose a path; give a "
+                       "longer one, or do not choose the path again (route_every)");
     rerouting *w = pl_alloc(sizeof *w);
     *w = (rerouting){.n_paths = n_paths,
                      .rule = *rule,

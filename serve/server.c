@@ -302,6 +302,8 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
 {
     const int context = server_paths_context(s->paths);
     to->path = -1;
+    /* written before the request has an event: the front reads it after the first one */
+    pl_copy_text(to->model, sizeof to->model, "auto");
     PL_CHECK(encode_prompt(s, from, to));
     if (count_prompt_tokens(to) <= context)
         return PL_OK;
@@ -400,7 +402,6 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
                                 .score = on_score};
     if (every == 0)
         return server_paths_join(s->paths, prompt->path, &request, waits);
-    pl_copy_text(prompt->model, sizeof prompt->model, "auto");
     return server_paths_join_all(s->paths, every, on_moved, &request, waits);
 }
 
