@@ -193,8 +193,9 @@ void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
                                          char out[PL_MODULE_NAME_MAX]);
 
-/* Writes the newest chapter in which the mixture has no module that descends from this
- * one, although it has later chapters: the module ended there. "" if it did not end. */
+/* Writes the name of the next chapter, if it has no module that descends from this one:
+ * the module ended there. "" if a module of that chapter descends from it, or if there
+ * is no such chapter. */
 PL_MUST_CHECK pl_status pl_module_end(pl_store *store, const char *module,
                                       char out[PL_ARM_NAME_MAX]);
 
