@@ -385,6 +385,8 @@ static pl_status publish_same_shards(chapter *c)
     snprintf(from, sizeof from, "router/%s", c->before.name);
     snprintf(to, sizeof to, "router/%s", c->arm.name);
     PL_CHECK(copy_object(c->r, from, to, &blob));
+    if (c->what->descent.n_parents > 0)
+        PL_CHECK(routing_rename_map(c->r, c->topology));
     PL_CHECK(pl_failpoint("chapter.arm.before"));
     PL_CHECK(stages_put_arm(c->r, &c->arm));
     return pl_failpoint("chapter.arm.after");

@@ -257,7 +257,8 @@ pl_status config_graft(const pl_shape *shape, const char *text, config_chapter *
     pl_status (*change)(grafting *, char *) = NULL;
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         const size_t n = strlen(changes[i].word);
-        if (strncmp(text, changes[i].word, n) != 0 || !text[n])
+        if (strncmp(text, changes[i].word, n) != 0 ||
+            text[n + strspn(text + n, "+")] == '\0') /* no name follows */
             continue;
         pl_copy_text(names, sizeof names, text + n);
         change = changes[i].change;

@@ -9,7 +9,7 @@
 #include <math.h>
 
 enum {
-    MAP_BYTES_MAX = 1 << 20,
+    MAP_BYTES_MAX = 8 << 20, /* with 16,384 paths a picture has about 3 MiB */
     KEEP_BYTES = 256 << 20, /* memory for the paths' parameters between two texts */
     LEAST_PAUSE_MS = 50
 };

@@ -73,6 +73,9 @@ bool routing_trains(const pl_run *r, uint32_t document);
 pl_status routing_report(pl_run *r, routing *g);
 /* routing_map.c: writes RUN/router_map.json; needs g->domains. */
 PL_MUST_CHECK pl_status routing_write_map(const pl_run *r, const routing *g);
+/* Gives the paths in the picture the names that they have in topology t, which has the
+ * same paths. */
+PL_MUST_CHECK pl_status routing_rename_map(const pl_run *r, const pl_topology *t);
 /* Stores the router as the object router/ARM. */
 pl_status routing_put(pl_run *r, const routing *g, const char *arm);
 void routing_clear(routing *g);

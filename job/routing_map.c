@@ -4,7 +4,7 @@
  * It is made while the run is routed, when the features of all documents are in memory
  * and the assignment is known. A page could compute them again only with the base
  * model, for minutes. At most MAP_DOCUMENTS evenly spaced documents are shown, so the
- * file has at most about 150 kB, however large the corpus is. */
+ * size of the file depends on the number of paths, and not on the corpus. */
 #include "job/routing.h"
 
 #include <math.h>
@@ -200,5 +200,33 @@ pl_status routing_write_map(const pl_run *r, const routing *g)
     pl_buf_destroy(&text);
     pl_free(m.xy);
     pl_free(m.domain_of);
+    return status;
+}
+
+pl_status routing_rename_map(const pl_run *r, const pl_topology *t)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_json *o = NULL, *paths = pl_json_array();
+    pl_status status = PL_OK;
+    run_file(r, "router_map.json", path);
+    for (int p = 0; p < pl_topology_n_paths(t); p++) {
+        char name[PL_NAME_MAX];
+        pl_topology_path_name(t, p, name);
+        pl_json_push(paths, pl_json_make_text(name));
+    }
+    /* An earlier release made no picture; the page says if a picture is damaged. */
+    if (pl_read_file(path, &text) == PL_OK &&
+        pl_json_parse(pl_buf_text(&text), text.len, &o) == PL_OK &&
+        pl_json_is_object(o)) {
+        pl_json_set(o, "paths", paths);
+        paths = NULL;
+        pl_buf_clear(&text);
+        pl_json_write(o, 0, &text);
+        status = pl_replace_file(path, text.data, text.len);
+    }
+    pl_json_destroy(&paths);
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
     return status;
 }

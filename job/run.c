@@ -126,6 +126,7 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     /* train.more may get longer, with other or frozen modules where the added phases
      * begin; no other key that is not local may change. */
     r->lengthened = list_goes_on(saved->more, r->cfg.more);
+    r->phases_before = config_all_phases(saved);
     if (r->lengthened)
         pl_copy_text(lengthened.more, sizeof lengthened.more, r->cfg.more);
     if (r->lengthened && changes_later(saved, &r->cfg)) {

@@ -37,6 +37,7 @@ typedef struct pl_run {
     bool resumed;    /* training in this folder began before this command */
     bool took_saved; /* nothing was trained yet; the saved run.yaml is used */
     bool lengthened; /* this command appends to train.more of a run that has begun */
+    int64_t phases_before; /* if so: phases of the mixture before this command */
     pl_topology *topology; /* topology of the mixture in its last chapter */
     pl_tokens *train, *valid;
     /* blob with the base model's moments; zero until this process has stored it */

@@ -10,10 +10,24 @@ static pl_path_layout layout_of(const pl_outer *outer)
     return pl_path_layout_of(&arm);
 }
 
+/* The most paths that a chapter has: r->topology, that of the last one, may have fewer
+ * (topology.graft). */
+static int most_paths(const pl_run *r)
+{
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int most = pl_topology_n_paths(r->topology), n = 0;
+    if (config_chapters(&r->cfg, chapters, &n) != PL_OK)
+        return most;
+    for (int i = 0; i < n; i++) {
+        const int n_paths = pl_topology_spec_n_paths(&chapters[i].spec);
+        most = n_paths > most ? n_paths : most;
+    }
+    return most;
+}
+
 static uint64_t n_tasks(const pl_run *r)
 {
-    return (uint64_t)(pl_topology_n_paths(r->topology) *
-                      pl_topology_n_replicas(r->topology));
+    return (uint64_t)most_paths(r) * (uint64_t)pl_topology_n_replicas(r->topology);
 }
 
 /* noloco: bytes that a worker keeps for mates: the updates of the last two rounds of
@@ -142,7 +156,8 @@ static uint64_t launcher_bytes(const pl_run *r)
     pl_model_options options = {.batch = (2048 + context - 1) / context,
                                 .context = context};
     pl_model_plan_bytes(r->topology, &options, PL_F32, &plan);
-    uint64_t losses = (uint64_t)pl_topology_n_paths(r->topology) * PATH_LOSSES_BYTES;
+    const int n_paths = most_paths(r);
+    uint64_t losses = (uint64_t)n_paths * PATH_LOSSES_BYTES;
     if (losses > EVALUATION_LOSSES_BYTES)
         losses = EVALUATION_LOSSES_BYTES;
     /* The tokenizer is trained on a sample of the text, with about twenty bytes of
@@ -155,7 +170,7 @@ static uint64_t launcher_bytes(const pl_run *r)
     uint64_t prepares = READING_BYTES + (c->tokenizer[0] ? 0 : FACTOR * sample);
     uint64_t scores =
         (uint64_t)pl_cpu_count() * pl_model_plan_sum(&plan) + losses +
-        pl_prefix_lm_bytes((int)c->vocab, pl_topology_n_paths(r->topology)) +
+        pl_prefix_lm_bytes((int)c->vocab, n_paths) +
         STORE_READER_BYTES;
     return PROCESS_BYTES + (prepares > scores ? prepares : scores);
 }
@@ -254,14 +269,17 @@ static pl_status say_frozen(const pl_run *r)
 }
 
 /* ---- changes of the topology ---- */
-/* Reads how many documents the paths of the newest chapter have. False if it is not
- * known, because the documents are not dealt yet or the paths are others. */
-static bool read_documents(const pl_run *r, int n_paths, int64_t *documents)
+/* Reads how many documents the paths have that a chapter changes. False if it is not
+ * known: RUN/router.json is of the newest chapter that exists, so only of the paths
+ * that the first added chapter changes. */
+static bool read_documents(const pl_run *r, const config_chapter *chapter, int n_paths,
+                           int64_t *documents)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     pl_json *o = NULL;
-    bool known = pl_read_file(run_file(r, "router.json", path), &text) == PL_OK &&
+    bool known = r->lengthened && chapter->begin == r->phases_before &&
+                 pl_read_file(run_file(r, "router.json", path), &text) == PL_OK &&
                  pl_json_parse(pl_buf_text(&text), text.len, &o) == PL_OK;
     const pl_json *list = known ? pl_json_get(o, "shard_documents") : NULL;
     known = list && pl_json_count(list) == (size_t)n_paths;
@@ -302,7 +320,7 @@ static void say_change(const pl_run *r, int number, const config_chapter *chapte
     char arm[PL_ARM_NAME_MAX], before[16], after[16];
     const int n_paths = pl_topology_n_paths(from);
     int64_t *documents = pl_alloc((size_t)n_paths * sizeof *documents);
-    const bool known = r->lengthened && read_documents(r, n_paths, documents);
+    const bool known = read_documents(r, chapter, n_paths, documents);
     pl_chapter_name(number, arm);
     say("change   %s from phase %lld on: %d modules and %d paths become %d and %d, "
         "%s parameters become %s",

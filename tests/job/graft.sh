@@ -67,11 +67,23 @@ ask train --dry-run --corpus "$work/corpus" --out "$work/none" \
     --set topology.split=3:4x2 --set eval.baselines=none || fail "a dry run of a new run"
 says '^         p10 -> p20 p30'
 [ ! -e "$work/none" ] || fail "a dry run made a folder"
+planned() { # options: MiB of a home, if each path trains on another machine
+    ask train --dry-run --corpus "$work/corpus" --out "$work/none" --workers 0 \
+        --set workers.local=false --set eval.baselines=none "$@" ||
+        fail "a dry run: $(cat "$work/ask.out")"
+    sed -n 's/^ .* 1 home of \([0-9]*\)[.0-9]* MiB,.*/\1/p' "$work/ask.out"
+}
+few=$(planned --set topology.levels=1x4)
+many=$(planned --set topology.levels=4x4 --set topology.graft=3:drop:L1.E1+L1.E2+L1.E3)
+[ "$few" -gt 0 ] && [ "$many" -gt $((2 * few)) ] ||
+    fail "12 of 16 paths end, and the plan has $many MiB; for 4 paths $few"
 
 echo "2. a level is cut"
 long_job --set topology.graft=3:cut:L1
 says '^more     mix~1 goes on from mix: 1 phases on the same shards'
 says '^widen    12 modules and 4 paths of mix become 14 and 4 of mix~1'
+grep -q '"paths":\["p000","p001","p110","p111"\]' "$run/router_map.json" ||
+    fail "the picture of the router has other names: $(head -c 300 "$run/router_map.json")"
 ask store tag cut 0 --run "$run" || fail "tag of phase 0: $(cat "$work/ask.out")"
 answers end >"$work/end.txt"
 answers cut >"$work/cut.txt"
@@ -118,11 +130,19 @@ ask route --run "$run" --prompt "int main(" || fail "route"
 ask export --run "$run" --path p111 --out "$work/exported" || fail "export"
 whole
 
+# router.json has the documents of the six paths of mix~5, not of the six of mix~2
+long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0
+ask train --out "$run" --dry-run --set train.phases=+1 \
+    --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0,8:drop:p111 ||
+    fail "a dry run: $(cat "$work/ask.out")"
+says '^         p001 ends; its documents go to the other paths'
+says '^         p111 ends; its [0-9]* documents go to the other paths'
+
 echo "5. what cannot be is refused in a sentence"
-was=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1
-refused 'would end the last path' --set topology.graft=$was,7:drop:L1.E0+L1.E1
-refused 'L9.E0 is neither a module nor a path' --set topology.graft=$was,7:drop:L9.E0
-refused 'embed.E0 is not a module of a level' --set topology.graft=$was,7:drop:embed.E0
-refused 'give a level of at least 2 blocks' --set topology.graft=$was,7:cut:L1
-echo "4, 4, 6, 5 and 4 paths of one mixture"
+was=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0
+refused 'would end the last path' --set topology.graft=$was,8:drop:L1.E0+L1.E1
+refused 'L9.E0 is neither a module nor a path' --set topology.graft=$was,8:drop:L9.E0
+refused 'embed.E0 is not a module of a level' --set topology.graft=$was,8:drop:embed.E0
+refused 'give a level of at least 2 blocks' --set topology.graft=$was,8:cut:L1
+echo "4, 4, 6, 5, 4 and 6 paths of one mixture"
 rm -rf "$work"

@@ -188,6 +188,7 @@ static void grafts_are_read_or_refused(void **state)
         {"2:cut:L3", "train.lr=1", "L3 is not a level", {0}, 0},
         {"2:lose:L1.E0", "train.lr=1", "say drop:L2.E1", {0}, 0},
         {"2:drop:", "train.lr=1", "say drop:L2.E1", {0}, 0},
+        {"2:copy:+", "train.lr=1", "say drop:L2.E1", {0}, 0},
         {"2", "train.lr=1", "with a colon", {0}, 0},
         {"10:drop:L2.E1", "train.lr=1", "or be where a part of", {0}, 0},
         {"2:drop:L2.E1", "topology.split=2:4x3", "both name phase 2", {0}, 0},
