@@ -103,11 +103,14 @@ typedef struct client {
     int model, n_answers;
     bool asks_on; /* after an answer it asks again at once */
     bool joined;
+    pl_buf text;
 } client;
 
 static pl_status on_text(void *context, const char *text, size_t len)
 {
-    (void)context, (void)text, (void)len;
+    client *c = context;
+    if (!c->asks_on)
+        pl_buf_append(&c->text, text, len);
     return PL_OK;
 }
 
@@ -124,7 +127,7 @@ static void join(client *c)
 {
     static const int32_t prompt[] = {PL_TOKEN_BOS, 5, 6, 7};
     static const pl_generate_options options = {
-        .max_tokens = 5, .choice = {.temperature = 1.0, .top_p = 1.0, .seed = 5}};
+        .max_tokens = 12, .choice = {.temperature = 1.0, .top_p = 1.0, .seed = 5}};
     pl_batch_request q = {.prompt = prompt,
                           .n_prompt = 4,
                           .options = &options,
@@ -136,6 +139,12 @@ static void join(client *c)
         return;
     assert_ok(server_paths_join(c->server, c->model, &q, &waits));
     c->joined = !waits;
+}
+
+static void finish(server_paths *server)
+{
+    while (server_paths_active(server) > 0)
+        (void)server_paths_step(server);
 }
 
 static server_paths *open_server(uint64_t module_bytes)
@@ -181,8 +190,8 @@ static void a_path_in_steady_use_makes_room_for_another(void **state)
         assert_true(server_paths_modules(server).bytes <= path_bytes());
     }
     first.asks_on = second.asks_on = false;
-    while (server_paths_active(server) > 0)
-        (void)server_paths_step(server);
+    finish(server);
+    pl_buf_destroy(&other.text);
     server_paths_close(&server);
 }
 
@@ -194,8 +203,7 @@ static void kept_modules_make_room_for_another_path(void **state)
     server_paths *server = open_server(path_bytes());
     client first = {.server = server}, other = {.server = server, .model = 3};
     join(&first);
-    while (server_paths_active(server) > 0)
-        (void)server_paths_step(server);
+    finish(server);
     put_module(pl_topology_module_of_path(mix.topology, 2, 0), 1, 8);
     assert_ok(server_paths_reload(server));
     (void)server_paths_step(server);
@@ -204,8 +212,56 @@ static void kept_modules_make_room_for_another_path(void **state)
     join(&other);
     assert_true(other.joined);
     assert_true(server_paths_modules(server).bytes <= path_bytes());
-    while (server_paths_active(server) > 0)
+    finish(server);
+    pl_buf_destroy(&first.text), pl_buf_destroy(&other.text);
+    server_paths_close(&server);
+}
+
+/* Asks a path of a server that has nothing else to do. */
+static void ask_alone(int model, pl_buf *text)
+{
+    server_paths *server = open_server(0);
+    client c = {.server = server, .model = model};
+    join(&c);
+    finish(server);
+    *text = c.text;
+    server_paths_close(&server);
+}
+
+/* p00 and p01 share a module. It gets a new version while both answer: their answers
+ * keep the old one, and later requests beside them have the new one. */
+static void an_answer_keeps_the_versions_with_which_it_began(void **state)
+{
+    (void)state;
+    const int shared = pl_topology_module_of_path(mix.topology, 1, 0);
+    pl_buf before[2] = {{0}}, after[2] = {{0}};
+    server_paths *server = open_server(0);
+    client first[2] = {{.server = server}, {.server = server, .model = 1}};
+    client later[2] = {first[0], first[1]};
+    for (int i = 0; i < 2; i++) {
+        ask_alone(i, &before[i]);
+        join(&first[i]);
+    }
+    for (int i = 0; i < 3; i++)
         (void)server_paths_step(server);
+    const int n_modules = server_paths_modules(server).n_modules;
+    put_module(shared, 1, 9);
+    assert_ok(server_paths_reload(server));
+    for (int i = 0; i < 2; i++) {
+        ask_alone(i, &after[i]);
+        join(&later[i]);
+    }
+    assert_int_equal(server_paths_modules(server).n_modules, n_modules + 1);
+    finish(server);
+    (void)server_paths_step(server); /* drops the old paths */
+    assert_int_equal(server_paths_modules(server).n_modules, n_modules);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(pl_buf_text(&first[i].text), pl_buf_text(&before[i]));
+        assert_string_equal(pl_buf_text(&later[i].text), pl_buf_text(&after[i]));
+        assert_string_not_equal(pl_buf_text(&before[i]), pl_buf_text(&after[i]));
+        pl_buf_destroy(&first[i].text), pl_buf_destroy(&before[i]);
+        pl_buf_destroy(&later[i].text), pl_buf_destroy(&after[i]);
+    }
     server_paths_close(&server);
 }
 
@@ -213,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_in_steady_use_makes_room_for_another),
+        cmocka_unit_test(an_answer_keeps_the_versions_with_which_it_began),
         cmocka_unit_test(kept_modules_make_room_for_another_path),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
