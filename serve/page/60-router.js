@@ -73,6 +73,7 @@ async function sendText() {
     if (!answer.ok) throw new Error((await answer.text()).trim() || 'HTTP ' + answer.status);
     Object.assign(router, { answer: await answer.json(), refused: '' });
   } catch (error) {
+    if (router.sent !== text) return;
     Object.assign(router, { answer: null, refused: String(error.message || error) });
   }
   if (view.id === 'router') drawAnswer();
