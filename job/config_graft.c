@@ -150,6 +150,12 @@ static pl_status end_named(grafting *g, const char *name)
     return PL_OK;
 }
 
+static pl_status end_combinations(const grafting *g)
+{
+    const pl_status status = leave_out(g->from, g->gone, g->chapter);
+    return status == PL_OK ? status : pl_fail_in(status, "topology.graft `%s`", g->text);
+}
+
 /* Keeps the modules of the levels that are in a path that does not end. */
 static pl_status keep_used(grafting *g)
 {
@@ -169,7 +175,7 @@ static pl_status keep_used(grafting *g)
             return refuse(g, "would end the last path; leave at least one", "this");
         PL_CHECK(add_level(g, l, ends));
     }
-    return leave_out(g->from, g->gone, g->chapter);
+    return end_combinations(g);
 }
 
 static pl_status drop(grafting *g, char *names)
@@ -203,7 +209,7 @@ static pl_status copy(grafting *g, char *names)
             PL_CHECK(add_parent(g, copies[l][i]));
         g->chapter->spec.experts[l] += n[l];
     }
-    return leave_out(g->from, NULL, g->chapter);
+    return end_combinations(g);
 }
 
 /* Paths, and so all functions, stay as they are: of the new combinations only those
@@ -237,7 +243,7 @@ static pl_status cut(grafting *g, char *name)
     }
     spec->embed_choice += spec->embed_choice > at + 1;
     spec->head_choice += spec->head_choice > at + 1;
-    return leave_out(g->from, NULL, g->chapter);
+    return end_combinations(g);
 }
 
 pl_status config_graft(const pl_shape *shape, const char *text, config_chapter *chapter)
@@ -274,7 +280,13 @@ pl_status config_graft(const pl_shape *shape, const char *text, config_chapter *
                          text);
     pl_free(g.gone);
     pl_topology_destroy(&from);
-    return status;
+    if (status != PL_OK)
+        return status;
+    /* Whether the model can have these levels is asked here, because the chapters after
+     * this one have them, too, and would be blamed. */
+    status = pl_topology_create(shape, &chapter->spec, &from);
+    pl_topology_destroy(&from);
+    return status == PL_OK ? status : pl_fail_in(status, "topology.graft `%s`", text);
 }
 
 /* ---- topology.split ---- */
@@ -302,5 +314,5 @@ pl_status config_split(const pl_shape *shape, const char *levels,
     PL_CHECK(pl_topology_create(shape, &was, &from));
     status = leave_out(from, NULL, chapter);
     pl_topology_destroy(&from);
-    return status;
+    return status == PL_OK ? status : pl_fail_in(status, "topology.split");
 }

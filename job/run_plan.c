@@ -294,16 +294,20 @@ static bool read_documents(const pl_run *r, const config_chapter *chapter, int n
 static void say_path(const pl_topology *from, const pl_topology *t, const pl_descent *d,
                      int path, const int64_t *documents)
 {
+    enum { HEIRS_SHOWN = 16 };
     char name[PL_NAME_MAX];
     pl_buf heirs = {0};
+    int n = 0;
     for (int p = 0; p < pl_topology_n_paths(t); p++) {
-        if (pl_topology_ancestor_path(t, d, from, p) != path)
+        if (pl_topology_ancestor_path(t, d, from, p) != path || n++ >= HEIRS_SHOWN)
             continue;
         pl_topology_path_name(t, p, name);
         pl_buf_printf(&heirs, " %s", name);
     }
+    if (n > HEIRS_SHOWN)
+        pl_buf_printf(&heirs, " and %d more", n - HEIRS_SHOWN);
     pl_topology_path_name(from, path, name);
-    if (heirs.len > 0)
+    if (n > 0)
         say("         %s ->%s", name, pl_buf_text(&heirs));
     else if (documents)
         say("         %s ends; its %lld documents go to the other paths", name,
