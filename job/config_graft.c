@@ -153,7 +153,8 @@ static pl_status end_named(grafting *g, const char *name)
 static pl_status end_combinations(const grafting *g)
 {
     const pl_status status = leave_out(g->from, g->gone, g->chapter);
-    return status == PL_OK ? status : pl_fail_in(status, "topology.graft `%s`", g->text);
+    return status == PL_OK ? status
+                           : pl_fail_in(status, "topology.graft `%s`", g->text);
 }
 
 /* Keeps the modules of the levels that are in a path that does not end. */

@@ -10,7 +10,7 @@
 
 enum {
     MAP_BYTES_MAX = 8 << 20, /* with 16,384 paths a picture has about 3 MiB */
-    KEEP_BYTES = 256 << 20, /* memory for the paths' parameters between two texts */
+    KEEP_BYTES = 256 << 20,  /* memory for the paths' parameters between two texts */
     LEAST_PAUSE_MS = 50
 };
 static const uint64_t read_bytes_max = UINT64_C(2) << 30;

@@ -168,10 +168,8 @@ static uint64_t launcher_bytes(const pl_run *r)
     if (most > 0 && most < sample)
         sample = most;
     uint64_t prepares = READING_BYTES + (c->tokenizer[0] ? 0 : FACTOR * sample);
-    uint64_t scores =
-        (uint64_t)pl_cpu_count() * pl_model_plan_sum(&plan) + losses +
-        pl_prefix_lm_bytes((int)c->vocab, n_paths) +
-        STORE_READER_BYTES;
+    uint64_t scores = (uint64_t)pl_cpu_count() * pl_model_plan_sum(&plan) + losses +
+                      pl_prefix_lm_bytes((int)c->vocab, n_paths) + STORE_READER_BYTES;
     return PROCESS_BYTES + (prepares > scores ? prepares : scores);
 }
 

@@ -302,7 +302,8 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
 {
     const int context = server_paths_context(s->paths);
     to->path = -1;
-    /* written before the request has an event: the front reads it after the first one */
+    /* written before the request has an event: the front reads it after the first one
+     */
     pl_copy_text(to->model, sizeof to->model, "auto");
     PL_CHECK(encode_prompt(s, from, to));
     if (count_prompt_tokens(to) <= context)

@@ -22,7 +22,7 @@ typedef struct pl_server_options {
     /* the most bytes of modules in memory, at least those of one path; 0: half of the
      * free memory */
     uint64_t module_bytes;
-    int queue;             /* the most requests that may wait */
+    int queue; /* the most requests that may wait */
     /* the most requests of one client address at the same time; 0: no limit */
     int per_address;
     int timeout_s;
