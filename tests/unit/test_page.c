@@ -442,6 +442,18 @@ static void only_a_whole_picture_of_the_router_is_sent(void **state)
     pl_buf_clear(&out);
     assert_ok(page_answer(p, &q, &out));
     assert_int_equal(out.len, strlen("{\"x\":[1]}"));
+    /* as large as with 16,384 paths and 16 domains */
+    enum { NUMBERS = 16 * 16384 };
+    pl_buf large = {0};
+    pl_buf_printf(&large, "{\"shard_tokens\":[0");
+    for (int i = 0; i < NUMBERS; i++)
+        pl_buf_printf(&large, ",1234567890");
+    pl_buf_printf(&large, "]}");
+    write_text("pictured/router_map.json", pl_buf_text(&large));
+    pl_buf_clear(&out);
+    assert_ok(page_answer(p, &q, &out));
+    assert_int_equal(out.len, large.len);
+    pl_buf_destroy(&large);
     pl_buf_destroy(&out);
     end_page(p, &p->history);
     pl_free(p);
