@@ -572,7 +572,8 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
         status = pl_model_features(l->engine->model, tokens, &length, 1, n, values);
     if (status == PL_OK)
         pl_buf_append(out, values, width * sizeof *values);
-    const pl_status unused = pl_model_use(l->engine->model, NULL); /* it may be dropped */
+    const pl_status unused =
+        pl_model_use(l->engine->model, NULL); /* it may be dropped */
     status = status == PL_OK ? unused : status;
     pl_free(values);
     p->routing_s += pl_now() - start;

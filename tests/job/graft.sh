@@ -68,7 +68,7 @@ ask train --dry-run --corpus "$work/corpus" --out "$work/none" \
 says '^         p10 -> p20 p30'
 ask train --dry-run --corpus "$work/corpus" --out "$work/none" \
     --set topology.split=3:16x16 --set eval.baselines=none || fail "a dry run of 256 paths"
-says '^         p11 -> p0808 .* p0907 and 48 more'
+says '^         p11 -> p0808 .* p0915 and 48 more'
 [ ! -e "$work/none" ] || fail "a dry run made a folder"
 planned() { # options: MiB of a home, if each path trains on another machine
     ask train --dry-run --corpus "$work/corpus" --out "$work/none" --workers 0 \
