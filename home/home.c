@@ -359,6 +359,7 @@ static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
         return define_arm(h, q.name, &q.blob, status == PL_OK, same);
     if (same)
         return PL_OK;
+    PL_CHECK(home_note_object(h, q.name, &q.blob));
     PL_CHECK(home_adopt_blob(h, &q.blob));
     return pl_txn_put_object(h->txn, q.name, &q.blob);
 }
@@ -720,6 +721,7 @@ pl_status pl_home_run(const pl_home_options *options)
     PL_TRY(serve_home(&h));
 done:
     pl_txn_abort(&h.txn);
+    home_forget_tags(&h);
     for (size_t i = 0; i < h.n_answers; i++)
         pl_message_destroy(&h.answers[i].message);
     pl_free(h.answers);

@@ -144,6 +144,9 @@ typedef struct home {
     staging uploads; /* blobs that no record names yet */
     /* the transaction of the current group; NULL while there is nothing to write */
     pl_txn *txn;
+    /* tags that this transaction writes: the quota keeps what they name */
+    pl_snapshot *new_tags;
+    size_t n_new_tags;
     home_answer *answers;
     size_t n_answers, cap_answers;
     /* the peer that asked for the state last; if its length is 0, there is none */
@@ -272,6 +275,11 @@ void home_free_moving(home *h);
 /* home_quota.c */
 /* Sets the store's quota. If the store has more than that, old versions are dropped. */
 pl_status home_open_quota(home *h);
+/* Notes that the open transaction will write this object. If it is a tag, what it names
+ * stays. ERR_NOT_FOUND: the tag names a version whose data are gone. ERR_DAMAGED: the
+ * bytes are no tag. */
+pl_status home_note_object(home *h, const char *name, const pl_hash *blob);
+void home_forget_tags(home *h);
 /* Commits the open transaction, if there is one, within the quota. */
 pl_status home_commit(home *h);
 

@@ -9,15 +9,87 @@
 #include "home/home_internal.h"
 #include "home/roots.h"
 
+#include <string.h>
+
+/* ---- tags ---- */
+/* A tag that names a version without data would be of no use. Versions that another
+ * home has are not checked. */
+static pl_status check_named(home *h, const pl_snapshot *tag)
+{
+    for (size_t i = 0; i < tag->n_items; i++) {
+        const pl_snapshot_item *item = &tag->items[i];
+        pl_version v;
+        if (pl_store_get_version(h->store, item->module, item->number, &v) != PL_OK)
+            continue;
+        const bool gone = v.params_gone;
+        pl_version_clear(&v);
+        if (gone)
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "%s@%llu, which tag %s names, was collected", item->module,
+                           (unsigned long long)item->number, tag->name);
+    }
+    return PL_OK;
+}
+
+static pl_status read_bytes(home *h, const pl_hash *blob, pl_buf *out)
+{
+    uint64_t bytes = 0;
+    const staging_blob *u = staging_find(&h->uploads, blob);
+    if (u) {
+        pl_buf_append(out, u->data, (size_t)u->bytes);
+        return PL_OK;
+    }
+    PL_CHECK(pl_store_blob_bytes(h->store, blob, &bytes));
+    pl_buf_reserve(out, (size_t)bytes + 1);
+    PL_CHECK(pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out->data));
+    out->len = (size_t)bytes;
+    return PL_OK;
+}
+
+pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
+{
+    static const char prefix[] = "tag/";
+    pl_snapshot tag = {.n_items = 0};
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    if (!pl_starts_with(name, prefix))
+        return PL_OK;
+    PL_TRY(read_bytes(h, blob, &bytes));
+    if (bytes.len == 0) /* a tag without bytes counts as deleted */
+        goto done;
+    PL_TRY(pl_snapshot_decode(name + strlen(prefix), bytes.data, bytes.len, &tag));
+    PL_TRY(check_named(h, &tag));
+    h->new_tags = pl_grow(h->new_tags, (h->n_new_tags + 1) * sizeof *h->new_tags);
+    h->new_tags[h->n_new_tags++] = tag;
+    tag.items = NULL;
+done:
+    pl_snapshot_clear(&tag);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
+void home_forget_tags(home *h)
+{
+    for (size_t i = 0; i < h->n_new_tags; i++)
+        pl_snapshot_clear(&h->new_tags[i]);
+    pl_free(h->new_tags);
+    h->new_tags = NULL;
+    h->n_new_tags = 0;
+}
+
+/* ---- dropping old versions ---- */
 /* A part of a store does not show which versions the paths of the other homes need, so
- * the whole store is read; a state of a path that is read too early only keeps more. */
+ * the whole store is read; a state of a path that is read too early only keeps more.
+ * Only the file PARTS makes the folder above a whole: a store in one piece may be in a
+ * folder of any name, such as home-1. */
 static pl_status open_whole(const home *h, pl_store **whole)
 {
-    char above[PL_PATH_MAX];
-    int n = 0;
+    char above[PL_PATH_MAX], parts[PL_PATH_MAX];
     *whole = NULL;
-    PL_CHECK(pl_store_parts(pl_path_above(above, h->options->store), &n));
-    return n > 0 ? pl_store_open(above, PL_STORE_READ, whole) : PL_OK;
+    pl_path_above(above, h->options->store);
+    return pl_path_exists(pl_join(parts, above, "PARTS"))
+               ? pl_store_open(above, PL_STORE_READ, whole)
+               : PL_OK;
 }
 
 /* Collects in the open transaction; without one, in transactions of its own. */
@@ -30,6 +102,8 @@ static pl_status thin(home *h, uint64_t *n)
     PL_TRY(open_whole(h, &whole));
     rule.store = whole ? whole : h->store;
     PL_TRY(pl_roots_create(rule.store, &rule.roots));
+    for (size_t i = 0; i < h->n_new_tags; i++)
+        pl_roots_add_tag(rule.roots, &h->new_tags[i]);
     if (h->txn)
         PL_TRY(pl_txn_collect(h->txn, pl_keep_rule_stays, &rule, n));
     else
@@ -58,7 +132,8 @@ pl_status home_open_quota(home *h)
     if (quota == 0 || pl_store_stored_bytes(h->store) <= quota)
         return PL_OK;
     PL_CHECK(thin(h, &n));
-    log_thinned(h, n);
+    if (n > 0)
+        log_thinned(h, n);
     return PL_OK;
 }
 
@@ -72,6 +147,7 @@ pl_status home_commit(home *h)
     if (passes)
         PL_CHECK(thin(h, &n));
     PL_CHECK(pl_txn_commit(&h->txn));
+    home_forget_tags(h);
     if (n > 0)
         log_thinned(h, n);
     return PL_OK;

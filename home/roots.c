@@ -32,14 +32,19 @@ struct pl_roots {
 };
 
 /* ---- tags ---- */
-static pl_status add_tag(void *context, const pl_snapshot *tag)
+void pl_roots_add_tag(pl_roots *r, const pl_snapshot *tag)
 {
-    pl_roots *r = context;
     r->tags = pl_grow(r->tags, (r->n_tags + 1) * sizeof *r->tags);
     pl_snapshot *copy = &r->tags[r->n_tags++];
     *copy = *tag;
     copy->items = pl_alloc((tag->n_items + 1) * sizeof *copy->items);
-    memcpy(copy->items, tag->items, tag->n_items * sizeof *copy->items);
+    if (tag->n_items > 0)
+        memcpy(copy->items, tag->items, tag->n_items * sizeof *copy->items);
+}
+
+static pl_status add_tag(void *context, const pl_snapshot *tag)
+{
+    pl_roots_add_tag(context, tag);
     return PL_OK;
 }
 

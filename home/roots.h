@@ -12,6 +12,8 @@ typedef struct pl_roots pl_roots;
  * to which an update may be relative. */
 PL_MUST_CHECK pl_status pl_roots_create(pl_store *store, pl_roots **out);
 void pl_roots_destroy(pl_roots **roots);
+/* Also keeps what this tag names, which the store does not have yet. */
+void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
 /* Returns why the version must be kept, such as "tag best"; NULL if neither tags nor
  * training need it. The text is valid until the next call. */
 const char *pl_roots_reason(pl_roots *roots, const pl_version *version);

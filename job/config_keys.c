@@ -592,7 +592,8 @@ static const pl_key keys[] = {
     {"store.quota", PL_KEY_INT, AT(quota), "0", 0, 9e15, NULL, "bytes",
      "limit for what a home stores (the sum of `store du`); a home that would pass it "
      "drops old versions that no tag and no task needs, and if that is not enough, the "
-     "job stops until it is started with a larger quota; 0: no limit",
+     "job stops until it is started with a larger quota; train.holdout can choose only "
+     "versions that are left; 0: no limit",
      true},
 
     SECTION(

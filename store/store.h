@@ -277,6 +277,8 @@ typedef struct pl_snapshot {
 } pl_snapshot;
 void pl_snapshot_clear(pl_snapshot *tag);
 void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out);
+PL_MUST_CHECK pl_status pl_snapshot_decode(const char *name, const void *data,
+                                           size_t len, pl_snapshot *out);
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
                                          const char *module); /* or NULL */
 /* Returns the tag's entry for a module of its arm: for the module itself, or for the

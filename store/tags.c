@@ -32,31 +32,37 @@ void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out)
     pl_put_fields(out, tag_fields, tag);
 }
 
-static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot *out)
+pl_status pl_snapshot_decode(const char *name, const void *data, size_t len,
+                             pl_snapshot *out)
 {
-    pl_buf bytes = {0};
-    pl_status status = PL_OK;
-    memset(out, 0, sizeof *out);
-    pl_copy_text(out->name, sizeof out->name, object->name + strlen(PREFIX));
-    if (object->bytes > TAG_BYTES_MAX)
-        PL_TRY(pl_fail(PL_ERR_DAMAGED, "it has %llu bytes",
-                       (unsigned long long)object->bytes));
-    pl_buf_reserve(&bytes, (size_t)object->bytes + 1);
-    PL_TRY(
-        pl_store_read_blob(store, &object->blob, 0, (size_t)object->bytes, bytes.data));
-    bytes.len = (size_t)object->bytes;
-    /* Reads the record of a tag, whose name the caller has filled in. */
     pl_reader r;
-    pl_reader_open(&r, "a tag", bytes.data, bytes.len);
+    memset(out, 0, sizeof *out);
+    pl_copy_text(out->name, sizeof out->name, name);
+    pl_reader_open(&r, "a tag", data, len);
     pl_get_fields(&r, tag_fields, out);
-    PL_TRY(pl_reader_status(&r));
-done:
-    pl_buf_destroy(&bytes);
-    if (status == PL_OK)
+    if (pl_reader_status(&r) == PL_OK)
         return PL_OK;
     pl_snapshot_clear(out);
-    return pl_fail_in(PL_ERR_DAMAGED, "tag %s cannot be read",
-                      object->name + strlen(PREFIX));
+    return pl_fail_in(PL_ERR_DAMAGED, "tag %s cannot be read", name);
+}
+
+static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot *out)
+{
+    const char *name = object->name + strlen(PREFIX);
+    pl_buf bytes = {0};
+    memset(out, 0, sizeof *out);
+    if (object->bytes > TAG_BYTES_MAX)
+        return pl_fail(PL_ERR_DAMAGED, "tag %s cannot be read: it has %llu bytes", name,
+                       (unsigned long long)object->bytes);
+    pl_buf_reserve(&bytes, (size_t)object->bytes + 1);
+    pl_status status =
+        pl_store_read_blob(store, &object->blob, 0, (size_t)object->bytes, bytes.data);
+    if (status == PL_OK)
+        status = pl_snapshot_decode(name, bytes.data, (size_t)object->bytes, out);
+    else
+        status = pl_fail_in(PL_ERR_DAMAGED, "tag %s cannot be read", name);
+    pl_buf_destroy(&bytes);
+    return status;
 }
 
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag, const char *module)

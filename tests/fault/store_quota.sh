@@ -8,6 +8,7 @@ set -u
 pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
+. tests/support/by_hand.sh
 
 quota_job() { # folder, options
     small_job "$@" --set train.tau=4 --set train.phases=16 --set train.base_steps=20 \
@@ -68,3 +69,25 @@ quota=$((2 * (all - history) / 3 + history / 6))
     fail "the run with two homes"
 grep -q 'store.thinned versions=[1-9]' "$work"/two/log/home*.log || fail "no home thinned"
 same two
+
+echo "5. a tag whose own commit passes the quota keeps what it names"
+start home "$pathloom" home --run "$work/calm" --set store.quota="$all"
+await 100 "no home" grep -q 'home.ready' "$work/home.out"
+store tag early 3 --run "$work/calm"
+grep -q 'store.thinned versions=[1-9]' "$work/home.out" || fail "the tag thinned nothing"
+kill "$pid"
+wait "$pid" || fail "the home ends with $?"
+for number in 3 4; do
+    store show "mix/L1.E0@$number" --json --run "$work/calm"
+    grep -q "\"collected\":$([ $number -eq 3 ] && echo false || echo true)" \
+        "$work/verb.out" || fail "version $number, of which the tag names 3"
+done
+store fsck --run "$work/calm"
+
+echo "6. a store in one piece may be in a folder with the name of a part"
+mkdir "$work/odd"
+cp -R "$work/small/store" "$work/odd/home-1"
+start odd "$pathloom" home --store "$work/odd/home-1" --listen 'tcp://127.0.0.1:*' \
+    --set store.quota=1
+await 100 "the quota of a store in a folder home-1" \
+    grep -q 'store.thinned versions=[1-9]' "$work/odd.out"

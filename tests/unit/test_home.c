@@ -616,6 +616,51 @@ static void names_of_the_home_itself_are_not_for_others(void **state)
     assert_int_equal(pl_client_put_ref(f->client, "good", "x"), PL_OK);
 }
 
+/* Versions 0 to 2 of a module of no arm, of which version 1 was collected. */
+static void put_collected_module(const char *folder, const char *module)
+{
+    pl_store *store = NULL;
+    pl_txn *txn = NULL;
+    pl_hash parent = {{0}};
+    assert_int_equal(pl_store_open(folder, PL_STORE_WRITE, &store), PL_OK);
+    assert_int_equal(pl_txn_begin(store, &txn), PL_OK);
+    for (uint64_t number = 0; number < 3; number++) {
+        pl_version v = {.number = number, .parent = parent};
+        pl_copy_text(v.module, sizeof v.module, module);
+        assert_int_equal(pl_txn_put_blob(txn, &number, sizeof number, &v.params),
+                         PL_OK);
+        parent = v.params;
+        assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){.updates = false}),
+                         PL_OK);
+    }
+    assert_int_equal(pl_txn_drop_data(txn, module, 1), PL_OK);
+    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    pl_store_close(&store);
+}
+
+static void tag_of_collected_versions_is_refused(void **state)
+{
+    fixture *f = *state;
+    static const pl_status expected[] = {PL_OK, PL_ERR_NOT_FOUND, PL_OK};
+    pl_hash blob;
+    kill_child(&f->home, SIGTERM);
+    put_collected_module(f->home.target, "other/L1.E0");
+    start_child(&f->home);
+    for (uint64_t number = 0; number < 3; number++) {
+        pl_snapshot_item item = {.module = "other/L1.E0", .number = number};
+        const pl_snapshot tag = {.arm = "other", .n_items = 1, .items = &item};
+        pl_buf bytes = {0};
+        pl_snapshot_encode(&tag, &bytes);
+        assert_int_equal(
+            pl_client_put_object(f->client, "tag/t", bytes.data, bytes.len, &blob),
+            expected[number]);
+        pl_buf_destroy(&bytes);
+    }
+    assert_int_equal(pl_client_put_object(f->client, "tag/t", "no tag", 6, &blob),
+                     PL_ERR_DAMAGED);
+    assert_int_equal(pl_client_put_object(f->client, "tag/t", "", 0, &blob), PL_OK);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
@@ -643,6 +688,7 @@ int main(int argc, char **argv)
         TEST(piece_beyond_the_end_of_a_blob_is_refused),
         TEST(arm_that_cannot_be_read_is_never_stored),
         TEST(names_of_the_home_itself_are_not_for_others),
+        TEST(tag_of_collected_versions_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
