@@ -103,6 +103,8 @@ static void set_request(CURL *h, exchange *x)
     curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->silent_s);
     curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)r->most_s);
     curl_easy_setopt(h, CURLOPT_URL, r->url);
+    if (r->direct)
+        curl_easy_setopt(h, CURLOPT_PROXY, "");
     curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
     curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
     curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);

@@ -25,6 +25,7 @@ typedef struct pl_web_request {
     const void *data; /* the body of PUT and POST */
     size_t len;
     size_t answer_max; /* a longer answer is ERR_DAMAGED */
+    bool direct;       /* use no proxy, whatever the environment names (http_proxy) */
     /* The request fails if the service sends nothing for `silent_s`, or if it takes
      * longer than `most_s` (0: any time). */
     int silent_s, most_s;

@@ -19,6 +19,8 @@
 #include <string.h>
 
 enum { FILES_MAX = 256, SAMPLE_BYTES = 512 };
+/* An object storage takes at most this in one PUT. */
+static const uint64_t FILE_BYTES_MAX = (uint64_t)5 << 30;
 #define LFS "application/vnd.git-lfs+json"
 
 typedef struct file {
@@ -57,6 +59,11 @@ static pl_status add_file(publication *p, const char *folder, const char *name)
     *f = (file){.same = false};
     pl_copy_text(f->name, sizeof f->name, name);
     PL_CHECK(pl_map_file(path, &f->bytes));
+    if (f->bytes.len > FILE_BYTES_MAX)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s has %llu bytes, and --push sends files of at most 5 GiB; "
+                       "export with --type bf16, or send it with the hub's own program",
+                       path, (unsigned long long)f->bytes.len);
     pl_sha256(f->bytes.data, f->bytes.len, &sha);
     pl_hash_format(&sha, f->sha);
     pl_git_blob_name(f->bytes.data, f->bytes.len, f->git);
@@ -89,6 +96,13 @@ static file *find_file(publication *p, const char *name)
 }
 
 /* ---- what the hub has ---- */
+/* A member that is an object; NULL if there is none. Some hubs say null for none. */
+static const pl_json *find_part(const pl_json *o, const char *key)
+{
+    const pl_json *part = pl_json_get(o, key);
+    return pl_json_is_object(part) ? part : NULL;
+}
+
 static pl_status post(publication *p, const char *what, const char *path, pl_json *body,
                       pl_json **answer)
 {
@@ -114,7 +128,7 @@ static pl_status compare_files(publication *p, const char *what)
     pl_json_set_bool(body, "expand", false);
     pl_status status = post(p, what, "paths-info", body, &answer);
     for (size_t i = 0; status == PL_OK && i < pl_json_count(answer); i++) {
-        const pl_json *o = pl_json_at(answer, i), *lfs = pl_json_get(o, "lfs");
+        const pl_json *o = pl_json_at(answer, i), *lfs = find_part(o, "lfs");
         file *f = find_file(p, pl_json_get_text(o, "path"));
         if (f)
             f->same = lfs ? strcmp(pl_json_get_text(lfs, "oid"), f->sha) == 0
@@ -193,20 +207,22 @@ static pl_status find_large(publication *p)
 
 static pl_status send_large(publication *p, const file *f, const pl_json *actions)
 {
-    char lines[8][1024];
-    const char *headers[9] = {NULL};
-    const pl_json *upload = pl_json_get(actions, "upload"),
-                  *verify = pl_json_get(actions, "verify"),
-                  *header = pl_json_get(upload, "header");
+    enum { LINES_MAX = 8 };
+    char lines[LINES_MAX][1024];
+    const char *headers[LINES_MAX + 1] = {NULL};
+    const pl_json *upload = find_part(actions, "upload"),
+                  *verify = find_part(actions, "verify"),
+                  *header = find_part(upload, "header");
     pl_buf body = {0};
     int n = 0;
     if (!upload) /* the hub has these bytes */
         return PL_OK;
-    for (const char *key = NULL; n < 8 && (key = pl_json_next_key(header, key)); n++) {
+    for (const char *key = NULL; (key = pl_json_next_key(header, key)); n++) {
         const char *value = pl_json_get_text(header, key);
-        if (strpbrk(key, "\r\n:") || strpbrk(value, "\r\n"))
+        if (strpbrk(key, "\r\n:") || strpbrk(value, "\r\n") || n == LINES_MAX ||
+            snprintf(lines[n], sizeof lines[n], "%s: %s", key, value) >=
+                (int)sizeof lines[n])
             return pl_fail(PL_ERR_PROTO, "the hub asks for a header that is not one");
-        snprintf(lines[n], sizeof lines[n], "%.200s: %.800s", key, value);
         headers[n] = lines[n];
     }
     p->report->n_sent++;
@@ -231,7 +247,7 @@ static pl_status send_missing(publication *p, const pl_json *answer)
 {
     const pl_json *objects = pl_json_get(answer, "objects");
     for (size_t i = 0; i < pl_json_count(objects); i++) {
-        const pl_json *o = pl_json_at(objects, i), *error = pl_json_get(o, "error");
+        const pl_json *o = pl_json_at(objects, i), *error = find_part(o, "error");
         const char *sha = pl_json_get_text(o, "oid");
         const file *f = NULL;
         for (size_t k = 0; !f && k < p->n; k++)
@@ -244,7 +260,7 @@ static pl_status send_missing(publication *p, const pl_json *answer)
         if (error)
             return pl_fail(PL_ERR_PROTO, "the hub refuses %s: %.200s", f->name,
                            pl_json_get_text(error, "message"));
-        PL_CHECK(send_large(p, f, pl_json_get(o, "actions")));
+        PL_CHECK(send_large(p, f, find_part(o, "actions")));
     }
     return PL_OK;
 }

@@ -14,17 +14,25 @@ enum {
 #define HUB "https://huggingface.co"
 
 /* ---- the address and the token ---- */
-/* Whether a token may be sent there: encrypted, or to this machine. */
-static bool is_safe(const char *url)
+/* Whether the address is http:// of this machine. In http://127.0.0.1:80@HOST the host
+ * is what follows the @. */
+static bool is_local(const char *url)
 {
     static const char *const hosts[] = {"http://127.0.0.1", "http://localhost",
                                         "http://[::1]"};
-    if (pl_starts_with(url, "https://"))
-        return true;
-    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
-        if (pl_starts_with(url, hosts[i]) && strchr(":/", url[strlen(hosts[i])]))
-            return true; /* strchr finds the end of the text, too */
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        const char *rest = url + strlen(hosts[i]);
+        if (pl_starts_with(url, hosts[i]) &&
+            strchr(":/", *rest)) /* strchr finds the end of the text, too */
+            return !memchr(rest, '@', strcspn(rest, "/?#"));
+    }
     return false;
+}
+
+/* Whether a token may be sent there: encrypted, or to this machine. */
+static bool is_safe(const char *url)
+{
+    return pl_starts_with(url, "https://") || is_local(url);
 }
 
 static pl_status find_endpoint(asker *a)
@@ -139,6 +147,9 @@ static pl_status judge(asker *a, const ask *q, int retry_after_s)
     if (status == PL_ERR_NOPERM)
         pl_buf_printf(&said, "; give a token that may write there, in HF_TOKEN or a "
                              "file");
+    if (a->code >= 300 && a->code < 400)
+        pl_buf_printf(&said, "; the repository was renamed, or the hub is elsewhere: "
+                             "give the new name, or another HF_ENDPOINT");
     if (status == PL_ERR_NET && retry_after_s > WAIT_MAX_S) {
         status = PL_ERR_TIMEOUT;
         pl_buf_printf(&said, "; it asks for a pause of %d s", retry_after_s);
@@ -155,6 +166,7 @@ static pl_status ask_once(asker *a, const ask *q, const char *url, int *retry_af
                         .data = q->data,
                         .len = q->len,
                         .answer_max = ANSWER_MAX,
+                        .direct = is_local(url),
                         .silent_s = SILENT_S,
                         .answer = &a->answer};
     const size_t end = strlen(a->endpoint);
@@ -165,9 +177,9 @@ static pl_status ask_once(asker *a, const ask *q, const char *url, int *retry_af
         r.headers[n] = a->authorization;
     pl_status status = pl_web_ask(a->web, &r);
     *retry_after_s = r.retry_after_s;
-    if (status == PL_ERR_NET || status == PL_ERR_TIMEOUT)
-        return pl_fail_in(PL_ERR_NET, "cannot %s at %s", q->what, a->endpoint);
-    PL_CHECK(status);
+    if (status != PL_OK)
+        return pl_fail_in(status == PL_ERR_TIMEOUT ? PL_ERR_NET : status,
+                          "cannot %s at %s", q->what, a->endpoint);
     a->code = r.code;
     return judge(a, q, r.retry_after_s);
 }

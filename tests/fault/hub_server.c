@@ -2,6 +2,7 @@
  * memory.
  *
  *   hub_server PORTFILE LOGFILE [token=T] [busy=N] [cut=N] [down] [wrong] [pause=S]
+ *              [nulls] [moved] [astray]
  *
  *   token=T  the token that may write (hf_test)
  *   busy=N   the first N requests are answered 503
@@ -9,10 +10,14 @@
  *   cut=N    the first N uploads of large files are cut in the middle
  *   down     every request is answered 500
  *   wrong    the hub stores a byte of each large file wrongly, and says so when asked
+ *   nulls    members that do not apply are null, not left out
+ *   moved    requests about the repository are answered 307
+ *   astray   large files are to be sent to http://127.0.0.1:PORT@127.0.0.1:PORT
  *
  * Writes its port into PORTFILE, and a line "METHOD PATH BYTES" per request into
  * LOGFILE. Ends when its standard input does. */
 #include "base/base.h"
+#include <math.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +35,7 @@ static struct {
     char repo[128], token[128], port[16];
     entry files[ENTRIES_MAX], blobs[ENTRIES_MAX];
     int n_files, n_blobs, busy, pause, cut;
-    bool down, wrong;
+    bool down, wrong, nulls, moved, astray;
     FILE *log;
 } hub = {.token = "hf_test"};
 
@@ -72,6 +77,12 @@ static entry *find(entry *all, int n, const char *oid, const char *name)
 }
 
 /* ---- requests ---- */
+static void add_null(pl_json *o, const char *key)
+{
+    if (hub.nulls && !pl_json_get(o, key))
+        pl_json_set_real(o, key, NAN); /* JSON has no NaN, so this writes null */
+}
+
 static enum MHD_Result create(struct MHD_Connection *c, const pl_json *q)
 {
     char name[128];
@@ -105,6 +116,7 @@ static enum MHD_Result paths_info(struct MHD_Connection *c, const pl_json *q)
             pl_json_set(o, "lfs", lfs);
         else
             pl_json_destroy(&lfs);
+        add_null(o, "lfs");
         pl_json_push(list, o);
     }
     return answer_json(c, list);
@@ -131,8 +143,13 @@ static pl_json *action_of(const char *where)
 {
     char url[256];
     pl_json *o = pl_json_object();
-    snprintf(url, sizeof url, "http://127.0.0.1:%s/%s", hub.port, where);
+    if (hub.astray)
+        snprintf(url, sizeof url, "http://127.0.0.1:1@127.0.0.1:%s/%s", hub.port,
+                 where);
+    else
+        snprintf(url, sizeof url, "http://127.0.0.1:%s/%s", hub.port, where);
     pl_json_set_text(o, "href", url);
+    add_null(o, "header");
     return o;
 }
 
@@ -152,6 +169,8 @@ static enum MHD_Result batch(struct MHD_Connection *c, const pl_json *q)
             pl_json_set(row, "actions", actions);
         else
             pl_json_destroy(&actions);
+        add_null(row, "actions");
+        add_null(row, "error");
         pl_json_push(list, row);
     }
     pl_json_set(o, "objects", list);
@@ -252,6 +271,8 @@ static enum MHD_Result serve(struct MHD_Connection *c, const char *path,
     pl_json *q = NULL;
     fprintf(hub.log, "%s %s %zu\n", method, path, body->len);
     fflush(hub.log);
+    if (hub.moved && strcmp(path, "/api/repos/create") != 0)
+        return answer(c, 307, "Temporary Redirect. Redirecting to elsewhere");
     if (hub.down)
         return answer(c, 500, "{\"error\":\"down\"}");
     if (hub.busy-- > 0)
@@ -319,6 +340,12 @@ static void take_word(const char *word)
         hub.down = true;
     else if (strcmp(word, "wrong") == 0)
         hub.wrong = true;
+    else if (strcmp(word, "nulls") == 0)
+        hub.nulls = true;
+    else if (strcmp(word, "moved") == 0)
+        hub.moved = true;
+    else if (strcmp(word, "astray") == 0)
+        hub.astray = true;
 }
 
 int main(int argc, char **argv)

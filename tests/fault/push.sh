@@ -100,6 +100,31 @@ refused 65 'has different bytes for model.safetensors' push p00
 refused 65 'has different bytes for model.safetensors' push p00
 puts 1
 
+echo "members that are null are as good as none"
+serve nulls nulls
+pushed p00 'model (new, private): \([0-9]*\) of \1 files sent'
+pushed p00 'the hub has them all'
+
+echo "a redirection is not followed, and said to be one"
+serve moved moved
+refused 76 'HTTP 307; the repository was renamed' push p00
+
+echo "a file that no hub takes is refused before anything is sent"
+serve large
+truncate -s 6G "$work/p00/large.bin"
+refused 69 'large.bin has 6442450944 bytes, and --push sends files of at most' push p00
+rm "$work/p00/large.bin"
+[ ! -s "$work/large.log" ] || fail "something was sent"
+
+echo "a token for this machine goes to no proxy, and an address with a user is no address"
+http_proxy=http://127.0.0.1:1
+export http_proxy
+pushed p00 '(new, private)'
+unset http_proxy
+serve astray astray
+refused 76 'names an address without encryption' push p00
+puts 0
+
 echo "nothing goes where it must not"
 refused 64 'takes hf:USER/NAME' "$pathloom" export --run "$work/run" --path p00 \
     --out "$work/p00" --push me/model
@@ -107,6 +132,8 @@ refused 64 'names no repository' "$pathloom" export --run "$work/run" --path p00
     --out "$work/p00" --push hf:model
 refused 64 'folder of one path' "$pathloom" export --run "$work/run" --all \
     --out "$work/all" --push hf:me/model
+HF_ENDPOINT='https://[hub'
+refused 78 'cannot make the repository at https://\[hub: ' push p00
 HF_ENDPOINT=http://hub.invalid
 refused 78 'HF_ENDPOINT must be https' push p00
 HF_HUB_OFFLINE=1
