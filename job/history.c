@@ -96,9 +96,28 @@ static history_row *row_at(const history *h, int64_t ms)
 
 typedef struct log_count {
     history *out;
-    page_history names; /* only its list of workers is used */
-    int64_t hub_ms;     /* the hub's first start; 0: not seen */
+    page_history names;             /* only its list of workers is used */
+    int64_t hub_ms;                 /* the hub's first start; 0: not seen */
+    int64_t pids[PAGE_WORKERS_MAX]; /* [worker] its process; 0: not known */
 } log_count;
+
+/* Whether a worker that joined had ended before. All workers join again when the hub
+ * restarts, but their processes are the same. */
+static bool worker_restarted(log_count *c, const page_event *e)
+{
+    char value[PL_TEXT_MAX];
+    int64_t pid = 0;
+    const int known = c->names.n_workers;
+    const int w = page_history_worker(
+        &c->names, page_event_value(e, "worker", value, sizeof value));
+    if (w < 0)
+        return false;
+    if (pl_parse_int(page_event_value(e, "pid", value, sizeof value), &pid) != PL_OK)
+        pid = 0;
+    const bool same = pid != 0 && pid == c->pids[w];
+    c->pids[w] = pid;
+    return w < known && !same;
+}
 
 static void count_event(void *context, const page_event *e)
 {
@@ -106,20 +125,15 @@ static void count_event(void *context, const page_event *e)
     char value[PL_TEXT_MAX];
     int64_t n = 0;
     history_row *r = row_at(c->out, e->wall_ms);
-    const bool joined = strcmp(e->event, "worker.joined") == 0,
-               hub = strcmp(e->event, "hub.ready") == 0;
-    if (joined) {
-        const int known = c->names.n_workers;
-        page_history_worker(&c->names,
-                            page_event_value(e, "worker", value, sizeof value));
-        n = c->names.n_workers == known;
-    }
-    if (hub) {
-        n = c->hub_ms > 0;
+    bool restarted = strcmp(e->event, "home.restarted") == 0;
+    if (strcmp(e->event, "worker.joined") == 0)
+        restarted = worker_restarted(c, e);
+    if (strcmp(e->event, "hub.ready") == 0) {
+        restarted = c->hub_ms > 0;
         c->hub_ms = e->wall_ms;
     }
-    if (r && (joined || hub || strcmp(e->event, "home.restarted") == 0))
-        r->n_restarts += joined || hub ? n : 1;
+    if (r && restarted)
+        r->n_restarts++;
     if (r && strcmp(e->event, "lease.expired") == 0 &&
         pl_parse_int(page_event_value(e, "count", value, sizeof value), &n) == PL_OK &&
         n > 0 && n < 1 << 20)
@@ -129,13 +143,15 @@ static void count_event(void *context, const page_event *e)
 static void count_events(const char *logs, history *out)
 {
     page_log log = {.tail_bytes = LOG_BYTES};
-    log_count count = {.out = out};
+    log_count *count = pl_alloc(sizeof *count);
     bool more = true;
-    page_history_begin(&count.names);
+    count->out = out;
+    page_history_begin(&count->names);
     while (more)
-        page_log_read(&log, logs, count_event, &count, &more);
+        page_log_read(&log, logs, count_event, count, &more);
     page_log_clear(&log);
-    page_history_clear(&count.names);
+    page_history_clear(&count->names);
+    pl_free(count);
 }
 
 /* ---- the whole ---- */
@@ -236,7 +252,10 @@ static void values_of(const history_row *r, column_value values[N_COLUMNS])
         values[i] = (column_value){.number = numbers[i]};
     if (gmtime_r(&seconds, &utc))
         strftime(values[0].text, sizeof values[0].text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    pl_copy_text(values[1].text, sizeof values[1].text, r->arm);
+    pl_buf arm = {0};
+    pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
+    pl_copy_text(values[1].text, sizeof values[1].text, pl_buf_text(&arm));
+    pl_buf_destroy(&arm);
 }
 
 static void format_value(const struct column *c, const column_value *v, char out[32])
@@ -268,6 +287,21 @@ static void write_json_row(const column_value values[N_COLUMNS], pl_buf *out)
     pl_json_destroy(&o);
 }
 
+/* Appends a cell. A name comes from the store, perhaps from another person's, and a
+ * spreadsheet would compute what begins with one of these signs. */
+static void write_cell(const struct column *c, const char *text, pl_buf *out)
+{
+    const bool computes = c->kind == TEXT && *text && strchr("=+-@", *text);
+    if (!computes && !strpbrk(text, ",\"")) {
+        pl_buf_printf(out, "%s", text);
+        return;
+    }
+    pl_buf_printf(out, computes ? "\"'" : "\"");
+    for (; *text; text++)
+        pl_buf_printf(out, *text == '"' ? "\"%c" : "%c", *text);
+    pl_buf_printf(out, "\"");
+}
+
 /* Writes one row, or with r NULL the header. Only JSON has none. */
 static void write_row(const history_row *r, history_form form, pl_buf *out)
 {
@@ -282,7 +316,8 @@ static void write_row(const history_row *r, history_form form, pl_buf *out)
         if (r)
             format_value(&columns[i], &values[i], text);
         if (form == HISTORY_CSV) {
-            pl_buf_printf(out, "%s%s", i > 0 ? "," : "", text);
+            pl_buf_printf(out, i > 0 ? "," : "");
+            write_cell(&columns[i], text, out);
             continue;
         }
         pl_buf_printf(out, "%*s", columns[i].width, text[0] ? text : "-");

@@ -4,12 +4,19 @@
 #include <math.h>
 #include <string.h>
 
+/* U+FFFE and U+FFFF, which XML does not allow, also not as references. */
+static bool is_no_character(const char *text, size_t n)
+{
+    return n == 3 && memcmp(text, "\xef\xbf", 2) == 0 && (uint8_t)text[2] >= 0xbe;
+}
+
 void html_text(pl_buf *out, const char *text)
 {
     const size_t len = strlen(text);
-    for (size_t at = 0, n; at<len; at += n> 0 ? n : 1) {
+    size_t n;
+    for (size_t at = 0; at<len; at += n> 0 ? n : 1) {
         n = pl_utf8_length(text + at, len - at);
-        if (n == 0)
+        if (n == 0 || is_no_character(text + at, n))
             pl_buf_printf(out, "\xef\xbf\xbd");
         else if (text[at] == '\n' || text[at] == '\t')
             pl_buf_printf(out, "%c", text[at]);
@@ -44,10 +51,13 @@ static bool find_scale(const html_line *lines, size_t n_lines, scale *out)
     *out = (scale){INFINITY, -INFINITY};
     for (size_t l = 0; l < n_lines; l++)
         for (size_t i = 0; i < lines[l].n; i++) {
-            out->low = fmin(out->low, lines[l].xy[2 * i + 1]);
-            out->high = fmax(out->high, lines[l].xy[2 * i + 1]);
+            const double value = lines[l].xy[2 * i + 1];
+            out->low = isfinite(value) ? fmin(out->low, value) : out->low;
+            out->high = isfinite(value) ? fmax(out->high, value) : out->high;
         }
-    const double pad = fmax(0.05 * (out->high - out->low), 1e-3);
+    /* The last term keeps the steps of the axis larger than a rounding error. */
+    const double pad =
+        fmax(0.05 * (out->high - out->low), fmax(1e-3, 1e-9 * fabs(out->high)));
     out->low -= pad;
     out->high += pad;
     return isfinite(out->low) && isfinite(out->high);
@@ -80,19 +90,37 @@ static void draw_axes(pl_buf *out, const scale *s)
                   LEFT, HEIGHT - 4);
 }
 
+/* The last point that can be drawn, as x and y; NULL if the line has none. */
+static const double *last_point(const html_line *l)
+{
+    for (size_t i = l->n; i-- > 0;)
+        if (isfinite(l->xy[2 * i + 1]))
+            return &l->xy[2 * i];
+    return NULL;
+}
+
+/* A value that is not finite leaves a gap: the training of a path may diverge. */
 static void draw_line(pl_buf *out, const html_line *l, const scale *s)
 {
+    const double *last = last_point(l);
+    bool joins = false;
+    if (!last)
+        return;
     pl_buf_printf(out, "<path class=\"s%d %s\" d=\"", l->colour % 8,
                   l->weak ? "line weak" : "line");
-    for (size_t i = 0; i < l->n; i++)
-        pl_buf_printf(out, "%s%.1f %.1f", i == 0 ? "M" : "L", chart_x(l->xy[2 * i]),
-                      chart_y(s, l->xy[2 * i + 1]));
+    for (const double *at = l->xy; at <= last; at += 2) {
+        const bool is = isfinite(at[1]);
+        if (is)
+            pl_buf_printf(out, "%s%.1f %.1f", joins ? "L" : "M", chart_x(at[0]),
+                          chart_y(s, at[1]));
+        joins = is;
+    }
     pl_buf_printf(out, "\"><title>");
     html_text(out, l->name);
     pl_buf_printf(
         out,
         "</title></path><circle class=\"dot s%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>",
-        l->colour % 8, chart_x(l->xy[2 * l->n - 2]), chart_y(s, l->xy[2 * l->n - 1]));
+        l->colour % 8, chart_x(last[0]), chart_y(s, last[1]));
 }
 
 /* Writes names at the ends of the lines, from the top to the bottom, so that they do
@@ -105,21 +133,20 @@ static void draw_names(pl_buf *out, const html_line *lines, size_t n_lines,
     const size_t n = n_lines < NAMES_MAX ? n_lines : NAMES_MAX;
     double before = TOP - STEP;
     for (size_t k = 0; k < n; k++) {
-        size_t best = n;
+        const html_line *best = NULL;
         for (size_t l = 0; l < n; l++)
-            if (!done[l] && lines[l].n > 0 &&
-                (best == n || lines[l].xy[2 * lines[l].n - 1] >
-                                  lines[best].xy[2 * lines[best].n - 1]))
-                best = l;
-        if (best == n)
+            if (!done[l] && last_point(&lines[l]) &&
+                (!best || last_point(&lines[l])[1] > last_point(best)[1]))
+                best = &lines[l];
+        if (!best)
             return;
-        const html_line *l = &lines[best];
-        done[best] = true;
-        before = fmax(before + STEP, chart_y(s, l->xy[2 * l->n - 1]) + 4);
+        const double value = last_point(best)[1];
+        done[best - lines] = true;
+        before = fmax(before + STEP, chart_y(s, value) + 4);
         pl_buf_printf(out, "<text class=\"name s%d\" x=\"%d\" y=\"%.1f\">",
-                      l->colour % 8, WIDTH - RIGHT + 8, before);
-        html_text(out, l->name);
-        pl_buf_printf(out, " %.3f</text>", l->xy[2 * l->n - 1]);
+                      best->colour % 8, WIDTH - RIGHT + 8, before);
+        html_text(out, best->name);
+        pl_buf_printf(out, " %.3f</text>", value);
     }
 }
 
@@ -141,8 +168,7 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
     begin_picture(out, label, WIDTH, HEIGHT);
     draw_axes(out, &s);
     for (size_t l = 0; l < n_lines; l++)
-        if (lines[l].n > 0)
-            draw_line(out, &lines[l], &s);
+        draw_line(out, &lines[l], &s);
     draw_names(out, lines, n_lines, &s);
     pl_buf_printf(out, "</svg>\n");
 }
@@ -203,18 +229,19 @@ void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
     enum { NAMES = 260, VALUES = 60, STEP = 20 };
     double most = 1e-9;
     for (size_t i = 0; i < n; i++)
-        most = fmax(most, shares[i]);
+        most = isfinite(shares[i]) ? fmax(most, shares[i]) : most;
     begin_picture(out, label, WIDTH, STEP * (double)n + 4);
     for (size_t i = 0; i < n; i++) {
         const double y = STEP * (double)i,
-                     width = fmax(0, shares[i]) / most * (WIDTH - NAMES - VALUES);
+                     share = isfinite(shares[i]) ? fmax(0, shares[i]) : 0,
+                     width = share / most * (WIDTH - NAMES - VALUES);
         pl_buf_printf(out, "<text x=\"0\" y=\"%.0f\">", y + 14);
         html_text(out, names[i]);
         pl_buf_printf(out,
                       "</text><rect class=\"bar\" x=\"%d\" y=\"%.0f\" width=\"%.1f\" "
                       "height=\"%d\"/><text x=\"%.1f\" y=\"%.0f\">%.1f %%</text>",
                       NAMES, y + 2, width, STEP - 5, NAMES + width + 6, y + 14,
-                      100 * shares[i]);
+                      100 * share);
     }
     pl_buf_printf(out, "</svg>\n");
 }

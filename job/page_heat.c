@@ -92,10 +92,11 @@ static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
 /* Fills in the heat map. If old versions were collected, the newest ones are
  * compared. */
 static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint64_t to,
-                           pl_json *columns)
+                           bool large, pl_json *columns)
 {
     const uint64_t values = 2 * head->n_params;
     uint64_t n = values > 0 ? HEAT_VALUES_MAX / values : 0;
+    n = n == 0 && large ? 1 : n;
     if (n == 0)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "%s has %llu values, more than this page compares (%d); use "
@@ -112,7 +113,7 @@ static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint6
 }
 
 pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
-                         uint64_t to, pl_json **out)
+                         uint64_t to, bool large, pl_json **out)
 {
     pl_version head;
     heat h = {.compare = {.store = store}};
@@ -122,7 +123,7 @@ pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
     from = from < to ? from : to;
     pl_json *o = pl_json_object(), *columns = pl_json_array();
     h.tensors = pl_json_array();
-    pl_status status = fill_heat(&h, &head, from, to, columns);
+    pl_status status = fill_heat(&h, &head, from, to, large, columns);
     pl_json_set_text(o, "module", module);
     pl_json_set_int(o, "from", (int64_t)from);
     pl_json_set_int(o, "to", (int64_t)to);

@@ -331,7 +331,7 @@ static pl_status answer_heat(page *p, const char *module, const pl_page_question
 {
     pl_json *o = NULL;
     PL_CHECK(page_heat_json(p->store, module, asked_number(q, "from", 0),
-                            asked_number(q, "to", UINT64_MAX), &o));
+                            asked_number(q, "to", UINT64_MAX), false, &o));
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);
     return PL_OK;

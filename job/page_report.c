@@ -229,11 +229,13 @@ static void write_grid(const page *p, const page_arm *a, pl_buf *out)
                             .n_columns = n_columns};
     double range[2];
     html_draw_grid(out, &grid, range);
-    pl_buf_printf(out,
-                  "<p class=\"sub\">Training loss from %.3f (dark) to %.3f (pale) nats "
-                  "per token; a row is a path, a column %lld phase%s.</p>\n",
-                  range[0], range[1], (long long)join * p->history.stride,
-                  (int64_t)join * p->history.stride == 1 ? "" : "s");
+    if (isfinite(range[0]))
+        pl_buf_printf(
+            out,
+            "<p class=\"sub\">Training loss from %.3f (dark) to %.3f (pale) nats "
+            "per token; a row is a path, a column %lld phase%s.</p>\n",
+            range[0], range[1], (long long)join * p->history.stride,
+            (int64_t)join * p->history.stride == 1 ? "" : "s");
     pl_free(values);
     pl_free(names);
 }

@@ -65,7 +65,14 @@ static pl_status draw_changes(const pl_json *heat, const char *file)
              "%s, versions %lld to %lld in %zu steps: relative change from %.3g (dark) "
              "to %.3g (pale)",
              module, from, to, n_columns, pow(10, range[0]), pow(10, range[1]));
-    pl_status status = write_picture(&picture, label, file);
+    /* A tensor that was zero has no relative change. */
+    pl_status status =
+        isfinite(range[0])
+            ? write_picture(&picture, label, file)
+            : pl_fail(PL_ERR_NOT_FOUND,
+                      "%s was zero at version %lld, so its changes have no relative "
+                      "size, and there is nothing to draw",
+                      module, from);
     pl_buf_destroy(&picture);
     pl_free(values);
     pl_free(names);
@@ -76,7 +83,7 @@ pl_status store_picture_changes(pl_store *store, const char *module, uint64_t fr
                                 uint64_t to, const char *file)
 {
     pl_json *heat = NULL;
-    PL_CHECK(page_heat_json(store, module, from, to, &heat));
+    PL_CHECK(page_heat_json(store, module, from, to, true, &heat));
     pl_status status = draw_changes(heat, file);
     pl_json_destroy(&heat);
     return status;

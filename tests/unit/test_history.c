@@ -3,7 +3,9 @@
  * audits and ends of processes. A report's text cannot become markup. */
 #include "job/history.h"
 #include "job/html.h"
+#include "job/page_heat.h"
 #include "job/run.h"
+#include "job/store_picture.h"
 #include "tests/support/corpus_support.h"
 
 #include <math.h>
@@ -190,6 +192,52 @@ static void ends_of_processes_are_counted_once(void **state)
     end_bench(&b);
 }
 
+/* All workers join again when the hub restarts; only one of them is a new process. */
+static void a_hub_that_restarts_is_one_restart(void **state)
+{
+    (void)state;
+    bench b;
+    begin_bench(&b, "rejoin");
+    train_a_little(&b);
+    char path[PL_PATH_MAX];
+    static const char text[] = "1970-01-01T00:00:01.000Z info hub hub.ready address=x\n"
+                               "1970-01-01T00:00:02.000Z info hub worker.joined "
+                               "worker=w-1 device=\"a\" pid=7\n"
+                               "1970-01-01T00:00:03.000Z info hub worker.joined "
+                               "worker=w-2 device=\"a\" pid=8\n"
+                               "1970-01-01T00:00:16.000Z info hub hub.ready address=x\n"
+                               "1970-01-01T00:00:17.000Z info hub worker.joined "
+                               "worker=w-1 device=\"a\" pid=7\n"
+                               "1970-01-01T00:00:18.000Z info hub worker.joined "
+                               "worker=w-2 device=\"a\" pid=9\n";
+    assert_ok(pl_replace_file(pl_join(path, b.logs, "hub.log"), text, strlen(text)));
+    assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
+    assert_int_equal(row_of(&b, "mix", 0)->n_restarts, 0);
+    assert_int_equal(row_of(&b, "mix", 1)->n_restarts, 2); /* the hub and w-2 */
+    end_bench(&b);
+}
+
+/* A store of another person may have an arm of any name. */
+static void a_name_is_no_formula_and_no_second_column(void **state)
+{
+    (void)state;
+    bench b;
+    pl_buf csv = {0};
+    begin_bench(&b, "formula");
+    add_arm(&b.h, "=1+\"x\",\x1b[2J", "1");
+    add_arm(&b.h, "a-b", "1");
+    add_update(&b, "=1+\"x\",\x1b[2J/L1.E0", 0, 0, 1000, 4);
+    add_update(&b, "a-b/L1.E0", 0, 0, 2000, 4);
+    assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
+    history_write(&b.rows, HISTORY_CSV, &csv);
+    const char *text = pl_buf_text(&csv);
+    assert_non_null(strstr(text, "Z,\"'=1+\"\"x\"\","));
+    assert_non_null(strstr(text, "Z,a-b,0,"));
+    assert_null(strchr(text, '\x1b'));
+    pl_buf_destroy(&csv);
+    end_bench(&b);
+}
+
 /* If there are too many cells, rows stand for several phases and keep their sums. */
 static void a_long_history_is_thinned_and_loses_nothing(void **state)
 {
@@ -270,6 +318,35 @@ static void text_of_a_report_is_no_markup(void **state)
     assert_string_equal(pl_buf_text(&out),
                         "&#60;img src=x onerror=&#34;a&#34;&#62;&#39;&#38;\xef\xbf\xbd"
                         "[1mé\n");
+    pl_buf_clear(&out);
+    html_text(&out, "a\xef\xbf\xbf\xef\xbf\xbe\xef\xbf\xbd"); /* XML has no U+FFFF */
+    assert_string_equal(pl_buf_text(&out), "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    pl_buf_destroy(&out);
+}
+
+/* A loss comes from a worker. The axis of the second line has steps that are smaller
+ * than the distance between two numbers of its size. */
+static void a_chart_of_a_path_that_diverges_has_a_gap(void **state)
+{
+    (void)state;
+    pl_buf out = {0};
+    double gap[] = {0, 3, 25, NAN, 50, 2, 75, INFINITY, 100, NAN}, none[] = {0, NAN},
+           large[] = {0, 17592186044416.0, 100, 17592186044416.0};
+    const html_line lines[] = {{.name = "gap", .xy = gap, .n = 5},
+                               {.name = "none", .xy = none, .n = 1},
+                               {.name = "large", .xy = large, .n = 2}};
+    html_chart(&out, "none", &lines[1], 1);
+    assert_int_equal(out.len, 0);
+    html_chart(&out, "gap", lines, 2);
+    const char *text = pl_buf_text(&out);
+    assert_null(strstr(text, "nan"));
+    assert_null(strstr(text, "inf"));
+    assert_int_equal(count_text(text, "<path class=\"s0 line\""), 1);
+    assert_int_equal(count_text(strstr(text, "<path class=\"s0 line\""), "M"), 2);
+    assert_non_null(strstr(text, ">gap 2.000</text>"));
+    pl_buf_clear(&out);
+    html_chart(&out, "large", &lines[2], 1);
+    assert_in_range(count_text(pl_buf_text(&out), "class=\"axis\""), 1, 20);
     pl_buf_destroy(&out);
 }
 
@@ -307,7 +384,11 @@ static void a_picture_alone_is_a_whole_file(void **state)
     (void)state;
     pl_buf out = {0}, picture = {0};
     const char names[2][PL_NAME_MAX] = {"worker-1", "a > b"};
-    const double shares[] = {0.75, 0.25};
+    double shares[] = {NAN, 0.25};
+    html_bars(&picture, "shares", names, shares, 2);
+    assert_null(strstr(pl_buf_text(&picture), "nan"));
+    pl_buf_clear(&picture);
+    shares[0] = 0.75;
     html_bars(&picture, "shares > 0", names, shares, 2);
     html_alone(&picture, "<title>", &out);
     const char *text = pl_buf_text(&out);
@@ -322,17 +403,62 @@ static void a_picture_alone_is_a_whole_file(void **state)
     pl_buf_destroy(&picture);
 }
 
+/* A version of a module of no arm, whose record says that it is as large as asked. */
+static void put_version(bench *b, uint64_t number, float value, uint64_t n_params,
+                        pl_hash *parent)
+{
+    const float values[4] = {value, value, value, value};
+    pl_txn *txn = NULL;
+    pl_version v = {.module = "other/L1.E0",
+                    .number = number,
+                    .parent = *parent,
+                    .n_params = n_params};
+    assert_ok(pl_txn_begin(b->store, &txn));
+    assert_ok(pl_txn_put_blob(txn, values, sizeof values, &v.params));
+    *parent = v.params;
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){.updates = false}));
+    assert_ok(pl_txn_commit(&txn));
+}
+
+static void a_picture_of_changes_needs_changes_but_no_small_module(void **state)
+{
+    (void)state;
+    bench b;
+    pl_buf svg = {0};
+    pl_json *heat = NULL;
+    pl_hash parent = {{0}};
+    char file[PL_PATH_MAX];
+    begin_bench(&b, "changes");
+    pl_join(file, b.logs, "changes.svg");
+    for (uint64_t number = 0; number < 4; number++)
+        put_version(&b, number, (float)number, (uint64_t)1 << 30, &parent);
+    assert_int_equal(page_heat_json(b.store, "other/L1.E0", 1, 3, false, &heat),
+                     PL_ERR_UNSUPPORTED);
+    assert_ok(store_picture_changes(b.store, "other/L1.E0", 1, 3, file));
+    assert_ok(pl_read_file(file, &svg));
+    assert_int_equal(count_text(pl_buf_text(&svg), "<rect"), 1);
+    assert_non_null(strstr(pl_buf_text(&svg), "versions 1 to 3 in 1 steps"));
+    assert_int_equal(store_picture_changes(b.store, "other/L1.E0", 0, 3, file),
+                     PL_ERR_NOT_FOUND);
+    pl_buf_destroy(&svg);
+    end_bench(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_per_finished_phase_in_the_order_of_time),
         cmocka_unit_test(audits_are_counted_in_their_phase),
         cmocka_unit_test(ends_of_processes_are_counted_once),
+        cmocka_unit_test(a_hub_that_restarts_is_one_restart),
+        cmocka_unit_test(a_name_is_no_formula_and_no_second_column),
         cmocka_unit_test(a_long_history_is_thinned_and_loses_nothing),
         cmocka_unit_test(all_forms_have_the_same_columns),
         cmocka_unit_test(text_of_a_report_is_no_markup),
         cmocka_unit_test(pictures_of_odd_numbers_are_finite),
+        cmocka_unit_test(a_chart_of_a_path_that_diverges_has_a_gap),
         cmocka_unit_test(a_picture_alone_is_a_whole_file),
+        cmocka_unit_test(a_picture_of_changes_needs_changes_but_no_small_module),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }
