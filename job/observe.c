@@ -5,18 +5,28 @@
  * logs show by how much, because a worker's own `worker.ready` and the hub's
  * `worker.joined` about it are made in the same moment. */
 #include "job/observe.h"
+#include "job/process.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
-enum { SKEW_MS = 2000, SKEWS_MAX = 64 };
+enum { SKEW_MS = 2000, SKEWS_MAX = 64, READ_BYTES = 64 << 10 };
 
-/* next.serial is the time by which the stream is sorted. */
+/* next.serial is the time by which the stream is sorted. The file is read and not
+ * mapped, because reading a mapping of a log that is cut while it is rotated would end
+ * the process. */
 typedef struct stream {
     char name[128];
-    pl_mapping file;
-    size_t at;
+    int file;
+    off_t at;      /* behind the bytes of the window */
+    pl_buf window; /* up to `used` its lines are taken */
+    size_t used;
+    bool is_long; /* the window had no end of the current line: it is no event */
     page_event next;
     int64_t back_ms;  /* by how much its times go back at most */
     uint64_t n_other; /* lines that are no events */
@@ -36,23 +46,57 @@ typedef struct observation {
 } observation;
 
 /* ---- streams ---- */
-/* Reads the next event; false at the end. A last line without its end is torn: its
- * process was killed, or is just writing it. */
+/* Reads more of the file behind the rest of the window; false at the end. */
+static bool read_more(stream *s)
+{
+    const size_t left = s->window.len - s->used;
+    s->is_long = s->is_long || left >= READ_BYTES;
+    s->window.len = s->is_long ? 0 : left;
+    pl_buf_reserve(&s->window, READ_BYTES);
+    memmove(s->window.data, s->window.data + s->used, s->window.len);
+    s->used = 0;
+    const ssize_t n = pread(s->file, s->window.data + s->window.len, READ_BYTES, s->at);
+    if (n <= 0)
+        return false;
+    s->window.len += (size_t)n;
+    s->at += n;
+    return true;
+}
+
+/* Takes the next line that has an end, without it. NULL: there is none. A last line
+ * without its end is torn: its process was killed, or is just writing it. */
+static const char *take_line(stream *s, size_t *len)
+{
+    do {
+        const size_t left = s->window.len - s->used;
+        const char *line = (const char *)s->window.data + s->used,
+                   *end = left > 0 ? memchr(line, '\n', left) : NULL;
+        if (end) {
+            *len = (size_t)(end - line);
+            s->used += *len + 1;
+            return line;
+        }
+    } while (read_more(s));
+    s->n_other += s->window.len > 0 || s->is_long;
+    return NULL;
+}
+
+/* Reads the next event; false at the end. */
 static bool advance(stream *s)
 {
     const int64_t before = (int64_t)s->next.serial;
-    while (s->at < s->file.len) {
-        const char *line = (const char *)s->file.data + s->at;
-        const char *end = memchr(line, '\n', s->file.len - s->at);
-        const size_t len = end ? (size_t)(end - line) : s->file.len - s->at;
-        s->at += len + 1;
-        if (end && page_log_parse(line, len, &s->next)) {
+    const char *line;
+    size_t len;
+    while ((line = take_line(s, &len))) {
+        const bool is_whole = !s->is_long;
+        s->is_long = false;
+        if (is_whole && page_log_parse(line, len, &s->next)) {
             const int64_t back = before - s->next.wall_ms;
             s->back_ms = back > s->back_ms ? back : s->back_ms;
             s->next.serial = (uint64_t)(back > 0 ? before : s->next.wall_ms);
             return true;
         }
-        s->n_other += len > 0;
+        s->n_other += len > 0 || !is_whole;
     }
     return false;
 }
@@ -82,11 +126,22 @@ static pl_status add_stream(observation *o, const char *path)
 {
     const char *slash = strrchr(path, '/');
     PL_CHECK(pl_refuse_special(path));
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return pl_fail(PL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
     stream *s = pl_alloc(sizeof *s);
+    s->file = file;
     o->streams = pl_grow(o->streams, (o->n + 1) * sizeof(stream *));
     o->streams[o->n++] = s;
     pl_copy_text(s->name, sizeof s->name, slash ? slash + 1 : path);
-    return pl_map_file(path, &s->file);
+    return PL_OK;
+}
+
+static void close_stream(stream *s)
+{
+    close(s->file);
+    pl_buf_destroy(&s->window);
+    pl_free(s);
 }
 
 /* "hub.log", "hub.log.1", "hub.log-20261125", but not "hub.log.gz". */
@@ -221,8 +276,7 @@ static void remark_stream(const stream *s, const observe_out *out)
 static void end_stream(stream *s, const observe_out *out)
 {
     remark_stream(s, out);
-    pl_unmap_file(&s->file);
-    pl_free(s);
+    close_stream(s);
 }
 
 static pl_status open_streams(observation *o, const observe_wish *wish,
@@ -232,6 +286,8 @@ static pl_status open_streams(observation *o, const observe_wish *wish,
         PL_CHECK(add_folder(o, wish->run));
     for (int i = 0; i < wish->n_logs; i++)
         PL_CHECK(add_stream(o, wish->logs[i]));
+    if (o->n == 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "there are no logs in %s/log yet", wish->run);
     size_t n = 0;
     for (size_t i = 0; i < o->n; i++)
         if (advance(o->streams[i]))
@@ -247,6 +303,7 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
 {
     observation o = {.n = 0};
     pl_status status = PL_OK;
+    process_allow_files(); /* a run may have a log per worker and rotation */
     PL_TRY(open_streams(&o, wish, out));
     while (o.n > 0) {
         stream *s = o.streams[0];
@@ -262,10 +319,8 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
     }
     remark(&o, out);
 done:
-    for (size_t i = 0; i < o.n; i++) {
-        pl_unmap_file(&o.streams[i]->file);
-        pl_free(o.streams[i]);
-    }
+    for (size_t i = 0; i < o.n; i++)
+        close_stream(o.streams[i]);
     pl_free(o.streams);
     pl_free(o.meetings);
     return status;

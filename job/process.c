@@ -260,9 +260,7 @@ void process_open_log(const process *p, const char *role)
                 p->log_json);
 }
 
-/* Raises the limit of open files as far as the administrator allows: a hub has one
- * connection per worker, and many systems allow only 1,024 open files by default. */
-static void allow_files(void)
+void process_allow_files(void)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0)
@@ -275,7 +273,7 @@ static void allow_files(void)
 pl_status process_open(process *p, const char *role)
 {
     PL_CHECK(process_configure(p));
-    allow_files();
+    process_allow_files();
     if (p->index > 0 && !p->run)
         return pl_fail(
             PL_ERR_USAGE,

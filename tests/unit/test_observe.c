@@ -150,6 +150,54 @@ static void filters_take_names_with_and_without_their_arm(void **state)
                         "w-1:task.lost ");
 }
 
+static void cut_event(void *context, const page_event *e, const char *file)
+{
+    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
+    see_event(context, e, file);
+    assert_int_equal(truncate(pl_join(path, pl_join(folder, run, "log"), "hub.log"), 0),
+                     0);
+}
+
+/* A rotation with copytruncate cuts the file while it is read. */
+static void a_log_that_is_cut_meanwhile_ends_there(void **state)
+{
+    (void)state;
+    pl_buf text = {0};
+    const observe_out out = {cut_event, see_remark, NULL};
+    for (int i = 0; i < 20000; i++)
+        pl_buf_printf(&text, AT("01.000", "hub a"));
+    write_log("hub.log", pl_buf_text(&text));
+    pl_buf_clear(&seen);
+    assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_OK);
+    assert_true(pl_starts_with(pl_buf_text(&seen), "hub:a hub:a "));
+    pl_buf_destroy(&text);
+}
+
+static void long_lines_and_those_at_the_edge_of_a_read_are_met_once(void **state)
+{
+    (void)state;
+    enum { LINES = 9000, LONG = 300000 };
+    pl_buf text = {0};
+    char number[48];
+    for (int i = 0; i < LINES; i++) {
+        pl_buf_printf(&text, AT("01.000", "hub e%d"), i);
+        for (int k = 0; i == LINES / 2 && k < LONG; k++)
+            pl_buf_append(&text, "x", 1);
+        if (i == LINES / 2)
+            pl_buf_printf(&text, "\n");
+    }
+    write_log("hub.log", pl_buf_text(&text));
+    const char *at = observe((observe_wish){0});
+    for (int i = 0; i < LINES; i++) {
+        snprintf(number, sizeof number, "hub:e%d ", i);
+        assert_memory_equal(at, number, strlen(number));
+        at += strlen(number);
+    }
+    assert_string_equal(at, "");
+    assert_non_null(strstr(pl_buf_text(&remarks), "1 lines of hub.log are no events"));
+    pl_buf_destroy(&text);
+}
+
 static void logs_from_elsewhere_are_merged_and_no_logs_are_an_error(void **state)
 {
     char path[PL_PATH_MAX];
@@ -157,6 +205,8 @@ static void logs_from_elsewhere_are_merged_and_no_logs_are_an_error(void **state
     const observe_out out = {see_event, see_remark, NULL};
     (void)state;
     pl_join(path, run, "far-away");
+    assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
+    write_log("notes.txt", "");
     assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
     const char *text = AT("01.000", "far a");
     assert_int_equal(pl_replace_file(path, text, strlen(text)), PL_OK);
@@ -180,6 +230,11 @@ int main(void)
                                         make_run, remove_run),
         cmocka_unit_test_setup_teardown(filters_take_names_with_and_without_their_arm,
                                         make_run, remove_run),
+        cmocka_unit_test_setup_teardown(a_log_that_is_cut_meanwhile_ends_there,
+                                        make_run, remove_run),
+        cmocka_unit_test_setup_teardown(
+            long_lines_and_those_at_the_edge_of_a_read_are_met_once, make_run,
+            remove_run),
         cmocka_unit_test_setup_teardown(
             logs_from_elsewhere_are_merged_and_no_logs_are_an_error, make_run,
             remove_run),
