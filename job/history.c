@@ -43,9 +43,9 @@ static history_row row_of(const page_history *h, const page_arm *a, size_t slot)
 
 /* Adds the rows of an arm: row number first + slot is that of the slot, so that audits
  * find it. */
-static void add_rows(const page_history *h, const page_arm *a, history *out)
+static void add_rows(const page_history *h, const page_arm *a, bool ended, history *out)
 {
-    for (size_t slot = 0; page_history_is_final(h, a, slot, false); slot++) {
+    for (size_t slot = 0; page_history_is_final(h, a, slot, ended); slot++) {
         out->rows = pl_grow(out->rows, (out->n + 1) * sizeof *out->rows);
         out->rows[out->n++] = row_of(h, a, slot);
     }
@@ -176,15 +176,27 @@ static void order_rows(history *h)
         qsort(h->rows, h->n, sizeof *h->rows, compare_rows);
 }
 
+/* Whether all arms have done their last phase. A path whose last update came too late
+ * for a quorum never has a cell there. */
+static bool has_ended(pl_store *store)
+{
+    pl_buf levels = {0};
+    const bool has =
+        pl_store_get_ref(store, "finished", &levels) == PL_OK && levels.len > 0;
+    pl_buf_destroy(&levels);
+    return has;
+}
+
 pl_status history_make(const page_history *h, pl_store *store, const char *logs,
                        history *out)
 {
     size_t first[PAGE_ARMS_MAX + 1] = {0};
     audit_count audits = {.h = h, .out = out, .first = first};
+    const bool ended = has_ended(store);
     *out = (history){.n = 0};
     for (int a = 0; a < h->n_arms; a++) {
         if (h->arms[a].arm.n_scored == 0)
-            add_rows(h, &h->arms[a], out);
+            add_rows(h, &h->arms[a], ended, out);
         first[a + 1] = out->n;
     }
     PL_CHECK(pl_store_each_ref(store, PL_AUDIT_REFS, count_audit, &audits));

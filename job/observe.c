@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SKEW_MS = 2000, SKEWS_MAX = 64, READ_BYTES = 64 << 10 };
@@ -127,8 +127,13 @@ static pl_status add_stream(observation *o, const char *path)
     const char *slash = strrchr(path, '/');
     PL_CHECK(pl_refuse_special(path));
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
     if (file < 0)
         return pl_fail(PL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(file);
+        return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
+    }
     stream *s = pl_alloc(sizeof *s);
     s->file = file;
     o->streams = pl_grow(o->streams, (o->n + 1) * sizeof(stream *));

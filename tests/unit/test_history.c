@@ -143,6 +143,24 @@ static void a_row_per_finished_phase_in_the_order_of_time(void **state)
     end_bench(&b);
 }
 
+/* A path whose last update came too late for a quorum does not hide the last phase. */
+static void the_last_phase_of_a_finished_run_has_a_row(void **state)
+{
+    (void)state;
+    bench b;
+    pl_txn *txn = NULL;
+    begin_bench(&b, "finished");
+    train_a_little(&b);
+    assert_ok(pl_txn_begin(b.store, &txn));
+    assert_ok(pl_txn_put_ref(txn, "finished", "2x2"));
+    assert_ok(pl_txn_commit(&txn));
+    assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
+    assert_int_equal(b.rows.n, 4);
+    assert_int_equal(row_of(&b, "mix", 2)->n_done, 3);
+    assert_int_equal(row_of(&b, "mix", 2)->n_paths, 4);
+    end_bench(&b);
+}
+
 static void audits_are_counted_in_their_phase(void **state)
 {
     (void)state;
@@ -448,6 +466,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_per_finished_phase_in_the_order_of_time),
+        cmocka_unit_test(the_last_phase_of_a_finished_run_has_a_row),
         cmocka_unit_test(audits_are_counted_in_their_phase),
         cmocka_unit_test(ends_of_processes_are_counted_once),
         cmocka_unit_test(a_hub_that_restarts_is_one_restart),

@@ -208,6 +208,11 @@ static void logs_from_elsewhere_are_merged_and_no_logs_are_an_error(void **state
     assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
     write_log("notes.txt", "");
     assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
+    assert_int_equal(observe_logs(&(observe_wish){.logs = logs, .n_logs = 1}, &out),
+                     PL_ERR_IO); /* there is no such file */
+    const char *folder[] = {run};
+    assert_int_equal(observe_logs(&(observe_wish){.logs = folder, .n_logs = 1}, &out),
+                     PL_ERR_IO);
     const char *text = AT("01.000", "far a");
     assert_int_equal(pl_replace_file(path, text, strlen(text)), PL_OK);
     write_log("hub.log", AT("02.000", "hub b"));

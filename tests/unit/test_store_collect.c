@@ -108,6 +108,12 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     pl_txn *txn = NULL;
     bool passes = false;
     uint64_t n = 0, number = 0;
+    assert_ok(pl_store_set_quota(store, BYTES - 1)); /* too small for anything */
+    txn = begin(store);
+    pl_hash first = put_bytes(txn, 7777, BYTES);
+    assert_ok(pl_txn_put_object(txn, "object", &first));
+    assert_int_equal(pl_txn_commit(&txn), PL_ERR_NOSPACE);
+    assert_says("has 0 B, of which 0 B");
     assert_ok(pl_store_set_quota(store, QUOTA));
     for (; pl_store_stored_bytes(store) + 2 * BYTES <= QUOTA; number++) {
         commit_version(store, "a/x", number, number, BYTES);
