@@ -42,7 +42,7 @@ void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex dig
 PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out); /* ERR_DATA */
 
 /* The hashes by which hubs of models know a file: SHA-256, and git's name of a blob
- * (SHA-1 over a head and the bytes, FIPS 180-4) as 40 hex digits. Both are only
+ * (SHA-1 over a header and the bytes, FIPS 180-4) as 40 hex digits. Both are only
  * compared with what a hub says; nothing here relies on SHA-1. */
 void pl_sha256(const void *data, size_t len, pl_hash *out);
 void pl_git_blob_name(const void *data, size_t len, char out[41]);

@@ -129,7 +129,7 @@ static pl_status request_failed(CURLcode code, const exchange *x)
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
-        return pl_fail(PL_ERR_CONFIG, "%s; look at the endpoint",
+        return pl_fail(PL_ERR_CONFIG, "%s; check the endpoint",
                        curl_easy_strerror(code));
     default:
         return pl_fail(PL_ERR_NET, "%s", curl_easy_strerror(code));

@@ -1,7 +1,7 @@
 /* HTTP requests to a service. Only web.c knows libcurl; a build without it has
  * web_absent.c, in which opening fails and says what to install.
  *
- * A request is made once: the caller knows which ones may be repeated. */
+ * Each request is sent once; the caller decides whether to repeat it. */
 #ifndef PL_BASE_WEB_H
 #define PL_BASE_WEB_H
 #include "base/buf.h"
@@ -27,7 +27,7 @@ typedef struct pl_web_request {
     size_t answer_max; /* a longer answer is ERR_DAMAGED */
     bool direct;       /* use no proxy, whatever the environment names (http_proxy) */
     /* The request fails if the service sends nothing for `silent_s`, or if it takes
-     * longer than `most_s` (0: any time). */
+     * longer than `most_s` (0: no limit). */
     int silent_s, most_s;
     pl_buf *answer; /* cleared, then filled */
     /* written: the HTTP status; the header ETag, or ""; the header Retry-After in
@@ -36,7 +36,7 @@ typedef struct pl_web_request {
     char etag[128];
     int retry_after_s;
 } pl_web_request;
-/* OK for every HTTP status. ERR_NET, ERR_TIMEOUT: it may be tried again. ERR_CONFIG:
+/* OK for every HTTP status. ERR_NET, ERR_TIMEOUT: the caller may try again. ERR_CONFIG:
  * the address or its certificate is wrong. Redirections are not followed. */
 PL_MUST_CHECK pl_status pl_web_ask(pl_web *web, pl_web_request *request);
 

@@ -1,13 +1,13 @@
 #!/bin/sh
-# The page of a run with many versions, over HTTP: how long a browser waits for the first
-# byte of the page and of each question, from the moment at which the page can be opened,
-# while it still reads the store, and when it has read all of it.
+# Measures over HTTP how long a browser waits for the first byte of the page of a run
+# with many versions, and of each JSON file that the page loads: first while the page
+# still reads the store, then when it has read the whole store.
 #
 #   sh bench/page.sh [PATHLOOM] [WORKFOLDER] [PHASES]
 #
 # Trains a very small 2x2 mixture for PHASES phases (1,250: 15,000 versions, some minutes),
-# unless WORKFOLDER has such a run. Needs curl. Prints a table of seconds: the longest of
-# the requests while it reads, then median and longest of 21 requests each.
+# unless WORKFOLDER has such a run. Needs curl. Prints a table of seconds: the longest
+# wait while the store is being read, then the median and the longest of 21 requests.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 pathloom=${1:-build/release/pathloom}

@@ -92,7 +92,8 @@ static pl_status open_whole(const home *h, pl_store **whole)
                : PL_OK;
 }
 
-/* Collects in the open transaction; without one, in transactions of its own. */
+/* Collects garbage in the open transaction, or, if there is none, in new
+ * transactions. */
 static pl_status thin(home *h, uint64_t *n)
 {
     pl_store *whole = NULL;

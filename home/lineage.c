@@ -11,8 +11,9 @@ static void add_source(pl_lineage *l, const char *module, uint64_t number)
     l->sources[l->n++].number = number;
 }
 
-/* The newest version of the module that has these parameters; without one the newest:
- * a module whose level was cut begins with a part of it. */
+/* Adds the newest version of the module that has these parameters. If no version has
+ * them, because the level was cut and the new module began with a part of this one,
+ * adds the newest version. */
 static pl_status add_equal(pl_store *store, const char *module, const pl_hash *params,
                            pl_lineage *l)
 {

@@ -49,7 +49,7 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
 }
 
 /* ---- audits ---- */
-/* A worker does the task of an open audit again, from the same versions. */
+/* Notes an open audit: a worker will repeat its task from the same versions. */
 static pl_status add_audit(void *context, const char *name, const char *target)
 {
     pl_roots *r = context;

@@ -19,8 +19,8 @@ void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
 const char *pl_roots_reason(pl_roots *roots, const pl_version *version);
 
 /* The rule of `store gc` and of store.quota. It keeps version 0 of every module (with
- * which later ones are compared), the newest `keep`, those younger than `grace_ms`, and
- * those for which there is a reason. */
+ * which later ones are compared), the newest `keep` versions, versions younger than
+ * `grace_ms`, and versions for which pl_roots_reason returns a reason. */
 typedef struct pl_keep_rule {
     pl_roots *roots;
     pl_store *store; /* has the newest versions; all parts, if there are several */
