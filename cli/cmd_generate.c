@@ -78,7 +78,7 @@ typedef struct session {
     pl_mixture mix;
     pl_path_chooser *chooser;
     pl_path_choice choice;
-    pl_readers readers; /* one path; with --route-every all that may answer */
+    pl_readers readers; /* one path; with --route-every, all paths that may answer */
     pl_reroute_trace trace;
     pl_buf tokens, text;
     /* the prompt was printed, which happens together with the first new text */

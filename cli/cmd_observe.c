@@ -22,7 +22,7 @@ static const cli_option options[] = {
     CLI_OPTION("module", CLI_TEXT, observe_request, wish.module, "MODULE",
                "only events about this module, such as L1.E0"),
     CLI_OPTION("worker", CLI_TEXT, observe_request, wish.worker, "NAME",
-               "only events of this worker, or that name it"),
+               "only events that this worker wrote or that name it"),
     CLI_JSON(observe_request, json),
 };
 
@@ -73,5 +73,5 @@ const cli_verb verb_observe = {
     .n_options = CLI_COUNT(options),
     .notes = "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
              "afterwards. Times are those of the machine that wrote the log; a clock "
-             "that differs from the hub's is said on standard error.",
+             "that differs from the hub's is reported on standard error.",
     .run = run_observe};

@@ -154,8 +154,8 @@ static const cli_option options[] = {
                "show the run in a browser while this command runs; the address is "
                "printed"),
     CLI_OPTION("dry-run", CLI_FLAG, train_request, dry, NULL,
-               "print the plan, with what becomes of paths and modules, and change "
-               "nothing"),
+               "print the plan, with the paths and modules that end or are added, and "
+               "change nothing"),
     CLI_OPTION("for", CLI_TEXT, train_request, dial.time, "TIME",
                "choose model, paths and training so that the whole command takes this "
                "time on this machine: 90s, 15min, 2h; --set overrides single keys"),

@@ -229,7 +229,8 @@ static pl_status note_best_path(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* `last`: says where the module ended, if it did. */
+/* `last`: this is the newest version; also prints the chapter in which the module
+ * ended, if it has ended. */
 static pl_status show_version(look *q, const pl_version *v, bool full, bool last)
 {
     uint64_t bytes, momentum_bytes;
