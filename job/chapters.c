@@ -18,8 +18,9 @@
  *
  * If the topology changes (topology.split, topology.graft), each new module begins as a
  * copy of the module that it descends from, and each new path with the state of the
- * path that it descends from. A path's documents are dealt to its children by k-means,
- * those of a path without children to the remaining paths. Nothing is scored.
+ * path that it descends from. K-means deals a path's documents to the paths that
+ * descend from it. If a path has no descendants, its documents are dealt to the
+ * remaining paths. No path scores documents for this.
  *
  * A chapter that begins because modules are frozen (train.freeze) keeps the shards, the
  * router and the paths' states. Frozen modules keep version 0 of their chapter.
@@ -64,7 +65,8 @@ static pl_status last_version(chapter *c, int module, const pl_slot **slot)
 }
 
 /* Creates the modules of `arm`, which has topology t, as copies of the last versions of
- * the modules that they descend from, or of those of their blocks that they have. */
+ * the modules from which they descend. If a level was cut, a module is a copy of some
+ * blocks only. */
 static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topology *t)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -102,7 +104,7 @@ static pl_status publish_scoring(chapter *c)
         windows += (pl_doc_targets(pl_tokens_doc(c->r->train, c->docs[i])) +
                     cfg->context - 1) /
                    cfg->context;
-    memset(&arm->descent, 0, sizeof arm->descent); /* it has the same topology */
+    memset(&arm->descent, 0, sizeof arm->descent); /* the topology stays the same */
     arm->spec.replicas = 1;
     arm->n_scored = (int64_t)c->n_docs;
     arm->n_frozen = 0;
@@ -317,7 +319,7 @@ static pl_status split_modules(chapter *c)
     PL_TRY(read_shards(c, &docs, before.first));
     before.docs = (uint32_t *)(void *)docs.data;
     PL_TRY(stages_base_params(c->r, c->params));
-    if (c->what->descent.n_parents > 0) /* only after topology.graft do paths end */
+    if (c->what->descent.n_parents > 0) /* only topology.graft ends paths */
         PL_TRY(read_router(c, &router));
     origin.answers = router;
     PL_TRY(routing_split(c->r, c->params, &origin, &c->g));
@@ -363,8 +365,9 @@ done:
     return status;
 }
 
-/* Publishes a chapter that keeps shards and router: more phases, frozen modules, or
- * levels that were cut, whose paths are the same under new names. */
+/* Publishes a chapter that keeps the shards and the router: it has more phases, frozen
+ * modules, or levels that were cut. A cut gives paths new names and changes nothing
+ * else of them. */
 static pl_status publish_same_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];

@@ -400,15 +400,14 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        (double)c->phases * c->decay_share);
     if (splits && !grows && c->holdout > 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "a run with train.holdout=%g cannot be split (%s), "
-                       "because a split deals only documents that train; lengthen it "
-                       "without %s, or begin a new run with "
-                       "train.holdout=0",
+                       "a run with train.holdout=%g cannot use %s, which would deal "
+                       "only training documents to the new paths; lengthen the run "
+                       "without %s, or begin a new run with train.holdout=0",
                        c->holdout, change, change);
     if (splits && c->holdout > 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "train.holdout cannot be used with %s, which deals "
-                       "only documents that are trained on; set train.holdout=0",
+                       "train.holdout cannot be used with %s, which deals only "
+                       "training documents to the new paths; set train.holdout=0",
                        change);
     if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
         return pl_fail(
@@ -418,8 +417,8 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
             c->method);
     if (splits && c->overlap > 1)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s deals each document of a path to one of the paths "
-                       "that it becomes; set router.overlap=1",
+                       "%s deals each document of a path to one of the paths that "
+                       "replace it; set router.overlap=1",
                        change);
     if (grows && (config_wants(c, "diloco") || config_wants(c, "dense-batch")))
         return pl_fail(PL_ERR_CONFIG,

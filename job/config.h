@@ -153,12 +153,12 @@ typedef struct config_chapter {
         /* phases of a path: the chapter has phases begin to end - 1; those of
          * train.more are counted after train.phases */
         end;
-    /* splits: each path's documents are dealt to the paths that descend from it, and
-     * those of a path that ends to all others */
+    /* splits: each path's documents are dealt to the paths that descend from it; if no
+     * path does, to all others */
     bool deals, splits, more;
     pl_topology_spec spec;
-    /* how the topology descends from that of the chapter before; with a list of parents
-     * only after topology.graft */
+    /* how the topology descends from that of the previous chapter; it has a list of
+     * parents only after topology.graft */
     pl_descent descent;
 } config_chapter;
 enum {
@@ -172,8 +172,9 @@ enum {
 PL_MUST_CHECK pl_status config_chapters(const config *c,
                                         config_chapter out[CONFIG_CHAPTERS_MAX],
                                         int *n);
-/* config_graft.c: change a chapter, which has the spec of the chapter before, as an
- * item of topology.split ("4x4") or topology.graft ("drop:L2.E1") says. ERR_CONFIG. */
+/* config_graft.c: change the topology of a chapter as an item of topology.split ("4x4")
+ * or topology.graft ("drop:L2.E1") says. At the call, the chapter has the spec of the
+ * previous chapter. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_split(const pl_shape *shape, const char *levels,
                                      config_chapter *chapter);
 PL_MUST_CHECK pl_status config_graft(const pl_shape *shape, const char *text,

@@ -1,12 +1,13 @@
-/* The chapters of the mixture that a configuration describes: router.em,
- * topology.split, topology.graft, train.freeze and train.more each begin some. */
+/* Lists the chapters of the mixture that a configuration describes. router.em,
+ * topology.split, topology.graft, train.freeze and train.more each begin new
+ * chapters. */
 #include "job/config.h"
 
 #include <string.h>
 
 /* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each must be
- * greater than the one before. With `levels` each is followed by a colon and the
- * modules per level. */
+ * greater than the one before. With `levels`, a colon and the modules per level follow
+ * each number. */
 static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],
                         config_text levels[CONFIG_LIST_MAX], int *n)

@@ -1,5 +1,5 @@
-/* topology.split and topology.graft: how the topology of a chapter is made from that of
- * the chapter before.
+/* topology.split and topology.graft: make the topology of a chapter from the topology
+ * of the previous chapter.
  *
  *   4:4x4           each module becomes several, which begin as copies (topology.split)
  *   4:drop:L2.E1    all paths through a module end; the modules after it move down
@@ -7,8 +7,9 @@
  *   4:copy:L1.E0    level 1 has one more module, which begins as a copy
  *   4:cut:L1:2      the first two blocks of level 1 become a level of their own
  *
- * Several modules or paths are joined by +. All changes are lists of the modules from
- * which the new ones descend (pl_descent), and of combinations that are no paths. */
+ * Several modules or paths are joined by +. Every change is described by two lists: for
+ * each new module, the module from which it descends (pl_descent); and the combinations
+ * of modules that are not paths. */
 #include "job/config.h"
 
 #include <string.h>
@@ -55,7 +56,7 @@ static pl_status add_level(grafting *g, int level, const bool *ends)
     return PL_OK;
 }
 
-/* Returns the combination of experts of the topology before from which a combination
+/* Returns the combination of experts of the previous topology from which a combination
  * descends; -1 if there is none. */
 static int cell_before(const pl_topology_spec *was, const config_chapter *c, int cell)
 {
@@ -78,8 +79,8 @@ static int cell_before(const pl_topology_spec *was, const config_chapter *c, int
     return at;
 }
 
-/* Leaves out the combinations that descend from no path, or from one that ends
- * (`gone`; NULL: none). */
+/* Leaves out each combination that does not descend from a path, or that descends from
+ * a path that ends (`gone`; NULL: no path ends). */
 static pl_status leave_out(const pl_topology *from, const bool *gone, config_chapter *c)
 {
     const pl_topology_spec *was = pl_topology_get_spec(from);
@@ -99,8 +100,8 @@ static pl_status leave_out(const pl_topology *from, const bool *gone, config_cha
             continue;
         if (n > PL_ABSENT_MAX)
             status = pl_fail(PL_ERR_CONFIG,
-                             "the levels would have %d combinations of modules; some "
-                             "can be left out of at most %d",
+                             "the levels would have %d combinations of modules; if "
+                             "some are not paths, there may be at most %d combinations",
                              n, (int)PL_ABSENT_MAX);
         else
             c->spec.absent[cell] = true;
@@ -213,8 +214,8 @@ static pl_status copy(grafting *g, char *names)
     return end_combinations(g);
 }
 
-/* Paths, and so all functions, stay as they are: of the new combinations only those
- * are paths whose two parts were one module. */
+/* A combination of new modules is a path only if the two parts of the cut level come
+ * from the same module. So each path computes the same function as before. */
 static pl_status cut(grafting *g, char *name)
 {
     pl_topology_spec *spec = &g->chapter->spec;
@@ -276,8 +277,8 @@ pl_status config_graft(const pl_shape *shape, const char *text, config_chapter *
     pl_status status =
         change ? change(&g, names)
                : pl_fail(PL_ERR_CONFIG,
-                         "topology.graft `%s`: say drop:L2.E1, drop:p01, copy:L1.E0 or "
-                         "cut:L1",
+                         "topology.graft `%s`: use drop:L2.E1, drop:p01, copy:L1.E0 "
+                         "or cut:L1",
                          text);
     pl_free(g.gone);
     pl_topology_destroy(&from);

@@ -164,7 +164,7 @@ static int compare_rows(const void *a, const void *b)
     return arms ? arms : (x->phase > y->phase) - (x->phase < y->phase);
 }
 
-/* Orders the rows by time, and drops phases of which no update was merged. */
+/* Sorts the rows by time, and drops phases without a merged update. */
 static void order_rows(history *h)
 {
     size_t kept = 0;
@@ -242,7 +242,7 @@ double history_rate(const history_row *r)
 
 static const struct column {
     const char *name;
-    int width; /* of the table; below 0: to the left */
+    int width; /* of the table's column; below 0: align left */
     column_kind kind;
 } columns[] = {
 #define X(name, width, kind, value) {name, width, kind},

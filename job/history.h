@@ -1,10 +1,10 @@
 /* The history of a run: one row per finished phase of each arm, in the order of time.
  *
- * It is derived, not kept: losses, tokens and held-out scores are in the records of the
- * versions, audits are references of the store, and ends of processes are in the logs.
- * So it exists for every run, and a kill can neither lose a row nor write it twice. If
- * all arms together have more cells than PAGE_CELLS_MAX (page_history.h), a row stands
- * for several phases. */
+ * The history is derived from the store and the logs: the records of versions have
+ * losses, tokens and held-out scores, references of the store have the audits, and the
+ * logs show which processes ended. So it exists for every run, and a killed process can
+ * neither lose a row nor write it twice. If all arms together have more cells than
+ * PAGE_CELLS_MAX (page_history.h), a row stands for several phases. */
 #ifndef PL_JOB_HISTORY_H
 #define PL_JOB_HISTORY_H
 #include "job/page_history.h"
@@ -12,7 +12,7 @@
 typedef struct history_row {
     char arm[PL_ARM_NAME_MAX];
     int64_t phase, n_phases; /* the row stands for phases [phase, phase + n_phases) */
-    /* from_ms: when the first path was leased; at_ms: when the last was committed */
+    /* from_ms: time of the phase's first lease; at_ms: time of its last commit */
     int64_t from_ms, at_ms;
     int n_paths, n_done; /* paths (with replicas), and how many have an update */
     double loss;         /* mean over the tokens */
@@ -22,8 +22,8 @@ typedef struct history_row {
     double tokens;
     /* versions: merged from updates of the phase; odd: audits whose results differ */
     int64_t n_versions, n_audits, n_odd;
-    /* since the row before: leases that ran out; workers, homes and hubs that came back
-     * after they had ended */
+    /* since the previous row: expired leases; workers, homes and hubs that were started
+     * again */
     int64_t n_expired, n_restarts;
 } history_row;
 

@@ -63,7 +63,8 @@ static bool find_scale(const html_line *lines, size_t n_lines, scale *out)
     return isfinite(out->low) && isfinite(out->high);
 }
 
-/* Returns 1, 2 or 5 times a power of ten, about a fifth of the range. */
+/* Returns a round number, 1, 2 or 5 times a power of ten, that is about a fifth of the
+ * range. */
 static double tick_step(const scale *s)
 {
     const double raw = (s->high - s->low) / 5, power = pow(10, floor(log10(raw)));

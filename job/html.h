@@ -12,12 +12,12 @@ void html_text(pl_buf *out, const char *text);
 typedef struct html_line {
     char name[64];
     int colour;
-    bool weak;  /* thin and dashed: it is there for comparison */
+    bool weak;  /* thin and dashed: for comparison */
     double *xy; /* [n, 2] owned by the caller */
     size_t n;
 } html_line;
-/* Draws lines over x from 0 to 100 percent. `label` says what it shows to those who do
- * not see it. Without a point nothing is drawn. */
+/* Draws lines over x from 0 to 100 percent. `label` describes the picture for screen
+ * readers. Draws nothing if there is no point. */
 void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n_lines);
 
 /* Draws a grid of rows and columns. values [n_rows, n_columns]; NaN: an empty cell. */
@@ -28,15 +28,15 @@ typedef struct html_grid {
     const double *values;
     size_t n_rows, n_columns;
 } html_grid;
-/* `range` gets the lowest and highest value, which are dark and pale; not finite if
- * there is no value. */
+/* `range` gets the lowest value (drawn dark) and the highest (drawn pale); both are not
+ * finite if there is no value. */
 void html_draw_grid(pl_buf *out, const html_grid *grid, double range[2]);
 
 /* Draws a bar per name, with its value: a share from 0 to 1. */
 void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
                const double *shares, size_t n);
-/* Appends one picture, made by a function above, with a title, as an SVG file of its
- * own. */
+/* Appends a picture that a function above made, with a title, as a complete SVG
+ * file. */
 void html_alone(pl_buf *picture, const char *title, pl_buf *out);
 
 #endif

@@ -1,9 +1,9 @@
 /* Merges the logs of a run's processes by time (observe.h).
  *
  * Each file is a stream of lines in the order in which they were written. The stream
- * whose next event is earliest comes first. Clocks of different machines differ; the
- * logs show by how much, because a worker's own `worker.ready` and the hub's
- * `worker.joined` about it are made in the same moment. */
+ * whose next event is earliest comes first. Clocks of different machines differ. The
+ * logs show by how much: when a worker joins, it writes `worker.ready` and the hub
+ * writes `worker.joined` at the same moment. */
 #include "job/observe.h"
 #include "job/process.h"
 
@@ -32,7 +32,7 @@ typedef struct stream {
     uint64_t n_other; /* lines that are no events */
 } stream;
 
-/* A worker that joined: the times of the newest pair of events about it. */
+/* The newest times of the two events about a worker that joined. */
 typedef struct meeting {
     char worker[PAGE_ROLE_MAX];
     int64_t ready_ms, joined_ms, apart_ms; /* apart: INT64_MAX, or the smallest found */
@@ -224,8 +224,8 @@ static meeting *meeting_of(observation *o, const char *worker)
     return m;
 }
 
-/* A worker joins again when its hub restarts, so the two events may be far apart also
- * with equal clocks. The pair that is closest counts. */
+/* When the hub restarts, a worker joins again, so the two events may be far apart even
+ * if the clocks agree. The pair with the smallest distance counts. */
 static void note_meeting(observation *o, const page_event *e)
 {
     char worker[PAGE_ROLE_MAX];
@@ -270,8 +270,8 @@ static void remark_stream(const stream *s, const observe_out *out)
     }
     if (s->n_other > 0) {
         snprintf(sentence, sizeof sentence,
-                 "%llu lines of %s are no events and are left out: torn, or of another "
-                 "program",
+                 "%llu lines of %s are no events and are left out: incomplete, or "
+                 "written by another program",
                  (unsigned long long)s->n_other, s->name);
         out->remark(out->context, sentence);
     }

@@ -25,8 +25,8 @@ typedef struct observe_out {
 } observe_out;
 
 /* Gives the events in the order of their times. The lines of one file keep their order,
- * also where its clock was set back. Rotated logs (NAME.log.1, NAME.log-DATE) are read,
- * too. ERR_NOT_FOUND: there are no logs. */
+ * even if the clock was set back. Also reads rotated logs (NAME.log.1, NAME.log-DATE).
+ * ERR_NOT_FOUND: there are no logs. */
 PL_MUST_CHECK pl_status observe_logs(const observe_wish *wish, const observe_out *out);
 
 #endif

@@ -99,7 +99,7 @@ static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint6
     n = n == 0 && large ? 1 : n;
     if (n == 0)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s has %llu values, more than this page compares (%d); use "
+                       "%s has %llu values, and this page compares at most %d; use "
                        "`pathloom store diff`",
                        head->module, (unsigned long long)head->n_params,
                        HEAT_VALUES_MAX / 2);

@@ -226,8 +226,8 @@ page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase)
     return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
 }
 
-/* Counts a version for the newest phase from which it has an update. The phase has a
- * cell, so memory stays bounded. */
+/* Counts a version in the newest phase from which it has an update. Only phases with a
+ * cell count, so memory stays bounded. */
 static void count_merged(page_history *h, const pl_version *v)
 {
     const char *slash = strchr(v->module, '/');

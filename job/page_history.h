@@ -82,12 +82,13 @@ page_series *page_history_find(page_history *h, const char *task, int *arm, int 
 int page_history_worker(page_history *h, const char *name);
 /* The cell of a phase; NULL if it is not there. */
 page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase);
-/* The cell of a slot, which stands for phases slot * stride and following; an empty
- * cell if there is none. */
+/* The cell of a slot; an empty cell if there is none. A slot stands for `stride`
+ * phases, from phase slot * stride on. */
 const page_cell *page_series_at(const page_series *s, size_t slot);
-/* Whether the values of this slot are final: each path has done all of its phases, or
- * has gone on to a later slot. After a rollback, or if a quorum left out a late update,
- * a path never fills the cell. `ended`: the arm has done its last phase. */
+/* Whether the values of this slot are final: each path has done all phases of the slot,
+ * or has begun a later slot. (A path never completes the cell if a rollback dropped its
+ * update, or if a quorum did not wait for it.) `ended`: the arm has done its last
+ * phase. */
 bool page_history_is_final(const page_history *h, const page_arm *a, size_t slot,
                            bool ended);
 /* Adds up the paths' held-out scores of a slot. */

@@ -11,7 +11,7 @@ enum {
     PAGE_EVENTS_MAX = 2000,
     PAGE_LOGS_MAX = 4200,
     PAGE_EVENT_BYTES = 1280,
-    PAGE_SHOWN_BYTES = 240, /* of these, the page shows at most so many */
+    PAGE_SHOWN_BYTES = 240, /* the page shows at most this part of an event */
     PAGE_ROLE_MAX = 96
 };
 
@@ -30,9 +30,10 @@ typedef struct page_log_file {
 typedef struct page_log {
     page_log_file *files;
     size_t n_files;
-    page_event *events;  /* a ring of the newest events */
-    uint64_t serial;     /* number of the newest event */
-    uint64_t tail_bytes; /* of a longer file, only this end is read; 0: 2 MiB */
+    page_event *events; /* a ring of the newest events */
+    uint64_t serial;    /* number of the newest event */
+    /* only this many bytes at the end of a file are read; 0: 2 MiB */
+    uint64_t tail_bytes;
 } page_log;
 
 /* Parses one line, without its line end, in the text or JSON form. Returns false if it

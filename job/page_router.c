@@ -1,9 +1,9 @@
 /* Answers /router.json, the picture of the router that the job wrote when it routed the
  * run, and /route.json?text=..., the path that would answer a text (page.h).
  *
- * A text costs up to one reading of all paths' parameters, and one thread answers all
- * questions. So the length of a text and the bytes that are read for it are limited,
- * and after a text as much time passes before the next one as the last one took. */
+ * To route a text, the parameters of all paths may have to be read, and one thread
+ * answers all questions. So the length of a text and the bytes that are read for it are
+ * limited, and after a text the page refuses texts for as long as that text took. */
 #include "job/page_internal.h"
 
 #include <math.h>
@@ -23,9 +23,11 @@ static pl_status answer_map(const page *p, pl_buf *out)
     run_file(&p->r, "router_map.json", path);
     if (!pl_path_exists(path))
         return pl_fail(PL_ERR_NOT_FOUND,
-                       p->store ? "the run has no picture of its router: it is not "
-                                  "routed yet, or an earlier release routed it"
-                                : "the run is not routed yet");
+                       p->store ? "the run has no picture of its router: its "
+                                  "documents are not dealt to paths yet, or an "
+                                  "earlier release dealt them"
+                                : "the documents of this run are not dealt to paths "
+                                  "yet");
     PL_CHECK(pl_read_file(path, out));
     if (out->len <= MAP_BYTES_MAX &&
         pl_json_parse((const char *)out->data, out->len, &o) == PL_OK &&
@@ -35,8 +37,8 @@ static pl_status answer_map(const page *p, pl_buf *out)
     }
     pl_json_destroy(&o);
     return pl_fail(PL_ERR_DAMAGED,
-                   "%s is no picture of a router (%zu bytes); the next "
-                   "chapter of the run writes it again",
+                   "%s (%zu bytes) is damaged; the next chapter of the run writes it "
+                   "again",
                    path, out->len);
 }
 
@@ -79,8 +81,8 @@ static pl_status open_route(page *p)
         pl_answers_by_likelihood(settings->rule, settings->prefix, n_paths)) {
         wish.rule = "router";
         snprintf(route->note, sizeof route->note,
-                 "this run answers by likelihood, but %d paths have %.0f GB, more than "
-                 "this page reads for a text; use pathloom route",
+                 "this run answers by likelihood, but its %d paths have %.0f GB, and "
+                 "this page reads at most 2 GB for a text; use `pathloom route`",
                  n_paths, 1e-9 * (double)bytes);
     }
     PL_CHECK(text_router_open(&route->mix, &wish, &route->router));

@@ -232,13 +232,13 @@ typedef struct splitting {
     pl_run *r;
     routing *g;
     const routing_origin *from;
-    int *parent; /* [paths of g->topology] the path of the origin */
+    int *parent; /* [paths of g->topology] the path from which it descends */
     /* [paths of g->topology] the paths in the order of their parents; those of parent p
      * begin at first_child[p] */
     int *children, *first_child;
     pl_buf *lists;   /* [paths of g->topology] documents, uint32_t each */
-    double *nats;    /* [paths] of a document, under a prefix model */
-    int32_t *tokens; /* [context] of a document */
+    double *nats;    /* [paths] nats of one document under each path's prefix model */
+    int32_t *tokens; /* [context] tokens of one document */
 } splitting;
 
 static void find_children(splitting *s)
@@ -248,7 +248,8 @@ static void find_children(splitting *s)
     s->parent = pl_alloc((size_t)n_paths * sizeof *s->parent);
     s->children = pl_alloc((size_t)n_paths * sizeof *s->children);
     s->first_child = pl_alloc(((size_t)n_before + 2) * sizeof *s->first_child);
-    int *next = s->first_child + 1; /* after the loops it is where the next begin */
+    /* after the loops, next[p] is the end of p's children */
+    int *next = s->first_child + 1;
     for (int p = 0; p < n_paths; p++) {
         s->parent[p] = pl_topology_ancestor_path(s->g->topology, s->from->descent,
                                                  s->from->topology, p);
@@ -271,8 +272,8 @@ static int child_path(const splitting *s, int parent, int child)
 }
 
 /* Returns how many modules of a level the children of a path use. If the children are
- * all combinations of such modules, they are numbered like the paths of a topology
- * with these numbers of modules. */
+ * all combinations of these modules, they are numbered like the paths of a topology
+ * that has these numbers of modules. */
 static int count_experts(const splitting *s, int parent, int level)
 {
     const pl_topology *t = s->g->topology;
@@ -367,8 +368,9 @@ static void judge_document(const splitting *s, const pl_prefix_lm *lm,
     pl_prefix_lm_nats(lm, s->tokens, (int)n, s->nats);
 }
 
-/* Returns the path with the fewest nats in s->nats, which are of paths of the origin,
- * among those whose shard may take `tokens` more; the lightest if none may. */
+/* Returns the path that gets a document of `tokens` tokens: of the paths whose shard
+ * stays within the limit, the one whose ancestor has the fewest nats in s->nats. If
+ * every shard would pass the limit, returns the path with the smallest shard. */
 static int best_heir(const splitting *s, const double *load, double limit,
                      double tokens)
 {
@@ -389,8 +391,8 @@ static int by_document(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Gives the documents of paths that ended to the others. A document that one of them
- * has already stays where it is. */
+/* Deals the documents of paths that ended to the remaining paths. A document that is
+ * already in the shard of a remaining path is not dealt again. */
 static void give_orphans(const splitting *s)
 {
     const routing *g = s->g;

@@ -61,14 +61,14 @@ typedef struct routing_origin {
  * send them without that path, within router.balance. */
 PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
                                       const routing_origin *origin, routing *g);
-/* Whether the document is one that no arm trains on (router.em, router.share). The
- * paths score such documents, so that a router can be fitted to the scores. Only the
- * document's hash decides. */
+/* Whether no arm trains on the document (router.em, router.share). The paths score such
+ * documents, so that a router can be fitted to the scores. Only the document's hash
+ * decides. */
 bool routing_scores(const pl_run *r, uint32_t document);
 /* Whether an arm trains on the document: it is neither scored nor held out for the
  * choice of versions (train.holdout). Only the document's hash decides. */
 bool routing_trains(const pl_run *r, uint32_t document);
-/* Prints the shards and how well they match the corpus's domains, and writes both to
+/* Prints the shards and how well they match the corpus's domains. Writes both to
  * RUN/router.json, and a picture to RUN/router_map.json. */
 pl_status routing_report(pl_run *r, routing *g);
 /* routing_map.c: writes RUN/router_map.json; needs g->domains. */

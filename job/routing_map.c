@@ -11,8 +11,9 @@
 
 enum {
     MAP_DOCUMENTS = 2000,
-    MAP_DOMAINS = 15, /* the largest ones are named; the rest is one more */
-    MAP_SIDE = 1000   /* coordinates are whole numbers from 0 to this */
+    /* the largest domains have names; all others together are one more */
+    MAP_DOMAINS = 15,
+    MAP_SIDE = 1000 /* coordinates are whole numbers from 0 to this */
 };
 
 typedef struct router_map {
@@ -21,7 +22,7 @@ typedef struct router_map {
     size_t n; /* number of documents that are shown */
     float *xy;
     double shares[2];
-    int *domain_of; /* [domain] its number in the file */
+    int *domain_of; /* [domain] number of the domain in the file */
     int n_domains;
 } router_map;
 
@@ -115,8 +116,8 @@ static pl_json *axis_json(const router_map *m, size_t axis)
     return list;
 }
 
-/* Sets for each document the path to which new text with the same first tokens would
- * go, and by how many nats that path is ahead of the second. */
+/* Sets two values for each document: the path that would answer new text with the same
+ * first tokens, and by how many nats this path is better than the second. */
 static void set_answers(const router_map *m, pl_json *o)
 {
     const int n_paths = m->g->shards.n_paths, prefix = (int)m->r->cfg.prefix;

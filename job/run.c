@@ -97,7 +97,7 @@ static bool changes_later(const config *own, const config *c)
         config_chapters(own, chapters, &n) != PL_OK)
         return false;
     had = changes_before(chapters, n, end);
-    /* what is wrong with the new changes, config_check says */
+    /* if the new changes are wrong, config_check reports the error */
     return config_chapters(c, chapters, &n) != PL_OK ||
            changes_before(chapters, n, end) == had;
 }
@@ -123,8 +123,8 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     pl_buf was = {0}, is = {0};
     config lengthened = *saved;
     const config *own = &lengthened;
-    /* train.more may get longer, with other or frozen modules where the added phases
-     * begin; no other key that is not local may change. */
+    /* train.more may get longer, and modules may be changed or frozen where the added
+     * phases begin. All other keys must stay equal, except local ones. */
     r->lengthened = list_goes_on(saved->more, r->cfg.more);
     r->phases_before = config_all_phases(saved);
     if (r->lengthened)

@@ -288,7 +288,7 @@ static bool read_documents(const pl_run *r, const config_chapter *chapter, int n
     return known;
 }
 
-/* Prints what becomes of a path: "p02 -> p01", or that it ends. */
+/* Prints which paths descend from a path, such as "p02 -> p01", or that it ends. */
 static void say_path(const pl_topology *from, const pl_topology *t, const pl_descent *d,
                      int path, const int64_t *documents)
 {
@@ -344,7 +344,7 @@ static void say_change(const pl_run *r, int number, const config_chapter *chapte
     pl_free(documents);
 }
 
-/* Prints what topology.split and topology.graft make of paths and modules. */
+/* Prints how topology.split and topology.graft change paths and modules. */
 static pl_status say_changes(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -375,8 +375,8 @@ static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
         pl_human_bytes((double)disk, text[2]),
         pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
     if (r->cfg.quota > 0)
-        say("quota    each home keeps at most %s (store.quota); before that it drops "
-            "old versions",
+        say("quota    each home stores at most %s (store.quota) and drops old "
+            "versions to stay below",
             pl_human_bytes((double)r->cfg.quota, text[0]));
     say("         %d worker%s of %s, %d home%s of %s, hub %s, this command %s",
         r->n_workers, r->n_workers == 1 ? "" : "s",

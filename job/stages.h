@@ -36,8 +36,9 @@ PL_MUST_CHECK pl_status select_copy_holdouts(pl_run *r, const pl_arm *before,
 PL_MUST_CHECK pl_status stage_select(pl_run *r, const char *arm);
 
 /* curve_text.c: stores the held-out text of the paths of an arm, if eval.curves asks
- * for curves, and names it in the arm. `router`: NULL if the arm has one path. Or
- * copies that of the arm before, with the same paths under their old or new names. */
+ * for curves, and names it in the arm. `router`: NULL if the arm has one path.
+ * curve_text_copy copies the held-out text of the previous arm, which has the same
+ * paths under the same or different names. */
 PL_MUST_CHECK pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
                                        const pl_prefix_lm *router);
 PL_MUST_CHECK pl_status curve_text_copy(pl_run *r, const pl_arm *from,

@@ -14,8 +14,8 @@ static pl_status write_picture(pl_buf *picture, const char *title, const char *f
     return status;
 }
 
-/* The logarithm of each change, so that small changes can be told apart; equal versions
- * leave empty cells. */
+/* Fills in the logarithm of each change, so that small changes differ visibly. Equal
+ * versions leave empty cells. */
 static void fill_cells(const pl_json *columns, size_t n_tensors, double *values)
 {
     const size_t n_columns = pl_json_count(columns);
@@ -43,8 +43,8 @@ static pl_status draw_changes(const pl_json *heat, const char *file)
     if (n_tensors == 0 || n_columns == 0)
         return pl_fail(
             PL_ERR_NOT_FOUND,
-            "no two of the versions %lld to %lld of %s differ and have their "
-            "parameters, so there is nothing to draw",
+            "there is nothing to draw: of the versions %lld to %lld of %s, no two "
+            "differ and still have their parameters",
             from, to, module);
     double *values = pl_alloc(n_tensors * n_columns * sizeof *values);
     char(*names)[PL_NAME_MAX] = pl_alloc(n_tensors * sizeof *names);

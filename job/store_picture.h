@@ -1,4 +1,4 @@
-/* Pictures of what the store has, as SVG files: `store diff --svg`, `store blame
+/* Draws pictures of the store's contents as SVG files: `store diff --svg`, `store blame
  * --svg`. */
 #ifndef PL_JOB_STORE_PICTURE_H
 #define PL_JOB_STORE_PICTURE_H

@@ -1,12 +1,12 @@
-/* Which path answers a text, and why: the scores of all paths. `pathloom route` and the
- * page of a run show them. */
+/* Finds out which path answers a text, and why: computes the scores of all paths.
+ * `pathloom route` and the page of a run show them. */
 #ifndef PL_JOB_TEXT_ROUTE_H
 #define PL_JOB_TEXT_ROUTE_H
 #include "job/run.h"
 
 typedef struct text_router text_router;
 typedef struct text_router_wish {
-    const char *rule; /* router, likelihood or auto; NULL: what the run says */
+    const char *rule; /* router, likelihood or auto; NULL: the run's rule */
     /* compute the likelihood even if the router decides */
     bool likelihood;
     /* Paths are kept in memory between texts if all of them need at most this. */
@@ -19,7 +19,8 @@ void text_router_close(text_router **router); /* accepts NULL */
 
 typedef struct text_route {
     int n_paths, path; /* path: the one that answers */
-    /* n_tokens: tokens of the text, without BOS; n_seen: how many of them decide */
+    /* n_tokens: tokens of the text, without BOS; n_seen: number of first tokens that
+     * choose the path */
     int n_tokens, n_seen;
     bool by_likelihood; /* likelihood, and not the router, decides */
     const char *why;
