@@ -15,7 +15,8 @@
 #include "modules/decoder_rows.h"
 #include <string.h>
 
-/* The rows of an arrangement: where each row was before, its slot, its position. */
+/* The rows of an arrangement: each row's place in the previous arrangement, its slot,
+ * its position. */
 typedef struct row_places {
     int32_t order[PL_DECODER_SLOTS_MAX], slots[PL_DECODER_SLOTS_MAX],
         positions[PL_DECODER_SLOTS_MAX];
@@ -149,8 +150,8 @@ int pl_decoder_position(const pl_decoder *d)
 }
 
 /* ---- rows through the model ---- */
-/* Rows that go through the model together: a piece of a prompt, all of one path, or a
- * step, whose rows d->rows arranges. */
+/* Rows that go through the model together: either a piece of a prompt, whose rows
+ * belong to one path, or a step, whose rows d->rows arranges. */
 typedef struct pass {
     pl_decoder *d;
     int n;
@@ -190,7 +191,8 @@ static void upload_places(pl_decoder *d, int n)
     m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
 }
 
-/* Uploads the places of rows in all arrangements but the first, which is the caller's.
+/* Uploads the places of rows in all arrangements except the first, which the caller has
+ * uploaded.
  */
 static void upload_arrangements(pl_decoder *d)
 {
@@ -209,8 +211,9 @@ static void upload_arrangements(pl_decoder *d)
     }
 }
 
-/* Brings the rows of a step into the arrangement of a point, if it begins there. Both
- * parts of the stream move: it is not yet added up (model_internal.h). */
+/* Brings the rows of a step into the arrangement of a point, if the arrangement changes
+ * there. Moves both parts of the residual stream, which are not yet added up
+ * (model_internal.h). */
 static void arrange_rows(const pass *p, int point)
 {
     const pl_decoder *d = p->d;
@@ -228,7 +231,7 @@ static void arrange_rows(const pass *p, int point)
                              m->shape->width);
 }
 
-/* Returns the rows from `first` on that are computed together at a point. */
+/* Returns the group of rows, from `first` on, that are computed together at a point. */
 static model_rows group_rows(const pass *p, int point, int first)
 {
     return p->path ? (model_rows){p->path, first, p->n - first}
@@ -236,7 +239,7 @@ static model_rows group_rows(const pass *p, int point, int first)
                                         first);
 }
 
-/* Runs rows that were uploaded with their places. */
+/* Computes rows whose tokens and places were uploaded. */
 static void run_blocks(const pass *p)
 {
     pl_model *m = p->d->m;
@@ -434,7 +437,7 @@ static void work_decode_step(void *context)
     }
 }
 
-/* Reads the logits of a step's rows into the caller's order. */
+/* Downloads the logits of a step's rows in the order of the caller. */
 static pl_status read_step_logits(pl_decoder *d, float *logits)
 {
     const pl_model *m = d->m;

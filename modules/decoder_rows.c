@@ -39,8 +39,8 @@ static const pl_path *path_at(const decoder_rows *r, int arrangement, int i)
     return r->paths[r->who[arrangement][i]];
 }
 
-/* Whether all rows of a module are neighbours: no row has the parameters of a row
- * before its predecessor, unless the predecessor has them. */
+/* Whether all rows of each module are neighbours: if a row has the same parameters as
+ * an earlier row, all rows between them have these parameters, too. */
 static bool is_arranged(const decoder_rows *r, int arrangement, int n_blocks, int point)
 {
     for (int i = 2; i < r->n; i++) {
@@ -56,8 +56,8 @@ static bool is_arranged(const decoder_rows *r, int arrangement, int n_blocks, in
     return true;
 }
 
-/* Appends an arrangement for a point: modules in the order of their first row, and the
- * rows of each in the order that they had. */
+/* Appends an arrangement for a point: modules in the order of their first rows, and the
+ * rows of each module in their previous order. */
 static void arrange(decoder_rows *r, int n_blocks, int point)
 {
     const int before = r->n_arrangements - 1, now = r->n_arrangements++;
@@ -76,7 +76,7 @@ static void arrange(decoder_rows *r, int n_blocks, int point)
     }
 }
 
-/* Returns a number that differs if the paths or their order differ. */
+/* Returns a number that is different if the paths or their order are different. */
 static uint64_t hash_paths(const decoder_rows *r)
 {
     uint64_t hash = (uint64_t)r->n;
@@ -85,7 +85,7 @@ static uint64_t hash_paths(const decoder_rows *r)
     return hash ? hash : 1;
 }
 
-/* Whether each row has the module that it had at the point before, so that the
+/* Whether each row uses the same module as at the previous point, so that the
  * arrangement stays. */
 static bool goes_on(const decoder_rows *r, int n_blocks, int point)
 {

@@ -22,14 +22,14 @@ extern "C" {
 typedef struct decoder_rows {
     const pl_path *paths[PL_DECODER_SLOTS_MAX]; /* [n] in the order of the caller */
     int n;
-    /* a number that differs if the paths or their order differ; 0: nothing is planned
+    /* different if the paths or their order are different; 0: nothing is planned
      */
     uint64_t hash;
     int n_arrangements;
     int *at; /* [n_blocks + 1] number of the arrangement at each point */
     /* [n_blocks + 2, PL_DECODER_SLOTS_MAX] for each arrangement: the caller's number of
-     * each row, and the row's place in the arrangement before. The first arrangement is
-     * the caller's. */
+     * each row, and the row's place in the previous arrangement. The first arrangement
+     * is the order of the caller. */
     int32_t (*who)[PL_DECODER_SLOTS_MAX], (*order)[PL_DECODER_SLOTS_MAX];
 } decoder_rows;
 

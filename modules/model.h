@@ -67,13 +67,13 @@ void pl_model_destroy(pl_model **model);
 enum { PL_TEXT_BEGINS = 1 << 30 };
 
 /* Load and save the parameters as one fp32 block of pl_topology_path_params floats in
- * the host's memory. A model for inference makes modules of them, and allocates their
- * memory only now; saving such a model is ERR_ARG. */
+ * the host's memory. A model for inference makes modules of them and allocates their
+ * memory only now; such a model cannot be saved (ERR_ARG). */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
 /* Lets a model for inference read the modules of a path, of its own backend and shape,
  * instead of parameters of its own. The path is borrowed until another call of this
- * function or of pl_model_load. A model that only ever uses paths takes the plan's
+ * function or of pl_model_load. A model that always uses such paths needs the plan's
  * bytes without params_bytes. */
 PL_MUST_CHECK pl_status pl_model_use(pl_model *model, const pl_path *path);
 /* Freezes slots of a training model: their parameters and moments keep their values,

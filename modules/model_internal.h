@@ -64,9 +64,9 @@ typedef struct param_places {
 /* The four matrices of a block. */
 enum { WEIGHT_QKV, WEIGHT_O, WEIGHT_GATE_UP, WEIGHT_DOWN, WEIGHTS_PER_BLOCK };
 
-/* Where operations find the parameters of a block, and of a path. */
+/* The addresses of the parameters of a block, and of a path, for operations. */
 typedef struct block_weights {
-    const pl_module *of; /* the module that has it; NULL in training */
+    const pl_module *of; /* the module that has the block; NULL in training */
     const float *attn_norm, *ffn_norm, *head_norm;
     pl_weight *matrices[WEIGHTS_PER_BLOCK];
 } block_weights;
@@ -167,7 +167,7 @@ pl_path *model_new_path(int n_blocks);
 pl_status model_create_weights(pl_model *m);
 /* Destroys the path and the modules that a model for inference has made. */
 void model_drop_own_path(pl_model *m);
-/* Returns `status`, with the plan as its sentence's end. */
+/* Returns `status`, and appends the memory plan to its error sentence. */
 pl_status model_fail_with_plan(const pl_model *m, pl_status status);
 /* Returns how many rows of a block's matrix Muon steps as one matrix. */
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);

@@ -1,8 +1,8 @@
 /* Places, loads and saves the parameters of a model.
  *
  * Training keeps a path's whole block, in the layout of the topology. Inference keeps
- * modules (module.c): those that pl_model_load makes, or those of a path that belongs
- * to someone else. */
+ * modules (module.c): those that pl_model_load makes, or those of a path that the
+ * caller owns. */
 #include "modules/model_internal.h"
 #include <string.h>
 

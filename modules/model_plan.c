@@ -217,7 +217,7 @@ static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *
     return options->training && options->muon ? most * sizeof(float) : 0;
 }
 
-/* Plans a model on a backend of which only the types of weights count. */
+/* Plans a model on a backend; only the backend's types of weights are used. */
 static void plan_model(const pl_backend *be, const pl_topology *topology,
                        const pl_model_options *options, pl_model_plan *out)
 {

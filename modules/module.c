@@ -1,9 +1,9 @@
 /* Holds the parameters of modules in a backend's memory, and makes paths of them
  * (module.h).
  *
- * The floats of a module lie in one block. On a backend without copies that is the
- * whole module, and its matrices are multiplied where they lie. On a backend with
- * copies it is the embedding and the norms; each matrix passes through a block of
+ * The floats of a module lie in one block. If the backend multiplies by the fp32
+ * parameters, the block has all parameters. If the backend multiplies by copies of
+ * matrices, the block has only the embedding and the norms; each matrix passes through
  * staging memory, which is released when its copy is made. */
 #include "modules/model_internal.h"
 #include <string.h>
@@ -21,8 +21,8 @@ struct pl_module {
 };
 
 /* ---- bytes ---- */
-/* Returns the number of different blocks among the slot's tensors, whose numbers rise.
- * numbers: NULL, or memory for that many. */
+/* Returns the number of different blocks to which the slot's tensors belong. Writes the
+ * blocks' numbers, in rising order, into `numbers` if it is not NULL. */
 static int list_blocks(const pl_topology *t, const pl_slot *slot, int *numbers)
 {
     int n = 0, last = -1;
@@ -38,7 +38,8 @@ static int list_blocks(const pl_topology *t, const pl_slot *slot, int *numbers)
     return n;
 }
 
-/* Whether the classifier is made from this slot: from the embedding if it is tied. */
+/* Whether the classifier is made from this slot: the embedding if they are tied, else
+ * the head. */
 static bool has_classifier(const pl_shape *s, const pl_slot *slot)
 {
     return slot->kind == (s->tied ? PL_SLOT_EMBED : PL_SLOT_HEAD);
@@ -80,8 +81,8 @@ uint64_t pl_module_bytes(const pl_backend *be, const pl_topology *t, int slot)
 }
 
 /* ---- making a module ---- */
-/* A module that is being made: the floats that it is made from, and how much of its own
- * block is used. */
+/* A module that is being made: its source floats, and how much of its block is
+ * filled. */
 typedef struct making {
     pl_module *m;
     const pl_shape *shape;
@@ -91,11 +92,11 @@ typedef struct making {
     float *staging;
 } making;
 
-/* Uploads n floats, which are not a matrix, and returns where they are. */
+/* Uploads n floats that are not a matrix, and returns their address. */
 static const float *keep_floats(making *k, size_t at, size_t n)
 {
     pl_backend *be = k->m->be;
-    if (!k->copies) /* everything was uploaded at once */
+    if (!k->copies) /* the whole block was uploaded at once */
         return k->m->params + (at - k->offset);
     float *to = k->m->params + k->used;
     be->ops->upload(be, to, k->from + (at - k->offset), n * sizeof *to);

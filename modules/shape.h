@@ -27,7 +27,7 @@ typedef struct pl_shape {
  * change. */
 PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
 
-/* Whether paths of these shapes are computed alike. */
+/* Whether the shapes are equal, so that one model can compute paths of both. */
 bool pl_shape_equal(const pl_shape *a, const pl_shape *b);
 
 /* Returns the number of parameters in matrices of blocks, which Muon steps if a run

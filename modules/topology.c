@@ -22,10 +22,11 @@ struct pl_topology {
     size_t path_params;
     pl_slot *slots;
     int *first_module; /* [slots] for each slot, the number of its first module */
-    int *cell;         /* [paths] the combination of experts that a path is */
-    /* [levels, paths] the paths in the order of their experts of a level, and for each
-     * path its place among those with the same expert; for each level [K + 1] where the
-     * paths of an expert begin */
+    int *cell;         /* [paths] number of each path's combination of experts */
+    /* by_expert [levels, paths]: the paths, sorted by their expert of the level; place
+     * [levels, paths]: the place of each path among the paths with the same expert;
+     * first_path [K + 1] of each level: where the paths of each expert begin in
+     * by_expert */
     int *by_expert, *place, *first_path[PL_LEVELS_MAX];
     pl_tensor *tensors;
 };
@@ -50,8 +51,8 @@ int pl_topology_spec_n_paths(const pl_topology_spec *spec)
     return n;
 }
 
-/* Lists the paths, and those of each expert. All lists are one block, which begins at
- * `cell`. */
+/* Lists all paths, and the paths of each expert. All lists are in one block of memory,
+ * which begins at `cell`. */
 static pl_status list_paths(pl_topology *t)
 {
     const int n_levels = t->spec.n_levels;
@@ -433,8 +434,8 @@ static bool lists_parents(const pl_topology *t, const pl_descent *d,
            d->level[t->spec.n_levels - 1] == from->spec.n_levels;
 }
 
-/* Returns the combination of experts of `from` from which a path descends; -1 if its
- * modules descend from experts that no combination has together. */
+/* Returns the combination of experts of `from` from which a path descends; -1 if two of
+ * its modules descend from different experts of one level. */
 static int ancestor_cell(const pl_topology *t, const pl_descent *d,
                          const pl_topology *from, int path)
 {

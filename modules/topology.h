@@ -5,8 +5,8 @@
  * paths are numbered row-major: path = ((e_1 * K_2) + e_2) * K_3 + ...
  * A slot takes its expert from the path by its `choice`:
  *   common (K=1): 0       level l: e_l       private (K=P): the path itself.
- * Combinations of experts may be left out (`absent`): then the others are the paths,
- * numbered in the same order without gaps. A path's name has its experts, not its
+ * Combinations of experts may be left out (`absent`); the others are the paths,
+ * numbered in the same order without gaps. A path's name shows its experts, not its
  * number. Replicas are workers training the same path on different data.
  *
  * Every expert of a slot has the same tensors, so all paths share one layout: the
@@ -23,8 +23,9 @@ extern "C" {
 #endif
 
 enum { PL_LEVELS_MAX = 8, PL_NAME_MAX = 64, PL_BLOCKS_MAX = 256 };
-/* Most combinations of experts in a topology in which some are no paths; most modules
- * of all levels in one that descends by a list (pl_descent). */
+/* PL_ABSENT_MAX: largest number of combinations of experts if some are left out.
+ * PL_DESCENT_MAX: largest number of modules in all levels if the topology descends by a
+ * list (pl_descent). */
 enum { PL_ABSENT_MAX = 256, PL_DESCENT_MAX = 128 };
 /* a value l >= 1 means level l */
 enum { PL_CHOICE_COMMON = 0, PL_CHOICE_PRIVATE = -1 };
@@ -122,25 +123,27 @@ bool pl_topology_path_has(const pl_topology *t, int path, int module);
  * theirs from the same one, consecutive blocks. */
 typedef struct pl_descent {
     int experts[PL_LEVELS_MAX]; /* the ancestor's modules per level; 0: not recorded */
-    /* Of each level, the ancestor's level (from 1); then for each expert of each level
-     * in turn, the expert there. With n_parents 0 the levels are the same, and expert e
-     * of K descends from e / (K / K of the ancestor). */
+    /* level: the ancestor's level (from 1) of each level. parent: for each expert of
+     * each level in turn, the expert from which it descends. If n_parents is 0, the
+     * levels are the same, and expert e of K descends from e / (K / K of the
+     * ancestor). */
     int level[PL_LEVELS_MAX];
     int n_parents, parent[PL_DESCENT_MAX];
 } pl_descent;
 
-/* Whether t can descend from `from` in this way. All functions below need it: each
- * path's modules descend from the modules of one path. */
+/* Whether t can descend from `from` in this way. Then the modules of each path descend
+ * from the modules of one path; the functions below rely on this. */
 bool pl_topology_descends(const pl_topology *t, const pl_descent *d,
                           const pl_topology *from);
 /* Returns the path of `from` from which this path descends. */
 int pl_topology_ancestor_path(const pl_topology *t, const pl_descent *d,
                               const pl_topology *from, int path);
-/* Writes the name of that path; d->experts is enough to know it. */
+/* Writes the name of that path; needs no `from`, because d->experts has the numbers. */
 void pl_topology_ancestor_path_name(const pl_topology *t, const pl_descent *d, int path,
                                     char out[PL_NAME_MAX]);
-/* Returns the module of `from` from which this module descends. If the module has only
- * some of its blocks, its parameters are at the same place of a path as there. */
+/* Returns the module of `from` from which this module descends. If this module has only
+ * some blocks of that one, its parameters have the same offset in a path's block as in
+ * `from`. */
 int pl_topology_ancestor_module(const pl_topology *t, const pl_descent *d,
                                 const pl_topology *from, int module);
 

@@ -149,8 +149,8 @@ static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
     return PL_OK;
 }
 
-/* Refuses paths that are left out of too many combinations, and an expert or a topology
- * without paths. */
+/* Refuses to leave out combinations if there are too many combinations, or if an expert
+ * would have no path. */
 static pl_status check_absent(const pl_topology_spec *spec)
 {
     const int n_cells = pl_topology_spec_n_cells(spec);
@@ -161,8 +161,8 @@ static pl_status check_absent(const pl_topology_spec *spec)
         return PL_OK;
     if (n_cells > PL_ABSENT_MAX)
         return pl_fail(PL_ERR_CONFIG,
-                       "paths can be left out of at most %d combinations of modules, "
-                       "and these levels have %d",
+                       "at most %d combinations of modules are allowed if some are "
+                       "not paths, and these levels have %d",
                        (int)PL_ABSENT_MAX, n_cells);
     for (int i = n_cells; i < PL_ABSENT_MAX; i++)
         if (spec->absent[i])

@@ -15,8 +15,8 @@ enum {
     /* codec of versions, then whether they are entropy-coded; absent: f32 */
     TAG_DOWN,
     TAG_FROZEN,     /* numbers of the frozen modules */
-    TAG_ABSENT,     /* combinations of experts that are no paths */
-    TAG_DESCENT,    /* of each level its ancestor, then of each of its experts */
+    TAG_ABSENT,     /* combinations of experts that are left out */
+    TAG_DESCENT,    /* ancestor of each level, then of each expert */
     TAG_SHARD = 50, /* hash of each path's data shard */
     TAG_WEIGHT,
     TAG_HELD, /* hash of each path's held-out text, if there is any in the arm */
@@ -309,7 +309,8 @@ static pl_status check_inner(const pl_arm *arm)
     return PL_OK;
 }
 
-/* Checks the descent as far as it can be without the topology of the arm before. */
+/* Checks the descent, as far as this is possible without the previous arm's
+ * topology. */
 static pl_status check_descent(const pl_arm *arm)
 {
     const pl_descent *d = &arm->descent;
@@ -337,8 +338,8 @@ static pl_status check_descent(const pl_arm *arm)
                  (n_experts == d->n_parents && d->level[n_levels - 1] == n_before)))
         return PL_OK;
     return pl_fail(PL_ERR_PROTO,
-                   "arm %s does not say for each of its modules from which module of "
-                   "the arm before it descends",
+                   "arm %s does not say for each module from which module of the "
+                   "previous arm it descends",
                    arm->name);
 }
 
@@ -443,8 +444,8 @@ static void decode_held(pl_reader *r, pl_arm *out)
     }
 }
 
-/* Reads the list of parents. Whether it fits the chapter before is checked where that
- * chapter is known (pl_topology_descends). */
+/* Reads the list of parents. pl_topology_descends checks later whether it fits the
+ * previous chapter. */
 static void decode_descent(pl_reader *r, pl_arm *out)
 {
     pl_descent *d = &out->descent;

@@ -127,9 +127,9 @@ typedef struct pl_arm {
      * with zeros. "" and the zero hash: the arm continues none. */
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
-    /* How modules and paths descend from those of the chapter before, if its topology
-     * is another one. Without a list of parents it is recorded only together with
-     * `before`: the numbers of modules say how they were split. */
+    /* How modules and paths descend from those of the previous chapter, if the topology
+     * has changed. After a split there is no list of parents, and `experts` is recorded
+     * only together with `before`. */
     pl_descent descent;
     /* Number of documents of each shard that its path scores instead of training: the
      * arm's only phase makes no versions, and the path's state after it is the score of

@@ -36,7 +36,7 @@ PL_MUST_CHECK pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
                                          const pl_subject *subject, pl_exposure *paths,
                                          pl_exposure *modules);
 
-/* Samples of a path's stream, from `first` up to but without `end`. */
+/* Samples first to end - 1 of a path's stream. */
 typedef struct pl_sample_range {
     uint64_t first, end;
 } pl_sample_range;
@@ -46,9 +46,9 @@ typedef struct pl_domain_part {
     uint64_t n_tokens; /* targets in documents of this domain */
 } pl_domain_part;
 
-/* Counts how many targets of these samples are in documents of each domain, the largest
- * part first. `task` is path * R + replica. *parts [n_parts] is freed with pl_free.
- * ERR_NOT_FOUND if the path's shard is not in the store. */
+/* Counts how many targets of these samples are in documents of each domain. The domain
+ * with the most targets comes first. `task` is path * R + replica. *parts [n_parts] is
+ * freed with pl_free. ERR_NOT_FOUND if the path's shard is not in the store. */
 PL_MUST_CHECK pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
                                             const pl_topology *topology,
                                             const pl_sample_range *ranges, size_t n,

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* An axis and its opposite are equally good. The largest weight of the axis decides, so
- * that the same features always give the same picture. */
+/* An axis and its opposite are equally good. The sign is chosen so that the axis's
+ * largest weight is positive: the same features always give the same picture. */
 static double axis_sign(const float *row, size_t dim)
 {
     size_t most = 0;

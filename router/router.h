@@ -171,7 +171,7 @@ PL_MUST_CHECK pl_status pl_router_heaviest_alike(const float *features, size_t n
 /* Places the documents of features [n, dim] on a plane, for a picture: xy [n, 2] are
  * the first two principal components of the standardised features, each with
  * variance 1. `shares`: the part of the variance along each of them. With fewer than
- * two documents all is 0. The result does not depend on n_threads. */
+ * two documents all outputs are 0. The result does not depend on n_threads. */
 PL_MUST_CHECK pl_status pl_router_map(const float *features, size_t n, int dim,
                                       int n_threads, float *xy, double shares[2]);
 

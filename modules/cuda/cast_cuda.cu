@@ -50,7 +50,7 @@ void cuda_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n)
                   cuda_stream(be), cuda_acts(out), in, n);
 }
 
-/* A thread has one column, so no other thread reads what it writes. */
+/* Each thread handles one column, so no other thread reads what it writes. */
 static __global__ void __launch_bounds__(THREADS)
     permute_rows_kernel(act *x, act *scratch, const int32_t *order, int N, int C)
 {
