@@ -32,10 +32,12 @@ typedef struct place {
     void *context;
     double answering; /* time when the prompt was read and the answer began */
     bool taken;
-    bool lent; /* the place has no request: its slot belongs to another one's path */
+    /* the place has no request: its slot is used by a path of a rerouted request */
+    bool lent;
     /* used if the path is chosen again: */
     rerouting *route;
-    int *slots; /* [n_slots] the slot of each path; the first one is this place's */
+    /* [n_slots] the slot of each path; the first is the slot of this place */
+    int *slots;
     const pl_path **paths; /* [n_slots] */
     int n_slots, n_moves;  /* n_moves: how often `moved` was called */
     bool scores;           /* the request asks for scores */
@@ -113,7 +115,7 @@ void pl_batch_slot_state(const pl_batch *b, int slot, pl_batch_slot *out)
                            .n_tokens = r->n_tokens};
 }
 
-/* Whether something must be read before the next token of the answer. */
+/* Whether tokens must be read before the next token of the answer is chosen. */
 static bool is_reading(const place *p)
 {
     return p->prompt || (p->route && !rerouting_is_ready(p->route));
@@ -181,7 +183,7 @@ void pl_batch_destroy(pl_batch **batch)
     *batch = NULL;
 }
 
-/* Tells the request which path writes from here on, if it is another one. */
+/* Tells the request which path writes from here on, if the path has changed. */
 static void tell_moves(place *p)
 {
     const pl_reroute_trace *t = rerouting_trace(p->route);
@@ -255,8 +257,8 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
     const int n = q->routes->n_paths;
     if (scored.prompt_scores)
         return pl_fail(PL_ERR_USAGE,
-                       "the tokens of a prompt have no scores if its path "
-                       "is chosen again; ask without `echo`");
+                       "a request with `route_every` cannot score the tokens of its "
+                       "prompt; leave out `echo`");
     int *slots = pl_alloc((size_t)n * sizeof *slots);
     list_taken(b, taken);
     for (int k = 0; k < n; k++) {
@@ -274,7 +276,7 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
     p->scores = scored.scores;
     p->score = q->score;
     p->moved = q->routes->moved;
-    scored.scores = true; /* they are the evidence */
+    scored.scores = true; /* the choice of paths uses the scores */
     pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
                                      q->n_prompt, &scored, q->emit, q->context);
     if (status == PL_OK)
@@ -296,7 +298,9 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     const bool scored = q->score && q->options->prompt_scores;
     const prefix_prompt prompt = {q->prompt, q->n_prompt, q->path_contents};
     if (pl_batch_room(b) < (q->routes ? q->routes->n_paths : 1))
-        return pl_fail(PL_ERR_BUSY, "%d of %d slots are free; wait for a request",
+        return pl_fail(PL_ERR_BUSY,
+                       "%d of %d slots are free; try again when a "
+                       "request has ended",
                        pl_batch_room(b), b->n_slots);
     if (q->routes)
         return join_rerouted(b, q);

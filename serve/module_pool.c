@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* A module in memory. Two modules are the same if their parameters and the tensors of
- * their slots are. */
+ * their slots are equal. */
 typedef struct resident {
     pl_hash params, layout;
     pl_module *module;
@@ -54,8 +54,8 @@ pl_pool_counts pl_module_pool_count(const pl_module_pool *pool)
 }
 
 /* ---- modules ---- */
-/* A hash of the names and sizes of a slot's tensors. A tied embedding differs from one
- * that is not, because the classifier is made from it. */
+/* A hash of the names and sizes of a slot's tensors. It differs between a tied and an
+ * untied embedding, because the classifier is made from a tied one. */
 static pl_hash hash_layout(const pl_topology *t, int slot)
 {
     const pl_slot *s = pl_topology_slot(t, slot);

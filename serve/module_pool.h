@@ -45,8 +45,8 @@ PL_MUST_CHECK pl_status pl_module_pool_open(pl_module_pool *pool,
                                             pl_pooled_path **out);
 void pl_module_pool_close(pl_module_pool *pool, pl_pooled_path **path);
 const pl_path *pl_pooled_path_table(const pl_pooled_path *path);
-/* A number for the contents: paths with equal modules have the same number, also if one
- * of them was closed before the other was opened. */
+/* A number for the contents: paths with equal modules have the same number, even if one
+ * was closed before the other was opened. */
 uint64_t pl_pooled_path_contents(const pl_pooled_path *path);
 
 /* ---- new versions ---- */
@@ -56,7 +56,7 @@ uint64_t pl_pooled_path_contents(const pl_pooled_path *path);
 PL_MUST_CHECK pl_status pl_module_pool_compare(pl_module_pool *pool,
                                                const pl_pooled_path *path,
                                                bool *current);
-/* Drops the modules that no path uses. Returns whether there were any. */
+/* Drops the modules that no path uses. Returns whether a module was dropped. */
 bool pl_module_pool_drop_kept(pl_module_pool *pool);
 
 /* ---- plan ---- */

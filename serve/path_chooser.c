@@ -20,10 +20,10 @@ struct pl_path_chooser {
     /* the fields below are used if likelihood decides */
     pl_backend *backend; /* computes likelihoods */
     pl_module_pool *pool;
-    pl_model *model; /* the paths go through it one after another */
+    pl_model *model; /* computes the paths, one after another */
     const pl_arm *arm;
     const pl_topology *topology;
-    scoring *scorings; /* path p is held in number p modulo n_held */
+    scoring *scorings; /* path p is held in scorings[p modulo n_held] */
     int n_held;        /* number of paths that are held; 0: the router decides */
     double *nats;
     double *costs; /* [n_paths] the router's costs */

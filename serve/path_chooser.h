@@ -22,9 +22,9 @@ void pl_path_chooser_close(pl_path_chooser **chooser); /* accepts NULL */
 
 /* Reads the router now, so that the first prompt need not wait for it. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_router(pl_path_chooser *c);
-/* From now on the paths of `arm` decide by likelihood. n_held paths are held in memory,
- * from 1 to the number of paths. If that is not all, the paths are read in turn, again
- * for every prompt. Borrows its arguments until close. */
+/* From now on the likelihoods of the paths of `arm` decide. Keeps n_held paths in
+ * memory (1 to the number of paths). If these are not all paths, every prompt reads the
+ * paths from the store in turn. Borrows its arguments until close. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c,
                                                       const pl_arm *arm,
                                                       const pl_topology *topology,

@@ -5,8 +5,8 @@
 typedef struct kept_prompt {
     pl_buf tokens;     /* the tokens that were read */
     float *logits;     /* [vocab] logits after the last token; valid if `finished` */
-    bool finished;     /* `tokens` is a whole prompt */
-    uint64_t contents; /* of the path that read them */
+    bool finished;     /* `tokens` is a complete prompt */
+    uint64_t contents; /* pl_pooled_path_contents of the path that read them */
     uint64_t asked;    /* number of the last request that took the slot; 0: none did */
 } kept_prompt;
 

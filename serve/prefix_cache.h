@@ -3,9 +3,9 @@
  *
  * A slot keeps the keys and values of its last prompt until another prompt takes the
  * slot. They are used again only by a path with the same modules (`contents` is equal),
- * and only if reading would give the same bytes: either the whole of an equal prompt,
- * with the logits after it, or first tokens up to a border at which every reading ends
- * a piece (pl_decoder_shared). For one thread. */
+ * and only if reading would give the same bytes: either the two prompts are equal, and
+ * the logits after the prompt are known, or the first tokens are equal up to a position
+ * at which every prompt is divided into pieces (pl_decoder_shared). For one thread. */
 #ifndef PL_SERVE_PREFIX_CACHE_H
 #define PL_SERVE_PREFIX_CACHE_H
 #include "modules/modules.h"

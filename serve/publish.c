@@ -9,8 +9,9 @@
  *   POST /api/models/NAME/commit/main     NDJSON: a head, then one line per file
  *   POST /api/models/NAME/paths-info/main do the hashes agree?
  *
- * A large file is named by SHA-256, a small one by git's name of it. What the hub knows
- * is never sent, so a repeated call goes on where the last one stopped. */
+ * The hub knows a large file by its SHA-256, a small file by git's name of the blob.
+ * Bytes that the hub already has are never sent, so a repeated call continues where the
+ * last one stopped. */
 #include "serve/publish.h"
 #include "serve/publish_ask.h"
 
@@ -256,7 +257,9 @@ static pl_status send_missing(publication *p, const pl_json *answer)
         if (!f)
             return pl_fail(
                 PL_ERR_PROTO,
-                "the hub asks for bytes of the hash %.16s, which no file has", sha);
+                "the hub asks for a file with the hash %.16s, and no file of the "
+                "folder has this hash",
+                sha);
         if (error)
             return pl_fail(PL_ERR_PROTO, "the hub refuses %s: %.200s", f->name,
                            pl_json_get_text(error, "message"));
@@ -281,8 +284,8 @@ static pl_status send_all_large(publication *p)
     pl_buf_printf(&body, "]}");
     snprintf(url, sizeof url, "/%s.git/info/lfs/objects/batch", p->name);
     if (n > 0)
-        status = asker_post(&p->hub, "ask which large files it has", url, LFS, &body,
-                            &answer);
+        status = asker_post(&p->hub, "ask which large files the hub has", url, LFS,
+                            &body, &answer);
     if (status == PL_OK && n > 0)
         status = send_missing(p, answer);
     pl_buf_destroy(&body);
@@ -336,8 +339,8 @@ static pl_status check_published(publication *p)
     for (size_t i = 0; i < p->n; i++)
         if (is_changed(&p->files[i]))
             return pl_fail(PL_ERR_DAMAGED,
-                           "%s/%s has different bytes for %s than were sent (sha256 "
-                           "%.16s); give the command again",
+                           "%s/%s now has a file %s with different bytes than were "
+                           "sent (sha256 %.16s); repeat the command",
                            p->hub.endpoint, p->name, p->files[i].name, p->files[i].sha);
     return PL_OK;
 }
@@ -368,7 +371,7 @@ pl_status pl_publish(const char *folder, const char *name, pl_publish_report *ou
     PL_TRY(read_folder(&p, folder));
     snprintf(out->url, sizeof out->url, "%s/%s", p.hub.endpoint, name);
     PL_TRY(make_repository(&p));
-    PL_TRY(compare_files(&p, "ask which files it has"));
+    PL_TRY(compare_files(&p, "ask which files the hub has"));
     PL_TRY(count_changed(&p) > 0 ? find_large(&p) : PL_OK);
     out->n_files = (int)p.n;
     if (count_changed(&p) == 0)

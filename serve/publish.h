@@ -10,9 +10,9 @@ extern "C" {
 #endif
 
 typedef struct pl_publish_report {
-    char url[640];       /* where people see it */
-    char commit[80];     /* the hub's name of the commit; "": nothing had changed */
-    bool made;           /* the repository was made; it is private */
+    char url[640];   /* address of the repository's page */
+    char commit[80]; /* the hub's identifier of the commit; "": nothing had changed */
+    bool made;       /* this call created the repository, as a private one */
     int n_files, n_sent; /* n_sent: those whose bytes were sent */
     uint64_t sent_bytes;
 } pl_publish_report;

@@ -193,7 +193,7 @@ pl_status asker_do(asker *a, const ask *q)
         is_safe(pl_buf_text(&url))
             ? ask_once(a, q, pl_buf_text(&url), &retry_after_s)
             : pl_fail(PL_ERR_PROTO,
-                      "cannot %s: the hub at %s names an address without encryption",
+                      "cannot %s: the hub at %s gives an address without encryption",
                       q->what, a->endpoint);
     for (int i = 1; i < TRIES && status == PL_ERR_NET; i++, wait_ms *= 2) {
         pl_sleep_ms(retry_after_s > 0 ? 1000 * retry_after_s : wait_ms);
@@ -206,8 +206,8 @@ pl_status asker_do(asker *a, const ask *q)
     pl_copy_text(last, sizeof last, pl_last_error());
     return pl_fail(
         PL_ERR_NET,
-        "%.800s (tried %d times); give the command again later: what the hub "
-        "has is not sent again",
+        "%.800s (tried %d times); repeat the command later: files that the hub has "
+        "are not sent again",
         last, TRIES);
 }
 

@@ -15,9 +15,9 @@ typedef struct asker {
 PL_MUST_CHECK pl_status asker_open(asker *a);
 void asker_close(asker *a); /* wipes the token */
 
-/* Makes a request and repeats it if the failure may pass: a broken connection, 429 and
- * 5xx. A `url` that begins with "/" is below the endpoint. Only a request to the
- * endpoint carries the token. `headers` end with NULL. Fails for every status except
+/* Makes a request, and repeats it after temporary failures: a broken connection, 429
+ * and 5xx. If `url` begins with "/", the endpoint is prepended. The token is sent only
+ * with requests to the endpoint. `headers` end with NULL. Fails for every status except
  * 2xx; `what` names the purpose in errors, such as "make the repository". */
 typedef struct ask {
     const char *what, *method, *url;

@@ -1,5 +1,5 @@
-/* Paths that generate one text: each with a decoder of its own, and the modules that
- * they share in memory once (module_pool.h). */
+/* Opens the paths that generate one text. Each path has its own decoder; modules that
+ * several paths use are in memory once (module_pool.h). */
 #ifndef PL_SERVE_READERS_H
 #define PL_SERVE_READERS_H
 #include "serve/module_pool.h"
@@ -18,7 +18,7 @@ typedef struct pl_readers {
     int *numbers;          /* [n] the paths' numbers in the mixture */
     int n;
 } pl_readers;
-/* Opens the mixture's backend, on all processors, with no path yet. precision: NULL
+/* Opens the mixture's backend, on all processors, without any path. precision: NULL
  * means the run's. Borrows the mixture until close. Close the readers also after a
  * failure. */
 PL_MUST_CHECK pl_status pl_readers_open(const pl_mixture *mix, const char *precision,

@@ -4,10 +4,11 @@
 #include "serve/sequence.h"
 #include <string.h>
 
-/* What must be done before the next token is chosen. */
+/* The work that remains before the next token is chosen. */
 typedef enum stage {
-    STAGE_CATCH_UP, /* paths read what they have missed, from number `next` on */
-    STAGE_PROMPT,   /* the first path reads the prompt again */
+    /* paths read the tokens that they have not read, from path `next` on */
+    STAGE_CATCH_UP,
+    STAGE_PROMPT, /* the first path reads the prompt again */
     STAGE_READY
 } stage;
 
@@ -40,7 +41,7 @@ static float *losses_of(const rerouting *w, int path)
     return w->losses + (size_t)path * (size_t)w->context;
 }
 
-/* A path that reads a piece of the text. `first`: index of the first token. */
+/* A path that reads a piece of the text, which begins at token `first`. */
 typedef struct catching {
     rerouting *w;
     int path, first;
@@ -105,8 +106,8 @@ static void choose_piece_path(rerouting *w)
 }
 
 /* ---- reading ---- */
-/* Reads one piece of the tokens before `end` into the slot of a path; with `take` also
- * their losses. */
+/* Reads one piece of the tokens before `end` into the slot of a path. If `take` is
+ * true, also computes their losses. */
 static pl_status read_piece(rerouting *w, int path, int end, bool take, float *logits,
                             int *n)
 {
@@ -121,7 +122,7 @@ static pl_status read_piece(rerouting *w, int path, int end, bool take, float *l
                               c.first + *n == end ? logits : NULL);
 }
 
-/* Goes on to the first path that has missed something; chooses when there is none. */
+/* Moves on to the next path with unread tokens. If there is none, chooses the path. */
 static void skip_readers(rerouting *w)
 {
     const bool first = w->trace.n == 0;

@@ -158,17 +158,17 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
                                     pl_generate_result *out);
 
 /* ---- batch ---- */
-/* Requests that share steps. They may join at any time, be answered by different paths
- * of one shape, leave when they end, and each gets what pl_generate would give it
- * (modules/model.h says when that is exact to the byte). For one thread. */
+/* Requests that share steps. They may join at any time and leave when they end;
+ * different paths of one shape may answer them. Each gets the answer that pl_generate
+ * would give (modules/model.h says when the bytes are equal). For one thread. */
 typedef struct pl_batch pl_batch;
 /* The path of a request is chosen again every W tokens (reroute.h). */
 typedef struct pl_batch_routes {
     const pl_path *const *paths; /* [n_paths] the paths are borrowed until `done` */
     int n_paths;                 /* each takes a slot */
     pl_route_rule rule;
-    /* Called before the first text of each piece that another path writes: `from` is
-     * the index of its first token, the prompt included. */
+    /* Called when another path begins to write, before its first text. `from` is the
+     * index of its first token, counted from the start of the prompt. */
     void (*moved)(void *context, int from, int path);
 } pl_batch_routes;
 typedef struct pl_batch_request {
@@ -213,7 +213,7 @@ typedef struct pl_batch_slot {
 void pl_batch_slot_state(const pl_batch *batch, int slot, pl_batch_slot *out);
 /* Adds a request. Errors are those of pl_generate's arguments, and ERR_BUSY if there is
  * no room; then the request has not joined, and `done` is not called. A request with
- * routes gets what pl_reroute_generate would give it; it cannot have prompt_scores. */
+ * routes gets the answer of pl_reroute_generate; it cannot have prompt_scores. */
 PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
 /* Reads a piece of each unfinished prompt, and chooses one token for each other
  * request. An error of one request (its prompt, its emit, its logits) ends only that
@@ -292,7 +292,8 @@ PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
 PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
                                                   int32_t **tokens, int *n);
 
-/* The path that wrote the tokens from index `from` on, the prompt included. */
+/* The path that wrote the tokens from index `from` on, counted from the start of the
+ * prompt. */
 typedef struct pl_completion_span {
     int from;
     char path[PL_NAME_MAX];

@@ -109,7 +109,7 @@ static server_event *make_end(const server_part *part, pl_status status,
     return e;
 }
 
-/* Moves what was not sent yet into an event. */
+/* Moves the text and scores that were not sent yet into an event. */
 static void fill_event(server_event *e, server_part *part)
 {
     e->text = part->text;
@@ -198,7 +198,7 @@ static pl_status on_score(void *context, const pl_token_score *score)
     return PL_OK;
 }
 
-/* Another path writes from here on. */
+/* Notes that another path writes from here on. */
 static void on_moved(void *context, int from, int path)
 {
     server_part *part = context;

@@ -26,7 +26,9 @@ struct pl_server_front {
 /* The front's data about one answer of a request. */
 typedef struct server_answer {
     pl_buf text, scores; /* the text so far, if the answer is sent in one piece */
-    pl_buf spans;        /* pl_completion_span: the paths so far, if they change */
+    /* pl_completion_span: the paths that have written so far; empty if the path is
+     * fixed */
+    pl_buf spans;
     /* in a stream: number of characters written so far (pl_completion_choice.offset) */
     int64_t offset;
     /* in a stream: whether a chunk was written; whether one with text was */

@@ -1,7 +1,7 @@
 /* Keeps paths in memory. A path is a table of pointers to modules, which are in memory
- * once (module_pool.h). What a path lacks is read from the store when a request needs
- * it. If there is no room, idle paths are dropped, the longest unused first; only
- * modules that no other path uses leave memory with them.
+ * once (module_pool.h). Missing modules are read from the store when a request needs
+ * their path. If there is no room, idle paths are dropped, the longest unused first;
+ * only modules that no other path uses leave memory with them.
  *
  * All paths of a shape go through one engine: its working memory, its slots and their
  * caches do not depend on the number of paths. */
@@ -33,7 +33,8 @@ typedef struct loaded {
     int number, edition;
     /* no further request may join, because another path waits for memory */
     bool leaving;
-    bool pinned; /* stays while further paths are loaded for the same request */
+    /* must not be dropped while more paths are loaded for the same request */
+    bool pinned;
     uint64_t asked;
     int64_t since_ms;
 } loaded;
@@ -45,7 +46,7 @@ struct server_paths {
     pl_backend *backend;
     server_models *models;
     pl_module_pool *pool;
-    engine engines[ENGINES_MAX]; /* the first one is the mixture's */
+    engine engines[ENGINES_MAX]; /* the first engine is the mixture's */
     int n_engines;
     loaded **paths;
     int n_paths, room;
@@ -89,9 +90,9 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
     if (strcmp(p->mix->settings.rule, "likelihood") == 0)
         return pl_fail(
             PL_ERR_NOMEM,
-            "to route by likelihood the server keeps the modules of all %d paths in "
-            "memory a second time, which takes %s, and a quarter of the free "
-            "memory is %s; free memory, or give --route router",
+            "to route by likelihood, the server keeps the modules of all %d paths in "
+            "memory a second time. They take %s, and may take a quarter of the free "
+            "memory, %s; free memory, or give --route router",
             n_paths, needed, room);
     pl_log(PL_LOG_WARN, "serve.routing",
            "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the modules "
@@ -320,7 +321,8 @@ pl_status server_paths_reload(server_paths *p)
     for (int i = 0; i < p->n_paths; i++) {
         loaded *l = p->paths[i];
         bool current = false;
-        /* a path that cannot be compared is opened anew, which reports the error */
+        /* if a path cannot be compared, it is opened again, and that reports the
+         * error */
         if (l->edition == p->edition - 1 &&
             pl_module_pool_compare(p->pool, l->pooled, &current) == PL_OK && current)
             l->edition = p->edition;
@@ -339,8 +341,8 @@ static bool is_leaving(const server_paths *p, const loaded *l)
 }
 
 /* Drops the idle path that was not used for the longest time. If all paths are busy,
- * one of them must leave: otherwise a request for another path would wait as long as
- * new requests for these paths arrive. Returns whether a path was dropped. */
+ * marks one of them as leaving, so that it gets no new requests: otherwise a request
+ * for another path might wait forever. Returns whether a path was dropped. */
 static bool drop_one_path(server_paths *p)
 {
     loaded *busy = NULL;
@@ -479,7 +481,7 @@ int server_paths_open_path(const server_paths *p, int nth)
     return path;
 }
 
-/* Whether all paths can be in memory, and have slots, at the same time. */
+/* Checks that all paths can be in memory, and have slots, at the same time. */
 static pl_status check_all_fit(const server_paths *p, int n)
 {
     const pl_answer_settings *s = &p->mix->settings;
@@ -487,8 +489,8 @@ static pl_status check_all_fit(const server_paths *p, int n)
     if (!pl_answers_by_likelihood(s->rule, s->prefix,
                                   pl_topology_n_paths(p->mix->topology)))
         return pl_fail(PL_ERR_USAGE,
-                       "`route_every` lets the paths choose, as `--route likelihood` "
-                       "does; this server answers by `%s`",
+                       "`route_every` needs a server that chooses paths by likelihood "
+                       "(`--route likelihood`); this server uses the rule `%s`",
                        s->rule);
     if (n > p->options->slots)
         return pl_fail(

@@ -21,22 +21,23 @@ int server_paths_loaded(const server_paths *p);
 /* The modules in memory, without those that route prompts. */
 pl_pool_counts server_paths_modules(const server_paths *p);
 
-/* Makes new commits of the store visible. Models that are loaded from now on are the
- * newest; paths in memory of which a module has changed are dropped when their present
- * requests have ended. */
+/* Makes new commits of the store visible. From now on, new versions are loaded. If a
+ * module of a path in memory has changed, the path is dropped when its present requests
+ * have ended. */
 PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
 /* Chooses the path that answers a prompt, as `pathloom generate` does. *path is -1 if
  * this is not known yet; call it again after the next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
                                            int n, int *path);
-/* Lets a request join the batch of this model, and sets its path. *waits: it has not
- * joined, because it must wait for a slot, or until another path leaves memory. */
+/* Lets a request join the batch of this model, and sets its path. *waits: the request
+ * has not joined; it must wait for a slot, or until another path leaves memory. */
 PL_MUST_CHECK pl_status server_paths_join(server_paths *p, int model,
                                           pl_batch_request *request, bool *waits);
 /* Lets a request whose path is chosen again every `every` tokens join a batch on all
- * paths that may answer, and sets its routes. `moved` gets numbers of these paths; the
- * second function gives the number of a path in the mixture. ERR_USAGE if this server
- * cannot choose by likelihood, or if not all paths fit into its slots and memory. */
+ * paths that may answer, and sets its routes. `moved` gets the index of a path among
+ * these; server_paths_open_path turns it into the path's number in the mixture.
+ * ERR_USAGE if this server cannot choose by likelihood, or if not all paths fit into
+ * its slots and memory. */
 PL_MUST_CHECK pl_status server_paths_join_all(server_paths *p, int every,
                                               void (*moved)(void *context, int from,
                                                             int path),

@@ -326,8 +326,9 @@ const char *pl_use_name(pl_use use); /* "heads" */
 PL_MUST_CHECK pl_status pl_store_set_quota(pl_store *store, uint64_t bytes);
 /* The bytes that the limit counts; 0 if there is no limit. */
 uint64_t pl_store_stored_bytes(const pl_store *store);
-/* Whether the commit of this transaction would pass the limit. Call it when every blob
- * that was put is named, because the others are dropped. */
+/* Whether the commit of this transaction would pass the limit. Call it only when
+ * records name all blobs that were put, because blobs without a name are dropped and do
+ * not count. */
 PL_MUST_CHECK pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes);
 
 /* ---- making old versions smaller ---- */

@@ -1,6 +1,5 @@
-/* Finds out for which uses a store needs its bytes (pl_store_use), and limits them
- * (pl_store_set_quota). It lists the blobs of each use; each chunk counts for the first
- * use that names it. Only records are read. */
+/* Adds up the stored bytes by use (pl_store_use), and limits them (pl_store_set_quota).
+ * Each chunk counts for the first use that names it. Reads only records, not blobs. */
 #include "store/store_internal.h"
 #include "store/tally.h"
 
@@ -190,7 +189,8 @@ pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes)
     return PL_OK;
 }
 
-/* The uses are those of the last commit. */
+/* Fails with ERR_NOSPACE if the commit would pass the quota. The uses in the error are
+ * those of the last commit. */
 pl_status store_check_quota(const pl_txn *txn)
 {
     char text[16], more[16], quota[16], spare[16];

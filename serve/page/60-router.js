@@ -46,7 +46,7 @@ async function askRouter() {
 const domainName = (i) => (router.map.domains[i] === '' ? 'no domain' : router.map.domains[i]);
 
 /* ---- a text ---- */
-/* Cuts a text to what the server takes, between two characters. */
+/* Cuts a text to the length that the server accepts, without splitting a character. */
 function cutText(text) {
   let bytes = 0, cut = '';
   for (const c of text) {

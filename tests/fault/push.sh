@@ -12,7 +12,7 @@ HF_TOKEN=hf_test HOME=$work
 export HF_TOKEN HOME
 unset HF_TOKEN_PATH HF_HOME HF_HUB_OFFLINE
 
-# A server lives as long as somebody holds its pipe.
+# A server runs until its standard input is closed.
 serve() { # name, words
     name=$1
     shift
@@ -94,10 +94,10 @@ serve gone cut=6
 refused 69 'cannot send a file .*is not sent again' push p00
 pushed p00 'model: \([0-9]*\) of \1 files sent'
 
-echo "a hub that has different bytes is found out, and what arrived is not sent again"
+echo "different bytes on the hub are found, and files that arrived are not sent again"
 serve wrong wrong
-refused 65 'has different bytes for model.safetensors' push p00
-refused 65 'has different bytes for model.safetensors' push p00
+refused 65 'a file model.safetensors with different bytes' push p00
+refused 65 'a file model.safetensors with different bytes' push p00
 puts 1
 
 echo "members that are null are as good as none"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# store.quota: a run whose homes must drop old versions ends with the hashes of one that
-# kept them, and one whose quota is too small stops with the reason and goes on with a
-# larger one.
+# store.quota: if homes must drop old versions, the run ends with the hashes of a run
+# that kept them. If the quota is too small, the run stops with the reason, and
+# continues with a larger quota.
 #
 # usage: store_quota.sh PATHLOOM WORKFOLDER
 set -u
@@ -54,7 +54,7 @@ same thin
 "$pathloom" store fsck --run "$work/thin" >"$work/fsck.out" 2>&1 || fail "fsck"
 
 echo "3. with one that is too small, and then with none"
-refused 74 'of which .* are not needed, and a commit that adds .* would still pass store.quota' \
+refused 74 'of which .* are not needed, and a commit of .* would still pass store.quota' \
     sh -c '. tests/support/job.sh; work=$1 pathloom=$2; small_job small --set train.tau=4 \
         --set train.phases=16 --set train.base_steps=20 --set store.compress=off \
         --set store.quota=$3' sh "$work" "$pathloom" $(((all - history) * 4 / 5))
