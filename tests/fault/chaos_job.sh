@@ -118,9 +118,9 @@ hash_of() { # module@version
     "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
 }
 
-# Runs a job of two chapters again and again until it ends, and kills ten of its
-# processes meanwhile: the launcher twice where the second chapter begins; hub, home and
-# workers before that; then whoever it is. Leaves `kills` and `launchers`.
+# Runs a job of two chapters, starts it again until it ends, and kills ten of its
+# processes: hub, home and workers in the first chapter, the launcher twice where the
+# second chapter begins, then any process. Sets `kills` and `launchers`.
 killed_ten_times() { # function that becomes the launcher of a folder, folder
     kills=0 launchers=0 again=0
     while :; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # topology.graft: a mixture of 2x3 modules becomes one of 2x2 while it trains, because a
-# module of level 2 is dropped with its paths. Killed ten times, the launcher among them,
-# it ends with the bytes of the undisturbed run.
+# module of level 2 is dropped with its paths. Ten processes are killed, also the
+# launcher; the run ends with the bytes of the undisturbed run.
 #
 # usage: drop.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh

@@ -1,4 +1,4 @@
-/* A small hub of models of our own, for tests of serve/publish.c. Repositories lie in
+/* A small hub of models of our own, for tests of serve/publish.c. Repositories are in
  * memory.
  *
  *   hub_server PORTFILE LOGFILE [token=T] [busy=N] [cut=N] [down] [wrong] [pause=S]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # topology.graft on a finished run: a level is cut, which changes no answer by a bit; a
-# module is copied; a path and a module are dropped. --dry-run says so before, and changes
-# nothing.
+# module is copied; a path and a module are dropped. --dry-run prints this first, and
+# changes nothing.
 #
 # usage: graft.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh

@@ -175,7 +175,7 @@ holds '.shares | length == 2 and .[0] >= .[1] and .[1] > 0 and add <= 1'
 [ "$(jq -c '.shard_tokens | map(add)' "$work/answer")" = "$(jq -c .shard_tokens "$work/run/router.json")" ] ||
     fail "the domains of a shard are not the shard"
 
-# Asks until the pause after the text before is over.
+# Asks again until the pause after the previous text is over.
 route_code() { # code, url
     tries=100
     while got=$(curl -s -o "$work/answer" -w '%{http_code}' --max-time 20 "$2") && [ "$got" = 503 ]; do

@@ -230,8 +230,8 @@ static void splits_make_more_paths_at_borders(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* The definition of an arm says from what its modules descend, and which paths are
- * left out; a definition that names what cannot be is refused. */
+/* The definition of an arm says from which modules its modules descend, and which paths
+ * are left out. Impossible definitions are refused. */
 static void a_grafted_arm_says_from_what_it_descends(void **state)
 {
     (void)state;

@@ -156,7 +156,8 @@ static void splits_that_cannot_be_are_refused(void **state)
     }
 }
 
-/* What is dropped, copied or cut: modules per level, paths, or the reason against it.
+/* Changes by drop, copy and cut: the modules per level and the paths afterwards, or the
+ * error.
  */
 static void grafts_are_read_or_refused(void **state)
 {

@@ -131,7 +131,8 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
 }
 
 /* All sequences in one decoder of a model without parameters. Sequence i joins before
- * round i, and leaves when it has no words left: every round has other company. */
+ * round i, and leaves when it has no words left, so the sequences of a step change in
+ * every round. */
 static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
 {
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
@@ -197,7 +198,7 @@ static void for_each_precision(void (*check)(pl_backend *be, int kind))
             for (int threads = 1; threads < 3; threads++) {
                 pl_backend *be = open_side("cpu", precisions[i], threads);
                 if (!be)
-                    continue; /* not on this machine */
+                    continue; /* this machine does not have the backend */
                 check(be, kind);
                 pl_backend_close(&be);
             }

@@ -219,7 +219,7 @@ static void only_modules_that_have_changed_are_read_again(void **state)
 /* ---- requests ---- */
 typedef struct asked {
     int path, n, kind;
-    int n_known; /* that it must find, if it is asked after the others */
+    int n_known; /* number of tokens that it must find if it comes after the others */
     pl_buf text, scores;
     pl_generate_result result;
     pl_status status;

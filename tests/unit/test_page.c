@@ -412,7 +412,7 @@ static void texts_that_cannot_be_routed_are_refused(void **state)
     assert_int_equal(ask_route(p, "cut off \xe2\x82", &out), PL_ERR_USAGE);
     p->route.free_ms = INT64_MAX;
     assert_int_equal(ask_route(p, "a text", &out), PL_ERR_BUSY);
-    /* a text that is no text costs no time, and is not counted */
+    /* an invalid text is refused at once, even during the pause */
     assert_int_equal(ask_route(p, "\xff", &out), PL_ERR_USAGE);
     p->route.free_ms = 0;
     assert_int_equal(ask_route(p, "a text", &out), PL_ERR_NOT_FOUND); /* no run */

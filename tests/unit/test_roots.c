@@ -1,7 +1,7 @@
 /* folder: home; label: unit
  *
- * What garbage collection and quotas must keep: versions from which a task, or the task
- * of an open audit, may still start, and those that tags name. */
+ * Garbage collection and quotas must keep the versions from which a task or an open
+ * audit may still start, and the versions that tags name. */
 #include "home/home.h"
 #include "home/roots.h"
 #include "outer/outer.h"

@@ -1,5 +1,5 @@
 /* folder: router; label: unit */
-/* The picture of a router is the plain principal components of its features. */
+/* The picture of a router shows the first two principal components of its features. */
 #include "tests/support/corpus_support.h"
 #include "router/router.h"
 #include <math.h>
@@ -37,7 +37,7 @@ static void standardise_plainly(const float *x, double *z)
     }
 }
 
-/* The direction of greatest variance by plain power iteration; then takes it out of the
+/* Finds the direction of greatest variance by power iteration, and removes it from the
  * covariance. Returns its variance. */
 static double take_direction(double covariance[DIM][DIM], double out[DIM])
 {

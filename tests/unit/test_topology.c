@@ -643,7 +643,8 @@ static void wsd_is_constant_until_its_last_steps_and_ends_at_the_floor(void **st
     assert_true(pl_learning_rate(&base, 9999) == 1.0);
 }
 
-/* A path that descends from another has modules that descend from its modules. */
+/* If a path descends from another path, its modules descend from that path's
+ * modules. */
 static void check_descent(const pl_topology *t, const pl_descent *d,
                           const pl_topology *from, int n_children[])
 {
