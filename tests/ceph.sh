@@ -41,7 +41,7 @@ fail() {
     exit 1
 }
 
-# ---- what is ours: processes that name the folder ----
+# ---- our processes: their command lines name the folder ----
 ours() {
     for process in /proc/[0-9]*; do
         [ "${process#/proc/}" != $$ ] || continue
@@ -268,7 +268,7 @@ refused 73 'has a different store' "$pathloom" store init --store "$work/other" 
 refused 73 'lie in rados' "$pathloom" home --store "$work/ceph/store" --set store.engine=rocksdb
 say "a second home is fenced, a second store refused"
 
-# ---- what is not there, or full ----
+# ---- pools that are missing or full ----
 short="rados://pathloom/short?conf=$conf&patience=3"
 store init --store "$work/short" --engine "$short"
 signal_osd STOP

@@ -84,7 +84,8 @@ name_of() { # pid, role
     esac
 }
 
-# The mark has what the home had acknowledged when it died.
+# The store's mark shows the newest commit that the home had acknowledged before the
+# kill.
 note_acks() { "$ledger" --mark "$work/shot/store" >>"$work/acks" 2>/dev/null; }
 
 shoot() { # signal, role
@@ -197,9 +198,9 @@ check_run() {
         fail "a process found a bug in itself"
 }
 
-# ---- how long until it went on ----
-# Of a worker: until its task was granted again. Times from the last fault before a
-# pause until the next grant or finished task.
+# ---- how long a recovery takes ---- For a worker: until its task was granted again.
+# For other processes: from the last fault before a pause until the next granted or
+# finished task.
 recovery() {
     awk -v run="$n_runs" '
         function ms(t) {

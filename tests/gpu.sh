@@ -27,7 +27,7 @@
 # by row, so that a run that is cut off leaves its rows. Each command has its own time
 # limit, and all together end after GPU_SECONDS (default 540); the parts that were left
 # out are named. A share of the time is reserved for each of the parts checks, rates and
-# rivals of the call, however long the parts before take.
+# rivals of the call, even if earlier parts take long.
 #
 # Exit code: 0; 1 if a check failed; 64 for unknown words; 77 if this machine has no GPU
 # or no toolkit.
@@ -126,10 +126,11 @@ for p in site.getsitepackages() + sys.path: print(p)' | sort -u |
     done
 fi
 
-# limited SECONDS NAME COMMAND...: runs it within its limit and what is left of all;
-# without what later parts keep; its words go to the log and to $build/NAME.out. 124: it
-# ran past its limit, which for a check is a failure (a kernel that hangs); 125: no time
-# was left to begin, or too little to end.
+# limited SECONDS NAME COMMAND...: runs a command. Its time limit is SECONDS, or the
+# time that is left without the time reserved for later parts, if that is less. Its
+# output goes to the log and to $build/NAME.out. Exit code 124: it ran longer than
+# SECONDS, which is a failure of a check (a kernel that hangs); 125: too little time was
+# left.
 limited() {
     limit=$1
     name=$2
@@ -145,7 +146,7 @@ limited() {
     return "$code"
 }
 
-# keep_for PARTS...: seconds that parts to come keep, as shares of all.
+# keep_for PARTS...: sets `kept` to the seconds that are reserved for these later parts.
 keep_for() {
     kept=0
     for later; do
@@ -180,8 +181,8 @@ row() {
     tell
 }
 
-# judge CODE NAME: what a check's end says; one that left the GPU out, or that did not
-# end, has not passed.
+# judge CODE NAME: writes the result of a check. A check that left the GPU out, or that
+# did not end, has failed.
 judge() {
     if [ "$1" = 125 ]; then
         row "$2: NOT DONE, no time: more GPU_SECONDS, or fewer --parts"
@@ -201,7 +202,8 @@ check() {
     judge $? "$2"
 }
 
-# measure SECONDS NAME COMMAND...: its words are rows; a rival's failure is none.
+# measure SECONDS NAME COMMAND...: runs a command whose output lines become rows. If
+# PyTorch fails, the script does not fail.
 measure() {
     limited "$@"
     code=$?
@@ -333,8 +335,8 @@ assert torch.cuda.is_available()' >/dev/null 2>&1; then
 
 # ---- the sanitizer ----
 
-# sanitize SECONDS TOOL TEST. Being slow is what the tools are: one that is cut off proves
-# nothing, and is no failure unless it had found something.
+# sanitize SECONDS TOOL TEST. The tools are slow. If a tool is cut off, that is not a
+# failure, unless it has found something before.
 sanitize() {
     name=$2-$3
     # shellcheck disable=SC2086 # an option and its value, or nothing
@@ -353,8 +355,9 @@ sanitize() {
     fi
 }
 
-# initcheck finds what cuBLAS reads of its own workspace: our kernels' names end alike.
-# `reference` has the update, graphs, fp8 and int8 on small models.
+# initcheck reports reads of cuBLAS from its own workspace, so it is limited to our
+# kernels, whose names end alike. `reference` has the update, graphs, fp8 and int8 on
+# small models.
 part_sanitizer() {
     if ! command -v compute-sanitizer >/dev/null; then
         row "compute-sanitizer: not installed, left out"

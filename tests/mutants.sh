@@ -93,7 +93,7 @@ points() { # file
             if (in_comment) { if (sub(/^.*\*\//, "", code)) in_comment = 0; next }
             if (code ~ /^ *\/\*/) { if (code !~ /\*\//) in_comment = 1; next }
             if (code ~ /^ *(#|static const|enum|typedef|_Static_assert)/) next
-            # Blanks out texts and comments, which are not changed.
+            # Replaces strings and comments by blanks, because they are not changed.
             while (match(code, /"([^"\\]|\\.)*"/)) {
                 gap = sprintf("%" RLENGTH "s", ""); gsub(/ /, "_", gap)
                 code = substr(code, 1, RSTART - 1) gap substr(code, RSTART + RLENGTH)

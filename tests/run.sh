@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 verdict=0
 ctest --preset release -j "$(($(nproc) + 1))" "$@" || verdict=$?
-# Parts of tests; of whole tests ctest itself says that they did not run.
+# These are parts of tests. If a complete test did not run, ctest itself lists it.
 log=build/release/Testing/Temporary/LastTest.log
 if grep -q ': not on this machine' "$log"; then
     echo "Left out of tests that ran:"

@@ -18,11 +18,13 @@ mkdir -p "$reports" || exit 73
 common=log_path=$reports/report
 ASAN_OPTIONS=$common:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:verify_asan_link_order=0
 UBSAN_OPTIONS=$common:print_stacktrace=1
-# RocksDB, ZeroMQ and the like are not instrumented: their locks are not seen, and what
-# they do with their own memory is taken for races. What our code does is all seen.
+# RocksDB, ZeroMQ and similar libraries are not instrumented: ThreadSanitizer does not
+# see their locks, and would report races on their own memory. All accesses of our own
+# code are checked.
 TSAN_OPTIONS=$common:ignore_noninstrumented_modules=1:history_size=4
-# OpenMP: that the threads of GCC's library wait for each other is not seen either, and
-# every loop would be reported. LLVM's library takes its place and tells (Archer).
+# With GCC's OpenMP library, ThreadSanitizer does not see that threads wait for each
+# other, and would report every loop. So LLVM's OpenMP library is used, which reports
+# these waits (Archer).
 archer=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
 if [ "$preset" = tsan ] && [ -n "$archer" ]; then
     LD_PRELOAD=$(dirname "$archer")/libomp.so.5 OMP_TOOL_LIBRARIES=$archer

@@ -36,7 +36,7 @@ fail() {
     exit 1
 }
 
-# ---- what is ours: processes that work in the folder, or name it ----
+# ---- our processes: they work in the folder, or their command lines name it ----
 ours() {
     for process in /proc/[0-9]*; do
         [ "${process#/proc/}" != $$ ] || continue
@@ -90,7 +90,8 @@ fi
 [ -x "$pathloom" ] || fail "there is no program $pathloom"
 [ "${pathloom#/}" != "$pathloom" ] || pathloom=$PWD/$pathloom
 
-# Removes the variables of a Slurm in which this script may run.
+# Removes Slurm's environment variables, because this script itself may run as a Slurm
+# job.
 for name in $(env | sed -n 's/^\(\(SLURM\|SBATCH\|SQUEUE\|SCANCEL\|SALLOC\)[A-Z0-9_]*\)=.*/\1/p'); do
     unset "$name"
 done
@@ -252,7 +253,7 @@ is_back() {
 hurry() {
     scontrol update jobid="$1" StartTime=now >/dev/null 2>&1
 }
-is_running() { # another that waits with it may take the place
+is_running() { # another waiting job may get the node first
     is "$1" RUNNING || { hurry "$1" && false; }
 }
 done_tasks() {

@@ -7,8 +7,8 @@
  *
  * Its workers enrol with TOKEN; SPARE is an invitation that it only misuses. With
  * --lies it also delivers tasks that it never trained, and prints `lied task ...` for
- * each. It ends at TERM, when the time is over, or when no server answers any more.
- * Then it prints how often each act was done, and the answers. */
+ * each. It ends when it gets SIGTERM, when the time is over, or when no server answers
+ * any more. Then it prints how often each act was done, and the answers. */
 #include "tests/fault/adversary.h"
 #include "workers/workers.h"
 

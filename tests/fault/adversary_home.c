@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* ---- updates ---- */
-/* Well formed, finite, of a usual size, and wrong; but for the last. */
+/* Kinds of wrong updates. They are well formed, finite and of a usual size, except
+ * NOT_FINITE. */
 typedef enum poison { SHRINK, NOTHING, NOISE, LIES, NOT_FINITE = LIES } poison;
 
 static void fill_poison(adversary *a, poison what, const float *params, size_t n,
@@ -194,7 +195,7 @@ static void choose_state(adversary *a, party *p, bool zeros, known *k)
     pl_buf_destroy(&state);
 }
 
-/* Says that the path's phase is over; `wild`: with impossible numbers. */
+/* Reports that the path's phase is over; `wild`: with impossible numbers. */
 static answer_kind submit_path(adversary *a, party *p, const known *k, bool zeros,
                                bool wild)
 {
@@ -302,7 +303,8 @@ void act_home_names(adversary *a)
 }
 
 /* ---- uploads ---- */
-/* Sends a piece under a lease if possible, whose share it must not exceed. */
+/* Sends a piece of an upload, under a lease if there is one. The home must not let it
+ * exceed the lease's share of memory. */
 static void put_piece(adversary *a, party *p, uint64_t total, uint64_t offset,
                       size_t len)
 {
@@ -467,14 +469,14 @@ void act_split_pair(adversary *a)
     know(a, p, &k);
     if (leased)
         know_sealed(&p->lease, &k);
-    if (leased && dice_is(&a->dice, 3)) { /* the right lease, before the deadline */
+    if (leased && dice_is(&a->dice, 3)) { /* its own lease, before the deadline */
         pl_version_facts facts;
         know_lease(p, &k);
         (void)find_version(
             a, p, (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_slots(a->topology)),
             (int)k.index, k.module, &facts);
     } else if (!leased ||
-               k.index == p->lease.index) { /* of another path, or of nobody */
+               k.index == p->lease.index) { /* a lease of another path, or no lease */
         forge_lease(a, p, &k);
     }
     for (int64_t round = k.phase > 1 ? k.phase - 2 : 0; round <= k.phase + 2; round++) {
@@ -491,7 +493,7 @@ void act_split_pair(adversary *a)
     release(a, p, PL_OK, "");
 }
 
-/* Pretends to be the hub, which gets or brings the secret that seals leases. */
+/* Pretends to be the hub, to get the secret that seals leases, or to set one. */
 void act_be_hub(adversary *a)
 {
     party *p = some_party(a);
@@ -583,7 +585,8 @@ void act_false_state(adversary *a)
     lie(a, true);
 }
 
-/* Leaves the end of the task to an honest worker, which must not be blamed. */
+/* Sends a part of a task and leaves the rest to an honest worker, which must not be
+ * blamed. */
 void act_half_lie(adversary *a)
 {
     party *p = some_worker(a);

@@ -76,7 +76,8 @@ void act_many_names(adversary *a)
     (void)say_hello(a, p, p->name, p->device);
 }
 
-/* Uses the name of an honest worker, a name that one will have, or an invalid name. */
+/* Uses the name of an honest worker, a name that an honest worker will have, or an
+ * invalid name. */
 void act_steal_name(adversary *a)
 {
     party *p = some_worker(a);
@@ -216,7 +217,8 @@ void act_vanish(adversary *a)
     party_close(p);
 }
 
-/* Reports about tasks of others under guessed tokens, with its own name or another one.
+/* Reports about tasks of other workers with guessed tokens, under its own or another
+ * name.
  */
 void act_forge_report(adversary *a)
 {

@@ -264,7 +264,7 @@ bool take_task(adversary *a, party *p, bool audit)
     return p->lease.held;
 }
 
-/* ---- what is known of the job ---- */
+/* ---- what the attacker knows of the job ---- */
 static bool load_arm(adversary *a, pl_client *client, const char *name)
 {
     pl_hash blob;

@@ -28,7 +28,7 @@ typedef struct kind {
     trainer *trainer;
     char device[96];
     float *out[VECTORS]; /* [n] results of this phase */
-    float *last;         /* [n] update of the phase before */
+    float *last;         /* [n] update of the previous phase */
 } kind;
 
 typedef struct bench {
@@ -92,7 +92,8 @@ static void open_kinds(bench *b)
             .name = k->name, .precision = k->precision, .n_threads = k->n_threads};
         if (trainer_create(&backend, false, &k->trainer, k->device) != PL_OK)
             continue;
-        if (strcmp(k->name, "ref") == 0 && b->n > REF_MAX) { /* ref would take hours */
+        /* the reference backend would take hours */
+        if (strcmp(k->name, "ref") == 0 && b->n > REF_MAX) {
             trainer_destroy(&k->trainer);
             continue;
         }

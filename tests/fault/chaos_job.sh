@@ -17,7 +17,7 @@ tiny_job() { # folder, options
         --set workers.ttl_ms=500 "$@"
 }
 
-# The tokens of an earlier run, so that this one need not make them.
+# Copies the token files of an earlier run, so that this run need not make them.
 take_data() { # folder of that run, folder of this one
     mkdir -p "$work/$2"
     cp -r "$work/$1/data" "$work/$2/"

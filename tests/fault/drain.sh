@@ -45,7 +45,7 @@ leave() { # worker, signals
     sleep 0.5 # it has begun
     for signal; do
         kill "-$signal" "$pid"
-        [ $# -eq 1 ] || sleep 2.2 # sooner it would be the same wish
+        [ $# -eq 1 ] || sleep 2.2 # an earlier signal counts as the first
     done
     await 100 "$name does not go" ended "$pid"
     wait "$pid" || fail "$name did not end well: $?"

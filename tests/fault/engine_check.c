@@ -59,7 +59,7 @@ static void objects_come_back_and_are_written_once(engine *e)
         bytes[i] = (uint8_t)(i * 2654435761u >> 13);
     for (int i = 0; i < 5; i++) {
         own_name("object", i, name);
-        must(engine_get(e, name, &none) == PL_ERR_NOT_FOUND, "what is not there");
+        must(engine_get(e, name, &none) == PL_ERR_NOT_FOUND, "a missing object");
         must(engine_put(e, name, bytes, sizes[i]) == PL_OK, "a put");
         must(holds(e, name, bytes, sizes[i]), "what was put comes back");
         must(engine_put(e, name, bytes, sizes[i]) == PL_OK, "the same put again");

@@ -121,8 +121,8 @@ mkdir "$work/once"
     fail "not one of the job's own workers is fenced"
 echo "a wrong update was found; then: pathloom $fix"
 
-# Results of one and two threads may differ on this processor; those of `ref` differ
-# always.
+# On this processor, results of one and of two threads may differ; results of `ref`
+# always differ from those of `cpu`.
 others=
 kinds_job() { # folder: the job with one worker, and two of other kinds beside it
     take_data calm "$1"

@@ -42,7 +42,8 @@ check() { # folder
 versions --run "$work/calm" >"$work/calm.hashes"
 all_agreed calm
 
-# ---- tokens change under the workers, file size and time as they were ----
+# ---- tokens change while workers read them; the file's size and time stay the same
+# ----
 (run hurt) &
 job=$!
 training_begins hurt
@@ -64,7 +65,7 @@ grep -q 'task.abandoned .*changed while it was in use' "$work"/hurt/log/worker-*
     fail "no worker noticed"
 grep -q 'shard.damaged' "$work"/hurt/log/worker-*.log || fail "no shard came again"
 
-# ---- a whole shard, but of another path ----
+# ---- the shard of another path, undamaged ----
 (run swapped) &
 job=$!
 training_begins swapped

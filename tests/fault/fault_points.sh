@@ -31,9 +31,10 @@ fail() {
     exit 1
 }
 
-# Name, roles that pass there, and the latest passage that every tiny job has (-: none
-# in a tiny job; test_failpoint, test_moving, test_store_bulk, test_store_parts, test_home_away,
-# test_store_copies, curves.sh, fault_audit.sh, fault_backup.sh and ceph.sh act there).
+# Name, roles that pass the point, and the number of times that every tiny job passes it
+# (-: none in a tiny job; test_failpoint, test_moving, test_store_bulk,
+# test_store_parts, test_home_away, test_store_copies, curves.sh, fault_audit.sh,
+# fault_backup.sh and ceph.sh act there).
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1

@@ -114,7 +114,7 @@ ask store gc --run "$run" || fail "gc"
 ask store fsck --run "$run" || fail "fsck after a rollback"
 ask eval --run "$run" || fail "eval after a rollback"
 
-echo "4. what cannot be is refused"
+echo "4. impossible settings are refused"
 refuse() { # pattern, options
     pattern=$1
     shift

@@ -62,7 +62,7 @@ const char *dice_word(dice *d)
 }
 
 /* ---- right messages ---- */
-/* The meaning of the field NAME. */
+/* The thing that the field NAME of a message names. */
 typedef enum named { NO_NAME, WORKER, MODULE, PATH, OBJECT } named;
 
 typedef struct message_row {
@@ -251,7 +251,8 @@ static void put_value(const pl_field *f, const known *k, pl_buf *out)
         pl_buf_append(out, k->key.bytes, sizeof k->key.bytes);
 }
 
-/* Writes a contributor as a nested record. A sum of several has the same one twice. */
+/* Writes a contributor as a nested record. A sum of several contributors has the same
+ * one twice. */
 static void put_contributor(const known *k, pl_buf *out)
 {
     pl_buf value = {0};
@@ -315,7 +316,7 @@ void draft_clear(draft *m)
     m->n = 0;
 }
 
-/* ---- what can be wrong ---- */
+/* ---- faults of a message ---- */
 enum { LONG_BYTES = 60000 };
 
 static void drop_field(draft *m, int at)

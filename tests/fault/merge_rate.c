@@ -204,7 +204,7 @@ static pl_status run(merge_bench *b, const char *folder, const char *codec_name)
     PL_TRY(measure(b, "the merge", as_homes_do));
     PL_TRY(measure(b, "  read and checked", only_read));
     PL_TRY(measure(b, "  copied from the store, unchecked", only_copied));
-    PL_TRY(measure(b, "  opened and added, all the same", only_added));
+    PL_TRY(measure(b, "  opened and added: the same update every time", only_added));
     PL_TRY(measure(b, "the memory alone, one thread", touch_memory));
     PL_TRY(measure(b, "the memory alone, all threads", touch_by_all));
 done:

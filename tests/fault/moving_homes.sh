@@ -108,7 +108,7 @@ done
 echo "$moves changes of homes, $kills kills ($(sort "$work/killed" | uniq -c |
     awk '{ printf "%s%s %d", sep, $2, $1; sep = ", " }')): the versions of a job that nobody touched"
 
-# The same changes on a stopped job.
+# Makes the same changes on a stopped job.
 homes() {
     "$pathloom" homes "$@" --run "$work/moved" >"$work/homes.out" 2>&1 || fail "homes $*"
 }

@@ -100,7 +100,7 @@ address=$(cat "$run/proc/hub.address")
 job=$!
 children="$children $job"
 
-# ---- who is refused ----
+# ---- workers that are refused ----
 refused() { # name, exit code, words that must be said, command on the second machine
     name=$1
     code=$2
@@ -140,7 +140,7 @@ await 200 "nothing is done" sh -c \
     "'$pathloom' status --run '$run' --json | grep -q '\"tasks\":[1-9]'"
 echo "joined from the second machine"
 
-# ---- revoked while it works ----
+# ---- the key is revoked while its worker works ----
 "$pathloom" key revoke guest --run "$run" >/dev/null || fail "key revoke"
 await 100 "a revoked worker goes on" grep -q "taken out\|refuses the key" \
     "$work/worker.out"
@@ -156,7 +156,7 @@ refused a-taken-name 73 "is in the list with" \
     fail "the list does not show the revoked key"
 "$pathloom" key revoke pool --run "$run" >/dev/null || fail "key revoke pool"
 
-# ---- the same machine again, with a new key, drained, and once more ----
+# ---- the same machine joins with a new key, is drained, and joins again ----
 token=$("$pathloom" key invite --run "$run" --name again)
 echo "${token#pathloom join }" >"$work/second/token"
 start drained second "$pathloom" join --token-file "$work/second/token" --name again \

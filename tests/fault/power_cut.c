@@ -7,7 +7,7 @@
  *
  *   power_cut play WORK LIBRARY COMMITS CUTS SEED    WORK -: in memory, if there is
  *                                                    some, and removed in the end
- *   power_cut record ROOT COMMITS SEED         the process whose disk it is
+ *   power_cut record ROOT COMMITS SEED         the process that commits
  *   power_cut open ROOT ACKED ALL              opens a store that a cut has left
  *   power_cut check ROOT ACKED ALL             and looks whether it is whole
  *
@@ -33,7 +33,7 @@ enum {
     LARGE = 1200000,
     BULK = 20000, /* size of blobs with files of their own */
     REOPEN_EVERY = 13,
-    AGAIN_EVERY = 8, /* after how many cuts one cuts again */
+    AGAIN_EVERY = 8, /* number of cuts after which a second cut follows */
     AGAIN = 3,
     EXIT_MENDED = 10
 };

@@ -24,8 +24,8 @@ typedef struct node {
     uint64_t number; /* for the dice */
 } node;
 
-/* A name is made or removed (node NULL); `with_next`: the next entry is of the same
- * call. */
+/* A name that is made, or removed (node NULL). `with_next`: the next entry belongs to
+ * the same call. */
 typedef struct entry {
     char name[256];
     node *node;
@@ -156,7 +156,7 @@ static void all_bytes(node *file, pl_buf *out)
         apply(out, &file->changes[i], file->changes[i].len);
 }
 
-/* ---- what a cut leaves of a file ---- */
+/* ---- a file after a power cut ---- */
 static uint64_t roll(uint64_t seed, uint64_t number, uint64_t n, uint64_t below)
 {
     return below ? pl_random_u32(seed, number, n) % below : 0;
@@ -221,7 +221,7 @@ static void left_of_file(node *file, power_loss loss, uint64_t seed, pl_buf *out
     }
 }
 
-/* ---- what it leaves of a folder ---- */
+/* ---- a folder after a power cut ---- */
 static size_t left_of_entries(const node *folder, power_loss loss, uint64_t seed)
 {
     size_t pending = folder->n_entries - folder->n_entries_flushed;

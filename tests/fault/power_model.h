@@ -19,7 +19,8 @@ typedef struct power_model power_model;
 power_model *power_model_create(const char *folder);
 void power_model_destroy(power_model **model);
 
-/* What power_model_step goes through; borrowed. Gives the number of entries. */
+/* Sets the trace through which power_model_step goes; borrowed. Gives the number of
+ * entries. */
 uint64_t power_model_take(power_model *model, const pl_buf *trace);
 void power_model_step(power_model *model); /* plays the next entry, if there is one */
 
@@ -30,7 +31,7 @@ bool power_model_loose(const power_model *model);
  * the next step. */
 const pl_buf *power_model_file(power_model *model, const char *path);
 
-/* What a power cut leaves now. */
+/* The states that a power cut may leave now. */
 typedef enum power_loss {
     POWER_NOTHING_MORE, /* only what was flushed */
     POWER_ALL,          /* everything */
@@ -41,7 +42,8 @@ typedef enum power_loss {
 } power_loss;
 const char *power_loss_name(power_loss loss);
 
-/* Writes it into `folder`, which is made. Equal seeds give equal folders. */
+/* Writes such a state into `folder`, which is created. Equal seeds give equal
+ * folders. */
 PL_MUST_CHECK pl_status power_model_cut(power_model *model, power_loss loss,
                                         uint64_t seed, const char *folder);
 

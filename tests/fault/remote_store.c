@@ -84,7 +84,8 @@ static void note(const char *folder, int64_t number)
     assert_ok(pl_replace_file(path, text, strlen(text)));
 }
 
-/* A commit that an opening finds must stay, even if it was not acknowledged. */
+/* If a store shows a commit when it is opened, the commit must stay, even if it was not
+ * acknowledged. */
 static int commit_some(const char *folder)
 {
     pl_store *store = open_store(folder, PL_STORE_WRITE);

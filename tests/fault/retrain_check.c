@@ -57,7 +57,7 @@ static void demand(bench *b, bool truth, const char *what)
     b->failures += !truth;
 }
 
-/* ---- what the arm's paths began with ---- */
+/* ---- the moments with which the arm's paths began ---- */
 /* Computes the mean of the moments with which the base model's replicas ended. */
 static pl_status mean_moments(bench *b, const pl_arm *base, const pl_topology *t,
                               size_t n, float *mean)
@@ -99,7 +99,7 @@ static void check_moments(bench *b)
     demand(b, off == 0, "paths begin with the base model's moments");
     demand(b, zero < n / 2, "which are not zeros");
     demand(b, b->arm.inner.first_step == base.inner.tau * base.inner.phases,
-           "and count on from its steps");
+           "and continue the count of its steps");
 done:
     if (status != PL_OK)
         demand(b, false, pl_last_error());
@@ -146,7 +146,7 @@ static void check(bench *b)
     b->arm.inner.lr = lr;
     claimed = one;
     claimed.phase--;
-    demand(b, !gives(b, &claimed, &one.update), "the phase before does");
+    demand(b, !gives(b, &claimed, &one.update), "so does the previous phase");
     b->backend.name = "ref";
     demand(b,
            retrain(b, &one, &none) == PL_ERR_NOT_FOUND &&

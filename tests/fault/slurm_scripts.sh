@@ -69,7 +69,7 @@ await() { # what did not happen, command
     done
 }
 
-# ---- nobody to work for ----
+# ---- no job to work for ----
 ends 137 "no job" batch early 1 workers.sbatch PATHLOOM_WAIT_S=0 PATHLOOM_REQUEUES=2
 ends 137 "no job, again" batch early 1 workers.sbatch PATHLOOM_WAIT_S=0 PATHLOOM_REQUEUES=2
 requeued 2 1
@@ -96,8 +96,8 @@ ends 78 "a wrong option" batch wrong 3 workers.sbatch
 requeued 0 3
 echo "a decision is not repeated"
 
-# ---- the end of their time ----
-# The shell that runs a script: signals of Slurm reach it first.
+# ---- a time limit is near ---- The shell that runs a script: signals of Slurm reach it
+# first.
 shell_of() { # script
     pgrep -f "^sh deploy/slurm/$1 $run" | head -n 1
 }

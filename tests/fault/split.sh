@@ -47,14 +47,14 @@ for level in L1 L2; do
     done
 done
 [ "$n" -eq 8 ] && [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hashes"
-[ "$(hash_of mix~1/L1.E0@3)" != "$(hash_of mix~1/L1.E1@3)" ] || fail "the parts did not part"
+[ "$(hash_of mix~1/L1.E0@3)" != "$(hash_of mix~1/L1.E1@3)" ] || fail "the new modules did not become different"
 ask store log L1.E3 --run "$run" || fail "log"
 # Four versions of the new module, then four of the old one.
 sed -n 's/^\(mix[^ ]*@[0-9]*\) .*/\1/p' "$work/ask.out" | tr '\n' ' ' >"$work/log.names"
 [ "$(cat "$work/log.names")" = "mix~1/L1.E3@3 mix~1/L1.E3@2 mix~1/L1.E3@1 mix~1/L1.E3@0 \
 mix/L1.E1@3 mix/L1.E1@2 mix/L1.E1@1 mix/L1.E1@0 " ] || {
     cat "$work/log.names"
-    fail "the log does not walk through the border"
+    fail "the log does not continue with the previous chapter"
 }
 
 echo "2. killed ten times"

@@ -15,7 +15,7 @@ static void put_checksum(uint8_t *at, const uint8_t *data, size_t len)
     memcpy(at, &checksum, 8);
 }
 
-/* How many entries follow a record: as docs/PROTOCOL.md 3.4 says. */
+/* Number of entries that follow a record (docs/PROTOCOL.md 3.4). */
 static size_t n_entries(const uint8_t *record)
 {
     static const size_t most[] = {1, 1, 1, 2, 2, 3, 2, 1, 1, 2, 2};
@@ -53,7 +53,7 @@ static void read_update(const uint8_t *m, size_t len)
 {
     static float sum[N];
     static pl_buf
-        before; /* the last one that was good: what another contributor sent */
+        before; /* the last accepted update, as the update of another contributor */
     pl_codec_info info;
     pl_buf both = {0};
     uint64_t claimed;
@@ -81,7 +81,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {
     if (len < 1)
         return 0;
-    uint8_t *m = malloc(len); /* exactly so long, for the sanitizer */
+    /* a block of exactly this length, so that a sanitizer finds reads beyond it */
+    uint8_t *m = malloc(len);
     if (!m)
         return 0;
     memcpy(m, input + 1, len - 1);

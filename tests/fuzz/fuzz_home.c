@@ -43,7 +43,7 @@ static void demand_ok(pl_status status, const char *what)
     fuzz_demand(status == PL_OK, what);
 }
 
-/* ---- what does not change from input to input ---- */
+/* ---- data that all inputs share ---- */
 static void remove_folder(void)
 {
     pl_wire_close(&listens);
@@ -85,7 +85,7 @@ static void send_as(world *w, int sender, pl_message *m)
     fuzz_demand(w->h.uploads.bytes <= STAGING, "uploads exceed store.staging");
 }
 
-/* As the hub gives them, for the sender's next task of this path. */
+/* Makes a lease, as the hub does, for the sender's next task of this path. */
 static void lease_for(world *w, int sender, int path, known *k)
 {
     pl_buf sealed = {0};
@@ -103,7 +103,7 @@ static void lease_for(world *w, int sender, int path, known *k)
     pl_buf_destroy(&sealed);
 }
 
-/* Under the lease in `k`, if it has one. */
+/* Uploads a blob, under the lease in `k` if there is one. */
 static void put_blob(world *w, int sender, const void *data, size_t bytes, known *k)
 {
     pl_message m;
@@ -190,7 +190,7 @@ static void send_update(world *w, int sender, int slot, int path)
     pl_free(update);
 }
 
-/* All of a path's next task, as an honest worker sends it. */
+/* Sends all messages of a path's next task, like an honest worker. */
 static void send_task(world *w, int path, int sender)
 {
     known k;
@@ -233,7 +233,7 @@ static void send_spoilt(world *w)
     pl_message_destroy(&m);
 }
 
-/* ---- groups, and a start from disk ---- */
+/* ---- the end of a group, and a start from disk ---- */
 static void check_progress(world *w)
 {
     const home_arm *a = the_arm(w);
@@ -290,7 +290,8 @@ static void close_home(world *w)
     pl_store_close(&w->h.store);
 }
 
-/* What was merged when the home ended may be one step behind what it merges now. */
+/* Restarts the home. A round that was complete when the home ended may be merged only
+ * now. */
 static void start_again(world *w)
 {
     end_group(w);
@@ -303,7 +304,7 @@ static void start_again(world *w)
     check_progress(w);
 }
 
-/* The home gets the secret that leases are sealed with. */
+/* Says HELLO as the hub, and gets the secret with which leases are sealed. */
 static void say_hub_hello(world *w)
 {
     pl_message m;

@@ -28,7 +28,7 @@ typedef struct world {
     pl_hub_options options;
     dice d;
     uint64_t tokens[FUZZ_PATHS];
-    int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS]; /* told: by the home */
+    int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS]; /* what the home has reported */
     uint64_t request;
 } world;
 
@@ -122,7 +122,7 @@ static void send_as(world *w, int sender, pl_message *m)
         check_keys();
 }
 
-/* The sender's own, of whichever token is known: as TASK had it. */
+/* Makes the sender's lease, as TASK brought it, with any known token. */
 static void lease_for(int sender, int path, known *k)
 {
     pl_buf sealed = {0};
@@ -170,7 +170,7 @@ static void say(world *w, int sender, pl_message_type type)
     know(w, sender, &k);
     draft_fill(&d, draft_kind(type), &k);
     for (int slot = 0; type == PL_MSG_DONE && slot < pl_topology_n_slots(topology);
-         slot++) /* an audit's: each update and the state */
+         slot++) /* the report of an audit: each update, and the state */
         draft_add(&d, PL_TAG_BLOB, &k.blob, sizeof k.blob);
     draft_message(&d, NULL, &m);
     draft_clear(&d);
@@ -182,7 +182,7 @@ static void say(world *w, int sender, pl_message_type type)
 static void tell_hub(world *w, pl_message *m)
 {
     m->epoch = m->epoch ? m->epoch : 1;
-    demand_ok(hub_take_home(&w->h, 0, m, pl_now_ms()), "news of a home end the hub");
+    demand_ok(hub_take_home(&w->h, 0, m, pl_now_ms()), "a home's report ends the hub");
     pl_message_destroy(m);
 }
 
@@ -247,8 +247,8 @@ static void tend(world *w)
     demand_ok(hub_tend(&w->h, pl_now_ms(), &more), "the hub ends by itself");
 }
 
-/* What the hub asks about the updates of tasks that are to be done again. Some tasks
- * changed hands in between. */
+/* Answers the hub's questions about the updates of audited tasks. Some of these tasks
+ * had a second worker. */
 static void tell_updates(world *w)
 {
     for (size_t i = 0; i < w->h.n_audits; i++)
@@ -309,8 +309,8 @@ static void say_spoilt(world *w)
     pl_message_destroy(&m);
 }
 
-/* A home's bytes are checked as everybody's, though its word is believed: nothing of
- * what it says of paths is changed here but its form. */
+/* Sends spoilt messages of a home. The hub trusts a home's report about paths, so only
+ * the form of the message is spoilt, not its content. */
 static void tell_spoilt(world *w)
 {
     static const pl_message_type types[] = {PL_MSG_UPDATE_IS, PL_MSG_STATE_IS,
@@ -347,7 +347,8 @@ static void check_state(world *w)
     for (int p = 0; path_of(w, p) && p < FUZZ_PATHS; p++) {
         const plan_path *path = path_of(w, p);
         fuzz_demand(path->phase >= w->phases[p], "a path went back");
-        fuzz_demand(path->phase <= w->told[p], "a path went on that no home told of");
+        fuzz_demand(path->phase <= w->told[p], "the hub believes in progress that no "
+                                               "home reported");
         fuzz_demand(!path->lease.active || path->lease.token >= w->tokens[p],
                     "a token is older");
         fuzz_demand(!path->backup.active || path->backup.worker != path->lease.worker,
@@ -458,7 +459,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     return 0;
 }
 
-/* Right turns of every worker, with everything else between them. */
+/* Gives correct tasks of every worker, with all other kinds of messages between
+ * them. */
 void fuzz_seeds(void (*give)(const void *data, size_t len))
 {
     enum { LEN = 160 };

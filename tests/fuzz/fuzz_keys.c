@@ -37,7 +37,7 @@ pl_status fuzz_read_file(const char *path, pl_buf *out)
     return PL_OK;
 }
 
-/* As pl_key_list_load does with a file that is there. */
+/* Reads a list like pl_key_list_load does if the file exists. */
 static void read_list(const uint8_t *data, size_t len)
 {
     pl_key_list list;

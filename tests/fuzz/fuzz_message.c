@@ -7,7 +7,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/tiny_arm.h"
 
-/* Every getter on every field: what a process does with some message. */
+/* Calls every getter on every field, as processes do with messages. */
 static void read_all(const uint8_t *data, size_t len)
 {
     pl_reader r;

@@ -99,7 +99,7 @@ static void give_one(void (*give)(const void *, size_t), uint8_t kind, const voi
     pl_buf_destroy(&seed);
 }
 
-/* By hand: no encoder of ours writes a file of every type. */
+/* Written by hand, because no encoder of pathloom writes a file with every type. */
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
     static const char header[] =

@@ -10,7 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     server_access *access = NULL;
     const char *text = (const char *)input;
     if (server_access_parse(text, len, "keys", &access) == PL_OK) {
-        char *header = calloc(len + 8, 1); /* as from a client: ends in a zero */
+        /* as a client sends it: it ends with a zero byte */
+        char *header = calloc(len + 8, 1);
         if (header) {
             memcpy(header, "Bearer ", 7);
             memcpy(header + 7, text, len);

@@ -25,7 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     return 0;
 }
 
-/* Six pieces of a BPE model, by hand: short, so that most changes meet something. */
+/* Makes a BPE model of six pieces by hand. It is short, so that most changes hit a
+ * field. */
 static void seed_small(void (*give)(const void *, size_t), uint8_t kind)
 {
     static const char *const pieces[] = {"<unk>", "<s>", "\xe2\x96\x81",

@@ -28,7 +28,7 @@ grep -q "^ok    gpu workers .*3 workers share the first of 1 GPUs and need " \
     "$work/$case.doctor" || fail "the doctor: $(cat "$work/$case.doctor")"
 EMULATION_DEVICES=2 "$pathloom" doctor --run "$work/$case" |
     grep -q "^ok    gpu workers .*2 workers share the first of 2 GPUs" || fail "two devices"
-# The precision also decides: this device does not compute in f32.
+# The choice also depends on the precision: this device does not compute in f32.
 "$pathloom" doctor | grep -q "^ok    backend  *cuda .*emulated" || fail "auto: a device"
 EMULATION_DEVICES=0 "$pathloom" doctor | grep -q "^ok    backend  *cpu " ||
     fail "auto: no device"

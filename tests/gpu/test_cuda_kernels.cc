@@ -271,7 +271,7 @@ static void an_odd_vocabulary_makes_no_product_slow(void **)
     pl_topology_destroy(&t);
 }
 
-/* ---- what is planned is what is taken ---- */
+/* ---- the planned memory is the memory that is taken ---- */
 
 static void expect_planned(const char *precision, bool recompute, bool muon)
 {

@@ -85,7 +85,7 @@ refused() {
     check_nobody_left
 }
 
-# works NAME 'WORDS...' COMMAND ...: the words stand on stdout
+# works NAME 'WORDS...' COMMAND ...: the words must be on stdout
 works() {
     name=$1
     words=$2
@@ -478,8 +478,8 @@ printf 'ulimit -f 500\nexec "$@"\n' >small-files.sh
 refused "a limit on files" 74 'limited/store|File too large|ulimit -f' \
     sh small-files.sh $train --corpus text --out "$work/limited"
 rm -rf limited
-# The limit at which the program starts and its database does not depends on the
-# machine.
+# Depending on the machine, the database fails at a different limit, at which the
+# program still starts.
 name="a limit on memory"
 cases=$((cases + 1))
 ended=0

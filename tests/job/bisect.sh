@@ -65,7 +65,7 @@ refused 64 'is not a chapter' "$pathloom" store bisect --arm base --run "$run"
 refused 64 'needs --run' "$pathloom" store bisect --store "$run/store"
 refused 66 'fewer than two phases' "$pathloom" store bisect --run "$run" --from 3 --to 3
 
-echo "who taught the model that there are no such characters"
+echo "workers whose updates taught the model that such characters do not occur"
 for byte in 200 201 213 222 240 255 266 273 277 204 211 227 235 246 250 262; do
     printf '\344\270\'$byte'\345\221\'$byte'\346\260\'$byte
 done >"$work/foreign.txt"

@@ -49,7 +49,7 @@ ask data coverage --run "$run" || fail "coverage"
 ask store fsck --run "$run" || fail "fsck"
 
 # Names without an arm mean the newest chapter, which began with the last versions of
-# the chapter before.
+# the previous chapter.
 ask store log L1.E0 --run "$run" --json || fail "log"
 says 'mix~2/L1.E0'
 [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hash of a version"

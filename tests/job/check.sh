@@ -10,7 +10,8 @@ hurt_store=$2
 own_folder "$3"
 make_corpus base docs
 
-# A run with two chapters, a baseline, and all that recomputing needs.
+# Trains a run with two chapters, a baseline, and all data from which versions can be
+# computed again.
 run_job() { # folder, options
     small_job "$@" --set train.tau=10 --set train.phases=4 --set train.base_steps=20 \
         --set store.keep_momentum=true --set router.em=2 --set router.share=0.3 \
@@ -50,7 +51,7 @@ sum=$(sed -n 's/.*"invariant":"versions".*"checked":\([0-9]*\).*/\1/p' "$work/ch
 refused 64 'a number of versions, or all' "$pathloom" check --recompute x
 refused 66 'no store' "$pathloom" check --run "$work/nowhere"
 
-echo "what was not kept is not proven, and that is said"
+echo "claims about data that were not kept are reported as not proven"
 (run_job bare) >"$work/bare.out" 2>&1 || fail "the run without updates"
 seen=$(verdicts --run "$work/bare") || fail "check: $seen"
 [ "$seen" = "${sound}unproven " ] || fail "without updates: $seen"

@@ -15,7 +15,7 @@ complain() {
     found=1
 }
 
-# Every option that a unit or manifest gives is one that the verb's help names.
+# Checks that the help of the verb names every option that a unit or manifest uses.
 check_options() { # file, verb, words
     file=$1
     verb=$2

@@ -12,12 +12,12 @@ own_folder "$work"
 cat docs/*.md base/*.[ch] modules/*.[ch] home/*.[ch] store/*.[ch] >"$work/text.txt"
 [ "$(wc -c <"$work/text.txt")" -gt 1000000 ] || fail "the corpus is too small for the dial"
 
-# A value of the run's own configuration.
+# Prints a value of the run's configuration.
 value_of() { # folder, key without its section
     sed -n "s/^ *$2: *\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" "$work/$1/run.yaml" | head -n 1
 }
 
-# What the dial printed for a key.
+# Prints the value that `train --for` has printed for a key.
 printed() { # folder, whole key
     sed -n "s/^         $2=\([^ ]*\) .*/\1/p" "$work/$1.out"
 }
@@ -29,7 +29,7 @@ train() { # folder, arguments
         --set eval.sample_tokens=0 "$@" >"$work/$folder.out" 2>"$work/$folder.err"
 }
 
-# A whole run, with two keys that the user sets.
+# Trains a run to its end, with two keys that the user sets.
 train timed --for 20s --set train.batch=4 --set train.tau=5 ||
     fail "--for 20s: $(tail -n 1 "$work/timed.err")"
 grep -q '^dial     20s, .* of it left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"

@@ -10,12 +10,12 @@ pathloom=$1
 own_folder "$2"
 run=$work/run
 
-# The number that follows a field's name, the first time.
+# Prints the number that follows the first occurrence of a field's name.
 number() { # file, field
     sed -n "s/.*\"$2\":\\([-0-9.e+]*\\).*/\\1/p" "$1" | head -n 1
 }
 
-# The lines of the list of documents, one object a line.
+# Prints the list of documents, one object per line.
 documents() { # file
     grep -o '{"document":[^}]*}' "$1"
 }

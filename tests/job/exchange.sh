@@ -130,7 +130,7 @@ same_values "$work/start/model.safetensors" "$work/base/model.safetensors"
     grep -q '"path":"p' || fail "--route names no path"
 ok
 
-# ---- into another run, whose arms begin with it ----
+# ---- import into another run, whose arms begin with this model ----
 "$pathloom" import "$work/hf" --out "$work/base.yaml" --set router.prefix=8 > "$work/stdout"
 train "$work/next" "$work/base.yaml"
 "$pathloom" export --run "$work/next" --arm base --out "$work/again" > "$work/stdout"

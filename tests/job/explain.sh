@@ -16,7 +16,8 @@ complain() {
 
 statuses=$(sed -n 's/^ *X(\(OK\|ERR_[A-Z_]*\), \([0-9]*\),.*/\1 \2/p' base/status.h)
 [ "$(echo "$statuses" | wc -l)" -gt 20 ] || complain "no statuses in base/status.h"
-# The first word that is a text after each level of pl_log, also on the line after it.
+# Finds the name of each event: the first string after the level in a call of pl_log,
+# which may be on the next line.
 events=$(cat base/*.c codec/*.c outer/*.c net/*.c home/*.c workers/*.c serve/*.c job/*.c cli/*.c store/*.c | tr '\n' ' ' |
     grep -oE 'pl_log\( *PL_LOG_[A-Z]+, *"[a-z]+\.[a-z_.]+"' | sed 's/.*"\(.*\)"/\1/' |
     sort -u)

@@ -61,7 +61,7 @@ done
 "$pathloom" store blame L1.E0 --run "$work/plain" | grep -q ' of .*docs [0-9.]* %' ||
     fail "blame names no domain"
 
-echo "a folder is what its domain is, and a file is less"
+echo "a folder has the tokens of its domain, and a file has fewer"
 exposure docs mix >"$work/domain"
 exposure "$work/corpus/docs" mix >"$work/folder"
 cmp "$work/domain" "$work/folder" || fail "a folder has other tokens than its domain"

@@ -60,7 +60,8 @@ hashes own >"$work/own.hashes"
 hashes hand >"$work/hand.hashes"
 [ -s "$work/own.hashes" ] || fail "no module was trained"
 diff "$work/own.hashes" "$work/hand.hashes" || fail "the hashes differ"
-# Only a home that keeps updates, as the run says, can show how a version was made.
+# The run sets store.keep_updates, so a home that uses this key can show the updates of
+# a version.
 "$pathloom" store verify L1.E0 --run "$work/hand" >"$work/verify.out" 2>&1 ||
     fail "its home did not keep updates: $(cat "$work/verify.out")"
 grep -q 'precision=f32 .*patience_s=30' "$work/worker-2.out" ||

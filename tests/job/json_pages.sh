@@ -9,7 +9,7 @@ pathloom=$1
 own_folder "$2"
 checks=0
 
-# The part of the page below a heading, up to the next.
+# Prints the part of the page from a heading to the next heading.
 section() { # heading
     awk -v heading="## $1" '/^## / { inside = $0 == heading } inside' docs/JSON.md
 }
@@ -50,7 +50,7 @@ explained status "$pathloom" status --run "$work/run"
 wait "$job" || fail "the job ends with $?"
 job=''
 
-# ---- when it has finished ----
+# ---- a finished run ----
 explained 'status --history' "$pathloom" status --history --run "$work/run"
 verb ls
 verb ls --paths

@@ -112,9 +112,9 @@ grep -q "default-src 'none'" "$work/head" || fail "no Content-Security-Policy"
 refused 64 'give --token FILE' "$pathloom" page --run "$work/run" --listen '0.0.0.0:*'
 wait "$job" || fail "the job ends with $?"
 job=''
-! curl -s --max-time 5 "$own/state.json" >"$work/answer" || fail "train has left its page behind"
+! curl -s --max-time 5 "$own/state.json" >"$work/answer" || fail "the page of train still runs"
 
-# ---- when it has ended ----
+# ---- a finished run ----
 sleep 6
 code 200 "$at/state.json"
 holds '.life == "finished" and .reading == false'

@@ -14,7 +14,7 @@ fail() {
     echo "FAILED: $*"
 }
 
-# value FILE SECTION.KEY: as it stands in the file
+# value FILE SECTION.KEY: prints the value in the file
 value() {
     awk -v section="${2%%.*}:" -v key="${2#*.}:" '
         /^[a-z]/ { inside = $1 == section }

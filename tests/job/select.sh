@@ -95,7 +95,8 @@ documents_of() { # run
 [ "$(documents_of calm)" -lt "$(documents_of none)" ] ||
     fail "$(documents_of calm) documents train with a hold-out, $(documents_of none) without"
 
-# Killed before its third tag, and the command again: the same store.
+# If the command is killed before its third tag and is given again, the store is the
+# same.
 take_data calm shot
 (PATHLOOM_FAILPOINT=select.tag.before@train:kill:3 && export PATHLOOM_FAILPOINT &&
     select_job shot) >"$work/out" 2>&1 && fail "it was not killed"
@@ -108,7 +109,8 @@ fsck_is_clean shot || fail "fsck"
 ask store merge odd p01@best-mix-p00 p00 --run "$run" && fail "another path's tag"
 says 'tag best-mix-p00 has no module mix/'
 
-# It cannot be split: the message does not ask for another hold-out of a begun run.
+# The run cannot be split. The message does not tell the user to change train.holdout,
+# because a run that has begun cannot change it.
 (select_job calm --set train.phases=+2 --set topology.split=6:4x4) >"$work/out" 2>&1 &&
     fail "a split run with a hold-out"
 says 'lengthen it without topology.split'

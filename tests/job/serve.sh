@@ -172,8 +172,8 @@ grep -q 'serve.memory paths=4 modules=12 ' "$work/stderr" || fail "no plan of th
 refused 400 'a slot for each of 4 paths' "$at/v1/completions" \
     -d '{"prompt": "The int x", "route_every": 4}'
 
-# ---- who picks the path: prompts of one token, shorter than the prefix of 8 tokens, and
-# longer ----
+# ---- the choice of the path: prompts of one token, shorter than the prefix (8 tokens),
+# and longer ----
 cat > "$work/prompts" << 'END'
 a
 ;
@@ -262,7 +262,7 @@ refused 400 'exceed_context_size_error' "$at/v1/completions" -d "{\"prompt\": \"
 head -c 2000000 /dev/zero | tr '\0' a > "$work/large"
 refused 413 'larger than' "$at/v1/completions" -d "@$work/large"
 
-# ---- clients that no library makes ----
+# ---- clients that behave unlike any library ----
 odd() { # CASE [N]
     how=$1
     shift
@@ -358,7 +358,8 @@ cmp -s "$work/paths.router" "$work/paths.likelihood" &&
     fail "router and likelihood take the same paths, so that nothing was tested"
 ok
 
-# ---- a full line: 429, and what was taken is answered although TERM comes ----
+# ---- a full queue: new requests get 429; accepted ones are answered even after SIGTERM
+# ----
 start --slots 1 --queue 1
 kill -STOP "$server"
 clients=
@@ -429,7 +430,7 @@ ends INT
 grep -q -- '--listen' "$work/stdout" || fail "a wrong address is not named"
 ok
 
-# ---- where the memory does not hold every path a second time ----
+# ---- a machine whose memory does not hold every path a second time ----
 sed 's/^\(MemAvailable\|SwapFree\): .*/\1: 1200 kB/' /proc/meminfo > "$work/meminfo"
 # little: runs a command that sees 2.4 MB of memory in /proc/meminfo
 cat > "$work/little" << END
@@ -457,7 +458,7 @@ else
     echo "skipped: a machine with little memory needs root"
 fi
 
-# ---- HUP again and again, while others are answered: the choice stays ----
+# ---- repeated HUP while requests are answered: the choice of paths stays the same ----
 start
 : > "$work/busy"
 for _ in 1 2 3; do
@@ -470,7 +471,8 @@ alike likelihood
 rm "$work/busy"
 several likelihood
 
-# ---- HUP reads scoring models again: of version 0 all paths are the base model ----
+# ---- HUP reads the models for routing again: at version 0, all paths are the base
+# model ----
 "$pathloom" store rollback mix --to 0 --run "$work/run" > "$work/stdout" 2>&1 ||
     fail "rollback: $(cat "$work/stdout")"
 sleep 0.5

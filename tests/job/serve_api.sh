@@ -81,7 +81,7 @@ refused() { # HTTP-STATUS WORDS BODY
     fail "training: $(tail -n 3 "$work/log")"
 start --slots 3
 
-# ---- scores of a prompt: as many as tokens, the first is null ----
+# ---- scores of a prompt: one for each token; the first is null ----
 ask '{"prompt": "static int x", "echo": true, "logprobs": 2, "max_tokens": 0}'
 holds '.choices[0] | .text == "static int x" and .finish_reason == "length"'
 holds '.choices[0].logprobs | .tokens[0] == "<s>" and .token_logprobs[0] == null and
@@ -126,7 +126,7 @@ done
 holds '.usage as $u | ($u.prompt_tokens + $u.completion_tokens) == $u.total_tokens' \
     "$work/many"
 
-# ---- more parts than slots, and clients beside ----
+# ---- more answers than slots, while other clients ask ----
 many=$(jq -cn '[range(20) | "text \(.)"]')
 clients=
 for i in 1 2 3; do
@@ -143,7 +143,7 @@ for i in 1 2 3; do
 done
 holds '[.choices[].index] == [range(20)]' "$work/beside.1"
 
-# ---- what changes the choice ----
+# ---- options that change which tokens are chosen ----
 ask '{"prompt": "The ", "max_tokens": 8, "logit_bias": {"300": 100}, "logprobs": 0}'
 holds '.choices[0].logprobs.tokens | unique | length == 1'
 ask '{"prompt": "The ", "max_tokens": 8, "min_p": 1, "logprobs": 1}' # the likeliest
@@ -232,7 +232,7 @@ page POST /v1/embeddings '{"input": "static int x;", "encoding_format": "base64"
     fail "not 48 floats: $(cat "$work/answer")"
 ok
 
-# ---- what the server is ----
+# ---- properties of the server ----
 page GET /props
 holds '.default_generation_settings.n_ctx == 64 and .total_slots == 3 and
     .default_generation_settings.params.max_tokens == 16'

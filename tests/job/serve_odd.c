@@ -35,7 +35,8 @@ static int connect_once(void)
     return fd;
 }
 
-/* All that comes until the server closes; false: it does not. */
+/* Reads everything until the server closes the connection; false: it does not close
+ * it. */
 static int read_to_end(int fd, char *out, size_t size)
 {
     size_t len = 0;
@@ -73,10 +74,11 @@ static const struct {
      POST "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT, 400},
     {"chunks and a length",
      POST "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n" NEXT, 400},
-    {"a coding on a folded line",
+    {"Transfer-Encoding on a folded line",
      POST "Transfer-Encoding:\r\n chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" NEXT,
      400},
-    {"a length on a folded line", POST "Content-Length: 2\r\n 0\r\n\r\n{}" NEXT, 400},
+    {"Content-Length on a folded line", POST "Content-Length: 2\r\n 0\r\n\r\n{}" NEXT,
+     400},
     {"an unknown coding", POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" NEXT,
      501},
     {"two codings", POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" NEXT, 501},
@@ -92,7 +94,7 @@ static const struct {
      POST "X: a\rContent-Length: 60\r\nContent-Length: 2\r\n\r\n{}" NEXT, 400},
     {"two hosts", "GET /health HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n" NEXT, 400},
     {"no host", "GET /health HTTP/1.1\r\n\r\n" NEXT, 400},
-    {"a length of a request without a body",
+    {"Content-Length of a request without a body",
      "GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n" NEXT, 413},
 };
 

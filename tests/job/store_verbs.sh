@@ -72,7 +72,7 @@ wait_for_version() {
     [ "$(versions)" -ge "$1" ] || fail "version $1 of mix/L1.E0 does not come"
 }
 
-# ---- while it trains, no faster than this script ----
+# ---- while it trains; steps are slow enough for this script ----
 (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train) >"$work/train.log" 2>&1 &
 job=$!
 wait_for_version 5
@@ -95,7 +95,7 @@ says "in one piece"
 store 0 tag heads --delete
 store 73 tag early
 
-# ---- stopped, rolled back, gone on ----
+# ---- the job is stopped, rolled back and continued ----
 wait_for_version 8
 kill -INT "$job"
 wait "$job"
@@ -128,7 +128,7 @@ expect 73 "$pathloom" store restore "$work/backup" --store "$work/restored"
 expect 0 "$pathloom" store restore "$work/backup" --store "$work/restored" --force
 expect 73 "$pathloom" store init --store "$work/restored"
 
-# ---- collecting and packing, killed on the way ----
+# ---- collecting and packing are killed before they end ----
 store 0 pack
 for _ in 1 2 3; do
     "$pathloom" store gc --delete --grace 0 --keep 1 --run "$work/run" \
@@ -166,7 +166,7 @@ store 64 cat L1.E0 --format q
 store 66 blame L9.E0
 store 66 cat L1.E0 no.such.tensor
 store 66 tag other 99
-# ---- each verb of the list, while a job trains that has no end soon ----
+# ---- each verb of the list, while a long job trains ----
 rm -rf "$work/run"
 (train --set train.phases=2000) >"$work/train.log" 2>&1 &
 job=$!

@@ -19,7 +19,7 @@ says_not() { # words
 }
 
 # ---- rolled back and tagged ----
-echo "the newest tag after a rollback is of what it went back to"
+echo "a tag that is made after a rollback has the versions to which the rollback went back"
 (small_job run --set train.tau=10 --set train.phases=4 --set train.base_steps=40 \
     --set model.blocks=4) >"$work/run.out" 2>&1 || fail "the run"
 run=$work/run
@@ -39,8 +39,8 @@ says 'mix/L2.E0@4'
 store tag newest --arm base --force --run "$run"
 says 'phase'
 
-# ---- what the bytes are for ----
-echo "du tells all bytes, those of the newest versions and those of tags"
+# ---- the uses of the stored bytes ----
+echo "du shows all bytes, the bytes of the newest versions and those of tags"
 store du --json --run "$run"
 used() { # use
     sed -n "s/.*\"use\":\"$1\",\"bytes\":\([0-9]*\).*/\1/p" "$work/verb.out"
@@ -59,7 +59,7 @@ stored=$("$pathloom" store stat --json --run "$run" | sed 's/.*"stored_bytes":\(
 
 # ---- blamed ----
 echo "blame follows a rollback to what it took back, and leaves out what it gave up"
-shares() { # MODULE@V, options: what each contributor did, without the version asked for
+shares() { # prints what `blame` says of each contributor, without the requested version
     "$pathloom" store blame "$@" --json --run "$run" | sed 's/.*"source"/"source"/'
 }
 [ "$(shares L2.E0@1 | wc -l)" -eq 2 ] || fail "two paths make version 1 of L2.E0"
@@ -118,7 +118,7 @@ done
 store tag fine --run "$run"
 
 # ---- listed ----
-echo "ls knows names without their arm, and says so where nothing is listed"
+echo "ls finds names without their arm, and reports an error if nothing matches"
 store ls L1 --run "$run"
 says '^mix/L1.E0'
 [ "$(wc -l <"$work/verb.out")" -eq 2 ] || fail "ls L1 lists not two modules"
@@ -150,7 +150,7 @@ refused 64 'one kind at a time: --paths or --tags' \
 "$pathloom" store init --store "$work/empty" >/dev/null || fail "init"
 store ls --store "$work/empty"
 
-# ---- copies that would be their own source ----
+# ---- copies of a store into itself ----
 echo "a store is no copy of itself, and none lies in it"
 ln -s "$run/store" "$work/link"
 ln -s "$run" "$work/link-above"

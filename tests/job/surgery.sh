@@ -13,7 +13,7 @@ says() { # words
     grep -q -- "$1" "$work/verb.out" || fail "\`$verb\` does not say \`$1\`"
 }
 
-verb() { # words of pathloom: it succeeds
+verb() { # runs a command of pathloom, which must succeed
     verb=$*
     "$pathloom" "$@" --run "$work/run" >"$work/verb.out" 2>&1 || fail "exit code $?: $verb"
 }
@@ -89,7 +89,7 @@ verb store merge again mean.merged/L1.E0@0 L1.E0@1 --force
 says '^tag again names 1 merged and 11 other modules of mix'
 verb store verify again
 
-echo "the same command finds what it made; another makes the next version"
+echo "the same command finds its earlier result; a different command makes the next version"
 verb store merge one L1.E0@1 L1.E0@2 L1.E1 --force
 says 'one.merged/L1.E0@0'
 verb store merge one L1.E0@1 L1.E0@2 --force
@@ -146,7 +146,7 @@ says '"without": *"L2.E1"'
 verb route --prompt "int main(" --without L2.E1,L1.E0
 says 'which has no second'
 grep -q inf "$work/verb.out" && fail "a closed path has infinite numbers"
-alone() { # what the run says if paths through L2.E1 are closed
+alone() { # the run's answer if the paths through L2.E1 are closed
     text --without L2.E1 && bits --without L2.E1 &&
         "$pathloom" route --run "$work/run" --prompt "int main(" --without L2.E1 --json &&
         "$pathloom" generate --run "$work/run" --prompt "int main(" --temperature 0 \
@@ -197,7 +197,7 @@ if command -v curl >/dev/null; then
 fi
 refused 65 'store/db' generate --path p11 --prompt "int main("
 
-echo "the descent of a merged module is drawn back to the base model"
+echo "the graph of a merged module goes back to the base model"
 verb store log mean.merged/L1.E0 --graph
 grep -q '^[*] mean.merged/L1.E0@0 .*merge linear of mix/L1.E0@' "$work/verb.out" ||
     fail "no merge: $(cat "$work/verb.out")"

@@ -49,7 +49,7 @@ cmp "$work/a/model/model.safetensors" "$work/b/model/model.safetensors" ||
 "$pathloom" import "$work/a/model" --out "$work/base.yaml" >"$work/said-import" 2>&1 ||
     fail "pathloom import refuses the saved model"
 
-# An unknown option, and no folder to write to.
+# An unknown option, or a folder that cannot be written, is refused.
 for options in "--nosuch 1" "--steps 5"; do
     code=0
     # shellcheck disable=SC2086 # several words

@@ -78,8 +78,8 @@ grep -q "^ok    gpu " "$work/doctor" || fail "doctor and GPUs: $(cat "$work/doct
 grep -q "^ok    gpu memory  a worker .* for activations of " "$work/doctor" ||
     fail "doctor and a GPU's memory: $(cat "$work/doctor")"
 chmod 644 "$work/run/keys/admin.key"
-"$pathloom" doctor --run "$work/run" >"$work/doctor" && fail "doctor lets an open key pass"
-grep -q "^fail  key .*chmod 600" "$work/doctor" || fail "the doctor says no remedy"
+"$pathloom" doctor --run "$work/run" >"$work/doctor" && fail "doctor accepts a key that others can read"
+grep -q "^fail  key .*chmod 600" "$work/doctor" || fail "doctor names no remedy"
 chmod 600 "$work/run/keys/admin.key"
 
 # An inspector's key can read and do nothing else.

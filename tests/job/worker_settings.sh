@@ -15,7 +15,8 @@ fail() {
     exit 1
 }
 
-# Nobody listens there: the worker says what it is and gives up.
+# Starts a worker with a hub address on which nobody listens: it prints its settings and
+# gives up.
 worker() { # options
     "$pathloom" worker --hub tcp://127.0.0.1:1 --name w --cache "$work/cache" "$@" \
         >"$work/out" 2>&1

@@ -501,7 +501,7 @@ static void lie_is_not_confirmed_by_anothers_delivery(void **state)
     assert_int_equal(other, -1);
 }
 
-/* A lease was extended to a phase, but the results of the phase before never arrived.
+/* A lease was extended to a phase, but the results of the previous phase never arrived.
  */
 static void lease_does_not_live_on_in_the_next_phase(void **state)
 {

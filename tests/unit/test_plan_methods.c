@@ -164,7 +164,7 @@ static bool is_sent_by_somebody(const game *g, int index, int64_t phase)
     return false;
 }
 
-/* Whether a mate's update of the round before is in the home, which keeps the updates
+/* Whether a mate's update of the previous round is in the home, which keeps the updates
  * of the two newest versions, or is on its way there. */
 static bool mate_is_there(const game *g, int m, int index, int64_t phase)
 {

@@ -178,7 +178,7 @@ static void fragments_are_sent_in_turn_and_taken_up_next(void **state)
     }
 }
 
-/* With an overlap a phase begins without what the phase before sent; without one it
+/* With an overlap a phase begins without what the previous phase sent; without one it
  * does not. No phase waits for more than was sent. */
 static void overlap_is_what_a_phase_does_not_wait_for(void **state)
 {

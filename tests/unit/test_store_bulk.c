@@ -78,7 +78,7 @@ static void a_file_goes_with_the_blob_that_it_holds(void **state)
     for (uint64_t n = 0; n < 5; n++)
         commit_version(store, "a/x", n, n, BLOB);
     bulk_settle(store);
-    /* five versions; momenta of the newest and of the one before */
+    /* five versions; momenta of the newest and of the previous one */
     assert_int_equal(count_files(*state, "db"), 5 + 2);
     for (uint64_t n = 0; n < 5; n++)
         assert_version(store, n, n, BLOB);

@@ -88,7 +88,7 @@ static void prepare_context(fiber *f, void (*entry)(void))
 }
 #endif
 
-/* ---- what AddressSanitizer is told ---- */
+/* ---- telling AddressSanitizer about switches ---- */
 
 #if defined(__SANITIZE_ADDRESS__)
 static void about_to_switch(void **save, const void *stack, size_t bytes)

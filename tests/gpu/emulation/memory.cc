@@ -273,7 +273,7 @@ void memory_check(const void *address, size_t bytes, memory_access access)
             dynamic_part.bytes);
 }
 
-/* ---- what the scheduler asks ---- */
+/* ---- functions for the scheduler ---- */
 
 void memory_begin_launch(size_t shared)
 {
@@ -295,7 +295,7 @@ uint8_t *memory_dynamic_shared(void)
     return dynamic_part.start;
 }
 
-/* ---- what the runtime asks ---- */
+/* ---- functions for the runtime ---- */
 
 void memory_open(void)
 {
@@ -435,7 +435,7 @@ size_t emulation_n_allocations(size_t *bytes)
     return allocations.size();
 }
 
-/* ---- what the compiler calls ---- */
+/* ---- functions that the compiler calls ---- */
 
 /* Checks the alignment of types that the compiler assumes to be aligned, because a
  * device requires it. */

@@ -1,10 +1,10 @@
-/* The logits that our model gives for tokens, from an exported folder: what
- * tests/job/export_oracle.sh compares others with.
+/* Computes the logits of our model for tokens, from an exported folder;
+ * tests/job/export_oracle.sh compares other programs with them.
  *
  *   path_logits FOLDER TOKENS LOGITS
  *
- * TOKENS: int32; LOGITS: a row of float32 a token, by the `ref` backend in f32. The
- * context begins anew where it is full. */
+ * TOKENS: int32; LOGITS: a row of float32 a token, by the `ref` backend in f32. When
+ * the context is full, a new one begins. */
 #include "serve/serve.h"
 #include <stdio.h>
 #include <string.h>

@@ -40,7 +40,7 @@ typedef struct emulated_blas *cublasLtHandle_t;
 typedef struct emulated_matmul_desc *cublasLtMatmulDesc_t;
 typedef struct emulated_layout *cublasLtMatrixLayout_t;
 typedef struct emulated_preference *cublasLtMatmulPreference_t;
-/* What a found algorithm needs: alignments and workspace. */
+/* The alignments and the workspace that a found algorithm needs. */
 typedef struct {
     uint32_t alignment[4]; /* of A, B, C, D */
     uint64_t workspace;

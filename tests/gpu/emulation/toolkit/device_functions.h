@@ -20,7 +20,7 @@
  * which memory.cc recognises by its address. */
 #define __shared__ static thread_local
 
-/* ---- where this thread is ---- */
+/* ---- the thread's place in the grid ---- */
 
 uint3 emulated_thread_index(void) __attribute__((const));
 uint3 emulated_block_index(void) __attribute__((const));
@@ -59,7 +59,7 @@ static inline int __syncthreads_or(int predicate, EMULATED_SITE)
     return emulated_barrier(EMULATED_OR, predicate, file, line);
 }
 
-/* ---- meetings of a warp: all its lanes, with the mask that says so ---- */
+/* ---- operations of a warp: all its lanes take part, and the mask must say so ---- */
 
 enum emulated_shuffle { EMULATED_IDX, EMULATED_XOR, EMULATED_UP, EMULATED_DOWN };
 enum emulated_reduction {
@@ -180,7 +180,7 @@ template <class T> static inline T __ldg(const T *address)
 }
 template <class To, class From> static inline To emulated_bits(From from)
 {
-    static_assert(sizeof(To) == sizeof(From), "bits of another size");
+    static_assert(sizeof(To) == sizeof(From), "the bits of a value of another size");
     To to;
     memcpy(&to, &from, sizeof to);
     return to;
