@@ -1,6 +1,7 @@
 #!/bin/sh
-# Measures the gain of choosing the path again within documents: once per document, every
-# W tokens by the text before, and in hindsight; on documents as they are and on mixed ones.
+# Measures the gain of choosing the path again within documents: once per document,
+# every W tokens by the preceding text, and in hindsight; on documents as they are and
+# on mixed ones.
 #
 #   sh bench/routing.sh TRAIN VALID OUTFOLDER [key=value ...]
 #
@@ -44,7 +45,7 @@ mixed() { # file
                 piece = ""
             }
         }
-        # The domain with the most pieces left that is not the one before.
+        # The domain with the most pieces left that is not the previous one.
         function next_domain(before,    d, best) {
             best = ""
             for (d = 0; d < n_domains; d++)

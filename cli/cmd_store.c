@@ -16,16 +16,14 @@ const store_verb store_verbs[] = {
      "without their arm. Exit status 66 if nothing is found.",
      0, 1, TAKES(REFS) | TAKES(OBJECTS) | TAKES(PATHS) | TAKES(TAGS), true, store_ls},
     {"log", "MODULE[@V]", "list the versions of a module, newest first",
-     "Begins with version V if one is given. --graph draws all versions from which it "
-     "was made, one line each, back to the base model: through chapters, to the "
-     "version "
-     "that a rollback returned to, and to all sources of a merge. --health reads the "
-     "parameters of all versions of the module in its arm and prints for each: lag, "
-     "the "
-     "cosine of the pseudo-gradients of this version and the one before; gain, the "
-     "length of the step over the norm of the updates' mean; step, the same over the "
-     "norm of the parameters; transverse, the share of the contributors' updates in "
-     "which they disagree.",
+     "Begins with version V if one is given. --graph draws all versions from which "
+     "it was made, one line each, back to the base model: through chapters, to the "
+     "version that a rollback returned to, and to all sources of a merge. --health "
+     "reads the parameters of all versions of the module in its arm and prints for "
+     "each: lag, the cosine of the pseudo-gradients of this version and the "
+     "previous one; gain, the length of the step over the norm of the updates' mean; "
+     "step, the same over the norm of the parameters; transverse, the share of the "
+     "contributors' updates in which they disagree.",
      1, 1, TAKES(GRAPH) | TAKES(HEALTH), true, store_log},
     {"show", "MODULE[@V]|TAG", "show all details of one version, or of a tag",
      "Shows full hashes, the coefficients of the outer step, and every contribution.",

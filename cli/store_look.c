@@ -281,8 +281,8 @@ pl_status store_show(store_call *call)
 }
 
 /* Prints the versions of a module, the newest first, or from @VERSION downwards.
- * Version 0 of a chapter's module is the last version of a module of the chapter
- * before, whose versions follow. */
+ * Version 0 of a chapter's module is the last version of a module of the previous
+ * chapter, whose versions follow. */
 pl_status store_log(store_call *call)
 {
     pl_version v;

@@ -65,8 +65,8 @@ typedef struct pl_likeliest {
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
                      pl_likeliest *likeliest);
 
-/* Results of choosing the path again every W tokens (every.c): `history` by the text
- * before, `oracle` in hindsight. */
+/* Results of choosing the path again every W tokens (every.c): `history` by the
+ * preceding text, `oracle` in hindsight. */
 typedef struct pl_every_choice {
     pl_score history, oracle; /* scores of the counted targets */
     /* n_choices: choices that `history` made after its first path; n_changes: those

@@ -184,8 +184,8 @@ static pl_status apply(merge *g)
 
 /* The number of versions for which data must be kept longer. A path may have to repeat
  * a phase whose updates are already merged, if the path's state has not arrived. The
- * data with which such a phase began must still exist: the mates' updates of the round
- * before (noloco), or the mean of the round before that, which is kept with the
+ * data with which such a phase began must still exist: the mates' updates of the
+ * previous round (noloco), or the mean of the round before that, which is kept with the
  * momentum of the version two below the head (eager). */
 static int lateness(const merge *g)
 {

@@ -14,7 +14,7 @@ typedef struct health_reader {
     pl_health_walk *walk;
     size_t n;
     float *params;
-    bool walking; /* the walk has reached the version before */
+    bool walking; /* the walk has reached the previous version */
     double *norms, *weights;
 } health_reader;
 

@@ -12,7 +12,7 @@
  *   mix~2    phases [e2, ...)    dealt by a linear router, from the scores of mix~1
  *
  * Each chapter is an arm of its own, because hub, homes and workers derive everything
- * from an arm's definition, which never changes. It continues where the arm before
+ * from an arm's definition, which never changes. It continues where the previous arm
  * ended: its modules begin as the last versions of that arm, its paths begin with that
  * arm's last states, and the schedule continues. Outer momentum begins at zero.
  *
@@ -26,7 +26,7 @@
  * router and the paths' states. Frozen modules keep version 0 of their chapter.
  *
  * A chapter of train.more does not deal documents: it keeps the shards and the router
- * of the chapter before. The learning rate has decayed already, so the chapter begins
+ * of the previous chapter. The learning rate has decayed already, so the chapter begins
  * with a warm-up and new moments.
  *
  * Everything here is computed from data in the homes, and the arm's definition is
@@ -41,7 +41,7 @@ typedef struct chapter {
     pl_run *r;
     const config_chapter *what;
     pl_arm before, scoring, arm;
-    /* from: the topology of the arm before; topology: that of the new arm */
+    /* from: the topology of the previous arm; topology: that of the new arm */
     pl_topology *from, *topology;
     routing g;
     uint32_t *docs; /* [n_docs] the documents that are scored */
@@ -51,9 +51,9 @@ typedef struct chapter {
     float *params; /* parameters of one path */
 } chapter;
 
-/* ---- the end of the chapter before ---- */
-/* Reads the last version of a module of the arm before, as f32 values, into c->params.
- * Sets *slot to the module's slot. */
+/* ---- the end of the previous chapter ---- */
+/* Reads the last version of a module of the previous arm, as f32 values, into
+ * c->params. Sets *slot to the module's slot. */
 static pl_status last_version(chapter *c, int module, const pl_slot **slot)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -241,7 +241,7 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* Appends the documents that a path had in its shard in the arm before. */
+/* Appends the documents that a path had in its shard in the previous arm. */
 static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n,
                             pl_buf *docs)
 {
@@ -267,7 +267,7 @@ done:
     return status;
 }
 
-/* Reads the documents of all shards of the arm before. */
+/* Reads the documents of all shards of the previous arm. */
 static pl_status read_shards(chapter *c, pl_buf *docs, size_t *first)
 {
     const size_t n = pl_tokens_n_docs(c->r->train);
@@ -285,7 +285,7 @@ static pl_status read_shards(chapter *c, pl_buf *docs, size_t *first)
     return status;
 }
 
-/* Reads the prefix model that routes new text to the paths of the arm before. */
+/* Reads the prefix model that routes new text to the paths of the previous arm. */
 static pl_status read_router(chapter *c, pl_prefix_lm **out)
 {
     char object[PL_MODULE_NAME_MAX];
@@ -343,8 +343,8 @@ done:
     return status;
 }
 
-/* Takes the weights of the shards, and the held-out text for curves, from the arm
- * before. */
+/* Takes the weights of the shards, and the held-out text for curves, from the previous
+ * arm. */
 static pl_status take_texts(chapter *c)
 {
     char object[PL_MODULE_NAME_MAX];

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each must be
- * greater than the one before. With `levels`, a colon and the modules per level follow
- * each number. */
+ * greater than the previous one. With `levels`, a colon and the modules per level
+ * follow each number. */
 static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],
                         config_text levels[CONFIG_LIST_MAX], int *n)

@@ -6,8 +6,8 @@
  *
  * A phase above 0 begins a chapter, because an arm's definition never changes
  * (job/chapters.c). What is frozen in a chapter stays frozen in the next: a module is
- * frozen if the module from which it descends was frozen when the chapter before ended,
- * unless `none` ends all that was frozen. */
+ * frozen if the module from which it descends was frozen when the previous chapter
+ * ended, unless `none` ends all that was frozen. */
 #include "job/config.h"
 
 #include <string.h>
@@ -109,7 +109,7 @@ static pl_status check_some_train(const pl_topology *t, const bool *frozen)
     return PL_OK;
 }
 
-/* Updates `frozen`, the list of the chapter before, to that of `chapter`, whose
+/* Updates `frozen`, the list of the previous chapter, to that of `chapter`, whose
  * topology is t. */
 static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
                                 const freeze_item *items, int n_items, bool *frozen)

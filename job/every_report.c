@@ -1,5 +1,5 @@
 /* Prints how much it helps to choose the path again every W tokens. It compares three
- * rules: once per document, every W tokens by the text before (history), and every W
+ * rules: once per document, every W tokens by the preceding text (history), and every W
  * tokens in hindsight (oracle). */
 #include "job/evaluate.h"
 
@@ -133,11 +133,10 @@ void evaluation_print_every(const evaluation *e)
         say("   %-22s %s %7.2f %16s %10s %8s", name, bits, row->ppl, below, share,
             changes);
     }
-    say("   history: by the losses of the text before; oracle: the best path of each "
-        "piece, in\n"
+    say("   history: by the losses of the preceding text; oracle: the best path of "
+        "each piece, in\n"
         "   hindsight. of oracle: share of its gain over once that history has. "
-        "changes: "
-        "choices\n"
-        "   of history that took another path than the one before");
+        "changes: choices\n"
+        "   of history that took another path than the previous one");
     pl_free(rows);
 }

@@ -34,7 +34,7 @@ static const page_arm *arm_of_module(const page *p, const char *module)
 }
 
 /* ---- lineages ---- */
-/* Sets "before": the module of the chapter before whose last version became this
+/* Sets "before": the module of the previous chapter whose last version became this
  * module's version 0. */
 static void set_module_before(const page *p, const page_arm *a, int module, pl_json *o)
 {

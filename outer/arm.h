@@ -188,7 +188,7 @@ PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *a
  * if the mixture has only one chapter, or none yet. */
 void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 
-/* Writes the module of the chapter before, whose last version is version 0 of this
+/* Writes the module of the previous chapter, whose last version is version 0 of this
  * module; "" if there is none. Both names are full names: "mix/L1.E0". */
 PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
                                          char out[PL_MODULE_NAME_MAX]);
@@ -221,7 +221,7 @@ void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
                         char out[96]);
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96]);
-/* pl_arm_before_name writes the name that this path and replica had in the arm before
+/* pl_arm_before_name writes the name that this path and replica had in the previous arm
  * (several paths may come from one that was split). pl_arm_states_name writes the name
  * of the object with the states that a successor's paths begin with. */
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,

@@ -1,5 +1,5 @@
 /* The chapters of the mixture: their names, and which modules of a chapter descend from
- * which of the chapter before. */
+ * which of the previous chapter. */
 #include "outer/outer.h"
 #include <stdio.h>
 #include <string.h>

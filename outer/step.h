@@ -8,7 +8,7 @@
  *   nesterov      m = mu m + g                  x -= eta (g + mu m)
  *   heavy ball    m = clip(mu m + g)            x -= eta m
  *   mu = 0        (no momentum is kept)         x -= eta clip(g)
- *   eager         g = E + (g_t - E) / n, E = g_t (the mean of the phase before), then
+ *   eager         g = E + (g_t - E) / n, E = g_t (the mean of the previous phase), then
  *                 as `rule` says: the mean of the steps that the contributors take by
  *                 themselves
  *   delayed       S += g; every N-th arrival m = mu m + S/N, S = 0 and
@@ -99,9 +99,9 @@ PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state
                                        pl_outer_report *report);
 
 /* A pl_mean_fn over plain arrays: sum_u weight_u values_u, added in the order of the
- * list to zero. bf16 values need no alignment. Eight arrays at addresses that differ
- * by multiples of the page compete for the same lines of the cache (a quarter of the
- * speed): let each array begin some lines further than the one before. */
+ * list to zero. bf16 values need no alignment. Eight arrays at addresses that differ by
+ * multiples of the page compete for the same lines of the cache (a quarter of the
+ * speed): let each array begin some lines further than the previous one. */
 typedef struct pl_update_view {
     const void *values; /* float [n], or bf16 [n] */
     bool is_bf16;

@@ -4,8 +4,8 @@
  * after the inner steps s = (p+1) H/F (mod H); `overlap` steps later its next version
  * is mixed into the local parameters. F = 1, overlap 0, mix 0 is DiLoCo.
  *
- * Eager (arXiv:2502.12996): a contributor steps at once with the mean of the phase
- * before, in which its own part is replaced by the new one,
+ * Eager (arXiv:2502.12996): a contributor steps at once with the mean of the previous
+ * phase, in which its own part is replaced by the new one,
  *
  *   g~_i(t) = gbar(t-1) + (g_i(t) - g_i(t-1)) / M
  *
@@ -33,7 +33,7 @@ int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round
 /* local = mix local + (1 - mix) merged; mix 0 copies, mix 1 leaves local as it is. */
 void pl_streaming_mix(float *local, const float *merged, double mix, size_t n);
 
-/* out = mean_before + (own - own_before) / n_workers. The vectors of the phase before
+/* out = mean_before + (own - own_before) / n_workers. The vectors of the previous phase
  * are NULL in the first phase. out may alias own. */
 void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out);

@@ -1,4 +1,4 @@
-/* Generates text and chooses the path again every W tokens, by the text before. */
+/* Generates text and chooses the path again every W tokens, by the preceding text. */
 #ifndef PL_SERVE_REROUTE_H
 #define PL_SERVE_REROUTE_H
 #include "corpus/corpus.h"

@@ -308,9 +308,10 @@ typedef enum pl_use {
     PL_USE_PENDING,  /* updates that wait for a merge */
     PL_USE_MOMENTUM, /* states of the outer optimizer */
     PL_USE_HISTORY,  /* parameters of older versions */
-    PL_USE_CHANGES,  /* versions as changes, for workers that have the version before */
-    PL_USE_UPDATES,  /* merged updates that were kept */
-    PL_USE_OTHER,    /* only bases of coded chunks, or copies in several parts */
+    /* versions as changes, for workers that have the previous version */
+    PL_USE_CHANGES,
+    PL_USE_UPDATES, /* merged updates that were kept */
+    PL_USE_OTHER,   /* only bases of coded chunks, or copies in several parts */
     PL_USES
 } pl_use;
 typedef struct pl_store_usage {

@@ -113,7 +113,7 @@ typedef struct hub_audit {
     int trust;    /* the highest trust of any such worker (trust_in) */
     /* a worker with that trust has the same kind of device as the first worker */
     bool has_kin;
-    /* whether the row is in the home's newest state, and in the one before */
+    /* whether the row is in the home's newest state, and in the previous one */
     bool listed, was_listed;
 } hub_audit;
 

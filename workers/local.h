@@ -20,7 +20,7 @@ typedef struct local_slot {
     float *params, *velocity, *last, *before;
 } local_slot;
 
-/* Takes the step that ends the phase before, for eager and noloco, from the second
+/* Takes the step that ends the previous phase, for eager and noloco, from the second
  * phase on. `params` becomes the start of this phase. */
 PL_MUST_CHECK pl_status local_step_eager(const local_slot *s, const float *mean_before);
 /* mate: the mate's decoded update, or NULL if there is none. mate_start: the mate's

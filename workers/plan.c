@@ -184,7 +184,7 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     plan_await_next(path);
 }
 
-/* Whether all versions that the phase needs exist. `ahead`: the phase before has not
+/* Whether all versions that the phase needs exist. `ahead`: the previous phase has not
  * arrived yet. In this case versions that are made from that phase alone may be
  * missing, because its worker can compute them itself. */
 static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)

@@ -171,7 +171,7 @@ bool plan_continues(plan *p, plan_task task, int64_t phase, uint64_t token, int 
 bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
 /* Moves the lease into its next phase, under the same token. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
-/* Moves the lease back, while the phase before is still on its way. */
+/* Moves the lease back, while the previous phase is still on its way. */
 void plan_shorten(plan_path *path, uint64_t token, int worker);
 /* Grants a lease. Returns true if the task had another holder; then the homes must be
  * told to refuse that holder's token (hub_fence). */

@@ -206,7 +206,7 @@ static pl_status read_whole_blob(retraining *r, const char *what, const pl_hash 
     return pl_store_read_blob(r->store, blob, 0, bytes, out);
 }
 
-/* Reads the state that the path had when the arm before ended. */
+/* Reads the state that the path had when the previous arm ended. */
 static pl_status read_inherited_state(retraining *r)
 {
     const pl_topology *t = r->topology;

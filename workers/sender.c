@@ -193,7 +193,7 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
 }
 
 /* Computes the version that the home will make from the update, and puts it into
- * task->base in place of the version before. */
+ * task->base in place of the previous version. */
 static pl_status predict_version(worker_task *task, const local_slot *s, int slot,
                                  int64_t round, const parcel *p)
 {
@@ -412,7 +412,7 @@ static void send_one_task(void *self, void *job)
     worker_task *task = s->task = job;
     task->status =
         task->token == s->failed
-            ? pl_fail(PL_ERR_STALE, "the task before %s was not sent", task->name)
+            ? pl_fail(PL_ERR_STALE, "the previous task %s was not sent", task->name)
             : check_task_lease(s);
     if (task->status == PL_OK)
         task->status = send_results(s);

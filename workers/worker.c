@@ -147,7 +147,7 @@ static bool goes_on_from(const worker_task *task, const worker_task *before)
            !worker_task_lost(before);
 }
 
-/* Finds the task of the phase before, if this worker still has it. NULL: this task
+/* Finds the task of the previous phase, if this worker still has it. NULL: this task
  * begins with the state that the home has. */
 static worker_task *find_before(const worker *w, const worker_task *task)
 {
@@ -192,7 +192,7 @@ static pl_status take_task(worker *w, pl_message *m)
         pl_give_back_blocks();
     }
     if (status == PL_OK && worker_task_lost(task))
-        status = pl_fail(PL_ERR_STALE, "the task before %s is gone", task->name);
+        status = pl_fail(PL_ERR_STALE, "the previous task %s is gone", task->name);
     if (status == PL_OK) {
         w->next = task;
         return begin_after(w);
@@ -279,8 +279,8 @@ static pl_status take_packed(worker *w)
 }
 
 /* Keeps the state in a cache, because this worker will most likely continue with the
- * path. Moments that stay with the worker (PL_STATE_LOCAL) replace those of the phase
- * before, which were kept so that a failed phase could be repeated. */
+ * path. Moments that stay with the worker (PL_STATE_LOCAL) replace those of the
+ * previous phase, which were kept so that a failed phase could be repeated. */
 static void keep_state(worker *w, worker_task *task)
 {
     pl_hash key;

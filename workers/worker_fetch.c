@@ -179,8 +179,8 @@ local_slot worker_slot(const worker_task *task, int slot, float *state)
         .before = l->before < 0 ? NULL : state + (size_t)l->before * n + at};
 }
 
-/* Fetches only the change from the version before, if that version is in the cache, and
- * applies it. ERR_NOT_FOUND: the whole version must be fetched. */
+/* Fetches only the change from the previous version, if that version is in the cache,
+ * and applies it. ERR_NOT_FOUND: the whole version must be fetched. */
 static pl_status fetch_change(worker *w, const char *name,
                               const pl_version_facts *facts, size_t n, float *out)
 {
@@ -200,11 +200,10 @@ static pl_status fetch_change(worker *w, const char *name,
     if (pl_hash_equal(&made, &facts->params))
         cache_put(w->blobs, &made, memcpy(pl_grow(NULL, bytes), out, bytes), bytes);
     else
-        status =
-            pl_fail(PL_ERR_PROTO,
-                    "version %llu of %s: the version before and the change from the "
-                    "home do not make the bytes that the home names",
-                    (unsigned long long)facts->number, name);
+        status = pl_fail(PL_ERR_PROTO,
+                         "version %llu of %s: the previous version and the change from "
+                         "the  home do not make the bytes that the home names",
+                         (unsigned long long)facts->number, name);
 done:
     pl_buf_destroy(&change);
     return status;
@@ -297,8 +296,8 @@ static pl_status begin_state(worker *w, worker_task *task)
 }
 
 /* Finds the state with which a path of a successor arm begins: the state of the same
- * path at the end of the arm before. `name` gets the name of that path; *state is zero
- * if the path ended without a state. */
+ * path at the end of the previous arm. `name` gets the name of that path; *state is
+ * zero if the path ended without a state. */
 static pl_status find_inherited(worker *w, const worker_task *task, char name[96],
                                 pl_hash *state)
 {
@@ -368,8 +367,8 @@ done:
 }
 
 /* ---- other data that a phase begins with ---- */
-/* eager: fetches the mean of the round before. The home keeps this mean in the blob of
- * the fetched version's momentum, after the momentum. */
+/* eager: fetches the mean of the previous round. The home keeps this mean in the blob
+ * of the fetched version's momentum, after the momentum. */
 static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -688,7 +687,7 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
         PL_CHECK(fetch_base(w, task, slot));
     PL_CHECK(fetch_others(w, task));
     if (task->after)
-        /* worker_begin_after completes it when the task before is packed */
+        /* worker_begin_after completes it when the previous task is packed */
         return PL_OK;
     PL_CHECK(fetch_state(w, task));
     return begin_task(task);

@@ -91,7 +91,7 @@ typedef struct worker_task {
     /* the deadline is over: the task may start although updates of mates are missing */
     bool late;
     /* [2, n_params] vectors that a slot needs to begin, in addition to its version: a
-     * mate's update (noloco), or the mean of the round before (eager) */
+     * mate's update (noloco), or the mean of the previous round (eager) */
     float *other;
     bool *has_other;
     /* [n_slots] for each slot, the norm of the update that made the predicted version,
