@@ -1,5 +1,5 @@
-/* pathloom check: proves from its store alone that a run that does not train now is
- * what it must be. */
+/* pathloom check: checks the invariants of a stopped or finished run, from its store
+ * alone. */
 #include "cli/cli.h"
 #include "cli/row.h"
 #include "cli/store_call.h"

@@ -339,7 +339,7 @@ static uint64_t stretch_bound(const pl_codec_options *o, int codec, uint64_t cou
         total += count / 255;
     if (codec != PL_CODEC_SKETCH16)
         return total;
-    /* a list replaces a sketch that cannot be decoded */
+    /* a sketch that cannot be decoded is sent as a list, which may be longer */
     uint64_t most = s.kept * (uint64_t)n_contributors;
     uint64_t list = raw[0] + 2 * (most < count ? most : count);
     return list > total ? list : total;

@@ -10,9 +10,11 @@
 #include "corpus/packing.h"
 
 typedef struct rooms {
-    /* [T] for each room: the document that began the newest row with this room */
+    /* [T] for each number of free tokens in a row: the document that began the newest
+     * row with so much room */
     uint32_t *first;
-    /* [n] for a document that began a row: the next older row with the same room */
+    /* [n] for a document that began a row: the document of the next older row with
+     * equal room */
     uint32_t *other;
     /* one bit per amount of room: whether a row has exactly this room */
     uint64_t *some;

@@ -44,7 +44,7 @@ typedef struct chapter {
     /* from: the topology of the previous arm; topology: that of the new arm */
     pl_topology *from, *topology;
     routing g;
-    uint32_t *docs; /* [n_docs] the documents that are scored */
+    uint32_t *docs; /* [n_docs] the documents that the paths score */
     size_t n_docs;
     /* [n_docs, paths] log likelihood of each document under each path, in nats */
     double *scores;

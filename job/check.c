@@ -15,7 +15,7 @@ typedef struct checker {
     /* the arm that is checked now */
     pl_arm arm;
     pl_topology *topology;
-    bool has_data; /* the store has shards or states of paths, so it is a run's */
+    bool has_data; /* the store has shards or states of paths, so it belongs to a run */
     pl_status (*each)(struct checker *c);
 } checker;
 
@@ -420,7 +420,8 @@ static pl_status check_version(checker *c, const pl_version *v)
     else
         c->now->n_checked++;
     if (verdict == PL_REPLAY_OTHER)
-        note_broken(c, "%s@%llu is not what its record says that it was made of",
+        note_broken(c, "%s@%llu has a different hash than the parameters that are "
+                       "computed from its record",
                     v->module, (unsigned long long)v->number);
     return PL_OK;
 }

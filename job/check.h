@@ -1,6 +1,6 @@
-/* Proves from its store alone that a run that does not train now is what it must be
- * (pathloom check). Each invariant is checked by itself, so one kind of damage does not
- * hide another. */
+/* Checks the invariants of a stopped or finished run, from its store alone (pathloom
+ * check). Each invariant is checked by itself, so one kind of damage does not hide
+ * another. */
 #ifndef PL_JOB_CHECK_H
 #define PL_JOB_CHECK_H
 #include "home/home.h"
@@ -15,7 +15,7 @@ extern const char *const check_verdicts[]; /* "holds", ... */
 /* One invariant. */
 typedef struct check_result {
     const char *name;  /* "rounds" */
-    const char *claim; /* what must hold, as half a sentence */
+    const char *claim; /* the claim that must hold, without a full stop */
     const char *unit;  /* what was counted: "versions" */
     check_verdict verdict;
     uint64_t n_checked, n_unproven;

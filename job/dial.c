@@ -37,8 +37,8 @@ static const double READING = 0.1, READ_BYTES = 3e6, READ_PER_TOKEN = 30,
 /* A path's shard needs at least this many documents. */
 enum { DOCUMENTS_PER_PATH = 50 };
 
-/* Shapes from which the dial chooses, and AdamW's peak learning rate for 1,024 tokens
- * per step. */
+/* Shapes from which `train --for` chooses, and AdamW's peak learning rate for 1,024
+ * tokens per step. */
 typedef struct dial_rung {
     int64_t width, heads, blocks, vocab;
     double lr;

@@ -89,9 +89,9 @@ PL_MUST_CHECK pl_status pl_model_load_moments(pl_model *model, const float *m,
 PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *v);
 PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
 
-/* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a
- * token outside 0..V-1, but for PL_TEXT_BEGINS, is ERR_DATA). The loss is the mean over
- * counted targets. `clip` > 0 scales gradients to at most this global norm. If B
+/* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a token
+ * outside 0..V-1, except the flag PL_TEXT_BEGINS, is ERR_DATA). The loss is the mean
+ * over counted targets. `clip` > 0 scales gradients to at most this global norm. If B
  * exceeds the model's batch, the gradients of several passes are added before the
  * update. The sum rounds differently from that of a single pass. ERR_NUMERIC if loss or
  * norm is not finite; the parameters are then unchanged. */

@@ -60,8 +60,8 @@ typedef struct pl_probe_report {
 /* Computes initial parameters of a path whose levels have one expert each, on all
  * processors: the values of pl_topology_init with seed 1. */
 PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *params);
-/* Measures all rows and the step. This needs about twice the memory of a model that
- * trains. */
+/* Measures all rows of the report and one training step. This needs about twice the
+ * memory of a model that trains. */
 PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                                  pl_probe_report *out);
 /* Returns the rate of a row as a share of its limit, which is that of arithmetic or of

@@ -22,8 +22,8 @@ typedef struct balance_job {
  * path of each document with these prices. Documents that are alike stay together. A
  * document, or a group of alike ones, that is heavier than the limit counts as much as
  * the mean weight of a path. `fullest` gets the weight of the heaviest path, counted in
- * this way. `fullest` is at most the limit or, if no such prices were found, the
- * smallest value that was found. ERR_ARG, ERR_NOMEM. */
+ * this way. It is at most the limit, unless no prices reach the limit; then it is the
+ * smallest weight that was found. ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label,
                                     double *fullest);
 

@@ -332,7 +332,8 @@ pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokeni
     chat_request q = {.chat = chat, .completion = out};
     pl_completion_defaults(out);
     out->chat = true;
-    out->options.max_tokens = PL_TOKENS_MAX; /* the context's end comes first */
+    /* the end of the context is reached earlier */
+    out->options.max_tokens = PL_TOKENS_MAX;
     pl_status status = read_chat(body, len, &q, tokenizer);
     for (int i = 0; i < q.n; i++)
         pl_buf_destroy(&q.messages[i].text);

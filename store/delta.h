@@ -2,7 +2,8 @@
  * on every machine.
  *
  * Without bases the four bytes of all floats are separated and compressed by zstd. With
- * two bases only the distance from their middle is kept (PROTOCOL 4.10). */
+ * two bases, a float is coded as its distance from the middle of both (PROTOCOL
+ * 4.10). */
 #ifndef PL_STORE_DELTA_H
 #define PL_STORE_DELTA_H
 #include "base/base.h"

@@ -77,8 +77,8 @@ damaged() { # damage, "invariant ...", words
 echo "damage is found and named"
 damaged lost 'rounds phases versions' 'mix/L1.E0@1 has 1 updates instead of 2'
 damaged twice 'hashes rounds phases versions' 'mix/L1.E0@1 has two updates of path'
-damaged update versions 'mix/L1.E0@1 is not what its record says'
-damaged params 'beginnings versions' 'mix/L1.E0@.* is not what its record says'
+damaged update versions 'mix/L1.E0@1 has a different hash'
+damaged params 'beginnings versions' 'mix/L1.E0@.* has a different hash'
 damaged origin 'beginnings versions' 'mix/L1.E0@0 is not what base ended with'
 damaged config rounds 'mix/L1.E0@1 was made under a configuration'
 damaged path phases 'mix/p00'

@@ -152,8 +152,9 @@ static void equal_messages_combine_to_equal_bytes_in_any_order(void **state)
     disperse(&c);
 }
 
-/* ---- sums that do not come apart ---- */
-/* Chooses so few cells that each message can be decoded, but hardly a sum. */
+/* ---- sums that cannot be decoded ---- */
+/* Makes messages with so few cells that each message can be decoded, but most sums
+ * cannot. */
 static void overload(crowd *c, const char *name)
 {
     float *x = zeros(N);

@@ -65,7 +65,7 @@ static void train(const pl_topology *t, pl_backend *be, int n, double *losses)
 
 static void check_curve(const pair *p)
 {
-    static double want[STEPS]; /* of the first pair's reference */
+    static double want[STEPS]; /* losses of the first pair's reference backend */
     double got[STEPS];
     pl_topology *t = curve_topology();
     const bool emulated = strstr(p->be[1]->device, "emulated") != NULL;

@@ -38,7 +38,7 @@ static void make_parts(const char *folder)
         make_part(folder, i);
 }
 
-/* All modules go back to version 0 and all paths on to one phase. */
+/* Rolls all modules back to version 0. All paths continue with the same phase. */
 static pl_status roll_back(const char *folder)
 {
     pl_writers *writers = NULL;
