@@ -93,7 +93,7 @@ static int run_check_verb(int argc, char **argv)
 const cli_verb verb_check = {
     .name = "check",
     .usage = "check --run RUN [--recompute N|all] [--json]",
-    .help = "prove from its store alone that a run is right",
+    .help = "check from its store alone that a run is intact",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes =

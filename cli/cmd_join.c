@@ -1,6 +1,6 @@
 /* pathloom join TOKEN: makes this machine a worker of a job on another machine. The
- * machine makes a key pair of its own and sends only the public half; the token's
- * secret proves that it may, and the hub adds the key to its list. The same command may
+ * machine makes a key pair and sends only the public half. The token's secret proves
+ * that the machine may join, and the hub adds the key to its list. The same command may
  * be repeated and uses the same key. */
 #include "cli/process_options.h"
 

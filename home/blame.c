@@ -91,8 +91,8 @@ static void add_version(pl_blame *b, const pl_version *v)
     b->moved += moved;
 }
 
-/* The contributor with the largest pull comes first; equal pulls have a fixed order,
- * too. */
+/* Sorts contributors by `pull` (blame.h), the largest first. Contributors with equal
+ * values have a fixed order, too. */
 static int by_pull(const void *x, const void *y)
 {
     const pl_contributor *a = x, *b = y;

@@ -9,8 +9,8 @@
 #include "home/staging.h"
 #include "store/store.h"
 
-/* What the home knows of a module: its newest version (the head), and who has
- * contributed to the rounds after it. */
+/* The home's data about a module: its newest version (the head), and the contributors
+ * to the rounds after it. */
 typedef struct home_module {
     char name[PL_MODULE_NAME_MAX];
     bool exists; /* the store has version 0 */

@@ -193,8 +193,8 @@ static pl_status check_round_begun(const place *p, const pl_submit_message *s)
                    (unsigned long long)p->module->version);
 }
 
-/* Whether a round already has the update. With delayed-nesterov the samples show
- * whether it has. */
+/* Whether a round already has the update. Under delayed-nesterov this is known from the
+ * update's samples. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {

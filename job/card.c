@@ -222,9 +222,8 @@ static void put_versions(const card *c, pl_buf *out)
 }
 
 /* ---- evaluation ---- */
-/* Whether the last evaluation of the newest versions may have been one of other
- * versions than those that are exported: the report names neither its chapter nor
- * versions. */
+/* Whether the last evaluation may be of other versions than the exported ones. The
+ * report does not name the chapter or the versions that it evaluated. */
 static bool may_be_of_others(const card *c)
 {
     char newest[PL_ARM_NAME_MAX];

@@ -32,7 +32,8 @@ struct curves {
     pl_store *store;
     page_history history;
     int64_t next_ms;
-    int64_t last_step[PAGE_ARMS_MAX][KINDS]; /* of the last point in the file, or -1 */
+    /* step of the last point in the file, or -1 */
+    int64_t last_step[PAGE_ARMS_MAX][KINDS];
     bool failed, ended; /* ended: all arms have done their last phase */
 };
 

@@ -242,7 +242,7 @@ double history_rate(const history_row *r)
 
 static const struct column {
     const char *name;
-    int width; /* of the table's column; below 0: align left */
+    int width; /* width of the column in the table; below 0: align left */
     column_kind kind;
 } columns[] = {
 #define X(name, width, kind, value) {name, width, kind},

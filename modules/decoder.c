@@ -27,11 +27,11 @@ struct pl_decoder {
     int n_slots;
     int length[PL_DECODER_SLOTS_MAX];
     const pl_path *paths[PL_DECODER_SLOTS_MAX]; /* NULL: the model's path */
-    decoder_rows rows;                          /* of the step that is being made */
-    int32_t *places; /* [2,S] for each row that is fed, its slot; then its position */
-    void *block;     /* memory of all buffers below */
-    pl_act *cache;   /* [n_blocks, 2, slots, S, G*D] */
-    float *logits;   /* [slots, V] */
+    decoder_rows rows; /* the arrangements of the current step */
+    int32_t *places;   /* [2,S] for each row that is fed, its slot; then its position */
+    void *block;       /* memory of all buffers below */
+    pl_act *cache;     /* [n_blocks, 2, slots, S, G*D] */
+    float *logits;     /* [slots, V] */
     int32_t *device_slots, *device_positions; /* [S] */
     row_places *arranged; /* [n_blocks + 2] the rows of each arrangement of a step */
     /* one routine per number of sequences in a step, which a backend may record */

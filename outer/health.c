@@ -6,7 +6,7 @@
 
 struct pl_health_walk {
     size_t n;
-    /* of the previous version; last: the g of its step */
+    /* values of the previous version; last: the g of its step */
     float *params, *momentum, *last;
     bool has_momentum, has_last;
 };

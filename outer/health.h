@@ -8,8 +8,9 @@
  *   nesterov     g = (s / eta - mu^2 m) / (1 + mu),   m = mu m + g
  *   heavy ball   g = s / eta - mu m,                  m = mu m + g
  *
- * with m the momentum before, zero at version 0. For other methods the lag is not
- * known. With iso, g is the mean after its singular values were made equal. */
+ * where m is the momentum before the step; it is zero at version 0. For other methods
+ * the lag is not known. With iso, g is the mean after its singular values were made
+ * equal. */
 #ifndef PL_OUTER_HEALTH_H
 #define PL_OUTER_HEALTH_H
 #include "base/base.h"

@@ -174,7 +174,8 @@ void pl_batch_destroy(pl_batch **batch)
     if (!b)
         return;
     if (b->n_active > 0)
-        end_all(b, pl_fail(PL_ERR_CANCELLED, "the request ends with its batch"));
+        end_all(b, pl_fail(PL_ERR_CANCELLED, "the server ends before the request is "
+                                             "finished"));
     prefix_cache_destroy(&b->prefixes);
     pl_decoder_destroy(&b->decoder);
     pl_chooser_destroy(&b->chooser);

@@ -7,7 +7,7 @@ typedef struct asker {
     pl_web *web;
     char endpoint[512]; /* without a slash at the end */
     char authorization[600];
-    pl_buf answer; /* of the last request */
+    pl_buf answer; /* the answer to the last request */
     int code;      /* HTTP status of the last request */
 } asker;
 

@@ -20,7 +20,7 @@ struct rerouting {
     /* [n_paths, context] loss of token t + 1, given the tokens up to t */
     float *losses;
     double *evidence; /* [n_paths] evidence against each path (eval/every.c) */
-    void *memory;     /* of these three */
+    void *memory;     /* the memory of these three arrays */
     int n, counted; /* n: tokens of the text; counted: losses that are in `evidence` */
     int path;       /* the path that writes */
     stage stage;

@@ -303,7 +303,7 @@ typedef struct pl_completion_span {
 typedef struct pl_completion_choice {
     int index;        /* number of the prompt * n + number of the choice */
     const char *path; /* the path that answers */
-    /* of an answer that has ended and whose path was chosen again */
+    /* the paths of an answer that has ended, if its path was chosen again */
     const pl_completion_span *spans;
     int n_spans;
     const char *text;

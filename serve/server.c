@@ -84,7 +84,7 @@ void server_job_leave(server_job *job)
  * So a client that asks again at once finds its place free. */
 static void count_end(server_job *job)
 {
-    if (job->kind == SERVER_SLOTS) /* the server itself asked, for its own pages */
+    if (job->kind == SERVER_SLOTS) /* the front itself asked, to show the slots */
         return;
     server_counters *n = &job->server->counts;
     const pl_status status = job->status;

@@ -24,7 +24,7 @@ struct classifier_rows {
     const int32_t *targets;
     const float *scale;
     int V;
-    size_t stride; /* of rows of logits and dlogits */
+    size_t stride; /* distance between rows of logits and of dlogits */
 };
 
 /* Returns log sum_v exp(row[v]) to every thread. */

@@ -18,7 +18,7 @@
 /* One sequence of one head; strides are in floats between positions. */
 typedef struct head_view {
     const float *q, *k, *v;
-    size_t stride; /* of q, k, v */
+    size_t stride; /* distance between rows of q, k and v */
     int D;
     float scale;
 } head_view;

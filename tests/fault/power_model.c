@@ -19,7 +19,7 @@ typedef struct node {
     size_t n_changes, cap_changes, n_flushed;
     pl_buf flushed; /* the bytes after the first n_folded changes */
     size_t n_folded;
-    struct entry *entries; /* of a folder, in order */
+    struct entry *entries; /* the entries of a folder, in order */
     size_t n_entries, cap_entries, n_entries_flushed;
     uint64_t number; /* for the dice */
 } node;

@@ -71,7 +71,8 @@ static void allow(job *j, const party *p)
         pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e), PL_OK);
 }
 
-static uint8_t last_lease[PL_LEASE_MAX]; /* of the last task that a party got */
+/* the sealed lease of the last task that a worker got */
+static uint8_t last_lease[PL_LEASE_MAX];
 static size_t lease_bytes;
 
 /* Sends `m` and destroys it; returns the type of the answer. */

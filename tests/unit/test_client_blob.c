@@ -37,7 +37,7 @@ typedef struct fake {
 } fake;
 
 static uint8_t data[BYTES];
-static pl_hash names[2]; /* of all bytes, and of no bytes */
+static pl_hash names[2]; /* the hash of all bytes, and of no bytes */
 
 static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
 {

@@ -555,7 +555,7 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
 /* Forwards all bytes between two sockets and looks at them. */
 typedef struct wiretap {
     void *sockets[2];    /* for the client, and for the server */
-    uint8_t ids[2][256]; /* of each socket's peer */
+    uint8_t ids[2][256]; /* routing id of each socket's peer */
     size_t id_lens[2], n_seen;
 } wiretap;
 

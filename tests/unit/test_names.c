@@ -52,7 +52,7 @@ static void arms_and_modules_have_names(void **state)
     assert_int_equal(kind_of(store, "base"), PL_NAME_ARM);
     assert_int_equal(kind_of(store, "embed"), PL_NAME_MODULE);
     assert_int_equal(kind_of(store, "L1"), PL_NAME_MODULE);
-    assert_int_equal(kind_of(store, "L9"), PL_NAME_MODULE); /* of two arms */
+    assert_int_equal(kind_of(store, "L9"), PL_NAME_MODULE); /* two arms have it */
     assert_int_equal(kind_of(store, "good"), PL_NAME_NONE);
     assert_int_equal(kind_of(store, "mi"), PL_NAME_NONE);
     assert_int_equal(kind_of(store, ""), PL_NAME_NONE);

@@ -66,7 +66,7 @@ static void make_prompt(int32_t *prompt, int n, int kind, int from)
 }
 
 typedef struct asked {
-    int n, kind, from; /* of the prompt */
+    int n, kind, from; /* length and kind of the prompt */
     uint64_t seed;
     int n_known; /* tokens to be found */
     bool scored;

@@ -100,7 +100,7 @@ static void top_k_keeps_the_k_likeliest(void **state)
     pl_choice choice = {.temperature = 1.0, .top_k = 3, .top_p = 1.0};
     tally(&choice, got);
     expect_shares(got, want);
-    choice.top_k = 4; /* of equal ones the lower token stays */
+    choice.top_k = 4; /* of equally likely tokens the lower one stays */
     tally(&choice, got);
     expect_shares(got, four);
     choice.top_k = 100;

@@ -355,7 +355,7 @@ static void a_flipped_bit_in_any_file_never_gives_wrong_data(void **state)
 /* ---- the last record of the log, byte by byte ---- */
 typedef struct tail {
     char good[PL_PATH_MAX], bad[PL_PATH_MAX], log[PL_PATH_MAX];
-    off_t start, end; /* of the last commit in the log */
+    off_t start, end; /* offsets of the last commit in the log */
     pl_buf before;    /* HWM as it was before that commit */
 } tail;
 

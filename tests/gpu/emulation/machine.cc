@@ -32,7 +32,7 @@ struct pending_copy {
 struct thread {
     fiber *fib;
     thread_state state;
-    const char *file; /* of the barrier at which it waits */
+    const char *file; /* file and line of the barrier at which it waits */
     int line;
     uint3 index;
     bool parity; /* its warp's newest row of values, 0 or 1 */
