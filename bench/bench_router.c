@@ -7,10 +7,10 @@
  *
  * FOLDER takes the features (DOCS * DIM * 4 bytes), FIT_MIB is the memory of a fit
  * (1024; 0: every document is used). Documents are drawn from 2 * PATHS normal clouds
- * of unequal sizes. Of each router it prints how good its shards are, over all
- * documents: the share of the variance that lies within shards, the heaviest shard over
- * the mean, and the purity against the clouds. So a fit that sees only a sample can be
- * compared with one that sees everything. */
+ * of unequal sizes. For each router it prints measures of its shards over all
+ * documents: the share of the variance that lies within shards, the weight of the
+ * heaviest shard divided by the mean, and the purity against the clouds. So a fit that
+ * sees only a sample can be compared with one that sees everything. */
 #include "router/router.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The claims of the papers in miniature: small runs of `pathloom train`, and for each claim
-# what the paper says, what these runs show, and whether that passes.
+# Tests the claims of the papers in miniature by small runs of `pathloom train`. For
+# each claim it prints the paper's value, the value of these runs, and whether the claim
+# passes.
 #
 #   sh bench/claims.sh [--quick] [--seeds "1 2 3"] [--only "S1 S7"] [--out FOLDER]
 #                      [TRAIN VALID]
@@ -8,8 +9,9 @@
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd), as
 # tools/corpus.sh makes them; without them the text that this machine has is used. --quick
 # is one seed and short runs, about 20 minutes on two cores; otherwise three seeds and about
-# two hours. Runs that FOLDER (claims, or claims-quick) has already are only read, so a script that was ended
-# goes on where it was. The exit code is 0 if all runs worked, whatever the claims say.
+# two hours. Runs that exist already in FOLDER (claims, or claims-quick) are only read,
+# so an interrupted script continues where it stopped. The exit code is 0 if all runs
+# worked, even if claims fail.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
@@ -111,8 +113,8 @@ run() { # name, key=value...
     seconds=$((seconds + $(date +%s) - began))
 }
 
-# The perplexities of one row of a run, one per seed. A mixture is judged by the paths'
-# likelihood of the prefix, where it has that row.
+# The perplexities of one row of a run, one per seed. For a mixture, the row in which
+# the likelihood of the prefix chooses the path is used, if it exists.
 ppl() { # run, row
     awk -F'\t' -v want="$2" '
         $2 == want { exact[$1] = $4 }
@@ -216,8 +218,8 @@ if wanted S4; then
             "$(check mean "$(mean "$two")" "$(mean "$one")")")"
 fi
 
-# About 400 documents, each cut at the first end of a line after 1,000 bytes. A document
-# without one is left out.
+# Writes about 400 documents, each cut at the first end of a line after 1,000 bytes. A
+# document without such a line end is left out.
 few_documents() {
     case $train in
     *.zst) zstdcat "$train" ;;
@@ -305,8 +307,8 @@ if wanted S8; then
 fi
 
 if wanted S9; then
-    # Replicas whose weights are averaged after every step: the nearest to one synchronous
-    # training that updates can express. Each path keeps its own moments.
+    # Averages the replicas' weights after every step, which is the closest that updates
+    # can come to one synchronous training. Each path keeps its own moments.
     run 2x2-sync topology.levels=2x2 outer.method=fedavg train.tau=1 "train.phases=$steps" \
         eval.baselines=none
     sync=$(ratio 2x2 mix 2x2-sync mix)

@@ -3,8 +3,8 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* Copies an arm, a module, or everything. With a module, its arm's definition is
- * copied, too. */
+/* Copies an arm, a module, or everything. A module is copied together with the
+ * definition of its arm. */
 static pl_status transfer_named(pl_transfer *t, const char *what)
 {
     char arm[PL_MODULE_NAME_MAX] = "";

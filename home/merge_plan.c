@@ -182,8 +182,8 @@ static pl_status find_recipe(const pl_merge_plan *m, size_t i, pl_recipe *r, boo
     return PL_OK;
 }
 
-/* Makes module i. With `keep` its version is committed, put into the tag and
- * reported. */
+/* Makes module i. If `keep` is true, also commits its version, puts it into the tag and
+ * reports it. */
 static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
 {
     pl_recipe recipe;

@@ -52,7 +52,8 @@ static pl_status load_base(row_source from, const chunk_record *chunk, int i, in
     if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
         return pl_fail(
             PL_ERR_DAMAGED,
-            "what it is relative to is not there; restore the store from a copy");
+            "a chunk from which it is computed is missing; restore the store from a "
+            "copy");
     return load_at(from, &chunk->bases[i], &base, depth + 1, out);
 }
 
