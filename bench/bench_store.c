@@ -6,12 +6,13 @@
  *
  * Each commit writes what a home writes for one module: parameters and momentum of the
  * next version (each has half of the bytes in the row). A commit also deletes the
- * momentum of the version two before. `written` is the number of bytes that the process
- * wrote to disk per byte stored, including flushes and compactions. Each commit is
- * compared with writing the same bytes to a file and flushing it (`of plain`), and each
- * read with reading as many bytes from a file in the page cache (`of cache`); both are
- * medians of ratios. `1st` is the time of the first read after all commits. The store
- * is made in a new folder inside the given one and removed afterwards. */
+ * momentum of the version before the previous one. `written` is the number of bytes
+ * that the process wrote to disk per byte stored, including flushes and compactions.
+ * Each commit is compared with writing the same bytes to a file and flushing it (`of
+ * plain`), and each read with reading as many bytes from a file in the page cache (`of
+ * cache`); both are medians of ratios. `1st` is the time of the first read after all
+ * commits. The store is made in a new folder inside the given one and removed
+ * afterwards. */
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>

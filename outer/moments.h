@@ -1,4 +1,4 @@
-/* Which moments of AdamW and Muon are possible.
+/* Checks whether moments of AdamW and Muon are possible.
  *
  * A worker makes a path's state. A state that no training could produce would make
  * honest workers fail at the path's next task. With the decays b1, b2 and the gradients

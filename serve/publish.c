@@ -152,7 +152,7 @@ static size_t count_changed(const publication *p)
     return n;
 }
 
-/* A new repository is private: its owner decides who may see it. */
+/* Creates a private repository, because its owner decides who may see it. */
 static pl_status make_repository(publication *p)
 {
     const char *slash = strchr(p->name, '/');

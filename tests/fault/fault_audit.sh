@@ -61,7 +61,7 @@ echo "$agreed tasks were done twice, all equal"
 echo "3. a wrong update"
 take_data calm wrong
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job wrong --set fleet.audit=1 \
-    --set train.phases=12 >"$work/wrong.out" 2>&1 & # and goes on until it is found
+    --set train.phases=12 >"$work/wrong.out" 2>&1 & # the run goes on until the wrong update is found
 job=$!
 tries=600
 until grep -q 'lease.granted task=mix' "$work/wrong/log/hub.log" 2>/dev/null; do

@@ -62,7 +62,7 @@ echo "blame follows a rollback to what it took back, and leaves out what it gave
 shares() { # prints what `blame` says of each contributor, without the requested version
     "$pathloom" store blame "$@" --json --run "$run" | sed 's/.*"source"/"source"/'
 }
-[ "$(shares L2.E0@1 | wc -l)" -eq 2 ] || fail "two paths make version 1 of L2.E0"
+[ "$(shares L2.E0@1 | wc -l)" -eq 2 ] || fail "version 1 of L2.E0 does not have two contributors"
 for how in '' --history; do
     # shellcheck disable=SC2086 # no word, or one
     [ "$(shares L2.E0 $how)" = "$(shares L2.E0@1)" ] || fail "blame L2.E0 $how"

@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Two cores: a model of 2.2 MFLOPs per token, and one of 13.8. */
+/* Facts of a machine with two cores: speeds for a model of 2.2 MFLOPs per token, and
+ * for one of 13.8. */
 static const dial_facts two_cores = {
     .tokens = 9e6,
     .documents = 4777,
