@@ -46,7 +46,7 @@ until shown; do sleep 0.2; done
 kill -0 "$job" 2>/dev/null || fail "status never showed the quota"
 wait "$job" || fail "the run with a quota"
 job=
-grep -q '^quota    each home keeps at most' "$work/thin.out" || fail "the plan"
+grep -q '^quota    each home stores at most' "$work/thin.out" || fail "the plan"
 grep -q "store.thinned versions=[1-9][0-9]* stored_bytes=[0-9]* quota_bytes=$quota" \
     "$work/thin/log/home.log" || fail "nothing was thinned"
 [ "$(used thin '[a-z]*')" -le "$quota" ] || fail "the store has $(used thin '[a-z]*')"

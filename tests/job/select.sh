@@ -113,7 +113,7 @@ says 'tag best-mix-p00 has no module mix/'
 # because a run that has begun cannot change it.
 (select_job calm --set train.phases=+2 --set topology.split=6:4x4) >"$work/out" 2>&1 &&
     fail "a split run with a hold-out"
-says 'lengthen it without topology.split'
+says 'lengthen the run without topology.split'
 
 # A finished run that continues chooses again in its next chapter.
 (select_job calm --set train.phases=+2) >"$work/out" 2>&1 || fail "the longer run"
