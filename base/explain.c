@@ -233,6 +233,8 @@ const pl_explanation pl_explanations[] = {
      "A relay has ended; the line says how much it has received, sent and added up.",
      "", ""},
     {"relay.ready", "A relay listens.", "", ""},
+    {"serve.memory",
+     "What the server's modules, paths and slots take of the free memory.", "", ""},
     {"serve.reload_failed", "The store could not be read again; `error` says why.",
      "The server continues with the versions that it has.",
      "Repair the store, then send HUP again."},
