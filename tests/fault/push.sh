@@ -91,7 +91,7 @@ serve cut cut=2
 pushed p00 '(new, private)'
 puts 1
 serve gone cut=6
-refused 69 'cannot send a file .*is not sent again' push p00
+refused 69 'cannot send a file .*are not sent again' push p00
 pushed p00 'model: \([0-9]*\) of \1 files sent'
 
 echo "different bytes on the hub are found, and files that arrived are not sent again"

@@ -350,7 +350,7 @@ ends TERM
 
 # ---- the router ----
 start --route router
-refused 400 'answers by `router`' "$at/v1/completions" -d '{"prompt": "The x", "route_every": 4}'
+refused 400 'uses the rule `router`' "$at/v1/completions" -d '{"prompt": "The x", "route_every": 4}'
 alike router --route router
 several router
 ends TERM
