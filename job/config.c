@@ -352,6 +352,32 @@ static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chap
     return PL_OK;
 }
 
+/* Checks train.holdout. `splits`: a chapter has other paths than the one before;
+ * `grows`: such a chapter begins before train.phases are over; `change`: the key that
+ * asks for it. */
+static pl_status check_holdout(const config *c, const pl_outer *outer, bool splits,
+                               bool grows, const char *change)
+{
+    if (splits && !grows && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a run with train.holdout=%g cannot use %s, which would deal "
+                       "only training documents to the new paths; lengthen the run "
+                       "without %s, or begin a new run with train.holdout=0",
+                       c->holdout, change, change);
+    if (splits && c->holdout > 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "train.holdout cannot be used with %s, which deals only "
+                       "training documents to the new paths; set train.holdout=0",
+                       change);
+    if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "train.holdout cannot be used with outer.method=%s, whose versions "
+            "belong to no phase; set train.holdout=0",
+            c->method);
+    return PL_OK;
+}
+
 /* Checks that the chapters fit the outer method, the schedules and the other keys. All
  * chapters except those of train.more share one schedule. */
 static pl_status check_chapters(const config *c, const pl_outer *outer, int n_paths)
@@ -398,23 +424,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                        "(train.decay); change documents or modules earlier",
                        key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
-    if (splits && !grows && c->holdout > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "a run with train.holdout=%g cannot use %s, which would deal "
-                       "only training documents to the new paths; lengthen the run "
-                       "without %s, or begin a new run with train.holdout=0",
-                       c->holdout, change, change);
-    if (splits && c->holdout > 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "train.holdout cannot be used with %s, which deals only "
-                       "training documents to the new paths; set train.holdout=0",
-                       change);
-    if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "train.holdout cannot be used with outer.method=%s, whose versions "
-            "belong to no phase; set train.holdout=0",
-            c->method);
+    PL_CHECK(check_holdout(c, outer, splits, grows, change));
     if (splits && c->overlap > 1)
         return pl_fail(PL_ERR_CONFIG,
                        "%s deals each document of a path to one of the paths that "
@@ -429,14 +439,8 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
     return PL_OK;
 }
 
-pl_status config_check(const config *c)
+static pl_status check_baselines(const config *c)
 {
-    pl_shape shape;
-    config_chapter chapters[CONFIG_CHAPTERS_MAX];
-    pl_topology *topology = NULL;
-    pl_outer outer;
-    PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
-    PL_CHECK(check_listener(c, "net.home", c->home_bind));
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     pl_copy_text(copy, sizeof copy, c->baselines);
     for (char *word = strtok_r(copy, ", ", &rest); word;
@@ -447,6 +451,18 @@ pl_status config_check(const config *c)
                            "diloco, dense-eq, dense-batch and none",
                            word);
     }
+    return PL_OK;
+}
+
+pl_status config_check(const config *c)
+{
+    pl_shape shape;
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    pl_topology *topology = NULL;
+    pl_outer outer;
+    PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
+    PL_CHECK(check_listener(c, "net.home", c->home_bind));
+    PL_CHECK(check_baselines(c));
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would start from random "

@@ -93,76 +93,98 @@ static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_
                               : config_split(shape, changes->texts[i], chapter);
 }
 
+/* The phases at which chapters begin, as the keys name them, and how many of each list
+ * have begun a chapter so far. */
+typedef struct beginnings {
+    int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], freezes[CONFIG_FREEZE_MAX];
+    int n_em, n_more, n_freezes, dealt, frozen;
+    change_list changes;
+} beginnings;
+
+static pl_status read_beginnings(const config *c, beginnings *out)
+{
+    PL_CHECK(read_more(c, out->more, &out->n_more));
+    PL_CHECK(read_changes("topology.split", c->split,
+                          "the modules per level, such as 4:4x4", &out->changes));
+    PL_CHECK(read_changes("topology.graft", c->graft, "a change, such as 4:drop:L2.E1",
+                          &out->changes));
+    PL_CHECK(config_freeze_phases(c, out->freezes, &out->n_freezes));
+    if (read_phases(c->em, true, c->phases - 1, out->em, NULL, &out->n_em))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "router.em `%s`: give at most %d rising numbers of phases, each below "
+        "train.phases %lld",
+        c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
+}
+
+/* Fills in the next chapter that begins before train.phases are over. *added is false
+ * if there is none. */
+static pl_status add_next(const config *c, const pl_shape *shape, beginnings *b,
+                          config_chapter *chapter, bool *added)
+{
+    const change_list *changes = &b->changes;
+    int64_t deal = b->dealt < b->n_em ? b->em[b->dealt] : c->phases;
+    int64_t change =
+        changes->used < changes->n ? changes->phases[changes->used] : c->phases;
+    int64_t freeze = b->frozen < b->n_freezes ? b->freezes[b->frozen] : c->phases;
+    int64_t begin = deal < change ? deal : change;
+    begin = freeze < begin ? freeze : begin;
+    *added = begin < c->phases;
+    if (!*added)
+        return PL_OK;
+    if (deal == change && deal == begin)
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.em and topology.%s both name phase %lld; change "
+                       "router.em by at least one phase",
+                       changes->grafts[changes->used] ? "graft" : "split",
+                       (long long)deal);
+    PL_CHECK(add_chapter(shape, &b->changes, begin, chapter));
+    chapter->deals = begin == deal;
+    b->dealt += begin == deal;
+    b->frozen += begin == freeze;
+    return PL_OK;
+}
+
 pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
                           int *n)
 {
-    int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], end = c->phases;
-    int64_t freezes[CONFIG_FREEZE_MAX];
-    int n_em = 0, n_more = 0, dealt = 0, n_freezes = 0, frozen = 0;
-    change_list changes = {.n = 0};
+    int64_t end = c->phases;
+    beginnings b = {.n_em = 0};
     pl_shape shape;
+    bool added = true;
     PL_CHECK(config_shape(c, &shape));
-    PL_CHECK(read_more(c, more, &n_more));
-    PL_CHECK(read_changes("topology.split", c->split,
-                          "the modules per level, such as 4:4x4", &changes));
-    PL_CHECK(read_changes("topology.graft", c->graft, "a change, such as 4:drop:L2.E1",
-                          &changes));
-    PL_CHECK(config_freeze_phases(c, freezes, &n_freezes));
-    if (!read_phases(c->em, true, c->phases - 1, em, NULL, &n_em))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "router.em `%s`: give at most %d rising numbers of phases, each below "
-            "train.phases %lld",
-            c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
-    memset(out, 0, sizeof *out);
+    PL_CHECK(read_beginnings(c, &b));
+    memset(out, 0, CONFIG_CHAPTERS_MAX * sizeof *out);
     pl_status status = config_spec(c, &out->spec);
     if (status != PL_OK)
         return pl_fail_in(status, "topology");
-    *n = 1;
-    for (;;) {
-        int64_t deal = dealt < n_em ? em[dealt] : c->phases;
-        int64_t change =
-            changes.used < changes.n ? changes.phases[changes.used] : c->phases;
-        int64_t freeze = frozen < n_freezes ? freezes[frozen] : c->phases;
-        int64_t begin = deal < change ? deal : change;
-        begin = freeze < begin ? freeze : begin;
-        if (begin >= c->phases)
-            break;
-        if (deal == change && deal == begin)
-            return pl_fail(PL_ERR_CONFIG,
-                           "router.em and topology.%s both name phase %lld; change "
-                           "router.em by at least one phase",
-                           changes.grafts[changes.used] ? "graft" : "split",
-                           (long long)deal);
+    for (*n = 1; added; *n += added) {
         out[*n].spec = out[*n - 1].spec;
-        PL_CHECK(add_chapter(&shape, &changes, begin, &out[*n]));
-        out[*n].deals = begin == deal;
-        dealt += begin == deal;
-        frozen += begin == freeze;
-        (*n)++;
+        PL_CHECK(add_next(c, &shape, &b, &out[*n], &added));
     }
-    for (int i = 0; i < n_more; i++) {
+    for (int i = 0; i < b.n_more; i++) {
         out[*n].spec = out[*n - 1].spec;
-        PL_CHECK(add_chapter(&shape, &changes, end, &out[*n]));
+        PL_CHECK(add_chapter(&shape, &b.changes, end, &out[*n]));
         out[(*n)++].more = true;
-        frozen += frozen < n_freezes && freezes[frozen] == end;
-        end += more[i];
+        b.frozen += b.frozen < b.n_freezes && b.freezes[b.frozen] == end;
+        end += b.more[i];
     }
     for (int i = 0; i < *n; i++)
         out[i].end = i + 1 < *n ? out[i + 1].begin : end;
-    if (frozen < n_freezes)
+    if (b.frozen < b.n_freezes)
         return pl_fail(PL_ERR_CONFIG,
                        "train.freeze: phase %lld is not below train.phases %lld, nor "
                        "where a part of train.more begins",
-                       (long long)freezes[frozen], (long long)c->phases);
-    if (changes.used == changes.n)
+                       (long long)b.freezes[b.frozen], (long long)c->phases);
+    if (b.changes.used == b.changes.n)
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,
         "topology.%s: phase %lld must be below train.phases %lld, or be where a part "
         "of train.more begins",
-        changes.grafts[changes.used] ? "graft" : "split",
-        (long long)changes.phases[changes.used], (long long)c->phases);
+        b.changes.grafts[b.changes.used] ? "graft" : "split",
+        (long long)b.changes.phases[b.changes.used], (long long)c->phases);
 }
 
 int64_t config_all_phases(const config *c)
