@@ -45,12 +45,12 @@ all_say() { # pattern ...
 
 root=$PWD
 cd "$work" || exit 1
-run_section docs/TUTORIAL.md '## 9\.' '## Further' 11
+run_section docs/TUTORIAL.md '## 9\.' '## More features' 11
 all_say '^widen    12 modules and 4 paths of mix~1 become 22 and 8 of mix~2' \
     '^mix~2/L1.E3@0' '^mix~1/L1.E1@2' '^mix/L1.E1@2' '^more     mix~3 goes on from mix~2'
 rm all.txt
 small="$small --set eval.baselines=none"
-run_section README.md '## A mixture that goes on' '## Against' 4
+run_section README.md '## Change a mixture during' '## Against' 4
 all_say '^widen    12 modules' '^more     mix~3 goes on from mix~2' 'soup'
 echo "the commands of the tutorial and of README.md"
 rm -rf "$work"
