@@ -2,6 +2,7 @@
  * can be stopped and repeated at any time. */
 #include "cli/cli.h"
 #include "cli/train_dial.h"
+#include "job/forget.h"
 
 /* How the workers spent their time until `at`: the hub's totals, one object per
  * worker. */
@@ -115,6 +116,7 @@ static pl_status train_stages(pl_run *r, train_dial *dial)
     train_dial_mark(dial, DIAL_START);
     if (r->lengthened)
         PL_CHECK(pl_client_put_ref(r->client, "finished", ""));
+    PL_CHECK(forgotten_note(r));
     PL_CHECK(stage_base(r));
     train_dial_mark(dial, DIAL_BASE);
     PL_CHECK(stage_route(r));

@@ -15,7 +15,8 @@
  *
  * This folder also has the rules of commands that read or change a store while no home
  * runs: roots (what garbage collection keeps), phase_tag (which versions a tag names),
- * rollback_plan (which versions a rollback writes), blame (which workers made a
+ * rollback_plan (which versions a rollback writes), rewind (a copy without some
+ * documents), blame (which workers made a
  * version), difference (between two versions), merged (versions made from others),
  * lineage (from which versions one was made),
  * transfer (copies to another store). */
@@ -27,6 +28,7 @@
 #include "home/merged.h"
 #include "home/phase_tag.h"
 #include "home/relay.h"
+#include "home/rewind.h"
 #include "home/rollback_plan.h"
 #include "home/roots.h"
 #include "home/transfer.h"
@@ -44,6 +46,7 @@ typedef struct pl_home_options {
     const char *ready_file;
     bool keep_updates;  /* keep updates after their merge, for replay */
     bool keep_momentum; /* keep the outer momentum of old versions */
+    bool keep_states;   /* keep the state of each path after each phase */
     bool compress;      /* compress old versions while idle */
     /* an update is refused if its norm exceeds this many times the usual norm of its
      * module; 0: never */
