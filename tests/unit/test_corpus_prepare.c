@@ -434,11 +434,13 @@ static void a_forgotten_document_is_blank_and_may_leave_the_corpus(void **state)
     pl_prepare_options options = usual_options();
     pl_prepare_result result;
     pl_buf all = {0}, old = {0}, fresh = {0};
+    char corpus[PL_PATH_MAX];
     pl_tokens *train;
     bool changed = false;
     assert_ok(pl_read_file(options.corpus, &all));
     write_bytes("leaving.jsonl", all.data, all.len);
-    options.corpus = in_scratch("leaving.jsonl");
+    pl_copy_text(corpus, sizeof corpus, in_scratch("leaving.jsonl"));
+    options.corpus = corpus;
     assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
     read_product("blank", "train.tok", &old);
     open_product("blank", "train.tok", &train);
