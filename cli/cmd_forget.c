@@ -1,7 +1,6 @@
 /* pathloom forget: exact unlearning. It prepares the run, and then becomes
  * `pathloom train`, which trains what is missing. */
 #include "cli/cli.h"
-#include "job/forget.h"
 
 #include <errno.h>
 #include <unistd.h>

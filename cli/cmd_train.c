@@ -2,7 +2,6 @@
  * can be stopped and repeated at any time. */
 #include "cli/cli.h"
 #include "cli/train_dial.h"
-#include "job/forget.h"
 
 /* How the workers spent their time until `at`: the hub's totals, one object per
  * worker. */

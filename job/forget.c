@@ -198,11 +198,10 @@ static pl_status plan_forgetting(forgetting *f)
     pl_rewind_arm *base = pl_rewind_find(w, "base");
     if (base && !f->q->from_start)
         pl_rewind_keep(base);
-    /* The base model was trained on a document that only the paths have forgotten, but
-     * the store no longer shows when. */
+    /* The base model has seen documents that only the paths forgot, and their text is
+     * gone. So it begins anew, and never sees them. */
     for (size_t i = 0; base && f->q->from_start && i < f->list.n; i++)
-        if (!f->list.starts[i] &&
-            pl_doc_listed(&(pl_doc_list){hashes, n}, f->list.hashes[i]))
+        if (!f->list.starts[i])
             pl_rewind_drop(base);
     for (int i = 0; f->q->from_start && i < w->n_arms; i++)
         if (&w->arms[i] != base)
@@ -264,7 +263,7 @@ static pl_status write_ready(forgetting *f)
     for (size_t i = 0; i < f->list.n; i++)
         if (!pl_doc_listed(&(pl_doc_list){hashes, n}, f->list.hashes[i]))
             pl_buf_printf(&text, "%016" PRIx64 " %s\n", f->list.hashes[i],
-                          f->list.starts[i] ? "start" : "paths");
+                          f->list.starts[i] || f->q->from_start ? "start" : "paths");
     for (size_t i = 0; i < n; i++)
         pl_buf_printf(&text, "%016" PRIx64 " %s\n", hashes[i],
                       f->q->from_start ? "start" : "paths");

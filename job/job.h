@@ -7,8 +7,8 @@
  * objects with which a run answers prompts), store_homes (access to a store that
  * running homes have locked), run_homes (adding and removing homes), page (what a
  * browser shows of a run), check (the invariants of a stopped run),
- * bisect (since when a text is worse predicted), card (the model card of an exported
- * path). */
+ * forget and forgotten (documents that are taken out of a run), bisect (since when a
+ * text is worse predicted), card (the model card of an exported path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/bisect.h"
@@ -18,6 +18,7 @@
 #include "job/curves.h"
 #include "job/dial.h"
 #include "job/evaluate.h"
+#include "job/forget.h"
 #include "job/page.h"
 #include "job/routing.h"
 #include "job/run.h"

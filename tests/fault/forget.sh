@@ -139,6 +139,9 @@ sed 's/paths/start/' "$work/list" >"$work/list.start"
     fail "the run that never had it"
 same never-start start
 proven start
+"$pathloom" forget "$document" --from start --run "$work/one" >"$work/one.out" 2>&1 ||
+    fail "from the start, after the paths"
+same never-start one
 # Without states, paths repeat phases whose updates were merged long ago.
 (forget_job bare --set store.homes=2 --set store.keep_updates=true \
     --set store.keep_momentum=true) >"$work/bare.out" 2>&1 || fail "a run that keeps little"
