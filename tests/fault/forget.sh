@@ -21,7 +21,7 @@ forget_job() { # folder, options; in a subshell or in the background
 }
 
 again() { # folder: a copy of the calm run
-    rm -rf "$work/$1"
+    rm -rf "${work:?}/$1"
     cp -r "$work/calm" "$work/$1"
 }
 
