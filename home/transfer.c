@@ -15,8 +15,12 @@ pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob)
         return PL_OK;
     PL_CHECK(pl_store_blob_bytes(t->from, blob, &bytes));
     PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a blob", &data));
-    PL_TRY(pl_store_read_blob(t->from, blob, 0, (size_t)bytes, data));
+    PL_TRY(pl_store_copy_blob(t->from, blob, 0, (size_t)bytes, data));
     PL_TRY(pl_txn_put_blob(t->txn, data, bytes, &got));
+    if (!pl_hash_equal(&got, blob))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "a blob of the source does not match its hash; see `pathloom "
+                       "store fsck`"));
     t->bytes += bytes;
 done:
     pl_free_aligned(data);
