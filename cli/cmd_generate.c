@@ -77,13 +77,14 @@ typedef struct session {
     const request *q;
     pl_mixture mix;
     pl_backend *backend;
+    pl_module_pool *pool;
     pl_model *model;
-    pl_decoder *decoder;
     pl_path_chooser *chooser;
     pl_path_choice choice;
-    /* with --route-every: one per path */
-    pl_model **models;
+    /* one path; with --route-every all that may answer, each with its decoder */
+    pl_pooled_path **paths;
     pl_decoder **decoders;
+    int n_paths;
     pl_reroute_trace trace;
     pl_buf tokens, text;
     /* the prompt was printed, which happens together with the first new text */
@@ -224,31 +225,39 @@ static void tell_generated(session *s, const pl_generate_result *g)
 }
 
 /* ---- generating ---- */
-static pl_status open_backend(session *s)
+/* Opens what all paths share, with room for n of them. */
+static pl_status open_model(session *s, int n)
 {
     const char *precision = s->q->precision;
     const pl_backend_options backend = {
         .name = s->mix.settings.backend,
         .n_threads = pl_cpu_count(),
         .precision = precision ? precision : s->mix.settings.precision};
-    return pl_backend_open(&backend, &s->backend);
+    const pl_model_options size = {.batch = 1, .context = s->mix.arm.shape.context};
+    PL_CHECK(pl_backend_open(&backend, &s->backend));
+    s->pool = pl_module_pool_create(s->backend, s->mix.store);
+    s->paths = pl_alloc((size_t)n * sizeof(pl_pooled_path *));
+    s->decoders = pl_alloc((size_t)n * sizeof(pl_decoder *));
+    return pl_model_create(s->backend, s->mix.topology, &size, &s->model);
 }
 
-static pl_status open_path(session *s, int path, pl_model **model, pl_decoder **decoder)
+static pl_status open_path(session *s, int path)
 {
-    const pl_model_options size = {.batch = 1, .context = s->mix.arm.shape.context};
-    PL_CHECK(pl_model_create(s->backend, s->mix.topology, &size, model));
-    PL_CHECK(pl_load_path(s->mix.store, &s->mix.arm, s->mix.topology, path,
-                          s->mix.settings.which, *model));
-    return pl_decoder_create(*model, decoder);
+    const pl_path_source source = {&s->mix.arm, s->mix.topology, path,
+                                   s->mix.settings.which};
+    const int at = s->n_paths++;
+    PL_CHECK(pl_module_pool_open(s->pool, &source, &s->paths[at]));
+    PL_CHECK(pl_decoder_create(s->model, &s->decoders[at]));
+    pl_decoder_use(s->decoders[at], 0, pl_pooled_path_table(s->paths[at]));
+    return PL_OK;
 }
 
 static pl_status generate_once(session *s, pl_generate_result *result)
 {
     PL_CHECK(choose_prompt_path(s));
-    PL_CHECK(open_backend(s));
-    PL_CHECK(open_path(s, s->choice.path, &s->model, &s->decoder));
-    const pl_generator g = {s->decoder, s->mix.tokenizer, s->mix.arm.shape.vocab,
+    PL_CHECK(open_model(s, 1));
+    PL_CHECK(open_path(s, s->choice.path));
+    const pl_generator g = {s->decoders[0], s->mix.tokenizer, s->mix.arm.shape.vocab,
                             s->mix.arm.shape.context};
     return pl_generate(&g, get_session_tokens(s), count_session_tokens(s),
                        &s->q->options, emit, s, result);
@@ -264,21 +273,18 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
                        "does; this run has %d paths and answers by `%s`, so give "
                        "--route likelihood as well, or leave --route-every out",
                        n_paths, s->mix.settings.rule);
-    s->models = pl_alloc((size_t)n_paths * sizeof *s->models);
-    s->decoders = pl_alloc((size_t)n_paths * sizeof *s->decoders);
-    PL_CHECK(open_backend(s));
+    PL_CHECK(open_model(s, n_paths));
     /* numbers of the paths that are not closed, in rising order */
-    int *open = pl_alloc((size_t)n_paths * sizeof *open), n = 0;
+    int *open = pl_alloc((size_t)n_paths * sizeof *open);
     pl_status status = PL_OK;
     for (int path = 0; path < n_paths; path++)
         if (!pl_path_is_closed(&s->mix.settings, path)) {
-            PL_TRY(open_path(s, path, &s->models[n], &s->decoders[n]));
-            open[n++] = path;
+            open[s->n_paths] = path;
+            PL_TRY(open_path(s, path));
         }
     const pl_rerouter r = {.decoders = s->decoders,
-                           .n_paths = n,
-                           .prefix = s->mix.settings.prefix,
-                           .every = s->q->every,
+                           .n_paths = s->n_paths,
+                           .rule = {s->mix.settings.prefix, s->q->every},
                            .tokenizer = s->mix.tokenizer,
                            .vocab = s->mix.arm.shape.vocab,
                            .context = s->mix.arm.shape.context};
@@ -311,16 +317,15 @@ static pl_status generate(session *s)
 
 static void close_generate_session(session *s)
 {
-    for (int path = 0; s->decoders && path < pl_topology_n_paths(s->mix.topology);
-         path++) {
-        pl_decoder_destroy(&s->decoders[path]);
-        pl_model_destroy(&s->models[path]);
+    for (int i = 0; i < s->n_paths; i++) {
+        pl_decoder_destroy(&s->decoders[i]);
+        pl_module_pool_close(s->pool, &s->paths[i]);
     }
     pl_free(s->decoders);
-    pl_free(s->models);
+    pl_free(s->paths);
     pl_reroute_trace_clear(&s->trace);
-    pl_decoder_destroy(&s->decoder);
     pl_model_destroy(&s->model);
+    pl_module_pool_destroy(&s->pool);
     pl_backend_close(&s->backend);
     pl_path_chooser_close(&s->chooser);
     pl_buf_destroy(&s->tokens);

@@ -31,12 +31,12 @@ static const cli_option options[] = {
                "auto, f32, bf16, f16 or int8 (the run's)"),
     CLI_NUMBER("threads", CLI_INT, request, server.threads, "N", 1, 1024,
                "number of threads that compute (all processors)"),
-    CLI_NUMBER(
-        "slots", CLI_INT, request, server.slots, "N", 1, PL_DECODER_SLOTS_MAX,
-        "number of requests that a path answers at the same time, up to 64 (16)"),
-    CLI_NUMBER(
-        "paths", CLI_INT, request, server.paths, "N", 0, 1000000,
-        "largest number of paths in memory; 0: as many as fit into half of it (0)"),
+    CLI_NUMBER("slots", CLI_INT, request, server.slots, "N", 1, PL_DECODER_SLOTS_MAX,
+               "number of requests that are answered at the same time, up to 256 (32)"),
+    CLI_NUMBER("paths", CLI_INT, request, server.paths, "N", 0, 1000000,
+               "largest number of paths in memory; 0: as many as have their modules in "
+               "half of "
+               "it (0)"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "how the path is chosen for requests to model `auto`: router, "
                "likelihood or auto, as in `pathloom generate` (router.answer)"),
@@ -71,7 +71,7 @@ static pl_status parse_serve_args(int argc, char **argv, request *q)
 {
     *q = (request){.front.listen = "127.0.0.1:8080",
                    .server = {.threads = pl_cpu_count(),
-                              .slots = 16,
+                              .slots = 32,
                               .queue = 256,
                               .per_address = 128,
                               .timeout_s = 120,

@@ -1,5 +1,8 @@
 /* Decoding with caches of keys and values.
  *
+ * Sequences of different paths may be in one step: the rows of all sequences that use a
+ * module are multiplied by it together (decoder_rows.h).
+ *
  * For each block the cache holds keys, then values. Both are [slots, S, G*D] in the
  * backend's act type; S is the model's context. The caller feeds rows; each has a
  * token, its slot and its position. A piece of a prompt has rows of one slot at rising
@@ -9,18 +12,27 @@
  * same bytes whether the caller passes it at once or in pieces of the lengths that
  * pl_decoder_piece returns. The model's activations are used only while feeding, so
  * that several decoders may share a model, one after another. */
-#include "modules/model_internal.h"
+#include "modules/decoder_rows.h"
 #include <string.h>
+
+/* The rows of an arrangement: where each row was before, its slot, its position. */
+typedef struct row_places {
+    int32_t order[PL_DECODER_SLOTS_MAX], slots[PL_DECODER_SLOTS_MAX],
+        positions[PL_DECODER_SLOTS_MAX];
+} row_places;
 
 struct pl_decoder {
     pl_model *m;
     int n_slots;
     int length[PL_DECODER_SLOTS_MAX];
+    const pl_path *paths[PL_DECODER_SLOTS_MAX]; /* NULL: the model's path */
+    decoder_rows rows;                          /* of the step that is being made */
     int32_t *places; /* [2,S] for each row that is fed, its slot; then its position */
     void *block;     /* everything below */
     pl_act *cache;   /* [n_blocks, 2, slots, S, G*D] */
     float *logits;   /* [slots, V] */
     int32_t *device_slots, *device_positions; /* [S] */
+    row_places *arranged; /* [n_blocks + 2] the rows of each arrangement of a step */
     /* one routine per number of sequences in a step, which a backend may record */
     pl_routine *steps[PL_DECODER_SLOTS_MAX + 1];
 };
@@ -57,13 +69,15 @@ static pl_status alloc_block(pl_decoder *d)
     size_t logits =
         model_whole_lines((size_t)d->n_slots * (size_t)m->shape->vocab * sizeof(float));
     size_t places = model_whole_lines((size_t)m->options.context * sizeof(int32_t));
-    PL_CHECK(m->ops->alloc(m->be, cache + logits + 2 * places, "the decoder's caches",
-                           &d->block));
+    size_t arranged = ((size_t)m->shape->n_blocks + 2) * sizeof *d->arranged;
+    PL_CHECK(m->ops->alloc(m->be, cache + logits + 2 * places + arranged,
+                           "the decoder's caches", &d->block));
     uint8_t *at = d->block;
     d->cache = (pl_act *)at;
     d->logits = (float *)(void *)(at + cache);
     d->device_slots = (int32_t *)(void *)(at + cache + logits);
     d->device_positions = (int32_t *)(void *)(at + cache + logits + places);
+    d->arranged = (row_places *)(void *)(at + cache + logits + 2 * places);
     return PL_OK;
 }
 
@@ -85,6 +99,7 @@ pl_status pl_decoder_create_slots(pl_model *m, int n_slots, pl_decoder **out)
         return status;
     }
     d->places = pl_alloc(2 * (size_t)m->options.context * sizeof *d->places);
+    decoder_rows_open(&d->rows, m->shape->n_blocks);
     *out = d;
     return PL_OK;
 }
@@ -102,9 +117,15 @@ void pl_decoder_destroy(pl_decoder **decoder)
     for (int n = 0; n <= d->n_slots; n++)
         d->m->ops->routine_destroy(d->m->be, &d->steps[n]);
     d->m->ops->release(d->m->be, d->block);
+    decoder_rows_close(&d->rows);
     pl_free(d->places);
     pl_free(d);
     *decoder = NULL;
+}
+
+void pl_decoder_use(pl_decoder *d, int slot, const pl_path *path)
+{
+    d->paths[slot] = path;
 }
 
 void pl_decoder_clear(pl_decoder *d, int slot)
@@ -128,22 +149,37 @@ int pl_decoder_position(const pl_decoder *d)
 }
 
 /* ---- rows through the model ---- */
-static void attend_block(pl_decoder *d, int block, int n, bool begins)
+/* Rows that go through the model together: a piece of a prompt, all of one path, or a
+ * step, whose rows d->rows arranges. */
+typedef struct pass {
+    pl_decoder *d;
+    int n;
+    const pl_path *path; /* path of a piece; NULL: a step */
+    bool begins;         /* a piece that is the start of a sequence */
+} pass;
+
+static void attend_block(const pass *p, int block)
 {
+    pl_decoder *d = p->d;
     const pl_model *m = d->m;
     const pl_shape *s = m->shape;
     const block_acts *a = &m->acts.blocks[block];
+    const int arrangement = p->path ? 0 : d->rows.at[block];
+    const row_places *arranged = &d->arranged[arrangement];
+    const int32_t *slots = arrangement > 0 ? arranged->slots : d->device_slots;
+    const int32_t *positions =
+        arrangement > 0 ? arranged->positions : d->device_positions;
     m->ops->decode_append(m->be, a->qkv, cache_keys(d, block), cache_values(d, block),
-                          d->device_slots, d->device_positions, n, m->options.context,
-                          s->n_heads, s->n_kv_heads, s->head_size, s->rope_theta);
-    if (begins)
-        m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, NULL, 1, n,
+                          slots, positions, p->n, m->options.context, s->n_heads,
+                          s->n_kv_heads, s->head_size, s->rope_theta);
+    if (p->begins)
+        m->ops->attention_forward(m->be, a->attn, a->lse, a->qkv, NULL, 1, p->n,
                                   s->n_heads, s->n_kv_heads, s->head_size);
     else
         m->ops->attention_decode(m->be, a->attn, a->qkv, cache_keys(d, block),
-                                 cache_values(d, block), d->device_slots,
-                                 d->device_positions, n, m->options.context, s->n_heads,
-                                 s->n_kv_heads, s->head_size);
+                                 cache_values(d, block), slots, positions, p->n,
+                                 m->options.context, s->n_heads, s->n_kv_heads,
+                                 s->head_size);
 }
 
 static void upload_places(pl_decoder *d, int n)
@@ -154,28 +190,82 @@ static void upload_places(pl_decoder *d, int n)
     m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
 }
 
-/* Runs n tokens, which were uploaded with their places. `begins`: they are the start of
- * a sequence.
+/* Uploads the places of rows in all arrangements but the first, which is the caller's.
  */
-static void run_blocks(pl_decoder *d, int n, bool begins)
+static void upload_arrangements(pl_decoder *d)
 {
-    pl_model *m = d->m;
-    model_forward_embed(m, n);
-    for (int b = 0; b < m->shape->n_blocks; b++) {
-        model_forward_qkv(m, b, n);
-        attend_block(d, b, n, begins);
-        model_forward_rest(m, b, n);
+    const pl_model *m = d->m;
+    const decoder_rows *r = &d->rows;
+    row_places places;
+    memset(&places, 0, sizeof places);
+    for (int a = 1; a < r->n_arrangements; a++) {
+        for (int i = 0; i < r->n; i++) {
+            const int32_t who = r->who[a][i];
+            places.order[i] = r->order[a][i];
+            places.slots[i] = d->places[who];
+            places.positions[i] = d->places[m->options.context + who];
+        }
+        m->ops->upload(m->be, &d->arranged[a], &places, sizeof places);
     }
-    model_forward_norm(m, n);
 }
 
-/* Computes the logits of n rows from `row` on. */
-static void make_logits(pl_decoder *d, int row, int n)
+/* Brings the rows of a step into the arrangement of a point, if it begins there. Both
+ * parts of the stream move: it is not yet added up (model_internal.h). */
+static void arrange_rows(const pass *p, int point)
+{
+    const pl_decoder *d = p->d;
+    const pl_model *m = d->m;
+    const block_acts *before = point > 0 ? &m->acts.blocks[point - 1] : NULL;
+    const int arrangement = p->path ? 0 : d->rows.at[point];
+    const int earlier = p->path || point == 0 ? 0 : d->rows.at[point - 1];
+    if (arrangement == earlier)
+        return;
+    const int32_t *order = d->arranged[arrangement].order;
+    m->ops->permute_rows(m->be, before ? before->out : m->acts.embed, m->acts.norm,
+                         order, p->n, m->shape->width);
+    if (before)
+        m->ops->permute_rows(m->be, before->mid, m->acts.norm, order, p->n,
+                             m->shape->width);
+}
+
+/* Returns the rows from `first` on that are computed together at a point. */
+static model_rows group_rows(const pass *p, int point, int first)
+{
+    return p->path ? (model_rows){p->path, first, p->n - first}
+                   : decoder_rows_group(&p->d->rows, p->d->m->shape->n_blocks, point,
+                                        first);
+}
+
+/* Runs rows that were uploaded with their places. */
+static void run_blocks(const pass *p)
+{
+    pl_model *m = p->d->m;
+    const int n_blocks = m->shape->n_blocks;
+    model_rows r;
+    for (int at = 0; at < p->n; at += r.n)
+        model_forward_embed(m, r = group_rows(p, -1, at));
+    for (int b = 0; b < n_blocks; b++) {
+        arrange_rows(p, b);
+        for (int at = 0; at < p->n; at += r.n)
+            model_forward_qkv(m, b, r = group_rows(p, b, at));
+        attend_block(p, b);
+        for (int at = 0; at < p->n; at += r.n)
+            model_forward_rest(m, b, r = group_rows(p, b, at));
+    }
+    arrange_rows(p, n_blocks);
+    for (int at = 0; at < p->n; at += r.n)
+        model_forward_norm(m, r = group_rows(p, n_blocks, at));
+}
+
+/* Computes the logits of n rows from `row` on, which have the same classifier, and
+ * writes them from row `to` of the logits on. */
+static void make_logits(pl_decoder *d, const pl_path *path, int row, int n, int to)
 {
     pl_model *m = d->m;
-    size_t at = (size_t)row * (size_t)m->shape->width;
-    m->ops->logits(m->be, d->logits, model_act_at(m, m->acts.norm, at),
-                   model_classifier(m), n, m->shape->vocab, m->shape->width);
+    const size_t V = (size_t)m->shape->vocab, C = (size_t)m->shape->width;
+    m->ops->logits(m->be, d->logits + (size_t)to * V,
+                   model_act_at(m, m->acts.norm, (size_t)row * C), path->classifier, n,
+                   m->shape->vocab, m->shape->width);
 }
 
 static pl_status read_logits(pl_decoder *d, int n, float *logits)
@@ -201,6 +291,9 @@ static pl_status check_room(const pl_decoder *d, int slot, int n)
                        slot, d->n_slots);
     if (n < 1)
         return pl_fail(PL_ERR_ARG, "%d tokens to decode; give at least 1", n);
+    if (!d->paths[slot] && !d->m->path)
+        return pl_fail(PL_ERR_ARG, "slot %d has no path, and the model no parameters",
+                       slot);
     if (n > context - d->length[slot])
         return pl_fail(PL_ERR_DATA,
                        "%d tokens do not fit after %d in a context of %d; shorten the "
@@ -259,27 +352,34 @@ pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
     return PL_OK;
 }
 
+/* Returns the path of a slot; NULL: there are no parameters. */
+static const pl_path *slot_path(const pl_decoder *d, int slot)
+{
+    return d->paths[slot] ? d->paths[slot] : d->m->path;
+}
+
 static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *tokens,
                                    int n)
 {
+    const pass p = {d, n, slot_path(d, slot), d->length[slot] == 0};
     PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));
     for (int i = 0; i < n; i++)
         set_place(d, i, slot, d->length[slot] + i);
     upload_places(d, n);
-    run_blocks(d, n, d->length[slot] == 0);
+    run_blocks(&p);
     d->length[slot] += n;
     return PL_OK;
 }
 
 /* Gives the caller the logits of each row of a piece, in parts of as many rows as a
  * step can have. */
-static pl_status give_logits(pl_decoder *d, int first, int n, float *logits,
-                             pl_logits_fn take, void *context)
+static pl_status give_logits(pl_decoder *d, const pl_path *path, int first, int n,
+                             float *logits, pl_logits_fn take, void *context)
 {
     int rows = 0;
     for (int row = 0; row < n; row += rows) {
         rows = n - row < d->n_slots ? n - row : d->n_slots;
-        make_logits(d, row, rows);
+        make_logits(d, path, row, rows, 0);
         PL_CHECK(read_logits(d, rows, logits));
         PL_CHECK(take(context, first + row, rows, logits));
     }
@@ -297,10 +397,11 @@ pl_status pl_decoder_prefill_all(pl_decoder *d, int slot, const int32_t *tokens,
         piece = pl_decoder_piece(d, slot, n - at);
         status = read_prompt_piece(d, slot, tokens + at, piece);
         if (status == PL_OK && take)
-            status = give_logits(d, at, piece, logits, take, context);
+            status =
+                give_logits(d, slot_path(d, slot), at, piece, logits, take, context);
     }
     if (status == PL_OK && logits && !take) {
-        make_logits(d, piece - 1, 1);
+        make_logits(d, slot_path(d, slot), piece - 1, 1, 0);
         status = read_logits(d, 1, logits);
     } else if (status == PL_OK) {
         status = d->m->ops->sync(d->m->be);
@@ -321,22 +422,37 @@ pl_status pl_decoder_feed(pl_decoder *d, const int32_t *tokens, int n, float *lo
     return pl_decoder_prefill(d, 0, tokens, n, logits);
 }
 
-typedef struct step_extent {
-    pl_decoder *d;
-    int n;
-} step_extent;
-
 static void work_decode_step(void *context)
 {
-    const step_extent *step = context;
-    run_blocks(step->d, step->n, false);
-    make_logits(step->d, 0, step->n);
+    const pass *p = context;
+    const int head = p->d->m->shape->n_blocks;
+    run_blocks(p);
+    for (int at = 0; at < p->n;) {
+        const model_rows r = group_rows(p, head, at);
+        make_logits(p->d, r.path, at, r.n, at);
+        at += r.n;
+    }
+}
+
+/* Reads the logits of a step's rows into the caller's order. */
+static pl_status read_step_logits(pl_decoder *d, float *logits)
+{
+    const pl_model *m = d->m;
+    const decoder_rows *r = &d->rows;
+    const size_t V = (size_t)m->shape->vocab;
+    const int last = r->at[m->shape->n_blocks];
+    if (last == 0)
+        return read_logits(d, r->n, logits);
+    for (int i = 0; i < r->n; i++)
+        m->ops->download(m->be, logits + (size_t)r->who[last][i] * V,
+                         d->logits + (size_t)i * V, V * sizeof *logits);
+    return m->ops->sync(m->be);
 }
 
 pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *tokens,
                           int n, float *logits)
 {
-    step_extent work = {d, n};
+    pass work = {.d = d, .n = n};
     bool taken[PL_DECODER_SLOTS_MAX] = {false};
     if (n < 1 || n > d->n_slots)
         return pl_fail(PL_ERR_ARG,
@@ -350,11 +466,16 @@ pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *to
         taken[slots[i]] = true;
     }
     PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));
-    for (int i = 0; i < n; i++)
+    d->rows.n = n;
+    for (int i = 0; i < n; i++) {
         set_place(d, i, slots[i], d->length[slots[i]]);
+        d->rows.paths[i] = slot_path(d, slots[i]);
+    }
+    decoder_rows_plan(&d->rows, d->m->shape->n_blocks);
     upload_places(d, n);
-    d->m->ops->perform(d->m->be, &d->steps[n], (uint64_t)n, work_decode_step, &work);
-    PL_CHECK(read_logits(d, n, logits));
+    upload_arrangements(d);
+    d->m->ops->perform(d->m->be, &d->steps[n], d->rows.hash, work_decode_step, &work);
+    PL_CHECK(read_step_logits(d, logits));
     for (int i = 0; i < n; i++)
         d->length[slots[i]]++;
     return PL_OK;

@@ -1,7 +1,8 @@
-/* Takes the optimizer's step on a whole path, for backends whose memory is the host's.
- */
+/* Takes the optimizer's step on a whole path, and moves rows, for backends whose memory
+ * is the host's. */
 #include "modules/backend.h"
 #include <math.h>
+#include <string.h>
 
 struct pl_update {
     pl_update_plan plan;
@@ -111,4 +112,14 @@ void pl_host_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
 void pl_host_routine_destroy(pl_backend *be, pl_routine **routine)
 {
     (void)be, (void)routine;
+}
+
+void pl_host_permute_rows(pl_backend *be, pl_act *x, pl_act *scratch,
+                          const int32_t *order, int N, int C)
+{
+    const size_t row = (size_t)C * pl_type_bytes(be->act);
+    for (int n = 0; n < N; n++)
+        memcpy((uint8_t *)scratch + (size_t)n * row,
+               (const uint8_t *)x + (size_t)order[n] * row, row);
+    memcpy(x, scratch, (size_t)N * row);
 }

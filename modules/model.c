@@ -1,10 +1,11 @@
 /* The memory of a model: creates and destroys it, and loads and saves the state that
  * only training has.
  *
- * There are four blocks on the device: parameters, gradients, moments (m, then v),
- * activations. In training the first three have the layout of the topology. So loading
- * and saving are one copy, the norm of the gradient is one sum, and AdamW works on a
- * few long runs. With Muon, v omits the matrices that Muon steps. */
+ * Training has four blocks on the device: parameters, gradients, moments (m, then v),
+ * activations. The first three have the layout of the topology. So loading and saving
+ * are one copy, the norm of the gradient is one sum, and AdamW works on a few long
+ * runs. With Muon, v omits the matrices that Muon steps. Inference has only
+ * activations; its parameters are in modules (module.h). */
 #include "modules/model_internal.h"
 #include <limits.h>
 
@@ -32,7 +33,7 @@ static pl_status check_model_options(const pl_backend *be, const pl_shape *shape
     return PL_OK;
 }
 
-static pl_status fail_with_plan(const pl_model *m, pl_status status)
+pl_status model_fail_with_plan(const pl_model *m, pl_status status)
 {
     pl_model_plan plan;
     char text[5][16];
@@ -65,8 +66,8 @@ static pl_status alloc_blocks(pl_model *m)
     size_t features = (size_t)m->options.context * (size_t)m->shape->width;
     size_t bytes = model_layout(m->shape, &m->options, m->be->act, NULL, &m->acts);
     void *host = NULL;
-    PL_CHECK(alloc_device_floats(m, m->n_kept, "parameters", &m->params));
     if (m->options.training) {
+        PL_CHECK(alloc_device_floats(m, m->n_params, "parameters", &m->params));
         PL_CHECK(alloc_device_floats(m, m->n_params, "gradients", &m->grads));
         PL_CHECK(
             alloc_device_floats(m, m->n_params + m->n_second, "moments", &m->moments));
@@ -80,27 +81,6 @@ static pl_status alloc_blocks(pl_model *m)
     m->acts.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->acts.blocks);
     model_layout(m->shape, &m->options, m->be->act, m->act_block, &m->acts);
     return PL_OK;
-}
-
-static pl_status add_weight(pl_model *m, size_t at, int O, int I)
-{
-    PL_CHECK(
-        m->ops->weight_create(m->be, m->params + at, O, I, &m->weights[m->n_weights]));
-    m->n_weights++;
-    return PL_OK;
-}
-
-static pl_status create_weights(pl_model *m)
-{
-    const pl_shape *s = m->shape;
-    size_t n = WEIGHTS_PER_BLOCK * (size_t)s->n_blocks + 1;
-    m->weights = pl_alloc(n * sizeof(pl_weight *));
-    for (int b = 0; b < s->n_blocks; b++)
-        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
-            const matrix_size e = model_weight_size(s, i);
-            PL_CHECK(add_weight(m, model_weight_at(&m->at, b, i), e.O, e.I));
-        }
-    return add_weight(m, m->at.classifier, s->vocab, s->width);
 }
 
 pl_status model_create_update(pl_model *m)
@@ -135,12 +115,12 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     m->frozen = pl_alloc(n_slots * sizeof *m->frozen);
     m->trained = pl_alloc(((size_t)m->n_runs + n_slots) * sizeof *m->trained);
     pl_status status = alloc_blocks(m);
-    if (status == PL_OK)
-        status = create_weights(m);
+    if (status == PL_OK && options->training)
+        status = model_create_weights(m);
     if (status == PL_OK)
         status = model_create_update(m);
     if (status != PL_OK) {
-        status = fail_with_plan(m, status);
+        status = model_fail_with_plan(m, status);
         pl_model_destroy(&m);
         return status;
     }
@@ -165,6 +145,8 @@ void pl_model_destroy(pl_model **model)
     for (int i = 0; i < m->n_weights; i++)
         m->ops->weight_destroy(m->be, &m->weights[i]);
     pl_free(m->weights);
+    model_drop_own_path(m);
+    pl_free(m->own_modules);
     release_memory(m, m->act_block);
     release_memory(m, m->moments);
     release_memory(m, m->grads);
@@ -176,7 +158,6 @@ void pl_model_destroy(pl_model **model)
     pl_free(m->trained);
     pl_free(m->frozen);
     pl_free(m->at.blocks);
-    pl_free(m->whole.blocks);
     pl_free(m);
     *model = NULL;
 }

@@ -7,6 +7,7 @@
 #ifndef PL_MODULES_MODEL_H
 #define PL_MODULES_MODEL_H
 #include "modules/backend.h"
+#include "modules/module.h"
 #include "modules/topology.h"
 #ifdef __cplusplus
 extern "C" {
@@ -65,11 +66,15 @@ void pl_model_destroy(pl_model **model);
 enum { PL_TEXT_BEGINS = 1 << 30 };
 
 /* Load and save the parameters as one fp32 block of pl_topology_path_params floats in
- * the host's memory. Loading refreshes the compute copies. A model for inference keeps
- * no master of a matrix that its backend copies (bf16, int8); saving such a model is
- * ERR_ARG. */
+ * the host's memory. A model for inference makes modules of them, and allocates their
+ * memory only now; saving such a model is ERR_ARG. */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
+/* Lets a model for inference read the modules of a path, of its own backend and shape,
+ * instead of parameters of its own. The path is borrowed until another call of this
+ * function or of pl_model_load. A model that only ever uses paths takes the plan's
+ * bytes without params_bytes. */
+PL_MUST_CHECK pl_status pl_model_use(pl_model *model, const pl_path *path);
 /* Freezes slots of a training model: their parameters and moments keep their values,
  * and their gradients count neither in the norm nor in clipping. frozen [n_slots];
  * NULL: none. At least one slot must train. After a failure only destroy the model. */
@@ -120,12 +125,17 @@ PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens
  * other sequences of the step, nor on the slots: a sequence gets the same bytes alone
  * as beside others. On `cuda` the library may sum in another order for another number
  * of rows, so only equal steps give equal bytes. */
-enum { PL_DECODER_SLOTS_MAX = 64 };
+enum { PL_DECODER_SLOTS_MAX = 256 };
 typedef struct pl_decoder pl_decoder;
-/* n_slots is 1 to 64, and at most the model's context. */
+/* n_slots is 1 to PL_DECODER_SLOTS_MAX, and at most the model's context. */
 PL_MUST_CHECK pl_status pl_decoder_create_slots(pl_model *model, int n_slots,
                                                 pl_decoder **out);
 void pl_decoder_destroy(pl_decoder **decoder);
+/* Lets a path compute the tokens that are added to the slot from now on; NULL: the
+ * model's own path. The path is borrowed until another one takes its place. Sequences
+ * of different paths may be in one step, which multiplies the rows of all of them by a
+ * module that they share. */
+void pl_decoder_use(pl_decoder *decoder, int slot, const pl_path *path);
 void pl_decoder_clear(pl_decoder *decoder, int slot);
 int pl_decoder_length(const pl_decoder *decoder, int slot);
 /* Adds n tokens to the sequence in `slot` and gives the logits [V] after the last one,

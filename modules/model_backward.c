@@ -62,7 +62,7 @@ void model_backward(pl_model *m, int B, int T)
     int C = m->shape->width;
     size_t stream = (size_t)N * (size_t)C * pl_type_bytes(m->be->act);
     m->ops->classifier(m->be, d->loss, d->d_norm, m->grads + m->at.classifier, d->norm,
-                       model_classifier(m), d->targets, &d->numbers->loss_scale, N,
+                       m->path->classifier, d->targets, &d->numbers->loss_scale, N,
                        m->shape->vocab, C);
     m->ops->fill_zero(m->be, d->d_stream, stream);
     m->ops->rmsnorm_backward(m->be, d->d_stream, m->grads + m->at.norm, d->d_norm,

@@ -1,6 +1,6 @@
 /* Private to the model: the structs that its files share. The files are model (memory),
- * model_params, model_plan (layout), model_forward, model_backward, model_step
- * (training), model_score (losses and features) and decoder.
+ * model_params, module, model_plan (layout), model_forward, model_backward, model_step
+ * (training), model_score (losses and features), decoder and decoder_rows.
  *
  * The residual stream. Every sublayer's output buffer becomes the stream after that
  * sublayer: the norm that follows adds the earlier stream to it in place. So block b
@@ -17,6 +17,7 @@
 #ifndef PL_MODULES_MODEL_INTERNAL_H
 #define PL_MODULES_MODEL_INTERNAL_H
 #include "modules/model.h"
+#include "modules/module.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -51,7 +52,7 @@ typedef struct model_acts {
     pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
 } model_acts;
 
-/* Offsets into the parameters of a model; gradients have the same offsets. */
+/* Offsets into a path's whole block of parameters; gradients have the same offsets. */
 typedef struct block_params {
     size_t attn_norm, ffn_norm, head_norm, qkv, o, gate_up, down;
 } block_params;
@@ -60,8 +61,27 @@ typedef struct param_places {
     size_t embed, norm, classifier; /* tied: classifier = embed */
 } param_places;
 
-/* The four matrices of a block, in the order of pl_model.weights. */
+/* The four matrices of a block. */
 enum { WEIGHT_QKV, WEIGHT_O, WEIGHT_GATE_UP, WEIGHT_DOWN, WEIGHTS_PER_BLOCK };
+
+/* Where operations find the parameters of a block, and of a path. */
+typedef struct block_weights {
+    const pl_module *of; /* the module that has it; NULL in training */
+    const float *attn_norm, *ffn_norm, *head_norm;
+    pl_weight *matrices[WEIGHTS_PER_BLOCK];
+} block_weights;
+struct pl_path {
+    uint64_t number; /* no other path of the process has this number */
+    const float *embed, *norm;
+    pl_weight *classifier;
+    block_weights *blocks; /* [n_blocks] */
+};
+
+/* Rows of the activations, and the path by which they are computed. */
+typedef struct model_rows {
+    const pl_path *path;
+    int first, n;
+} model_rows;
 
 struct pl_model {
     pl_backend *be;
@@ -69,16 +89,19 @@ struct pl_model {
     const pl_topology *topology;
     const pl_shape *shape;
     pl_model_options options;
-    /* n_params: parameters of the path; n_kept: floats in `params` */
-    size_t n_params, n_kept;
-    size_t n_second;                 /* number of parameters with a second moment */
-    float *params, *grads, *moments; /* moments: m, then v (n_second floats) */
-    bool lean; /* params holds only embedding and norms: see model_params.c */
+    size_t n_params; /* parameters of the path */
+    size_t n_second; /* number of parameters with a second moment */
+    /* training only; moments: m, then v (n_second floats) */
+    float *params, *grads, *moments;
     void *act_block;
     model_acts acts; /* pointers into act_block */
-    /* at: offsets in `params`; whole: offsets in a path's whole block */
-    param_places at, whole;
-    pl_weight **weights; /* WEIGHTS_PER_BLOCK for each block, then the classifier */
+    param_places at;
+    /* the path that operations read: in training it points into `params`; in inference
+     * to own_modules [n_slots], or to modules that others own; NULL: not loaded */
+    const pl_path *path;
+    pl_path *own;
+    pl_module **own_modules;
+    pl_weight **weights; /* training only: all matrices of the path */
     int n_weights;
     pl_update_run *runs;
     int n_runs;
@@ -110,16 +133,6 @@ static inline matrix_size model_weight_size(const pl_shape *s, int which)
     };
     return of[which];
 }
-/* Returns the offset of the first parameter of matrix `which` of a block. */
-static inline size_t model_weight_at(const param_places *places, int block, int which)
-{
-    const block_params *at = &places->blocks[block];
-    const size_t of[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
-                                          [WEIGHT_O] = at->o,
-                                          [WEIGHT_GATE_UP] = at->gate_up,
-                                          [WEIGHT_DOWN] = at->down};
-    return of[which];
-}
 /* Rounds a size up to a multiple at which a view may begin, in bytes or in floats. */
 static inline size_t model_whole_lines(size_t n)
 {
@@ -133,11 +146,7 @@ static inline bool model_has_copies(const pl_backend *be)
 
 static inline pl_weight *model_weight(const pl_model *m, int block, int which)
 {
-    return m->weights[block * WEIGHTS_PER_BLOCK + which];
-}
-static inline pl_weight *model_classifier(const pl_model *m)
-{
-    return m->weights[m->n_weights - 1];
+    return m->path->blocks[block].matrices[which];
 }
 /* Returns the address of element `n` of a buffer of acts. */
 static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
@@ -145,10 +154,21 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
     return (pl_act *)((uint8_t *)acts + n * pl_type_bytes(m->be->act));
 }
 
-/* Fills the fields at, whole, runs, n_params, n_second, n_kept and lean. */
+/* Fills the fields at, runs, n_params and n_second. */
 void model_place_params(pl_model *m);
-/* Returns the number of floats in `params` of a lean model. */
-size_t model_lean_floats(const pl_shape *shape);
+/* Finds where the tensors of a path begin; the caller frees out->blocks. */
+void model_place_tensors(const pl_topology *t, param_places *out);
+/* Returns the bytes of the copy of a matrix by which the backend multiplies; 0 if it
+ * multiplies by the master. */
+uint64_t model_copy_bytes(const pl_backend *be, matrix_size size);
+/* Makes a path with a number and an empty table. */
+pl_path *model_new_path(int n_blocks);
+/* Creates the weights of a training model, and the path that points to them. */
+pl_status model_create_weights(pl_model *m);
+/* Destroys the path and the modules that a model for inference has made. */
+void model_drop_own_path(pl_model *m);
+/* Returns `status`, with the plan as its sentence's end. */
+pl_status model_fail_with_plan(const pl_model *m, pl_status status);
 /* Returns how many rows of a block's matrix Muon steps as one matrix. */
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);
 /* Creates the optimizer's step of the runs that train. */
@@ -172,10 +192,10 @@ PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
 void model_forward(pl_model *m, int B, int T);
 /* Parts of the forward pass that the decoder uses as well; it computes attention
  * itself. */
-void model_forward_embed(pl_model *m, int N);
-void model_forward_qkv(pl_model *m, int block, int N);
-void model_forward_rest(pl_model *m, int block, int N);
-void model_forward_norm(pl_model *m, int N);
+void model_forward_embed(pl_model *m, model_rows rows);
+void model_forward_qkv(pl_model *m, int block, model_rows rows);
+void model_forward_rest(pl_model *m, int block, model_rows rows);
+void model_forward_norm(pl_model *m, model_rows rows);
 /* Recomputes the values between `in` and `out` of a block after another block's values
  * have overwritten them. */
 void model_forward_again(pl_model *m, int block, int B, int T);

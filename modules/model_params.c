@@ -1,16 +1,15 @@
 /* Places, loads and saves the parameters of a model.
  *
- * Training keeps a path's whole block, in the layout of the topology. Inference on a
- * backend that multiplies by compute copies keeps only the parameters that are read
- * directly, which are the embedding and the norms. So serving in int8 takes little more
- * than one byte per parameter. */
+ * Training keeps a path's whole block, in the layout of the topology. Inference keeps
+ * modules (module.c): those that pl_model_load makes, or those of a path that belongs
+ * to someone else. */
 #include "modules/model_internal.h"
 #include <string.h>
 
 /* ---- places of parameters ---- */
 /* Fused tensors begin at their first part: q_proj for qkv, gate_proj for gate_up,
  * q_norm for the gains of QK norm (topology.c keeps the parts adjacent). */
-static void note_tensor(pl_model *m, const pl_tensor *tensor)
+static void note_tensor(const pl_tensor *tensor, param_places *out)
 {
     static const struct {
         const char *suffix;
@@ -26,23 +25,36 @@ static void note_tensor(pl_model *m, const pl_tensor *tensor)
     };
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         if (pl_ends_with(tensor->name, places[i].suffix)) {
-            uint8_t *block = (uint8_t *)&m->whole.blocks[tensor->block];
+            uint8_t *block = (uint8_t *)&out->blocks[tensor->block];
             memcpy(block + places[i].field, &tensor->offset, sizeof tensor->offset);
         }
 }
 
 /* Notes a tensor outside of blocks. A head without a matrix of its own uses the
  * embedding. */
-static void note_outer_tensor(pl_model *m, const pl_tensor *tensor)
+static void note_outer_tensor(const pl_tensor *tensor, bool tied, param_places *out)
 {
     if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
-        m->whole.embed = tensor->offset;
-        if (m->shape->tied)
-            m->whole.classifier = tensor->offset;
+        out->embed = tensor->offset;
+        if (tied)
+            out->classifier = tensor->offset;
     } else if (strcmp(tensor->name, "model.norm.weight") == 0) {
-        m->whole.norm = tensor->offset;
+        out->norm = tensor->offset;
     } else {
-        m->whole.classifier = tensor->offset;
+        out->classifier = tensor->offset;
+    }
+}
+
+void model_place_tensors(const pl_topology *t, param_places *out)
+{
+    const pl_shape *s = pl_topology_shape(t);
+    out->blocks = pl_alloc((size_t)s->n_blocks * sizeof *out->blocks);
+    for (int i = 0; i < pl_topology_n_tensors(t); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        if (tensor->block >= 0)
+            note_tensor(tensor, out);
+        else
+            note_outer_tensor(tensor, s->tied, out);
     }
 }
 
@@ -81,127 +93,103 @@ static void extend_runs(pl_model *m, const pl_tensor *tensor)
         m->runs[m->n_runs++] = run;
 }
 
-/* ---- parameters that inference keeps ---- */
-/* The size of the embedding or of the largest matrix, whichever is larger: each matrix
- * lies in the embedding's place while its copy is made. */
-static size_t largest_matrix(const pl_shape *s)
-{
-    size_t most = (size_t)s->vocab * (size_t)s->width;
-    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
-        const matrix_size e = model_weight_size(s, i);
-        const size_t n = (size_t)e.O * (size_t)e.I;
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
-/* The gains of a block's QK norm: those of queries, then those of keys. */
-static size_t head_gains(const pl_shape *s)
-{
-    return s->qk_norm ? 2 * (size_t)s->head_size : 0;
-}
-
-size_t model_lean_floats(const pl_shape *s)
-{
-    const size_t n_norms = 2 * (size_t)s->n_blocks + 1;
-    return model_whole_lines(largest_matrix(s)) +
-           n_norms * model_whole_lines((size_t)s->width) +
-           (size_t)s->n_blocks * model_whole_lines(head_gains(s));
-}
-
-/* Places the parameters of a lean model. Every matrix is uploaded to the embedding's
- * place, which gets the embedding last. */
-static void place_lean(pl_model *m)
-{
-    const size_t norm = model_whole_lines((size_t)m->shape->width);
-    size_t at = model_whole_lines(largest_matrix(m->shape));
-    for (int b = 0; b < m->shape->n_blocks; b++) {
-        m->at.blocks[b] = (block_params){
-            .attn_norm = at, .ffn_norm = at + norm, .head_norm = at + 2 * norm};
-        at += 2 * norm + model_whole_lines(head_gains(m->shape));
-    }
-    m->at.norm = at;
-    m->n_kept = at + norm;
-}
-
 void model_place_params(pl_model *m)
 {
-    const size_t bytes = (size_t)m->shape->n_blocks * sizeof *m->at.blocks;
     m->n_params = pl_topology_path_params(m->topology);
-    m->n_kept = m->n_params;
-    m->lean = !m->options.training && model_has_copies(m->be);
-    int n = pl_topology_n_tensors(m->topology);
-    m->whole.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->whole.blocks);
     m->runs = pl_alloc(model_most_runs(m->topology, &m->options) * sizeof *m->runs);
-    for (int i = 0; i < n; i++) {
-        const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
-        if (tensor->block >= 0)
-            note_tensor(m, tensor);
-        else
-            note_outer_tensor(m, tensor);
-        extend_runs(m, tensor);
+    for (int i = 0; i < pl_topology_n_tensors(m->topology); i++)
+        extend_runs(m, pl_topology_tensor(m->topology, i));
+    model_place_tensors(m->topology, &m->at);
+}
+
+/* ---- the path of a training model ---- */
+static pl_status add_weight(pl_model *m, size_t at, matrix_size size, pl_weight **out)
+{
+    PL_CHECK(m->ops->weight_create(m->be, m->params + at, size.O, size.I,
+                                   &m->weights[m->n_weights]));
+    *out = m->weights[m->n_weights++];
+    return PL_OK;
+}
+
+pl_status model_create_weights(pl_model *m)
+{
+    const pl_shape *s = m->shape;
+    m->weights =
+        pl_alloc((WEIGHTS_PER_BLOCK * (size_t)s->n_blocks + 1) * sizeof(pl_weight *));
+    m->own = model_new_path(s->n_blocks);
+    m->path = m->own;
+    for (int b = 0; b < s->n_blocks; b++) {
+        const block_params *at = &m->at.blocks[b];
+        const size_t from[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
+                                                [WEIGHT_O] = at->o,
+                                                [WEIGHT_GATE_UP] = at->gate_up,
+                                                [WEIGHT_DOWN] = at->down};
+        block_weights *w = &m->own->blocks[b];
+        *w = (block_weights){.attn_norm = m->params + at->attn_norm,
+                             .ffn_norm = m->params + at->ffn_norm,
+                             .head_norm = m->params + at->head_norm};
+        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+            PL_CHECK(add_weight(m, from[i], model_weight_size(s, i), &w->matrices[i]));
     }
-    m->at = m->whole;
-    m->at.blocks = pl_alloc(bytes);
-    if (m->lean) {
-        m->at.embed = m->at.classifier = 0;
-        place_lean(m);
-    } else {
-        memcpy(m->at.blocks, m->whole.blocks, bytes);
+    m->own->embed = m->params + m->at.embed;
+    m->own->norm = m->params + m->at.norm;
+    return add_weight(m, m->at.classifier, (matrix_size){s->vocab, s->width},
+                      &m->own->classifier);
+}
+
+/* ---- the modules of a model for inference ---- */
+void model_drop_own_path(pl_model *m)
+{
+    m->path = NULL;
+    pl_path_destroy(&m->own);
+    for (int slot = 0; m->own_modules && slot < pl_topology_n_slots(m->topology);
+         slot++)
+        pl_module_destroy(&m->own_modules[slot]);
+}
+
+static pl_status load_modules(pl_model *m, const float *params)
+{
+    const int n_slots = pl_topology_n_slots(m->topology);
+    if (!m->own_modules)
+        m->own_modules = pl_alloc((size_t)n_slots * sizeof(pl_module *));
+    for (int slot = 0; slot < n_slots; slot++) {
+        const size_t at = pl_topology_slot(m->topology, slot)->offset;
+        PL_CHECK(pl_module_create(m->be, m->topology, slot, params + at,
+                                  &m->own_modules[slot]));
     }
+    PL_CHECK(pl_path_create(m->topology, m->own_modules, &m->own));
+    m->path = m->own;
+    return PL_OK;
+}
+
+pl_status pl_model_use(pl_model *m, const pl_path *path)
+{
+    if (m->options.training)
+        return pl_fail(PL_ERR_ARG, "a model that trains has parameters of its own");
+    model_drop_own_path(m);
+    m->path = path;
+    return PL_OK;
 }
 
 /* ---- in and out ---- */
-static void upload_gains(pl_model *m, size_t to, const float *from, size_t n)
-{
-    m->ops->upload(m->be, m->params + to, from, n * sizeof *from);
-}
-
-/* Uploads a matrix to the embedding's place and makes its copy from there. */
-static void upload_matrix(pl_model *m, pl_weight *weight, const float *from, int O,
-                          int I)
-{
-    m->ops->upload(m->be, m->params, from, (size_t)O * (size_t)I * sizeof *from);
-    m->ops->weights_refresh(m->be, &weight, 1);
-}
-
-static void load_lean(pl_model *m, const float *params)
-{
-    const pl_shape *s = m->shape;
-    const size_t embed = (size_t)s->vocab * (size_t)s->width, C = (size_t)s->width;
-    for (int b = 0; b < s->n_blocks; b++) {
-        const block_params *from = &m->whole.blocks[b], *to = &m->at.blocks[b];
-        upload_gains(m, to->attn_norm, params + from->attn_norm, C);
-        upload_gains(m, to->ffn_norm, params + from->ffn_norm, C);
-        if (s->qk_norm)
-            upload_gains(m, to->head_norm, params + from->head_norm, head_gains(s));
-        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
-            const matrix_size e = model_weight_size(s, i);
-            upload_matrix(m, model_weight(m, b, i),
-                          params + model_weight_at(&m->whole, b, i), e.O, e.I);
-        }
-    }
-    upload_gains(m, m->at.norm, params + m->whole.norm, C);
-    upload_matrix(m, model_classifier(m), params + m->whole.classifier, s->vocab,
-                  s->width);
-    m->ops->upload(m->be, m->params + m->at.embed, params + m->whole.embed,
-                   embed * sizeof *params);
-}
-
 pl_status pl_model_load(pl_model *m, const float *params)
 {
-    if (m->lean) {
-        load_lean(m, params);
-    } else {
-        m->ops->upload(m->be, m->params, params, m->n_params * sizeof *params);
-        m->ops->weights_refresh(m->be, m->weights, m->n_weights);
+    if (!m->options.training) {
+        model_drop_own_path(m);
+        const pl_status status = load_modules(m, params);
+        if (status == PL_OK)
+            return PL_OK;
+        model_drop_own_path(m);
+        return model_fail_with_plan(m, status);
     }
+    m->ops->upload(m->be, m->params, params, m->n_params * sizeof *params);
+    m->ops->weights_refresh(m->be, m->weights, m->n_weights);
     return m->ops->sync(m->be);
 }
 
 pl_status pl_model_save(pl_model *m, float *params)
 {
-    if (m->lean)
+    if (!m->options.training)
         return pl_fail(PL_ERR_ARG,
                        "a model made for inference keeps no parameters to save");
     m->ops->download(m->be, params, m->params, m->n_params * sizeof *params);

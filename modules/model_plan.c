@@ -138,17 +138,6 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     return arena.used;
 }
 
-/* Adds up the bytes of the copies of a path's matrices. Fused matrices count as one. */
-static uint64_t sum_matrices(const pl_topology *topology,
-                             uint64_t (*bytes)(matrix_size size))
-{
-    const pl_shape *s = pl_topology_shape(topology);
-    uint64_t block = 0;
-    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-        block += bytes(model_weight_size(s, i));
-    return (uint64_t)s->n_blocks * block + bytes((matrix_size){s->vocab, s->width});
-}
-
 static uint64_t in_bf16(matrix_size size)
 {
     return 2 * (uint64_t)size.O * (uint64_t)size.I;
@@ -168,14 +157,29 @@ static uint64_t in_int8(matrix_size size)
     return (uint64_t)size.O * (((uint64_t)size.I + 63) / 64 * 64 + sizeof(float));
 }
 
-uint64_t pl_model_fp8_bytes(const pl_topology *topology)
+uint64_t model_copy_bytes(const pl_backend *be, matrix_size size)
 {
-    return sum_matrices(topology, in_fp8);
+    if (be->decode_only)
+        return in_int8(size);
+    return (be->act == PL_BF16 ? in_bf16(size) : 0) +
+           (be->fp8_copies ? in_fp8(size) : 0);
 }
 
-static uint64_t lean_bytes(const pl_topology *topology)
+/* Adds up the bytes of the copies of a path's matrices. Fused matrices count as one. */
+static uint64_t sum_copies(const pl_backend *be, const pl_topology *topology)
 {
-    return sizeof(float) * (uint64_t)model_lean_floats(pl_topology_shape(topology));
+    const pl_shape *s = pl_topology_shape(topology);
+    uint64_t block = 0;
+    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+        block += model_copy_bytes(be, model_weight_size(s, i));
+    return (uint64_t)s->n_blocks * block +
+           model_copy_bytes(be, (matrix_size){s->vocab, s->width});
+}
+
+uint64_t pl_model_fp8_bytes(const pl_topology *topology)
+{
+    const pl_backend only_fp8 = {.act = PL_F32, .fp8_copies = true};
+    return sum_copies(&only_fp8, topology);
 }
 
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
@@ -214,22 +218,34 @@ static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *
     return options->training && options->muon ? most * sizeof(float) : 0;
 }
 
-void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
-                         pl_type act, pl_model_plan *out)
+/* Plans a model on a backend of which only the types of weights count. */
+static void plan_model(const pl_backend *be, const pl_topology *topology,
+                       const pl_model_options *options, pl_model_plan *out)
 {
     model_acts acts = {0};
     const uint64_t params = sizeof(float) * (uint64_t)pl_topology_path_params(topology);
-    const uint64_t copies = act == PL_BF16 ? sum_matrices(topology, in_bf16) : 0;
-    const bool lean = !options->training && copies > 0;
-    out->params_bytes = (lean ? lean_bytes(topology) : params) + copies;
-    out->grads_bytes = options->training ? params : 0;
-    out->moments_bytes = options->training ? 2 * params : 0;
+    *out = (pl_model_plan){0};
+    if (options->training) {
+        out->params_bytes = params + sum_copies(be, topology);
+        out->grads_bytes = params;
+        out->moments_bytes = 2 * params;
+    }
+    for (int slot = 0; !options->training && slot < pl_topology_n_slots(topology);
+         slot++)
+        out->params_bytes += pl_module_bytes(be, topology, slot);
     if (options->training && options->muon)
         out->moments_bytes -= sizeof(float) * (uint64_t)pl_shape_hidden_params(
                                                   pl_topology_shape(topology));
     out->acts_bytes =
-        model_layout(pl_topology_shape(topology), options, act, NULL, &acts);
+        model_layout(pl_topology_shape(topology), options, be->act, NULL, &acts);
     out->scratch_bytes = muon_bytes(topology, options);
+}
+
+void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
+                         pl_type act, pl_model_plan *out)
+{
+    const pl_backend be = {.act = act};
+    plan_model(&be, topology, options, out);
 }
 
 /* ---- memory of a GPU ---- */
@@ -268,14 +284,13 @@ static size_t update_bytes(const pl_topology *topology, const pl_model_options *
     return CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
 }
 
-void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
-                       bool fp8, pl_model_plan *out)
+/* Adds what operations on a GPU need besides the model. */
+static void add_gpu_scratch(const pl_topology *topology,
+                            const pl_model_options *options, bool fp8,
+                            pl_model_plan *out)
 {
     const pl_shape *s = pl_topology_shape(topology);
     const extents e = measure_extents(s, options, PL_BF16);
-    pl_model_plan_bytes(topology, options, PL_BF16, out);
-    if (fp8)
-        out->params_bytes += pl_model_fp8_bytes(topology);
     out->scratch_bytes +=
         CUDA_WORKSPACE_BYTES +
         scratch_bytes(&e, (size_t)s->vocab, options->training, fp8) +
@@ -283,18 +298,20 @@ void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *opti
         (options->training ? update_bytes(topology, options) : 0);
 }
 
+void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
+                       bool fp8, pl_model_plan *out)
+{
+    const pl_backend be = {.act = PL_BF16, .fp8_copies = fp8};
+    plan_model(&be, topology, options, out);
+    add_gpu_scratch(topology, options, fp8, out);
+}
+
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out)
 {
-    if (be->memory_bytes > 0) {
-        pl_model_plan_gpu(topology, options, be->fp8_copies, out);
-    } else {
-        pl_model_plan_bytes(topology, options, be->act, out);
-        if (be->fp8_copies)
-            out->params_bytes += pl_model_fp8_bytes(topology);
-    }
-    if (be->decode_only)
-        out->params_bytes = lean_bytes(topology) + sum_matrices(topology, in_int8);
+    plan_model(be, topology, options, out);
+    if (be->memory_bytes > 0)
+        add_gpu_scratch(topology, options, be->fp8_copies, out);
 }
 
 uint64_t pl_model_plan_sum(const pl_model_plan *plan)

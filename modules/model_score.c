@@ -4,6 +4,11 @@
  * (arXiv:2403.10616, section 2.4), taken before the final norm. */
 #include "modules/model_internal.h"
 
+static pl_status check_loaded(const pl_model *m)
+{
+    return m->path ? PL_OK : pl_fail(PL_ERR_ARG, "the model has no parameters yet");
+}
+
 pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *targets,
                           int B, int T, float *losses)
 {
@@ -12,10 +17,11 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "a model in int8 can only decode, not "
                        "compute losses; choose precision bf16 or f32");
+    PL_CHECK(check_loaded(m));
     PL_CHECK(model_take_batch(m, tokens, targets, B, T));
     model_forward(m, B, T);
     m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
-                       model_classifier(m), m->acts.targets, NULL, N, m->shape->vocab,
+                       m->path->classifier, m->acts.targets, NULL, N, m->shape->vocab,
                        m->shape->width);
     m->ops->download(m->be, losses, m->acts.loss, (size_t)N * sizeof(float));
     return m->ops->sync(m->be);
@@ -36,6 +42,7 @@ pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *l
                             int B, int T, float *features)
 {
     size_t C = (size_t)m->shape->width;
+    PL_CHECK(check_loaded(m));
     PL_CHECK(model_take_batch(m, tokens, NULL, B, T));
     for (int b = 0; b < B; b++)
         if (lengths[b] < 1 || lengths[b] > T)

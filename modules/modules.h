@@ -1,8 +1,9 @@
 /* The door of modules: the engine.
  *
  * Read in this order: shape (the numbers of a path), topology (slots, levels, modules,
- * paths), ops (every operation with its equation), backend (who does them), model (a
- * path that trains, scores and decodes). `ref/` is the specification in plain loops,
+ * paths), ops (every operation with its equation), backend (who does them), module (the
+ * parameters of modules, and paths made of them), model (a path that trains, scores and
+ * decodes). `ref/` is the specification in plain loops,
  * `cpu/` the production backend without a GPU.
  *
  * This folder knows nothing of the store or the network, and builds alone
@@ -11,6 +12,7 @@
 #define PL_MODULES_MODULES_H
 #include "modules/backend.h"
 #include "modules/model.h"
+#include "modules/module.h"
 #include "modules/probe.h"
 #include "modules/topology.h"
 #endif

@@ -77,6 +77,8 @@ typedef void pl_op_act_from_float(pl_backend *be, pl_act *out, const float *in,
                                   size_t n);
 
 /* ---- weights: [O,I] matrices ---- */
+/* A new weight has no values until weights_refresh. After that, a weight that has a
+ * copy reads its master only in the next weights_refresh. */
 typedef pl_status pl_op_weight_create(pl_backend *be, const float *master, int O, int I,
                                       pl_weight **out);
 typedef void pl_op_weight_destroy(pl_backend *be, pl_weight **weight);
@@ -161,6 +163,12 @@ typedef void pl_op_attention_decode(pl_backend *be, pl_act *out, const pl_act *q
                                     const pl_act *keys, const pl_act *values,
                                     const int32_t *slot, const int32_t *pos, int N,
                                     int S, int H, int G, int D);
+
+/* Brings rows of acts into another order, in place: x[n] becomes what x[order[n]] was.
+ * order [N] is a permutation of 0 .. N-1, in memory of the backend; `scratch` has room
+ * for [N,C]. */
+typedef void pl_op_permute_rows(pl_backend *be, pl_act *x, pl_act *scratch,
+                                const int32_t *order, int N, int C);
 
 /* gu [N,2F] = gate | up:  out[n,f] = silu(gate) * up */
 typedef void pl_op_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N,
@@ -255,7 +263,8 @@ typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
     X(attention_backward) X(decode_append) X(attention_decode) X(swiglu_forward) \
     X(swiglu_backward) X(classifier) X(logits) X(sum_squares) X(adamw) X(muon)
 #define PL_OPS_OF_STEPS(X) \
-    X(update_create) X(update_destroy) X(update_apply) X(perform) X(routine_destroy)
+    X(update_create) X(update_destroy) X(update_apply) X(perform) X(routine_destroy) \
+    X(permute_rows)
 /* clang-format on */
 
 /* A backend's table. No slot is optional. */
@@ -269,8 +278,8 @@ typedef struct pl_ops {
 #undef PL_OPS_SLOT
 } pl_ops;
 
-/* `update` and `perform` for backends whose memory is the host's; they call one
- * operation after the other. */
+/* These operations for backends whose memory is the host's; `update` and `perform` call
+ * one operation after the other. */
 #define PL_OPS_DECLARE(op) pl_op_##op pl_host_##op;
 PL_OPS_OF_STEPS(PL_OPS_DECLARE)
 #undef PL_OPS_DECLARE

@@ -58,3 +58,13 @@ pl_status pl_shape_check(const pl_shape *shape)
                        shape->norm_eps);
     return PL_OK;
 }
+
+bool pl_shape_equal(const pl_shape *a, const pl_shape *b)
+{
+    return a->vocab == b->vocab && a->width == b->width && a->n_heads == b->n_heads &&
+           a->n_kv_heads == b->n_kv_heads && a->head_size == b->head_size &&
+           a->ffn == b->ffn && a->n_blocks == b->n_blocks && a->context == b->context &&
+           a->tied == b->tied && a->qk_norm == b->qk_norm &&
+           !(a->rope_theta < b->rope_theta) && !(a->rope_theta > b->rope_theta) &&
+           !(a->norm_eps < b->norm_eps) && !(a->norm_eps > b->norm_eps);
+}

@@ -27,6 +27,9 @@ typedef struct pl_shape {
  * change. */
 PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
 
+/* Whether paths of these shapes are computed alike. */
+bool pl_shape_equal(const pl_shape *a, const pl_shape *b);
+
 /* Returns the number of parameters in matrices of blocks, which Muon steps if a run
  * uses it. */
 size_t pl_shape_hidden_params(const pl_shape *shape);

@@ -1,12 +1,19 @@
-/* Continuous batching: requests may join before each step and leave after it.
+/* Continuous batching: requests may join before each step and leave after it. They may
+ * be answered by different paths of one shape: the decoder multiplies the rows of all
+ * of them by a module that they share.
  *
  * A prompt is read by itself, piece by piece, so that its matrix products have the same
  * shapes as without other requests. Only the decoding steps are shared, and the rows of
  * a step do not affect each other (modules/decoder.c). Between two steps at most READ
  * tokens of prompts are read, so that a long prompt does not delay the other answers. A
  * prompt that a slot still holds is not read again (prefix_cache.h), unless the request
- * asks for the scores of its tokens. */
+ * asks for the scores of its tokens.
+ *
+ * A request whose path is chosen again (rerouting.h) has its own slots, one per path.
+ * What its paths read at a border is read like a prompt: in pieces, before the next
+ * step. */
 #include "serve/prefix_cache.h"
+#include "serve/rerouting.h"
 #include "serve/sequence.h"
 #include <string.h>
 
@@ -14,7 +21,8 @@ enum { READ = 512 };
 
 typedef struct place {
     sequence sequence;
-    int32_t *prompt; /* freed when the prompt has been read */
+    const pl_path *path; /* NULL: the model's own */
+    int32_t *prompt;     /* freed when the prompt has been read */
     int n_read;
     bool scored;     /* the request asks for scores of the prompt's tokens */
     uint64_t number; /* order of joining: prompts are read in this order */
@@ -24,6 +32,15 @@ typedef struct place {
     void *context;
     double answering; /* time when the prompt was read and the answer began */
     bool taken;
+    bool lent; /* the place has no request: its slot belongs to another one's path */
+    /* used if the path is chosen again: */
+    rerouting *route;
+    int *slots; /* [n_slots] the slot of each path; the first one is this place's */
+    const pl_path **paths; /* [n_slots] */
+    int n_slots, n_moves;  /* n_moves: how often `moved` was called */
+    bool scores;           /* the request asks for scores */
+    void (*moved)(void *context, int from, int path);
+    pl_score_fn score;
 } place;
 
 struct pl_batch {
@@ -32,7 +49,7 @@ struct pl_batch {
     const pl_tokenizer *tokenizer;
     pl_chooser *chooser;
     float *logits; /* [n_slots, vocab] */
-    int vocab, context, n_slots, n_active;
+    int vocab, context, n_slots, n_active, n_lent;
     uint64_t n_joined;
     place places[PL_DECODER_SLOTS_MAX]; /* place i decodes in slot i */
 };
@@ -64,9 +81,21 @@ int pl_batch_active(const pl_batch *b)
     return b->n_active;
 }
 
+int pl_batch_active_on(const pl_batch *b, const pl_path *path)
+{
+    int n = 0;
+    for (int i = 0; i < b->n_slots; i++) {
+        const place *p = &b->places[i];
+        n += p->taken && !p->route && p->path == path;
+        for (int k = 0; p->taken && k < p->n_slots; k++)
+            n += p->paths[k] == path;
+    }
+    return n;
+}
+
 int pl_batch_room(const pl_batch *b)
 {
-    return b->n_slots - b->n_active;
+    return b->n_slots - b->n_active - b->n_lent;
 }
 
 void pl_batch_slot_state(const pl_batch *b, int slot, pl_batch_slot *out)
@@ -77,10 +106,37 @@ void pl_batch_slot_state(const pl_batch *b, int slot, pl_batch_slot *out)
         return;
     const pl_generate_result *r = &p->sequence.result;
     *out = (pl_batch_slot){.busy = true,
+                           .path = p->path,
                            .n_prompt = r->n_prompt,
                            .n_read = p->n_read,
                            .max_tokens = p->sequence.options.max_tokens,
                            .n_tokens = r->n_tokens};
+}
+
+/* Whether something must be read before the next token of the answer. */
+static bool is_reading(const place *p)
+{
+    return p->prompt || (p->route && !rerouting_is_ready(p->route));
+}
+
+/* The slot in which the next token is read. */
+static int writing_slot(const pl_batch *b, const place *p)
+{
+    return p->route ? rerouting_writer(p->route).slot : (int)(p - b->places);
+}
+
+static void close_route(pl_batch *b, place *p)
+{
+    for (int k = 1; k < p->n_slots; k++) {
+        b->places[p->slots[k]].lent = false;
+        b->n_lent--;
+    }
+    pl_free(p->slots);
+    pl_free(p->paths);
+    p->slots = NULL;
+    p->paths = NULL;
+    p->n_slots = 0;
+    rerouting_close(&p->route);
 }
 
 /* Ends a request. Its place is freed before `done` is called, so that `done` may let
@@ -92,9 +148,12 @@ static void finish_place(pl_batch *b, place *p, pl_status status)
         result.n_prompt = p->n_read;
     else
         result.decode_seconds = pl_now() - p->answering;
+    if (p->route)
+        result.n_routing = rerouting_n_read(p->route);
     sequence_close(&p->sequence);
     pl_free(p->prompt);
     p->prompt = NULL;
+    close_route(b, p);
     p->taken = false;
     b->n_active--;
     p->done(p->context, status, &result);
@@ -122,49 +181,145 @@ void pl_batch_destroy(pl_batch **batch)
     *batch = NULL;
 }
 
+/* Tells the request which path writes from here on, if it is another one. */
+static void tell_moves(place *p)
+{
+    const pl_reroute_trace *t = rerouting_trace(p->route);
+    for (; p->n_moves < t->n; p->n_moves++)
+        if (p->moved)
+            p->moved(p->context, t->spans[p->n_moves].from, t->spans[p->n_moves].path);
+}
+
 static void take_slot_token(pl_batch *b, int slot, float *logits)
 {
     place *p = &b->places[slot];
-    int room = b->context - pl_decoder_length(b->decoder, slot);
+    int room = b->context - pl_decoder_length(b->decoder, writing_slot(b, p));
+    if (p->route)
+        tell_moves(p);
     pl_status status = sequence_take(&p->sequence, b->chooser, logits, room);
     if (status != PL_OK || p->sequence.ended)
         finish_place(b, p, status);
+    else if (p->route)
+        rerouting_take(p->route, p->sequence.token);
 }
 
-pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
+/* ---- joining ---- */
+static void list_taken(const pl_batch *b, bool taken[PL_DECODER_SLOTS_MAX])
 {
-    bool taken[PL_DECODER_SLOTS_MAX];
-    const bool scored = q->score && q->options->prompt_scores;
-    const size_t bytes = (size_t)q->n_prompt * sizeof *q->prompt;
-    if (pl_batch_room(b) < 1)
-        return pl_fail(PL_ERR_BUSY, "%d requests are being answered; wait for one",
-                       b->n_slots);
     for (int i = 0; i < b->n_slots; i++)
-        taken[i] = b->places[i].taken;
-    const prefix_match match =
-        prefix_cache_choose(b->prefixes, taken, q->prompt, q->n_prompt, !scored);
-    place *p = &b->places[match.slot];
-    memset(p, 0, sizeof *p);
-    pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
-                                     q->n_prompt, q->options, q->emit, q->context);
-    if (status == PL_OK)
-        status = prefix_cache_take(b->prefixes, &match, q->prompt, q->n_prompt);
-    if (status != PL_OK) {
-        sequence_close(&p->sequence);
-        return status;
-    }
+        taken[i] = b->places[i].taken || b->places[i].lent;
+}
+
+/* Fills in what all requests have. */
+static void take_place(pl_batch *b, place *p, const pl_batch_request *q)
+{
+    const size_t bytes = (size_t)q->n_prompt * sizeof *q->prompt;
     p->prompt = pl_alloc(bytes);
     memcpy(p->prompt, q->prompt, bytes);
-    p->sequence.score = q->score;
-    p->sequence.score_context = q->context;
-    p->sequence.result.n_known = p->n_read = match.n_known;
-    p->scored = scored;
     p->done = q->done;
     p->wanted = q->wanted;
     p->context = q->context;
     p->number = b->n_joined++;
     p->taken = true;
     b->n_active++;
+}
+
+static pl_status on_rerouted_score(void *context, const pl_token_score *score)
+{
+    const place *p = context;
+    rerouting_score(p->route, score);
+    return p->scores ? p->score(p->context, score) : PL_OK;
+}
+
+/* Gives each path a slot. */
+static pl_status open_route(pl_batch *b, place *p, const pl_batch_request *q)
+{
+    const pl_batch_routes *r = q->routes;
+    rerouting_slot *slots = pl_alloc((size_t)r->n_paths * sizeof *slots);
+    for (int k = 0; k < r->n_paths; k++) {
+        slots[k] = (rerouting_slot){b->decoder, p->slots[k]};
+        pl_decoder_use(b->decoder, p->slots[k], r->paths[k]);
+        p->paths[k] = r->paths[k];
+    }
+    const pl_status status =
+        rerouting_open(slots, r->n_paths, &r->rule, b->vocab, b->context, q->prompt,
+                       q->n_prompt, &p->route);
+    pl_free(slots);
+    return status;
+}
+
+static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
+{
+    bool taken[PL_DECODER_SLOTS_MAX];
+    pl_generate_options scored = *q->options;
+    const int n = q->routes->n_paths;
+    if (scored.prompt_scores)
+        return pl_fail(PL_ERR_USAGE,
+                       "the tokens of a prompt have no scores if its path "
+                       "is chosen again; ask without `echo`");
+    int *slots = pl_alloc((size_t)n * sizeof *slots);
+    list_taken(b, taken);
+    for (int k = 0; k < n; k++) {
+        slots[k] = prefix_cache_lend(b->prefixes, taken);
+        taken[slots[k]] = true;
+    }
+    place *p = &b->places[slots[0]];
+    memset(p, 0, sizeof *p);
+    for (int k = 1; k < n; k++)
+        b->places[slots[k]].lent = true;
+    b->n_lent += n - 1;
+    p->slots = slots;
+    p->paths = pl_alloc((size_t)n * sizeof *p->paths);
+    p->n_slots = n;
+    p->scores = scored.scores;
+    p->score = q->score;
+    p->moved = q->routes->moved;
+    scored.scores = true; /* they are the evidence */
+    pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
+                                     q->n_prompt, &scored, q->emit, q->context);
+    if (status == PL_OK)
+        status = open_route(b, p, q);
+    if (status != PL_OK) {
+        close_route(b, p);
+        sequence_close(&p->sequence);
+        return status;
+    }
+    p->sequence.score = on_rerouted_score;
+    p->sequence.score_context = p;
+    take_place(b, p, q);
+    return PL_OK;
+}
+
+pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
+{
+    bool taken[PL_DECODER_SLOTS_MAX];
+    const bool scored = q->score && q->options->prompt_scores;
+    const prefix_prompt prompt = {q->prompt, q->n_prompt, q->path_contents};
+    if (pl_batch_room(b) < (q->routes ? q->routes->n_paths : 1))
+        return pl_fail(PL_ERR_BUSY, "%d of %d slots are free; wait for a request",
+                       pl_batch_room(b), b->n_slots);
+    if (q->routes)
+        return join_rerouted(b, q);
+    list_taken(b, taken);
+    const prefix_match match =
+        prefix_cache_choose(b->prefixes, taken, &prompt, !scored);
+    place *p = &b->places[match.slot];
+    memset(p, 0, sizeof *p);
+    pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
+                                     q->n_prompt, q->options, q->emit, q->context);
+    if (status == PL_OK)
+        status = prefix_cache_take(b->prefixes, &match, &prompt);
+    if (status != PL_OK) {
+        sequence_close(&p->sequence);
+        return status;
+    }
+    pl_decoder_use(b->decoder, match.slot, q->path);
+    p->path = q->path;
+    p->sequence.score = q->score;
+    p->sequence.score_context = q->context;
+    p->sequence.result.n_known = p->n_read = match.n_known;
+    p->scored = scored;
+    take_place(b, p, q);
     return PL_OK;
 }
 
@@ -174,7 +329,8 @@ static int next_reader(const pl_batch *b)
     int slot = -1;
     for (int i = 0; i < b->n_slots; i++) {
         const place *p = &b->places[i];
-        if (p->taken && p->prompt && (slot < 0 || p->number < b->places[slot].number))
+        if (p->taken && is_reading(p) &&
+            (slot < 0 || p->number < b->places[slot].number))
             slot = i;
     }
     return slot;
@@ -234,10 +390,29 @@ static void begin_answer(pl_batch *b, int slot)
     }
 }
 
+/* Lets the paths of a request read about n tokens; returns the number of tokens read.
+ */
+static int reroute_on(pl_batch *b, int slot, int n)
+{
+    place *p = &b->places[slot];
+    int n_read = 0;
+    p->began = p->began > 0 ? p->began : pl_now();
+    const pl_status status = rerouting_read(p->route, n, b->logits, &n_read);
+    if (status != PL_OK) {
+        finish_place(b, p, status);
+    } else if (rerouting_is_ready(p->route) && p->prompt) {
+        p->n_read = p->sequence.result.n_prompt;
+        begin_answer(b, slot);
+    }
+    return n_read > 0 ? n_read : 1;
+}
+
 /* Reads at most n tokens of a prompt; returns the number of tokens read. */
 static int read_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];
+    if (p->route)
+        return reroute_on(b, slot, n);
     const int left = p->sequence.result.n_prompt - p->n_read;
     const int piece = pl_decoder_piece(b->decoder, slot, left);
     if (piece > n && n < READ)
@@ -259,18 +434,20 @@ static int read_on(pl_batch *b, int slot, int n)
 
 static bool is_known_whole(const place *p)
 {
-    return p->taken && p->prompt && p->n_read == p->sequence.result.n_prompt;
+    return p->taken && p->prompt && !p->route &&
+           p->n_read == p->sequence.result.n_prompt;
 }
 
 pl_status pl_batch_step(pl_batch *b)
 {
     int32_t slots[PL_DECODER_SLOTS_MAX], tokens[PL_DECODER_SLOTS_MAX];
+    int at[PL_DECODER_SLOTS_MAX]; /* the places of the step's rows */
     int n = 0;
     int slot, piece = 1;
     /* Ends requests whose clients have gone. */
     for (int i = 0; i < b->n_slots; i++) {
         place *p = &b->places[i];
-        const bool reads = p->taken && p->prompt && p->wanted;
+        const bool reads = p->taken && is_reading(p) && p->wanted;
         const pl_status status = reads ? p->wanted(p->context) : PL_OK;
         if (status != PL_OK)
             finish_place(b, p, status);
@@ -285,8 +462,9 @@ pl_status pl_batch_step(pl_batch *b)
          left -= piece)
         piece = read_on(b, slot, left);
     for (int i = 0; i < b->n_slots; i++)
-        if (b->places[i].taken && !b->places[i].prompt) {
-            slots[n] = i;
+        if (b->places[i].taken && !is_reading(&b->places[i])) {
+            at[n] = i;
+            slots[n] = writing_slot(b, &b->places[i]);
             tokens[n++] = b->places[i].sequence.token;
         }
     if (n == 0)
@@ -298,6 +476,6 @@ pl_status pl_batch_step(pl_batch *b)
         return status;
     }
     for (int i = 0; i < n; i++)
-        take_slot_token(b, slots[i], b->logits + (size_t)i * (size_t)b->vocab);
+        take_slot_token(b, at[i], b->logits + (size_t)i * (size_t)b->vocab);
     return PL_OK;
 }

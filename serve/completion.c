@@ -240,6 +240,7 @@ static const completion_key keys[] = {
     KEY_AT("best_of", 'i', best_of, 1, PL_CHOICES_MAX),
     KEY_AT("logprobs", 'i', logprobs, 0, PL_TOP_MAX),
     KEY_AT("max_tokens", 'i', options.max_tokens, 0, PL_TOKENS_MAX),
+    KEY_AT("route_every", 'i', route_every, 1, PL_TOKENS_MAX),
     KEY_AT("seed", 'u', options.choice.seed, 0, 9e18),
     KEY_AT("temperature", 'r', options.choice.temperature, 0, 100),
     KEY_AT("min_p", 'r', options.choice.min_p, 0, 1),
@@ -311,6 +312,12 @@ pl_status pl_completion_check(pl_completion *c)
         return pl_fail(PL_ERR_USAGE,
                        "`stream_options` needs `stream`; set it, or leave the options "
                        "out");
+    if (c->route_every > 0 && strcmp(c->model, "auto") != 0 &&
+        strcmp(c->model, "mix") != 0)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "`route_every` lets the server choose the path, and `model` names "
+            "one; leave one of them out");
     o->scores = c->logprobs >= 0;
     o->prompt_scores = c->echo && (o->scores || o->max_tokens == 0);
     o->n_top = o->scores ? c->logprobs : 0;

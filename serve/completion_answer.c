@@ -109,13 +109,30 @@ static pl_status write_scores(const pl_tokenizer *tokenizer, pl_completion_choic
     return status;
 }
 
+/* Sets the paths of an answer, if they were chosen again. */
+static void set_paths(const pl_completion_choice *c, pl_json *choice)
+{
+    pl_json *list = pl_json_array();
+    pl_json_set_text(choice, "path", c->path);
+    for (int i = 0; i < c->n_spans; i++) {
+        pl_json *span = pl_json_object();
+        pl_json_set_int(span, "from", c->spans[i].from);
+        pl_json_set_text(span, "path", c->spans[i].path);
+        pl_json_push(list, span);
+    }
+    if (c->n_spans > 0)
+        pl_json_set(choice, "paths", list);
+    else
+        pl_json_destroy(&list);
+}
+
 static pl_status write_choice(const pl_completion_answer *a, pl_completion_choice *c,
                               pl_json *choice)
 {
     pl_status status = PL_OK;
     pl_json_set(choice, "text", pl_json_make_bytes(c->text, c->text_len));
     pl_json_set_int(choice, "index", c->index);
-    pl_json_set_text(choice, "path", c->path);
+    set_paths(c, choice);
     if (c->scored) {
         pl_json *scores = pl_json_object();
         status = write_scores(a->tokenizer, c, scores);
@@ -181,7 +198,7 @@ static pl_status write_chat_choice(const pl_completion_answer *a,
         pl_json_set_text(message, "role", "assistant");
     pl_json_set(message, "content", pl_json_make_bytes(c->text, c->text_len));
     pl_json_set(choice, a->stream ? "delta" : "message", message);
-    pl_json_set_text(choice, "path", c->path);
+    set_paths(c, choice);
     if (c->scored) {
         pl_json *scores = pl_json_object();
         status = write_chat_scores(a->tokenizer, c, scores);
@@ -209,6 +226,11 @@ static pl_json *make_usage(const pl_completion_answer *a)
     pl_json_set_int(o, "total_tokens", a->n_prompt_tokens + a->n_tokens);
     pl_json_set_int(details, "cached_tokens", a->n_known_tokens);
     pl_json_set(o, "prompt_tokens_details", details);
+    if (!a->rerouted)
+        return o;
+    pl_json *routing = pl_json_object();
+    pl_json_set_int(routing, "routing_tokens", a->n_routing_tokens);
+    pl_json_set(o, "completion_tokens_details", routing);
     return o;
 }
 

@@ -12,11 +12,9 @@ void pl_mixture_close(pl_mixture *mix)
     pl_store_close(&mix->store);
 }
 
-static pl_status read_module(pl_store *store, const pl_slot *slot, pl_path_module *m,
-                             float *out)
+pl_status pl_find_path_module(pl_store *store, pl_path_module *m)
 {
     pl_version v;
-    uint64_t bytes = 0, wanted = (uint64_t)slot->n_params * sizeof *out;
     memset(&v, 0, sizeof v);
     PL_CHECK(m->number == UINT64_MAX
                  ? pl_store_head(store, m->name, &v)
@@ -30,6 +28,14 @@ static pl_status read_module(pl_store *store, const pl_slot *slot, pl_path_modul
                        "version %llu of %s was collected, only its record is left; "
                        "`pathloom store log` shows which versions are complete",
                        (unsigned long long)m->number, m->name);
+    return PL_OK;
+}
+
+pl_status pl_read_path_module(pl_store *store, const pl_topology *t, int slot,
+                              const pl_path_module *m, float *out)
+{
+    uint64_t bytes = 0;
+    const uint64_t wanted = (uint64_t)pl_topology_slot(t, slot)->n_params * sizeof *out;
     PL_CHECK(pl_store_blob_bytes(store, &m->params, &bytes));
     if (bytes != wanted)
         return pl_fail(PL_ERR_DAMAGED, "module %s has %llu bytes instead of %llu",
@@ -41,8 +47,9 @@ pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
                                pl_path_module *modules, float *params)
 {
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        const pl_slot *s = pl_topology_slot(t, slot);
-        PL_CHECK(read_module(store, s, &modules[slot], params + s->offset));
+        const size_t at = pl_topology_slot(t, slot)->offset;
+        PL_CHECK(pl_find_path_module(store, &modules[slot]));
+        PL_CHECK(pl_read_path_module(store, t, slot, &modules[slot], params + at));
     }
     return PL_OK;
 }
@@ -135,19 +142,6 @@ pl_status pl_read_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
     set_module_names(arm, t, path, version, modules);
     pl_status status = pl_read_path_modules(store, t, modules, params);
     pl_free(modules);
-    return status;
-}
-
-pl_status pl_load_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                       int path, pl_which which, pl_model *model)
-{
-    void *params = NULL;
-    PL_CHECK(
-        pl_try_alloc(pl_topology_path_params(t) * sizeof(float), "a path", &params));
-    pl_status status = pl_read_path_at(store, arm, t, path, which, params);
-    if (status == PL_OK)
-        status = pl_model_load(model, params);
-    pl_free_aligned(params);
     return status;
 }
 

@@ -71,6 +71,14 @@ typedef struct pl_path_module {
 PL_MUST_CHECK pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm,
                                              const pl_topology *t, int path,
                                              pl_which which, pl_path_module *modules);
+/* Finds the version of a module whose name and version number are set (UINT64_MAX: the
+ * newest); sets its number and its hash. ERR_NOT_FOUND if its parameters were
+ * collected. */
+PL_MUST_CHECK pl_status pl_find_path_module(pl_store *store, pl_path_module *module);
+/* Reads a module that was found: the floats of the slot. */
+PL_MUST_CHECK pl_status pl_read_path_module(pl_store *store, const pl_topology *t,
+                                            int slot, const pl_path_module *module,
+                                            float *out);
 /* Reads modules [n_slots] whose names and version numbers are set (UINT64_MAX: the
  * newest), and sets numbers and hashes to those of the versions that were read. */
 PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
@@ -83,10 +91,6 @@ void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
 PL_MUST_CHECK pl_status pl_read_path_at(pl_store *store, const pl_arm *arm,
                                         const pl_topology *t, int path, pl_which which,
                                         float *params);
-/* Loads these parameters of a path into a model. */
-PL_MUST_CHECK pl_status pl_load_path(pl_store *store, const pl_arm *arm,
-                                     const pl_topology *t, int path, pl_which which,
-                                     pl_model *model);
 /* Closes all paths that use one of these modules, "L1.E3,B0.E1": closed [n_paths], from
  * pl_alloc. ERR_NOT_FOUND: there is no such module. ERR_USAGE: no path is left. */
 PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules,

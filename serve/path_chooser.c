@@ -2,15 +2,15 @@
  * (path_chooser.h). */
 #include "serve/path_chooser.h"
 #include "router/router.h"
+#include "serve/module_pool.h"
 #include "serve/serve.h"
 
 #include <math.h>
 
-/* A model that computes a path's likelihood, and the path whose parameters it has
- * now. */
+/* A path in memory whose likelihood can be computed. */
 typedef struct scoring {
-    pl_model *model;
-    int path; /* -1: it has no path's parameters yet */
+    pl_pooled_path *pooled; /* NULL: none was read */
+    int path;               /* its number; -1: it must be read (again) */
 } scoring;
 
 struct pl_path_chooser {
@@ -18,11 +18,13 @@ struct pl_path_chooser {
     pl_store *store;
     pl_prefix_lm *router; /* NULL: not read yet */
     /* the fields below are used if likelihood decides */
-    pl_backend *backend; /* of the scoring models */
+    pl_backend *backend; /* computes likelihoods */
+    pl_module_pool *pool;
+    pl_model *model; /* the paths go through it one after another */
     const pl_arm *arm;
     const pl_topology *topology;
-    scoring *models;
-    int n_models; /* 0: the router decides */
+    scoring *scorings; /* path p is held in number p modulo n_held */
+    int n_held;        /* number of paths that are held; 0: the router decides */
     double *nats;
     double *costs; /* [n_paths] the router's costs */
 };
@@ -42,11 +44,13 @@ pl_status pl_path_chooser_open(const pl_answer_settings *settings, pl_store *sto
     c->store = store;
     *out = NULL;
     pl_status status = pl_backend_open(&backend, &c->backend);
-    if (status == PL_OK)
-        *out = c;
-    else
+    if (status != PL_OK) {
         pl_path_chooser_close(&c);
-    return status;
+        return status;
+    }
+    c->pool = pl_module_pool_create(c->backend, store);
+    *out = c;
+    return PL_OK;
 }
 
 void pl_path_chooser_close(pl_path_chooser **chooser)
@@ -54,9 +58,11 @@ void pl_path_chooser_close(pl_path_chooser **chooser)
     pl_path_chooser *c = *chooser;
     if (!c)
         return;
-    for (int i = 0; i < c->n_models; i++)
-        pl_model_destroy(&c->models[i].model);
-    pl_free(c->models);
+    for (int i = 0; i < c->n_held; i++)
+        pl_module_pool_close(c->pool, &c->scorings[i].pooled);
+    pl_free(c->scorings);
+    pl_model_destroy(&c->model);
+    pl_module_pool_destroy(&c->pool);
     pl_free(c->nats);
     pl_free(c->costs);
     pl_prefix_lm_destroy(&c->router);
@@ -92,27 +98,21 @@ uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topo
     pl_model_plan plan;
     const pl_model_options model = prefix_model(c->settings);
     pl_model_plan_on(c->backend, topology, &model, &plan);
-    /* all models of a backend share their scratch memory */
-    const uint64_t scratch = plan.scratch_bytes;
-    return (pl_model_plan_sum(&plan) - scratch) *
-               (uint64_t)pl_topology_n_paths(topology) +
-           scratch;
+    return pl_modules_bytes(c->backend, topology) + pl_model_plan_sum(&plan) -
+           plan.params_bytes;
 }
 
 pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c, const pl_arm *arm,
-                                        const pl_topology *topology, int n_models)
+                                        const pl_topology *topology, int n_held)
 {
     const pl_model_options model = prefix_model(c->settings);
     c->arm = arm;
     c->topology = topology;
     c->nats = pl_alloc((size_t)pl_topology_n_paths(topology) * sizeof *c->nats);
-    c->models = pl_alloc((size_t)n_models * sizeof *c->models);
-    for (; c->n_models < n_models; c->n_models++) {
-        scoring *s = &c->models[c->n_models];
-        s->path = -1;
-        PL_CHECK(pl_model_create(c->backend, topology, &model, &s->model));
-    }
-    return PL_OK;
+    c->scorings = pl_alloc((size_t)n_held * sizeof *c->scorings);
+    c->n_held = n_held;
+    pl_path_chooser_reload(c);
+    return pl_model_create(c->backend, topology, &model, &c->model);
 }
 
 pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
@@ -126,22 +126,25 @@ pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
 
 void pl_path_chooser_reload(pl_path_chooser *c)
 {
-    for (int i = 0; i < c->n_models; i++)
-        c->models[i].path = -1;
+    for (int i = 0; i < c->n_held; i++)
+        c->scorings[i].path = -1;
 }
 
-/* Returns a scoring model with the parameters of this path; loads them if needed. */
-static pl_status hold_path(pl_path_chooser *c, int path, pl_model **model)
+/* Lets the model compute this path, which is read if needed. The path that it had is
+ * closed only afterwards, so modules that both use are not read again. */
+static pl_status hold_path(pl_path_chooser *c, int path)
 {
-    scoring *s = &c->models[path % c->n_models];
-    *model = s->model;
-    if (s->path == path)
-        return PL_OK;
-    s->path = -1;
-    PL_CHECK(pl_load_path(c->store, c->arm, c->topology, path, c->settings->which,
-                          s->model));
-    s->path = path;
-    return PL_OK;
+    scoring *s = &c->scorings[path % c->n_held];
+    const pl_path_source source = {c->arm, c->topology, path, c->settings->which};
+    if (s->path != path) {
+        pl_pooled_path *now;
+        s->path = -1;
+        PL_CHECK(pl_module_pool_open(c->pool, &source, &now));
+        pl_module_pool_close(c->pool, &s->pooled);
+        s->pooled = now;
+        s->path = path;
+    }
+    return pl_model_use(c->model, pl_pooled_path_table(s->pooled));
 }
 
 /* Sets the costs of closed paths to infinity, so that they are never chosen. */
@@ -155,9 +158,8 @@ static void close_costs(const pl_path_chooser *c, double *costs)
 /* The first path whose parameters must still be read; -1: none. */
 static int missing_path(const pl_path_chooser *c)
 {
-    for (int path = 0; c->n_models > 0 && path < pl_topology_n_paths(c->topology);
-         path++)
-        if (c->models[path % c->n_models].path != path &&
+    for (int path = 0; c->n_held > 0 && path < pl_topology_n_paths(c->topology); path++)
+        if (c->scorings[path % c->n_held].path != path &&
             !pl_path_is_closed(c->settings, path))
             return path;
     return -1;
@@ -170,9 +172,8 @@ bool pl_path_chooser_is_ready(const pl_path_chooser *c)
 
 pl_status pl_path_chooser_read_one(pl_path_chooser *c)
 {
-    pl_model *model;
-    int path = missing_path(c);
-    return path < 0 ? PL_OK : hold_path(c, path, &model);
+    const int path = missing_path(c);
+    return path < 0 ? PL_OK : hold_path(c, path);
 }
 
 pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int n,
@@ -180,20 +181,19 @@ pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int 
 {
     int seen = n < c->settings->prefix ? n : c->settings->prefix;
     memset(out, 0, sizeof *out);
-    if (c->n_models == 0 || seen < 2) {
+    if (c->n_held == 0 || seen < 2) {
         PL_CHECK(pl_path_chooser_by_router(c));
         pl_prefix_lm_nats(c->router, tokens, seen, c->costs);
         close_costs(c, c->costs);
         return pl_likelihood_choose(c->costs, pl_prefix_lm_n_paths(c->router),
                                     &out->path, &out->margin_nats);
     }
-    pl_model *model;
     for (int path = 0; path < pl_topology_n_paths(c->topology); path++) {
         c->nats[path] = INFINITY;
         if (pl_path_is_closed(c->settings, path))
             continue;
-        PL_CHECK(hold_path(c, path, &model));
-        PL_CHECK(pl_likelihood_nats(model, tokens, seen, &c->nats[path]));
+        PL_CHECK(hold_path(c, path));
+        PL_CHECK(pl_likelihood_nats(c->model, tokens, seen, &c->nats[path]));
     }
     out->by_likelihood = true;
     out->nats = c->nats;

@@ -3,8 +3,8 @@
  *
  * By the router: a very small language model per path, made of counts
  * (router/prefix_lm.c), reads the first router.prefix tokens. By likelihood: every path
- * reads these tokens in a scoring model (a model for inference with batch 1 and context
- * router.prefix), and the path that predicts them best answers (serve/likelihood.c).
+ * reads these tokens, and the path that predicts them best answers
+ * (serve/likelihood.c). The modules of the paths are in memory once (module_pool.h).
  * Both use the run's own precision and one thread. So the precision and threads with
  * which the answer is computed do not change the path. */
 #ifndef PL_SERVE_PATH_CHOOSER_H
@@ -22,21 +22,22 @@ void pl_path_chooser_close(pl_path_chooser **chooser); /* accepts NULL */
 
 /* Reads the router now, so that the first prompt need not wait for it. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_router(pl_path_chooser *c);
-/* From now on the paths of `arm` decide by likelihood, with n_models scoring models,
- * from 1 to the number of paths. If there are fewer models than paths, each model loads
- * several paths in turn, again for every prompt. Borrows its arguments until close. */
+/* From now on the paths of `arm` decide by likelihood. n_held paths are held in memory,
+ * from 1 to the number of paths. If that is not all, the paths are read in turn, again
+ * for every prompt. Borrows its arguments until close. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c,
                                                       const pl_arm *arm,
                                                       const pl_topology *topology,
-                                                      int n_models);
+                                                      int n_held);
 /* For a command that chooses only once: follows router.answer, and if that means
- * likelihood, uses a single scoring model. */
+ * likelihood, holds a single path at a time. */
 PL_MUST_CHECK pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
                                                const pl_topology *topology);
-/* The bytes of memory that one scoring model per path would need. */
+/* The bytes of memory that holding all paths would need. */
 uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topology);
 
-/* Makes the functions below read the parameters from the store again. */
+/* Makes the functions below look for new versions in the store; modules that have not
+ * changed are not read again. */
 void pl_path_chooser_reload(pl_path_chooser *c);
 /* Whether all parameters are loaded, so that pl_path_chooser_choose does not read the
  * store. */

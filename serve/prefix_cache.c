@@ -3,10 +3,11 @@
 #include <string.h>
 
 typedef struct kept_prompt {
-    pl_buf tokens;  /* the tokens that were read */
-    float *logits;  /* [vocab] logits after the last token; valid if `finished` */
-    bool finished;  /* `tokens` is a whole prompt */
-    uint64_t asked; /* number of the last request that took the slot; 0: none did */
+    pl_buf tokens;     /* the tokens that were read */
+    float *logits;     /* [vocab] logits after the last token; valid if `finished` */
+    bool finished;     /* `tokens` is a whole prompt */
+    uint64_t contents; /* of the path that read them */
+    uint64_t asked;    /* number of the last request that took the slot; 0: none did */
 } kept_prompt;
 
 struct prefix_cache {
@@ -45,13 +46,15 @@ static int count_kept(const kept_prompt *k)
 
 /* Returns how many first tokens of the prompt need not be read, because the slot has
  * exactly the bytes that reading them would give. */
-static int match_prompt(const prefix_cache *c, int slot, const int32_t *prompt, int n)
+static int match_prompt(const prefix_cache *c, int slot, const prefix_prompt *prompt)
 {
     const kept_prompt *k = &c->slots[slot];
     const int32_t *tokens = (const int32_t *)(const void *)k->tokens.data;
-    const int kept = count_kept(k);
+    const int n = prompt->n, kept = count_kept(k);
     int same = 0;
-    while (same < n && same < kept && tokens[same] == prompt[same])
+    if (k->contents != prompt->contents)
+        return 0;
+    while (same < n && same < kept && tokens[same] == prompt->tokens[same])
         same++;
     if (same == n && kept == n && k->finished)
         return n;
@@ -69,35 +72,36 @@ static int oldest_slot(const prefix_cache *c, const bool *taken)
 }
 
 prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
-                                 const int32_t *prompt, int n, bool again)
+                                 const prefix_prompt *prompt, bool again)
 {
     prefix_match m = {.from = -1};
     for (int i = 0; i < c->n_slots && again; i++) {
-        const int known = match_prompt(c, i, prompt, n);
+        const int known = match_prompt(c, i, prompt);
         /* if two slots hold equally many tokens, one that is free is preferred */
         if (known > m.n_known || (known > 0 && known == m.n_known && !taken[i])) {
             m.n_known = known;
             m.from = i;
         }
     }
-    const bool stays = m.n_known == n && !taken[m.from];
+    const bool stays = m.n_known == prompt->n && !taken[m.from];
     m.slot = stays ? m.from : oldest_slot(c, taken);
     return m;
 }
 
 pl_status prefix_cache_take(prefix_cache *c, const prefix_match *m,
-                            const int32_t *prompt, int n)
+                            const prefix_prompt *prompt)
 {
     kept_prompt *k = &c->slots[m->slot];
     k->asked = ++c->n_asked;
     pl_decoder_clear(c->decoder, m->slot);
     if (m->from >= 0)
         PL_CHECK(pl_decoder_share(c->decoder, m->slot, m->from, m->n_known));
-    if (m->from == m->slot && m->n_known == n)
+    if (m->from == m->slot && m->n_known == prompt->n)
         return PL_OK;
     k->finished = false;
-    prefix_cache_read(c, m->slot, prompt, m->n_known);
-    if (m->from >= 0 && m->n_known == n)
+    k->contents = prompt->contents;
+    prefix_cache_read(c, m->slot, prompt->tokens, m->n_known);
+    if (m->from >= 0 && m->n_known == prompt->n)
         prefix_cache_finish(c, m->slot, c->slots[m->from].logits);
     return PL_OK;
 }
@@ -124,10 +128,24 @@ const float *prefix_cache_logits(const prefix_cache *c, int slot)
     return c->slots[slot].logits;
 }
 
+static void forget_slot(kept_prompt *k)
+{
+    pl_buf_clear(&k->tokens);
+    k->finished = false;
+}
+
+int prefix_cache_lend(prefix_cache *c, const bool *taken)
+{
+    const int slot = oldest_slot(c, taken);
+    if (slot >= 0) {
+        c->slots[slot].asked = ++c->n_asked;
+        forget_slot(&c->slots[slot]);
+    }
+    return slot;
+}
+
 void prefix_cache_forget(prefix_cache *c)
 {
-    for (int i = 0; i < c->n_slots; i++) {
-        pl_buf_clear(&c->slots[i].tokens);
-        c->slots[i].finished = false;
-    }
+    for (int i = 0; i < c->n_slots; i++)
+        forget_slot(&c->slots[i]);
 }

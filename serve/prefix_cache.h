@@ -2,9 +2,10 @@
  * prompt that was read before, or that begins like one, need not be read again.
  *
  * A slot keeps the keys and values of its last prompt until another prompt takes the
- * slot. They are used again only if reading would give the same bytes: either the whole
- * of an equal prompt, with the logits after it, or first tokens up to a border at which
- * every reading ends a piece (pl_decoder_shared). For one thread. */
+ * slot. They are used again only by a path with the same modules (`contents` is equal),
+ * and only if reading would give the same bytes: either the whole of an equal prompt,
+ * with the logits after it, or first tokens up to a border at which every reading ends
+ * a piece (pl_decoder_shared). For one thread. */
 #ifndef PL_SERVE_PREFIX_CACHE_H
 #define PL_SERVE_PREFIX_CACHE_H
 #include "modules/modules.h"
@@ -22,18 +23,27 @@ typedef struct prefix_match {
     int from;
     int n_known; /* if this is the whole prompt, the logits after it are known, too */
 } prefix_match;
+/* A prompt, and what identifies the path that reads it. */
+typedef struct prefix_prompt {
+    const int32_t *tokens;
+    int n;
+    uint64_t contents;
+} prefix_prompt;
 /* Chooses one of the free slots (not `taken`); there must be one. If `again` is false,
  * the whole prompt will be read. */
 prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
-                                 const int32_t *prompt, int n, bool again);
+                                 const prefix_prompt *prompt, bool again);
 /* Copies what is known of the prompt into its slot. */
 PL_MUST_CHECK pl_status prefix_cache_take(prefix_cache *c, const prefix_match *match,
-                                          const int32_t *prompt, int n);
+                                          const prefix_prompt *prompt);
 /* Notes that the first n tokens of the prompt were read. */
 void prefix_cache_read(prefix_cache *c, int slot, const int32_t *prompt, int n);
 /* Notes that the whole prompt was read, with the logits [vocab] after it. */
 void prefix_cache_finish(prefix_cache *c, int slot, const float *logits);
 const float *prefix_cache_logits(const prefix_cache *c, int slot);
+/* Chooses a free slot for tokens that are not remembered, and forgets what it held; -1:
+ * no slot is free. */
+int prefix_cache_lend(prefix_cache *c, const bool *taken);
 /* Forgets everything, because the decoder has failed. */
 void prefix_cache_forget(prefix_cache *c);
 

@@ -1,31 +1,32 @@
-/* Generates text and chooses the path again for each piece of text (reroute.h).
- *
- * Every path reads the whole text, because its losses are needed for the choice. So
- * every path has its own cache of keys and values, and changing the path costs no more:
- *
- *   the path that writes   has read tokens 0 .. n - 2, and reads each token after it
- *                          is chosen
- *   the other paths        have read up to the last border; at the next border they
- *                          read W tokens in one piece, as a prompt is read
- *
- * A border lies before token prefix + k W. There all paths have read all tokens but the
- * last; the path that is chosen reads the last token and writes the next one. */
+/* Generates text and chooses the path again for each piece of text (rerouting.h). */
+#include "serve/rerouting.h"
 #include "eval/eval.h"
 #include "serve/sequence.h"
 #include <string.h>
 
-typedef struct rerouting {
-    const pl_rerouter *r;
-    sequence *sequence;
+/* What must be done before the next token is chosen. */
+typedef enum stage {
+    STAGE_CATCH_UP, /* paths read what they have missed, from number `next` on */
+    STAGE_PROMPT,   /* the first path reads the prompt again */
+    STAGE_READY
+} stage;
+
+struct rerouting {
+    rerouting_slot *slots; /* [n_paths] */
+    int n_paths, vocab, context;
+    pl_route_rule rule;
     int32_t *text; /* [context] tokens of the text */
     /* [n_paths, context] loss of token t + 1, given the tokens up to t */
     float *losses;
-    float *logits;    /* [vocab] */
     double *evidence; /* [n_paths] evidence against each path (eval/every.c) */
+    void *memory;     /* of these three */
     int n, counted; /* n: tokens of the text; counted: losses that are in `evidence` */
     int path;       /* the path that writes */
-    pl_reroute_trace *trace;
-} rerouting;
+    stage stage;
+    int next;
+    int64_t n_read; /* tokens that were read for the choice */
+    pl_reroute_trace trace;
+};
 
 void pl_reroute_trace_clear(pl_reroute_trace *trace)
 {
@@ -36,11 +37,10 @@ void pl_reroute_trace_clear(pl_reroute_trace *trace)
 /* ---- losses ---- */
 static float *losses_of(const rerouting *w, int path)
 {
-    return w->losses + (size_t)path * (size_t)w->r->context;
+    return w->losses + (size_t)path * (size_t)w->context;
 }
 
-/* A path that reads the text it has missed. `first`: index of the first missed
- * token. */
+/* A path that reads a piece of the text. `first`: index of the first token. */
 typedef struct catching {
     rerouting *w;
     int path, first;
@@ -50,127 +50,254 @@ static pl_status take_read_losses(void *context, int first, int count,
                                   const float *logits)
 {
     const catching *c = context;
-    rerouting *w = c->w;
+    const rerouting *w = c->w;
     for (int i = 0; i < count; i++) {
         const int at = c->first + first + i;
         pl_token_score score;
-        PL_CHECK(pl_score_token(logits + (size_t)i * (size_t)w->r->vocab, w->r->vocab,
+        PL_CHECK(pl_score_token(logits + (size_t)i * (size_t)w->vocab, w->vocab,
                                 w->text[at + 1], 0, &score));
         losses_of(w, c->path)[at] = (float)-score.logprob;
     }
     return PL_OK;
 }
 
-/* Lets all paths read the text except its last token. */
-static pl_status catch_up_paths(rerouting *w)
+/* The loss of a token that was just chosen, from the logits that it was chosen from. */
+void rerouting_score(rerouting *w, const pl_token_score *score)
 {
-    for (int path = 0; path < w->r->n_paths; path++) {
-        pl_decoder *d = w->r->decoders[path];
-        catching c = {w, path, pl_decoder_position(d)};
-        if (c.first < w->n - 1)
-            PL_CHECK(pl_decoder_prefill_all(d, 0, w->text + c.first, w->n - 1 - c.first,
-                                            w->logits, take_read_losses, &c));
-    }
-    return PL_OK;
-}
-
-/* Computes the loss of the token that was just chosen, from the logits that it was
- * chosen from. */
-static pl_status take_written_loss(void *context, const pl_token_score *score)
-{
-    rerouting *w = context;
     losses_of(w, w->path)[w->n - 1] = (float)-score->logprob;
-    return PL_OK;
 }
 
 /* ---- the choice ---- */
 static int likeliest_path(const rerouting *w)
 {
-    const int seen = w->n < w->r->prefix ? w->n : w->r->prefix;
-    double *nats = pl_alloc((size_t)w->r->n_paths * sizeof *nats);
-    for (int path = 0; path < w->r->n_paths; path++)
+    const int seen = w->n < w->rule.prefix ? w->n : w->rule.prefix;
+    double *nats = pl_alloc((size_t)w->n_paths * sizeof *nats);
+    for (int path = 0; path < w->n_paths; path++)
         for (int t = 0; t < seen - 1; t++)
             nats[path] += (double)losses_of(w, path)[t];
-    const int best = pl_least_evidence(nats, w->r->n_paths);
+    const int best = pl_least_evidence(nats, w->n_paths);
     pl_free(nats);
     return best;
 }
 
 static bool is_border(const rerouting *w)
 {
-    return w->n >= w->r->prefix && (w->n - w->r->prefix) % w->r->every == 0;
+    return w->n >= w->rule.prefix && (w->n - w->rule.prefix) % w->rule.every == 0;
 }
 
 /* Chooses the path of the next token. If a prompt has several borders, only the last
  * one decides. */
-static pl_status choose_piece_path(rerouting *w)
+static void choose_piece_path(rerouting *w)
 {
-    const int beyond = w->n - w->r->prefix;
-    PL_CHECK(catch_up_paths(w));
-    if (beyond < w->r->every) {
+    const int beyond = w->n - w->rule.prefix;
+    if (beyond < w->rule.every) {
         w->path = likeliest_path(w);
     } else {
-        const int end = w->n - beyond % w->r->every - 1;
-        pl_evidence_add(w->evidence, w->r->n_paths, w->losses + w->counted,
-                        (size_t)w->r->context, (size_t)(end - w->counted));
+        const int end = w->n - beyond % w->rule.every - 1;
+        pl_evidence_add(w->evidence, w->n_paths, w->losses + w->counted,
+                        (size_t)w->context, (size_t)(end - w->counted));
         w->counted = end;
-        w->path = pl_least_evidence(w->evidence, w->r->n_paths);
+        w->path = pl_least_evidence(w->evidence, w->n_paths);
     }
-    pl_reroute_trace *t = w->trace;
+    pl_reroute_trace *t = &w->trace;
     if (t->n == 0 || t->spans[t->n - 1].path != w->path)
         t->spans[t->n++] = (pl_reroute_span){w->n, w->path};
+}
+
+/* ---- reading ---- */
+/* Reads one piece of the tokens before `end` into the slot of a path; with `take` also
+ * their losses. */
+static pl_status read_piece(rerouting *w, int path, int end, bool take, float *logits,
+                            int *n)
+{
+    const rerouting_slot *s = &w->slots[path];
+    catching c = {w, path, pl_decoder_length(s->decoder, s->slot)};
+    const int32_t *tokens = w->text + c.first;
+    *n = pl_decoder_piece(s->decoder, s->slot, end - c.first);
+    if (take)
+        return pl_decoder_prefill_all(s->decoder, s->slot, tokens, *n, logits,
+                                      take_read_losses, &c);
+    return pl_decoder_prefill(s->decoder, s->slot, tokens, *n,
+                              c.first + *n == end ? logits : NULL);
+}
+
+/* Goes on to the first path that has missed something; chooses when there is none. */
+static void skip_readers(rerouting *w)
+{
+    const bool first = w->trace.n == 0;
+    while (w->next < w->n_paths) {
+        const rerouting_slot *s = &w->slots[w->next];
+        if (pl_decoder_length(s->decoder, s->slot) < w->n - 1)
+            return;
+        w->next++;
+    }
+    choose_piece_path(w);
+    w->stage = first ? STAGE_PROMPT : STAGE_READY;
+    if (first)
+        pl_decoder_clear(w->slots[w->path].decoder, w->slots[w->path].slot);
+}
+
+pl_status rerouting_read(rerouting *w, int most, float *logits, int *n)
+{
+    int piece;
+    for (*n = 0; w->stage != STAGE_READY && (*n == 0 || *n < most); *n += piece) {
+        piece = 0;
+        if (w->stage == STAGE_PROMPT) {
+            const rerouting_slot s = rerouting_writer(w);
+            PL_CHECK(read_piece(w, w->path, w->n, false, logits, &piece));
+            if (pl_decoder_length(s.decoder, s.slot) == w->n)
+                w->stage = STAGE_READY;
+            continue;
+        }
+        skip_readers(w);
+        if (w->stage == STAGE_CATCH_UP) {
+            PL_CHECK(read_piece(w, w->next, w->n - 1, true, logits, &piece));
+            w->n_read += piece;
+        }
+    }
     return PL_OK;
 }
 
-/* ---- the loop ---- */
-/* Lets the chosen path read the tokens that it has not read. The first path reads the
- * prompt again in one piece, as pl_generate does, so that a text whose path never
- * changes has the bytes that pl_generate would give. */
-static pl_status read_unread_text(rerouting *w, bool first)
+bool rerouting_is_ready(const rerouting *w)
 {
-    pl_decoder *d = w->r->decoders[w->path];
-    if (first)
-        pl_decoder_reset(d);
-    const int at = pl_decoder_position(d);
-    return pl_decoder_feed(d, w->text + at, w->n - at, w->logits);
+    return w->stage == STAGE_READY;
+}
+
+void rerouting_take(rerouting *w, int32_t token)
+{
+    w->text[w->n++] = token;
+    if (is_border(w)) {
+        w->stage = STAGE_CATCH_UP;
+        w->next = 0;
+    }
+}
+
+int rerouting_path(const rerouting *w)
+{
+    return w->path;
+}
+
+rerouting_slot rerouting_writer(const rerouting *w)
+{
+    return w->slots[w->path];
+}
+
+int32_t rerouting_last_token(const rerouting *w)
+{
+    return w->text[w->n - 1];
+}
+
+const pl_reroute_trace *rerouting_trace(const rerouting *w)
+{
+    return &w->trace;
+}
+
+int64_t rerouting_n_read(const rerouting *w)
+{
+    return w->n_read;
+}
+
+/* ---- opening ---- */
+static pl_status alloc_rerouting(rerouting *w)
+{
+    const size_t P = (size_t)w->n_paths, T = (size_t)w->context;
+    PL_CHECK(
+        pl_try_alloc(P * sizeof(double) + P * T * sizeof(float) + T * sizeof(int32_t),
+                     "losses of every path", &w->memory));
+    w->evidence = w->memory;
+    w->losses = (float *)(w->evidence + P);
+    w->text = (int32_t *)(w->losses + P * T);
+    w->slots = pl_alloc(P * sizeof *w->slots);
+    w->trace.spans = pl_alloc((T / (size_t)w->rule.every + 2) * sizeof *w->trace.spans);
+    return PL_OK;
+}
+
+pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
+                         const pl_route_rule *rule, int vocab, int context,
+                         const int32_t *prompt, int n_prompt, rerouting **out)
+{
+    *out = NULL;
+    if (n_prompt < 2)
+        return pl_fail(PL_ERR_USAGE,
+                       "the prompt has no token that could choose a path; "
+                       "give a longer one, or no --route-every");
+    rerouting *w = pl_alloc(sizeof *w);
+    *w = (rerouting){.n_paths = n_paths,
+                     .rule = *rule,
+                     .vocab = vocab,
+                     .context = context,
+                     .n = n_prompt};
+    const pl_status status = alloc_rerouting(w);
+    if (status != PL_OK) {
+        rerouting_close(&w);
+        return status;
+    }
+    memcpy(w->text, prompt, (size_t)n_prompt * sizeof *prompt);
+    for (int path = 0; path < n_paths; path++) {
+        w->slots[path] = slots[path];
+        pl_decoder_clear(slots[path].decoder, slots[path].slot);
+    }
+    *out = w;
+    return PL_OK;
+}
+
+void rerouting_close(rerouting **rerouting_)
+{
+    rerouting *w = *rerouting_;
+    if (!w)
+        return;
+    pl_reroute_trace_clear(&w->trace);
+    pl_free_aligned(w->memory);
+    pl_free(w->slots);
+    pl_free(w);
+    *rerouting_ = NULL;
+}
+
+/* ---- generating at once ---- */
+static pl_status take_written_loss(void *context, const pl_token_score *score)
+{
+    rerouting_score(context, score);
+    return PL_OK;
 }
 
 /* Generates until the end. The last token is not fed to the decoder, because no further
  * logits are needed. */
-static pl_status write_tokens(rerouting *w, pl_chooser *chooser)
+static pl_status write_tokens(rerouting *w, sequence *s, pl_chooser *chooser,
+                              float *logits)
 {
-    sequence *s = w->sequence;
     const double start = pl_now();
     for (bool first = true;; first = false) {
-        if (first || is_border(w))
-            PL_CHECK(choose_piece_path(w));
-        PL_CHECK(read_unread_text(w, first));
+        int n;
+        while (!rerouting_is_ready(w))
+            PL_CHECK(rerouting_read(w, INT32_MAX, logits, &n));
+        const rerouting_slot writer = rerouting_writer(w);
+        const int32_t token = rerouting_last_token(w);
         if (first)
             s->result.prompt_seconds = pl_now() - start;
-        const int room = w->r->context - pl_decoder_position(w->r->decoders[w->path]);
-        PL_CHECK(sequence_take(s, chooser, w->logits, room));
+        else
+            PL_CHECK(
+                pl_decoder_prefill(writer.decoder, writer.slot, &token, 1, logits));
+        const int room = w->context - pl_decoder_length(writer.decoder, writer.slot);
+        PL_CHECK(sequence_take(s, chooser, logits, room));
         if (s->ended)
             break;
-        w->text[w->n++] = s->token;
+        rerouting_take(w, s->token);
     }
     s->result.decode_seconds = pl_now() - start - s->result.prompt_seconds;
     return PL_OK;
 }
 
-static pl_status alloc_rerouting(rerouting *w, void **memory)
+/* Opens the state on decoders of one slot each. */
+static pl_status open_on_decoders(const pl_rerouter *r, const int32_t *prompt,
+                                  int n_prompt, rerouting **out)
 {
-    const pl_rerouter *r = w->r;
-    const size_t P = (size_t)r->n_paths, T = (size_t)r->context, V = (size_t)r->vocab;
-    PL_CHECK(pl_try_alloc(P * sizeof(double) + (P * T + V) * sizeof(float) +
-                              T * sizeof(int32_t),
-                          "losses of every path", memory));
-    w->evidence = *memory;
-    w->losses = (float *)(w->evidence + P);
-    w->logits = w->losses + P * T;
-    w->text = (int32_t *)(w->logits + V);
-    memset(w->evidence, 0, P * sizeof *w->evidence);
-    w->trace->spans = pl_alloc((T / (size_t)r->every + 2) * sizeof *w->trace->spans);
-    return PL_OK;
+    rerouting_slot *slots = pl_alloc((size_t)r->n_paths * sizeof *slots);
+    for (int path = 0; path < r->n_paths; path++)
+        slots[path] = (rerouting_slot){r->decoders[path], 0};
+    const pl_status status = rerouting_open(slots, r->n_paths, &r->rule, r->vocab,
+                                            r->context, prompt, n_prompt, out);
+    pl_free(slots);
+    return status;
 }
 
 pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n_prompt,
@@ -179,32 +306,30 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
                               pl_reroute_trace *trace)
 {
     sequence s;
-    rerouting w = {.r = r, .sequence = &s, .n = n_prompt, .trace = trace};
+    rerouting *w = NULL;
     pl_generate_options scored = *options;
     pl_chooser *chooser = NULL;
-    void *memory = NULL;
+    void *logits = NULL;
     memset(out, 0, sizeof *out);
     *trace = (pl_reroute_trace){NULL, 0};
     scored.scores = true;
     pl_status status = sequence_open(&s, r->tokenizer, r->vocab, r->context, n_prompt,
                                      &scored, emit, context);
     PL_TRY(status);
-    if (n_prompt < 2)
-        PL_TRY(pl_fail(PL_ERR_USAGE,
-                       "the prompt has no token that could choose a path; "
-                       "give a longer one, or no --route-every"));
+    PL_TRY(open_on_decoders(r, prompt, n_prompt, &w));
     s.score = take_written_loss;
-    s.score_context = &w;
+    s.score_context = w;
     PL_TRY(pl_chooser_create(pl_tokenizer_vocab(r->tokenizer), &chooser));
-    PL_TRY(alloc_rerouting(&w, &memory));
-    memcpy(w.text, prompt, (size_t)n_prompt * sizeof *prompt);
-    for (int path = 0; path < r->n_paths; path++)
-        pl_decoder_reset(r->decoders[path]);
-    PL_TRY(write_tokens(&w, chooser));
+    PL_TRY(pl_try_alloc((size_t)r->vocab * sizeof(float), "logits", &logits));
+    PL_TRY(write_tokens(w, &s, chooser, logits));
     *out = s.result;
+    out->n_routing = w->n_read;
+    *trace = w->trace;
+    w->trace = (pl_reroute_trace){NULL, 0};
 done:
     sequence_close(&s);
+    rerouting_close(&w);
     pl_chooser_destroy(&chooser);
-    pl_free_aligned(memory);
+    pl_free_aligned(logits);
     return status;
 }

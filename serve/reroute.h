@@ -10,11 +10,17 @@ extern "C" {
 struct pl_generate_options;
 struct pl_generate_result;
 
+/* When the path is chosen: by the first `prefix` tokens (router.prefix), then every W
+ * tokens. */
+typedef struct pl_route_rule {
+    int prefix, every; /* every: W */
+} pl_route_rule;
+
 /* The arguments of pl_reroute_generate; borrowed until it returns. */
 typedef struct pl_rerouter {
     pl_decoder **decoders; /* [n_paths] a decoder with one slot for every path */
     int n_paths;
-    int prefix, every; /* prefix: router.prefix; every: W */
+    pl_route_rule rule;
     const pl_tokenizer *tokenizer;
     int vocab, context; /* of the models */
 } pl_rerouter;

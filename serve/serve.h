@@ -17,6 +17,7 @@
  * - exchange: exports a path as files that other programs load, and imports their
  *   models
  * - mixture: a trained mixture, read from its store
+ * - module_pool: the modules of paths in memory, each once
  * - path_chooser: which path answers a prompt
  * - server: the paths of a mixture over HTTP
  * - exporter: a hub's metrics over HTTP
@@ -32,6 +33,7 @@
 #include "serve/exchange.h"
 #include "serve/exporter.h"
 #include "serve/mixture.h"
+#include "serve/module_pool.h"
 #include "serve/page_front.h"
 #include "serve/path_chooser.h"
 #include "serve/reroute.h"
@@ -127,6 +129,8 @@ typedef struct pl_generate_result {
     int n_prompt, n_tokens;
     /* tokens of the prompt that were already read for an earlier request */
     int n_known;
+    /* tokens that paths have read only to choose the path again (reroute.h) */
+    int64_t n_routing;
     pl_finish finish;
     double prompt_seconds, decode_seconds;
 } pl_generate_result;
@@ -150,10 +154,19 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
                                     pl_generate_result *out);
 
 /* ---- batch ---- */
-/* Requests that share the steps of one path. They may join at any time, leave when they
- * end, and each gets what pl_generate would give it (modules/model.h says when that is
- * exact to the byte). For one thread. */
+/* Requests that share steps. They may join at any time, be answered by different paths
+ * of one shape, leave when they end, and each gets what pl_generate would give it
+ * (modules/model.h says when that is exact to the byte). For one thread. */
 typedef struct pl_batch pl_batch;
+/* The path of a request is chosen again every W tokens (reroute.h). */
+typedef struct pl_batch_routes {
+    const pl_path *const *paths; /* [n_paths] the paths are borrowed until `done` */
+    int n_paths;                 /* each takes a slot */
+    pl_route_rule rule;
+    /* Called before the first text of each piece that another path writes: `from` is
+     * the index of its first token, the prompt included. */
+    void (*moved)(void *context, int from, int path);
+} pl_batch_routes;
 typedef struct pl_batch_request {
     const int32_t *prompt; /* borrowed until join returns */
     int n_prompt;
@@ -170,6 +183,11 @@ typedef struct pl_batch_request {
     /* Gets the scores that the options ask for, in the order of the tokens, before the
      * text of each token. May be NULL if they ask for none. */
     pl_score_fn score;
+    /* the path that answers, borrowed until `done` is called; NULL: the model's own */
+    const pl_path *path;
+    /* paths that give the same bytes have the same number (pl_pooled_path_contents) */
+    uint64_t path_contents;
+    const pl_batch_routes *routes; /* borrowed until join returns; NULL: one path */
 } pl_batch_request;
 /* Borrows model and tokenizer until pl_batch_destroy. */
 PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,
@@ -178,16 +196,20 @@ PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tok
 /* Requests in the batch end with ERR_CANCELLED. Accepts NULL. */
 void pl_batch_destroy(pl_batch **batch);
 int pl_batch_active(const pl_batch *batch);
+/* number of requests that this path answers */
+int pl_batch_active_on(const pl_batch *batch, const pl_path *path);
 int pl_batch_room(const pl_batch *batch); /* number of requests that may join now */
 typedef struct pl_batch_slot {
-    bool busy; /* false: the numbers below are 0 */
+    bool busy; /* false: the fields below are 0 */
+    const pl_path *path;
     /* n_prompt: tokens of the prompt; n_read: how many of them were read; n_tokens:
      * tokens of the answer so far, at most max_tokens */
     int n_prompt, n_read, max_tokens, n_tokens;
 } pl_batch_slot;
 void pl_batch_slot_state(const pl_batch *batch, int slot, pl_batch_slot *out);
 /* Adds a request. Errors are those of pl_generate's arguments, and ERR_BUSY if there is
- * no room; then the request has not joined, and `done` is not called. */
+ * no room; then the request has not joined, and `done` is not called. A request with
+ * routes gets what pl_reroute_generate would give it; it cannot have prompt_scores. */
 PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
 /* Reads a piece of each unfinished prompt, and chooses one token for each other
  * request. An error of one request (its prompt, its emit, its logits) ends only that
@@ -229,6 +251,7 @@ struct pl_completion {
     /* -1: no log probabilities; else how many of the likeliest tokens are listed per
      * token */
     int logprobs;
+    int route_every; /* after how many tokens the path is chosen again; 0: never */
     bool echo, stream, stream_options, include_usage;
     bool chat; /* answer in the form of /v1/chat/completions */
     pl_logit_bias *bias;
@@ -259,10 +282,19 @@ PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
 PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
                                                   int32_t **tokens, int *n);
 
+/* The path that wrote the tokens from index `from` on, the prompt included. */
+typedef struct pl_completion_span {
+    int from;
+    char path[PL_NAME_MAX];
+} pl_completion_span;
+
 /* One of the answers of a request, or, in a stream, the new part of one. */
 typedef struct pl_completion_choice {
     int index;        /* number of the prompt * n + number of the choice */
     const char *path; /* the path that answers */
+    /* of an answer that has ended and whose path was chosen again */
+    const pl_completion_span *spans;
+    int n_spans;
     const char *text;
     size_t text_len;
     const pl_token_score *scores;
@@ -285,6 +317,8 @@ typedef struct pl_completion_answer {
     bool usage;        /* also write the token counts of the whole request: */
     int n_prompt_tokens, n_tokens;
     int n_known_tokens; /* tokens of the prompts that did not have to be read again */
+    bool rerouted;      /* paths were chosen again; also write the count: */
+    int64_t n_routing_tokens;      /* tokens that were read for these choices */
     const pl_tokenizer *tokenizer; /* gives the texts of tokens in scores */
 } pl_completion_answer;
 /* Appends a JSON object: a whole answer, or one chunk of a stream. */

@@ -26,6 +26,7 @@ void server_event_destroy(server_event **event)
         return;
     pl_buf_destroy(&(*event)->text);
     pl_buf_destroy(&(*event)->scores);
+    pl_buf_destroy(&(*event)->spans);
     pl_free(*event);
     *event = NULL;
 }
@@ -45,6 +46,7 @@ void server_job_release(server_job **job)
     for (int i = 0; i < j->n_parts; i++) {
         pl_buf_destroy(&j->parts[i].text);
         pl_buf_destroy(&j->parts[i].scores);
+        pl_buf_destroy(&j->parts[i].spans);
     }
     pl_free(j->prompts);
     pl_free(j->parts);
@@ -108,6 +110,15 @@ static server_event *make_end(const server_part *part, pl_status status,
     return e;
 }
 
+/* Moves what was not sent yet into an event. */
+static void fill_event(server_event *e, server_part *part)
+{
+    e->text = part->text;
+    e->scores = part->scores;
+    e->spans = part->spans;
+    part->text = part->scores = part->spans = (pl_buf){0};
+}
+
 static void tell_end(server_part *part, pl_status status, const char *code,
                      const pl_generate_result *result)
 {
@@ -115,9 +126,7 @@ static void tell_end(server_part *part, pl_status status, const char *code,
     server_counters *n = &job->server->counts;
     server_event *e = make_end(part, status, code, result);
     if (status == PL_OK) {
-        e->text = part->text;
-        e->scores = part->scores;
-        part->text = part->scores = (pl_buf){0};
+        fill_event(e, part);
     } else if (job->status == PL_OK) {
         job->status = status;
     }
@@ -125,6 +134,7 @@ static void tell_end(server_part *part, pl_status status, const char *code,
         __atomic_fetch_add(&n->prompt_tokens, result->n_prompt, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&n->known_tokens, result->n_known, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&n->chosen_tokens, result->n_tokens, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&n->routing_tokens, result->n_routing, __ATOMIC_SEQ_CST);
     const bool last = ++job->n_ended == job->n_parts;
     if (last)
         count_end(job);
@@ -176,9 +186,7 @@ static pl_status on_piece(void *context, const char *text, size_t len)
     server_event *e = pl_alloc(sizeof *e);
     pl_buf_append(&part->text, text, len);
     e->index = part->index;
-    e->text = part->text;
-    e->scores = part->scores;
-    part->text = part->scores = (pl_buf){0};
+    fill_event(e, part);
     pl_queue_push(part->job->events, e);
     return PL_OK;
 }
@@ -189,6 +197,15 @@ static pl_status on_score(void *context, const pl_token_score *score)
     if (part->options.scores)
         pl_buf_append(&part->scores, score, sizeof *score);
     return PL_OK;
+}
+
+/* Another path writes from here on. */
+static void on_moved(void *context, int from, int path)
+{
+    server_part *part = context;
+    const pl_reroute_span span = {
+        from, server_paths_open_path(part->job->server->paths, path)};
+    pl_buf_append(&part->spans, &span, sizeof span);
 }
 
 static pl_status check_part_wanted(void *context)
@@ -364,26 +381,28 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
 {
     server_job *job = part->job;
     server_prompt *prompt = &job->prompts[part->index / job->completion.n];
-    pl_batch *batch = NULL;
     *waits = false;
     PL_CHECK(check_job_wanted(job));
-    PL_CHECK(find_prompt_path(s, job, prompt));
+    const int every = job->completion.route_every;
+    if (every == 0)
+        PL_CHECK(find_prompt_path(s, job, prompt));
     if (job->kind == SERVER_EMBEDDING)
         return embed_part(s, part, prompt, waits);
-    if (prompt->path >= 0)
-        PL_CHECK(server_paths_batch(s->paths, prompt->path, &batch));
-    *waits = !batch;
-    if (!batch)
+    *waits = every == 0 && prompt->path < 0;
+    if (*waits)
         return PL_OK;
-    const pl_batch_request request = {.prompt = get_prompt_tokens(prompt),
-                                      .n_prompt = count_prompt_tokens(prompt),
-                                      .options = &part->options,
-                                      .emit = on_piece,
-                                      .done = on_part_done,
-                                      .wanted = check_part_wanted,
-                                      .context = part,
-                                      .score = on_score};
-    return pl_batch_join(batch, &request);
+    pl_batch_request request = {.prompt = get_prompt_tokens(prompt),
+                                .n_prompt = count_prompt_tokens(prompt),
+                                .options = &part->options,
+                                .emit = on_piece,
+                                .done = on_part_done,
+                                .wanted = check_part_wanted,
+                                .context = part,
+                                .score = on_score};
+    if (every == 0)
+        return server_paths_join(s->paths, prompt->path, &request, waits);
+    pl_copy_text(prompt->model, sizeof prompt->model, "auto");
+    return server_paths_join_all(s->paths, every, on_moved, &request, waits);
 }
 
 /* Lets the parts of a job join batches. Returns true if no part has to wait any more,
@@ -448,6 +467,16 @@ static void end_waiting(pl_server *s)
     }
 }
 
+static void count_memory(pl_server *s)
+{
+    const pl_pool_counts modules = server_paths_modules(s->paths);
+    server_counters *n = &s->counts;
+    __atomic_store_n(&n->loaded, server_paths_loaded(s->paths), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&n->modules, modules.n_modules, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&n->module_bytes, (int64_t)modules.bytes, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&n->modules_read, (int64_t)modules.n_read, __ATOMIC_SEQ_CST);
+}
+
 pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                         volatile sig_atomic_t *reload)
 {
@@ -472,8 +501,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
         __atomic_fetch_add(&s->counts.steps, busy, __ATOMIC_SEQ_CST);
         __atomic_store_n(&s->counts.active, server_paths_active(s->paths),
                          __ATOMIC_SEQ_CST);
-        __atomic_store_n(&s->counts.loaded, server_paths_loaded(s->paths),
-                         __ATOMIC_SEQ_CST);
+        count_memory(s);
         if (ending && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) == 0 &&
             busy == 0)
             return PL_OK;
@@ -607,6 +635,8 @@ pl_status pl_server_open(const pl_server_options *options, pl_server **out)
     pl_server *s = pl_alloc(sizeof *s);
     *out = NULL;
     s->options = *options;
+    if (s->options.slots > options->mix->arm.shape.context)
+        s->options.slots = options->mix->arm.shape.context;
     s->last = &s->first;
     PL_TRY(pl_queue_create(&s->incoming));
     PL_TRY(server_paths_open(&s->options, &s->paths));

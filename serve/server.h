@@ -17,8 +17,8 @@ typedef struct pl_server_options {
     pl_mixture *mix;       /* borrowed until close */
     const char *precision; /* NULL: the run's precision */
     int threads;           /* threads that a model computes with */
-    int slots;             /* requests that a path answers at the same time */
-    int paths;             /* the most paths in memory; 0: as many as fit */
+    int slots;             /* requests that are answered at the same time */
+    int paths;             /* the most paths in memory; 0: no limit but memory */
     int queue;             /* the most requests that may wait */
     /* the most requests of one client address at the same time; 0: no limit */
     int per_address;
@@ -27,6 +27,17 @@ typedef struct pl_server_options {
     const pl_chat_template *chat;
     int64_t created; /* when it started, in seconds since 1970 */
 } pl_server_options;
+
+/* The memory that serving takes, in bytes. */
+typedef struct pl_server_plan {
+    int n_modules;
+    uint64_t modules_bytes; /* all modules, each once */
+    uint64_t path_bytes;    /* the modules of one path */
+    uint64_t engine_bytes;  /* working memory and the caches of all slots */
+    uint64_t reading_bytes; /* in the host's memory while a module is read */
+} pl_server_plan;
+void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
+                          pl_server_plan *out);
 
 typedef struct pl_server pl_server;
 /* Opens the backend and the path chooser. Paths are loaded when a request needs

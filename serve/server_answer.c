@@ -3,6 +3,7 @@
  * line. */
 #include "serve/embedding.h"
 #include "serve/server_exchange.h"
+#include "serve/server_paths.h"
 
 enum { COMMENT_MS = 5000, BLOCK_BYTES = 4096 };
 
@@ -24,6 +25,26 @@ static const char *model_of(const server_job *job)
         if (strcmp(job->prompts[i].model, job->prompts[0].model) != 0)
             return job->completion.model;
     return job->prompts[0].model;
+}
+
+/* Keeps the paths of an event, by name. */
+static void add_spans(exchange *x, const server_event *e)
+{
+    const server_models *models =
+        server_paths_models(server_paths_of(x->front->server));
+    const pl_reroute_span *spans = (const pl_reroute_span *)(const void *)e->spans.data;
+    for (size_t i = 0; i < e->spans.len / sizeof *spans; i++) {
+        pl_completion_span span = {.from = spans[i].from};
+        server_models_name(models, spans[i].path, span.path);
+        pl_buf_append(&x->answers[e->index].spans, &span, sizeof span);
+    }
+}
+
+static const pl_completion_span *list_spans(const exchange *x, int index, int *n)
+{
+    const pl_buf *spans = &x->answers[index].spans;
+    *n = (int)(spans->len / sizeof(pl_completion_span));
+    return (const pl_completion_span *)(const void *)spans->data;
 }
 
 static pl_completion_choice make_choice(const exchange *x, int index,
@@ -56,10 +77,12 @@ static void add_usage(const exchange *x, pl_completion_answer *a)
 {
     const int n = x->job->completion.n;
     a->usage = true;
+    a->rerouted = x->job->completion.route_every > 0;
     for (int i = 0; i < x->job->n_parts; i++) {
         a->n_prompt_tokens += i % n == 0 ? x->answers[i].result.n_prompt : 0;
         a->n_known_tokens += i % n == 0 ? x->answers[i].result.n_known : 0;
         a->n_tokens += x->answers[i].result.n_tokens;
+        a->n_routing_tokens += x->answers[i].result.n_routing;
     }
 }
 
@@ -78,6 +101,9 @@ static pl_status write_whole(exchange *x, pl_buf *body)
         a.choices[i].ended = true;
         a.choices[i].finish = answer->result.finish;
         a.choices[i].first = true;
+        a.choices[i].spans = list_spans(x, i, &a.choices[i].n_spans);
+        if (a.choices[i].n_spans > 0)
+            a.choices[i].path = a.choices[i].spans[0].path;
         if (a.chat)
             skip_space(&a.choices[i]);
     }
@@ -105,6 +131,7 @@ static server_event *collect_answers(exchange *x)
             return e;
         pl_buf_append(&answer->text, e->text.data, e->text.len);
         pl_buf_append(&answer->scores, e->scores.data, e->scores.len);
+        add_spans(x, e);
         if (e->ended) {
             answer->result = e->result;
             x->n_ended++;
@@ -152,7 +179,16 @@ static pl_status write_chunk(exchange *x, const server_event *e)
 {
     pl_completion_choice choice = make_choice(x, e->index, &e->text, &e->scores);
     pl_completion_answer a = start_answer(x);
+    int n_spans;
+    add_spans(x, e);
+    const pl_completion_span *spans = list_spans(x, e->index, &n_spans);
     a.model = choice.path;
+    if (n_spans > 0)
+        choice.path = spans[n_spans - 1].path;
+    if (e->ended) {
+        choice.spans = spans;
+        choice.n_spans = n_spans;
+    }
     a.choices = &choice;
     a.n_choices = 1;
     choice.ended = e->ended;

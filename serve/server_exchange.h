@@ -26,6 +26,7 @@ struct pl_server_front {
 /* The front's data about one answer of a request. */
 typedef struct server_answer {
     pl_buf text, scores; /* the text so far, if the answer is sent in one piece */
+    pl_buf spans;        /* pl_completion_span: the paths so far, if they change */
     /* in a stream: number of characters written so far (pl_completion_choice.offset) */
     int64_t offset;
     /* in a stream: whether a chunk was written; whether one with text was */

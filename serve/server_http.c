@@ -445,6 +445,7 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     for (int i = 0; x->answers && i < x->job->n_parts; i++) {
         pl_buf_destroy(&x->answers[i].text);
         pl_buf_destroy(&x->answers[i].scores);
+        pl_buf_destroy(&x->answers[i].spans);
     }
     pl_free(x->answers);
     server_job_release(&x->job);

@@ -9,7 +9,10 @@
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, known_tokens, chosen_tokens,
         steps;
-    int waiting, active, loaded, open; /* open: requests that the front is working on */
+    int64_t module_bytes, modules_read, routing_tokens;
+    /* loaded: paths; modules: those in memory; open: requests that the front is working
+     * on */
+    int waiting, active, loaded, modules, open;
 } server_counters;
 
 /* What the engine tells the front about one answer of a job. */
@@ -17,6 +20,7 @@ typedef struct server_event {
     int index;
     pl_buf text;   /* a piece of text, or the sentence of an error */
     pl_buf scores; /* pl_token_score of the tokens of this piece */
+    pl_buf spans;  /* pl_reroute_span: paths that began to write in this piece */
     bool ended;
     pl_status status;
     const char *code; /* code of an error; static text */
@@ -39,7 +43,7 @@ typedef struct server_part {
     int index;
     bool joined;
     pl_generate_options options;
-    pl_buf text, scores; /* text and scores that were not sent yet */
+    pl_buf text, scores, spans; /* what was not sent yet */
 } server_part;
 
 typedef enum server_kind {
@@ -97,7 +101,7 @@ PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
                                            pl_buf *out);
 /* Writes facts that clients want to know before their first request, in the form of
  * llama-server. */
-void server_write_props(const pl_server *s, pl_buf *out);
+void server_write_props(pl_server *s, pl_buf *out);
 void server_write_metrics(pl_server *s, pl_buf *out);
 
 #endif

@@ -2,8 +2,6 @@
 #include "serve/server_models.h"
 #include <string.h>
 
-enum { ARMS_MAX = 16 };
-
 typedef struct other_arm {
     pl_arm arm;
     pl_topology *topology;
@@ -12,7 +10,7 @@ typedef struct other_arm {
 struct server_models {
     const pl_mixture *mix;
     int n_paths, n_others;
-    other_arm others[ARMS_MAX];
+    other_arm others[SERVER_OTHERS_MAX];
 };
 
 static bool serves_alike(const pl_shape *a, const pl_shape *b)
@@ -28,7 +26,7 @@ static pl_status add_other_arm(void *context, const pl_object *object)
     server_models *m = context;
     const char *name = object->name + strlen(folder);
     other_arm *other = &m->others[m->n_others];
-    if (strcmp(name, m->mix->arm.name) == 0 || m->n_others == ARMS_MAX)
+    if (strcmp(name, m->mix->arm.name) == 0 || m->n_others == SERVER_OTHERS_MAX)
         return PL_OK;
     pl_status status = pl_read_arm(m->mix->store, name, &other->arm, &other->topology);
     if (status == PL_OK && pl_topology_n_paths(other->topology) == 1 &&

@@ -7,6 +7,8 @@
 #define PL_SERVE_SERVER_MODELS_H
 #include "serve/mixture.h"
 
+/* the most arms beside the mixture */
+enum { SERVER_OTHERS_MAX = 16 };
 typedef struct server_models server_models;
 
 /* Where a model's parameters are read from. */

@@ -62,7 +62,19 @@ static pl_json *make_default_params(void)
     return o;
 }
 
-void server_write_props(const pl_server *s, pl_buf *out)
+/* The modules in memory, of all that the mixture has. */
+static pl_json *make_modules(pl_server *s)
+{
+    const server_counters *n = server_counts(s);
+    const pl_topology *t = server_options(s)->mix->topology;
+    pl_json *o = pl_json_object();
+    pl_json_set_int(o, "all", pl_topology_n_modules(t));
+    pl_json_set_int(o, "in_memory", __atomic_load_n(&n->modules, __ATOMIC_SEQ_CST));
+    pl_json_set_int(o, "bytes", __atomic_load_n(&n->module_bytes, __ATOMIC_SEQ_CST));
+    return o;
+}
+
+void server_write_props(pl_server *s, pl_buf *out)
 {
     const pl_server_options *options = server_options(s);
     pl_json *o = pl_json_object(), *settings = pl_json_object();
@@ -70,6 +82,7 @@ void server_write_props(const pl_server *s, pl_buf *out)
     pl_json_set(settings, "params", make_default_params());
     pl_json_set(o, "default_generation_settings", settings);
     pl_json_set_int(o, "total_slots", options->slots);
+    pl_json_set(o, "modules", make_modules(s));
     pl_json_set_text(o, "model_path", options->mix->dir);
     pl_json_set_text(o, "chat_template",
                      options->chat ? pl_chat_name(options->chat) : "");
@@ -109,8 +122,11 @@ void server_write_metrics(pl_server *s, pl_buf *out)
                  __atomic_load_n(&n->known_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "chosen_tokens_total", "counter", "Tokens chosen.",
                  __atomic_load_n(&n->chosen_tokens, __ATOMIC_SEQ_CST));
+    write_metric(out, "routing_tokens_total", "counter",
+                 "Tokens that paths read to be chosen again (route_every).",
+                 __atomic_load_n(&n->routing_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "steps_total", "counter",
-                 "Steps of all paths, of reading and of decoding.",
+                 "Steps of reading and decoding, each of all active requests.",
                  __atomic_load_n(&n->steps, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_waiting", "gauge", "Requests that wait for a place.",
                  __atomic_load_n(&n->waiting, __ATOMIC_SEQ_CST));
@@ -118,4 +134,10 @@ void server_write_metrics(pl_server *s, pl_buf *out)
                  __atomic_load_n(&n->active, __ATOMIC_SEQ_CST));
     write_metric(out, "paths_loaded", "gauge", "Paths in memory.",
                  __atomic_load_n(&n->loaded, __ATOMIC_SEQ_CST));
+    write_metric(out, "modules_loaded", "gauge", "Modules in memory.",
+                 __atomic_load_n(&n->modules, __ATOMIC_SEQ_CST));
+    write_metric(out, "module_bytes", "gauge", "Bytes of the modules in memory.",
+                 __atomic_load_n(&n->module_bytes, __ATOMIC_SEQ_CST));
+    write_metric(out, "modules_read_total", "counter", "Modules read from the store.",
+                 __atomic_load_n(&n->modules_read, __ATOMIC_SEQ_CST));
 }

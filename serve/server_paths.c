@@ -1,6 +1,12 @@
-/* Keeps paths in memory. A path is read from the store when a request needs it. If
- * there is no room, the idle path that was not used for the longest time is dropped. */
+/* Keeps paths in memory. A path is a table of pointers to modules, which are in memory
+ * once (module_pool.h). What a path lacks is read from the store when a request needs
+ * it. If there is no room, idle paths are dropped, the longest unused first; only
+ * modules that no other path uses leave memory with them.
+ *
+ * All paths of a shape go through one engine: its working memory, its slots and their
+ * caches do not depend on the number of paths. */
 #include "serve/server_paths.h"
+#include "serve/module_pool.h"
 #include "serve/path_chooser.h"
 
 enum {
@@ -8,17 +14,26 @@ enum {
      * load */
     STAY_MS = 1000,
     /* the most time for routing between two steps, while requests are being answered */
-    ROUTE_MS = 20
+    ROUTE_MS = 20,
+    ENGINES_MAX = 1 + SERVER_OTHERS_MAX
 };
 
-typedef struct loaded {
-    pl_model *model; /* NULL: the place is free */
+/* Computes paths of one shape. */
+typedef struct engine {
+    const pl_shape *shape;
+    pl_model *model; /* has no parameters of its own */
     pl_batch *batch;
+} engine;
+
+typedef struct loaded {
+    pl_pooled_path *pooled;
+    engine *engine;
     /* number: the model's number in the list of models; edition: number of reloads
-     * before its parameters were read */
+     * before its versions were chosen or found unchanged */
     int number, edition;
-    /* no further request may join, because another path waits for this place */
+    /* no further request may join, because another path waits for memory */
     bool leaving;
+    bool pinned; /* stays while further paths are loaded for the same request */
     uint64_t asked;
     int64_t since_ms;
 } loaded;
@@ -29,16 +44,24 @@ struct server_paths {
     pl_path_chooser *chooser;
     pl_backend *backend;
     server_models *models;
-    loaded *paths;
-    int n_places;
-    int edition; /* number of reloads so far */
+    pl_module_pool *pool;
+    engine engines[ENGINES_MAX]; /* the first one is the mixture's */
+    int n_engines;
+    loaded **paths;
+    int n_paths, room;
+    uint64_t budget; /* the most bytes of modules */
+    int edition;     /* number of reloads so far */
     uint64_t asked;
+    /* an earlier request waits for several slots, so later ones take none in this turn
+     */
+    bool holds;
     double routing_s; /* seconds spent on routing since the last step */
 };
 
 /* ---- opening ---- */
-/* Sets up the choice by likelihood or by the router. Scoring models must fit into a
- * quarter of the free memory; their memory is subtracted from *left. */
+/* Sets up the choice by likelihood or by the router. The modules that compute
+ * likelihoods must fit into a quarter of the free memory; their memory is subtracted
+ * from *left. */
 static pl_status decide_routing(server_paths *p, uint64_t *left)
 {
     char needed[16], room[16];
@@ -55,7 +78,7 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
         *left -= bytes;
         pl_log(PL_LOG_INFO, "serve.routing", "by=likelihood paths=%d memory=\"%s\"",
                n_paths, needed);
-        /* One scoring model per path. All are read before the first request. */
+        /* all paths are read before the first request */
         PL_CHECK(pl_path_chooser_by_likelihood(p->chooser, &p->mix->arm,
                                                p->mix->topology,
                                                pl_topology_n_paths(p->mix->topology)));
@@ -64,42 +87,98 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
         return PL_OK;
     }
     if (strcmp(p->mix->settings.rule, "likelihood") == 0)
-        return pl_fail(PL_ERR_NOMEM,
-                       "to route by likelihood the server keeps all %d paths in memory "
-                       "a second time, which takes %s, and a quarter of the free "
-                       "memory is %s; free memory, or give --route router",
-                       n_paths, needed, room);
+        return pl_fail(
+            PL_ERR_NOMEM,
+            "to route by likelihood the server keeps the modules of all %d paths in "
+            "memory a second time, which takes %s, and a quarter of the free "
+            "memory is %s; free memory, or give --route router",
+            n_paths, needed, room);
     pl_log(PL_LOG_WARN, "serve.routing",
-           "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the models for "
-           "routing by likelihood do not fit into a quarter of the free memory\"",
+           "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the modules "
+           "for routing by likelihood do not fit into a quarter of the free memory\"",
            n_paths, needed, room);
     return PL_OK;
 }
 
-/* The number of paths in memory: what the option says; if it is 0, as many as fit into
- * half of the memory that is left. */
-static int count_places(const server_paths *p, uint64_t left)
+/* The caches of a slot are as long as the model's context. */
+static uint64_t caches_bytes(const pl_backend *be, const pl_shape *s, int context,
+                             int slots)
+{
+    const uint64_t kv =
+        (uint64_t)s->n_blocks * (uint64_t)s->n_kv_heads * (uint64_t)s->head_size;
+    return 2 * kv * (uint64_t)context * (uint64_t)slots * pl_type_bytes(be->act);
+}
+
+void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
+                          pl_server_plan *out)
 {
     pl_model_plan plan;
-    const pl_model_options model = {.batch = 1, .context = p->mix->arm.shape.context};
-    const pl_shape *s = pl_topology_shape(p->mix->topology);
-    int n_paths = pl_topology_n_paths(p->mix->topology);
-    size_t kv = (size_t)s->n_blocks * (size_t)s->n_kv_heads * (size_t)s->head_size;
-    size_t cache = 2 * kv * (size_t)model.context * (size_t)p->options->slots *
-                   pl_type_bytes(p->backend->act);
-    pl_model_plan_on(p->backend, p->mix->topology, &model, &plan);
-    uint64_t each = pl_model_plan_sum(&plan) + cache;
-    uint64_t fit = left / 2 / each;
-    /* while a path is being loaded, its parameters are also in memory in fp32 */
-    const uint64_t copy =
-        p->backend->memory_left_bytes
-            ? 0
-            : sizeof(float) * pl_topology_path_params(p->mix->topology);
-    const uint64_t beside = left > copy ? (left - copy) / each : 0;
-    fit = beside < fit ? beside : fit;
-    if (p->options->paths > 0)
-        return p->options->paths < n_paths ? p->options->paths : n_paths;
-    return fit < 1 ? 1 : fit < (uint64_t)n_paths ? (int)fit : n_paths;
+    const pl_shape *s = pl_topology_shape(t);
+    const pl_model_options model = {.batch = 1, .context = s->context};
+    pl_model_plan_on(be, t, &model, &plan);
+    *out =
+        (pl_server_plan){.n_modules = pl_topology_n_modules(t),
+                         .modules_bytes = pl_modules_bytes(be, t),
+                         .path_bytes = pl_path_bytes(be, t),
+                         .engine_bytes = pl_model_plan_sum(&plan) - plan.params_bytes +
+                                         caches_bytes(be, s, s->context, slots)};
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        const uint64_t floats = pl_topology_slot(t, slot)->n_params * sizeof(float);
+        out->reading_bytes = floats > out->reading_bytes ? floats : out->reading_bytes;
+    }
+}
+
+/* Plans the memory: modules may take half of what the engine leaves. While a module is
+ * read, its parameters are also in the host's memory in fp32. */
+static pl_status plan_memory(server_paths *p, uint64_t left)
+{
+    char text[4][16];
+    pl_server_plan plan;
+    pl_server_plan_bytes(p->backend, p->mix->topology, p->options->slots, &plan);
+    const uint64_t reading = p->backend->memory_left_bytes ? 0 : plan.reading_bytes;
+    pl_human_bytes((double)plan.modules_bytes, text[0]);
+    pl_human_bytes((double)plan.path_bytes, text[1]);
+    pl_human_bytes((double)plan.engine_bytes, text[2]);
+    pl_human_bytes((double)left, text[3]);
+    if (plan.engine_bytes + plan.path_bytes + reading > left)
+        return pl_fail(PL_ERR_NOMEM,
+                       "the modules of one path take %s, and %d slots %s; only %s are "
+                       "free; free memory, or give fewer --slots or --precision int8",
+                       text[1], p->options->slots, text[2], text[3]);
+    left -= plan.engine_bytes;
+    p->budget = left / 2 < left - reading ? left / 2 : left - reading;
+    if (p->budget < plan.path_bytes)
+        p->budget = plan.path_bytes;
+    pl_log(PL_LOG_INFO, "serve.memory",
+           "paths=%d modules=%d module_memory=\"%s\" path=\"%s\" slots=%d "
+           "slot_memory=\"%s\" free=\"%s\"",
+           pl_topology_n_paths(p->mix->topology), plan.n_modules, text[0], text[1],
+           p->options->slots, text[2], text[3]);
+    return PL_OK;
+}
+
+/* Finds the engine of a shape, or makes it. */
+static pl_status open_engine(server_paths *p, const pl_topology *t, engine **out)
+{
+    const pl_shape *s = pl_topology_shape(t);
+    const pl_model_options model = {.batch = 1, .context = s->context};
+    for (int i = 0; i < p->n_engines; i++)
+        if (pl_shape_equal(p->engines[i].shape, s)) {
+            *out = &p->engines[i];
+            return PL_OK;
+        }
+    engine *e = *out = &p->engines[p->n_engines];
+    pl_status status = pl_model_create(p->backend, t, &model, &e->model);
+    if (status == PL_OK)
+        status = pl_batch_create(e->model, p->mix->tokenizer, s->vocab, s->context,
+                                 p->options->slots, &e->batch);
+    if (status != PL_OK) {
+        pl_model_destroy(&e->model);
+        return status;
+    }
+    e->shape = s;
+    p->n_engines++;
+    return PL_OK;
 }
 
 /* Finds the versions of every path that may answer, so that a tag that does not exist
@@ -121,6 +200,7 @@ static pl_status check_versions(const server_paths *p)
 
 static pl_status open_path_places(server_paths *p)
 {
+    engine *mixture;
     const char *precision = p->options->precision;
     const pl_backend_options backend = {
         .name = p->mix->settings.backend,
@@ -129,6 +209,7 @@ static pl_status open_path_places(server_paths *p)
     PL_CHECK(check_versions(p));
     PL_CHECK(server_models_open(p->mix, &p->models));
     PL_CHECK(pl_backend_open(&backend, &p->backend));
+    p->pool = pl_module_pool_create(p->backend, p->mix->store);
     /* The router is always read, because likelihood needs it for prompts without a
      * token. It is read before the free memory is measured, so that its memory is not
      * counted as free. */
@@ -137,9 +218,8 @@ static pl_status open_path_places(server_paths *p)
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
                                                   : pl_memory_available_bytes();
     PL_CHECK(decide_routing(p, &left));
-    p->n_places = count_places(p, left);
-    p->paths = pl_alloc((size_t)p->n_places * sizeof *p->paths);
-    return PL_OK;
+    PL_CHECK(plan_memory(p, left));
+    return open_engine(p, p->mix->topology, &mixture);
 }
 
 pl_status server_paths_open(const pl_server_options *options, server_paths **out)
@@ -155,16 +235,22 @@ pl_status server_paths_open(const pl_server_options *options, server_paths **out
     return status;
 }
 
-static void unload(loaded *l)
+static void unload(server_paths *p, int at)
 {
-    pl_batch_destroy(&l->batch);
-    pl_model_destroy(&l->model);
+    pl_module_pool_close(p->pool, &p->paths[at]->pooled);
+    pl_free(p->paths[at]);
+    p->paths[at] = p->paths[--p->n_paths];
 }
 
 void server_paths_unload(server_paths *p)
 {
-    for (int i = 0; i < p->n_places; i++)
-        unload(&p->paths[i]);
+    for (int i = 0; i < p->n_engines; i++) {
+        pl_batch_destroy(&p->engines[i].batch);
+        pl_model_destroy(&p->engines[i].model);
+    }
+    p->n_engines = 0;
+    while (p->n_paths > 0)
+        unload(p, 0);
 }
 
 void server_paths_close(server_paths **paths)
@@ -174,6 +260,7 @@ void server_paths_close(server_paths **paths)
         return;
     server_paths_unload(p);
     pl_free(p->paths);
+    pl_module_pool_destroy(&p->pool);
     server_models_close(&p->models);
     pl_path_chooser_close(&p->chooser);
     pl_backend_close(&p->backend);
@@ -220,35 +307,28 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 }
 
 /* ---- loading ---- */
+/* Paths whose modules have no newer versions stay. Of the others, modules that have not
+ * changed stay in memory for the paths that will be opened next. */
 pl_status server_paths_reload(server_paths *p)
 {
     PL_CHECK(pl_store_refresh(p->mix->store));
     pl_path_chooser_reload(p->chooser);
     p->edition++;
+    (void)pl_module_pool_drop_kept(p->pool);
+    for (int i = 0; i < p->n_paths; i++) {
+        loaded *l = p->paths[i];
+        bool current = false;
+        /* a path that cannot be compared is opened anew, which reports the error */
+        if (l->edition == p->edition - 1 &&
+            pl_module_pool_compare(p->pool, l->pooled, &current) == PL_OK && current)
+            l->edition = p->edition;
+    }
     return PL_OK;
 }
 
-static pl_status load_server_path(server_paths *p, int number, loaded *l)
+static int count_requests(const loaded *l)
 {
-    pl_status status = PL_OK;
-    const server_model from = server_models_get(p->models, number);
-    const pl_model_options model = {.batch = 1, .context = p->mix->arm.shape.context};
-    pl_which which = p->mix->settings.which;
-    if (from.arm != &p->mix->arm) /* a tag names modules of the mixture only */
-        which.at = NULL;
-    PL_TRY(pl_model_create(p->backend, from.topology, &model, &l->model));
-    PL_TRY(pl_load_path(p->mix->store, from.arm, from.topology, from.path, which,
-                        l->model));
-    PL_TRY(pl_batch_create(l->model, p->mix->tokenizer, p->mix->arm.shape.vocab,
-                           p->mix->arm.shape.context, p->options->slots, &l->batch));
-    l->number = number;
-    l->edition = p->edition;
-    l->leaving = false;
-    l->since_ms = pl_now_ms();
-done:
-    if (status != PL_OK)
-        unload(l);
-    return status;
+    return pl_batch_active_on(l->engine->batch, pl_pooled_path_table(l->pooled));
 }
 
 static bool is_leaving(const server_paths *p, const loaded *l)
@@ -256,59 +336,211 @@ static bool is_leaving(const server_paths *p, const loaded *l)
     return l->leaving || l->edition != p->edition;
 }
 
-/* Finds a free place, or that of the idle path that was not used for the longest time.
- * If all paths are busy, one of them must leave: otherwise a request for another path
- * would wait as long as new requests for these paths arrive. */
-static loaded *make_path_room(server_paths *p)
+/* Drops the idle path that was not used for the longest time. If all paths are busy,
+ * one of them must leave: otherwise a request for another path would wait as long as
+ * new requests for these paths arrive. Returns whether a path was dropped. */
+static bool drop_one_path(server_paths *p)
 {
-    loaded *oldest = NULL, *busy = NULL;
+    loaded *busy = NULL;
+    int oldest = -1;
     bool one_leaves = false;
-    for (int i = 0; i < p->n_places; i++) {
-        loaded *l = &p->paths[i];
-        if (!l->model)
-            return l;
-        bool idle = pl_batch_active(l->batch) == 0;
-        if (idle && (!oldest || l->asked < oldest->asked))
-            oldest = l;
-        bool stayed = pl_now_ms() - l->since_ms >= STAY_MS;
+    for (int i = 0; i < p->n_paths; i++) {
+        loaded *l = p->paths[i];
+        const bool idle = count_requests(l) == 0;
+        if (l->pinned)
+            continue;
+        if (idle && (oldest < 0 || l->asked < p->paths[oldest]->asked))
+            oldest = i;
+        const bool stayed = pl_now_ms() - l->since_ms >= STAY_MS;
         if (!idle && stayed && (!busy || l->asked < busy->asked))
             busy = l;
         one_leaves |= is_leaving(p, l);
     }
-    if (oldest)
-        unload(oldest);
+    if (oldest >= 0)
+        unload(p, oldest);
     else if (busy && !one_leaves)
         busy->leaving = true;
-    return oldest;
+    return oldest >= 0;
+}
+
+/* Makes room for a path. *fits is false if it must wait until another path leaves. */
+static pl_status make_path_room(server_paths *p, const pl_path_source *source,
+                                bool *fits)
+{
+    uint64_t missing;
+    const int most = p->options->paths;
+    for (*fits = true;;) {
+        PL_CHECK(pl_module_pool_missing(p->pool, source, &missing));
+        const uint64_t bytes = pl_module_pool_count(p->pool).bytes + missing;
+        const bool few = most == 0 || p->n_paths < most;
+        if ((few && bytes <= p->budget) || p->n_paths == 0)
+            return PL_OK;
+        if ((few && pl_module_pool_drop_kept(p->pool)) || drop_one_path(p))
+            continue;
+        *fits = false;
+        return PL_OK;
+    }
+}
+
+static loaded *add_loaded(server_paths *p)
+{
+    if (p->n_paths == p->room) {
+        const int room = p->room > 0 ? 2 * p->room : 16;
+        loaded **more = pl_alloc((size_t)room * sizeof(loaded *));
+        for (int i = 0; i < p->n_paths; i++)
+            more[i] = p->paths[i];
+        pl_free(p->paths);
+        p->paths = more;
+        p->room = room;
+    }
+    return p->paths[p->n_paths++] = pl_alloc(sizeof(loaded));
+}
+
+/* Loads a model; *out is NULL if it must wait for memory. */
+static pl_status load_server_path(server_paths *p, int number, loaded **out)
+{
+    const server_model from = server_models_get(p->models, number);
+    pl_path_source source = {from.arm, from.topology, from.path,
+                             p->mix->settings.which};
+    pl_pooled_path *pooled;
+    engine *e;
+    bool fits;
+    if (from.arm != &p->mix->arm) /* a tag names modules of the mixture only */
+        source.which.at = NULL;
+    PL_CHECK(make_path_room(p, &source, &fits));
+    if (!fits)
+        return PL_OK;
+    PL_CHECK(open_engine(p, from.topology, &e));
+    PL_CHECK(pl_module_pool_open(p->pool, &source, &pooled));
+    *out = add_loaded(p);
+    **out = (loaded){.pooled = pooled,
+                     .engine = e,
+                     .number = number,
+                     .edition = p->edition,
+                     .since_ms = pl_now_ms()};
+    return PL_OK;
 }
 
 /* Finds or loads a model. *out is NULL if the model must wait for memory. */
 static pl_status find_loaded(server_paths *p, int model, loaded **out)
 {
-    loaded *l = NULL;
     *out = NULL;
-    for (int i = 0; i < p->n_places && !l; i++)
-        if (p->paths[i].model && p->paths[i].number == model &&
-            !is_leaving(p, &p->paths[i]))
-            l = &p->paths[i];
-    if (!l) {
-        l = make_path_room(p);
-        if (!l)
-            return PL_OK;
-        PL_CHECK(load_server_path(p, model, l));
-    }
-    l->asked = ++p->asked;
-    *out = l;
+    for (int i = 0; i < p->n_paths && !*out; i++)
+        if (p->paths[i]->number == model && !is_leaving(p, p->paths[i]))
+            *out = p->paths[i];
+    if (!*out)
+        PL_CHECK(load_server_path(p, model, out));
+    if (*out)
+        (*out)->asked = ++p->asked;
     return PL_OK;
 }
 
-pl_status server_paths_batch(server_paths *p, int model, pl_batch **out)
+pl_status server_paths_join(server_paths *p, int model, pl_batch_request *request,
+                            bool *waits)
+{
+    engine *e;
+    loaded *l = NULL;
+    PL_CHECK(open_engine(p, server_models_get(p->models, model).topology, &e));
+    *waits = p->holds || pl_batch_room(e->batch) == 0;
+    if (*waits)
+        return PL_OK;
+    PL_CHECK(find_loaded(p, model, &l));
+    *waits = !l;
+    if (!l)
+        return PL_OK;
+    request->path = pl_pooled_path_table(l->pooled);
+    request->path_contents = pl_pooled_path_contents(l->pooled);
+    return pl_batch_join(e->batch, request);
+}
+
+/* ---- requests on all paths ---- */
+static int count_open_paths(const server_paths *p)
+{
+    int n = 0;
+    for (int path = 0; path < pl_topology_n_paths(p->mix->topology); path++)
+        n += !pl_path_is_closed(&p->mix->settings, path);
+    return n;
+}
+
+int server_paths_open_path(const server_paths *p, int nth)
+{
+    int path = -1;
+    for (int left = nth; left >= 0; left--)
+        do
+            path++;
+        while (pl_path_is_closed(&p->mix->settings, path));
+    return path;
+}
+
+/* Whether all paths can be in memory, and have slots, at the same time. */
+static pl_status check_all_fit(const server_paths *p, int n)
+{
+    const pl_answer_settings *s = &p->mix->settings;
+    const uint64_t bytes = pl_modules_bytes(p->backend, p->mix->topology);
+    if (!pl_answers_by_likelihood(s->rule, s->prefix,
+                                  pl_topology_n_paths(p->mix->topology)))
+        return pl_fail(PL_ERR_USAGE,
+                       "`route_every` lets the paths choose, as `--route likelihood` "
+                       "does; this server answers by `%s`",
+                       s->rule);
+    if (n > p->options->slots)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "`route_every` needs a slot for each of %d paths, and the server "
+            "has %d slots (serve --slots)",
+            n, p->options->slots);
+    if ((p->options->paths > 0 && n > p->options->paths) || bytes > p->budget)
+        return pl_fail(PL_ERR_USAGE,
+                       "`route_every` needs all %d paths in memory, and this server "
+                       "does not have room for them (serve --paths)",
+                       n);
+    return PL_OK;
+}
+
+/* Loads all paths that may answer. *n is less than `wanted` if some must wait for
+ * memory. */
+static pl_status load_all_paths(server_paths *p, int wanted, const pl_path **tables,
+                                int *n)
 {
     loaded *l = NULL;
-    *out = NULL;
-    PL_CHECK(find_loaded(p, model, &l));
-    *out = l && pl_batch_room(l->batch) > 0 ? l->batch : NULL;
-    return PL_OK;
+    pl_status status = PL_OK;
+    for (*n = 0; *n < wanted && status == PL_OK; ++*n) {
+        status = find_loaded(p, server_paths_open_path(p, *n), &l);
+        if (status != PL_OK || !l)
+            break;
+        l->pinned = true;
+        tables[*n] = pl_pooled_path_table(l->pooled);
+    }
+    for (int i = 0; i < p->n_paths; i++)
+        p->paths[i]->pinned = false;
+    return status;
+}
+
+pl_status server_paths_join_all(server_paths *p, int every,
+                                void (*moved)(void *context, int from, int path),
+                                pl_batch_request *request, bool *waits)
+{
+    pl_batch *batch = p->engines[0].batch;
+    const int wanted = count_open_paths(p);
+    int n = 0;
+    PL_CHECK(check_all_fit(p, wanted));
+    *waits = p->holds || pl_batch_room(batch) < wanted;
+    p->holds |= *waits;
+    if (*waits)
+        return PL_OK;
+    const pl_path **tables = pl_alloc((size_t)wanted * sizeof *tables);
+    pl_status status = load_all_paths(p, wanted, tables, &n);
+    const pl_batch_routes routes = {.paths = tables,
+                                    .n_paths = wanted,
+                                    .rule = {p->mix->settings.prefix, every},
+                                    .moved = moved};
+    *waits = n < wanted;
+    request->routes = &routes;
+    if (status == PL_OK && !*waits)
+        status = pl_batch_join(batch, request);
+    request->routes = NULL;
+    pl_free(tables);
+    return status;
 }
 
 /* An embedding blocks the engine's only thread, so it shares the time of routing: at
@@ -318,7 +550,6 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
 {
     loaded *l = NULL;
     const double start = pl_now();
-    const size_t width = (size_t)p->mix->arm.shape.width;
     const int32_t length = n;
     *waits = server_paths_active(p) > 0 && p->routing_s >= ROUTE_MS / 1e3;
     if (*waits)
@@ -327,8 +558,13 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
     *waits = !l;
     if (!l)
         return PL_OK;
+    const size_t width = (size_t)l->engine->shape->width;
     float *values = pl_alloc(width * sizeof *values);
-    pl_status status = pl_model_features(l->model, tokens, &length, 1, n, values);
+    pl_status status = pl_model_use(l->engine->model, pl_pooled_path_table(l->pooled));
+    if (status == PL_OK)
+        status = pl_model_features(l->engine->model, tokens, &length, 1, n, values);
+    if (status == PL_OK)
+        status = pl_model_use(l->engine->model, NULL);
     if (status == PL_OK)
         pl_buf_append(out, values, width * sizeof *values);
     pl_free(values);
@@ -336,25 +572,22 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
     return status;
 }
 
-/* Makes one step of each busy path. A path that must leave is dropped when it has no
- * requests. */
+/* Drops paths that must leave and have no requests; then makes a step of all others. */
 int server_paths_step(server_paths *p)
 {
     int n = 0;
     p->routing_s = 0;
-    for (int i = 0; i < p->n_places; i++) {
-        loaded *l = &p->paths[i];
-        if (!l->model)
+    p->holds = false;
+    for (int i = p->n_paths - 1; i >= 0; i--)
+        if (is_leaving(p, p->paths[i]) && count_requests(p->paths[i]) == 0)
+            unload(p, i);
+    for (int i = 0; i < p->n_engines; i++) {
+        pl_batch *batch = p->engines[i].batch;
+        if (pl_batch_active(batch) == 0)
             continue;
-        if (pl_batch_active(l->batch) == 0) {
-            if (is_leaving(p, l))
-                unload(l);
-            continue;
-        }
         n++;
-        if (pl_batch_step(l->batch) != PL_OK)
-            pl_log(PL_LOG_WARN, "serve.step_failed", "path=%d error=\"%s\"", l->number,
-                   pl_last_error());
+        if (pl_batch_step(batch) != PL_OK)
+            pl_log(PL_LOG_WARN, "serve.step_failed", "error=\"%s\"", pl_last_error());
     }
     return n;
 }
@@ -362,36 +595,48 @@ int server_paths_step(server_paths *p)
 int server_paths_active(const server_paths *p)
 {
     int n = 0;
-    for (int i = 0; i < p->n_places; i++)
-        n += p->paths[i].model ? pl_batch_active(p->paths[i].batch) : 0;
+    for (int i = 0; i < p->n_engines; i++)
+        n += pl_batch_active(p->engines[i].batch);
     return n;
 }
 
 int server_paths_loaded(const server_paths *p)
 {
-    int n = 0;
-    for (int i = 0; i < p->n_places; i++)
-        n += p->paths[i].model != NULL;
-    return n;
+    return p->n_paths;
 }
 
-static void write_slot(const server_paths *p, const loaded *l, int slot, pl_json *list)
+pl_pool_counts server_paths_modules(const server_paths *p)
+{
+    return pl_module_pool_count(p->pool);
+}
+
+/* ---- slots ---- */
+/* Writes the name of the model that answers in a slot: "" if the slot is free, "auto"
+ * if its path is chosen again. */
+static void name_slot(const server_paths *p, const pl_batch_slot *slot,
+                      char name[PL_NAME_MAX])
+{
+    pl_copy_text(name, PL_NAME_MAX, slot->busy && !slot->path ? "auto" : "");
+    for (int i = 0; i < p->n_paths && slot->busy; i++)
+        if (pl_pooled_path_table(p->paths[i]->pooled) == slot->path)
+            server_models_name(p->models, p->paths[i]->number, name);
+}
+
+static void write_slot(const server_paths *p, const pl_batch_slot *state, pl_json *list)
 {
     char name[PL_NAME_MAX];
-    pl_batch_slot state;
     pl_json *o = pl_json_object(), *next = pl_json_array(), *token = pl_json_object();
-    pl_batch_slot_state(l->batch, slot, &state);
-    server_models_name(p->models, l->number, name);
+    name_slot(p, state, name);
     pl_json_set_int(o, "id", (int64_t)pl_json_count(list));
     pl_json_set_text(o, "model", name);
     pl_json_set_int(o, "n_ctx", p->mix->arm.shape.context);
     pl_json_set_bool(o, "speculative", false);
-    pl_json_set_bool(o, "is_processing", state.busy);
-    pl_json_set_int(o, "n_prompt_tokens", state.n_prompt);
-    pl_json_set_int(o, "n_prompt_tokens_processed", state.n_read);
-    pl_json_set_bool(token, "has_next_token", state.busy);
-    pl_json_set_int(token, "n_remain", state.max_tokens - state.n_tokens);
-    pl_json_set_int(token, "n_decoded", state.n_tokens);
+    pl_json_set_bool(o, "is_processing", state->busy);
+    pl_json_set_int(o, "n_prompt_tokens", state->n_prompt);
+    pl_json_set_int(o, "n_prompt_tokens_processed", state->n_read);
+    pl_json_set_bool(token, "has_next_token", state->busy);
+    pl_json_set_int(token, "n_remain", state->max_tokens - state->n_tokens);
+    pl_json_set_int(token, "n_decoded", state->n_tokens);
     pl_json_push(next, token);
     pl_json_set(o, "next_token", next);
     pl_json_push(list, o);
@@ -399,7 +644,10 @@ static void write_slot(const server_paths *p, const loaded *l, int slot, pl_json
 
 void server_paths_write_slots(const server_paths *p, pl_json *list)
 {
-    for (int i = 0; i < p->n_places; i++)
-        for (int slot = 0; p->paths[i].model && slot < p->options->slots; slot++)
-            write_slot(p, &p->paths[i], slot, list);
+    pl_batch_slot state;
+    for (int i = 0; i < p->n_engines; i++)
+        for (int slot = 0; slot < p->options->slots; slot++) {
+            pl_batch_slot_state(p->engines[i].batch, slot, &state);
+            write_slot(p, &state, list);
+        }
 }

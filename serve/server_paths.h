@@ -2,6 +2,7 @@
  * memory. */
 #ifndef PL_SERVE_SERVER_PATHS_H
 #define PL_SERVE_SERVER_PATHS_H
+#include "serve/module_pool.h"
 #include "serve/server_internal.h"
 #include "serve/server_models.h"
 
@@ -17,17 +18,31 @@ const server_models *server_paths_models(const server_paths *p);
 const pl_tokenizer *server_paths_tokenizer(const server_paths *p);
 int server_paths_context(const server_paths *p);
 int server_paths_loaded(const server_paths *p);
+/* The modules in memory, without those that route prompts. */
+pl_pool_counts server_paths_modules(const server_paths *p);
 
 /* Makes new commits of the store visible. Models that are loaded from now on are the
- * newest; paths in memory are dropped when their present requests have ended. */
+ * newest; paths in memory of which a module has changed are dropped when their present
+ * requests have ended. */
 PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
 /* Chooses the path that answers a prompt, as `pathloom generate` does. *path is -1 if
  * this is not known yet; call it again after the next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
                                            int n, int *path);
-/* The batch that a request for this model may join now; NULL if the request must wait
- * for a place, or until another path leaves memory. */
-PL_MUST_CHECK pl_status server_paths_batch(server_paths *p, int model, pl_batch **out);
+/* Lets a request join the batch of this model, and sets its path. *waits: it has not
+ * joined, because it must wait for a slot, or until another path leaves memory. */
+PL_MUST_CHECK pl_status server_paths_join(server_paths *p, int model,
+                                          pl_batch_request *request, bool *waits);
+/* Lets a request whose path is chosen again every `every` tokens join a batch on all
+ * paths that may answer, and sets its routes. `moved` gets numbers of these paths; the
+ * second function gives the number of a path in the mixture. ERR_USAGE if this server
+ * cannot choose by likelihood, or if not all paths fit into its slots and memory. */
+PL_MUST_CHECK pl_status server_paths_join_all(server_paths *p, int every,
+                                              void (*moved)(void *context, int from,
+                                                            int path),
+                                              pl_batch_request *request, bool *waits);
+int server_paths_open_path(const server_paths *p, int nth);
+
 /* Computes the embedding of a text with a model and appends it as floats [width].
  * *waits: nothing was computed; call it again later, because the model must wait for
  * memory or other work comes first. */
@@ -37,7 +52,7 @@ PL_MUST_CHECK pl_status server_paths_embed(server_paths *p, int model,
 /* Writes what the slots of the models in memory are doing, in the form of
  * llama-server. */
 void server_paths_write_slots(const server_paths *p, pl_json *list);
-/* Makes one step of each path; returns how many paths had something to do. */
+/* Makes a step of all requests; returns how many engines had something to do. */
 int server_paths_step(server_paths *p);
 int server_paths_active(const server_paths *p);
 

@@ -31,7 +31,6 @@ pl_status cpu_weight_create(pl_backend *be, const float *master, int O, int I,
         return status;
     }
     *out = weight;
-    cpu_weights_refresh(be, out, 1);
     return PL_OK;
 }
 

@@ -1,4 +1,5 @@
-/* Converts activations between bf16 and fp32. */
+/* Converts activations between bf16 and fp32, and brings rows of them into another
+ * order. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 256 };
@@ -47,4 +48,24 @@ void cuda_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n)
     else
         PL_LAUNCH((cast_from_float_kernel<1>), blocks_for(n, THREADS), THREADS, 0,
                   cuda_stream(be), cuda_acts(out), in, n);
+}
+
+/* A thread has one column, so no other thread reads what it writes. */
+static __global__ void __launch_bounds__(THREADS)
+    permute_rows_kernel(act *x, act *scratch, const int32_t *order, int N, int C)
+{
+    const size_t c = (size_t)blockIdx.x * THREADS + threadIdx.x, row = (size_t)C;
+    if (c >= row)
+        return;
+    for (int n = 0; n < N; n++)
+        scratch[(size_t)n * row + c] = x[(size_t)order[n] * row + c];
+    for (int n = 0; n < N; n++)
+        x[(size_t)n * row + c] = scratch[(size_t)n * row + c];
+}
+
+void cuda_permute_rows(pl_backend *be, pl_act *x, pl_act *scratch, const int32_t *order,
+                       int N, int C)
+{
+    PL_LAUNCH(permute_rows_kernel, blocks_for((size_t)C, THREADS), THREADS, 0,
+              cuda_stream(be), cuda_acts(x), cuda_acts(scratch), order, N, C);
 }

@@ -161,6 +161,16 @@ curl -s -D "$work/head" "$at/" | grep -q '<title>Talk' || fail "no page at /"
 grep -q "^Content-Security-Policy: default-src 'none'" "$work/head" || fail "the page has no policy"
 ok
 
+# ---- a module is in memory once, and all paths need every module at least once ----
+[ "$(metric paths_loaded)" -eq 2 ] || fail "$(metric paths_loaded) paths instead of 2"
+[ "$(metric modules_loaded)" -ge 4 ] && [ "$(metric modules_loaded)" -le 6 ] ||
+    fail "two paths have $(metric modules_loaded) modules"
+curl -s "$at/props" | grep -q "\"modules\":{\"all\":6,\"in_memory\":$(metric modules_loaded),\"bytes\":$(metric module_bytes)}" ||
+    fail "props has other modules: $(curl -s "$at/props")"
+grep -q 'serve.memory paths=4 modules=6 ' "$work/stderr" || fail "no plan of the memory"
+refused 400 'a slot for each of 4 paths' "$at/v1/completions" \
+    -d '{"prompt": "The int x", "route_every": 4}'
+
 # ---- who picks the path: prompts of one token, shorter than the prefix of 8 tokens, and
 # longer ----
 cat > "$work/prompts" << 'END'
@@ -232,6 +242,9 @@ refused 400 '`max_tokens`' "$at/v1/completions" -d '{"prompt": "x", "max_tokens"
 refused 400 '`stop`' "$at/v1/completions" -d '{"prompt": "x", "stop": ["a", ""]}'
 refused 400 'unknown key' "$at/v1/completions" -d '{"prompt": "x", "tempreature": 1}'
 refused 404 'model_not_found' "$at/v1/completions" -d '{"prompt": "x", "model": "p77"}'
+refused 400 'leave one of them out' "$at/v1/completions" \
+    -d '{"prompt": "x", "model": "p01", "route_every": 4}'
+refused 400 '`route_every` must be' "$at/v1/completions" -d '{"prompt": "x", "route_every": 0}'
 refused 405 'POST' "$at/v1/completions"
 refused 404 '/v1/models' "$at/v2"
 refused 404 'POST /v1/completions' "$at/v1/chat/completions" \
@@ -280,6 +293,7 @@ ok
 
 # ---- HUP reads the store again ----
 ask '{"prompt": "The ", "seed": 3}' > "$work/before"
+read=$(metric modules_read_total)
 kill -HUP "$server"
 for _ in $(seq 50); do
     grep -q serve.reloaded "$work/stderr" && break
@@ -288,10 +302,54 @@ done
 grep -q serve.reloaded "$work/stderr" || fail "HUP was not heard"
 ask '{"prompt": "The ", "seed": 3}' > "$work/after"
 [ "$(text_of "$work/before")" = "$(text_of "$work/after")" ] || fail "HUP changed a text"
+[ "$(metric modules_read_total)" = "$read" ] || fail "HUP read modules that had not changed"
+ends TERM
+
+# ---- the path is chosen again within an answer: the text and the paths of generate,
+# alone, in a stream, and beside other requests ----
+start --slots 9
+n=0
+clients=
+while read -r prompt; do
+    n=$((n + 1))
+    "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 30 --seed $n \
+        --temperature 3 --top-k 0 --top-p 1 --route-every 4 --json > "$work/alone.$n" ||
+        fail "generate --route-every: $prompt"
+    body="{\"prompt\": \"$prompt\", \"max_tokens\": 30, \"seed\": $n, \"temperature\": 3, \"route_every\": 4"
+    ask "$body}" > "$work/whole.$n" &
+    clients="$clients $!"
+    ask "$body, \"stream\": true}" > "$work/stream.$n" &
+    clients="$clients $!"
+    ask "{\"prompt\": \"$prompt\", \"max_tokens\": 20}" > "$work/answer.$n" &
+    clients="$clients $!"
+done < "$work/prompts"
+for client in $clients; do
+    wait "$client" || fail "a client got no answer"
+done
+moves=0
+for i in $(seq $n); do
+    want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
+    paths=$(grep -o '"paths":\[[^]]*\]' "$work/alone.$i")
+    [ -n "$want" ] && [ -n "$paths" ] || fail "generate wrote nothing"
+    [ "$(text_of "$work/whole.$i")" = "$want" ] || fail "rerouted $i has another text"
+    [ "$(text_of "$work/stream.$i")" = "$want" ] || fail "stream $i has another text"
+    for answer in whole stream; do
+        [ "$(grep -o '"paths":\[[^]]*\]' "$work/$answer.$i")" = "$paths" ] ||
+            fail "$answer $i took other paths than $paths: $(cat "$work/$answer.$i")"
+    done
+    grep -q '"routing_tokens":[1-9]' "$work/whole.$i" || fail "no cost: $(cat "$work/whole.$i")"
+    grep -q '"model":"auto"' "$work/whole.$i" || fail "rerouted $i names one path"
+    moves=$((moves + $(echo "$paths" | grep -o from | wc -l) - 1))
+    ok
+done
+[ "$moves" -gt 0 ] || fail "no path has changed, so that nothing was tested"
+[ "$(metric routing_tokens_total)" -gt 0 ] || fail "routing_tokens_total is 0"
+[ "$(metric modules_loaded)" -eq 6 ] || fail "four paths have $(metric modules_loaded) modules"
 ends TERM
 
 # ---- the router ----
 start --route router
+refused 400 'answers by `router`' "$at/v1/completions" -d '{"prompt": "The x", "route_every": 4}'
 alike router --route router
 several router
 ends TERM

@@ -13,9 +13,8 @@ static pl_backend *backend;
 static pl_model *models[PATHS];
 static pl_decoder *decoders[PATHS];
 
-static pl_status open_path(int path)
+static float *path_params(int path)
 {
-    const pl_model_options options = {.batch = 1, .context = CONTEXT};
     size_t n = pl_topology_path_params(topology);
     float *params = pl_alloc(n * sizeof *params);
     for (int slot = 0; slot < pl_topology_n_slots(topology); ++slot)
@@ -23,6 +22,13 @@ static pl_status open_path(int path)
                          params + pl_topology_slot(topology, slot)->offset);
     for (size_t i = 0; i < n; ++i)
         params[i] *= 3.0f;
+    return params;
+}
+
+static pl_status open_path(int path)
+{
+    const pl_model_options options = {.batch = 1, .context = CONTEXT};
+    float *params = path_params(path);
     pl_status status = pl_model_create(backend, topology, &options, &models[path]);
     if (status == PL_OK)
         status = pl_model_load(models[path], params);
@@ -75,8 +81,7 @@ static pl_rerouter make_rerouter(void)
 {
     return (pl_rerouter){.decoders = decoders,
                          .n_paths = PATHS,
-                         .prefix = PREFIX,
-                         .every = EVERY,
+                         .rule = {PREFIX, EVERY},
                          .tokenizer = tokenizer,
                          .vocab = VOCAB,
                          .context = CONTEXT};
@@ -232,7 +237,7 @@ static void a_path_that_is_chosen_once_writes_as_it_does_alone(void **state)
     pl_generate_result with, alone;
     pl_reroute_trace trace;
     pl_buf heard = {0}, wanted = {0};
-    r.every = 1000;
+    r.rule.every = 1000;
     assert_ok(
         pl_reroute_generate(&r, prompt, 8, &options, hear, &heard, &with, &trace));
     assert_int_equal(trace.n, 1);
@@ -266,6 +271,224 @@ static void a_prompt_without_a_token_is_refused(void **state)
     pl_reroute_trace_clear(&trace);
 }
 
+/* ---- in a batch ---- */
+/* The three paths as tables of modules of a backend. The modules of the first slot have
+ * the same parameters in all paths, so they are one module. */
+enum { PATH_SLOTS = 3 };
+typedef struct tables {
+    pl_module *modules[PATHS][PATH_SLOTS];
+    pl_path *paths[PATHS];
+} tables;
+
+static void open_tables(tables *t, pl_backend *be)
+{
+    memset(t, 0, sizeof *t);
+    assert_int_equal(pl_topology_n_slots(topology), PATH_SLOTS);
+    float *first = path_params(0);
+    for (int path = 0; path < PATHS; ++path) {
+        float *params = path_params(path);
+        pl_module *of[PATH_SLOTS];
+        for (int slot = 0; slot < PATH_SLOTS; ++slot) {
+            const size_t at = pl_topology_slot(topology, slot)->offset;
+            if (slot > 0 || path == 0)
+                assert_ok(pl_module_create(be, topology, slot,
+                                           (slot > 0 ? params : first) + at,
+                                           &t->modules[path][slot]));
+            of[slot] = t->modules[slot > 0 ? path : 0][slot];
+        }
+        assert_ok(pl_path_create(topology, of, &t->paths[path]));
+        pl_free(params);
+    }
+    pl_free(first);
+}
+
+static void close_tables(tables *t)
+{
+    for (int path = 0; path < PATHS; ++path) {
+        pl_path_destroy(&t->paths[path]);
+        for (int slot = 0; slot < PATH_SLOTS; ++slot)
+            pl_module_destroy(&t->modules[path][slot]);
+    }
+}
+
+typedef struct asked {
+    int n_prompt, every, path; /* every 0: `path` answers */
+    uint64_t seed;
+    int32_t prompt[CONTEXT];
+    pl_buf text, spans;
+    pl_generate_result result;
+    pl_status status;
+} asked;
+
+static void on_moved(void *context, int from, int path)
+{
+    const pl_reroute_span span = {from, path};
+    pl_buf_append(&((asked *)context)->spans, &span, sizeof span);
+}
+
+static pl_status on_text(void *context, const char *text, size_t len)
+{
+    pl_buf_append(&((asked *)context)->text, text, len);
+    return PL_OK;
+}
+
+static void on_done(void *context, pl_status status, const pl_generate_result *result)
+{
+    ((asked *)context)->status = status;
+    ((asked *)context)->result = *result;
+}
+
+static pl_generate_options options_of(const asked *a)
+{
+    return (pl_generate_options){
+        .max_tokens = 45, .choice = {.temperature = 20, .top_p = 1, .seed = a->seed}};
+}
+
+static void join(pl_batch *batch, const tables *t, asked *a,
+                 const pl_generate_options *options)
+{
+    const pl_path *paths[PATHS];
+    for (int path = 0; path < PATHS; ++path)
+        paths[path] = t->paths[path];
+    const pl_batch_routes routes = {.paths = paths,
+                                    .n_paths = PATHS,
+                                    .rule = {PREFIX, a->every},
+                                    .moved = on_moved};
+    const pl_batch_request q = {.prompt = a->prompt,
+                                .n_prompt = a->n_prompt,
+                                .path = a->every ? NULL : t->paths[a->path],
+                                .routes = a->every ? &routes : NULL,
+                                .options = options,
+                                .emit = on_text,
+                                .done = on_done,
+                                .context = a};
+    assert_ok(pl_batch_join(batch, &q));
+}
+
+/* The same request by pl_reroute_generate. */
+static void expect_as_generate(pl_model *model, const tables *t, asked *a)
+{
+    pl_decoder *own[PATHS];
+    pl_rerouter r = make_rerouter();
+    const pl_generate_options options = options_of(a);
+    pl_generate_result result;
+    pl_reroute_trace trace;
+    pl_buf heard = {0};
+    for (int path = 0; path < PATHS; ++path) {
+        assert_ok(pl_decoder_create(model, &own[path]));
+        pl_decoder_use(own[path], 0, t->paths[path]);
+    }
+    r.decoders = own;
+    r.rule.every = a->every;
+    assert_ok(pl_reroute_generate(&r, a->prompt, a->n_prompt, &options, hear, &heard,
+                                  &result, &trace));
+    assert_ok(a->status);
+    assert_string_equal(pl_buf_text(&a->text), pl_buf_text(&heard));
+    assert_int_equal(a->result.n_tokens, result.n_tokens);
+    assert_int_equal(a->result.finish, result.finish);
+    assert_int_equal(a->result.n_routing, result.n_routing);
+    assert_true(result.n_routing >= (PATHS - 1) * (a->n_prompt - 1));
+    assert_int_equal(a->spans.len, (size_t)trace.n * sizeof *trace.spans);
+    assert_memory_equal(a->spans.data, trace.spans, a->spans.len);
+    pl_reroute_trace_clear(&trace);
+    pl_buf_destroy(&heard);
+    for (int path = 0; path < PATHS; ++path)
+        pl_decoder_destroy(&own[path]);
+}
+
+/* Three requests whose paths change, and two that stay on a path, in a batch with
+ * eleven slots: the last one must wait for slots. */
+static int check_batch(const char *name, const char *precision)
+{
+    enum { N = 5, PLACES = 11 };
+    static asked list[N];
+    pl_generate_options options[N];
+    const pl_backend_options be = {
+        .name = name, .n_threads = 1, .precision = precision};
+    const pl_model_options size = {.batch = 1, .context = CONTEXT};
+    pl_backend *b;
+    pl_model *model;
+    pl_batch *batch;
+    tables t;
+    int n_moves = 0;
+    const pl_status status = pl_backend_open(&be, &b);
+    if (status == PL_ERR_UNSUPPORTED)
+        return -1;
+    assert_ok(status);
+    open_tables(&t, b);
+    assert_ok(pl_model_create(b, topology, &size, &model));
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, PLACES, &batch));
+    memset(list, 0, sizeof list);
+    for (int i = 0; i < N; ++i) {
+        list[i].every = (const int[N]){EVERY, 0, 5, 0, EVERY}[i];
+        list[i].n_prompt = 4 + 9 * i;
+        list[i].path = i % PATHS;
+        list[i].seed = (uint64_t)i + 3;
+        list[i].prompt[0] = PL_TOKEN_BOS;
+        for (int k = 1; k < list[i].n_prompt; ++k)
+            list[i].prompt[k] = 3 + (k * 37 + i * 11) % 250;
+        options[i] = options_of(&list[i]);
+        while (pl_batch_room(batch) < (list[i].every ? PATHS : 1))
+            assert_ok(pl_batch_step(batch));
+        join(batch, &t, &list[i], &options[i]);
+        assert_ok(pl_batch_step(batch));
+    }
+    while (pl_batch_active(batch) > 0)
+        assert_ok(pl_batch_step(batch));
+    assert_int_equal(pl_batch_room(batch), PLACES);
+    for (int i = 0; i < N; ++i) {
+        if (list[i].every)
+            expect_as_generate(model, &t, &list[i]);
+        n_moves += (int)(list[i].spans.len / sizeof(pl_reroute_span));
+        pl_buf_destroy(&list[i].text), pl_buf_destroy(&list[i].spans);
+    }
+    pl_batch_destroy(&batch);
+    pl_model_destroy(&model);
+    close_tables(&t);
+    pl_backend_close(&b);
+    return n_moves;
+}
+
+static void a_request_of_a_batch_is_rerouted_as_alone(void **state)
+{
+    (void)state;
+    assert_true(check_batch("ref", "f32") > 6); /* else nothing was tested */
+    assert_true(check_batch("cpu", "f32") > 6);
+    check_batch("cpu", "bf16");
+    check_batch("cpu", "int8");
+}
+
+static void a_batch_without_slots_for_all_paths_is_busy(void **state)
+{
+    (void)state;
+    asked a = {.n_prompt = 4, .every = 4, .prompt = {PL_TOKEN_BOS, 50, 60, 70}};
+    const pl_generate_options options = options_of(&a);
+    pl_generate_options echo = options;
+    pl_batch *batch;
+    const pl_path *paths[PATHS] = {NULL};
+    const pl_batch_routes routes = {
+        .paths = paths, .n_paths = PATHS, .rule = {PREFIX, 4}};
+    pl_batch_request q = {.prompt = a.prompt,
+                          .n_prompt = 4,
+                          .routes = &routes,
+                          .options = &options,
+                          .emit = on_text,
+                          .done = on_done,
+                          .context = &a};
+    assert_ok(pl_batch_create(models[0], tokenizer, VOCAB, CONTEXT, PATHS - 1, &batch));
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_BUSY);
+    pl_batch_destroy(&batch);
+    assert_ok(pl_batch_create(models[0], tokenizer, VOCAB, CONTEXT, PATHS, &batch));
+    echo.prompt_scores = true;
+    q.options = &echo;
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
+    q.options = &options;
+    q.n_prompt = 1;
+    assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
+    assert_int_equal(pl_batch_room(batch), PATHS);
+    pl_batch_destroy(&batch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +496,8 @@ int main(void)
         cmocka_unit_test(a_long_prompt_is_evidence),
         cmocka_unit_test(a_path_that_is_chosen_once_writes_as_it_does_alone),
         cmocka_unit_test(a_prompt_without_a_token_is_refused),
+        cmocka_unit_test(a_request_of_a_batch_is_rerouted_as_alone),
+        cmocka_unit_test(a_batch_without_slots_for_all_paths_is_busy),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -404,9 +404,12 @@ static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
             guest *g = &guests[next];
             options[next] = hot(next);
             g->h.refuse = next == 4 ? 2 : 0;
-            const pl_batch_request q = {prompt,     1 + next % 5, &options[next],
-                                        hear_guest, say_goodbye,  NULL,
-                                        g,          NULL};
+            const pl_batch_request q = {.prompt = prompt,
+                                        .n_prompt = 1 + next % 5,
+                                        .options = &options[next],
+                                        .emit = hear_guest,
+                                        .done = say_goodbye,
+                                        .context = g};
             assert_ok(pl_batch_join(batch, &q));
             next++;
         }

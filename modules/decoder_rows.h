@@ -1,0 +1,48 @@
+/* Private to the decoder: the order in which the rows of a step are computed.
+ *
+ * The rows of a step may belong to different paths. A block multiplies all rows of one
+ * module together, so these must be neighbours. Where they are not, rows are rearranged
+ * before the block:
+ *
+ *   path    L1  L2     arrangement at L1     at L2
+ *   p00     E0  E0     p00 p01 | p10 p11     p00 p10 | p01 p11
+ *   p01     E0  E1
+ *   p10     E1  E0
+ *   p11     E1  E1
+ *
+ * Points of a path are its blocks, then its head. The embedding needs no arrangement,
+ * because it reads one row of a matrix per token. */
+#ifndef PL_MODULES_DECODER_ROWS_H
+#define PL_MODULES_DECODER_ROWS_H
+#include "modules/model_internal.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct decoder_rows {
+    const pl_path *paths[PL_DECODER_SLOTS_MAX]; /* [n] in the order of the caller */
+    int n;
+    /* a number that differs if the paths or their order differ; 0: nothing is planned
+     */
+    uint64_t hash;
+    int n_arrangements;
+    int *at; /* [n_blocks + 1] number of the arrangement at each point */
+    /* [n_blocks + 2, PL_DECODER_SLOTS_MAX] for each arrangement: the caller's number of
+     * each row, and the row's place in the arrangement before. The first arrangement is
+     * the caller's. */
+    int32_t (*who)[PL_DECODER_SLOTS_MAX], (*order)[PL_DECODER_SLOTS_MAX];
+} decoder_rows;
+
+void decoder_rows_open(decoder_rows *r, int n_blocks);
+void decoder_rows_close(decoder_rows *r);
+/* Plans the arrangements for paths[0..n), unless they are planned. */
+void decoder_rows_plan(decoder_rows *r, int n_blocks);
+/* Returns the rows from `first` on that have the same parameters at a point; `point` -1
+ * is the embedding. */
+model_rows decoder_rows_group(const decoder_rows *r, int n_blocks, int point,
+                              int first);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

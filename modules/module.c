@@ -1,0 +1,282 @@
+/* Holds the parameters of modules in a backend's memory, and makes paths of them
+ * (module.h).
+ *
+ * The floats of a module lie in one block. On a backend without copies that is the
+ * whole module, and its matrices are multiplied where they lie. On a backend with
+ * copies it is the embedding and the norms; each matrix passes through a block of
+ * staging memory, which is released when its copy is made. */
+#include "modules/model_internal.h"
+#include <string.h>
+
+struct pl_module {
+    pl_backend *be;
+    float *params;
+    const float *embed, *norm; /* NULL: another slot has it */
+    pl_weight *classifier;     /* NULL: another slot has it */
+    block_weights *blocks;     /* [n_blocks] */
+    int *numbers;              /* [n_blocks] numbers of these blocks in a path */
+    int n_blocks;
+    pl_weight **weights; /* all matrices, [n_weights] */
+    int n_weights;
+};
+
+/* ---- bytes ---- */
+/* Returns the number of different blocks among the slot's tensors, whose numbers rise.
+ * numbers: NULL, or memory for that many. */
+static int list_blocks(const pl_topology *t, const pl_slot *slot, int *numbers)
+{
+    int n = 0, last = -1;
+    for (int i = slot->first_tensor; i < slot->first_tensor + slot->n_tensors; i++) {
+        const int block = pl_topology_tensor(t, i)->block;
+        if (block >= 0 && block != last) {
+            if (numbers)
+                numbers[n] = block;
+            n++;
+            last = block;
+        }
+    }
+    return n;
+}
+
+/* Whether the classifier is made from this slot: from the embedding if it is tied. */
+static bool has_classifier(const pl_shape *s, const pl_slot *slot)
+{
+    return slot->kind == (s->tied ? PL_SLOT_EMBED : PL_SLOT_HEAD);
+}
+
+/* The gains of a block's QK norm: those of queries, then those of keys. */
+static size_t head_gains(const pl_shape *s)
+{
+    return s->qk_norm ? 2 * (size_t)s->head_size : 0;
+}
+
+/* Returns the number of floats that the module keeps. */
+static size_t kept_floats(const pl_backend *be, const pl_topology *t, int slot)
+{
+    const pl_shape *s = pl_topology_shape(t);
+    const pl_slot *of = pl_topology_slot(t, slot);
+    const size_t C = model_whole_lines((size_t)s->width);
+    if (!model_has_copies(be))
+        return of->n_params;
+    if (of->kind == PL_SLOT_EMBED)
+        return model_whole_lines((size_t)s->vocab * (size_t)s->width);
+    if (of->kind == PL_SLOT_HEAD)
+        return C;
+    return (size_t)list_blocks(t, of, NULL) *
+           (2 * C + model_whole_lines(head_gains(s)));
+}
+
+uint64_t pl_module_bytes(const pl_backend *be, const pl_topology *t, int slot)
+{
+    const pl_shape *s = pl_topology_shape(t);
+    const pl_slot *of = pl_topology_slot(t, slot);
+    const uint64_t n_blocks = (uint64_t)list_blocks(t, of, NULL);
+    uint64_t bytes = sizeof(float) * (uint64_t)kept_floats(be, t, slot);
+    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+        bytes += n_blocks * model_copy_bytes(be, model_weight_size(s, i));
+    if (has_classifier(s, of))
+        bytes += model_copy_bytes(be, (matrix_size){s->vocab, s->width});
+    return bytes;
+}
+
+/* ---- making a module ---- */
+/* A module that is being made: the floats that it is made from, and how much of its own
+ * block is used. */
+typedef struct making {
+    pl_module *m;
+    const pl_shape *shape;
+    const float *from;
+    bool copies;         /* only copies of matrices are kept */
+    size_t used, offset; /* offset: where the slot begins in a path's block */
+    float *staging;
+} making;
+
+/* Uploads n floats, which are not a matrix, and returns where they are. */
+static const float *keep_floats(making *k, size_t at, size_t n)
+{
+    pl_backend *be = k->m->be;
+    if (!k->copies) /* everything was uploaded at once */
+        return k->m->params + (at - k->offset);
+    float *to = k->m->params + k->used;
+    be->ops->upload(be, to, k->from + (at - k->offset), n * sizeof *to);
+    k->used += model_whole_lines(n);
+    return to;
+}
+
+static pl_status keep_matrix(making *k, size_t at, matrix_size size, pl_weight **out)
+{
+    pl_module *m = k->m;
+    const pl_ops *ops = m->be->ops;
+    const float *master = k->copies ? k->staging : m->params + (at - k->offset);
+    if (k->copies)
+        ops->upload(m->be, k->staging, k->from + (at - k->offset),
+                    (size_t)size.O * (size_t)size.I * sizeof(float));
+    PL_CHECK(
+        ops->weight_create(m->be, master, size.O, size.I, &m->weights[m->n_weights]));
+    *out = m->weights[m->n_weights++];
+    ops->weights_refresh(m->be, out, 1);
+    return PL_OK;
+}
+
+static pl_status keep_block(making *k, const block_params *at, block_weights *out)
+{
+    const pl_shape *s = k->shape;
+    const size_t C = (size_t)s->width;
+    const size_t from[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
+                                            [WEIGHT_O] = at->o,
+                                            [WEIGHT_GATE_UP] = at->gate_up,
+                                            [WEIGHT_DOWN] = at->down};
+    out->of = k->m;
+    out->attn_norm = keep_floats(k, at->attn_norm, C);
+    out->ffn_norm = keep_floats(k, at->ffn_norm, C);
+    if (s->qk_norm)
+        out->head_norm = keep_floats(k, at->head_norm, head_gains(s));
+    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+        PL_CHECK(keep_matrix(k, from[i], model_weight_size(s, i), &out->matrices[i]));
+    return PL_OK;
+}
+
+static pl_status keep_slot(making *k, const pl_slot *slot, const param_places *at)
+{
+    const pl_shape *s = k->shape;
+    pl_module *m = k->m;
+    for (int b = 0; b < m->n_blocks; b++)
+        PL_CHECK(keep_block(k, &at->blocks[m->numbers[b]], &m->blocks[b]));
+    if (slot->kind == PL_SLOT_HEAD)
+        m->norm = keep_floats(k, at->norm, (size_t)s->width);
+    if (slot->kind == PL_SLOT_EMBED)
+        m->embed = keep_floats(k, at->embed, (size_t)s->vocab * (size_t)s->width);
+    if (has_classifier(s, slot))
+        PL_CHECK(keep_matrix(k, at->classifier, (matrix_size){s->vocab, s->width},
+                             &m->classifier));
+    return m->be->ops->sync(m->be);
+}
+
+/* Returns the number of floats of the slot's largest matrix; 0 if it has none. */
+static size_t largest_matrix(const pl_shape *s, const pl_slot *slot)
+{
+    size_t most = has_classifier(s, slot) ? (size_t)s->vocab * (size_t)s->width : 0;
+    for (int i = 0; slot->kind == PL_SLOT_BLOCKS && i < WEIGHTS_PER_BLOCK; i++) {
+        const matrix_size e = model_weight_size(s, i);
+        const size_t n = (size_t)e.O * (size_t)e.I;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static pl_status alloc_floats(pl_backend *be, size_t n, const char *what, float **out)
+{
+    void *memory = NULL;
+    const pl_status status = be->ops->alloc(be, n * sizeof(float), what, &memory);
+    *out = memory;
+    return status;
+}
+
+static pl_status fill_module(pl_module *m, const pl_topology *t, int slot,
+                             const float *params)
+{
+    const pl_slot *of = pl_topology_slot(t, slot);
+    const pl_shape *s = pl_topology_shape(t);
+    const size_t staging = largest_matrix(s, of);
+    making k = {.m = m,
+                .shape = s,
+                .from = params,
+                .copies = model_has_copies(m->be),
+                .offset = of->offset};
+    param_places at = {0};
+    pl_status status =
+        alloc_floats(m->be, kept_floats(m->be, t, slot), "parameters", &m->params);
+    if (status == PL_OK && k.copies && staging > 0)
+        status = alloc_floats(m->be, staging, "a matrix", &k.staging);
+    if (status == PL_OK) {
+        if (!k.copies)
+            m->be->ops->upload(m->be, m->params, params, of->n_params * sizeof *params);
+        model_place_tensors(t, &at);
+        status = keep_slot(&k, of, &at);
+    }
+    if (k.staging)
+        m->be->ops->release(m->be, k.staging);
+    pl_free(at.blocks);
+    return status;
+}
+
+pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
+                           const float *params, pl_module **out)
+{
+    const pl_slot *of = pl_topology_slot(t, slot);
+    const size_t n = (size_t)list_blocks(t, of, NULL);
+    pl_module *m = pl_alloc(sizeof *m);
+    *out = NULL;
+    m->be = be;
+    m->blocks = pl_alloc(n * sizeof *m->blocks);
+    m->numbers = pl_alloc(n * sizeof *m->numbers);
+    m->weights = pl_alloc((WEIGHTS_PER_BLOCK * n + 1) * sizeof(pl_weight *));
+    m->n_blocks = list_blocks(t, of, m->numbers);
+    pl_status status = fill_module(m, t, slot, params);
+    if (status == PL_OK)
+        *out = m;
+    else
+        pl_module_destroy(&m);
+    return status;
+}
+
+void pl_module_destroy(pl_module **module)
+{
+    pl_module *m = *module;
+    if (!m)
+        return;
+    for (int i = 0; i < m->n_weights; i++)
+        m->be->ops->weight_destroy(m->be, &m->weights[i]);
+    if (m->params)
+        m->be->ops->release(m->be, m->params);
+    pl_free(m->weights);
+    pl_free(m->blocks);
+    pl_free(m->numbers);
+    pl_free(m);
+    *module = NULL;
+}
+
+/* ---- paths ---- */
+pl_path *model_new_path(int n_blocks)
+{
+    static uint64_t n_made;
+    pl_path *p = pl_alloc(sizeof *p);
+    p->blocks = pl_alloc((size_t)n_blocks * sizeof *p->blocks);
+    p->number = __atomic_add_fetch(&n_made, 1, __ATOMIC_SEQ_CST);
+    return p;
+}
+
+pl_status pl_path_create(const pl_topology *t, pl_module *const *modules, pl_path **out)
+{
+    const int n_blocks = pl_topology_shape(t)->n_blocks;
+    pl_path *p = model_new_path(n_blocks);
+    int n = 0;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        const pl_module *m = modules[slot];
+        for (int b = 0; b < m->n_blocks && m->numbers[b] < n_blocks; b++)
+            p->blocks[m->numbers[b]] = m->blocks[b];
+        p->embed = m->embed ? m->embed : p->embed;
+        p->norm = m->norm ? m->norm : p->norm;
+        p->classifier = m->classifier ? m->classifier : p->classifier;
+    }
+    for (int b = 0; b < n_blocks; b++)
+        n += p->blocks[b].of != NULL;
+    *out = p;
+    if (n == n_blocks && p->embed && p->norm && p->classifier)
+        return PL_OK;
+    pl_path_destroy(out);
+    return pl_fail(PL_ERR_ARG,
+                   "the modules have %d of the %d blocks of a path, or lack its "
+                   "embedding or head; give one module of each slot",
+                   n, n_blocks);
+}
+
+void pl_path_destroy(pl_path **path)
+{
+    pl_path *p = *path;
+    if (!p)
+        return;
+    pl_free(p->blocks);
+    pl_free(p);
+    *path = NULL;
+}

@@ -1,0 +1,59 @@
+/* Private to serve: a text whose path is chosen again every W tokens, by the rule
+ * "history W" of eval/every.c, as a state that its owner moves on: pl_reroute_generate
+ * at once, a batch in pieces between the tokens of other requests.
+ *
+ * Every path reads the whole text, because its losses are needed for the choice. So
+ * every path has a slot with its own keys and values, and changing the path costs no
+ * more:
+ *
+ *   the path that writes   has read tokens 0 .. n - 2, and reads each token after it
+ *                          is chosen
+ *   the other paths        have read up to the last border; at the next border they
+ *                          read W tokens in one piece, as a prompt is read
+ *
+ * A border lies before token prefix + k W. There all paths have read all tokens but the
+ * last; the path that is chosen reads the last token and writes the next one. The first
+ * path reads the prompt again, as pl_generate does, so that a text whose path never
+ * changes has the bytes that pl_generate would give.
+ *
+ * The owner repeats: rerouting_read until it is ready; then it feeds the last token to
+ * the slot of `path` (not after the prompt was read), chooses a token from the logits
+ * and calls rerouting_take. */
+#ifndef PL_SERVE_REROUTING_H
+#define PL_SERVE_REROUTING_H
+#include "serve/serve.h"
+
+/* A path's place in a decoder. */
+typedef struct rerouting_slot {
+    pl_decoder *decoder;
+    int slot;
+} rerouting_slot;
+
+typedef struct rerouting rerouting;
+/* Clears the slots [n_paths]. ERR_USAGE if the prompt has no token after BOS. */
+PL_MUST_CHECK pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
+                                       const pl_route_rule *rule, int vocab,
+                                       int context, const int32_t *prompt, int n_prompt,
+                                       rerouting **out);
+void rerouting_close(rerouting **w); /* accepts NULL */
+
+/* Whether nothing must be read before the next token is chosen. */
+bool rerouting_is_ready(const rerouting *w);
+/* Reads about `most` tokens, at least one piece; *n is how many. `logits` has room for
+ * a row of each slot of the decoder; when the prompt was read, it gets the logits after
+ * it. */
+PL_MUST_CHECK pl_status rerouting_read(rerouting *w, int most, float *logits, int *n);
+/* Notes the score of a token that was chosen, before rerouting_take. */
+void rerouting_score(rerouting *w, const pl_token_score *score);
+/* Appends the token that was chosen. */
+void rerouting_take(rerouting *w, int32_t token);
+
+int rerouting_path(const rerouting *w); /* the path that writes */
+rerouting_slot rerouting_writer(const rerouting *w);
+int32_t rerouting_last_token(const rerouting *w);
+/* The paths so far; valid until the next call. */
+const pl_reroute_trace *rerouting_trace(const rerouting *w);
+/* Number of tokens that paths have read only for the choice. */
+int64_t rerouting_n_read(const rerouting *w);
+
+#endif

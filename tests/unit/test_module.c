@@ -1,0 +1,327 @@
+/* folder: modules; label: unit */
+/* Modules that paths share: each path gets the bytes of a model with all its
+ * parameters, alone and in steps with others. */
+#include "tests/support/pairs.h"
+
+enum { VOCAB = 131, CONTEXT = 32, SLOTS = 10, WORDS = 12, MODULES_MAX = 32 };
+
+/* Kinds of topologies: blocks of two levels; a path-specific block, and an embedding
+ * and a head per module of a level; everything path-specific. */
+enum { KINDS = 3 };
+static pl_topology *make_topology(int kind)
+{
+    const pl_shape shape = {.vocab = VOCAB,
+                            .width = 48,
+                            .n_heads = 4,
+                            .n_kv_heads = 2,
+                            .head_size = 12,
+                            .ffn = 88,
+                            .n_blocks = 4,
+                            .context = CONTEXT,
+                            .tied = kind != 1,
+                            .rope_theta = 10000.0,
+                            .norm_eps = 1e-5,
+                            .qk_norm = kind != 0};
+    pl_topology_spec spec = {.replicas = 1};
+    pl_topology *t;
+    assert_int_equal(pl_topology_parse_levels(kind == 2 ? "3" : "2x2", &spec), PL_OK);
+    if (kind == 1) {
+        spec.embed_choice = 1;
+        spec.head_choice = 2;
+        spec.private_block[3] = true;
+    } else if (kind == 2) {
+        spec.embed_choice = spec.head_choice = PL_CHOICE_PRIVATE;
+    }
+    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+    return t;
+}
+
+/* The parameters of a module, which depend on its number alone. */
+static void fill_module(const pl_topology *t, int module, float *out)
+{
+    const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, module));
+    for (size_t i = 0; i < s->n_params; i++)
+        out[i] = 0.2f * pl_random_normal(5, (uint64_t)module, i);
+}
+
+static float *path_params(const pl_topology *t, int path)
+{
+    float *params = calloc(pl_topology_path_params(t), sizeof *params);
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
+        fill_module(t, pl_topology_module_of_path(t, slot, path),
+                    params + pl_topology_slot(t, slot)->offset);
+    return params;
+}
+
+/* All modules of a topology, each made once, and all its paths. */
+typedef struct world {
+    pl_backend *be;
+    pl_topology *t;
+    pl_module *modules[MODULES_MAX];
+    pl_path *paths[4];
+    int n_paths;
+} world;
+
+static void open_world(world *w, pl_backend *be, int kind)
+{
+    memset(w, 0, sizeof *w);
+    w->be = be;
+    w->t = make_topology(kind);
+    w->n_paths = pl_topology_n_paths(w->t);
+    assert_true(pl_topology_n_modules(w->t) <= MODULES_MAX && w->n_paths <= 4);
+    for (int m = 0; m < pl_topology_n_modules(w->t); m++) {
+        const int slot = pl_topology_module_slot(w->t, m);
+        float *params = calloc(pl_topology_slot(w->t, slot)->n_params, sizeof *params);
+        fill_module(w->t, m, params);
+        assert_int_equal(pl_module_create(be, w->t, slot, params, &w->modules[m]),
+                         PL_OK);
+        free(params);
+    }
+    for (int p = 0; p < w->n_paths; p++) {
+        pl_module *of[MODULES_MAX];
+        for (int slot = 0; slot < pl_topology_n_slots(w->t); slot++)
+            of[slot] = w->modules[pl_topology_module_of_path(w->t, slot, p)];
+        assert_int_equal(pl_path_create(w->t, of, &w->paths[p]), PL_OK);
+    }
+}
+
+static void close_world(world *w)
+{
+    for (int p = 0; p < w->n_paths; p++)
+        pl_path_destroy(&w->paths[p]);
+    for (int m = 0; m < pl_topology_n_modules(w->t); m++)
+        pl_module_destroy(&w->modules[m]);
+    pl_topology_destroy(&w->t);
+}
+
+static int32_t word(int i, int k)
+{
+    return (int32_t)((31 * i + 17 * k + i * k * k + 3) % VOCAB);
+}
+
+static int prompt_length(int i)
+{
+    return 1 + 3 * i % 7;
+}
+
+/* The path of a sequence: neighbours have different paths. */
+static int path_of(const world *w, int i)
+{
+    return (i * 3 + i / 4) % w->n_paths;
+}
+
+/* Logits after each word of sequence i, in a model that has loaded its path. */
+static void read_alone(const world *w, int i, float (*logits)[VOCAB])
+{
+    pl_decoder *alone;
+    int32_t words[WORDS];
+    const int n = prompt_length(i);
+    float *params = path_params(w->t, path_of(w, i));
+    pl_model *model = fresh_reader(w->t, w->be);
+    assert_int_equal(pl_model_load(model, params), PL_OK);
+    for (int k = 0; k < WORDS; k++)
+        words[k] = word(i, k);
+    assert_int_equal(pl_decoder_create(model, &alone), PL_OK);
+    assert_int_equal(pl_decoder_feed(alone, words, n, logits[n - 1]), PL_OK);
+    for (int k = n; k < WORDS; k++)
+        assert_int_equal(pl_decoder_feed(alone, words + k, 1, logits[k]), PL_OK);
+    pl_decoder_destroy(&alone);
+    pl_model_destroy(&model);
+    free(params);
+}
+
+/* All sequences in one decoder of a model without parameters. Sequence i joins before
+ * round i, and leaves when it has no words left: every round has other company. */
+static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
+{
+    const pl_model_options options = {.batch = 1, .context = CONTEXT};
+    pl_model *model;
+    pl_decoder *d;
+    int at[SLOTS] = {0}, n = 1;
+    assert_int_equal(pl_model_create(w->be, w->t, &options, &model), PL_OK);
+    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    for (int round = 0; n > 0; round++) {
+        int32_t slots[SLOTS], tokens[SLOTS], who[SLOTS];
+        static float out[SLOTS][VOCAB];
+        if (round < SLOTS) {
+            int32_t words[WORDS];
+            at[round] = prompt_length(round);
+            for (int k = 0; k < at[round]; k++)
+                words[k] = word(round, k);
+            pl_decoder_use(d, SLOTS - 1 - round, w->paths[path_of(w, round)]);
+            assert_int_equal(pl_decoder_prefill(d, SLOTS - 1 - round, words, at[round],
+                                                logits[round][at[round] - 1]),
+                             PL_OK);
+        }
+        n = 0;
+        for (int i = 0; i < SLOTS && i <= round; i++) {
+            if (at[i] == WORDS)
+                continue;
+            who[n] = i;
+            slots[n] = SLOTS - 1 - i;
+            tokens[n++] = word(i, at[i]);
+        }
+        if (n > 0)
+            assert_int_equal(pl_decoder_step(d, slots, tokens, n, out[0]), PL_OK);
+        for (int i = 0; i < n; i++)
+            memcpy(logits[who[i]][at[who[i]]++], out[i], sizeof out[i]);
+    }
+    pl_decoder_destroy(&d);
+    pl_model_destroy(&model);
+}
+
+static void expect_same_bytes(pl_backend *be, int kind)
+{
+    world w;
+    float(*together)[WORDS][VOCAB] = calloc(SLOTS, sizeof *together);
+    float(*alone)[VOCAB] = calloc(WORDS, sizeof *alone);
+    open_world(&w, be, kind);
+    read_together(&w, together);
+    for (int i = 0; i < SLOTS; i++) {
+        read_alone(&w, i, alone);
+        for (int k = prompt_length(i) - 1; k < WORDS; k++)
+            if (memcmp(alone[k], together[i][k], sizeof *alone) != 0)
+                fail_msg("%s, topology %d: word %d of sequence %d has other logits "
+                         "beside other paths",
+                         be->device, kind, k, i);
+    }
+    close_world(&w);
+    free(together), free(alone);
+}
+
+static void for_each_precision(void (*check)(pl_backend *be, int kind))
+{
+    static const char *const precisions[] = {"f32", "bf16", "int8", "f16"};
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (int i = 0; i < 4; i++)
+            for (int threads = 1; threads < 3; threads++) {
+                pl_backend *be = open_side("cpu", precisions[i], threads);
+                if (!be)
+                    continue; /* not on this machine */
+                check(be, kind);
+                pl_backend_close(&be);
+            }
+        pl_backend *ref = open_side("ref", "f32", 1);
+        check(ref, kind);
+        pl_backend_close(&ref);
+    }
+}
+
+static void a_path_has_the_same_bytes_beside_other_paths(void **state)
+{
+    (void)state;
+    for_each_precision(expect_same_bytes);
+}
+
+/* Losses and features, one path after another through one model. */
+static void expect_same_losses(pl_backend *be, int kind)
+{
+    world w;
+    pl_model *shared;
+    int32_t tokens[WORDS], targets[WORDS], length = WORDS;
+    const pl_model_options options = {.batch = 1, .context = CONTEXT};
+    open_world(&w, be, kind);
+    assert_int_equal(pl_model_create(be, w.t, &options, &shared), PL_OK);
+    for (int k = 0; k < WORDS; k++) {
+        tokens[k] = word(1, k);
+        targets[k] = word(1, k + 1);
+    }
+    assert_int_equal(
+        pl_model_losses(shared, tokens, targets, 1, WORDS, (float[WORDS]){0}),
+        be->decode_only ? PL_ERR_UNSUPPORTED : PL_ERR_ARG);
+    for (int p = 0; p < w.n_paths; p++) {
+        float losses[2][WORDS] = {{0}}, features[2][48];
+        float *params = path_params(w.t, p);
+        pl_model *own = fresh_reader(w.t, be);
+        assert_int_equal(pl_model_load(own, params), PL_OK);
+        assert_int_equal(pl_model_use(shared, w.paths[p]), PL_OK);
+        for (int side = 0; side < 2; side++) {
+            pl_model *m = side ? shared : own;
+            if (!be->decode_only)
+                assert_int_equal(
+                    pl_model_losses(m, tokens, targets, 1, WORDS, losses[side]), PL_OK);
+            assert_int_equal(
+                pl_model_features(m, tokens, &length, 1, WORDS, features[side]), PL_OK);
+        }
+        assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+        assert_memory_equal(features[0], features[1], sizeof features[0]);
+        pl_model_destroy(&own);
+        free(params);
+    }
+    pl_model_destroy(&shared);
+    close_world(&w);
+}
+
+static void a_model_computes_paths_one_after_another(void **state)
+{
+    (void)state;
+    for_each_precision(expect_same_losses);
+}
+
+/* ---- memory ---- */
+static uint64_t n_allocated;
+static const pl_ops *counted;
+static pl_status counting_alloc(pl_backend *be, size_t bytes, const char *what,
+                                void **out)
+{
+    n_allocated += bytes;
+    return counted->alloc(be, bytes, what, out);
+}
+
+static void a_module_takes_the_bytes_that_are_planned(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        pl_backend *ref = open_side("ref", "f32", 1);
+        pl_ops ops = *ref->ops;
+        const pl_model_options options = {.batch = 1, .context = CONTEXT};
+        pl_model_plan plan;
+        uint64_t all = 0, path = 0;
+        world w;
+        pl_topology *t = make_topology(kind);
+        for (int m = 0; m < pl_topology_n_modules(t); m++)
+            all += pl_module_bytes(ref, t, pl_topology_module_slot(t, m));
+        for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
+            path += pl_module_bytes(ref, t, slot);
+        pl_model_plan_on(ref, t, &options, &plan);
+        assert_int_equal(path, plan.params_bytes);
+        assert_int_equal(all, 4 * pl_topology_total_params(t));
+        counted = ref->ops;
+        ops.alloc = counting_alloc;
+        ref->ops = &ops;
+        n_allocated = 0;
+        open_world(&w, ref, kind); /* four paths, each module once */
+        assert_int_equal(n_allocated, all);
+        close_world(&w);
+        ref->ops = counted;
+        pl_topology_destroy(&t);
+        pl_backend_close(&ref);
+    }
+}
+
+static void a_path_of_wrong_modules_is_refused(void **state)
+{
+    (void)state;
+    world w;
+    pl_path *path;
+    pl_backend *ref = open_side("ref", "f32", 1);
+    open_world(&w, ref, 0);
+    pl_module *twice[] = {w.modules[0], w.modules[1], w.modules[2], w.modules[5]};
+    assert_int_equal(pl_path_create(w.t, twice, &path), PL_ERR_ARG);
+    assert_null(path);
+    pl_module *no_head[] = {w.modules[0], w.modules[1], w.modules[3], w.modules[0]};
+    assert_int_equal(pl_path_create(w.t, no_head, &path), PL_ERR_ARG);
+    close_world(&w);
+    pl_backend_close(&ref);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_path_has_the_same_bytes_beside_other_paths),
+        cmocka_unit_test(a_model_computes_paths_one_after_another),
+        cmocka_unit_test(a_module_takes_the_bytes_that_are_planned),
+        cmocka_unit_test(a_path_of_wrong_modules_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,424 @@
+/* folder: serve; label: unit */
+/* Modules that several paths use are in memory once; requests of several paths in one
+ * batch get the bytes that they get alone. */
+#include "tests/support/corpus_support.h"
+#include "serve/serve.h"
+
+enum { VOCAB = 300, CONTEXT = 600, LONG = 560, SLOTS = 8, PATHS = 4 };
+static pl_tokenizer *tokenizer;
+static pl_store *store;
+static pl_arm arm;
+static pl_topology *topology;
+
+/* ---- a store ---- */
+/* Version `number` of a module. Its parameters depend on its number and `seed` alone.
+ */
+static void put_module(int module, uint64_t number, uint64_t seed)
+{
+    const int slot = pl_topology_module_slot(topology, module);
+    const size_t n = pl_topology_slot(topology, slot)->n_params;
+    pl_version v = {.number = number}, head;
+    pl_txn *txn;
+    float *params = pl_alloc(n * sizeof *params);
+    for (size_t i = 0; i < n; i++)
+        params[i] = 0.3f * pl_random_normal(seed, (uint64_t)module, i);
+    pl_arm_module_name(&arm, topology, module, v.module);
+    pl_copy_text(v.method, sizeof v.method, "test");
+    assert_ok(pl_txn_begin(store, &txn));
+    assert_ok(pl_txn_put_blob(txn, params, n * sizeof *params, &v.params));
+    if (number > 0) {
+        memset(&head, 0, sizeof head);
+        assert_ok(pl_store_head(store, v.module, &head));
+        v.parent = head.params;
+        v.momentum = v.params;
+        pl_version_clear(&head);
+    }
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
+    assert_ok(pl_txn_commit(&txn));
+    pl_free(params);
+}
+
+static int open_all(void **state)
+{
+    arm.shape = (pl_shape){.vocab = VOCAB,
+                           .width = 32,
+                           .n_heads = 2,
+                           .n_kv_heads = 1,
+                           .head_size = 16,
+                           .ffn = 48,
+                           .n_blocks = 4,
+                           .context = CONTEXT,
+                           .tied = true,
+                           .rope_theta = 10000.0,
+                           .norm_eps = 1e-5};
+    arm.spec.replicas = 1;
+    arm.spec.private_block[3] = true;
+    pl_copy_text(arm.name, sizeof arm.name, "mix");
+    if (make_words_tokenizer(state, VOCAB, &tokenizer) != PL_OK ||
+        pl_topology_parse_levels("2x2", &arm.spec) != PL_OK ||
+        pl_topology_create(&arm.shape, &arm.spec, &topology) != PL_OK ||
+        pl_store_open(in_scratch("store"), PL_STORE_CREATE, &store) != PL_OK)
+        return -1;
+    for (int m = 0; m < pl_topology_n_modules(topology); m++)
+        put_module(m, 0, 7);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    pl_store_close(&store);
+    pl_topology_destroy(&topology);
+    pl_tokenizer_destroy(&tokenizer);
+    return remove_scratch(state);
+}
+
+static pl_backend *open_backend(const char *name, const char *precision)
+{
+    pl_backend *be;
+    const pl_backend_options options = {
+        .name = name, .n_threads = 1, .precision = precision};
+    const pl_status status = pl_backend_open(&options, &be);
+    if (status == PL_ERR_UNSUPPORTED)
+        return NULL;
+    assert_ok(status);
+    return be;
+}
+
+static pl_pooled_path *open_path(pl_module_pool *pool, int path)
+{
+    pl_pooled_path *out;
+    const pl_path_source source = {&arm, topology, path, {NULL, false}};
+    assert_ok(pl_module_pool_open(pool, &source, &out));
+    return out;
+}
+
+/* ---- memory ---- */
+/* Bytes of the different modules of some paths, in the form that the backend needs. */
+static uint64_t bytes_of(const pl_backend *be, const bool *paths, int *n_modules)
+{
+    uint64_t bytes = 0;
+    *n_modules = 0;
+    for (int m = 0; m < pl_topology_n_modules(topology); m++) {
+        bool used = false;
+        for (int p = 0; p < PATHS; p++)
+            used |= paths[p] && pl_topology_path_has(topology, p, m);
+        if (used) {
+            bytes +=
+                pl_module_bytes(be, topology, pl_topology_module_slot(topology, m));
+            ++*n_modules;
+        }
+    }
+    return bytes;
+}
+
+static void expect_paths(const pl_module_pool *pool, const pl_backend *be,
+                         const bool *paths, uint64_t n_read)
+{
+    int n_modules;
+    const uint64_t bytes = bytes_of(be, paths, &n_modules);
+    const pl_pool_counts c = pl_module_pool_count(pool);
+    assert_int_equal(c.n_modules, n_modules);
+    assert_int_equal(c.bytes, bytes);
+    assert_int_equal(c.n_read, n_read);
+}
+
+static void check_memory(const char *precision)
+{
+    pl_backend *be = open_backend("cpu", precision);
+    pl_pooled_path *open[PATHS] = {NULL};
+    bool is_open[PATHS] = {false};
+    uint64_t missing;
+    const pl_path_source p01 = {&arm, topology, 1, {NULL, false}};
+    if (!be)
+        return;
+    pl_module_pool *pool = pl_module_pool_create(be, store);
+    expect_paths(pool, be, is_open, 0);
+    assert_ok(pl_module_pool_missing(pool, &p01, &missing));
+    assert_int_equal(missing, pl_path_bytes(be, topology));
+    open[0] = open_path(pool, 0);
+    is_open[0] = true;
+    expect_paths(pool, be, is_open, 5); /* embed, L1, L2, B3, head */
+    assert_ok(pl_module_pool_missing(pool, &p01, &missing));
+    open[1] = open_path(pool, 1); /* p01 has another L2 and another B3 */
+    assert_int_equal(
+        pl_module_bytes(be, topology, 2) + pl_module_bytes(be, topology, 3), missing);
+    is_open[1] = true;
+    expect_paths(pool, be, is_open, 7);
+    open[3] = open_path(pool, 3);
+    is_open[3] = true;
+    expect_paths(pool, be, is_open, 9);
+    open[2] = open_path(pool, 2);
+    is_open[2] = true;
+    expect_paths(pool, be, is_open, 10);
+    assert_int_equal(pl_module_pool_count(pool).bytes, pl_modules_bytes(be, topology));
+    /* what other paths use stays */
+    pl_module_pool_close(pool, &open[0]);
+    is_open[0] = false;
+    expect_paths(pool, be, is_open, 10);
+    pl_module_pool_close(pool, &open[1]);
+    is_open[1] = false;
+    expect_paths(pool, be, is_open, 10);
+    pl_module_pool_close(pool, &open[3]);
+    pl_module_pool_close(pool, &open[2]);
+    is_open[2] = is_open[3] = false;
+    expect_paths(pool, be, is_open, 10);
+    pl_module_pool_destroy(&pool);
+    pl_backend_close(&be);
+}
+
+static void a_module_is_in_memory_once_and_as_long_as_a_path_uses_it(void **state)
+{
+    (void)state;
+    check_memory("f32");
+    check_memory("bf16");
+    check_memory("int8");
+}
+
+/* ---- new versions ---- */
+static void only_modules_that_have_changed_are_read_again(void **state)
+{
+    (void)state;
+    pl_backend *be = open_backend("ref", "f32");
+    pl_module_pool *pool = pl_module_pool_create(be, store);
+    pl_pooled_path *before = open_path(pool, 0), *other = open_path(pool, 3), *after;
+    bool current = false;
+    const int changed = pl_topology_module_of_path(topology, 2, 0);
+    assert_int_equal(pl_module_pool_count(pool).n_read, 8);
+    assert_ok(pl_module_pool_compare(pool, before, &current));
+    assert_true(current);
+    put_module(changed, 1, 8);
+    assert_ok(pl_module_pool_compare(pool, other, &current));
+    assert_true(current);
+    assert_ok(pl_module_pool_compare(pool, before, &current));
+    assert_false(current);
+    /* four of its five modules stay in memory until it is opened again */
+    const uint64_t contents = pl_pooled_path_contents(before);
+    pl_module_pool_close(pool, &before);
+    assert_int_equal(pl_module_pool_count(pool).n_modules, 7);
+    after = open_path(pool, 0);
+    assert_int_equal(pl_module_pool_count(pool).n_read, 9);
+    assert_int_not_equal(pl_pooled_path_contents(after), contents);
+    pl_module_pool_close(pool, &after);
+    assert_true(pl_module_pool_drop_kept(pool));
+    assert_int_equal(pl_module_pool_count(pool).n_modules, 5); /* those of `other` */
+    /* the same parameters as a later version are the same module */
+    put_module(changed, 2, 7);
+    after = open_path(pool, 0);
+    assert_int_equal(pl_pooled_path_contents(after), contents);
+    pl_module_pool_close(pool, &after);
+    pl_module_pool_close(pool, &other);
+    pl_module_pool_destroy(&pool);
+    pl_backend_close(&be);
+}
+
+/* ---- requests ---- */
+typedef struct asked {
+    int path, n, kind;
+    int n_known; /* that it must find, if it is asked after the others */
+    pl_buf text, scores;
+    pl_generate_result result;
+    pl_status status;
+} asked;
+
+static pl_status on_text(void *context, const char *text, size_t len)
+{
+    pl_buf_append(&((asked *)context)->text, text, len);
+    return PL_OK;
+}
+
+static pl_status on_score(void *context, const pl_token_score *score)
+{
+    pl_buf_append(&((asked *)context)->scores, score, sizeof *score);
+    return PL_OK;
+}
+
+static void on_done(void *context, pl_status status, const pl_generate_result *r)
+{
+    ((asked *)context)->status = status;
+    ((asked *)context)->result = *r;
+}
+
+static const pl_generate_options options = {
+    .max_tokens = 9,
+    .scores = true,
+    .n_top = 3,
+    .choice = {.temperature = 1.0, .top_p = 1.0, .seed = 5}};
+
+static void join(pl_batch *batch, const pl_pooled_path *path, asked *a)
+{
+    static int32_t prompt[CONTEXT];
+    prompt[0] = PL_TOKEN_BOS;
+    for (int i = 1; i < a->n; i++)
+        prompt[i] = 3 + (i * 7 + i * i % 31 + 11 * a->kind) % (VOCAB - 3);
+    const pl_batch_request q = {.prompt = prompt,
+                                .n_prompt = a->n,
+                                .path = path ? pl_pooled_path_table(path) : NULL,
+                                .path_contents =
+                                    path ? pl_pooled_path_contents(path) : 0,
+                                .options = &options,
+                                .emit = on_text,
+                                .done = on_done,
+                                .context = a,
+                                .score = on_score};
+    assert_ok(pl_batch_join(batch, &q));
+}
+
+static void run(pl_batch *batch)
+{
+    while (pl_batch_active(batch) > 0)
+        assert_ok(pl_batch_step(batch));
+}
+
+static pl_batch *open_batch(pl_model *model, int slots)
+{
+    pl_batch *batch;
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, slots, &batch));
+    return batch;
+}
+
+static pl_model *open_model(pl_backend *be)
+{
+    pl_model *model;
+    const pl_model_options size = {.batch = 1, .context = CONTEXT};
+    assert_ok(pl_model_create(be, topology, &size, &model));
+    return model;
+}
+
+/* The same request, alone in a model that has loaded the parameters of its path. */
+static void expect_as_alone(pl_backend *be, asked *a)
+{
+    asked alone = {.path = a->path, .n = a->n, .kind = a->kind};
+    pl_model *model = open_model(be);
+    float *params = pl_alloc(pl_topology_path_params(topology) * sizeof *params);
+    assert_ok(pl_read_path(store, &arm, topology, a->path, UINT64_MAX, params));
+    assert_ok(pl_model_load(model, params));
+    pl_batch *batch = open_batch(model, 1);
+    join(batch, NULL, &alone);
+    run(batch);
+    assert_ok(a->status);
+    assert_int_equal(a->result.n_tokens, alone.result.n_tokens);
+    assert_string_equal(pl_buf_text(&a->text), pl_buf_text(&alone.text));
+    assert_int_equal(a->scores.len, alone.scores.len);
+    assert_memory_equal(a->scores.data, alone.scores.data, alone.scores.len);
+    pl_buf_destroy(&alone.text), pl_buf_destroy(&alone.scores);
+    pl_batch_destroy(&batch);
+    pl_model_destroy(&model);
+    pl_free(params);
+}
+
+static void check_requests(const char *name, const char *precision)
+{
+    static const int wanted[][4] = {/* path, tokens, kind, tokens known */
+                                    {0, 9, 1, 0},
+                                    {3, 5, 2, 0},
+                                    {1, 12, 1, 0},
+                                    {2, 9, 1, 0},
+                                    {0, 21, 3, 0},
+                                    {3, LONG, 4, 0},
+                                    {1, LONG, 4, 0},
+                                    {2, 2, 5, 0},
+                                    /* these are asked afterwards: */
+                                    {3, 5, 2, 5},
+                                    {2, 5, 2, 0},
+                                    {0, LONG, 4, 0},
+                                    {3, LONG, 4, LONG}};
+    enum { N = sizeof wanted / sizeof *wanted };
+    asked list[N];
+    enum { TOGETHER = 8 };
+    pl_backend *be = open_backend(name, precision);
+    pl_pooled_path *paths[PATHS];
+    if (!be)
+        return;
+    pl_module_pool *pool = pl_module_pool_create(be, store);
+    pl_model *model = open_model(be);
+    pl_batch *batch = open_batch(model, SLOTS);
+    for (int p = 0; p < PATHS; p++)
+        paths[p] = open_path(pool, p);
+    memset(list, 0, sizeof list);
+    for (int i = 0; i < N; i++) {
+        list[i].path = wanted[i][0];
+        list[i].n = wanted[i][1];
+        list[i].kind = wanted[i][2];
+        list[i].n_known = wanted[i][3];
+    }
+    for (int i = 0; i < TOGETHER; i++) {
+        join(batch, paths[list[i].path], &list[i]);
+        if (i % 3 == 2) /* some join while others write */
+            assert_ok(pl_batch_step(batch));
+    }
+    assert_int_equal(pl_batch_active_on(batch, pl_pooled_path_table(paths[2])), 2);
+    run(batch);
+    for (int i = 0; i < N; i++) {
+        if (i >= TOGETHER) {
+            join(batch, paths[list[i].path], &list[i]);
+            run(batch);
+            if (list[i].result.n_known != list[i].n_known)
+                fail_msg("request %d knows %d tokens and not %d", i,
+                         list[i].result.n_known, list[i].n_known);
+        }
+        expect_as_alone(be, &list[i]);
+        pl_buf_destroy(&list[i].text), pl_buf_destroy(&list[i].scores);
+    }
+    pl_batch_destroy(&batch);
+    pl_model_destroy(&model);
+    for (int p = 0; p < PATHS; p++)
+        pl_module_pool_close(pool, &paths[p]);
+    pl_module_pool_destroy(&pool);
+    pl_backend_close(&be);
+}
+
+static void requests_of_several_paths_get_the_bytes_that_they_get_alone(void **state)
+{
+    (void)state;
+    check_requests("ref", "f32");
+    check_requests("cpu", "f32");
+    check_requests("cpu", "bf16");
+    check_requests("cpu", "int8");
+}
+
+/* ---- the plan ---- */
+/* The preset has 256 paths and 64 modules: 16 embeddings, 16 modules of each of two
+ * levels, 16 heads. */
+static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **state)
+{
+    static const char *const precisions[] = {"f32", "bf16", "int8"};
+    pl_shape shape;
+    pl_topology_spec spec;
+    pl_topology *t;
+    (void)state;
+    assert_ok(pl_preset("dipaco-150m-16x16", &shape, &spec));
+    assert_ok(pl_topology_create(&shape, &spec, &t));
+    assert_int_equal(pl_topology_n_paths(t), 256);
+    for (int i = 0; i < 3; i++) {
+        pl_server_plan plan, more;
+        pl_backend *be = open_backend("cpu", precisions[i]);
+        if (!be)
+            continue;
+        pl_server_plan_bytes(be, t, 16, &plan);
+        assert_int_equal(plan.n_modules, 64);
+        assert_int_equal(plan.modules_bytes, 16 * plan.path_bytes);
+        if (i == 0)
+            assert_int_equal(plan.modules_bytes, 4 * pl_topology_total_params(t));
+        /* the caches depend on the slots, and neither on the paths nor on the modules
+         */
+        pl_server_plan_bytes(be, t, 32, &more);
+        assert_int_equal(more.modules_bytes, plan.modules_bytes);
+        assert_int_equal(more.engine_bytes - plan.engine_bytes,
+                         16 * 2 * pl_type_bytes(be->act) * (uint64_t)shape.n_blocks *
+                             (uint64_t)shape.context * (uint64_t)shape.n_kv_heads *
+                             (uint64_t)shape.head_size);
+        pl_backend_close(&be);
+    }
+    pl_topology_destroy(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_module_is_in_memory_once_and_as_long_as_a_path_uses_it),
+        cmocka_unit_test(requests_of_several_paths_get_the_bytes_that_they_get_alone),
+        cmocka_unit_test(only_modules_that_have_changed_are_read_again),
+        cmocka_unit_test(sixteen_by_sixteen_is_planned_at_the_size_of_its_modules),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
