@@ -271,7 +271,7 @@ pl_status pl_module_pool_compare(pl_module_pool *pool, const pl_pooled_path *pat
          status == PL_OK && slot < pl_topology_n_slots(path->source.topology); slot++) {
         resident *r = path->modules[slot];
         const bool same = pl_hash_equal(&r->params, &modules[slot].params);
-        r->kept = r->kept || same;
+        r->kept = same;
         *current = *current && same;
     }
     pl_free(modules);

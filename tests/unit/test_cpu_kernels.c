@@ -421,6 +421,7 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
         pl_backend *b = both[i];
         pl_weight *weight;
         assert_int_equal(b->ops->weight_create(b, w, V, C, &weight), PL_OK);
+        b->ops->weights_refresh(b, &weight, 1);
         pl_act *xs = acts(b, x, N * C);
         dx[i] = acts(b, x, N * C);
         loss[i] = pl_alloc(N * sizeof(float));
