@@ -76,15 +76,9 @@ static pl_status parse_generate_args(int argc, char **argv, request *q)
 typedef struct session {
     const request *q;
     pl_mixture mix;
-    pl_backend *backend;
-    pl_module_pool *pool;
-    pl_model *model;
     pl_path_chooser *chooser;
     pl_path_choice choice;
-    /* one path; with --route-every all that may answer, each with its decoder */
-    pl_pooled_path **paths;
-    pl_decoder **decoders;
-    int n_paths;
+    pl_readers readers; /* one path; with --route-every all that may answer */
     pl_reroute_trace trace;
     pl_buf tokens, text;
     /* the prompt was printed, which happens together with the first new text */
@@ -225,40 +219,13 @@ static void tell_generated(session *s, const pl_generate_result *g)
 }
 
 /* ---- generating ---- */
-/* Opens what all paths share, with room for n of them. */
-static pl_status open_model(session *s, int n)
-{
-    const char *precision = s->q->precision;
-    const pl_backend_options backend = {
-        .name = s->mix.settings.backend,
-        .n_threads = pl_cpu_count(),
-        .precision = precision ? precision : s->mix.settings.precision};
-    const pl_model_options size = {.batch = 1, .context = s->mix.arm.shape.context};
-    PL_CHECK(pl_backend_open(&backend, &s->backend));
-    s->pool = pl_module_pool_create(s->backend, s->mix.store);
-    s->paths = pl_alloc((size_t)n * sizeof(pl_pooled_path *));
-    s->decoders = pl_alloc((size_t)n * sizeof(pl_decoder *));
-    return pl_model_create(s->backend, s->mix.topology, &size, &s->model);
-}
-
-static pl_status open_path(session *s, int path)
-{
-    const pl_path_source source = {&s->mix.arm, s->mix.topology, path,
-                                   s->mix.settings.which};
-    const int at = s->n_paths++;
-    PL_CHECK(pl_module_pool_open(s->pool, &source, &s->paths[at]));
-    PL_CHECK(pl_decoder_create(s->model, &s->decoders[at]));
-    pl_decoder_use(s->decoders[at], 0, pl_pooled_path_table(s->paths[at]));
-    return PL_OK;
-}
-
 static pl_status generate_once(session *s, pl_generate_result *result)
 {
     PL_CHECK(choose_prompt_path(s));
-    PL_CHECK(open_model(s, 1));
-    PL_CHECK(open_path(s, s->choice.path));
-    const pl_generator g = {s->decoders[0], s->mix.tokenizer, s->mix.arm.shape.vocab,
-                            s->mix.arm.shape.context};
+    PL_CHECK(pl_readers_open(&s->mix, s->q->precision, &s->readers));
+    PL_CHECK(pl_readers_add(&s->readers, s->choice.path));
+    const pl_generator g = {s->readers.decoders[0], s->mix.tokenizer,
+                            s->mix.arm.shape.vocab, s->mix.arm.shape.context};
     return pl_generate(&g, get_session_tokens(s), count_session_tokens(s),
                        &s->q->options, emit, s, result);
 }
@@ -273,29 +240,22 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
                        "does; this run has %d paths and answers by `%s`, so give "
                        "--route likelihood as well, or leave --route-every out",
                        n_paths, s->mix.settings.rule);
-    PL_CHECK(open_model(s, n_paths));
-    /* numbers of the paths that are not closed, in rising order */
-    int *open = pl_alloc((size_t)n_paths * sizeof *open);
-    pl_status status = PL_OK;
+    PL_CHECK(pl_readers_open(&s->mix, s->q->precision, &s->readers));
     for (int path = 0; path < n_paths; path++)
-        if (!pl_path_is_closed(&s->mix.settings, path)) {
-            open[s->n_paths] = path;
-            PL_TRY(open_path(s, path));
-        }
-    const pl_rerouter r = {.decoders = s->decoders,
-                           .n_paths = s->n_paths,
+        if (!pl_path_is_closed(&s->mix.settings, path))
+            PL_CHECK(pl_readers_add(&s->readers, path));
+    const pl_rerouter r = {.decoders = s->readers.decoders,
+                           .n_paths = s->readers.n,
                            .rule = {s->mix.settings.prefix, s->q->every},
                            .tokenizer = s->mix.tokenizer,
                            .vocab = s->mix.arm.shape.vocab,
                            .context = s->mix.arm.shape.context};
-    PL_TRY(pl_reroute_generate(&r, get_session_tokens(s), count_session_tokens(s),
-                               &s->q->options, emit, s, result, &s->trace));
+    PL_CHECK(pl_reroute_generate(&r, get_session_tokens(s), count_session_tokens(s),
+                                 &s->q->options, emit, s, result, &s->trace));
     for (int i = 0; i < s->trace.n; i++)
-        s->trace.spans[i].path = open[s->trace.spans[i].path];
+        s->trace.spans[i].path = s->readers.numbers[s->trace.spans[i].path];
     s->choice.path = s->trace.spans[0].path;
-done:
-    pl_free(open);
-    return status;
+    return PL_OK;
 }
 
 static pl_status generate(session *s)
@@ -317,16 +277,8 @@ static pl_status generate(session *s)
 
 static void close_generate_session(session *s)
 {
-    for (int i = 0; i < s->n_paths; i++) {
-        pl_decoder_destroy(&s->decoders[i]);
-        pl_module_pool_close(s->pool, &s->paths[i]);
-    }
-    pl_free(s->decoders);
-    pl_free(s->paths);
+    pl_readers_close(&s->readers);
     pl_reroute_trace_clear(&s->trace);
-    pl_model_destroy(&s->model);
-    pl_module_pool_destroy(&s->pool);
-    pl_backend_close(&s->backend);
     pl_path_chooser_close(&s->chooser);
     pl_buf_destroy(&s->tokens);
     pl_buf_destroy(&s->text);

@@ -19,6 +19,7 @@
  * - mixture: a trained mixture, read from its store
  * - module_pool: the modules of paths in memory, each once
  * - path_chooser: which path answers a prompt
+ * - readers: paths that generate one text
  * - server: the paths of a mixture over HTTP
  * - exporter: a hub's metrics over HTTP
  * - page_front: the page of a run over HTTP
@@ -36,6 +37,7 @@
 #include "serve/module_pool.h"
 #include "serve/page_front.h"
 #include "serve/path_chooser.h"
+#include "serve/readers.h"
 #include "serve/reroute.h"
 #include "serve/server.h"
 #ifdef __cplusplus
