@@ -319,7 +319,8 @@ fi
 exposed() { # name, key=value...
     name=$1
     shift
-    for pair in train.phases=10 "$@"; do
+    set -- train.phases=10 "$@"
+    for pair in "$@"; do
         shift
         set -- "$@" --set "$pair"
     done

@@ -6,9 +6,10 @@
 #
 # Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit). For the time
 # of every worker between its task FIRST and its task LAST it prints the shares of inner
-# steps, of loading and saving, of waiting for data, and of having no task. The script looks ten times per second, so a time is known to about 0.1 s. Settings are the laptop's defaults
-# except for one path, two replicas, two workers, 50 steps per phase, and moments that stay
-# with the worker. PATHLOOM names the binary.
+# steps, of loading and saving, of waiting for data, and of having no task. The script
+# looks ten times per second, so a time is known to about 0.1 s. Settings are the laptop's
+# defaults except for one path, two replicas, two workers, 50 steps per phase, and moments
+# that stay with the worker. PATHLOOM names the binary.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}

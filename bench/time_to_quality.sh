@@ -13,8 +13,9 @@
 #
 # The time is steps times seconds per step, so that other work on the machine disturbs
 # it as little as possible; on a quiet machine it is the time that training takes.
-# --clock cpu measures processor time with one thread each, --clock wall uses all processors. Trainings that
-# are there already are only read. Exit code: 69 if PyTorch or the build is missing.
+# --clock cpu measures processor time with one thread each, --clock wall uses all
+# processors. Trainings that are there already are only read. Exit code: 69 if PyTorch or
+# the build is missing.
 set -eu
 root=$(dirname "$0")/..
 pathloom=${PATHLOOM:-$root/build/release/pathloom}

@@ -28,7 +28,7 @@ typedef struct process {
     char bind[PL_ADDRESS_MAX];
     char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],
         called[PL_KEY_NAME_MAX];
-    pl_exporter *metrics;         /* of a hub; NULL: none */
+    pl_exporter *metrics;         /* metrics of a hub, else NULL */
     char settled_by[PL_PATH_MAX]; /* the file that `cfg` was read from; "": none */
 } process;
 

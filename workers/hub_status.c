@@ -244,7 +244,7 @@ void hub_dismiss_finished(hub *h)
             continue;
         pl_message_init(&a, 0);
         pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
-        (void)hub_answer(h, &w->peer,
-                         &a); /* a worker that has gone does not get the message */
+        /* a worker that has gone does not get the message */
+        (void)hub_answer(h, &w->peer, &a);
     }
 }

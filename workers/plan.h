@@ -46,7 +46,7 @@ typedef struct plan_said {
     int worker;
     double loss, seconds; /* loss and seconds of the phase's inner steps */
     int64_t said_ms;
-    int64_t held_ms;  /* seconds since the grant of the lease */
+    int64_t held_ms;  /* time since the grant of the lease */
     int64_t lease_ms; /* when the lease ends if the homes do not confirm the phase */
     int64_t until_ms; /* until this time the worker does not get the path again */
 } plan_said;
@@ -223,8 +223,8 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
 int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
                 void *context);
 void plan_release_worker(plan *p, int worker);
-int plan_n_held(const plan *p,
-                int worker); /* number of the worker's leases, without backups */
+/* Returns the number of the worker's leases, without backups. */
+int plan_n_held(const plan *p, int worker);
 /* The path's state is bad: ends all leases of its phase and resets its failures. The
  * homes must be told. */
 void plan_drop_state(plan *p, plan_path *path);

@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by scripts that start processes by hand and wait for their results. Such scripts must set `pathloom` and `work` (a folder of their own), and define `fail`.
+# Sourced by scripts that start processes by hand and wait for their results. Such scripts
+# must set `pathloom` and `work` (a folder of their own), and define `fail`.
 
 children=
 trap 'kill -9 $children 2>/dev/null' EXIT INT TERM

@@ -73,7 +73,7 @@ static bool has_words(const char *line, const char *words)
     return false;
 }
 
-/* Whether a line of the page has the words and also `within`. */
+/* Whether one line of docs/PROTOCOL.md contains both texts, `words` and `within`. */
 static bool page_says(const char *within, const char *words)
 {
     for (int i = 0; i < n_lines; i++)
