@@ -7,7 +7,7 @@
 #
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd), as
 # tools/corpus.sh makes them; without them the text that this machine has is used. --quick
-# is one seed and short runs, about 15 minutes on two cores; otherwise three seeds and about
+# is one seed and short runs, about 20 minutes on two cores; otherwise three seeds and about
 # two hours. Runs that FOLDER (claims, or claims-quick) has already are only read, so a script that was ended
 # goes on where it was. The exit code is 0 if all runs worked, whatever the claims say.
 set -eu
