@@ -4,8 +4,10 @@
  * destroyed before the database is closed (it asserts, and Debian builds it with
  * assertions), and an error is a text that must be freed with its own function. */
 #include "store/kv.h"
+#include <dirent.h>
 #include <rocksdb/c.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -23,6 +25,7 @@ enum {
     RECORD_CACHE_BYTES = 4 << 20,
     WAL_BYTES = 128 << 20,
     LEVEL_BASE_BYTES = 512 << 20,
+    FOLLOW_TRIES = 10,  /* how often a follower reads the log before it gives up */
     OPERATION_PUT = 1,
     OPERATION_DELETE = 2
 };
@@ -189,12 +192,30 @@ static pl_status make_options(kv *db, kv_mode mode)
     return PL_OK;
 }
 
+/* The lowest number of a file of the write-ahead log; UINT64_MAX if there is none. The
+ * writer deletes these files in rising order. */
+static uint64_t oldest_log(const kv *db)
+{
+    uint64_t oldest = UINT64_MAX;
+    DIR *entries = opendir(db->path);
+    for (struct dirent *e; entries && (e = readdir(entries));) {
+        char *end;
+        uint64_t number = strtoull(e->d_name, &end, 10);
+        if (end > e->d_name && strcmp(end, ".log") == 0 && number < oldest)
+            oldest = number;
+    }
+    if (entries)
+        closedir(entries);
+    return oldest;
+}
+
 /* Opens all families at once, because they are created together and never dropped. */
 static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
 {
     const char *names[KV_FAMILY_COUNT];
     const rocksdb_options_t *options[KV_FAMILY_COUNT];
     char *error = NULL;
+    uint64_t oldest = oldest_log(db);
     for (int f = 0; f < KV_FAMILY_COUNT; f++) {
         names[f] = FAMILIES[f].name;
         options[f] = f == KV_PACK ? db->pack_options : db->record_options;
@@ -210,7 +231,9 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
     else
         db->db = rocksdb_open_column_families(db->options, db->path, KV_FAMILY_COUNT,
                                               names, options, db->families, &error);
-    return error ? database_failed("open", db->path, error) : PL_OK;
+    if (error)
+        return database_failed("open", db->path, error);
+    return mode == KV_FOLLOW && oldest_log(db) != oldest ? kv_refresh(db) : PL_OK;
 }
 
 pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
@@ -260,13 +283,27 @@ void kv_close(kv **handle, bool abandon)
     pl_free(db);
 }
 
+/* A follower reads the manifest, which names the table files, and then the write-ahead
+ * log. If the writer made a table file of the oldest part of the log and deleted that
+ * part in between, the follower has neither, so commits in the middle are missing from
+ * what it shows. So the follower reads both again until no part was deleted meanwhile. */
 pl_status kv_refresh(kv *db)
 {
     char *error = NULL;
     if (db->mode != KV_FOLLOW)
         return PL_OK;
-    rocksdb_try_catch_up_with_primary(db->db, &error);
-    return error ? database_failed("follow the writer of", db->path, error) : PL_OK;
+    for (int i = 0; i < FOLLOW_TRIES; i++) {
+        uint64_t oldest = oldest_log(db);
+        rocksdb_try_catch_up_with_primary(db->db, &error);
+        if (error)
+            return database_failed("follow the writer of", db->path, error);
+        if (oldest_log(db) == oldest)
+            return PL_OK;
+    }
+    return pl_fail(PL_ERR_BUSY,
+                   "the writer of %s changed its files during each of %d readings; try "
+                   "again",
+                   db->path, FOLLOW_TRIES);
 }
 
 /* ---- reading ---- */

@@ -1,0 +1,141 @@
+/* folder: store; label: unit */
+#include "store/kv.h"
+#include "tests/support/store_fixture.h"
+#include <dirent.h>
+#include <dlfcn.h>
+
+/* Tests what a follower sees when the writer makes a table file of its log, and deletes
+ * the log, between the follower's reading of the manifest and of the log. RocksDB lists
+ * the folder of the database between the two, with the function opendir. This program
+ * has its own opendir, which lets the writer work at that moment. */
+
+enum {
+    ROW_BYTES = 1 << 20, /* so eight commits fill the buffer of a family */
+    PAUSE_MS = 1,
+    COMMITS_MAX = 5000
+};
+
+static kv *writer;
+static char database[PL_PATH_MAX];
+static uint64_t newest;    /* the number of the newest row */
+static int n_replacements; /* how many more calls of opendir replace the log */
+
+static DIR *list(const char *path)
+{
+    DIR *(*next)(const char *);
+    *(void **)&next = dlsym(RTLD_NEXT, "opendir");
+    return next(path);
+}
+
+static uint64_t oldest_log(void)
+{
+    uint64_t oldest = UINT64_MAX;
+    DIR *entries = list(database);
+    for (struct dirent *e; (e = readdir(entries));)
+        if (pl_ends_with(e->d_name, ".log") && strtoull(e->d_name, NULL, 10) < oldest)
+            oldest = strtoull(e->d_name, NULL, 10);
+    closedir(entries);
+    return oldest;
+}
+
+static void commit_row(void)
+{
+    uint8_t key[8], *bytes = pl_alloc(ROW_BYTES);
+    kv_batch *batch = kv_batch_create(writer);
+    newest++;
+    for (int i = 0; i < 8; i++)
+        key[i] = (uint8_t)(newest >> (56 - 8 * i));
+    kv_put(batch, KV_LOG, (kv_slice){key, sizeof key}, (kv_slice){bytes, ROW_BYTES});
+    assert_ok(kv_commit(writer, batch));
+    kv_batch_destroy(&batch);
+    pl_free(bytes);
+}
+
+/* Commits rows until the oldest file of the log has been deleted. */
+static void replace_log(void)
+{
+    uint64_t before = oldest_log();
+    for (int i = 0; i < COMMITS_MAX && oldest_log() == before; i++) {
+        commit_row();
+        pl_sleep_ms(PAUSE_MS);
+    }
+    assert_true(oldest_log() > before);
+}
+
+DIR *opendir(const char *path)
+{
+    if (n_replacements > 0 && strcmp(path, database) == 0) {
+        n_replacements--;
+        replace_log();
+    }
+    return list(path);
+}
+
+static void assert_all_rows(kv *follower)
+{
+    uint64_t n = 0;
+    bool valid = false;
+    kv_slice key, value;
+    kv_cursor *cursor = kv_cursor_open(follower, NULL, KV_LOG, (kv_slice){"", 0});
+    for (;; n++) {
+        assert_ok(kv_cursor_next(cursor, &valid, &key, &value));
+        if (!valid)
+            break;
+        assert_int_equal(((const uint8_t *)key.data)[7], (n + 1) & 255);
+    }
+    kv_cursor_close(&cursor);
+    assert_int_equal(n, newest);
+}
+
+static void a_follower_misses_no_commit_while_the_log_is_replaced(void **state)
+{
+    char scratch[PL_PATH_MAX];
+    kv *follower = NULL;
+    pl_join(database, *state, "db");
+    pl_join(scratch, *state, "scratch");
+    assert_ok(kv_open(database, KV_MAKE, NULL, &writer));
+    commit_row();
+    for (int n = 1; n <= 2; n++) {
+        n_replacements = n;
+        assert_ok(kv_open(database, KV_FOLLOW, scratch, &follower));
+        assert_int_equal(n_replacements, 0);
+        assert_all_rows(follower);
+        n_replacements = n;
+        assert_ok(kv_refresh(follower));
+        assert_int_equal(n_replacements, 0);
+        assert_all_rows(follower);
+        kv_close(&follower, false);
+    }
+    kv_close(&writer, false);
+}
+
+static void a_follower_that_never_reads_in_peace_says_so(void **state)
+{
+    char scratch[PL_PATH_MAX];
+    kv *follower = NULL;
+    pl_join(database, *state, "db");
+    pl_join(scratch, *state, "scratch");
+    newest = 0;
+    assert_ok(kv_open(database, KV_MAKE, NULL, &writer));
+    commit_row();
+    assert_ok(kv_open(database, KV_FOLLOW, scratch, &follower));
+    n_replacements = 1000;
+    assert_int_equal(kv_refresh(follower), PL_ERR_BUSY);
+    assert_says("try again");
+    n_replacements = 0;
+    assert_ok(kv_refresh(follower));
+    assert_all_rows(follower);
+    kv_close(&follower, false);
+    kv_close(&writer, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            a_follower_misses_no_commit_while_the_log_is_replaced, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(a_follower_that_never_reads_in_peace_says_so,
+                                        make_folder, drop_folder)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
