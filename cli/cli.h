@@ -10,9 +10,9 @@ extern "C" {
 /* The verbs. Each has a file of its own, cmd_NAME.c. */
 extern const cli_verb verb_train, verb_eval, verb_generate, verb_route, verb_serve,
     verb_export, verb_import, verb_store, verb_check, verb_data, verb_audit,
-    verb_status, verb_observe, verb_top, verb_page, verb_doctor, verb_explain,
-    verb_init, verb_bench, verb_key, verb_homes, verb_join, verb_hub, verb_home,
-    verb_relay, verb_worker;
+    verb_forget, verb_status, verb_observe, verb_top, verb_page, verb_doctor,
+    verb_explain, verb_init, verb_bench, verb_key, verb_homes, verb_join, verb_hub,
+    verb_home, verb_relay, verb_worker;
 /* All verbs, in the order in which the help lists them. */
 extern const cli_verb *const cli_verbs[];
 extern const size_t cli_n_verbs;

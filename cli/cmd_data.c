@@ -82,22 +82,12 @@ done:
 }
 
 /* ---- how much of some documents ---- */
-static pl_status add_document_hash(void *context, const pl_document *document)
-{
-    coverage_call *call = context;
-    const uint64_t hash = pl_document_hash(document);
-    pl_buf_append(&call->hashes, &hash, sizeof hash);
-    return PL_OK;
-}
-
 static pl_status on_arm(void *context, const pl_object *object);
 
 /* Decides what --of means: a domain, if the run has documents of this domain, otherwise
- * a file or folder. Searches for two forms of a file, because a corpus of a single file
- * was cut into documents (data.cut), and a file of a folder was not. */
+ * a file or folder. */
 static pl_status read_subject(coverage_call *call, const char *dir)
 {
-    pl_read_stats stats;
     pl_run r;
     call->subject.domain = call->of;
     if (!call->of || !pl_path_exists(call->of))
@@ -111,11 +101,9 @@ static pl_status read_subject(coverage_call *call, const char *dir)
     if (n_of_domain > 0)
         return PL_OK;
     PL_CHECK(run_look(dir, &r));
-    const size_t cut = (size_t)r.cfg.cut;
+    pl_status status = run_document_hashes(&r, call->of, &call->hashes);
     run_close(&r);
-    PL_CHECK(pl_documents_cut(call->of, 0, add_document_hash, call, &stats));
-    if (cut > 0)
-        PL_CHECK(pl_documents_cut(call->of, cut, add_document_hash, call, &stats));
+    PL_CHECK(status);
     call->subject =
         (pl_subject){.hashes = (const uint64_t *)(const void *)call->hashes.data,
                      .n_hashes = call->hashes.len / sizeof(uint64_t)};

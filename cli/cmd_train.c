@@ -9,6 +9,7 @@ static pl_status train_stages(pl_run *r, train_dial *dial)
     train_dial_mark(dial, DIAL_START);
     if (r->lengthened)
         PL_CHECK(pl_client_put_ref(r->client, "finished", ""));
+    PL_CHECK(forgotten_note(r));
     PL_CHECK(stage_base(r));
     train_dial_mark(dial, DIAL_BASE);
     PL_CHECK(stage_route(r));

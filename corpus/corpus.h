@@ -118,6 +118,24 @@ const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain);
 PL_MUST_CHECK pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs,
                                          size_t n, pl_buf *out);
 
+/* Documents that were forgotten are blank: they keep their places and lengths, so that
+ * all other samples stay where they are, but all their tokens are PL_TOKEN_UNK. No
+ * sampler counts a target of a blank document. */
+typedef struct pl_doc_list {
+    const uint64_t *hashes; /* identities, as in pl_token_doc */
+    size_t n;
+} pl_doc_list;
+bool pl_doc_listed(const pl_doc_list *list, uint64_t hash);
+bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc);
+/* Appends to `out` the same token file in which the listed documents are blank. */
+PL_MUST_CHECK pl_status pl_tokens_blank(const pl_tokens *tokens,
+                                        const pl_doc_list *list, pl_buf *out);
+/* The same for train.tok of a prepared folder, in which the change may be interrupted
+ * at any time and repeated. *changed: whether a document had text. From then on the
+ * folder does not depend on the files that it was made from. */
+PL_MUST_CHECK pl_status pl_data_blank(const char *folder, const pl_doc_list *list,
+                                      bool *changed);
+
 /* Appends to `file` a token file of all documents at `path` (read as by
  * pl_documents_cut, without cuts), and to `sources` the name of each document's file,
  * NUL-terminated. If there are more than 1024 domains, the rest counts as the last one.
@@ -136,7 +154,7 @@ PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
  *
  * Sample i of replica r is row perm(epoch, k) with k = i * replicas + r. An epoch is
  * one keyed permutation of all rows. With skip_prefix > 0, the targets of a document
- * with an index below skip_prefix are -1. */
+ * with an index below skip_prefix are -1; all targets of a blank document are. */
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_sampler_options {
     int context;     /* T */

@@ -179,8 +179,19 @@ static pl_status push_product(pl_json *products, const char *folder, const char 
     return PL_OK;
 }
 
+/* Whether this is the hash of train.tok after documents were made blank. While a
+ * process may be killed between the manifest and the file, both hashes are valid. */
+static bool is_blanked(const pl_json *blanked, const char *hash)
+{
+    for (size_t i = 0; i < pl_json_count(blanked); i++)
+        if (strcmp(pl_json_text(pl_json_at(blanked, i), NULL), hash) == 0)
+            return true;
+    return false;
+}
+
+/* `blanked`: further hashes that the product may have; NULL: none. */
 static pl_status check_product(const char *folder, const pl_json *products, size_t i,
-                               const char *name, pl_hash *hash)
+                               const char *name, const pl_json *blanked, pl_hash *hash)
 {
     const pl_json *product = pl_json_at(products, i);
     const char *listed = pl_json_text(pl_json_get(product, "hash"), NULL);
@@ -192,7 +203,7 @@ static pl_status check_product(const char *folder, const pl_json *products, size
                        "it anew",
                        folder, name, folder);
     pl_hash_format(hash, found);
-    if (strcmp(found, listed) == 0)
+    if (strcmp(found, listed) == 0 || is_blanked(blanked, found))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "'%s/%s' is damaged: its %lld bytes have the hash %.16s instead of "
@@ -297,10 +308,11 @@ static pl_status check_manifest(const char *folder, const pl_json *json,
     PL_CHECK(check_same_options(folder, pl_json_get(json, "options"), options));
     for (size_t i = 0; i < pl_json_count(inputs); i++)
         PL_CHECK(check_input(folder, pl_json_at(inputs, i)));
-    PL_CHECK(
-        check_product(folder, products, 0, DATA_TOKENIZER, &result->tokenizer_hash));
-    PL_CHECK(check_product(folder, products, 1, DATA_TRAIN, &result->train_hash));
-    PL_CHECK(check_product(folder, products, 2, DATA_VALID, &result->valid_hash));
+    PL_CHECK(check_product(folder, products, 0, DATA_TOKENIZER, NULL,
+                           &result->tokenizer_hash));
+    PL_CHECK(check_product(folder, products, 1, DATA_TRAIN,
+                           pl_json_get(json, "blanked"), &result->train_hash));
+    PL_CHECK(check_product(folder, products, 2, DATA_VALID, NULL, &result->valid_hash));
     result_from(pl_json_get(json, "result"), result);
     return PL_OK;
 }
@@ -323,7 +335,61 @@ pl_status pl_data_check_tokenizer(const char *folder)
     pl_status status = read_manifest(folder, &json);
     if (status == PL_OK)
         status = check_product(folder, pl_json_get(json, "products"), 0, DATA_TOKENIZER,
-                               &hash);
+                               NULL, &hash);
     pl_json_destroy(&json);
+    return status;
+}
+
+/* ---- documents that are made blank ---- */
+/* Notes the hash that train.tok will have. From now on the inputs are not compared: the
+ * user should remove the documents from them. */
+static pl_status note_blanked(const char *folder, const pl_buf *train)
+{
+    char path[PL_PATH_MAX], hex[PL_HASH_TEXT];
+    pl_hash hash;
+    pl_buf text = {0};
+    pl_json *json = NULL, *list = pl_json_array();
+    pl_status status = read_manifest(folder, &json);
+    const pl_json *before = pl_json_get(json, "blanked");
+    for (size_t i = 0; i < pl_json_count(before); i++)
+        pl_json_push(list,
+                     pl_json_make_text(pl_json_text(pl_json_at(before, i), NULL)));
+    pl_hash_of("product", train->data, train->len, &hash);
+    pl_hash_format(&hash, hex);
+    pl_json_push(list, pl_json_make_text(hex));
+    if (status == PL_OK) {
+        pl_json_set(json, "inputs", pl_json_array());
+        pl_json_set(json, "blanked", list);
+        list = NULL;
+        pl_json_write(json, 2, &text);
+        status =
+            pl_replace_file(pl_join(path, folder, DATA_MANIFEST), text.data, text.len);
+    }
+    pl_json_destroy(&list);
+    pl_json_destroy(&json);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+pl_status pl_data_blank(const char *folder, const pl_doc_list *list, bool *changed)
+{
+    char path[PL_PATH_MAX];
+    pl_tokens *tokens = NULL;
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    *changed = false;
+    PL_TRY(pl_tokens_open(pl_join(path, folder, DATA_TRAIN), false, &tokens));
+    for (uint32_t d = 0; d < pl_tokens_n_docs(tokens) && !*changed; d++)
+        *changed = pl_doc_listed(list, pl_tokens_doc(tokens, d)->hash) &&
+                   !pl_tokens_is_blank(tokens, d);
+    if (!*changed)
+        goto done;
+    PL_TRY(pl_tokens_blank(tokens, list, &bytes));
+    PL_TRY(note_blanked(folder, &bytes));
+    PL_TRY(pl_failpoint("data.blank.before"));
+    PL_TRY(pl_replace_file(path, bytes.data, bytes.len));
+done:
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&bytes);
     return status;
 }

@@ -107,6 +107,14 @@ static uint32_t document_of(const pl_sampler *sampler, uint64_t row)
     return low;
 }
 
+/* The number of targets at the document's start that do not count. */
+static uint64_t uncounted(const pl_sampler *sampler, uint32_t doc)
+{
+    return pl_tokens_is_blank(sampler->tokens, doc)
+               ? UINT64_MAX
+               : (uint64_t)sampler->options.skip_prefix;
+}
+
 /* A row of a batch while it is being filled. */
 typedef struct batch_row {
     int32_t *tokens, *targets; /* [T] */
@@ -121,7 +129,7 @@ static void append_window(const pl_sampler *sampler, uint32_t number, uint64_t w
                           batch_row *row)
 {
     uint64_t T = (uint64_t)sampler->options.context, at = within * T;
-    uint64_t prefix = (uint64_t)sampler->options.skip_prefix;
+    const uint64_t prefix = uncounted(sampler, number);
     const pl_token_doc *doc = pl_tokens_doc(sampler->tokens, number);
     uint64_t n = doc->n_tokens - 1 - at < T ? doc->n_tokens - 1 - at : T;
     int32_t *tokens = row->tokens + row->used, *targets = row->targets + row->used;
@@ -181,7 +189,7 @@ static uint64_t row_of(const pl_sampler *sampler, uint64_t sample)
 static uint64_t count_window(const pl_sampler *sampler, uint32_t doc, uint64_t within)
 {
     const uint64_t T = (uint64_t)sampler->options.context, at = within * T;
-    const uint64_t prefix = (uint64_t)sampler->options.skip_prefix;
+    const uint64_t prefix = uncounted(sampler, doc);
     const uint64_t left = pl_tokens_doc(sampler->tokens, doc)->n_tokens - 1 - at;
     const uint64_t n = left < T ? left : T;
     const uint64_t skipped = prefix > at + 1 ? prefix - at - 1 : 0;

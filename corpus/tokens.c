@@ -303,19 +303,21 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     return PL_OK;
 }
 
-/* Writes the new file. `file` has layout->file_bytes zeros, so the padding, which must
- * be zero, need not be written. Tokens are copied unchanged, because the vocabulary and
- * so their width are the same. */
+/* Writes the new file. `file` has layout->file_bytes zeros, so the padding and blank
+ * documents, which must be zero, need not be written. Tokens are copied unchanged,
+ * because the vocabulary and so their width are the same. `docs`: NULL for all. */
 static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
-                         const tokens_layout *layout, uint8_t *file)
+                         const pl_doc_list *blank, const tokens_layout *layout,
+                         uint8_t *file)
 {
     uint64_t next = 0;
     uint32_t width = layout->token_bytes;
     for (uint32_t i = 0; i < layout->n_docs; i++) {
-        pl_token_doc doc = tokens->docs[docs[i]];
-        memcpy(file + TOKENS_HEADER_BYTES + next * width,
-               tokens->data + TOKENS_HEADER_BYTES + doc.first * width,
-               (size_t)doc.n_tokens * width);
+        pl_token_doc doc = tokens->docs[docs ? docs[i] : i];
+        if (!pl_doc_listed(blank, doc.hash))
+            memcpy(file + TOKENS_HEADER_BYTES + next * width,
+                   tokens->data + TOKENS_HEADER_BYTES + doc.first * width,
+                   (size_t)doc.n_tokens * width);
         watch_pages(tokens, doc.first, doc.n_tokens);
         doc.first = next;
         memcpy(file + layout->docs_at + (uint64_t)i * sizeof doc, &doc, sizeof doc);
@@ -337,8 +339,39 @@ pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t
     pl_buf_reserve(out, (size_t)layout.file_bytes);
     uint8_t *file = out->data + out->len;
     memset(file, 0, (size_t)layout.file_bytes);
-    write_subset(tokens, docs, &layout, file);
+    write_subset(tokens, docs, &(pl_doc_list){NULL, 0}, &layout, file);
     PL_CHECK(pl_tokens_check(tokens));
     out->len += (size_t)layout.file_bytes;
+    return PL_OK;
+}
+
+/* ---- blank documents ---- */
+bool pl_doc_listed(const pl_doc_list *list, uint64_t hash)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->hashes[i] == hash)
+            return true;
+    return false;
+}
+
+/* A document with text begins with PL_TOKEN_BOS, so its first token decides. */
+bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc)
+{
+    const pl_token_doc *d = pl_tokens_doc(tokens, doc);
+    for (uint64_t i = 0; i < d->n_tokens; i++)
+        if (token_at(tokens, d->first + i) != PL_TOKEN_UNK)
+            return false;
+    return true;
+}
+
+pl_status pl_tokens_blank(const pl_tokens *tokens, const pl_doc_list *list, pl_buf *out)
+{
+    const tokens_layout *layout = &tokens->layout;
+    pl_buf_reserve(out, (size_t)layout->file_bytes);
+    uint8_t *file = out->data + out->len;
+    memset(file, 0, (size_t)layout->file_bytes);
+    write_subset(tokens, NULL, list, layout, file);
+    PL_CHECK(pl_tokens_check(tokens));
+    out->len += (size_t)layout->file_bytes;
     return PL_OK;
 }

@@ -16,10 +16,11 @@
  * This folder also has the rules of commands that read or change a store while no home
  * runs: names (what the user's words mean), garbage and roots (what garbage collection
  * keeps), phase_tag (which versions a tag names), rollback_plan (which versions a
- * rollback writes), blame (which workers made a version), difference (between two
- * versions), merged (versions made from others), merge_plan (which versions a merge
- * makes), lineage (from which versions one was made), module_health (how well outer
- * steps work), transfer (copies to another store). */
+ * rollback writes), rewind (a copy of the store without some documents), blame (which
+ * workers made a version), difference (between two versions), merged (versions made
+ * from others), merge_plan (which versions a merge makes), lineage (from which versions
+ * one was made), module_health (how well outer steps work), transfer (copies to another
+ * store). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
 #include "home/blame.h"
@@ -32,6 +33,7 @@
 #include "home/names.h"
 #include "home/phase_tag.h"
 #include "home/relay.h"
+#include "home/rewind.h"
 #include "home/rollback_plan.h"
 #include "home/transfer.h"
 #include "outer/outer.h"
@@ -48,6 +50,7 @@ typedef struct pl_home_options {
     const char *ready_file;
     bool keep_updates;  /* keep updates after their merge, for replay */
     bool keep_momentum; /* keep the outer momentum of old versions */
+    bool keep_states;   /* keep the state of each path after each phase */
     bool compress;      /* compress old versions while idle */
     /* an update is refused if its norm exceeds this many times the usual norm of its
      * module; 0: never */

@@ -567,6 +567,17 @@ static pl_status check_path_state(home *h, const home_arm *arm,
     return bytes == 0 ? PL_OK : check_values(h, arm, state, bytes);
 }
 
+/* With store.keep_states the state is also an object, which stays when the next phase
+ * replaces the path's state. */
+static pl_status keep_state(home *h, const pl_path_state *state)
+{
+    char name[PL_MODULE_NAME_MAX];
+    if (!h->options->keep_states || pl_hash_none(&state->moments))
+        return PL_OK;
+    pl_kept_state_name(state->name, state->phase, name);
+    return pl_txn_put_object(h->txn, name, &state->moments);
+}
+
 /* The audit is drawn before the state moves into the store, and is written in the same
  * group. */
 static pl_status end_phase(home *h, const home_lease *under, const pl_path_state *state)
@@ -578,6 +589,7 @@ static pl_status end_phase(home *h, const home_lease *under, const pl_path_state
                                            : home_adopt_blob(h, &state->moments));
     PL_CHECK(home_open_audit(h, &audit));
     PL_CHECK(pl_txn_put_path(h->txn, state));
+    PL_CHECK(keep_state(h, state));
     path->gradient = state->gradient;
     path->held = state->held;
     path->held_phase = state->held_phase;

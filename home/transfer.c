@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* ---- blobs ---- */
-static pl_status bring_blob(pl_transfer *t, const pl_hash *blob)
+pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob)
 {
     void *data = NULL;
     uint64_t bytes = 0;
@@ -24,6 +24,16 @@ done:
 }
 
 /* ---- versions ---- */
+/* Kept updates come in as pending ones, which the next version then keeps. */
+static pl_status bring_updates(pl_transfer *t, const pl_version *v)
+{
+    for (int i = 0; i < v->n_contributions; i++) {
+        PL_CHECK(pl_transfer_blob(t, &v->contributions[i].update));
+        PL_CHECK(pl_txn_put_pending(t->txn, v->module, &v->contributions[i]));
+    }
+    return PL_OK;
+}
+
 static pl_status bring_version(pl_transfer *t, const char *module, uint64_t number,
                                bool *gone)
 {
@@ -35,8 +45,11 @@ static pl_status bring_version(pl_transfer *t, const char *module, uint64_t numb
     if (!t->txn)
         PL_TRY(pl_txn_begin(t->to, &t->txn));
     if (!v.params_gone)
-        PL_TRY(bring_blob(t, &v.params));
-    PL_TRY(bring_blob(t, &v.momentum));
+        PL_TRY(pl_transfer_blob(t, &v.params));
+    PL_TRY(pl_transfer_blob(t, &v.momentum));
+    keep.updates = t->updates && v.has_updates && !v.params_gone;
+    if (keep.updates)
+        PL_TRY(bring_updates(t, &v));
     v.change = (pl_hash){{0}};
     PL_TRY(pl_txn_put_version(t->txn, &v, keep));
     t->n_versions++;
@@ -112,7 +125,7 @@ static pl_status bring_object(pl_transfer *t, const pl_object *object)
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status;
     PL_CHECK(pl_txn_begin(t->to, &t->txn));
-    PL_CHECK(bring_blob(t, &object->blob));
+    PL_CHECK(pl_transfer_blob(t, &object->blob));
     PL_CHECK(pl_txn_put_object(t->txn, object->name, &object->blob));
     return pl_txn_commit(&t->txn);
 }

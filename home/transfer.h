@@ -1,9 +1,10 @@
 /* Copies the versions that another store lacks into that store.
  *
  * A transfer copies the versions of each module with their records and momenta,
- * definitions of arms, routers, and tags, but not states of paths, pending and kept
- * updates, and data shards. The target must have the same history: its newest version
- * of a module must be one of the source's, else ERR_STALE.
+ * definitions of arms, routers, and tags, but not states of paths, pending updates and
+ * data shards. It copies kept updates only if `updates` is set. The target must have
+ * the same history: its newest version of a module must be one of the source's, else
+ * ERR_STALE.
  *
  * Each version is a commit of its own, so an interrupted copy continues when it is
  * called again. After a failure the caller ends the open transaction:
@@ -18,6 +19,7 @@ extern "C" {
 typedef struct pl_transfer {
     pl_store *from, *to;
     pl_txn *txn;
+    bool updates;                          /* also copy kept updates */
     uint64_t n_modules, n_versions, bytes; /* counts of what was copied so far */
 } pl_transfer;
 
@@ -26,6 +28,8 @@ typedef struct pl_transfer {
 PL_MUST_CHECK pl_status pl_transfer_module(pl_transfer *t, const char *module,
                                            uint64_t number);
 PL_MUST_CHECK pl_status pl_transfer_modules(pl_transfer *t);
+/* Copies a blob into the open transaction, unless the target has it. */
+PL_MUST_CHECK pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob);
 /* Copies the definition, the router and the tags of an arm; with "" as its name, those
  * of all arms. */
 PL_MUST_CHECK pl_status pl_transfer_objects(pl_transfer *t, const char *arm);

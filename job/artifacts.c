@@ -8,6 +8,28 @@ pl_status store_open_run(const char *dir, pl_store **out)
     return pl_store_open(pl_join(path, dir, "store"), PL_STORE_READ, out);
 }
 
+static pl_status add_document_hash(void *context, const pl_document *document)
+{
+    const uint64_t hash = pl_document_hash(document);
+    pl_buf_append(context, &hash, sizeof hash);
+    return PL_OK;
+}
+
+pl_status run_document_hashes(const pl_run *r, const char *path, pl_buf *hashes)
+{
+    pl_read_stats stats;
+    PL_CHECK(pl_documents_cut(path, 0, add_document_hash, hashes, &stats));
+    if (r->cfg.cut == 0)
+        return PL_OK;
+    const uint64_t n_whole = stats.n_documents;
+    const size_t len = hashes->len;
+    PL_CHECK(
+        pl_documents_cut(path, (size_t)r->cfg.cut, add_document_hash, hashes, &stats));
+    if (stats.n_documents == n_whole) /* nothing was cut */
+        hashes->len = len;
+    return PL_OK;
+}
+
 pl_status run_read_tokenizer(const pl_run *r, pl_buf *bytes)
 {
     char path[PL_PATH_MAX];

@@ -1,6 +1,7 @@
 /* Checks the invariants of a store (check.h). Damage that makes a record unreadable is
  * a finding of the invariant that needed the record, and the check goes on. */
 #include "job/check.h"
+#include "job/forget.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ typedef struct checker {
     /* the arm that is checked now */
     pl_arm arm;
     pl_topology *topology;
+    forgotten forgotten; /* documents that no shard may have */
     bool has_data; /* the store has shards or states of paths, so it belongs to a run */
     pl_status (*each)(struct checker *c);
 } checker;
@@ -450,6 +452,59 @@ static pl_status check_versions(checker *c)
     return pl_store_each_head(c->store, "", check_newest_versions, c);
 }
 
+/* ---- forgotten documents ---- */
+static pl_status read_forgotten(checker *c)
+{
+    pl_buf text = {0};
+    pl_status status = pl_store_read_object(c->store, "forgotten", &text);
+    if (status == PL_OK)
+        status = forgotten_parse("the object forgotten", &text, &c->forgotten);
+    pl_buf_destroy(&text);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+static void check_blank(checker *c, const pl_tokens *shard, const char *object)
+{
+    const bool base = strcmp(c->arm.name, "base") == 0;
+    for (size_t i = 0; i < c->forgotten.n; i++)
+        for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
+            if (pl_tokens_doc(shard, d)->hash != c->forgotten.hashes[i] ||
+                pl_tokens_is_blank(shard, d))
+                continue;
+            if (base && !c->forgotten.starts[i])
+                note_unproven(c, "the base model was trained on it");
+            else
+                note_broken(c, "%s has the text of document %016llx", object,
+                            (unsigned long long)c->forgotten.hashes[i]);
+        }
+    c->now->n_checked++;
+}
+
+static pl_status check_arm_blank(checker *c)
+{
+    char path[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    pl_status status = PL_OK;
+    for (int p = 0; status == PL_OK && p < c->arm.n_shards; p++) {
+        pl_buf bytes = {0};
+        pl_tokens *shard = NULL;
+        pl_topology_path_name(c->topology, p, path);
+        snprintf(object, sizeof object, "shard/%s/%s", c->arm.name, path);
+        status = pl_store_read_object(c->store, object, &bytes);
+        if (status == PL_OK)
+            status = pl_tokens_view(bytes.data, bytes.len, object, &shard);
+        if (status == PL_OK)
+            check_blank(c, shard, object);
+        pl_tokens_close(&shard);
+        pl_buf_destroy(&bytes);
+    }
+    return status;
+}
+
+static pl_status check_forgotten(checker *c)
+{
+    return each_arm(c, check_arm_blank);
+}
+
 /* ---- all of them ---- */
 static const struct {
     const char *name, *claim, *unit;
@@ -472,6 +527,8 @@ static const struct {
      "records of phases", check_phases},
     {"versions", "versions that are computed again have the same hash", "versions",
      check_versions},
+    {"forgotten", "no path has the text of a forgotten document", "shards",
+     check_forgotten},
 };
 
 static pl_status judge_invariant(checker *c, size_t i, check_result *result)
@@ -504,8 +561,11 @@ pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n
     *n_broken = 0;
     PL_TRY(refuse_writer(&c));
     PL_TRY(pl_store_open(wish->folder, PL_STORE_READ, &c.store));
+    PL_TRY(read_forgotten(&c));
     for (size_t i = 0; i < sizeof invariants / sizeof *invariants; i++) {
         check_result result;
+        if (invariants[i].check == check_forgotten && c.forgotten.n == 0)
+            continue;
         status = judge_invariant(&c, i, &result);
         /* A job that has begun meanwhile would explain it. */
         if (status == PL_OK && result.verdict == CHECK_BROKEN)
@@ -517,6 +577,7 @@ pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n
         PL_TRY(status);
     }
 done:
+    forgotten_clear(&c.forgotten);
     pl_store_close(&c.store);
     return status;
 }

@@ -40,7 +40,7 @@ typedef struct config {
     config_text preset, out;
     int64_t seed;
 
-    config_text corpus, valid, tokenizer;
+    config_text corpus, valid, tokenizer, forget;
     double valid_share;
     int64_t cut, max_bytes, vocab;
 
@@ -90,7 +90,7 @@ typedef struct config {
 
     int64_t workers, relays, homes, threads, worker_cache, ttl_ms, patience_s;
     config_text backend, precision;
-    bool keep_updates, keep_momentum;
+    bool keep_updates, keep_momentum, keep_states;
     char compress[PL_KEY_TEXT_MAX]; /* auto or off */
     int64_t staging, quota;
     config_text backup;

@@ -37,6 +37,13 @@ static const pl_key keys[] = {
      "line in the second half of that size if there is one, else at the end of a line; "
      "0: never cut. Each file of a folder is one document",
      false},
+    {"data.forget", PL_KEY_TEXT, AT(forget), "", 0, 0, NULL, "",
+     "file with documents that no path may be trained on, one per line: the hash of "
+     "its "
+     "text (16 hex digits) and `paths`, or `start` if the base model and the router "
+     "may "
+     "not see it either; such a document keeps its place, but is blank",
+     false},
     {"data.max_bytes", PL_KEY_INT, AT(max_bytes), "0", 0, 9e15, NULL, "bytes",
      "largest amount of training text that is read; 0: all of it, but only 12 MB if "
      "data.corpus is empty",
@@ -581,6 +588,11 @@ static const pl_key keys[] = {
      true},
     {"store.keep_momentum", PL_KEY_BOOL, AT(keep_momentum), "false", 0, 0, NULL, "",
      "keep the outer momentum of old versions", true},
+    {"store.keep_states", PL_KEY_BOOL, AT(keep_states), "false", 0, 0, NULL, "",
+     "keep the state of every path after each of its phases, so that `pathloom forget` "
+     "repeats only the phases that a document changed (with store.keep_updates and "
+     "store.keep_momentum); twice the parameters of a path per phase",
+     true},
     {"store.compress", PL_KEY_CHOICE, AT(compress), "auto", 0, 0, "auto|off", "",
      "compress old versions while the home has nothing else to do", true},
     {"store.norm_gate", PL_KEY_REAL, AT(norm_gate), "10", 0, 1e6, NULL, "",

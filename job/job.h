@@ -9,8 +9,9 @@
  * prompts), text_route (which path answers a text), store_homes (access to a store that
  * running homes have locked), run_homes (adding and removing homes), page (what a
  * browser shows of a run), history (a row per phase), store_picture (SVG files), check
- * (the invariants of a stopped run), observe (the merged logs of a run), bisect (since
- * when a text is worse predicted), card (the model card of an exported path). */
+ * (the invariants of a stopped run), forget and forgotten (documents that are taken out
+ * of a run), observe (the merged logs of a run), bisect (since when a text is worse
+ * predicted), card (the model card of an exported path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/bisect.h"
@@ -20,6 +21,7 @@
 #include "job/curves.h"
 #include "job/dial.h"
 #include "job/evaluate.h"
+#include "job/forget.h"
 #include "job/given.h"
 #include "job/observe.h"
 #include "job/history.h"

@@ -98,6 +98,7 @@ static pl_status run_home(const process *p)
                                .ready_file = or_empty(p->ready),
                                .keep_updates = p->cfg.keep_updates,
                                .keep_momentum = p->cfg.keep_momentum,
+                               .keep_states = p->cfg.keep_states,
                                .compress = strcmp(p->cfg.compress, "auto") == 0,
                                .norm_gate = p->cfg.norm_gate,
                                .audit = p->cfg.audit,

@@ -4,6 +4,7 @@
  * command's values are applied to the saved configuration, and a difference in a key
  * that changes results is an error. */
 #include "job/curves.h"
+#include "job/forget.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -158,6 +159,7 @@ static pl_status configure_run(const run_request *q, pl_run *r)
     pl_conf_defaults(&config_table, &c);
     PL_CHECK(config_lay(&c, q->file, q->sets, q->n_sets));
     pl_copy_text(r->dir, sizeof r->dir, c.out);
+    PL_CHECK(forget_finish(r->dir));
     if (has_begun(r)) {
         /* The command's values are applied to the run's own configuration, so that they
          * need not be repeated. The error names the first key whose value may not

@@ -207,6 +207,11 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out);
 /* artifacts.c: parts of a run for commands that answer prompts; they work also while
  * its job runs */
 pl_status store_open_run(const char *dir, pl_store **out);
+/* Appends the hashes of the documents in a file or folder. If the corpus was a single
+ * file, it was cut into documents (data.cut); a file of a folder was not. So both forms
+ * of the text are added. */
+PL_MUST_CHECK pl_status run_document_hashes(const pl_run *r, const char *path,
+                                            pl_buf *hashes);
 /* Reads the run's tokenizer. Fails if it is not the tokenizer that made the run's
  * data. */
 pl_status run_read_tokenizer(const pl_run *r, pl_buf *bytes);

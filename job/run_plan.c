@@ -207,6 +207,8 @@ uint64_t run_stored_bytes(const pl_run *r)
     uint64_t path = pl_topology_path_params(r->topology) * sizeof(float);
     uint64_t paths = n_tasks(r), phases = (uint64_t)config_all_phases(&r->cfg),
              bytes = mixture_bytes(r);
+    if (r->cfg.keep_states)
+        bytes += 2 * path * paths * phases;
     if (config_wants(&r->cfg, "dense"))
         bytes += path * (phases + 3);
     if (config_wants(&r->cfg, "diloco"))

@@ -2,6 +2,7 @@
  * whether its result exists, so that the same command continues where the last one
  * stopped. */
 #include "job/stages.h"
+#include "job/forget.h"
 #include "eval/eval.h"
 #include "serve/serve.h"
 #include <math.h>
@@ -64,6 +65,7 @@ pl_status stage_data(pl_run *r)
     char path[PL_PATH_MAX];
     PL_CHECK(pl_tokens_open(run_file(r, "data/train.tok", path), true, &r->train));
     PL_CHECK(pl_tokens_open(run_file(r, "data/valid.tok", path), true, &r->valid));
+    PL_CHECK(forgotten_blank(r, false));
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     if ((uint32_t)pl_topology_n_paths(r->topology) > n_docs)
         return pl_fail(
@@ -338,6 +340,7 @@ static pl_status create_mix(pl_run *r, pl_arm *arm, const float *params, routing
     PL_CHECK(pl_tokens_check(r->train));
     PL_CHECK(routing_report(r, g));
     PL_CHECK(routing_put(r, g, arm->name));
+    PL_CHECK(forgotten_blank(r, true));
     PL_CHECK(begin_arm(r, arm));
     PL_CHECK(stages_put_shards(r, arm, g));
     return publish_arm(r, arm, g->topology, params);
@@ -353,7 +356,7 @@ pl_status stage_route(pl_run *r)
     pl_status status = PL_OK;
     PL_CHECK(stages_arm_exists(r, "mix", &exists));
     if (exists)
-        return PL_OK;
+        return forgotten_blank(r, true);
     PL_TRY(run_arm(r, "mix", &arm));
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     g.topology = t;

@@ -595,6 +595,11 @@ void pl_arm_states_name(const pl_arm *arm, char out[96])
     snprintf(out, 96, "states/%s", arm->name);
 }
 
+void pl_kept_state_name(const char *path, int64_t phase, char out[96])
+{
+    snprintf(out, 96, "state/%.60s/%lld", path, (long long)phase);
+}
+
 const char *pl_arm_of_module(const char *module, char *out, size_t size)
 {
     const char *slash = strchr(module, '/');

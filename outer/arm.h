@@ -227,6 +227,9 @@ void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int rep
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                         char out[96]);
 void pl_arm_states_name(const pl_arm *arm, char out[96]);
+/* The object with the state of a path after `phase` phases, if
+ * store.keep_states keeps it: "state/mix/p01.r0/3". */
+void pl_kept_state_name(const char *path, int64_t phase, char out[96]);
 /* The number of the sampler's stream of a path: every path draws samples in its own
  * order. */
 uint64_t pl_arm_stream(const pl_arm *arm, int path);

@@ -55,6 +55,13 @@ PL_MUST_CHECK pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
                                             int task, pl_domain_part **parts,
                                             size_t *n_parts);
 
+/* Fills draws [P*R] with the first phase of each path and replica that draws one of the
+ * documents; the arm's number of phases if none does. ERR_DATA: a path would have no
+ * text without them. */
+PL_MUST_CHECK pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
+                                          const pl_topology *topology,
+                                          const pl_subject *subject, int64_t *draws);
+
 #ifdef __cplusplus
 }
 #endif

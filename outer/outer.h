@@ -7,11 +7,12 @@
  * (steps over whole modules), audit_row (which tasks are done twice, and how two
  * results are compared), moments (which states a path can have), coverage (which
  * samples were trained, according to the store's records), exposure (how often some
- * documents were trained on), held (held-out text of paths, for curves), blend (modules
- * made from others after training), health (how well outer steps work, according to the
- * versions). */
+ * documents were trained on), affected (what changes without some documents), held
+ * (held-out text of paths, for curves), blend (modules made from others after
+ * training), health (how well outer steps work, according to the versions). */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
+#include "outer/affected.h"
 #include "outer/arith.h"
 #include "outer/arm.h"
 #include "outer/audit_row.h"

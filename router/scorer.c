@@ -146,13 +146,15 @@ typedef struct pass {
     float *losses;
 } pass;
 
-/* Appends those windows of a document that have a target that counts. If `out` is NULL,
- * only counts the windows. */
-static size_t cut_document(const pass *p, const pl_token_doc *doc, size_t row,
-                           uint64_t place, window *out)
+/* Appends those windows of a document that have a target that counts; a blank document
+ * has none. If `out` is NULL, only counts the windows. */
+static size_t cut_document(const pass *p, uint32_t number, size_t row, uint64_t place,
+                           window *out)
 {
+    const pl_token_doc *doc = pl_tokens_doc(p->tokens, number);
     uint32_t T = (uint32_t)p->scorer->options.context, prefix = (uint32_t)p->prefix;
-    uint32_t n_targets = pl_doc_targets(doc);
+    uint32_t n_targets =
+        pl_tokens_is_blank(p->tokens, number) ? 0 : pl_doc_targets(doc);
     size_t n = 0;
     for (uint32_t at = 0; at < n_targets; at += T) {
         uint32_t length = n_targets - at < T ? n_targets - at : T;
@@ -174,7 +176,7 @@ static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
                 PL_ERR_ARG,
                 "document %u does not exist: the token file has %u documents", docs[i],
                 pl_tokens_n_docs(p->tokens));
-        p->n_windows += cut_document(p, pl_tokens_doc(p->tokens, docs[i]), i, 0, NULL);
+        p->n_windows += cut_document(p, docs[i], i, 0, NULL);
     }
     void *memory = NULL;
     PL_CHECK(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
@@ -184,9 +186,8 @@ static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
     size_t next = 0;
     uint64_t place = 0;
     for (size_t i = 0; i < n; ++i) {
-        const pl_token_doc *doc = pl_tokens_doc(p->tokens, docs[i]);
-        next += cut_document(p, doc, i, place, p->windows + next);
-        place += pl_doc_targets(doc);
+        next += cut_document(p, docs[i], i, place, p->windows + next);
+        place += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i]));
     }
     return PL_OK;
 }

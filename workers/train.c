@@ -165,9 +165,13 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         PL_CHECK(pl_failpoint("worker.step.before"));
         if (i == job->mix_step)
             PL_CHECK(take_merged(t, job, &waited_s));
-        pl_sampler_fill(b->sampler, sample, in->batch, b->tokens, b->targets);
-        PL_CHECK(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
-                                     in->context, &adam, (float)in->clip, &r));
+        const int64_t counted =
+            pl_sampler_fill(b->sampler, sample, in->batch, b->tokens, b->targets);
+        /* A batch of blank documents has no target; then the step changes nothing. */
+        memset(&r, 0, sizeof r);
+        if (counted > 0)
+            PL_CHECK(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
+                                         in->context, &adam, (float)in->clip, &r));
         job->n_tokens += (uint64_t)r.n_tokens;
         nats += r.loss * (double)r.n_tokens;
         norms += r.grad_norm;

@@ -34,7 +34,7 @@ fail() {
 # Name, roles that pass the point, and the number of times that every tiny job passes it
 # (-: none in a tiny job; test_failpoint, test_moving, test_store_bulk,
 # test_store_parts, test_home_away, test_store_copies, curves.sh, fault_audit.sh,
-# fault_backup.sh and ceph.sh act there).
+# fault_backup.sh, forget.sh and ceph.sh act there).
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1
@@ -89,6 +89,11 @@ store.remove.before - 0
 store.remove.after - 0
 store.copy.before - 0
 store.copy.after - 0
+data.blank.before - 0
+forget.ready.before - 0
+forget.ready.after - 0
+forget.exchange.before - 0
+forget.exchange.after - 0
 engine.get.before - 0
 engine.put.before - 0
 engine.put.after - 0

@@ -70,6 +70,7 @@ pl_job_test(fault_kill "fault;workers" fault/fault_kill.sh ${program} ${CMAKE_BI
 pl_job_test(freeze "fault;job" fault/freeze.sh ${tools} ${CMAKE_BINARY_DIR}/freeze)
 pl_job_test(split "fault;job" fault/split.sh ${tools} ${CMAKE_BINARY_DIR}/split)
 pl_job_test(drop "fault;job" fault/drop.sh ${tools} ${CMAKE_BINARY_DIR}/drop)
+pl_job_test(forget "fault;job" fault/forget.sh ${tools} ${CMAKE_BINARY_DIR}/forget)
 
 pl_job_test(fault_cache "fault;workers" fault/fault_cache.sh ${program} ${CMAKE_BINARY_DIR}/fault_cache)
 

@@ -9,7 +9,9 @@ PATH=$(cd "$(dirname "$1")" && pwd):$PATH
 own_folder "$2"
 mkdir -p "$work/text/python" "$work/text/manual"
 cp modules/*.c outer/*.c corpus/*.c "$work/text/python/"
-cp modules/topology.h "$work/text/python/abc.py"
+# A text that does not change, because its hash decides that it is not held out.
+awk 'BEGIN { for (i = 0; i < 200; i++) print "def f" i "(x): return x + " i }' \
+    >"$work/text/python/abc.py"
 cp docs/*.md docs/results/*.md "$work/text/manual/"
 small="--set data.vocab=400 --set model.width=32 --set model.heads=2 --set model.blocks=2
     --set model.context=32 --set train.batch=2 --set train.tau=4 --set router.prefix=8
@@ -45,11 +47,11 @@ all_say() { # pattern ...
 
 root=$PWD
 cd "$work" || exit 1
-run_section docs/TUTORIAL.md '## 9\.' '## More features' 15
+run_section docs/TUTORIAL.md '## 9\.' '## More features' 18
 all_say '^widen    12 modules and 4 paths of mix~1 become 22 and 8 of mix~2' \
     '^mix~2/L1.E3@0' '^mix~1/L1.E1@2' '^mix/L1.E1@2' '^more     mix~3 goes on from mix~2' \
     '^         p01 ends; its [0-9]* documents go' '^widen .* of mix~3 become .* of mix~4' \
-    'ended; mix~4 goes on without it'
+    'ended; mix~4 goes on without it' '^exact ' '^forgotten *holds'
 rm all.txt
 small="$small --set eval.baselines=none"
 run_section README.md '## Change a mixture during' '## Against' 4

@@ -428,6 +428,54 @@ static void a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed(void **stat
     pl_buf_destroy(&all);
 }
 
+static void a_forgotten_document_is_blank_and_may_leave_the_corpus(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf all = {0}, old = {0}, fresh = {0};
+    char corpus[PL_PATH_MAX];
+    pl_tokens *train;
+    bool changed = false;
+    assert_ok(pl_read_file(options.corpus, &all));
+    write_bytes("leaving.jsonl", all.data, all.len);
+    pl_copy_text(corpus, sizeof corpus, in_scratch("leaving.jsonl"));
+    options.corpus = corpus;
+    assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
+    read_product("blank", "train.tok", &old);
+    open_product("blank", "train.tok", &train);
+    const uint64_t hashes[] = {pl_tokens_doc(train, 3)->hash,
+                               pl_tokens_doc(train, 7)->hash};
+    pl_tokens_close(&train);
+    for (size_t n = 1; n <= 2; n++) {
+        assert_ok(
+            pl_data_blank(in_scratch("blank"), &(pl_doc_list){hashes, n}, &changed));
+        assert_true(changed);
+        assert_ok(
+            pl_data_blank(in_scratch("blank"), &(pl_doc_list){hashes, n}, &changed));
+        assert_false(changed);
+        open_product("blank", "train.tok", &train);
+        for (uint32_t d = 0; d < pl_tokens_n_docs(train); d++)
+            assert_int_equal(pl_tokens_is_blank(train, d), d == 3 || (n > 1 && d == 7));
+        pl_tokens_close(&train);
+        write_bytes("leaving.jsonl", all.data, all.len / 2);
+        assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
+    }
+    /* As if it was killed before the file was replaced: the folder stays valid. */
+    read_product("blank", "train.tok", &fresh);
+    write_bytes("blank/train.tok", old.data, old.len);
+    assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
+    assert_ok(pl_data_blank(in_scratch("blank"), &(pl_doc_list){hashes, 2}, &changed));
+    assert_true(changed);
+    pl_buf_clear(&old);
+    read_product("blank", "train.tok", &old);
+    assert_int_equal(old.len, fresh.len);
+    assert_memory_equal(old.data, fresh.data, old.len);
+    pl_buf_destroy(&all);
+    pl_buf_destroy(&old);
+    pl_buf_destroy(&fresh);
+}
+
 static void an_unfinished_folder_is_made_anew(void **state)
 {
     (void)state;
@@ -636,6 +684,7 @@ int main(void)
         cmocka_unit_test(a_damaged_product_is_named),
         cmocka_unit_test(a_manifest_that_is_no_json_is_damage),
         cmocka_unit_test(a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed),
+        cmocka_unit_test(a_forgotten_document_is_blank_and_may_leave_the_corpus),
         cmocka_unit_test(an_unfinished_folder_is_made_anew),
         cmocka_unit_test(two_preparations_of_one_folder_do_not_meet),
         cmocka_unit_test(unusable_corpora_are_refused_with_the_remedy),

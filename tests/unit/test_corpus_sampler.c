@@ -315,6 +315,51 @@ static void a_sampler_without_targets_or_sense_is_refused(void **state)
     assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
 }
 
+/* All other rows stay where they are, and nothing of the document is read. */
+static void a_blank_document_keeps_its_place_and_counts_nothing(void **state)
+{
+    enum { BLANK = 4, ROWS = 64 };
+    int32_t in[2][T], out[2][T];
+    uint64_t hash = pl_tokens_doc(tokens, BLANK)->hash, marked = 0;
+    const pl_doc_list list = {&hash, 1};
+    bool marks[N_DOCS] = {false}, was_there = false;
+    pl_buf bytes = {0};
+    pl_tokens *blanked;
+    (void)state;
+    marks[BLANK] = true;
+    assert_ok(pl_tokens_blank(tokens, &list, &bytes));
+    assert_ok(pl_tokens_view(bytes.data, bytes.len, "blanked", &blanked));
+    for (uint32_t d = 0; d < N_DOCS; d++)
+        assert_int_equal(pl_tokens_is_blank(blanked, d), d == BLANK);
+    for (int packs = 0; packs < 2; packs++) {
+        const pl_sampler_options options = {
+            .context = T, .seed = 5, .n_replicas = 1, .pack = packs};
+        pl_sampler *plain = make_sampler_with(&options), *without;
+        assert_ok(pl_sampler_create(blanked, &options, &without));
+        assert_int_equal(pl_sampler_rows(plain), pl_sampler_rows(without));
+        for (uint64_t i = 0; i < ROWS; i++) {
+            const int64_t all = pl_sampler_fill(plain, i, 1, in[0], out[0]);
+            const int64_t rest = pl_sampler_fill(without, i, 1, in[1], out[1]);
+            pl_sampler_count(plain, i, 1, marks, &marked);
+            assert_int_equal(rest, all - (int64_t)marked);
+            was_there = was_there || marked > 0;
+            for (size_t t = 0; t < T; t++) {
+                const int32_t was = out[0][t], is = out[1][t];
+                assert_true(is == was || (is == -1 && marked > 0));
+                assert_true(is != -1 || was == -1 ||
+                            (in[1][t] & ~PL_TEXT_BEGINS) == PL_TOKEN_UNK);
+            }
+            assert_int_equal(pl_sampler_count(without, i, 1, marks, &marked), rest);
+            assert_int_equal(marked, 0);
+        }
+        pl_sampler_destroy(&plain);
+        pl_sampler_destroy(&without);
+    }
+    assert_true(was_there);
+    pl_tokens_close(&blanked);
+    pl_buf_destroy(&bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +371,7 @@ int main(void)
         cmocka_unit_test(packed_rows_have_every_window_once_an_epoch),
         cmocka_unit_test(short_windows_share_as_few_rows_as_they_can),
         cmocka_unit_test(packing_leaves_little_room_and_is_repeated_exactly),
+        cmocka_unit_test(a_blank_document_keeps_its_place_and_counts_nothing),
         cmocka_unit_test(a_sampler_without_targets_or_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, open_tokens, close_tokens);

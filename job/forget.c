@@ -1,0 +1,402 @@
+/* pathloom forget: finds the documents, prints what forgetting them costs, and
+ * exchanges the store for one that ends before them (forget.h). */
+#include "job/forget.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct forgetting {
+    const forget_request *q;
+    pl_run r;
+    pl_store *store;
+    forgotten list; /* the run's list before */
+    pl_buf hashes;  /* hashes of the documents that are named now */
+    size_t n_again; /* number of these that the list has already */
+    uint64_t n_tokens;
+    pl_rewind rewind;
+} forgetting;
+
+/* ---- the exchange ---- */
+static pl_status move_folder(const char *from, const char *to)
+{
+    if (rename(from, to) != 0)
+        return pl_fail(PL_ERR_IO,
+                       "%s cannot be renamed to %s (%s); a store that is a link or a "
+                       "mount point cannot be exchanged",
+                       from, to, strerror(errno));
+    PL_CHECK(pl_sync_parent(from));
+    return pl_sync_parent(to);
+}
+
+/* Moves the old store to the first free RUN/forgotten/N. */
+static pl_status move_old_store(const char *dir)
+{
+    char above[PL_PATH_MAX], to[PL_PATH_MAX], store[PL_PATH_MAX], number[16];
+    PL_CHECK(pl_make_folders(pl_join(above, dir, "forgotten")));
+    for (int i = 1;; i++) {
+        snprintf(number, sizeof number, "%d", i);
+        if (!pl_path_exists(pl_join(to, above, number)))
+            return move_folder(pl_join(store, dir, "store"), to);
+    }
+}
+
+/* Every step may be the first one that a killed process did not make. */
+static pl_status exchange_store(const char *dir)
+{
+    char ready[PL_PATH_MAX], fresh[PL_PATH_MAX], store[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_buf list = {0};
+    pl_status status = PL_OK;
+    pl_join(store, dir, "store");
+    pl_join(fresh, dir, "forget/store");
+    if (!pl_path_exists(pl_join(ready, dir, "forget/ready")))
+        return PL_OK;
+    if (pl_path_exists(fresh)) {
+        if (pl_path_exists(store))
+            PL_TRY(move_old_store(dir));
+        PL_TRY(pl_failpoint("forget.exchange.before"));
+        PL_TRY(move_folder(fresh, store));
+    }
+    PL_TRY(pl_read_file(ready, &list));
+    PL_TRY(pl_replace_file(pl_join(path, dir, "data/forgotten"), list.data, list.len));
+    PL_TRY(pl_failpoint("forget.exchange.after"));
+    PL_TRY(pl_remove_tree(pl_join(path, dir, "cache")));
+    PL_TRY(pl_remove_tree(pl_join(path, dir, "forget")));
+done:
+    pl_buf_destroy(&list);
+    return status;
+}
+
+pl_status forget_finish(const char *dir)
+{
+    char ready[PL_PATH_MAX];
+    int lock = -1;
+    if (!pl_path_exists(pl_join(ready, dir, "forget/ready")))
+        return PL_OK;
+    PL_CHECK(pl_lock_folder(dir, &lock));
+    pl_status status = exchange_store(dir);
+    pl_unlock_folder(&lock);
+    return status;
+}
+
+/* ---- the documents ---- */
+static const uint64_t *named(const forgetting *f, size_t *n)
+{
+    *n = f->hashes.len / sizeof(uint64_t);
+    return (const uint64_t *)(const void *)f->hashes.data;
+}
+
+static bool is_listed(const forgetting *f, uint64_t hash)
+{
+    for (size_t i = 0; i < f->list.n; i++)
+        if (f->list.hashes[i] == hash && (f->list.starts[i] || !f->q->from_start))
+            return true;
+    return false;
+}
+
+static bool is_in(const pl_tokens *tokens, uint64_t hash, uint64_t *n_tokens)
+{
+    for (uint32_t d = 0; d < pl_tokens_n_docs(tokens); d++)
+        if (pl_tokens_doc(tokens, d)->hash == hash) {
+            *n_tokens += pl_tokens_doc(tokens, d)->n_tokens;
+            return true;
+        }
+    return false;
+}
+
+/* Adds the training documents that a word of the command names. */
+static pl_status add_word(forgetting *f, const char *word, const pl_tokens *valid)
+{
+    pl_buf found = {0};
+    uint64_t hash = 0, none = 0;
+    size_t n_held = 0, n = 0, n_before, n_known;
+    named(f, &n_before);
+    pl_status status = PL_OK;
+    char rest;
+    if (pl_path_exists(word))
+        PL_TRY(run_document_hashes(&f->r, word, &found));
+    else if (strlen(word) == 16 && sscanf(word, "%16" SCNx64 "%c", &hash, &rest) == 1)
+        pl_buf_append(&found, &hash, sizeof hash);
+    for (size_t i = 0; i < found.len / sizeof hash; i++) {
+        memcpy(&hash, found.data + i * sizeof hash, sizeof hash);
+        const uint64_t *known = named(f, &n_known);
+        n_held += is_in(valid, hash, &none);
+        if (pl_doc_listed(&(pl_doc_list){known, n_before}, hash))
+            PL_TRY(pl_fail(PL_ERR_USAGE,
+                           "`%s` is the document %016" PRIx64
+                           ", which was named before",
+                           word, hash));
+        /* a folder may have the same text twice */
+        if (pl_doc_listed(&(pl_doc_list){known, n_known}, hash) ||
+            !is_in(f->r.train, hash, &f->n_tokens))
+            continue;
+        f->n_again += is_listed(f, hash);
+        pl_buf_append(&f->hashes, &hash, sizeof hash);
+        n++;
+    }
+    if (n == 0 && n_held > 0)
+        status = pl_fail(PL_ERR_NOT_FOUND,
+                         "the documents of `%s` are held out: nothing was trained on "
+                         "them",
+                         word);
+    else if (n == 0)
+        status = pl_fail(PL_ERR_NOT_FOUND,
+                         "`%s` is neither a file of a training document of %s nor the "
+                         "hash of one (16 hex digits)",
+                         word, f->r.dir);
+done:
+    pl_buf_destroy(&found);
+    return status;
+}
+
+static pl_status find_documents(forgetting *f)
+{
+    char path[PL_PATH_MAX];
+    PL_CHECK(forgotten_read(run_file(&f->r, "data/forgotten", path), &f->list));
+    PL_CHECK(
+        pl_tokens_open(run_file(&f->r, "data/train.tok", path), false, &f->r.train));
+    PL_CHECK(
+        pl_tokens_open(run_file(&f->r, "data/valid.tok", path), false, &f->r.valid));
+    for (int i = 0; i < f->q->n_docs; i++)
+        PL_CHECK(add_word(f, f->q->docs[i], f->r.valid));
+    return PL_OK;
+}
+
+/* ---- the plan ---- */
+/* A chapter that deals documents reads the text of all of them. So from the first such
+ * chapter on, or after the first chapter that changes, all is made anew. */
+static pl_status drop_chapters(forgetting *f)
+{
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    char name[PL_ARM_NAME_MAX];
+    bool drops = false;
+    int n = 0;
+    PL_CHECK(config_chapters(&f->r.cfg, chapters, &n));
+    for (int c = 0; c < n; c++) {
+        drops = drops || (c > 0 && (chapters[c].deals || chapters[c].splits));
+        pl_scoring_name(c, name);
+        pl_rewind_arm *scores = pl_rewind_find(&f->rewind, name);
+        pl_chapter_name(c, name);
+        pl_rewind_arm *arm = pl_rewind_find(&f->rewind, name);
+        if (drops && scores)
+            pl_rewind_drop(scores);
+        if (drops && arm)
+            pl_rewind_drop(arm);
+        drops = drops || (arm && arm->is_changed);
+    }
+    return PL_OK;
+}
+
+static pl_status plan_forgetting(forgetting *f)
+{
+    size_t n;
+    const uint64_t *hashes = named(f, &n);
+    pl_rewind *w = &f->rewind;
+    PL_CHECK(pl_rewind_plan(f->store, &(pl_doc_list){hashes, n}, w));
+    pl_rewind_arm *base = pl_rewind_find(w, "base");
+    if (base && !f->q->from_start)
+        pl_rewind_keep(base);
+    /* The base model has seen documents that only the paths forgot, and their text is
+     * gone. So it begins anew, and never sees them. */
+    for (size_t i = 0; base && f->q->from_start && i < f->list.n; i++)
+        if (!f->list.starts[i])
+            pl_rewind_drop(base);
+    for (int i = 0; f->q->from_start && i < w->n_arms; i++)
+        if (&w->arms[i] != base)
+            pl_rewind_drop(&w->arms[i]);
+    return drop_chapters(f);
+}
+
+static void say_arm(const pl_rewind_arm *a)
+{
+    const char *why = a->drops ? ", from its beginning" : "";
+    if (!a->is_changed)
+        say("%-8s %lld phases stay", a->arm.name, (long long)a->n_phases);
+    else if (a->n_again > a->n_changed)
+        say("%-8s %lld of %lld phases change; %lld more are repeated, because the "
+            "states of paths were not kept (store.keep_states)",
+            a->arm.name, (long long)a->n_changed, (long long)a->n_phases,
+            (long long)(a->n_again - a->n_changed));
+    else
+        say("%-8s %lld of %lld phases are trained again%s", a->arm.name,
+            (long long)a->n_again, (long long)a->n_phases, why);
+}
+
+static void say_cost(const forgetting *f)
+{
+    int64_t all = 0, again = 0;
+    double seconds = 0, again_s = 0;
+    char a[16], b[16];
+    size_t n;
+    named(f, &n);
+    say("forget   %zu documents with %llu tokens", n, (unsigned long long)f->n_tokens);
+    for (int i = 0; i < f->rewind.n_arms; i++) {
+        const pl_rewind_arm *arm = &f->rewind.arms[i];
+        say_arm(arm);
+        all += arm->n_phases;
+        again += arm->n_again;
+        seconds += arm->seconds;
+        again_s += arm->again_s;
+    }
+    say("cost     %lld of %lld phases: %s of the %s that all workers spent in inner "
+        "steps",
+        (long long)again, (long long)all, pl_human_seconds(again_s, a),
+        pl_human_seconds(seconds, b));
+    say("exact    all parameters%s will be those of a run with data.forget from its "
+        "beginning%s%s",
+        f->q->from_start ? "" : " of the paths and baselines",
+        f->q->from_start ? ""
+                         : "; base model and router have seen the text and stay "
+                           "(--from start trains them again)",
+        f->r.cfg.tokenizer[0] ? "" : "; so has the tokenizer, which always stays");
+}
+
+/* ---- carrying it out ---- */
+static pl_status write_ready(forgetting *f)
+{
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    size_t n;
+    const uint64_t *hashes = named(f, &n);
+    for (size_t i = 0; i < f->list.n; i++)
+        if (!pl_doc_listed(&(pl_doc_list){hashes, n}, f->list.hashes[i]))
+            pl_buf_printf(&text, "%016" PRIx64 " %s\n", f->list.hashes[i],
+                          f->list.starts[i] || f->q->from_start ? "start" : "paths");
+    for (size_t i = 0; i < n; i++)
+        pl_buf_printf(&text, "%016" PRIx64 " %s\n", hashes[i],
+                      f->q->from_start ? "start" : "paths");
+    pl_status status =
+        pl_replace_file(run_file(&f->r, "forget/ready", path), text.data, text.len);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+static pl_status make_copy(forgetting *f)
+{
+    char folder[PL_PATH_MAX], store[PL_PATH_MAX], copy[PL_PATH_MAX];
+    pl_status status = PL_OK;
+    run_file(&f->r, "forget", folder);
+    PL_CHECK(pl_remove_tree(folder));
+    PL_CHECK(pl_make_folders(folder));
+    PL_TRY(pl_rewind_write(&f->rewind, run_file(&f->r, "store", store),
+                           run_file(&f->r, "forget/store", copy)));
+    PL_TRY(pl_failpoint("forget.ready.before"));
+    PL_TRY(write_ready(f));
+    PL_TRY(pl_failpoint("forget.ready.after"));
+    if (f->rewind.dropped.len > 0)
+        say("tags     dropped, because their versions are superseded:%s",
+            pl_buf_text(&f->rewind.dropped));
+    return PL_OK;
+done:
+    if (pl_remove_tree(folder) != PL_OK)
+        pl_log(PL_LOG_WARN, "forget.left", "folder=%s", folder);
+    return status;
+}
+
+static pl_status purge(const forgetting *f)
+{
+    char path[PL_PATH_MAX];
+    const bool was = pl_path_exists(run_file(&f->r, "forgotten", path));
+    PL_CHECK(pl_remove_tree(path));
+    say(was ? "purge    removed %s" : "purge    there is no %s", path);
+    return PL_OK;
+}
+
+static pl_status say_rest(const forgetting *f)
+{
+    char path[PL_PATH_MAX];
+    if (f->q->purge)
+        PL_CHECK(purge(f));
+    else
+        say("kept     %s has the old store, with the text and all that was learned "
+            "from it; `pathloom forget --purge --run %s` removes it",
+            run_file(&f->r, "forgotten", path), f->r.dir);
+    say("         not touched: data.corpus, backups, exported models, caches of "
+        "workers "
+        "on other machines");
+    return PL_OK;
+}
+
+static pl_status check_ended(const forgetting *f, bool *ended)
+{
+    pl_buf target = {0};
+    pl_status status = pl_store_get_ref(f->store, "finished", &target);
+    *ended = status == PL_OK && target.len > 0 && pl_buf_text(&target)[0];
+    pl_buf_destroy(&target);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+/* Whether all that was asked for is done, or at least decided. */
+static pl_status is_decided(const forgetting *f, bool *decided, bool *trains)
+{
+    bool ended = false;
+    size_t n;
+    named(f, &n);
+    PL_CHECK(check_ended(f, &ended));
+    *decided = f->n_again == n;
+    *trains = *decided && !ended;
+    if (*decided && ended)
+        say("forget   these documents were forgotten before; `pathloom check --run %s` "
+            "proves it",
+            f->r.dir);
+    if (ended || *decided)
+        return PL_OK;
+    return pl_fail(PL_ERR_BUSY,
+                   "the training of %s has not ended; `pathloom train --out %s` ends "
+                   "it, then it can forget",
+                   f->r.dir, f->r.dir);
+}
+
+static pl_status forget_documents(forgetting *f, bool *trains)
+{
+    bool decided = false;
+    PL_CHECK(find_documents(f));
+    PL_CHECK(store_open_run(f->r.dir, &f->store));
+    PL_CHECK(is_decided(f, &decided, trains));
+    if (decided)
+        return f->q->purge ? purge(f) : PL_OK;
+    PL_CHECK(plan_forgetting(f));
+    say_cost(f);
+    if (f->q->only_cost)
+        return PL_OK;
+    PL_CHECK(make_copy(f));
+    pl_store_close(&f->store);
+    PL_CHECK(exchange_store(f->r.dir));
+    *trains = true;
+    return say_rest(f);
+}
+
+static pl_status open_forgetting(forgetting *f)
+{
+    PL_CHECK(forget_finish(f->q->run));
+    PL_CHECK(run_look(f->q->run, &f->r));
+    if (strcmp(f->r.cfg.engine, "rocksdb") != 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the store of %s is on %s; only a store in the run's folder can "
+                       "forget",
+                       f->r.dir, f->r.cfg.engine);
+    pl_status status = pl_lock_folder(f->r.dir, &f->r.lock);
+    return status == PL_ERR_BUSY
+               ? pl_fail(
+                     PL_ERR_BUSY,
+                     "a job is training in %s; when it has ended, the run can forget",
+                     f->r.dir)
+               : status;
+}
+
+pl_status forget_run(const forget_request *q, bool *trains)
+{
+    forgetting f = {.q = q, .r.lock = -1};
+    *trains = false;
+    pl_status status = open_forgetting(&f);
+    if (status == PL_OK)
+        status = q->n_docs > 0 ? forget_documents(&f, trains) : purge(&f);
+    pl_rewind_clear(&f.rewind);
+    forgotten_clear(&f.list);
+    pl_buf_destroy(&f.hashes);
+    pl_store_close(&f.store);
+    run_close(&f.r);
+    return status;
+}

@@ -1,0 +1,133 @@
+/* The list of a run's forgotten documents (forget.h), and what `train` does with it. */
+#include "job/forget.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void add_forgotten(forgotten *list, uint64_t hash, bool start)
+{
+    list->hashes = pl_grow(list->hashes, (list->n + 1) * sizeof *list->hashes);
+    list->starts = pl_grow(list->starts, (list->n + 1) * sizeof *list->starts);
+    list->hashes[list->n] = hash;
+    list->starts[list->n++] = start;
+}
+
+pl_status forgotten_parse(const char *what, const pl_buf *text, forgotten *out)
+{
+    int number = 0;
+    *out = (forgotten){NULL, NULL, 0};
+    for (size_t at = 0; at < text->len; number++) {
+        char line[64], word[16];
+        unsigned long long hash = 0;
+        int used = 0;
+        const uint8_t *end = memchr(text->data + at, '\n', text->len - at);
+        const size_t n = end ? (size_t)(end - text->data) - at : text->len - at;
+        snprintf(line, sizeof line, "%.*s", (int)(n < 63 ? n : 63), text->data + at);
+        at += n + 1;
+        if (n < 63 && sscanf(line, "%16llx %15s%n", &hash, word, &used) == 2 &&
+            used == (int)n &&
+            (strcmp(word, "paths") == 0 || strcmp(word, "start") == 0)) {
+            add_forgotten(out, hash, strcmp(word, "start") == 0);
+            continue;
+        }
+        return pl_fail(PL_ERR_CONFIG,
+                       "line %d of %s is `%s`: each line has the 16 hex digits of a "
+                       "document's hash, and `paths` or `start`",
+                       number + 1, what, line);
+    }
+    return PL_OK;
+}
+
+pl_status forgotten_read(const char *path, forgotten *out)
+{
+    pl_buf text = {0};
+    pl_status status = PL_OK;
+    *out = (forgotten){NULL, NULL, 0};
+    if (pl_path_exists(path))
+        status = pl_read_file(path, &text);
+    if (status == PL_OK)
+        status = forgotten_parse(path, &text, out);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+void forgotten_clear(forgotten *list)
+{
+    pl_free(list->hashes);
+    pl_free(list->starts);
+    *list = (forgotten){NULL, NULL, 0};
+}
+
+static pl_status check_known(const pl_run *r, const forgotten *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        bool known = false;
+        for (uint32_t d = 0; !known && d < pl_tokens_n_docs(r->train); d++)
+            known = pl_tokens_doc(r->train, d)->hash == list->hashes[i];
+        if (!known)
+            return pl_fail(PL_ERR_CONFIG,
+                           "data.forget lists the document %016llx, which the training "
+                           "text does not have",
+                           (unsigned long long)list->hashes[i]);
+    }
+    return PL_OK;
+}
+
+/* In a new run, data.forget becomes the run's list. */
+static pl_status take_over(pl_run *r, const char *own)
+{
+    pl_buf text = {0};
+    forgotten list;
+    if (!r->cfg.forget[0] || r->resumed || pl_path_exists(own))
+        return PL_OK;
+    if (!pl_path_exists(r->cfg.forget))
+        return pl_fail(PL_ERR_CONFIG, "data.forget names %s, which does not exist",
+                       r->cfg.forget);
+    pl_status status = forgotten_read(r->cfg.forget, &list);
+    if (status == PL_OK)
+        status = check_known(r, &list);
+    if (status == PL_OK)
+        status = pl_read_file(r->cfg.forget, &text);
+    if (status == PL_OK)
+        status = pl_replace_file(own, text.data, text.len);
+    forgotten_clear(&list);
+    pl_buf_destroy(&text);
+    return status;
+}
+
+pl_status forgotten_blank(pl_run *r, bool all)
+{
+    char own[PL_PATH_MAX], folder[PL_PATH_MAX], train[PL_PATH_MAX];
+    forgotten list = {NULL, NULL, 0};
+    bool changed = false;
+    size_t n = 0;
+    pl_status status = take_over(r, run_file(r, "data/forgotten", own));
+    if (status == PL_OK)
+        status = forgotten_read(own, &list);
+    for (size_t i = 0; i < list.n; i++)
+        if (all || list.starts[i])
+            list.hashes[n++] = list.hashes[i];
+    if (status == PL_OK && n > 0)
+        status = pl_data_blank(run_file(r, "data", folder),
+                               &(pl_doc_list){list.hashes, n}, &changed);
+    forgotten_clear(&list);
+    if (status != PL_OK || !changed)
+        return status;
+    pl_tokens_close(&r->train);
+    return pl_tokens_open(run_file(r, "data/train.tok", train), true, &r->train);
+}
+
+pl_status forgotten_note(const pl_run *r)
+{
+    char own[PL_PATH_MAX];
+    pl_buf text = {0};
+    pl_hash blob;
+    if (!pl_path_exists(run_file(r, "data/forgotten", own)))
+        return PL_OK;
+    pl_status status = pl_read_file(own, &text);
+    if (status == PL_OK)
+        status =
+            pl_client_put_object(r->client, "forgotten", text.data, text.len, &blob);
+    pl_buf_destroy(&text);
+    return status;
+}

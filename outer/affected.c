@@ -1,0 +1,135 @@
+/* Finds what changes without some documents (affected.h). Each rule can only lower the
+ * phases in `changes`; all rules are repeated until no phase is lowered any more. */
+#include "outer/affected.h"
+#include "outer/rounds.h"
+
+typedef struct search {
+    const pl_arm *arm;
+    const pl_topology *topology;
+    pl_kept_fn kept;
+    void *context;
+    pl_affected *out;
+    int n_tasks, n_replicas;
+    bool lowered;
+} search;
+
+static bool has(const search *s, pl_kept what, int index, int64_t number)
+{
+    return number == 0 || s->kept(s->context, what, index, number);
+}
+
+static void lower(search *s, int task, int64_t phase)
+{
+    if (s->out->changes[task] <= phase)
+        return;
+    s->out->changes[task] = phase;
+    s->lowered = true;
+}
+
+static bool contributes(const search *s, int task, int module)
+{
+    return pl_topology_path_has(s->topology, task / s->n_replicas, module);
+}
+
+static int64_t first_change(const search *s, int module)
+{
+    int64_t first = s->arm->inner.phases;
+    for (int i = 0; i < s->n_tasks; i++)
+        if (contributes(s, i, module) && s->out->changes[i] < first)
+            first = s->out->changes[i];
+    return first;
+}
+
+/* The newest version up to `version` from which the home can go on. */
+static int64_t resumable(const search *s, int module, int64_t version)
+{
+    while (version > 0 && !(has(s, PL_KEPT_VERSION, module, version) &&
+                            has(s, PL_KEPT_STEP, module, version)))
+        version--;
+    return version;
+}
+
+/* Goes back with a module, and spreads the change to its other contributors. */
+static void spread_change(search *s, int module)
+{
+    int64_t first = first_change(s, module);
+    if (first >= s->arm->inner.phases)
+        return;
+    first = resumable(s, module, first);
+    const bool keeps_round = has(s, PL_KEPT_UPDATES, module, first + 1);
+    for (int i = 0; i < s->n_tasks; i++)
+        if (contributes(s, i, module))
+            lower(s, i, s->out->changes[i] > first && keeps_round ? first + 1 : first);
+}
+
+/* Chooses the state with which a task begins again. If a version is gone with which one
+ * of the repeated phases begins, the task goes back further, and its modules as far. */
+static void choose_state(search *s, int task)
+{
+    const pl_topology *t = s->topology;
+    int64_t begin = s->out->changes[task];
+    if (begin < s->arm->inner.phases)
+        while (begin > 0 && !has(s, PL_KEPT_STATE, task, begin))
+            begin--;
+    s->out->begins[task] = begin;
+    for (int64_t phase = begin;
+         phase <= s->out->changes[task] && phase < s->arm->inner.phases; phase++)
+        for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+            int module = pl_topology_module_of_path(t, slot, task / s->n_replicas);
+            uint64_t needs = pl_round_needs(s->arm, t, module, phase);
+            if (!has(s, PL_KEPT_VERSION, module, (int64_t)needs))
+                lower(s, task, phase > begin ? begin : begin - 1);
+        }
+}
+
+/* Whether an arm that is affected at all begins from its first phase. */
+static bool begins_anew(const pl_arm *arm)
+{
+    return arm->n_scored > 0 || !pl_method_averages(arm->outer.method.method);
+}
+
+void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
+                      const int64_t *draws, pl_kept_fn kept, void *context,
+                      pl_affected *out)
+{
+    const int n_modules = pl_topology_n_modules(topology);
+    search s = {.arm = arm,
+                .topology = topology,
+                .kept = kept,
+                .context = context,
+                .out = out,
+                .n_replicas = pl_topology_n_replicas(topology)};
+    s.n_tasks = pl_topology_n_paths(topology) * s.n_replicas;
+    out->changes = pl_alloc((size_t)s.n_tasks * sizeof *out->changes);
+    out->begins = pl_alloc((size_t)s.n_tasks * sizeof *out->begins);
+    out->stays = pl_alloc((size_t)n_modules * sizeof *out->stays);
+    bool any = false;
+    for (int i = 0; i < s.n_tasks; i++) {
+        out->changes[i] = draws[i];
+        any = any || draws[i] < arm->inner.phases;
+    }
+    for (int i = 0; any && begins_anew(arm) && i < s.n_tasks; i++)
+        out->changes[i] = 0;
+    do {
+        s.lowered = false;
+        for (int m = 0; m < n_modules; m++)
+            if (!pl_arm_is_frozen(arm, m) && !begins_anew(arm))
+                spread_change(&s, m);
+        for (int i = 0; i < s.n_tasks; i++)
+            choose_state(&s, i);
+    } while (s.lowered);
+    for (int m = 0; m < n_modules; m++) {
+        const int64_t count = (int64_t)pl_round_count(arm, topology, m);
+        out->stays[m] = first_change(&s, m) < arm->inner.phases && count > 0
+                            ? (begins_anew(arm) ? 0 : first_change(&s, m))
+                            : count;
+    }
+}
+
+void pl_affected_clear(pl_affected *affected)
+{
+    pl_free(affected->changes);
+    pl_free(affected->begins);
+    pl_free(affected->stays);
+    *affected = (pl_affected){0};
+}

@@ -1,0 +1,176 @@
+#!/bin/sh
+# pathloom forget: a run that forgets a document has the parameters and the states of a run
+# that never had it, also if the launcher is killed while it exchanges the store or trains
+# again. Only phases that depend on the document are trained again.
+#
+# usage: forget.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+ledger=$2
+seed=${4:-$(date +%s)}
+echo "seed $seed"
+. tests/fault/chaos_job.sh
+own_folder "$3"
+
+kept="--set store.keep_states=true --set store.keep_updates=true --set store.keep_momentum=true"
+# Small rows and few samples: so there are documents that only late phases draw.
+forget_job() { # folder, options; in a subshell or in the background
+    # shellcheck disable=SC2086 # several words
+    tiny_job "$@" --set train.batch=1 --set train.tau=3 --set eval.baselines=dense
+}
+
+again() { # folder: a copy of the calm run
+    rm -rf "${work:?}/$1"
+    cp -r "$work/calm" "$work/$1"
+}
+
+granted() { # folder: tasks of the mixture and its baseline that the hub has given
+    grep -c 'lease.granted task=\(mix\|dense\)' "$work/$1/log/hub.log"
+}
+
+same() { # folder, folder
+    facts_of_run "$1"
+    facts_of_run "$2"
+    cmp -s "$work/$1.facts" "$work/$2.facts" || {
+        diff "$work/$1.facts" "$work/$2.facts" | head -n 10
+        fail "$1 and $2 differ"
+    }
+}
+
+proven() { # folder
+    ask check --run "$work/$1" --recompute all || {
+        cat "$work/ask.out"
+        fail "check of $1"
+    }
+    says '^forgotten *holds'
+    ask store fsck --run "$work/$1" || fail "fsck of $1"
+    ask data coverage --run "$work/$1" || fail "coverage of $1"
+}
+
+make_corpus base docs
+# shellcheck disable=SC2086 # several words
+(forget_job calm $kept) >"$work/calm.out" 2>&1 || fail "the run"
+[ "$("$pathloom" check --run "$work/calm" | grep -c '^forgotten')" -eq 0 ] ||
+    fail "nothing is forgotten yet"
+
+# A document that a path draws in the middle of its training.
+for document in "$work"/corpus/*/*; do
+    ask forget "$document" --dry-run --run "$work/calm" || continue
+    n=$(sed -n 's/^mix  *\([0-9]*\) of 24 phases are trained again$/\1/p' "$work/ask.out")
+    [ "${n:-0}" -lt 5 ] || [ "$n" -gt 17 ] || break
+    n=
+done
+[ -n "$n" ] || fail "no document is drawn late"
+says_cost() { # folder: phases of mix and of dense that are trained again
+    ask forget "$document" --dry-run --run "$work/$1" || fail "the cost"
+    sed -n 's/^\(mix\|dense\) *\([0-9]*\) of.*/\2/p' "$work/ask.out" |
+        awk '{ n += $1 } END { print n }'
+}
+
+echo "1. one document, $n of 24 phases of the mixture"
+again one
+before=$(granted one)
+cost=$(says_cost one)
+[ "$(granted one)" -eq "$before" ] && [ ! -e "$work/one/forgotten" ] ||
+    fail "--dry-run did something"
+"$pathloom" forget "$document" --run "$work/one" >"$work/one.out" 2>&1 || fail "forget"
+grep -q '^exact .*paths and baselines.*base model and router have seen' "$work/one.out" ||
+    fail "it does not say what is exact"
+grep -q "^kept .*one/forgotten has the old store" "$work/one.out" || fail "what is kept"
+did=$(($(granted one) - before))
+[ "$did" -eq "$cost" ] || fail "$did tasks were trained, $cost were announced"
+proven one
+cp "$work/one/data/forgotten" "$work/list"
+(forget_job never --set data.forget="$work/list") >"$work/never.out" 2>&1 ||
+    fail "the run that never had it"
+same never one
+facts_of_run calm
+cmp -s "$work/calm.facts" "$work/one.facts" && fail "the document made no difference"
+ask eval --run "$work/one" || fail "eval"
+ask forget "$document" --run "$work/one" || fail "once more"
+says 'were forgotten before'
+
+echo "2. purged: the old store is gone, and the text with it"
+ask check --store "$work/one/forgotten/1" || fail "the old store is no store"
+ask forget --purge --run "$work/one" || fail "purge"
+[ ! -e "$work/one/forgotten" ] || fail "the old store is still there"
+ask data coverage --of "$document" mix --run "$work/one" --json || fail "coverage of it"
+grep -q '"of_tokens": *[1-9]' "$work/ask.out" && fail "a path was trained on it"
+
+echo "3. killed"
+again shot
+# shellcheck disable=SC2086 # several words
+for point in forget.ready.before forget.ready.after forget.exchange.before \
+    forget.exchange.after data.blank.before; do
+    case $point in
+    data.*) set -- train --out "$work/shot" && point=$point@train ;;
+    *) set -- forget "$document" --run "$work/shot" && point=$point@forget ;;
+    esac
+    PATHLOOM_FAILPOINT=$point:kill:1 "$pathloom" "$@" >"$work/shot.out" 2>&1
+    code=$?
+    [ $code -eq 137 ] || fail "killed at $point, it ends with $code"
+    nobody_is_left shot || fail "processes are left behind"
+done
+kills=5
+while [ $kills -lt 9 ]; do
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 \
+        "$pathloom" forget "$document" --run "$work/shot" >"$work/shot.out" 2>&1 &
+    job=$!
+    random 40
+    sleep "0.$((40 + value))"
+    kill -9 "$job" 2>/dev/null && kills=$((kills + 1))
+    wait "$job" && break
+    nobody_is_left shot || fail "processes are left behind"
+done
+job=''
+"$pathloom" forget "$document" --purge --run "$work/shot" >"$work/shot.out" 2>&1 ||
+    fail "after $kills kills"
+[ ! -e "$work/shot/forgotten" ] || fail "the old store is still there"
+same never shot
+proven shot
+
+echo "4. from the start, and without kept states"
+again start
+"$pathloom" forget "$document" --from start --run "$work/start" >"$work/start.out" 2>&1 ||
+    fail "from the start"
+sed 's/paths/start/' "$work/list" >"$work/list.start"
+(forget_job never-start --set data.forget="$work/list.start") >"$work/never.out" 2>&1 ||
+    fail "the run that never had it"
+same never-start start
+proven start
+"$pathloom" forget "$document" --from start --run "$work/one" >"$work/one.out" 2>&1 ||
+    fail "from the start, after the paths"
+same never-start one
+# Without states, paths repeat phases whose updates were merged long ago.
+(forget_job bare --set store.homes=2 --set store.keep_updates=true \
+    --set store.keep_momentum=true) >"$work/bare.out" 2>&1 || fail "a run that keeps little"
+"$pathloom" forget "$document" --run "$work/bare" >"$work/bare.out" 2>&1 || fail "forget"
+grep -q '^mix .* more are repeated, because the states' "$work/bare.out" ||
+    fail "it does not say what is repeated"
+same never bare
+proven bare
+
+echo "5. what cannot be is refused"
+refused 66 'neither a file of a training document' \
+    "$pathloom" forget 0123456789abcdef --run "$work/calm"
+refused 64 'was named before' "$pathloom" forget "$document" "$document" --run "$work/calm"
+refused 64 'needs a document' "$pathloom" forget --run "$work/calm"
+refused 66 'there is no run' "$pathloom" forget "$document" --run "$work/nowhere"
+(forget_job quorum --set outer.quorum=0.5 --set outer.deadline_s=0.1) >"$work/quorum.out" 2>&1 ||
+    fail "a run with a quorum"
+refused 69 'outer.quorum the result of mix depended on timing' \
+    "$pathloom" forget "$document" --run "$work/quorum"
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100
+export PATHLOOM_FAILPOINT
+forget_job slow >"$work/slow.out" 2>&1 &
+job=$!
+training_begins slow
+refused 75 'a job is training' "$pathloom" forget "$document" --run "$work/slow"
+kill -9 "$job"
+wait "$job" 2>/dev/null
+job=''
+refused 75 'has not ended' "$pathloom" forget "$document" --run "$work/slow"
+
+echo "equal after $kills kills; $cost phases were trained again"
+rm -rf "$work"
