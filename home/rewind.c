@@ -101,10 +101,9 @@ static pl_status check_exact(const pl_arm *arm)
                    why, arm->name);
 }
 
-static pl_status check_no_rollback(void *context, const pl_version *v)
+static pl_status check_no_rollback(const pl_version *v)
 {
     uint64_t source;
-    (void)context;
     if (!pl_version_source(v, &source))
         return PL_OK;
     return pl_fail(PL_ERR_UNSUPPORTED,
@@ -113,22 +112,31 @@ static pl_status check_no_rollback(void *context, const pl_version *v)
                    v->module, (unsigned long long)source);
 }
 
-/* Reads how long each phase of each task took. The modules of a path have the same
- * numbers, so each phase is taken once. */
-typedef struct time_scan {
-    const pl_rewind_arm *of;
+/* Reads how long each phase of each task took, and on which kinds of devices. The
+ * modules of a path have the same numbers, so each phase is taken once. */
+typedef struct phase_scan {
+    pl_rewind_arm *of;
     double *seconds; /* [tasks, phases] */
-} time_scan;
+} phase_scan;
 
-static pl_status note_seconds(void *context, const pl_version *v)
+static void note_device(pl_rewind_arm *a, const char *device)
 {
-    const time_scan *s = context;
+    if (!a->device[0])
+        pl_copy_text(a->device, sizeof a->device, device);
+    else if (strcmp(a->device, device) != 0)
+        pl_copy_text(a->other_device, sizeof a->other_device, device);
+}
+
+static pl_status note_phases(void *context, const pl_version *v)
+{
+    const phase_scan *s = context;
     const pl_arm *arm = &s->of->arm;
-    PL_CHECK(check_no_rollback(NULL, v));
+    PL_CHECK(check_no_rollback(v));
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *c = &v->contributions[i];
         const int64_t task = task_of_update(s->of, c);
         const uint64_t phase = c->first_sample / pl_phase_samples(arm);
+        note_device(s->of, c->device);
         if (task >= 0 && phase < (uint64_t)arm->inner.phases)
             s->seconds[task * arm->inner.phases + (int64_t)phase] = c->seconds;
     }
@@ -141,10 +149,10 @@ static pl_status count_phases(pl_store *store, pl_rewind_arm *a)
     const int n = n_rewound_tasks(a);
     char name[PL_MODULE_NAME_MAX];
     pl_status status = PL_OK;
-    time_scan s = {a, pl_alloc(((size_t)n * (size_t)phases + 1) * sizeof *s.seconds)};
+    phase_scan s = {a, pl_alloc(((size_t)n * (size_t)phases + 1) * sizeof *s.seconds)};
     for (int m = 0; status == PL_OK && m < pl_topology_n_modules(a->topology); m++) {
         pl_arm_module_name(&a->arm, a->topology, m, name);
-        status = pl_store_each_version(store, name, note_seconds, &s);
+        status = pl_store_each_version(store, name, note_phases, &s);
     }
     a->n_phases = n * phases;
     for (int i = 0; i < n; i++) {
@@ -256,6 +264,7 @@ void pl_rewind_clear(pl_rewind *w)
         pl_affected_clear(&w->arms[i].affected);
     }
     pl_free(w->arms);
+    pl_buf_destroy(&w->remade);
     pl_buf_destroy(&w->dropped);
 }
 
@@ -343,6 +352,10 @@ static pl_status add_phase_sums(void *context, const pl_version *v)
             continue;
         s->state->n_tokens += d->n_tokens;
         s->state->seconds += d->seconds;
+        if (d->held != 0 && phase >= s->state->held_phase) {
+            s->state->held = d->held;
+            s->state->held_phase = phase;
+        }
         if (phase != s->state->phase - 1)
             continue;
         s->state->loss = d->loss;
@@ -407,10 +420,23 @@ static pl_status copy_path(void *context, const pl_path_state *path)
     return pl_txn_commit(&c->t.txn);
 }
 
+static bool is_remade(pl_rewind *w, const char *tag)
+{
+    const char *names = w->remade.len > 0 ? pl_buf_text(&w->remade) : "";
+    const size_t n = strlen(tag);
+    for (const char *at = strchr(names, ' '); at; at = strchr(at + 1, ' '))
+        if (strncmp(at + 1, tag, n) == 0 && (at[1 + n] == ' ' || !at[1 + n]))
+            return true;
+    return false;
+}
+
 /* Whether the copy has all versions that a tag names. */
 static pl_status judge_tag(copying *c, const char *name, bool *stays)
 {
     pl_snapshot tag;
+    *stays = false;
+    if (is_remade(c->w, name))
+        return PL_OK;
     PL_CHECK(pl_store_get_tag(c->w->store, name, &tag));
     *stays = true;
     for (size_t i = 0; i < tag.n_items; i++)

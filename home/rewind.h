@@ -22,6 +22,9 @@ typedef struct pl_rewind_arm {
     /* phases of all paths; those whose result changes; those that are trained again */
     int64_t n_phases, n_changed, n_again;
     double seconds, again_s; /* inner steps of all phases, and of those trained again */
+    /* the kind of device that trained the arm; empty: none is recorded; a second kind,
+     * if there were several */
+    char device[PL_TEXT_MAX], other_device[PL_TEXT_MAX];
 } pl_rewind_arm;
 
 typedef struct pl_rewind {
@@ -29,7 +32,9 @@ typedef struct pl_rewind {
     pl_doc_list docs;
     pl_rewind_arm *arms;
     int n_arms;
-    pl_buf dropped; /* names of the tags that the copy lacks, with blanks between */
+    /* names of tags, each after a blank: those that the job makes anew, so the copy
+     * lacks them; those that the copy lacks because their versions are superseded */
+    pl_buf remade, dropped;
 } pl_rewind;
 
 /* Reads the arms of the store, and finds what changes without the documents. No arm is

@@ -480,6 +480,38 @@ static void check_blank(checker *c, const pl_tokens *shard, const char *object)
     c->now->n_checked++;
 }
 
+typedef struct device_check {
+    checker *c;
+    char device[PL_TEXT_MAX]; /* of the first contribution; empty: there was none */
+} device_check;
+
+static pl_status check_device(void *context, const pl_version *v)
+{
+    device_check *d = context;
+    for (int i = 0; i < v->n_contributions; i++) {
+        const char *device = v->contributions[i].device;
+        if (!d->device[0])
+            pl_copy_text(d->device, sizeof d->device, device);
+        else if (strcmp(d->device, device) != 0)
+            note_unproven(
+                d->c, "devices of two kinds trained an arm, so a run that never had "
+                      "the documents may end with different bytes");
+    }
+    return PL_OK;
+}
+
+static pl_status check_arm_devices(checker *c)
+{
+    char name[PL_MODULE_NAME_MAX];
+    device_check d = {.c = c};
+    for (int m = 0; m < pl_topology_n_modules(c->topology); m++) {
+        pl_arm_module_name(&c->arm, c->topology, m, name);
+        PL_CHECK(
+            judge_failure(c, pl_store_each_version(c->store, name, check_device, &d)));
+    }
+    return PL_OK;
+}
+
 static pl_status check_arm_blank(checker *c)
 {
     char path[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
@@ -502,6 +534,7 @@ static pl_status check_arm_blank(checker *c)
 
 static pl_status check_forgotten(checker *c)
 {
+    PL_CHECK(each_arm(c, check_arm_devices));
     return each_arm(c, check_arm_blank);
 }
 

@@ -1,6 +1,7 @@
 /* pathloom forget: finds the documents, prints what forgetting them costs, and
  * exchanges the store for one that ends before them (forget.h). */
 #include "job/forget.h"
+#include "serve/serve.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,6 +17,7 @@ typedef struct forgetting {
     pl_buf hashes;  /* hashes of the documents that are named now */
     size_t n_again; /* number of these that the list has already */
     uint64_t n_tokens;
+    int n_rechosen; /* number of paths that choose their best version again */
     pl_rewind rewind;
 } forgetting;
 
@@ -43,6 +45,22 @@ static pl_status move_old_store(const char *dir)
     }
 }
 
+/* The old text is no longer needed, because the new store has what was dealt. It
+ * becomes blank here, so that the user may remove it from data.corpus before the
+ * training. */
+static pl_status blank_text(const char *dir, const pl_buf *list)
+{
+    char data[PL_PATH_MAX];
+    forgotten all = {NULL, NULL, 0};
+    bool changed;
+    pl_status status = forgotten_parse("forget/ready", list, &all);
+    if (status == PL_OK)
+        status = pl_data_blank(pl_join(data, dir, "data"),
+                               &(pl_doc_list){all.hashes, all.n}, &changed);
+    forgotten_clear(&all);
+    return status;
+}
+
 /* Every step may be the first one that a killed process did not make. */
 static pl_status exchange_store(const char *dir)
 {
@@ -60,6 +78,7 @@ static pl_status exchange_store(const char *dir)
         PL_TRY(move_folder(fresh, store));
     }
     PL_TRY(pl_read_file(ready, &list));
+    PL_TRY(blank_text(dir, &list));
     PL_TRY(pl_replace_file(pl_join(path, dir, "data/forgotten"), list.data, list.len));
     PL_TRY(pl_failpoint("forget.exchange.after"));
     PL_TRY(pl_remove_tree(pl_join(path, dir, "cache")));
@@ -189,6 +208,71 @@ static pl_status drop_chapters(forgetting *f)
     return PL_OK;
 }
 
+/* Whether a path's held-out documents (train.holdout) had one that is named now. */
+static pl_status has_held_out(const forgetting *f, const char *object, bool *out)
+{
+    pl_buf bytes = {0};
+    pl_tokens *tokens = NULL;
+    size_t n;
+    const uint64_t *hashes = named(f, &n);
+    *out = false;
+    pl_status status = pl_store_read_object(f->store, object, &bytes);
+    if (status == PL_OK)
+        status = pl_tokens_view(bytes.data, bytes.len, object, &tokens);
+    for (uint32_t d = 0; status == PL_OK && d < pl_tokens_n_docs(tokens); d++)
+        *out = *out || (pl_doc_listed(&(pl_doc_list){hashes, n},
+                                      pl_tokens_doc(tokens, d)->hash) &&
+                        !pl_tokens_is_blank(tokens, d));
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&bytes);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+/* A path's best version was chosen by its held-out documents, from all versions. If one
+ * of these is forgotten or changes, the choice is made again. */
+static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
+{
+    char path[PL_NAME_MAX], tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    for (int p = 0; p < pl_topology_n_paths(a->topology); p++) {
+        bool held_out = false;
+        pl_topology_path_name(a->topology, p, path);
+        snprintf(object, sizeof object, "holdout/%s/%s", a->arm.name, path);
+        PL_CHECK(has_held_out(f, object, &held_out));
+        pl_best_tag(&a->arm, a->topology, p, tag);
+        f->n_rechosen += held_out;
+        if (held_out || a->is_changed)
+            pl_buf_printf(&f->rewind.remade, " %s", tag);
+    }
+    return PL_OK;
+}
+
+/* Devices of different kinds round differently. So phases that are trained again on a
+ * new kind, or that were trained on several, would end with different bytes. */
+static pl_status check_devices(forgetting *f)
+{
+    pl_run *r = &f->r;
+    r->n_workers = run_local_workers(&r->cfg, 0);
+    PL_CHECK(run_find_device(r));
+    for (int i = 0; i < f->rewind.n_arms; i++) {
+        const pl_rewind_arm *a = &f->rewind.arms[i];
+        if (a->n_again == 0)
+            continue;
+        if (a->other_device[0])
+            return pl_fail(PL_ERR_UNSUPPORTED,
+                           "%s was trained on devices of two kinds (`%s` and `%s`), so "
+                           "its bytes depend on which of them did which task; train a "
+                           "new run with data.forget",
+                           a->arm.name, a->device, a->other_device);
+        if (a->device[0] && r->device[0] && strcmp(a->device, r->device) != 0)
+            return pl_fail(PL_ERR_UNSUPPORTED,
+                           "%s was trained on `%s`, and this machine has `%s`, which "
+                           "rounds differently; run the command on a machine like the "
+                           "first, or train a new run with data.forget",
+                           a->arm.name, a->device, r->device);
+    }
+    return PL_OK;
+}
+
 static pl_status plan_forgetting(forgetting *f)
 {
     size_t n;
@@ -206,7 +290,10 @@ static pl_status plan_forgetting(forgetting *f)
     for (int i = 0; f->q->from_start && i < w->n_arms; i++)
         if (&w->arms[i] != base)
             pl_rewind_drop(&w->arms[i]);
-    return drop_chapters(f);
+    PL_CHECK(drop_chapters(f));
+    for (int i = 0; i < w->n_arms; i++)
+        PL_CHECK(remake_best_tags(f, &w->arms[i]));
+    return check_devices(f);
 }
 
 static void say_arm(const pl_rewind_arm *a)
@@ -240,6 +327,10 @@ static void say_cost(const forgetting *f)
         seconds += arm->seconds;
         again_s += arm->again_s;
     }
+    if (f->n_rechosen > 0)
+        say("hold-out %d paths choose their best version again, because held-out "
+            "documents of theirs are forgotten",
+            f->n_rechosen);
     say("cost     %lld of %lld phases: %s of the %s that all workers spent in inner "
         "steps",
         (long long)again, (long long)all, pl_human_seconds(again_s, a),

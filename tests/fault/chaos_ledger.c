@@ -6,6 +6,7 @@
  *   chaos_ledger --log STORE   every commit: "commit SEQUENCE LOG-HASH"
  *   chaos_ledger --mark STORE  the newest acknowledged commit, as with --log; for a
  *                              store whose writer has just been killed
+ *   chaos_ledger --held STORE  the last score of each path's held-out text
  *
  * Names of workers, times, seconds and tokens are left out, because they may differ. */
 #include "store/store_internal.h"
@@ -56,6 +57,14 @@ static pl_status on_path(void *context, const pl_path_state *path)
     printf("path %s phase %lld samples %llu state %s\n", path->name,
            (long long)path->phase, (unsigned long long)path->samples,
            text_of(&path->moments));
+    return PL_OK;
+}
+
+static pl_status on_held(void *context, const pl_path_state *path)
+{
+    (void)context;
+    printf("held %s phase %lld nats %.17g\n", path->name, (long long)path->held_phase,
+           path->held);
     return PL_OK;
 }
 
@@ -111,8 +120,10 @@ static pl_status print(const char *what, const char *folder)
     if (strcmp(what, "--mark") == 0)
         return print_mark(folder);
     PL_CHECK(pl_store_open(folder, PL_STORE_READ, &store));
-    pl_status status =
-        strcmp(what, "--log") == 0 ? print_log(store) : print_facts(store);
+    pl_status status = strcmp(what, "--log") == 0 ? print_log(store)
+                       : strcmp(what, "--held") == 0
+                           ? pl_store_each_path(store, "", on_held, NULL)
+                           : print_facts(store);
     pl_store_close(&store);
     return status;
 }

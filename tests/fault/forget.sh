@@ -29,9 +29,18 @@ granted() { # folder: tasks of the mixture and its baseline that the hub has giv
     grep -c 'lease.granted task=\(mix\|dense\)' "$work/$1/log/hub.log"
 }
 
+granted_to() { # worker, folder
+    grep -c "lease.granted task=mix.* worker=$1 " "$work/$2/log/hub.log"
+}
+
+# Compares also the best versions of paths, and the scores of held-out text.
 same() { # folder, folder
-    facts_of_run "$1"
-    facts_of_run "$2"
+    for run in "$1" "$2"; do
+        facts_of_run "$run"
+        ask store ls --tags --json --run "$work/$run" || fail "tags of $run"
+        cat "$work/ask.out" >>"$work/$run.facts"
+        "$ledger" --held "$work/$run/store" >>"$work/$run.facts" || fail "scores of $run"
+    done
     cmp -s "$work/$1.facts" "$work/$2.facts" || {
         diff "$work/$1.facts" "$work/$2.facts" | head -n 10
         fail "$1 and $2 differ"
@@ -49,6 +58,11 @@ proven() { # folder
 }
 
 make_corpus base docs
+# Only short held-out documents are scored while the mixture trains (eval.curves).
+mkdir "$work/corpus/short"
+for file in outer/*.c home/*.c store/*.c; do
+    head -n 12 "$file" >"$work/corpus/short/$(basename "$file")"
+done
 # shellcheck disable=SC2086 # several words
 (forget_job calm $kept) >"$work/calm.out" 2>&1 || fail "the run"
 [ "$("$pathloom" check --run "$work/calm" | grep -c '^forgotten')" -eq 0 ] ||
@@ -85,6 +99,7 @@ cp "$work/one/data/forgotten" "$work/list"
 (forget_job never --set data.forget="$work/list") >"$work/never.out" 2>&1 ||
     fail "the run that never had it"
 same never one
+grep -q '^held mix/.* nats [1-9]' "$work/one.facts" || fail "no score of held-out text"
 facts_of_run calm
 cmp -s "$work/calm.facts" "$work/one.facts" && fail "the document made no difference"
 ask eval --run "$work/one" || fail "eval"
@@ -98,16 +113,20 @@ ask forget --purge --run "$work/one" || fail "purge"
 ask data coverage --of "$document" mix --run "$work/one" --json || fail "coverage of it"
 grep -q '"of_tokens": *[1-9]' "$work/ask.out" && fail "a path was trained on it"
 
+again edited
+cp "$document" "$work/before"
+echo "more" >>"$document"
+"$pathloom" forget "$(cut -d ' ' -f 1 "$work/list")" --run "$work/edited" \
+    >"$work/edited.out" 2>&1 || fail "forget what the corpus no longer has"
+cp "$work/before" "$document"
+same never edited
+
 echo "3. killed"
 again shot
-# shellcheck disable=SC2086 # several words
 for point in forget.ready.before forget.ready.after forget.exchange.before \
-    forget.exchange.after data.blank.before; do
-    case $point in
-    data.*) set -- train --out "$work/shot" && point=$point@train ;;
-    *) set -- forget "$document" --run "$work/shot" && point=$point@forget ;;
-    esac
-    PATHLOOM_FAILPOINT=$point:kill:1 "$pathloom" "$@" >"$work/shot.out" 2>&1
+    data.blank.before forget.exchange.after; do
+    PATHLOOM_FAILPOINT=$point@forget:kill:1 \
+        "$pathloom" forget "$document" --run "$work/shot" >"$work/shot.out" 2>&1
     code=$?
     [ $code -eq 137 ] || fail "killed at $point, it ends with $code"
     nobody_is_left shot || fail "processes are left behind"
@@ -151,7 +170,55 @@ grep -q '^mix .* more are repeated, because the states' "$work/bare.out" ||
 same never bare
 proven bare
 
-echo "5. what cannot be is refused"
+echo "5. a document that paths hold out, to choose their best versions"
+held_job() { # folder, options
+    # shellcheck disable=SC2086 # several words
+    forget_job "$@" $kept --set train.holdout=0.3
+}
+(held_job held) >"$work/held.out" 2>&1 || fail "a run that holds out"
+document=''
+for file in "$work"/corpus/base/* "$work"/corpus/docs/*; do
+    ask forget "$file" --dry-run --run "$work/held" || continue
+    grep -q '^hold-out .* choose their best version again' "$work/ask.out" || continue
+    document=$file
+    break
+done
+[ -n "$document" ] || fail "no path holds out a document"
+cp -r "$work/held" "$work/held-one"
+"$pathloom" forget "$document" --run "$work/held-one" >"$work/held-one.out" 2>&1 ||
+    fail "forget a document that is held out"
+(held_job held-never --set data.forget="$work/held-one/data/forgotten") \
+    >"$work/never.out" 2>&1 || fail "the run that never had it"
+same held-never held-one
+same held held
+grep 'best-' "$work/held.facts" >"$work/best"
+grep 'best-' "$work/held-one.facts" | cmp -s "$work/best" - &&
+    fail "the best versions were not chosen again"
+
+echo "6. after a module was dropped"
+drop_job() { # folder, options
+    # shellcheck disable=SC2086 # several words
+    forget_job "$@" $kept --set topology.graft=3:drop:L2.E1
+}
+(drop_job drop) >"$work/drop.out" 2>&1 || fail "a run that drops a module"
+document=''
+for file in "$work"/corpus/base/* "$work"/corpus/docs/*; do
+    ask forget "$file" --dry-run --run "$work/drop" || continue
+    grep -q '^mix .* phases stay' "$work/ask.out" && continue
+    document=$file
+    break
+done
+[ -n "$document" ] || fail "no document was drawn before the module was dropped"
+says '^mix~1 .* from its beginning'
+cp -r "$work/drop" "$work/drop-one"
+"$pathloom" forget "$document" --run "$work/drop-one" >"$work/drop-one.out" 2>&1 ||
+    fail "forget after a drop"
+(drop_job drop-never --set data.forget="$work/drop-one/data/forgotten") \
+    >"$work/never.out" 2>&1 || fail "the run that never had it"
+same drop-never drop-one
+proven drop-one
+
+echo "7. what cannot be is refused"
 refused 66 'neither a file of a training document' \
     "$pathloom" forget 0123456789abcdef --run "$work/calm"
 refused 64 'was named before' "$pathloom" forget "$document" "$document" --run "$work/calm"
@@ -161,8 +228,27 @@ refused 66 'there is no run' "$pathloom" forget "$document" --run "$work/nowhere
     fail "a run with a quorum"
 refused 69 'outer.quorum the result of mix depended on timing' \
     "$pathloom" forget "$document" --run "$work/quorum"
+# This machine no longer has the device that trained the run.
+again other
+sed -i 's/^\( *backend:\) auto/\1 ref/' "$work/other/run.yaml"
+refused 69 'was trained on `cpu.*this machine has `ref' \
+    "$pathloom" forget "$work/corpus/docs" --run "$work/other"
+# Devices of two kinds trained the run.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100
 export PATHLOOM_FAILPOINT
+forget_job two --set workers.ttl_ms=5000 --set data.forget="$work/list" >"$work/two.out" 2>&1 &
+job=$!
+training_begins two
+"$pathloom" worker --run "$work/two" --backend ref --name second >"$work/second.out" 2>&1 &
+second=$!
+wait "$job" || fail "a run on two devices"
+wait "$second"
+job=''
+[ "$(granted_to second two)" -gt 0 ] || fail "the second worker did nothing"
+refused 69 'on devices of two kinds' \
+    "$pathloom" forget "$work/corpus/docs" --run "$work/two"
+ask check --run "$work/two" || fail "check of two"
+says '^forgotten .*devices of two kinds trained'
 forget_job slow >"$work/slow.out" 2>&1 &
 job=$!
 training_begins slow
