@@ -214,7 +214,8 @@ static pl_status plan_rewound_arm(void *context, const pl_object *object)
     PL_TRY(pl_read_arm(w->store, object->name + strlen("arm/"), &a->arm, &a->topology));
     PL_TRY(check_exact(&a->arm));
     draws = pl_alloc((size_t)n_rewound_tasks(a) * sizeof *draws);
-    PL_TRY(pl_exposure_draws(w->store, &a->arm, a->topology, &subject, draws));
+    PL_TRY(pl_exposure_draws(w->store, &a->arm, a->topology, &subject, draws,
+                             &a->emptied));
     keeper k = {w->store, a};
     pl_affected_find(&a->arm, a->topology, draws, is_kept, &k, &a->affected);
     PL_TRY(count_phases(w->store, a));

@@ -19,6 +19,7 @@ typedef struct pl_rewind_arm {
     pl_affected affected;
     bool drops;      /* the copy lacks the arm; the job makes it anew */
     bool is_changed; /* a phase of a path changes */
+    int emptied;     /* a path that has no text without the documents; -1: none */
     /* phases of all paths; those whose result changes; those that are trained again */
     int64_t n_phases, n_changed, n_again;
     double seconds, again_s; /* inner steps of all phases, and of those trained again */

@@ -246,6 +246,24 @@ static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
     return PL_OK;
 }
 
+/* Refuses to leave a path without text. An arm that is made anew deals its documents
+ * again. */
+static pl_status check_texts(const forgetting *f)
+{
+    char path[PL_NAME_MAX];
+    for (int i = 0; i < f->rewind.n_arms; i++) {
+        const pl_rewind_arm *a = &f->rewind.arms[i];
+        if (a->drops || !a->is_changed || a->emptied < 0)
+            continue;
+        pl_topology_path_name(a->topology, a->emptied, path);
+        return pl_fail(PL_ERR_DATA,
+                       "path %s of %s would have no document left; train a new run "
+                       "without these documents",
+                       path, a->arm.name);
+    }
+    return PL_OK;
+}
+
 /* Devices of different kinds round differently. So phases that are trained again on a
  * new kind, or that were trained on several, would end with different bytes. */
 static pl_status check_devices(forgetting *f)
@@ -293,6 +311,7 @@ static pl_status plan_forgetting(forgetting *f)
     PL_CHECK(drop_chapters(f));
     for (int i = 0; i < w->n_arms; i++)
         PL_CHECK(remake_best_tags(f, &w->arms[i]));
+    PL_CHECK(check_texts(f));
     return check_devices(f);
 }
 

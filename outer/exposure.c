@@ -226,18 +226,12 @@ done:
 }
 
 /* ---- the first phase ---- */
-static pl_status check_rest(const counting *c)
+static bool has_text_left(const counting *c)
 {
-    const uint32_t n = pl_tokens_n_docs(c->shard);
-    uint32_t rest = 0;
-    for (uint32_t d = 0; d < n; d++)
-        rest += !c->marks[d] && !pl_tokens_is_blank(c->shard, d);
-    if (rest > 0 || c->n_docs == 0 || c->arm->n_scored > 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "path %d of %s would have no document left; train a new run without "
-                   "these documents",
-                   c->path, c->arm->name);
+    bool left = c->n_docs == 0 || c->arm->n_scored > 0;
+    for (uint32_t d = 0; !left && d < pl_tokens_n_docs(c->shard); d++)
+        left = !c->marks[d] && !pl_tokens_is_blank(c->shard, d);
+    return left;
 }
 
 static void find_draws(const counting *c, int64_t *draws)
@@ -256,13 +250,14 @@ static void find_draws(const counting *c, int64_t *draws)
 
 pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
                             const pl_topology *topology, const pl_subject *subject,
-                            int64_t *draws)
+                            int64_t *draws, int *emptied)
 {
+    *emptied = -1;
     for (int path = 0; path < pl_topology_n_paths(topology); path++) {
         counting c = {.arm = arm, .topology = topology, .path = path};
         pl_status status = open_counting(store, subject, &c);
-        if (status == PL_OK)
-            status = check_rest(&c);
+        if (status == PL_OK && *emptied < 0 && !has_text_left(&c))
+            *emptied = path;
         if (status == PL_OK)
             find_draws(&c, draws + path * pl_topology_n_replicas(topology));
         close_counting(&c);

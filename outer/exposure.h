@@ -56,11 +56,12 @@ PL_MUST_CHECK pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
                                             size_t *n_parts);
 
 /* Fills draws [P*R] with the first phase of each path and replica that draws one of the
- * documents; the arm's number of phases if none does. ERR_DATA: a path would have no
- * text without them. */
+ * documents; the arm's number of phases if none does. *emptied is the first path that
+ * would have no text without them, or -1. */
 PL_MUST_CHECK pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
                                           const pl_topology *topology,
-                                          const pl_subject *subject, int64_t *draws);
+                                          const pl_subject *subject, int64_t *draws,
+                                          int *emptied);
 
 #ifdef __cplusplus
 }

@@ -223,6 +223,8 @@ refused 66 'neither a file of a training document' \
     "$pathloom" forget 0123456789abcdef --run "$work/calm"
 refused 64 'was named before' "$pathloom" forget "$document" "$document" --run "$work/calm"
 refused 64 'needs a document' "$pathloom" forget --run "$work/calm"
+refused 65 'would have no document left' \
+    "$pathloom" forget "$work/corpus" --run "$work/calm"
 refused 66 'there is no run' "$pathloom" forget "$document" --run "$work/nowhere"
 (forget_job quorum --set outer.quorum=0.5 --set outer.deadline_s=0.1) >"$work/quorum.out" 2>&1 ||
     fail "a run with a quorum"
