@@ -264,6 +264,19 @@ static pl_status check_texts(const forgetting *f)
     return PL_OK;
 }
 
+/* The store has no record of an imported file by which a second import could be
+ * compared with the first. */
+static pl_status check_import(const forgetting *f)
+{
+    const pl_rewind_arm *base = pl_rewind_find(&f->rewind, "base");
+    if (!base || !base->drops || !f->r.cfg.import[0])
+        return PL_OK;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "the base model would begin again with %s (model.import), which may "
+                   "have changed; train a new run with data.forget",
+                   f->r.cfg.import);
+}
+
 /* Devices of different kinds round differently. So phases that are trained again on a
  * new kind, or that were trained on several, would end with different bytes. */
 static pl_status check_devices(forgetting *f)
@@ -312,6 +325,7 @@ static pl_status plan_forgetting(forgetting *f)
     for (int i = 0; i < w->n_arms; i++)
         PL_CHECK(remake_best_tags(f, &w->arms[i]));
     PL_CHECK(check_texts(f));
+    PL_CHECK(check_import(f));
     return check_devices(f);
 }
 

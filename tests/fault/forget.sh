@@ -230,6 +230,16 @@ refused 66 'there is no run' "$pathloom" forget "$document" --run "$work/nowhere
     fail "a run with a quorum"
 refused 69 'outer.quorum the result of mix depended on timing' \
     "$pathloom" forget "$document" --run "$work/quorum"
+# The base model would be imported again.
+"$pathloom" export --run "$work/calm" --path p00 --out "$work/model" >"$work/ask.out" 2>&1 ||
+    fail "export"
+# shellcheck disable=SC2086 # several words
+(forget_job import $kept --set model.import="$work/model" \
+    --set data.tokenizer="$work/calm/data/tokenizer.model") >"$work/import.out" 2>&1 ||
+    fail "a run with an imported model"
+ask forget "$document" --run "$work/import" || fail "forget after an import"
+refused 69 'would begin again with .*model.import' \
+    "$pathloom" forget "$document" --from start --run "$work/import"
 # This machine no longer has the device that trained the run.
 again other
 sed -i 's/^\( *backend:\) auto/\1 ref/' "$work/other/run.yaml"
