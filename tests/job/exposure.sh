@@ -47,7 +47,8 @@ for run in plain packed; do
     # A module has the tokens of its contributors: here those of two paths.
     awk '$1 ~ /^mix\/p0/ { sum += $2; of += $3 } $1 == "mix/L1.E0" { all = $2; own = $3 }
         END { exit !(all == sum && own == of) }' "$work/docs" || fail "$run: L1.E0"
-    # blame divides the same tokens by contributor and domain.
+    # blame divides the same tokens by contributor and domain. A path that two workers
+    # trained has a line for each.
     "$pathloom" store blame L1.E0 --history --run "$work/$run" --json >"$work/blame" ||
         fail "store blame"
     sed 's/.*"tokens":\([0-9]*\),"versions".*"domains":\[\(.*\)\].*/\1 \2/
@@ -56,7 +57,7 @@ for run in plain packed; do
         sum != $1 || NF < 7 { print; bad = 1 }
         END { while ((getline line <file) > 0) { split(line, word, " ")
                   if (word[1] == "mix/L1.E0" && word[3] != of["docs"]) bad = 1 }
-              exit bad || NR != 4 }' || fail "$run: blame by domain: $(cat "$work/blame")"
+              exit bad || NR < 4 }' || fail "$run: blame by domain: $(cat "$work/blame")"
 done
 "$pathloom" store blame L1.E0 --run "$work/plain" | grep -q ' of .*docs [0-9.]* %' ||
     fail "blame names no domain"

@@ -263,7 +263,7 @@ static void a_prompt_without_a_token_is_refused(void **state)
     assert_int_equal(
         pl_reroute_generate(&r, prompt, 1, &options, hear, NULL, &result, &trace),
         PL_ERR_USAGE);
-    assert_said("no path can be chosen");
+    assert_said("no token that could choose a path");
     pl_reroute_trace_clear(&trace);
     assert_int_equal(pl_reroute_generate(&r, prompt, CONTEXT + 1, &options, hear, NULL,
                                          &result, &trace),
