@@ -104,6 +104,87 @@ static void nor_with_bytes_in_products(void **)
     expect_order_free("int8");
 }
 
+/* ---- paths that share modules ---- */
+
+enum { PATHS = 4 };
+
+/* Logits of four steps of four sequences, one per path of 2x2 modules, after a prompt
+ * each: in one step, or each sequence in steps of its own. */
+static std::vector<float> read_paths(const char *precision, bool together)
+{
+    static const int32_t slots[] = {2, 0, 3, 1}; /* so that rows must be rearranged */
+    pl_backend_options options = {};
+    options.name = "cuda";
+    options.n_threads = 1;
+    options.precision = precision;
+    pl_model_options extents = {};
+    extents.batch = 1;
+    extents.context = TOKENS;
+    pl_topology *one = even_topology(), *t;
+    pl_topology_spec spec = {};
+    spec.replicas = 1;
+    check(pl_topology_parse_levels("2x2", &spec));
+    check(pl_topology_create(pl_topology_shape(one), &spec, &t));
+    pl_backend *be;
+    pl_model *model;
+    pl_decoder *decoder;
+    check(pl_backend_open(&options, &be));
+    check(pl_model_create(be, t, &extents, &model));
+    std::vector<pl_module *> modules((size_t)pl_topology_n_modules(t));
+    for (int m = 0; m < pl_topology_n_modules(t); m++) {
+        const int slot = pl_topology_module_slot(t, m);
+        std::vector<float> params(pl_topology_slot(t, slot)->n_params);
+        pl_topology_init(t, slot, (uint64_t)m, params.data());
+        check(pl_module_create(be, t, slot, params.data(), &modules[(size_t)m]));
+    }
+    pl_path *paths[PATHS];
+    std::vector<float> logits(PATHS * VOCABULARY), all;
+    check(pl_decoder_create_slots(model, PATHS, &decoder));
+    for (int p = 0; p < PATHS; p++) {
+        std::vector<pl_module *> of;
+        for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
+            of.push_back(modules[(size_t)pl_topology_module_of_path(t, slot, p)]);
+        check(pl_path_create(t, of.data(), &paths[p]));
+        const int32_t prompt[] = {p, p + 1, 2 * p, 3};
+        pl_decoder_use(decoder, p, paths[p]);
+        check(pl_decoder_prefill(decoder, p, prompt, 1 + p, logits.data()));
+    }
+    for (int step = 0; step < 4; step++) {
+        int32_t tokens[PATHS];
+        for (int i = 0; i < PATHS; i++)
+            tokens[i] = (slots[i] * 7 + step * 5) % VOCABULARY;
+        if (together)
+            check(pl_decoder_step(decoder, slots, tokens, PATHS, logits.data()));
+        for (int i = 0; i < PATHS && !together; i++)
+            check(pl_decoder_step(decoder, slots + i, tokens + i, 1,
+                                  logits.data() + i * VOCABULARY));
+        all.insert(all.end(), logits.begin(), logits.end());
+    }
+    pl_decoder_destroy(&decoder);
+    for (int p = 0; p < PATHS; p++)
+        pl_path_destroy(&paths[p]);
+    for (size_t m = 0; m < modules.size(); m++)
+        pl_module_destroy(&modules[m]);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+    pl_topology_destroy(&one);
+    return all;
+}
+
+/* In one step they are a graph from the second step on. */
+static void a_step_of_several_paths_gives_the_logits_of_each(void **)
+{
+    for (const char *precision : {"bf16", "fp8", "int8"}) {
+        const std::vector<float> graph = read_paths(precision, true);
+        emulation_refuse_captures(true);
+        expect_equal(graph, read_paths(precision, true));
+        emulation_refuse_captures(false);
+        const std::vector<float> alone = read_paths(precision, false);
+        assert_true(error_of(graph.data(), alone.data(), alone.size()) < 1e-4);
+    }
+}
+
 /* ---- a step as one graph ---- */
 
 /* More positions than before replace the table of angles, to which graphs point. */
@@ -409,6 +490,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_order_of_threads_changes_no_byte),
         cmocka_unit_test(nor_with_bytes_in_products),
+        cmocka_unit_test(a_step_of_several_paths_gives_the_logits_of_each),
         cmocka_unit_test(a_step_as_a_graph_gives_the_bytes_of_its_operations),
         cmocka_unit_test(a_frequent_tokens_gradient_has_the_same_bytes_in_every_order),
         cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),

@@ -537,6 +537,50 @@ static void decoding_agrees_with_ref(void **state)
     for_each_backend(check_decode);
 }
 
+/* ---- rows in another order ---- */
+static void check_permute_rows(const pair *p)
+{
+    static const int shapes[][2] = {{1, 3}, {5, 64}, {64, 33}, {7, 300}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int N = shapes[i][0], C = shapes[i][1];
+        twin x = acts(p, (size_t)(N * C), 1, 1.0f);
+        twin scratch = acts(p, (size_t)(N * C), 2, 1.0f);
+        int32_t order[64];
+        for (int n = 0; n < N; n++)
+            order[n] = (n * 3 + 1) % N; /* no extent is a multiple of 3 */
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            int32_t *device = new_buffer(be, sizeof order);
+            be->ops->upload(be, device, order, sizeof order);
+            be->ops->permute_rows(be, x.at[side], scratch.at[side], device, N, C);
+            assert_int_equal(be->ops->sync(be), PL_OK);
+            be->ops->release(be, device);
+        }
+        expect_same(p, &x, "permute_rows", shapes[i], 2);
+        drop(p, &scratch);
+    }
+}
+
+static void rows_in_another_order_agree_with_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_permute_rows);
+}
+
+/* ref itself: row n becomes row order[n]. */
+static void a_row_goes_where_the_order_says(void **state)
+{
+    (void)state;
+    pl_backend *ref = open_side("ref", "f32", 1);
+    float x[] = {1, 2, 3, 4, 5, 6}, scratch[6];
+    const float wanted[] = {5, 6, 1, 2, 3, 4};
+    const int32_t order[] = {2, 0, 1};
+    ref->ops->permute_rows(ref, (pl_act *)(void *)x, (pl_act *)(void *)scratch, order,
+                           3, 2);
+    assert_memory_equal(x, wanted, sizeof x);
+    pl_backend_close(&ref);
+}
+
 /* ---- feed-forward ---- */
 
 static void check_swiglu(const pair *p)
@@ -688,6 +732,8 @@ int main(void)
         cmocka_unit_test(rope_agrees_with_ref),
         cmocka_unit_test(attention_agrees_with_ref),
         cmocka_unit_test(decoding_agrees_with_ref),
+        cmocka_unit_test(rows_in_another_order_agree_with_ref),
+        cmocka_unit_test(a_row_goes_where_the_order_says),
         cmocka_unit_test(swiglu_agrees_with_ref),
         cmocka_unit_test(classifier_agrees_with_ref),
         cmocka_unit_test(optimizer_agrees_with_ref),
