@@ -389,6 +389,7 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->step = 0;
     lease->first_ms = 0;
     lease->deadline_ms = now_ms + ttl_ms;
+    lease->before_ms = lease->granted_ms;
     lease->granted_ms = now_ms;
     lease->taken_up = false;
     p->n_granted++;

@@ -15,7 +15,9 @@ typedef struct plan_lease {
     bool taken_up;
     uint64_t token;
     int64_t phase;
-    int64_t deadline_ms, granted_ms;
+    /* before_ms: when the phase before this one was granted, if the lease was extended;
+     * else 0 */
+    int64_t deadline_ms, granted_ms, before_ms;
     int worker;       /* index of the worker that holds the lease */
     int step;         /* last reported inner step */
     int64_t step_ms;  /* when `step` was reported */

@@ -100,7 +100,8 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
     plan_said *kept = &path->said[path->n_said++];
     *kept = *said;
     kept->said_ms = now_ms;
-    kept->held_ms = now_ms - lease->granted_ms;
+    const bool earlier = said->phase < lease->phase && lease->before_ms > 0;
+    kept->held_ms = now_ms - (earlier ? lease->before_ms : lease->granted_ms);
     kept->lease_ms = now_ms + ttl_ms;
     kept->until_ms = now_ms + 3ll * ttl_ms;
     return lease;

@@ -342,6 +342,26 @@ static void failures_are_counted_although_the_lease_went_on(void **state)
     assert_int_equal(path->lease.failures, 0);
 }
 
+/* The hub judges from these times whether a lease is overdue (hub_names.c). */
+static void a_phase_is_held_from_its_own_grant(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    add_arm(p, "solo", 1, 1, 1, 12);
+    set_all(p, "solo", 0);
+    assert_true(plan_choose(p, 0, 1000, &task));
+    plan_grant(p, task, 0, 1000, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_said said = {.phase = 0, .token = path->lease.token, .worker = 0};
+    plan_extend(p, task, 65000, TTL);
+    assert_non_null(plan_say_done(path, &said, 67000, TTL));
+    said.phase = 1;
+    assert_non_null(plan_say_done(path, &said, 68000, TTL));
+    assert_int_equal(path->n_said, 2);
+    assert_int_equal(path->said[0].held_ms, 66000);
+    assert_int_equal(path->said[1].held_ms, 3000);
+}
+
 static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **state)
 {
     plan *p = *state;
@@ -486,6 +506,7 @@ int main(void)
         TEST(finished_phase_ends_its_lease_and_old_news_is_ignored),
         TEST(failures_of_a_task_are_counted_across_workers),
         TEST(failures_are_counted_although_the_lease_went_on),
+        TEST(a_phase_is_held_from_its_own_grant),
         TEST(next_phase_given_back_leaves_the_lease_of_the_one_before),
         TEST(either_phase_takes_a_lease_up_at_a_new_hub),
         TEST(news_and_what_workers_say_may_come_in_any_order),
