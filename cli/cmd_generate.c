@@ -28,7 +28,8 @@ static const cli_option options[] = {
     CLI_SELECT(request, select),
     CLI_NUMBER("route-every", CLI_INT, request, every, "W", 1, 1 << 20,
                "choose the path again every W tokens, by the text so far; all paths "
-               "are loaded and read the text"),
+               "are loaded. By likelihood all of them read the text, with --route "
+               "router only the one that writes"),
     CLI_NUMBER("max-tokens", CLI_INT, request, options.max_tokens, "N", 1, 1 << 20,
                "write at most N tokens (64)"),
     CLI_NUMBER("temperature", CLI_REAL, request, options.choice.temperature, "X", 0,
@@ -80,6 +81,7 @@ typedef struct session {
     pl_path_choice choice;
     pl_readers readers; /* one path; with --route-every, all paths that may answer */
     pl_reroute_trace trace;
+    bool gated; /* with --route-every: the router chooses, not the paths' losses */
     pl_buf tokens, text;
     /* the prompt was printed, which happens together with the first new text */
     bool echoed;
@@ -137,7 +139,7 @@ static pl_status emit(void *context, const char *text, size_t len)
 static const char *route_name(const session *s)
 {
     return s->q->path                ? "asked"
-           : s->q->every             ? "history"
+           : s->q->every             ? (s->gated ? "gate" : "history")
            : s->choice.by_likelihood ? "likelihood"
                                      : "router";
 }
@@ -194,8 +196,11 @@ static void tell_generated_json(session *s, const char *path,
     pl_json_set_text(o, "route", route_name(s));
     if (s->choice.by_likelihood)
         add_nats(s, o);
-    if (s->q->every)
+    if (s->q->every) {
         add_spans(s, o);
+        pl_json_set_int(o, "routing_tokens", g->n_routing);
+        pl_json_set_real(o, "routing_seconds", g->routing_seconds);
+    }
     say_json(o);
 }
 
@@ -216,6 +221,10 @@ static void tell_generated(session *s, const pl_generate_result *g)
             : s->choice.by_likelihood ? ", by likelihood"
                                       : ", by the router",
             g->n_prompt, g->n_tokens, rate, pl_finish_name(g->finish));
+    if (s->q->every)
+        fprintf(stderr, "[choosing by %s: paths read %lld tokens more, %.3f s]\n",
+                s->gated ? "the router" : "the paths' losses", (long long)g->n_routing,
+                g->routing_seconds);
 }
 
 /* ---- generating ---- */
@@ -233,23 +242,26 @@ static pl_status generate_once(session *s, pl_generate_result *result)
 static pl_status generate_rerouted(session *s, pl_generate_result *result)
 {
     const int n_paths = pl_topology_n_paths(s->mix.topology);
-    if (!pl_answers_by_likelihood(s->mix.settings.rule, s->mix.settings.prefix,
-                                  n_paths))
-        return pl_fail(PL_ERR_USAGE,
-                       "--route-every lets the paths choose, as --route likelihood "
-                       "does; this run has %d paths and answers by `%s`, so give "
-                       "--route likelihood as well, or leave --route-every out",
-                       n_paths, s->mix.settings.rule);
+    s->gated = !pl_answers_by_likelihood(s->mix.settings.rule, s->mix.settings.prefix,
+                                         n_paths);
+    if (s->gated) {
+        PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
+        PL_CHECK(pl_path_chooser_by_router(s->chooser));
+    }
     PL_CHECK(pl_readers_open(&s->mix, s->q->precision, &s->readers));
     for (int path = 0; path < n_paths; path++)
         if (!pl_path_is_closed(&s->mix.settings, path))
             PL_CHECK(pl_readers_add(&s->readers, path));
-    const pl_rerouter r = {.decoders = s->readers.decoders,
-                           .n_paths = s->readers.n,
-                           .rule = {s->mix.settings.prefix, s->q->every},
-                           .tokenizer = s->mix.tokenizer,
-                           .vocab = s->mix.arm.shape.vocab,
-                           .context = s->mix.arm.shape.context};
+    const pl_rerouter r = {
+        .decoders = s->readers.decoders,
+        .n_paths = s->readers.n,
+        .rule = {.prefix = s->mix.settings.prefix,
+                 .every = s->q->every,
+                 .gate = s->gated ? pl_path_chooser_router(s->chooser) : NULL,
+                 .numbers = s->readers.numbers},
+        .tokenizer = s->mix.tokenizer,
+        .vocab = s->mix.arm.shape.vocab,
+        .context = s->mix.arm.shape.context};
     PL_CHECK(pl_reroute_generate(&r, get_session_tokens(s), count_session_tokens(s),
                                  &s->q->options, emit, s, result, &s->trace));
     for (int i = 0; i < s->trace.n; i++)

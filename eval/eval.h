@@ -53,6 +53,9 @@ typedef struct pl_route_document {
      * of targets in a window */
     int prefix, window;
     int router_path;
+    /* the same targets under the router's models: a row of n_targets per path; NULL: no
+     * choice by the gate is evaluated */
+    const float *gate;
 } pl_route_document;
 /* The path of a document under PL_ROUTE_LIKELIHOOD. */
 typedef struct pl_likeliest {
@@ -65,13 +68,18 @@ typedef struct pl_likeliest {
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
                      pl_likeliest *likeliest);
 
-/* Results of choosing the path again every W tokens (every.c): `history` by the
- * preceding text, `oracle` in hindsight. */
-typedef struct pl_every_choice {
-    pl_score history, oracle; /* scores of the counted targets */
-    /* n_choices: choices that `history` made after its first path; n_changes: those
-     * that changed the path */
+/* Results of choosing the path again every W tokens (every.c): by the losses of the
+ * text before (`history`), by the router's models of that text (`gate`), and in
+ * hindsight (`oracle`). */
+typedef struct pl_every_way {
+    pl_score score; /* of the counted targets */
+    /* n_choices: choices after the first path; n_changes: those that changed the
+     * path */
     uint64_t n_choices, n_changes;
+} pl_every_way;
+typedef struct pl_every_choice {
+    pl_every_way history, gate; /* gate: zeros if the document has none */
+    pl_score oracle;
 } pl_every_choice;
 /* `path` is the first path of `history`. */
 void pl_route_every(const pl_route_document *d, int path, int every,
@@ -97,6 +105,7 @@ typedef struct pl_route_job {
     /* [n_paths] paths that are closed: their parameters are not read, and their losses
      * are NaN; NULL: no path is closed */
     const bool *closed;
+    const pl_prefix_lm *gate; /* also evaluate the choice by it; NULL: do not */
     size_t n;
     int prefix;
     pl_path_params_fn params;

@@ -10,15 +10,18 @@
  *                least evidence against it, from the text before the piece: the sum of
  *                a path's losses, but at most MOST_BEHIND nats above that of the best
  *                path
+ *   gate W       the same rule, but the losses are those of the router's tiny language
+ *                models (router/prefix_lm.c), and piece 0 goes to the router's path. So
+ *                only the chosen path must read the text
  *   oracle W     hindsight: the best path of each piece
  *
- * `history` can be used in practice; `oracle` cannot, because it needs the text that
- * follows the piece. Without the limit, a path that predicted a long beginning well
- * would be kept long after the text has changed. With the limit, a lead of MOST_BEHIND
- * nats is enough to change the path, however long the earlier text was. This is
- * Viterbi's algorithm for a text that continues with each of the other paths with
- * probability exp(-MOST_BEHIND) at any token (the fixed share of Herbster and Warmuth
- * 1998). */
+ * `history` and `gate` can be used in practice; `oracle` cannot, because it needs the
+ * text that follows the piece. Without the limit, a path that predicted a long
+ * beginning well would be kept long after the text has changed. With the limit, a lead
+ * of MOST_BEHIND nats is enough to change the path, however long the earlier text was.
+ * This is Viterbi's algorithm for a text that continues with each of the other paths
+ * with probability exp(-MOST_BEHIND) at any token (the fixed share of Herbster and
+ * Warmuth 1998). */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -76,14 +79,15 @@ static void add_piece(pl_score *score, double nats, uint32_t n)
     score->n_targets += n;
 }
 
-void pl_route_every(const pl_route_document *d, int path, int every,
-                    pl_every_choice *out)
+/* Follows the path that the losses `by` choose; the score is that of the paths'
+ * losses. */
+static void follow_losses(const pl_route_document *d, const float *by, size_t stride,
+                          int path, uint32_t W, pl_every_way *out)
 {
-    const uint32_t W = (uint32_t)every, n = d->n_targets;
+    const uint32_t n = d->n_targets;
     const uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0;
     double *evidence = pl_alloc((size_t)d->n_paths * sizeof *evidence);
     uint32_t read = 0;
-    memset(out, 0, sizeof *out);
     for (uint32_t at = first; at < n; at += W) {
         const uint32_t end = n - at < W ? n : at + W;
         if (at > first) {
@@ -92,10 +96,24 @@ void pl_route_every(const pl_route_document *d, int path, int every,
             out->n_choices++;
             out->n_changes += path != before;
         }
-        add_piece(&out->history, sum_piece(d, path, at, end), end - at);
-        add_piece(&out->oracle, best_piece(d, at, end), end - at);
-        pl_evidence_add(evidence, d->n_paths, d->losses + read, d->stride, end - read);
+        add_piece(&out->score, sum_piece(d, path, at, end), end - at);
+        pl_evidence_add(evidence, d->n_paths, by + read, stride, end - read);
         read = end;
     }
     pl_free(evidence);
+}
+
+void pl_route_every(const pl_route_document *d, int path, int every,
+                    pl_every_choice *out)
+{
+    const uint32_t W = (uint32_t)every, n = d->n_targets;
+    const uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0;
+    memset(out, 0, sizeof *out);
+    follow_losses(d, d->losses, d->stride, path, W, &out->history);
+    if (d->gate)
+        follow_losses(d, d->gate, n, d->router_path, W, &out->gate);
+    for (uint32_t at = first; at < n; at += W) {
+        const uint32_t end = n - at < W ? n : at + W;
+        add_piece(&out->oracle, best_piece(d, at, end), end - at);
+    }
 }

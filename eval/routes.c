@@ -121,19 +121,40 @@ static size_t count_fitting(const pl_route_job *job, size_t first, size_t *targe
     return end - first;
 }
 
+/* The losses of a document under the gate's models, as a row per path. A closed path
+ * has NaN, so that it is never chosen. */
+static float *make_gate_losses(const pl_route_job *job, uint32_t doc)
+{
+    const pl_token_doc *from = pl_tokens_doc(job->tokens, doc);
+    const size_t n = pl_doc_targets(from);
+    const int n_paths = pl_prefix_lm_n_paths(job->gate);
+    float *losses = pl_alloc((n * (size_t)n_paths + 1) * sizeof *losses);
+    int32_t *text = pl_alloc((n + 1) * sizeof *text);
+    pl_tokens_copy(job->tokens, from->first, n > 0 ? n + 1 : 0, text);
+    pl_prefix_lm_losses(job->gate, NULL, n_paths, text, (int)n + 1, losses, n);
+    for (int path = 0; job->closed && path < n_paths; ++path)
+        for (size_t t = 0; job->closed[path] && t < n; ++t)
+            losses[(size_t)path * n + t] = NAN;
+    pl_free(text);
+    return losses;
+}
+
 static void choose_part(const pl_route_job *job, size_t first, size_t n, size_t targets,
                         const float *losses, const pl_routes *out)
 {
     const pl_topology *t = pl_scorer_topology(job->scorer);
+    const bool gated = job->gate && job->n_every > 0;
     pl_score scores[PL_ROUTE_COUNT];
     for (size_t i = first; i < first + n; ++i) {
+        float *gate = gated ? make_gate_losses(job, job->docs[i]) : NULL;
         const pl_route_document d = {.losses = losses,
                                      .stride = targets,
                                      .n_paths = pl_topology_n_paths(t),
                                      .n_targets = (uint32_t)n_targets_of(job, i),
                                      .prefix = job->prefix,
                                      .window = pl_topology_shape(t)->context,
-                                     .router_path = job->path_of[i]};
+                                     .router_path = job->path_of[i],
+                                     .gate = gate};
         pl_route_choose(&d, scores, &out->likeliest[i]);
         for (int route = 0; route < PL_ROUTE_COUNT; ++route)
             out->scores[(size_t)route * job->n + i] = scores[route];
@@ -141,6 +162,7 @@ static void choose_part(const pl_route_job *job, size_t first, size_t n, size_t 
             pl_route_every(&d, out->likeliest[i].path, job->every[w],
                            &out->every[(size_t)w * job->n + i]);
         losses += d.n_targets;
+        pl_free(gate);
     }
 }
 
@@ -177,6 +199,12 @@ pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
     pl_status status;
     PL_TRY(pl_check_paths(job->path_of, job->n,
                           pl_topology_n_paths(pl_scorer_topology(job->scorer))));
+    if (job->gate && pl_prefix_lm_n_paths(job->gate) !=
+                         pl_topology_n_paths(pl_scorer_topology(job->scorer)))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "the router in the store has %d paths, and the mixture %d",
+                       pl_prefix_lm_n_paths(job->gate),
+                       pl_topology_n_paths(pl_scorer_topology(job->scorer))));
     PL_TRY(pl_try_alloc(bytes, "a path's parameters", &params));
     for (size_t first = 0, n; first < job->n; first += n) {
         n = count_fitting(job, first, &targets);

@@ -70,7 +70,8 @@ typedef struct job {
     pl_snapshot tag;               /* the tag that the command names, if it names one */
     /* versions of the chapter to evaluate; NULL: the newest ones */
     const pl_snapshot *versions;
-    bool *closed; /* [n_paths] paths that are never chosen nor read, or NULL */
+    bool *closed;         /* [n_paths] paths that are never chosen nor read, or NULL */
+    pl_prefix_lm *router; /* of the chapter */
     spent spent[ROW_COUNT]; /* [row] what the arm of each row has used */
 } job;
 
@@ -119,6 +120,7 @@ static pl_status score_ways(job *j, arm_source *source)
                         .docs = e->docs,
                         .path_of = e->path_of,
                         .closed = j->closed,
+                        .gate = j->router,
                         .n = n,
                         .prefix = (int)j->r->cfg.prefix,
                         .params = load_arm_path,
@@ -241,23 +243,21 @@ static pl_status route_valid(job *j)
 {
     const pl_tokens *valid = j->r->valid;
     const size_t prefix = (size_t)j->r->cfg.prefix;
-    pl_prefix_lm *router = NULL;
-    PL_CHECK(read_router(j, &router));
-    const int n_paths = pl_prefix_lm_n_paths(router);
+    PL_CHECK(read_router(j, &j->router));
+    const int n_paths = pl_prefix_lm_n_paths(j->router);
     int32_t *text = pl_alloc(prefix * sizeof *text);
     double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
     for (size_t i = 0; i < j->e->n_docs; i++) {
         const pl_token_doc *doc = pl_tokens_doc(valid, j->e->docs[i]);
         size_t n = doc->n_tokens < prefix ? doc->n_tokens : prefix;
         pl_tokens_copy(valid, doc->first, n, text);
-        pl_prefix_lm_nats(router, text, (int)n, nats);
+        pl_prefix_lm_nats(j->router, text, (int)n, nats);
         for (int path = 0; j->closed && path < n_paths; path++)
             nats[path] = j->closed[path] ? INFINITY : nats[path];
         j->e->path_of[i] = pl_least_evidence(nats, n_paths);
     }
     pl_free(nats);
     pl_free(text);
-    pl_prefix_lm_destroy(&router);
     return PL_OK;
 }
 
@@ -461,6 +461,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
 done:
     pl_snapshot_clear(&j.tag);
     pl_free(j.closed);
+    pl_prefix_lm_destroy(&j.router);
     pl_scorer_destroy(&j.scorer);
     pl_free_aligned(j.params);
     return status;

@@ -101,7 +101,7 @@ double evaluation_bits(const evaluation *e, const pl_score *score);
 void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out);
 void evaluation_print(const pl_run *r, const evaluation *e);
 /* every_report.c: the first prints a row for the choice once per document and, for each
- * W, a row for history and one for oracle; the second makes a JSON array of the
+ * W, the rows of history, gate and oracle; the second makes a JSON array of the
  * rows. */
 void evaluation_print_every(const evaluation *e);
 pl_json *evaluation_every_json(const evaluation *e);

@@ -1,29 +1,48 @@
-/* Prints how much it helps to choose the path again every W tokens. It compares three
- * rules: once per document, every W tokens by the preceding text (history), and every W
- * tokens in hindsight (oracle). */
+/* Prints how much it helps to choose the path again every W tokens. It compares four
+ * rules: once per document; every W tokens by the paths' losses on the text before
+ * (history), or by the router's models of that text (gate); and every W tokens in
+ * hindsight (oracle). */
 #include "job/evaluate.h"
 
 #include <math.h>
 
+enum { EVERY_HISTORY, EVERY_GATE, EVERY_ORACLE, EVERY_RULES };
+static const char *const every_rules[EVERY_RULES] = {"history", "gate", "oracle"};
+
 typedef struct every_row {
-    const char *rule; /* "once", "history", "oracle" */
+    const char *rule; /* "once", or one of every_rules */
     int every;        /* W; 0: once */
     double bits, bits_error, ppl;
     /* by how many percent the perplexity is below that of "once", and the standard
      * error */
     double below, below_error;
-    /* history's gain in nats over "once", divided by the oracle's for the same W; NaN
-     * in other rows */
+    /* gain in nats over "once", divided by the oracle's for the same W; NaN in the rows
+     * of once and oracle */
     double share;
-    /* fraction of choices that changed the path; NaN except in rows of history */
+    /* fraction of choices that changed the path; NaN in the rows of once and oracle */
     double changes;
 } every_row;
 
-static void collect_scores(const evaluation *e, int w, bool oracle, pl_score *scores)
+static int count_every_rows(const evaluation *e)
+{
+    return 1 + EVERY_RULES * e->wish.n_every;
+}
+
+/* Collects the scores of one rule; returns the fraction of its choices that changed the
+ * path. */
+static double collect_scores(const evaluation *e, int w, int rule, pl_score *scores)
 {
     const pl_every_choice *choices = e->every + (size_t)w * e->n_docs;
-    for (size_t i = 0; i < e->n_docs; i++)
-        scores[i] = oracle ? choices[i].oracle : choices[i].history;
+    uint64_t n_choices = 0, n_changes = 0;
+    for (size_t i = 0; i < e->n_docs; i++) {
+        const pl_every_way *way =
+            rule == EVERY_HISTORY ? &choices[i].history : &choices[i].gate;
+        scores[i] = rule == EVERY_ORACLE ? choices[i].oracle : way->score;
+        n_choices += way->n_choices;
+        n_changes += way->n_changes;
+    }
+    return n_choices > 0 && rule != EVERY_ORACLE ? (double)n_changes / (double)n_choices
+                                                 : NAN;
 }
 
 /* Fills in the fields that every row has, from its scores and those of "once". */
@@ -38,44 +57,38 @@ static void fill_every_row(const evaluation *e, const pl_score *scores, every_ro
     out->ppl = pl_perplexity(&sum);
     out->below = 100 * (1 - ratio);
     out->below_error = 100 * ratio * pl_score_error(scores, once, e->n_docs);
-    out->share = out->changes = NAN;
+    out->share = NAN;
 }
 
-static double share_of_changes(const evaluation *e, int w)
+/* Fills the rows of all rules for one W. */
+static void fill_rules(const evaluation *e, int w, pl_score *scores, every_row *rows)
 {
-    uint64_t n_choices = 0, n_changes = 0;
-    for (size_t i = 0; i < e->n_docs; i++) {
-        n_choices += e->every[(size_t)w * e->n_docs + i].n_choices;
-        n_changes += e->every[(size_t)w * e->n_docs + i].n_changes;
+    const double once = e->rows[ROW_LIKELIHOOD].score.nats;
+    double gain[EVERY_RULES];
+    for (int rule = 0; rule < EVERY_RULES; rule++) {
+        rows[rule] = (every_row){.rule = every_rules[rule], .every = e->wish.every[w]};
+        rows[rule].changes = collect_scores(e, w, rule, scores);
+        fill_every_row(e, scores, &rows[rule]);
+        gain[rule] = once - pl_score_sum(scores, e->n_docs).nats;
     }
-    return n_choices > 0 ? (double)n_changes / (double)n_choices : NAN;
+    for (int rule = 0; rule < EVERY_ORACLE; rule++)
+        rows[rule].share = gain[rule] / gain[EVERY_ORACLE];
 }
 
-/* Fills rows [2 n_every + 1]: first "once", then history and oracle for each W. */
+/* Fills all rows: first "once", then the rules for each W. */
 static void fill_every_rows(const evaluation *e, every_row *rows)
 {
     pl_score *scores = pl_alloc(e->n_docs * sizeof *scores);
-    const double once = e->rows[ROW_LIKELIHOOD].score.nats;
-    rows[0] = (every_row){.rule = "once"};
+    rows[0] = (every_row){.rule = "once", .changes = NAN};
     fill_every_row(e, e->rows[ROW_LIKELIHOOD].scores, &rows[0]);
-    for (int w = 0; w < e->wish.n_every; w++) {
-        every_row *history = &rows[1 + 2 * w], *oracle = &rows[2 + 2 * w];
-        *history = (every_row){.rule = "history", .every = e->wish.every[w]};
-        *oracle = (every_row){.rule = "oracle", .every = e->wish.every[w]};
-        collect_scores(e, w, false, scores);
-        fill_every_row(e, scores, history);
-        const double gain = once - pl_score_sum(scores, e->n_docs).nats;
-        collect_scores(e, w, true, scores);
-        fill_every_row(e, scores, oracle);
-        history->share = gain / (once - pl_score_sum(scores, e->n_docs).nats);
-        history->changes = share_of_changes(e, w);
-    }
+    for (int w = 0; w < e->wish.n_every; w++)
+        fill_rules(e, w, scores, &rows[1 + EVERY_RULES * w]);
     pl_free(scores);
 }
 
 pl_json *evaluation_every_json(const evaluation *e)
 {
-    const int n = 1 + 2 * e->wish.n_every;
+    const int n = count_every_rows(e);
     every_row *rows = pl_alloc((size_t)n * sizeof *rows);
     pl_json *list = pl_json_array();
     fill_every_rows(e, rows);
@@ -112,7 +125,7 @@ static void write_with_error(char out[48], int width, int digits, double value,
 
 void evaluation_print_every(const evaluation *e)
 {
-    const int n = 1 + 2 * e->wish.n_every;
+    const int n = count_every_rows(e);
     every_row *rows = pl_alloc((size_t)n * sizeof *rows);
     fill_every_rows(e, rows);
     say("%s", "");
@@ -133,10 +146,12 @@ void evaluation_print_every(const evaluation *e)
         say("   %-22s %s %7.2f %16s %10s %8s", name, bits, row->ppl, below, share,
             changes);
     }
-    say("   history: by the losses of the preceding text; oracle: the best path of "
-        "each piece, in\n"
-        "   hindsight. of oracle: share of its gain over once that history has. "
-        "changes: choices\n"
-        "   of history that took another path than the previous one");
+    say("   history: by the losses of the paths on the text before; gate: by the "
+        "router's models\n"
+        "   of that text; oracle: the best path of each piece, in hindsight. of "
+        "oracle: "
+        "share of\n"
+        "   its gain over once. changes: choices that took another path than the "
+        "previous one");
     pl_free(rows);
 }

@@ -214,18 +214,34 @@ pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads)
                        fill_pair_terms, lm);
 }
 
+/* The terms of one token for every path; `pair` is NULL if the pair with the token
+ * before it is rare. */
+typedef struct token_terms {
+    const float *before, *alone, *pair;
+} token_terms;
+
+static token_terms find_terms(const pl_prefix_lm *lm, int32_t before, int32_t token)
+{
+    const size_t P = (size_t)lm->n_paths;
+    const int32_t a = known_token(before, lm->vocab);
+    const int32_t b = known_token(token, lm->vocab);
+    const uint32_t row = row_of(lm, a, b);
+    return (token_terms){lm->before_terms + (size_t)a * P,
+                         lm->alone_terms + (size_t)b * P,
+                         row < lm->n_rows ? lm->pair_terms + row * P : NULL};
+}
+
+static float path_loss(const token_terms *x, size_t p)
+{
+    return x->pair ? x->before[p] - x->pair[p] : -x->alone[p];
+}
+
 void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n, double *nats)
 {
-    size_t P = (size_t)lm->n_paths;
     for (int t = 1; t < n; ++t) {
-        int32_t a = known_token(tokens[t - 1], lm->vocab);
-        int32_t b = known_token(tokens[t], lm->vocab);
-        uint32_t row = row_of(lm, a, b);
-        const float *before = lm->before_terms + (size_t)a * P;
-        const float *alone = lm->alone_terms + (size_t)b * P;
-        const float *pair = row < lm->n_rows ? lm->pair_terms + row * P : NULL;
-        for (size_t p = 0; p < P; ++p)
-            nats[p] += (double)(pair ? before[p] - pair[p] : -alone[p]);
+        const token_terms x = find_terms(lm, tokens[t - 1], tokens[t]);
+        for (int p = 0; p < lm->n_paths; ++p)
+            nats[p] += (double)path_loss(&x, (size_t)p);
     }
 }
 
@@ -234,4 +250,15 @@ void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
 {
     memset(nats, 0, (size_t)lm->n_paths * sizeof *nats);
     prefix_lm_score(lm, tokens, n, nats);
+}
+
+void pl_prefix_lm_losses(const pl_prefix_lm *lm, const int *paths, int n_paths,
+                         const int32_t *tokens, int n, float *losses, size_t stride)
+{
+    for (int t = 1; t < n; ++t) {
+        const token_terms x = find_terms(lm, tokens[t - 1], tokens[t]);
+        for (int i = 0; i < n_paths; ++i)
+            losses[(size_t)i * stride + (size_t)t - 1] =
+                path_loss(&x, (size_t)(paths ? paths[i] : i));
+    }
 }

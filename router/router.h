@@ -155,6 +155,10 @@ uint64_t pl_prefix_lm_bytes(int vocab, int n_paths);
  * path's model. */
 void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
                        double *nats);
+/* Writes a row of n - 1 losses per path, rows `stride` apart: -log p of each token but
+ * the first. Row i belongs to paths[i], or to path i if `paths` is NULL. */
+void pl_prefix_lm_losses(const pl_prefix_lm *lm, const int *paths, int n_paths,
+                         const int32_t *tokens, int n, float *losses, size_t stride);
 
 /* Finds the group of documents with identical features [n, dim] that has the largest
  * total weight; among groups of the same weight, the one with most documents. No router

@@ -151,7 +151,7 @@ static void finish_place(pl_batch *b, place *p, pl_status status)
     else
         result.decode_seconds = pl_now() - p->answering;
     if (p->route)
-        result.n_routing = rerouting_n_read(p->route);
+        rerouting_cost(p->route, &result);
     sequence_close(&p->sequence);
     pl_free(p->prompt);
     p->prompt = NULL;
@@ -277,7 +277,7 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
     p->scores = scored.scores;
     p->score = q->score;
     p->moved = q->routes->moved;
-    scored.scores = true; /* the choice of paths uses the scores */
+    scored.scores |= !q->routes->rule.gate; /* without a gate they are the evidence */
     pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
                                      q->n_prompt, &scored, q->emit, q->context);
     if (status == PL_OK)

@@ -230,6 +230,7 @@ static pl_json *make_usage(const pl_completion_answer *a)
         return o;
     pl_json *routing = pl_json_object();
     pl_json_set_int(routing, "routing_tokens", a->n_routing_tokens);
+    pl_json_set_real(routing, "routing_seconds", a->routing_seconds);
     pl_json_set(o, "completion_tokens_details", routing);
     return o;
 }

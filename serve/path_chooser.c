@@ -1,7 +1,6 @@
 /* Chooses the path that answers a prompt: by the router, or by likelihood
  * (path_chooser.h). */
 #include "serve/path_chooser.h"
-#include "router/router.h"
 #include "serve/module_pool.h"
 #include "serve/serve.h"
 
@@ -90,6 +89,11 @@ pl_status pl_path_chooser_by_router(pl_path_chooser *c)
     if (status == PL_OK)
         c->costs = pl_alloc((size_t)pl_prefix_lm_n_paths(c->router) * sizeof *c->costs);
     return status;
+}
+
+const pl_prefix_lm *pl_path_chooser_router(const pl_path_chooser *c)
+{
+    return c->router;
 }
 
 /* ---- by likelihood ---- */

@@ -9,6 +9,7 @@
  * which the answer is computed do not change the path. */
 #ifndef PL_SERVE_PATH_CHOOSER_H
 #define PL_SERVE_PATH_CHOOSER_H
+#include "router/router.h"
 #include "serve/mixture.h"
 
 typedef struct pl_path_chooser pl_path_chooser;
@@ -22,9 +23,11 @@ void pl_path_chooser_close(pl_path_chooser **chooser); /* accepts NULL */
 
 /* Reads the router now, so that the first prompt need not wait for it. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_router(pl_path_chooser *c);
-/* From now on the likelihoods of the paths of `arm` decide. Keeps n_held paths in
- * memory (1 to the number of paths). If these are not all paths, every prompt reads the
- * paths from the store in turn. Borrows its arguments until close. */
+/* The router's models, valid until close; NULL if they were not read yet. */
+const pl_prefix_lm *pl_path_chooser_router(const pl_path_chooser *c);
+/* From now on the paths of `arm` decide by likelihood. n_held paths are held in memory,
+ * from 1 to the number of paths. If that is not all, the paths are read in turn, again
+ * for every prompt. Borrows its arguments until close. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c,
                                                       const pl_arm *arm,
                                                       const pl_topology *topology,

@@ -6,9 +6,11 @@
 
 /* The work that remains before the next token is chosen. */
 typedef enum stage {
-    /* paths read the tokens that they have not read, from path `next` on */
-    STAGE_CATCH_UP,
+    /* the path is chosen; without a gate, the paths from number `next` on first read
+     * what they have missed */
+    STAGE_CHOICE,
     STAGE_PROMPT, /* the first path reads the prompt again */
+    STAGE_MOVE,   /* with a gate: the chosen path reads what it has missed */
     STAGE_READY
 } stage;
 
@@ -16,8 +18,10 @@ struct rerouting {
     rerouting_slot *slots; /* [n_paths] */
     int n_paths, vocab, context;
     pl_route_rule rule;
+    int *numbers;  /* [n_paths] copy of the rule's; NULL without a gate */
     int32_t *text; /* [context] tokens of the text */
-    /* [n_paths, context] loss of token t + 1, given the tokens up to t */
+    /* [n_paths, context] loss of token t + 1, given the tokens up to t; with a gate,
+     * under the gate's models */
     float *losses;
     double *evidence; /* [n_paths] evidence against each path (eval/every.c) */
     void *memory;     /* the memory of these three arrays */
@@ -26,6 +30,7 @@ struct rerouting {
     stage stage;
     int next;
     int64_t n_read; /* tokens that were read for the choice */
+    double seconds; /* of choosing, and of reading for the choice */
     pl_reroute_trace trace;
 };
 
@@ -65,13 +70,24 @@ static pl_status take_read_losses(void *context, int first, int count,
 /* The loss of a token that was just chosen, from the logits that it was chosen from. */
 void rerouting_score(rerouting *w, const pl_token_score *score)
 {
-    losses_of(w, w->path)[w->n - 1] = (float)-score->logprob;
+    if (!w->rule.gate)
+        losses_of(w, w->path)[w->n - 1] = (float)-score->logprob;
+}
+
+/* With a gate, computes the losses of the targets counted .. end - 1. */
+static void read_by_gate(const rerouting *w, int end)
+{
+    if (w->rule.gate)
+        pl_prefix_lm_losses(w->rule.gate, w->numbers, w->n_paths, w->text + w->counted,
+                            end - w->counted + 1, w->losses + w->counted,
+                            (size_t)w->context);
 }
 
 /* ---- the choice ---- */
 static int likeliest_path(const rerouting *w)
 {
     const int seen = w->n < w->rule.prefix ? w->n : w->rule.prefix;
+    read_by_gate(w, seen - 1);
     double *nats = pl_alloc((size_t)w->n_paths * sizeof *nats);
     for (int path = 0; path < w->n_paths; path++)
         for (int t = 0; t < seen - 1; t++)
@@ -95,6 +111,7 @@ static void choose_piece_path(rerouting *w)
         w->path = likeliest_path(w);
     } else {
         const int end = w->n - beyond % w->rule.every - 1;
+        read_by_gate(w, end);
         pl_evidence_add(w->evidence, w->n_paths, w->losses + w->counted,
                         (size_t)w->context, (size_t)(end - w->counted));
         w->counted = end;
@@ -106,8 +123,8 @@ static void choose_piece_path(rerouting *w)
 }
 
 /* ---- reading ---- */
-/* Reads one piece of the tokens before `end` into the slot of a path. If `take` is
- * true, also computes their losses. */
+/* Reads one piece of the tokens before `end` into the slot of a path; with `take` also
+ * their losses. `logits` may be NULL without `take`. */
 static pl_status read_piece(rerouting *w, int path, int end, bool take, float *logits,
                             int *n)
 {
@@ -122,40 +139,61 @@ static pl_status read_piece(rerouting *w, int path, int end, bool take, float *l
                               c.first + *n == end ? logits : NULL);
 }
 
-/* Moves on to the next path with unread tokens. If there is none, chooses the path. */
+static bool has_missed(const rerouting *w, int path)
+{
+    const rerouting_slot *s = &w->slots[path];
+    return pl_decoder_length(s->decoder, s->slot) < w->n - 1;
+}
+
+/* Goes on to the first path that must read before the choice; chooses when there is
+ * none. */
 static void skip_readers(rerouting *w)
 {
     const bool first = w->trace.n == 0;
-    while (w->next < w->n_paths) {
-        const rerouting_slot *s = &w->slots[w->next];
-        if (pl_decoder_length(s->decoder, s->slot) < w->n - 1)
+    for (; w->next < w->n_paths && !w->rule.gate; w->next++)
+        if (has_missed(w, w->next))
             return;
-        w->next++;
-    }
     choose_piece_path(w);
-    w->stage = first ? STAGE_PROMPT : STAGE_READY;
+    w->stage = first ? STAGE_PROMPT : has_missed(w, w->path) ? STAGE_MOVE : STAGE_READY;
     if (first)
         pl_decoder_clear(w->slots[w->path].decoder, w->slots[w->path].slot);
+}
+
+/* Does the next piece of work for the choice; *n is the number of tokens read. */
+static pl_status choose_or_read(rerouting *w, float *logits, int *n)
+{
+    const double start = pl_now();
+    pl_status status = PL_OK;
+    *n = 0;
+    if (w->stage == STAGE_CHOICE)
+        skip_readers(w);
+    if (w->stage == STAGE_CHOICE) {
+        status = read_piece(w, w->next, w->n - 1, true, logits, n);
+    } else if (w->stage == STAGE_MOVE) {
+        status = read_piece(w, w->path, w->n - 1, false, NULL, n);
+        if (!has_missed(w, w->path))
+            w->stage = STAGE_READY;
+    }
+    w->n_read += *n;
+    w->seconds += pl_now() - start;
+    return status;
+}
+
+static pl_status read_prompt(rerouting *w, float *logits, int *n)
+{
+    const rerouting_slot s = rerouting_writer(w);
+    PL_CHECK(read_piece(w, w->path, w->n, false, logits, n));
+    if (pl_decoder_length(s.decoder, s.slot) == w->n)
+        w->stage = STAGE_READY;
+    return PL_OK;
 }
 
 pl_status rerouting_read(rerouting *w, int most, float *logits, int *n)
 {
     int piece;
-    for (*n = 0; w->stage != STAGE_READY && (*n == 0 || *n < most); *n += piece) {
-        piece = 0;
-        if (w->stage == STAGE_PROMPT) {
-            const rerouting_slot s = rerouting_writer(w);
-            PL_CHECK(read_piece(w, w->path, w->n, false, logits, &piece));
-            if (pl_decoder_length(s.decoder, s.slot) == w->n)
-                w->stage = STAGE_READY;
-            continue;
-        }
-        skip_readers(w);
-        if (w->stage == STAGE_CATCH_UP) {
-            PL_CHECK(read_piece(w, w->next, w->n - 1, true, logits, &piece));
-            w->n_read += piece;
-        }
-    }
+    for (*n = 0; w->stage != STAGE_READY && (*n == 0 || *n < most); *n += piece)
+        PL_CHECK(w->stage == STAGE_PROMPT ? read_prompt(w, logits, &piece)
+                                          : choose_or_read(w, logits, &piece));
     return PL_OK;
 }
 
@@ -168,7 +206,7 @@ void rerouting_take(rerouting *w, int32_t token)
 {
     w->text[w->n++] = token;
     if (is_border(w)) {
-        w->stage = STAGE_CATCH_UP;
+        w->stage = STAGE_CHOICE;
         w->next = 0;
     }
 }
@@ -193,9 +231,10 @@ const pl_reroute_trace *rerouting_trace(const rerouting *w)
     return &w->trace;
 }
 
-int64_t rerouting_n_read(const rerouting *w)
+void rerouting_cost(const rerouting *w, pl_generate_result *out)
 {
-    return w->n_read;
+    out->n_routing = w->n_read;
+    out->routing_seconds = w->seconds;
 }
 
 /* ---- opening ---- */
@@ -209,6 +248,10 @@ static pl_status alloc_rerouting(rerouting *w)
     w->losses = (float *)(w->evidence + P);
     w->text = (int32_t *)(w->losses + P * T);
     w->slots = pl_alloc(P * sizeof *w->slots);
+    if (w->rule.gate) {
+        w->numbers = pl_alloc(P * sizeof *w->numbers);
+        memcpy(w->numbers, w->rule.numbers, P * sizeof *w->numbers);
+    }
     w->trace.spans = pl_alloc((T / (size_t)w->rule.every + 2) * sizeof *w->trace.spans);
     return PL_OK;
 }
@@ -249,6 +292,7 @@ void rerouting_close(rerouting **rerouting_)
         return;
     pl_reroute_trace_clear(&w->trace);
     pl_free_aligned(w->memory);
+    pl_free(w->numbers);
     pl_free(w->slots);
     pl_free(w);
     *rerouting_ = NULL;
@@ -313,7 +357,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
     void *logits = NULL;
     memset(out, 0, sizeof *out);
     *trace = (pl_reroute_trace){NULL, 0};
-    scored.scores = true;
+    scored.scores = !r->rule.gate; /* without a gate they are the evidence */
     pl_status status = sequence_open(&s, r->tokenizer, r->vocab, r->context, n_prompt,
                                      &scored, emit, context);
     PL_TRY(status);
@@ -324,7 +368,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
     PL_TRY(pl_try_alloc((size_t)r->vocab * sizeof(float), "logits", &logits));
     PL_TRY(write_tokens(w, &s, chooser, logits));
     *out = s.result;
-    out->n_routing = w->n_read;
+    rerouting_cost(w, out);
     *trace = w->trace;
     w->trace = (pl_reroute_trace){NULL, 0};
 done:

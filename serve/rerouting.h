@@ -1,21 +1,24 @@
 /* Private to serve: a text whose path is chosen again every W tokens, by the rule
- * "history W" of eval/every.c, as a state machine that its owner drives:
- * pl_reroute_generate without pauses, a batch in pieces between the tokens of other
- * requests.
+ * "history W" or "gate W" of eval/every.c, as a state that its owner moves on:
+ * pl_reroute_generate at once, a batch in pieces between the tokens of other requests.
+ * Every path has a slot with its own keys and values.
  *
- * Every path reads the whole text, because its losses are needed for the choice. So
- * every path has a slot with its own keys and values, and nothing is read again when
- * the path changes:
+ * History: every path reads the whole text, because its losses are needed for the
+ * choice. So changing the path costs no more:
  *
  *   the path that writes   has read tokens 0 .. n - 2, and reads each token after it
  *                          is chosen
  *   the other paths        have read up to the last border; at the next border they
  *                          read W tokens in one piece, as a prompt is read
  *
- * A border is the position before token prefix + k W. At a border all paths have read
- * all tokens except the last; then the chosen path reads the last token and writes the
- * next one. The first path reads the prompt again, as pl_generate does, so that a text
- * whose path never changes has the bytes that pl_generate would give.
+ * Gate: the router's models read the text, which costs next to nothing. A path reads
+ * only when it is chosen: the tokens that it has missed, in one piece. Its slot still
+ * has those that it read before.
+ *
+ * A border lies before token prefix + k W. There the path that is chosen has read all
+ * tokens but the last; it reads the last token and writes the next one. The first path
+ * reads the prompt again, as pl_generate does, so that a text whose path never changes
+ * has the bytes that pl_generate would give.
  *
  * The owner repeats these steps: it calls rerouting_read until rerouting_is_ready;
  * feeds the last token to the slot of rerouting_writer (except right after the prompt);
@@ -44,7 +47,8 @@ bool rerouting_is_ready(const rerouting *w);
  * room for a row of each slot of the decoder; when the prompt was read, it gets the
  * logits after it. */
 PL_MUST_CHECK pl_status rerouting_read(rerouting *w, int most, float *logits, int *n);
-/* Notes the score of a token that was chosen, before rerouting_take. */
+/* Notes the score of a token that was chosen, before rerouting_take; not needed with a
+ * gate. */
 void rerouting_score(rerouting *w, const pl_token_score *score);
 /* Appends the token that was chosen. */
 void rerouting_take(rerouting *w, int32_t token);
@@ -54,7 +58,7 @@ rerouting_slot rerouting_writer(const rerouting *w);
 int32_t rerouting_last_token(const rerouting *w);
 /* The paths so far; valid until the next call. */
 const pl_reroute_trace *rerouting_trace(const rerouting *w);
-/* Number of tokens that paths have read only for the choice. */
-int64_t rerouting_n_read(const rerouting *w);
+/* Sets what the choice has cost so far: n_routing and routing_seconds. */
+void rerouting_cost(const rerouting *w, pl_generate_result *out);
 
 #endif

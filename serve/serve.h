@@ -135,6 +135,7 @@ typedef struct pl_generate_result {
     int n_known;
     /* tokens that paths have read only to choose the path again (reroute.h) */
     int64_t n_routing;
+    double routing_seconds; /* of this reading and of choosing */
     pl_finish finish;
     double prompt_seconds, decode_seconds;
 } pl_generate_result;
@@ -328,8 +329,9 @@ typedef struct pl_completion_answer {
     bool usage;        /* also write the token counts of the whole request: */
     int n_prompt_tokens, n_tokens;
     int n_known_tokens; /* tokens of the prompts that did not have to be read again */
-    bool rerouted;      /* paths were chosen again; also write the count: */
+    bool rerouted;      /* paths were chosen again; also write the cost: */
     int64_t n_routing_tokens;      /* tokens that were read for these choices */
+    double routing_seconds;        /* of reading these tokens and of choosing */
     const pl_tokenizer *tokenizer; /* gives the texts of tokens in scores */
 } pl_completion_answer;
 /* Appends a JSON object: a whole answer, or one chunk of a stream. */

@@ -83,6 +83,7 @@ static void add_usage(const exchange *x, pl_completion_answer *a)
         a->n_known_tokens += i % n == 0 ? x->answers[i].result.n_known : 0;
         a->n_tokens += x->answers[i].result.n_tokens;
         a->n_routing_tokens += x->answers[i].result.n_routing;
+        a->routing_seconds += x->answers[i].result.routing_seconds;
     }
 }
 

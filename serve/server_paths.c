@@ -56,6 +56,7 @@ struct server_paths {
     /* an earlier request waits for several slots, or for memory, so later ones take no
      * slots, or load no paths, in this turn */
     bool holds, short_of_memory;
+    bool gated; /* the router answers, and so also chooses paths again */
     double routing_s; /* seconds spent on routing since the last step */
 };
 
@@ -69,6 +70,7 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
     const int n_paths = pl_topology_n_paths(p->mix->topology);
     if (!pl_answers_by_likelihood(p->mix->settings.rule, p->mix->settings.prefix,
                                   n_paths)) {
+        p->gated = true;
         pl_log(PL_LOG_INFO, "serve.routing", "by=router paths=%d", n_paths);
         return PL_OK;
     }
@@ -94,6 +96,7 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
             "memory a second time. They take %s, and may take a quarter of the free "
             "memory, %s; free memory, or give --route router",
             n_paths, needed, room);
+    p->gated = true;
     pl_log(PL_LOG_WARN, "serve.routing",
            "by=router paths=%d memory=\"%s\" room=\"%s\" reason=\"the modules "
            "for routing by likelihood do not fit into a quarter of the free memory\"",
@@ -484,14 +487,7 @@ int server_paths_open_path(const server_paths *p, int nth)
 /* Checks that all paths can be in memory, and have slots, at the same time. */
 static pl_status check_all_fit(const server_paths *p, int n)
 {
-    const pl_answer_settings *s = &p->mix->settings;
     const uint64_t bytes = pl_modules_bytes(p->backend, p->mix->topology);
-    if (!pl_answers_by_likelihood(s->rule, s->prefix,
-                                  pl_topology_n_paths(p->mix->topology)))
-        return pl_fail(PL_ERR_USAGE,
-                       "`route_every` needs a server that chooses paths by likelihood "
-                       "(`--route likelihood`); this server uses the rule `%s`",
-                       s->rule);
     if (n > p->options->slots)
         return pl_fail(
             PL_ERR_USAGE,
@@ -538,16 +534,24 @@ pl_status server_paths_join_all(server_paths *p, int every,
     if (*waits)
         return PL_OK;
     const pl_path **tables = pl_alloc((size_t)wanted * sizeof *tables);
+    int *numbers = pl_alloc((size_t)wanted * sizeof *numbers);
+    for (int i = 0; i < wanted; i++)
+        numbers[i] = server_paths_open_path(p, i);
     pl_status status = load_all_paths(p, wanted, tables, &n);
-    const pl_batch_routes routes = {.paths = tables,
-                                    .n_paths = wanted,
-                                    .rule = {p->mix->settings.prefix, every},
-                                    .moved = moved};
+    const pl_batch_routes routes = {
+        .paths = tables,
+        .n_paths = wanted,
+        .rule = {.prefix = p->mix->settings.prefix,
+                 .every = every,
+                 .gate = p->gated ? pl_path_chooser_router(p->chooser) : NULL,
+                 .numbers = numbers},
+        .moved = moved};
     *waits = n < wanted;
     request->routes = &routes;
     if (status == PL_OK && !*waits)
         status = pl_batch_join(batch, request);
     request->routes = NULL;
+    pl_free(numbers);
     pl_free(tables);
     return status;
 }

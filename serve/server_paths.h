@@ -34,10 +34,10 @@ PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *token
 PL_MUST_CHECK pl_status server_paths_join(server_paths *p, int model,
                                           pl_batch_request *request, bool *waits);
 /* Lets a request whose path is chosen again every `every` tokens join a batch on all
- * paths that may answer, and sets its routes. `moved` gets the index of a path among
- * these; server_paths_open_path turns it into the path's number in the mixture.
- * ERR_USAGE if this server cannot choose by likelihood, or if not all paths fit into
- * its slots and memory. */
+ * paths that may answer, and sets its routes. `moved` gets numbers of these paths; the
+ * second function gives the number of a path in the mixture. A server that answers by
+ * likelihood lets the paths choose, one that answers by the router the router.
+ * ERR_USAGE if not all paths fit into its slots and memory. */
 PL_MUST_CHECK pl_status server_paths_join_all(server_paths *p, int every,
                                               void (*moved)(void *context, int from,
                                                             int path),

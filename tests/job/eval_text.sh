@@ -116,13 +116,19 @@ about "$(row once 0 bits_per_byte)" "$whole" || fail "once is not the mixture's 
 about "$(row history 100000 bits_per_byte)" "$whole" || fail "a piece too long changes the path"
 for w in 100000 16 8; do
     awk -v o="$(row oracle $w bits_per_byte)" -v h="$(row history $w bits_per_byte)" \
-        'BEGIN { exit !(o > 0 && o <= h) }' || fail "the oracle loses at $w"
+        -v g="$(row gate $w bits_per_byte)" \
+        'BEGIN { exit !(o > 0 && o <= h && o <= g) }' || fail "the oracle loses at $w"
 done
+router=$(grep -o '"row":"mix","title":"[^"]*","bits_per_byte":[0-9.]*' "$work/every.json")
+about "$(row gate 100000 bits_per_byte)" "${router##*:}" ||
+    fail "a gate that chooses once is not the router's row"
 awk -v a="$(row oracle 8 ppl)" -v b="$(row oracle 16 ppl)" 'BEGIN { exit !(a <= b) }' ||
     fail "the oracle loses by smaller pieces"
 "$pathloom" eval --run "$run" --on "$work/text.jsonl" --every 16 >"$work/text" ||
     fail "eval as text"
-grep -q '^   history, every 16 ' "$work/text" || fail "no row history, every 16"
+for rule in history gate oracle; do
+    grep -q "^   $rule, every 16 " "$work/text" || fail "no row $rule, every 16"
+done
 grep -q '^ *3  prose ' "$work/text" || fail "no line for document 3"
 
 # ---- a path for each piece of the text that is written ----
@@ -146,12 +152,20 @@ text() { # file
 [ "$(text every4.json)" = "$(text again.json)" ] || fail "rerouted twice, two texts"
 [ "$(text late.json)" = "$(text once.json)" ] || fail "W beyond the text changes the text"
 [ "$(text late16.json)" = "$(text once16.json)" ] || fail "the same in bf16"
+rerouted gate4.json --route router --route-every 4
+rerouted oncerouter.json --route router
+rerouted lategate.json --route router --route-every 1000
+grep -q '"route":"gate","paths":.*"routing_tokens":[0-9]' "$work/gate4.json" || fail "no cost of the gate"
+grep -q '"routing_tokens":0,' "$work/lategate.json" || fail "a path that never changes reads more"
+[ "$(text lategate.json)" = "$(text oncerouter.json)" ] || fail "a late gate changes the text"
+"$pathloom" generate --run "$run" --prompt "$(cat "$work/beginning")" --max-tokens 20 \
+    --route-every 4 >"$work/generate.out" 2>&1 || fail "generate as text"
+grep -q "^\[choosing by the paths' losses: paths read [1-9][0-9]* tokens more" \
+    "$work/generate.out" || fail "the cost is not printed: $(cat "$work/generate.out")"
 
 # ---- what is refused ----
 refused 64 'give one of the two' "$pathloom" generate --run "$run" --prompt a --path p00 \
     --route-every 8
-refused 64 'give --route likelihood' "$pathloom" generate --run "$run" --prompt a \
-    --route router --route-every 8
 refused 64 'route-every' "$pathloom" generate --run "$run" --prompt a --route-every 0
 refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every 0
 refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every 16,,8

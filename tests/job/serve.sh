@@ -307,52 +307,68 @@ ask '{"prompt": "The ", "seed": 3}' > "$work/after"
 ends TERM
 
 # ---- the path is chosen again within an answer: the text and the paths of generate,
-# alone, in a stream, and beside other requests ----
-start --slots 9
-n=0
-clients=
-while read -r prompt; do
-    n=$((n + 1))
-    "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 30 --seed $n \
-        --temperature 3 --top-k 0 --top-p 1 --route-every 4 --json > "$work/alone.$n" ||
-        fail "generate --route-every: $prompt"
-    body="{\"prompt\": \"$prompt\", \"max_tokens\": 30, \"seed\": $n, \"temperature\": 3, \"route_every\": 4"
-    ask "$body}" > "$work/whole.$n" &
-    clients="$clients $!"
-    ask "$body, \"stream\": true}" > "$work/stream.$n" &
-    clients="$clients $!"
-    ask "{\"prompt\": \"$prompt\", \"max_tokens\": 20}" > "$work/answer.$n" &
-    clients="$clients $!"
-done < "$work/prompts"
-for client in $clients; do
-    wait "$client" || fail "a client got no answer"
-done
-moves=0
-for i in $(seq $n); do
-    want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
-    paths=$(grep -o '"paths":\[[^]]*\]' "$work/alone.$i")
-    [ -n "$want" ] && [ -n "$paths" ] || fail "generate wrote nothing"
-    [ "$(text_of "$work/whole.$i")" = "$want" ] || fail "rerouted $i has another text"
-    [ "$(text_of "$work/stream.$i")" = "$want" ] || fail "stream $i has another text"
-    for answer in whole stream; do
-        [ "$(grep -o '"paths":\[[^]]*\]' "$work/$answer.$i")" = "$paths" ] ||
-            fail "$answer $i took other paths than $paths: $(cat "$work/$answer.$i")"
+# beside other requests, in a stream, and alone ----
+rerouted() { # LIKELIHOOD_OR_ROUTER
+    n=0
+    clients=
+    while read -r prompt; do
+        n=$((n + 1))
+        "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 30 --seed $n \
+            --temperature 3 --top-k 0 --top-p 1 --route "$1" --route-every 4 --json \
+            > "$work/alone.$n" || fail "generate --route-every: $prompt"
+        body="{\"prompt\": \"$prompt\", \"max_tokens\": 30, \"seed\": $n, \"temperature\": 3, \"route_every\": 4"
+        echo "$body}" > "$work/body.$n"
+        ask "$body}" > "$work/whole.$n" &
+        clients="$clients $!"
+        ask "$body, \"stream\": true}" > "$work/stream.$n" &
+        clients="$clients $!"
+        ask "{\"prompt\": \"$prompt\", \"max_tokens\": 20}" > "$work/answer.$n" &
+        clients="$clients $!"
+    done < "$work/prompts"
+    for client in $clients; do
+        wait "$client" || fail "a client got no answer"
     done
-    grep -q '"routing_tokens":[1-9]' "$work/whole.$i" || fail "no cost: $(cat "$work/whole.$i")"
-    grep -q '"model":"auto"' "$work/whole.$i" || fail "rerouted $i names one path"
-    moves=$((moves + $(echo "$paths" | grep -o from | wc -l) - 1))
-    ok
-done
-[ "$moves" -gt 0 ] || fail "no path has changed, so that nothing was tested"
-[ "$(metric routing_tokens_total)" -gt 0 ] || fail "routing_tokens_total is 0"
-[ "$(metric modules_loaded)" -eq 12 ] || fail "four paths have $(metric modules_loaded) modules"
+    moves=0
+    for i in $(seq $n); do
+        want=$(sed -n 's/.*"text":"\(.*\)","prompt_tokens".*/\1/p' "$work/alone.$i")
+        paths=$(grep -o '"paths":\[[^]]*\]' "$work/alone.$i")
+        [ -n "$want" ] && [ -n "$paths" ] || fail "generate wrote nothing"
+        ask "$(cat "$work/body.$i")" > "$work/again.$i"
+        for answer in whole stream again; do
+            [ "$(text_of "$work/$answer.$i")" = "$want" ] ||
+                fail "by $1 $answer $i has another text than $want: $(cat "$work/$answer.$i")"
+            [ "$(grep -o '"paths":\[[^]]*\]' "$work/$answer.$i")" = "$paths" ] ||
+                fail "$answer $i took other paths than $paths: $(cat "$work/$answer.$i")"
+        done
+        cost=$(grep -o '"routing_tokens":[0-9]*' "$work/alone.$i")
+        [ "$(grep -o '"routing_tokens":[0-9]*' "$work/whole.$i")" = "$cost" ] ||
+            fail "the cost is not $cost: $(cat "$work/whole.$i")"
+        grep -q '"routing_seconds":[0-9]' "$work/whole.$i" || fail "no time: $(cat "$work/whole.$i")"
+        grep -q '"model":"auto"' "$work/whole.$i" || fail "rerouted $i names one path"
+        moves=$((moves + $(echo "$paths" | grep -o from | wc -l) - 1))
+        ok
+    done
+    [ "$moves" -gt 0 ] || fail "by $1 no path has changed, so that nothing was tested"
+    [ "$(metric routing_tokens_total)" -gt 0 ] || fail "routing_tokens_total is 0"
+    [ "$(metric modules_loaded)" -eq 12 ] || fail "four paths have $(metric modules_loaded) modules"
+}
+routing_tokens() { # all tokens that generate read for the choice
+    cat "$work"/alone.[0-9]* | sed 's/.*"routing_tokens":\([0-9]*\).*/\1/' |
+        awk '{ sum += $1 } END { print sum }'
+}
+start --slots 9
+rerouted likelihood
+by_paths=$(routing_tokens)
 ends TERM
 
 # ---- the router ----
-start --route router
-refused 400 'uses the rule `router`' "$at/v1/completions" -d '{"prompt": "The x", "route_every": 4}'
+start --route router --slots 9
 alike router --route router
 several router
+rerouted router
+by_gate=$(routing_tokens)
+[ "$by_gate" -lt "$by_paths" ] ||
+    fail "by the router paths read $by_gate tokens more, by likelihood $by_paths"
 ends TERM
 cmp -s "$work/paths.router" "$work/paths.likelihood" &&
     fail "router and likelihood take the same paths, so that nothing was tested"

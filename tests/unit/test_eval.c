@@ -298,15 +298,38 @@ static void paths_are_chosen_every_w_tokens(void **state)
     const pl_route_document d = changing_document();
     pl_every_choice c;
     pl_route_every(&d, 0, 3, &c);
-    assert_true(c.history.nats == 1 + 1 + 1 + 9 + 9 + 9 + 1);
+    assert_true(c.history.score.nats == 1 + 1 + 1 + 9 + 9 + 9 + 1);
     assert_true(c.oracle.nats == 1 + 1 + 1 + 1 + 1 + 1 + 1);
-    assert_int_equal(c.history.n_targets, 7);
+    assert_int_equal(c.history.score.n_targets, 7);
     assert_int_equal(c.oracle.n_targets, 7);
-    assert_int_equal(c.n_choices, 2);
-    assert_int_equal(c.n_changes, 1);
+    assert_int_equal(c.history.n_choices, 2);
+    assert_int_equal(c.history.n_changes, 1);
     pl_route_every(&d, 1, 7, &c); /* one piece has the path of its beginning */
-    assert_true(c.history.nats == 3 + 3 + 3 + 1 + 1 + 1 + 1);
-    assert_int_equal(c.n_choices, 0);
+    assert_true(c.history.score.nats == 3 + 3 + 3 + 1 + 1 + 1 + 1);
+    assert_int_equal(c.history.n_choices, 0);
+}
+
+/* The gate's losses choose, and the paths' losses count. Piece 0 has the router's path.
+ * After targets 0..3 the gate's evidence is 3 against 1: path 1; after 0..6 it is 3
+ * against 4: path 0. */
+static void the_gate_chooses_by_its_own_losses(void **state)
+{
+    (void)state;
+    const float gate[] = {0, 1, 1, 1, 0, 0, 0, 0,  /* path 0 */
+                          1, 0, 0, 0, 1, 1, 1, 1}; /* path 1 */
+    pl_route_document d = changing_document();
+    pl_every_choice with, without;
+    pl_route_every(&d, 0, 3, &without);
+    assert_int_equal(without.gate.score.n_targets, 0);
+    d.gate = gate;
+    d.router_path = 1;
+    pl_route_every(&d, 0, 3, &with);
+    assert_true(with.gate.score.nats == 3 + 3 + 3 + 1 + 1 + 1 + 9);
+    assert_int_equal(with.gate.score.n_targets, 7);
+    assert_int_equal(with.gate.n_choices, 2);
+    assert_int_equal(with.gate.n_changes, 1);
+    assert_memory_equal(&with.history, &without.history, sizeof with.history);
+    assert_memory_equal(&with.oracle, &without.oracle, sizeof with.oracle);
 }
 
 static void a_path_falls_at_most_24_nats_behind(void **state)
@@ -359,8 +382,8 @@ static void text_after_a_choice_does_not_change_it(void **state)
             for (uint32_t t = at; t < at + W; ++t)
                 losses[path][t] += 100;
         pl_route_every(&d, 0, W, &after);
-        assert_true(after.history.nats >= before.history.nats + 100 * W);
-        assert_true(after.history.nats <= before.history.nats + 107 * W);
+        assert_true(after.history.score.nats >= before.history.score.nats + 100 * W);
+        assert_true(after.history.score.nats <= before.history.score.nats + 107 * W);
         for (int path = 0; path < 2; ++path)
             for (uint32_t t = at; t < at + W; ++t)
                 losses[path][t] -= 100;
@@ -394,13 +417,13 @@ static void smaller_pieces_are_no_worse_in_hindsight(void **state)
     for (int d = 0; d < N_DOCS; ++d) {
         const pl_score *once = &ways[PL_ROUTE_LIKELIHOOD * N_DOCS + d];
         const pl_score *best = &ways[PL_ROUTE_BEST * N_DOCS + d];
-        assert_true(fabs(every[d].history.nats - once->nats) <= 1e-9);
+        assert_true(fabs(every[d].history.score.nats - once->nats) <= 1e-9);
         assert_true(fabs(every[d].oracle.nats - best->nats) <= 1e-9);
         for (int w = 0; w < 4; ++w) {
             const pl_every_choice *c = &every[w * N_DOCS + d];
-            assert_int_equal(c->history.n_targets, once->n_targets);
+            assert_int_equal(c->history.score.n_targets, once->n_targets);
             assert_int_equal(c->oracle.n_targets, once->n_targets);
-            assert_true(c->oracle.nats <= c->history.nats + 1e-9);
+            assert_true(c->oracle.nats <= c->history.score.nats + 1e-9);
             assert_true(w == 0 || c->oracle.nats <= c[-N_DOCS].oracle.nats + 1e-9);
         }
     }
@@ -571,6 +594,7 @@ int main(void)
         cmocka_unit_test(later_text_does_not_choose_a_path),
         cmocka_unit_test(a_prefix_without_targets_goes_by_the_router),
         cmocka_unit_test(paths_are_chosen_every_w_tokens),
+        cmocka_unit_test(the_gate_chooses_by_its_own_losses),
         cmocka_unit_test(a_path_falls_at_most_24_nats_behind),
         cmocka_unit_test(text_after_a_choice_does_not_change_it),
         cmocka_unit_test(smaller_pieces_are_no_worse_in_hindsight),

@@ -88,6 +88,34 @@ static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
     pl_prefix_lm_destroy(&lm);
 }
 
+/* The losses of the tokens add up to the nats, for all paths and for a list of them. */
+static void losses_add_up_to_nats(void **state)
+{
+    (void)state;
+    enum { STRIDE = LEN + 2 };
+    pl_prefix_lm *lm = count_texts(0, 1);
+    const int some[] = {PATHS - 1, 0};
+    for (uint64_t i = 0; i < 8; ++i) {
+        int32_t text[LEN];
+        double nats[PATHS];
+        float all[PATHS * STRIDE], few[2 * STRIDE];
+        write_text(i, text);
+        pl_prefix_lm_nats(lm, text, LEN, nats);
+        pl_prefix_lm_losses(lm, NULL, PATHS, text, LEN, all, STRIDE);
+        pl_prefix_lm_losses(lm, some, 2, text, LEN, few, STRIDE);
+        for (int p = 0; p < PATHS; ++p) {
+            double sum = 0.0;
+            for (int t = 0; t < LEN - 1; ++t)
+                sum += (double)all[p * STRIDE + t];
+            assert_true(fabs(sum - nats[p]) < 1e-9 * (1 + nats[p]));
+        }
+        for (int k = 0; k < 2; ++k)
+            assert_memory_equal(few + k * STRIDE, all + some[k] * STRIDE,
+                                (LEN - 1) * sizeof *all);
+    }
+    pl_prefix_lm_destroy(&lm);
+}
+
 static void tokens_outside_the_vocabulary_are_unknown_ones(void **state)
 {
     (void)state;
@@ -242,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(new_texts_find_their_path),
         cmocka_unit_test(a_probability_is_a_ratio_of_smoothed_counts),
+        cmocka_unit_test(losses_add_up_to_nats),
         cmocka_unit_test(tokens_outside_the_vocabulary_are_unknown_ones),
         cmocka_unit_test(its_bytes_depend_on_neither_order_nor_threads),
         cmocka_unit_test(a_decoded_model_decides_alike),

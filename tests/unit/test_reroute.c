@@ -1,6 +1,7 @@
 /* folder: serve; label: unit */
 #include "tests/support/corpus_support.h"
 #include "eval/eval.h"
+#include "router/router.h"
 #include "serve/pieces.h"
 #include "serve/serve.h"
 #include <math.h>
@@ -12,6 +13,9 @@ static pl_topology *topology;
 static pl_backend *backend;
 static pl_model *models[PATHS];
 static pl_decoder *decoders[PATHS];
+/* A gate, and the number there of each path. */
+static pl_prefix_lm *gate;
+static const int numbers[PATHS] = {2, 0, 1};
 
 static float *path_params(int path)
 {
@@ -35,6 +39,36 @@ static pl_status open_path(int path)
     if (status == PL_OK)
         status = pl_decoder_create(models[path], &decoders[path]);
     pl_free(params);
+    return status;
+}
+
+/* The gate knows a text of each of its paths. */
+static pl_status open_gate(void)
+{
+    enum { TEXT = 1500 };
+    int path_of[PATHS];
+    pl_buf lines = {0}, file = {0}, sources = {0};
+    pl_tokens *tokens = NULL;
+    for (int path = 0; path < PATHS; ++path) {
+        pl_buf words = {0};
+        path_of[path] = path;
+        make_words((uint64_t)path + 1, TEXT, &words);
+        for (size_t i = 0; i < words.len; ++i)
+            words.data[i] = words.data[i] < ' ' ? ' ' : words.data[i];
+        pl_buf_printf(&lines, "{\"text\": \"%s\"}\n", pl_buf_text(&words));
+        pl_buf_destroy(&words);
+    }
+    write_bytes("texts.jsonl", lines.data, lines.len);
+    pl_status status =
+        pl_documents_encode(in_scratch("texts.jsonl"), tokenizer, &file, &sources);
+    if (status == PL_OK)
+        status = pl_tokens_view(file.data, file.len, "texts", &tokens);
+    const pl_prefix_lm_job job = {
+        .tokens = tokens, .length = TEXT, .n_paths = PATHS, .n_threads = 1};
+    if (status == PL_OK)
+        status = pl_prefix_lm_count(&job, path_of, &gate);
+    pl_tokens_close(&tokens);
+    pl_buf_destroy(&lines), pl_buf_destroy(&file), pl_buf_destroy(&sources);
     return status;
 }
 
@@ -62,6 +96,8 @@ static int open_all(void **state)
         status = pl_topology_create(&shape, &spec, &topology);
     for (int path = 0; path < PATHS && status == PL_OK; ++path)
         status = open_path(path);
+    if (status == PL_OK)
+        status = open_gate();
     return status == PL_OK ? 0 : -1;
 }
 
@@ -71,17 +107,26 @@ static int close_all(void **state)
         pl_decoder_destroy(&decoders[path]);
         pl_model_destroy(&models[path]);
     }
+    pl_prefix_lm_destroy(&gate);
     pl_topology_destroy(&topology);
     pl_backend_close(&backend);
     pl_tokenizer_destroy(&tokenizer);
     return remove_scratch(state);
 }
 
+static pl_route_rule make_rule(int every, bool gated)
+{
+    return (pl_route_rule){.prefix = PREFIX,
+                           .every = every,
+                           .gate = gated ? gate : NULL,
+                           .numbers = gated ? numbers : NULL};
+}
+
 static pl_rerouter make_rerouter(void)
 {
     return (pl_rerouter){.decoders = decoders,
                          .n_paths = PATHS,
-                         .rule = {PREFIX, EVERY},
+                         .rule = make_rule(EVERY, false),
                          .tokenizer = tokenizer,
                          .vocab = VOCAB,
                          .context = CONTEXT};
@@ -149,23 +194,36 @@ static void score_text(const int32_t *text, int n, float *losses)
                                   losses + path * (n - 1)));
 }
 
+/* How many tokens paths read with a gate: a path that is chosen again reads what it has
+ * missed since it last wrote, without the last token. */
+static int count_missed(const pl_reroute_trace *trace)
+{
+    int length[PATHS] = {0}, n = 0;
+    for (int i = 1; i < trace->n; ++i) {
+        const int from = trace->spans[i].from, path = trace->spans[i].path;
+        length[trace->spans[i - 1].path] = from - 1;
+        n += from - 1 - length[path];
+    }
+    return n;
+}
+
 /* The prompt has at most `prefix` tokens. So the paths of all pieces are chosen during
  * the generation, and can be compared with an evaluation of the finished text. */
-static void choices_are_those_of_evaluation(void **state)
+static void compare_with_evaluation(bool gated)
 {
-    (void)state;
     int n_changes = 0;
     for (uint64_t seed = 0; seed < 12; ++seed) {
         const int32_t prompt[] = {PL_TOKEN_BOS, 40 + (int32_t)seed, 77, 91};
         /* a high temperature, because a path prefers its own likely text */
         const pl_generate_options options = {
             .max_tokens = 80, .choice = {.temperature = 20, .top_p = 1, .seed = seed}};
-        const pl_rerouter r = make_rerouter();
+        pl_rerouter r = make_rerouter();
+        r.rule = make_rule(EVERY, gated);
         pl_generate_result result;
         pl_reroute_trace trace;
         pl_buf heard = {0}, again = {0};
         int32_t text[CONTEXT + 1];
-        float losses[PATHS * CONTEXT];
+        float losses[PATHS * CONTEXT], of_gate[PATHS * CONTEXT];
         pl_every_choice wanted;
         assert_ok(pl_reroute_generate(&r, prompt, 4, &options, hear, &heard, &result,
                                       &trace));
@@ -173,30 +231,52 @@ static void choices_are_those_of_evaluation(void **state)
         hear_tokens(text + 4, n - 4, &again);
         assert_string_equal(pl_buf_text(&heard), pl_buf_text(&again));
         score_text(text, n, losses);
-        const pl_route_document d = {.losses = losses,
-                                     .stride = (size_t)n - 1,
-                                     .n_paths = PATHS,
-                                     .n_targets = (uint32_t)n - 1,
-                                     .prefix = PREFIX,
-                                     .window = CONTEXT};
+        pl_prefix_lm_losses(gate, numbers, PATHS, text, n, of_gate, (size_t)n - 1);
+        pl_route_document d = {.losses = losses,
+                               .stride = (size_t)n - 1,
+                               .n_paths = PATHS,
+                               .n_targets = (uint32_t)n - 1,
+                               .prefix = PREFIX,
+                               .window = CONTEXT,
+                               .gate = of_gate};
+        pl_route_document by_gate = d;
+        by_gate.losses = of_gate;
         pl_score ways[PL_ROUTE_COUNT];
         pl_likeliest likeliest;
+        pl_route_choose(&by_gate, ways, &likeliest);
+        d.router_path = likeliest.path;
         pl_route_choose(&d, ways, &likeliest);
         pl_route_every(&d, likeliest.path, EVERY, &wanted);
+        const pl_every_way *way = gated ? &wanted.gate : &wanted.history;
         double nats = 0;
         uint64_t changes = 0;
         for (int t = PREFIX - 1; t < n - 1; ++t) {
             nats += (double)losses[path_at(&trace, t + 1) * (n - 1) + t];
             changes += t >= PREFIX && path_at(&trace, t + 1) != path_at(&trace, t);
         }
-        assert_true(fabs(nats - wanted.history.nats) < 1e-4 * (1 + nats));
-        assert_int_equal(changes, wanted.n_changes);
+        assert_true(fabs(nats - way->score.nats) < 1e-4 * (1 + nats));
+        assert_int_equal(changes, way->n_changes);
+        assert_true(result.routing_seconds > 0);
+        if (gated)
+            assert_int_equal(result.n_routing, count_missed(&trace));
         n_changes += (int)changes;
         pl_reroute_trace_clear(&trace);
         pl_buf_destroy(&heard);
         pl_buf_destroy(&again);
     }
     assert_true(n_changes > 5);
+}
+
+static void choices_are_those_of_evaluation(void **state)
+{
+    (void)state;
+    compare_with_evaluation(false);
+}
+
+static void so_are_those_of_a_gate(void **state)
+{
+    (void)state;
+    compare_with_evaluation(true);
 }
 
 /* With a longer prompt the last border in it chooses the first path. */
@@ -313,6 +393,7 @@ static void close_tables(tables *t)
 
 typedef struct asked {
     int n_prompt, every, path; /* every 0: `path` answers */
+    bool gated;
     uint64_t seed;
     int32_t prompt[CONTEXT];
     pl_buf text, spans;
@@ -352,7 +433,7 @@ static void join(pl_batch *batch, const tables *t, asked *a,
         paths[path] = t->paths[path];
     const pl_batch_routes routes = {.paths = paths,
                                     .n_paths = PATHS,
-                                    .rule = {PREFIX, a->every},
+                                    .rule = make_rule(a->every, a->gated),
                                     .moved = on_moved};
     const pl_batch_request q = {.prompt = a->prompt,
                                 .n_prompt = a->n_prompt,
@@ -379,7 +460,7 @@ static void expect_as_generate(pl_model *model, const tables *t, asked *a)
         pl_decoder_use(own[path], 0, t->paths[path]);
     }
     r.decoders = own;
-    r.rule.every = a->every;
+    r.rule = make_rule(a->every, a->gated);
     assert_ok(pl_reroute_generate(&r, a->prompt, a->n_prompt, &options, hear, &heard,
                                   &result, &trace));
     assert_ok(a->status);
@@ -387,7 +468,8 @@ static void expect_as_generate(pl_model *model, const tables *t, asked *a)
     assert_int_equal(a->result.n_tokens, result.n_tokens);
     assert_int_equal(a->result.finish, result.finish);
     assert_int_equal(a->result.n_routing, result.n_routing);
-    assert_true(result.n_routing >= (PATHS - 1) * (a->n_prompt - 1));
+    if (!a->gated)
+        assert_true(result.n_routing >= (PATHS - 1) * (a->n_prompt - 1));
     assert_int_equal(a->spans.len, (size_t)trace.n * sizeof *trace.spans);
     assert_memory_equal(a->spans.data, trace.spans, a->spans.len);
     pl_reroute_trace_clear(&trace);
@@ -396,11 +478,11 @@ static void expect_as_generate(pl_model *model, const tables *t, asked *a)
         pl_decoder_destroy(&own[path]);
 }
 
-/* Three requests whose paths change, and two that stay on a path, in a batch with
- * eleven slots: the last one must wait for slots. */
+/* Four requests whose paths change, two of them by the gate, and two that stay on a
+ * path, in a batch with eleven slots: the last ones must wait for slots. */
 static int check_batch(const char *name, const char *precision)
 {
-    enum { N = 5, PLACES = 11 };
+    enum { N = 6, PLACES = 11 };
     static asked list[N];
     pl_generate_options options[N];
     const pl_backend_options be = {
@@ -420,7 +502,8 @@ static int check_batch(const char *name, const char *precision)
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, PLACES, &batch));
     memset(list, 0, sizeof list);
     for (int i = 0; i < N; ++i) {
-        list[i].every = (const int[N]){EVERY, 0, 5, 0, EVERY}[i];
+        list[i].every = (const int[N]){EVERY, 0, 5, 0, EVERY, 7}[i];
+        list[i].gated = i == 2 || i == 5;
         list[i].n_prompt = 4 + 9 * i;
         list[i].path = i % PATHS;
         list[i].seed = (uint64_t)i + 3;
@@ -452,8 +535,8 @@ static int check_batch(const char *name, const char *precision)
 static void a_request_of_a_batch_is_rerouted_as_alone(void **state)
 {
     (void)state;
-    assert_true(check_batch("ref", "f32") > 6); /* else nothing was tested */
-    assert_true(check_batch("cpu", "f32") > 6);
+    assert_true(check_batch("ref", "f32") > 8); /* else nothing was tested */
+    assert_true(check_batch("cpu", "f32") > 8);
     check_batch("cpu", "bf16");
     check_batch("cpu", "int8");
 }
@@ -467,7 +550,7 @@ static void a_batch_without_slots_for_all_paths_is_busy(void **state)
     pl_batch *batch;
     const pl_path *paths[PATHS] = {NULL};
     const pl_batch_routes routes = {
-        .paths = paths, .n_paths = PATHS, .rule = {PREFIX, 4}};
+        .paths = paths, .n_paths = PATHS, .rule = make_rule(4, false)};
     pl_batch_request q = {.prompt = a.prompt,
                           .n_prompt = 4,
                           .routes = &routes,
@@ -493,6 +576,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_are_those_of_evaluation),
+        cmocka_unit_test(so_are_those_of_a_gate),
         cmocka_unit_test(a_long_prompt_is_evidence),
         cmocka_unit_test(a_path_that_is_chosen_once_writes_as_it_does_alone),
         cmocka_unit_test(a_prompt_without_a_token_is_refused),
