@@ -13,6 +13,7 @@
  * pl_decoder_piece returns. The model's activations are used only while feeding, so
  * that several decoders may share a model, one after another. */
 #include "modules/decoder_rows.h"
+#include <math.h>
 #include <string.h>
 
 /* The rows of an arrangement: each row's place in the previous arrangement, its slot,
@@ -31,7 +32,7 @@ struct pl_decoder {
     int32_t *places;   /* [2,S] for each row that is fed, its slot; then its position */
     void *block;       /* memory of all buffers below */
     pl_act *cache;     /* [n_blocks, 2, slots, S, G*D] */
-    float *logits;     /* [slots, V] */
+    float *logits;     /* [logit_rows, V] */
     int32_t *device_slots, *device_positions; /* [S] */
     row_places *arranged; /* [n_blocks + 2] the rows of each arrangement of a step */
     /* one routine per number of sequences in a step, which a backend may record */
@@ -42,6 +43,10 @@ struct pl_decoder {
  * whole, a long prompt takes 4 to 7 % longer in pieces of 512, and 14 to 20 % longer in
  * pieces of 256 (8 blocks of width 512, two threads). */
 enum { PIECE = 512 };
+
+/* Rows whose losses are computed at once from logits, where a backend has no operation
+ * for losses. With a single row, each would read all weights of the classifier. */
+enum { LOGIT_ROWS = 16 };
 
 /* Returns the number of acts in the keys (or values) of one block. */
 static size_t cache_stride(const pl_decoder *d)
@@ -61,14 +66,20 @@ static pl_act *cache_values(const pl_decoder *d, int block)
     return model_act_at(d->m, d->cache, (2 * (size_t)block + 1) * cache_stride(d));
 }
 
+/* Number of rows that have room in the logits. */
+static int logit_rows(const pl_decoder *d)
+{
+    return d->m->be->decode_only && d->n_slots < LOGIT_ROWS ? LOGIT_ROWS : d->n_slots;
+}
+
 /* Allocates the block, with its views in the order of the struct. */
 static pl_status alloc_block(pl_decoder *d)
 {
     const pl_model *m = d->m;
     size_t cache = model_whole_lines(2 * (size_t)m->shape->n_blocks * cache_stride(d) *
                                      pl_type_bytes(m->be->act));
-    size_t logits =
-        model_whole_lines((size_t)d->n_slots * (size_t)m->shape->vocab * sizeof(float));
+    size_t logits = model_whole_lines((size_t)logit_rows(d) * (size_t)m->shape->vocab *
+                                      sizeof(float));
     size_t places = model_whole_lines((size_t)m->options.context * sizeof(int32_t));
     size_t arranged = ((size_t)m->shape->n_blocks + 2) * sizeof *d->arranged;
     PL_CHECK(m->ops->alloc(m->be, cache + logits + 2 * places + arranged,
@@ -362,10 +373,10 @@ static const pl_path *slot_path(const pl_decoder *d, int slot)
 }
 
 static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *tokens,
-                                   int n)
+                                   const int32_t *targets, int n)
 {
     const pass p = {d, n, slot_path(d, slot), d->length[slot] == 0};
-    PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));
+    PL_CHECK(model_take_batch(d->m, tokens, targets, 1, n));
     for (int i = 0; i < n; i++)
         set_place(d, i, slot, d->length[slot] + i);
     upload_places(d, n);
@@ -398,7 +409,7 @@ pl_status pl_decoder_prefill_all(pl_decoder *d, int slot, const int32_t *tokens,
     int piece = 0;
     for (int at = 0; at < n && status == PL_OK; at += piece) {
         piece = pl_decoder_piece(d, slot, n - at);
-        status = read_prompt_piece(d, slot, tokens + at, piece);
+        status = read_prompt_piece(d, slot, tokens + at, NULL, piece);
         if (status == PL_OK && take)
             status =
                 give_logits(d, slot_path(d, slot), at, piece, logits, take, context);
@@ -408,6 +419,72 @@ pl_status pl_decoder_prefill_all(pl_decoder *d, int slot, const int32_t *tokens,
         status = read_logits(d, 1, logits);
     } else if (status == PL_OK) {
         status = d->m->ops->sync(d->m->be);
+    }
+    if (status != PL_OK)
+        d->length[slot] = before;
+    return status;
+}
+
+/* -log p of a token, from the logits of its position; 0 without a target, as the
+ * classifier does. */
+static float loss_of_logits(const float *logits, int vocab, int32_t target)
+{
+    float highest = -INFINITY;
+    double sum = 0;
+    if (target < 0)
+        return 0;
+    for (int v = 0; v < vocab; v++)
+        highest = logits[v] > highest ? logits[v] : highest;
+    for (int v = 0; v < vocab; v++)
+        sum += (double)expf(logits[v] - highest);
+    return (float)((double)highest + log(sum) - (double)logits[target]);
+}
+
+/* Losses of a piece that was read, where the classifier can only give logits. */
+static pl_status give_losses_by_logits(pl_decoder *d, const pl_path *path,
+                                       const int32_t *targets, int n, float *losses)
+{
+    const size_t V = (size_t)d->m->shape->vocab;
+    const int most = logit_rows(d);
+    void *host;
+    PL_CHECK(pl_try_alloc((size_t)most * V * sizeof(float), "logits", &host));
+    pl_status status = PL_OK;
+    for (int row = 0, rows; row < n && status == PL_OK; row += rows) {
+        rows = n - row < most ? n - row : most;
+        make_logits(d, path, row, rows, 0);
+        status = read_logits(d, rows, host);
+        for (int i = 0; i < rows && status == PL_OK; i++)
+            losses[row + i] = loss_of_logits((const float *)host + (size_t)i * V,
+                                             d->m->shape->vocab, targets[row + i]);
+    }
+    pl_free_aligned(host);
+    return status;
+}
+
+static pl_status give_losses(pl_decoder *d, const pl_path *path, const int32_t *targets,
+                             int n, float *losses)
+{
+    const pl_model *m = d->m;
+    if (m->be->decode_only)
+        return give_losses_by_logits(d, path, targets, n, losses);
+    m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm, path->classifier,
+                       m->acts.targets, NULL, n, m->shape->vocab, m->shape->width);
+    m->ops->download(m->be, losses, m->acts.loss, (size_t)n * sizeof(float));
+    return m->ops->sync(m->be);
+}
+
+pl_status pl_decoder_prefill_losses(pl_decoder *d, int slot, const int32_t *tokens,
+                                    const int32_t *targets, int n, float *losses)
+{
+    PL_CHECK(check_room(d, slot, n));
+    const int before = d->length[slot];
+    pl_status status = PL_OK;
+    for (int at = 0, piece; at < n && status == PL_OK; at += piece) {
+        piece = pl_decoder_piece(d, slot, n - at);
+        status = read_prompt_piece(d, slot, tokens + at, targets + at, piece);
+        if (status == PL_OK)
+            status =
+                give_losses(d, slot_path(d, slot), targets + at, piece, losses + at);
     }
     if (status != PL_OK)
         d->length[slot] = before;

@@ -155,6 +155,13 @@ PL_MUST_CHECK pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot,
                                                const int32_t *tokens, int n,
                                                float *logits, pl_logits_fn take,
                                                void *context);
+/* Like pl_decoder_prefill, but gives the loss of each of the n targets, the tokens that
+ * follow: losses [n], -log p of targets[i] after tokens[i]. This is much faster than
+ * computing it from all logits. */
+PL_MUST_CHECK pl_status pl_decoder_prefill_losses(pl_decoder *decoder, int slot,
+                                                  const int32_t *tokens,
+                                                  const int32_t *targets, int n,
+                                                  float *losses);
 /* How many of the next n tokens pl_decoder_prefill reads at once. A caller that passes
  * this many at a time may do other work in between and gets the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);

@@ -244,9 +244,8 @@ static pl_status open_route(pl_batch *b, place *p, const pl_batch_request *q)
         pl_decoder_use(b->decoder, p->slots[k], r->paths[k]);
         p->paths[k] = r->paths[k];
     }
-    const pl_status status =
-        rerouting_open(slots, r->n_paths, &r->rule, b->vocab, b->context, q->prompt,
-                       q->n_prompt, &p->route);
+    const pl_status status = rerouting_open(slots, r->n_paths, &r->rule, b->context,
+                                            q->prompt, q->n_prompt, &p->route);
     pl_free(slots);
     return status;
 }

@@ -16,7 +16,7 @@ typedef enum stage {
 
 struct rerouting {
     rerouting_slot *slots; /* [n_paths] */
-    int n_paths, vocab, context;
+    int n_paths, context;
     pl_route_rule rule;
     int *numbers;  /* [n_paths] copy of the rule's; NULL without a gate */
     int32_t *text; /* [context] tokens of the text */
@@ -44,27 +44,6 @@ void pl_reroute_trace_clear(pl_reroute_trace *trace)
 static float *losses_of(const rerouting *w, int path)
 {
     return w->losses + (size_t)path * (size_t)w->context;
-}
-
-/* A path that reads a piece of the text, which begins at token `first`. */
-typedef struct catching {
-    rerouting *w;
-    int path, first;
-} catching;
-
-static pl_status take_read_losses(void *context, int first, int count,
-                                  const float *logits)
-{
-    const catching *c = context;
-    const rerouting *w = c->w;
-    for (int i = 0; i < count; i++) {
-        const int at = c->first + first + i;
-        pl_token_score score;
-        PL_CHECK(pl_score_token(logits + (size_t)i * (size_t)w->vocab, w->vocab,
-                                w->text[at + 1], 0, &score));
-        losses_of(w, c->path)[at] = (float)-score.logprob;
-    }
-    return PL_OK;
 }
 
 /* The loss of a token that was just chosen, from the logits that it was chosen from. */
@@ -123,20 +102,20 @@ static void choose_piece_path(rerouting *w)
 }
 
 /* ---- reading ---- */
-/* Reads one piece of the tokens before `end` into the slot of a path; with `take` also
- * their losses. `logits` may be NULL without `take`. */
-static pl_status read_piece(rerouting *w, int path, int end, bool take, float *logits,
+/* Reads one piece of the tokens before `end` into the slot of a path; with `losses`
+ * also the losses of the tokens after them. Without, `logits` may be NULL. */
+static pl_status read_piece(rerouting *w, int path, int end, bool losses, float *logits,
                             int *n)
 {
     const rerouting_slot *s = &w->slots[path];
-    catching c = {w, path, pl_decoder_length(s->decoder, s->slot)};
-    const int32_t *tokens = w->text + c.first;
-    *n = pl_decoder_piece(s->decoder, s->slot, end - c.first);
-    if (take)
-        return pl_decoder_prefill_all(s->decoder, s->slot, tokens, *n, logits,
-                                      take_read_losses, &c);
+    const int first = pl_decoder_length(s->decoder, s->slot);
+    const int32_t *tokens = w->text + first;
+    *n = pl_decoder_piece(s->decoder, s->slot, end - first);
+    if (losses)
+        return pl_decoder_prefill_losses(s->decoder, s->slot, tokens, tokens + 1, *n,
+                                         losses_of(w, path) + first);
     return pl_decoder_prefill(s->decoder, s->slot, tokens, *n,
-                              c.first + *n == end ? logits : NULL);
+                              first + *n == end ? logits : NULL);
 }
 
 static bool has_missed(const rerouting *w, int path)
@@ -257,8 +236,8 @@ static pl_status alloc_rerouting(rerouting *w)
 }
 
 pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
-                         const pl_route_rule *rule, int vocab, int context,
-                         const int32_t *prompt, int n_prompt, rerouting **out)
+                         const pl_route_rule *rule, int context, const int32_t *prompt,
+                         int n_prompt, rerouting **out)
 {
     *out = NULL;
     if (n_prompt < 2)
@@ -266,11 +245,8 @@ pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
                        "the prompt has no token that could choose a path; give a "
                        "longer one, or do not choose the path again (route_every)");
     rerouting *w = pl_alloc(sizeof *w);
-    *w = (rerouting){.n_paths = n_paths,
-                     .rule = *rule,
-                     .vocab = vocab,
-                     .context = context,
-                     .n = n_prompt};
+    *w = (rerouting){
+        .n_paths = n_paths, .rule = *rule, .context = context, .n = n_prompt};
     const pl_status status = alloc_rerouting(w);
     if (status != PL_OK) {
         rerouting_close(&w);
@@ -339,8 +315,8 @@ static pl_status open_on_decoders(const pl_rerouter *r, const int32_t *prompt,
     rerouting_slot *slots = pl_alloc((size_t)r->n_paths * sizeof *slots);
     for (int path = 0; path < r->n_paths; path++)
         slots[path] = (rerouting_slot){r->decoders[path], 0};
-    const pl_status status = rerouting_open(slots, r->n_paths, &r->rule, r->vocab,
-                                            r->context, prompt, n_prompt, out);
+    const pl_status status =
+        rerouting_open(slots, r->n_paths, &r->rule, r->context, prompt, n_prompt, out);
     pl_free(slots);
     return status;
 }

@@ -36,8 +36,8 @@ typedef struct rerouting_slot {
 typedef struct rerouting rerouting;
 /* Clears the slots [n_paths]. ERR_USAGE if the prompt has no token after BOS. */
 PL_MUST_CHECK pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
-                                       const pl_route_rule *rule, int vocab,
-                                       int context, const int32_t *prompt, int n_prompt,
+                                       const pl_route_rule *rule, int context,
+                                       const int32_t *prompt, int n_prompt,
                                        rerouting **out);
 void rerouting_close(rerouting **w); /* accepts NULL */
 

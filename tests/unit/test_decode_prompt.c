@@ -30,6 +30,36 @@ static void fill(int32_t *tokens)
         tokens[i] = (int32_t)(pl_random_u32(3, 8, (uint64_t)i) % VOCAB);
 }
 
+static double loss_of(const float *logits, int32_t target)
+{
+    double sum = 0;
+    for (int v = 0; v < VOCAB; v++)
+        sum += exp((double)logits[v] - (double)logits[target]);
+    return log(sum);
+}
+
+/* Losses of a prompt against those of the reference's logits after each token. */
+static void check_losses(const pair *p, pl_decoder *d, const int32_t *tokens,
+                         float (*each)[VOCAB])
+{
+    enum { N = 1043 };
+    float losses[N];
+    double want[N];
+    pl_decoder_clear(d, 0);
+    assert_int_equal(pl_decoder_prefill_losses(d, 0, tokens, tokens + 1, N, losses),
+                     PL_OK);
+    assert_int_equal(pl_decoder_length(d, 0), N);
+    for (int i = 0; i < N; i++)
+        want[i] = loss_of(each[i], tokens[i + 1]);
+    const double error = naive_error(losses, want, N);
+    if (!(error <= 100.0 * p->tolerance + 1e-10))
+        fail_msg("%s: losses of a prompt: error %g", p->label, error);
+    /* A token outside the vocabulary changes nothing. */
+    const int32_t odd[] = {1, VOCAB};
+    assert_int_equal(pl_decoder_prefill_losses(d, 0, odd, odd, 2, losses), PL_ERR_DATA);
+    assert_int_equal(pl_decoder_length(d, 0), N);
+}
+
 static void check_lengths(const pair *p)
 {
     int32_t tokens[CONTEXT];
@@ -54,6 +84,7 @@ static void check_lengths(const pair *p)
         if (!(error <= 100.0 * p->tolerance + 1e-10))
             fail_msg("%s: a prompt of %d tokens: error %g", p->label, n, error);
     }
+    check_losses(p, d[1], tokens, each);
     for (int side = 0; side < 2; side++) {
         pl_decoder_destroy(&d[side]);
         pl_model_destroy(&model[side]);
@@ -101,6 +132,56 @@ static void check_pieces(pl_backend *be, const char *what)
     pl_decoder_destroy(&d);
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
+}
+
+/* The logits after each token of a prompt, as losses of the next tokens. */
+typedef struct by_logits {
+    const int32_t *targets;
+    float *losses;
+} by_logits;
+
+static pl_status take_logits(void *context, int first, int count, const float *logits)
+{
+    const by_logits *b = context;
+    for (int i = 0; i < count; i++)
+        b->losses[first + i] =
+            (float)loss_of(logits + (size_t)i * VOCAB, b->targets[first + i]);
+    return PL_OK;
+}
+
+static void check_losses_of_logits(pl_backend *be)
+{
+    enum { N = 40 };
+    int32_t tokens[CONTEXT];
+    float losses[N], wanted[N], logits[SLOTS * VOCAB];
+    by_logits b = {tokens + 1, wanted};
+    pl_topology *t = small_topology();
+    pl_model *model = fresh_reader(t, be);
+    pl_decoder *d;
+    fill(tokens);
+    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    assert_int_equal(pl_decoder_prefill_all(d, 0, tokens, N, logits, take_logits, &b),
+                     PL_OK);
+    assert_int_equal(pl_decoder_prefill_losses(d, 1, tokens, tokens + 1, N, losses),
+                     PL_OK);
+    for (int i = 0; i < N; i++)
+        assert_true(fabsf(losses[i] - wanted[i]) < 1e-3f * (1 + wanted[i]));
+    pl_decoder_destroy(&d);
+    pl_model_destroy(&model);
+    pl_topology_destroy(&t);
+}
+
+/* int8 has no operation for losses. */
+static void losses_are_those_of_the_logits(void **state)
+{
+    static const char *const precisions[] = {"f32", "bf16", "int8"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        pl_backend *be = open_side("cpu", precisions[i], 2);
+        if (be)
+            check_losses_of_logits(be);
+        pl_backend_close(&be);
+    }
 }
 
 static void pieces_give_the_bytes_of_the_whole(void **state)
@@ -152,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_prompts_give_the_logits_of_single_tokens),
         cmocka_unit_test(pieces_give_the_bytes_of_the_whole),
+        cmocka_unit_test(losses_are_those_of_the_logits),
         cmocka_unit_test(an_unknown_token_far_on_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
