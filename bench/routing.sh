@@ -87,14 +87,15 @@ for text in plain mixed; do
     "$pathloom" eval --run "$out/run" --on "$file" --every 128,64,32,16 --json \
         >"$out/$text.json"
     echo "$text: $(wc -l <"$out/mixed.jsonl") mixed documents"
-    echo "| rule | every | bits per byte | perplexity | below once, % | share of the oracle's gain | choices that changed |"
-    echo "|---|---|---|---|---|---|---|"
+    echo "| rule | every | bits per byte | perplexity | below once, % | share of the oracle's gain | choices that changed | read |"
+    echo "|---|---|---|---|---|---|---|---|"
     grep -o '{"rule":[^}]*}' "$out/$text.json" | tr -d '{}"' | tr ',' '\n' |
         awk -F: '{ v[$1] = $2 }
-            $1 == "share_changed" {
-                printf "| %s | %s | %.4f ± %.4f | %.2f | %.1f ± %.1f | %s | %s |\n", v["rule"],
+            $1 == "read_per_token" {
+                printf "| %s | %s | %.4f ± %.4f | %.2f | %.1f ± %.1f | %s | %s | %s |\n", v["rule"],
                     v["every"], v["bits_per_byte"], v["bits_error"], v["ppl"],
                     v["percent_below_once"], v["percent_error"],
                     v["share_of_oracle"] == "null" ? "" : sprintf("%.2f", v["share_of_oracle"]),
-                    v["share_changed"] == "null" ? "" : sprintf("%.2f", v["share_changed"]) }'
+                    v["share_changed"] == "null" ? "" : sprintf("%.2f", v["share_changed"]),
+                    v["read_per_token"] == "null" ? "" : sprintf("%.2f", v["read_per_token"]) }'
 done

@@ -76,6 +76,9 @@ typedef struct pl_every_way {
     /* n_choices: choices after the first path; n_changes: those that changed the
      * path */
     uint64_t n_choices, n_changes;
+    /* tokens of their window that chosen paths have missed and must read when the path
+     * changes; history has none, because all paths read all tokens */
+    uint64_t n_missed;
 } pl_every_way;
 typedef struct pl_every_choice {
     pl_every_way history, gate; /* gate: zeros if the document has none */
@@ -84,11 +87,15 @@ typedef struct pl_every_choice {
 /* `path` is the first path of `history`. */
 void pl_route_every(const pl_route_document *d, int path, int every,
                     pl_every_choice *out);
-/* The rule of `history`: adds the losses of n more targets to the evidence [n_paths]
- * against each path, which begins as zeros. A row of n losses per path, rows `stride`
- * apart. */
-void pl_evidence_add(double *evidence, int n_paths, const float *losses, size_t stride,
-                     size_t n);
+/* The limits of the rules `history` and `gate` in nats (docs/results/routing.md
+ * compares values). */
+#define PL_HISTORY_BEHIND 24.0
+#define PL_GATE_BEHIND    8.0
+/* Adds the losses of n more targets to the evidence [n_paths] against each path, which
+ * begins as zeros. No path falls more than `behind` nats behind the best one. A row of
+ * n losses per path, rows `stride` apart. */
+void pl_evidence_add(double *evidence, int n_paths, double behind, const float *losses,
+                     size_t stride, size_t n);
 /* The path with the least evidence against it, or the first of equals. A path whose
  * evidence is NaN is chosen only if all are NaN. */
 int pl_least_evidence(const double *evidence, int n_paths);

@@ -8,29 +8,25 @@
  *   piece k      counted targets k W .. (k + 1) W - 1; the last one may be short
  *   history W    piece 0 as PL_ROUTE_LIKELIHOOD, each later piece by the path with the
  *                least evidence against it, from the text before the piece: the sum of
- *                a path's losses, but at most MOST_BEHIND nats above that of the best
- *                path
- *   gate W       the same rule, but the losses are those of the router's tiny language
- *                models (router/prefix_lm.c), and piece 0 goes to the router's path. So
- *                only the chosen path must read the text
- *   oracle W     hindsight: the best path of each piece
+ *                a path's losses, but at most PL_HISTORY_BEHIND nats above that of the
+ * best path gate W       the same rule, but the losses are those of the router's tiny
+ * language models (router/prefix_lm.c), and piece 0 goes to the router's path. So only
+ * the chosen path must read the text. The limit is PL_GATE_BEHIND, because these losses
+ * differ less oracle W     hindsight: the best path of each piece
  *
  * `history` and `gate` can be used in practice; `oracle` cannot, because it needs the
  * text that follows the piece. Without the limit, a path that predicted a long
  * beginning well would be kept long after the text has changed. With the limit, a lead
- * of MOST_BEHIND nats is enough to change the path, however long the earlier text was.
+ * of that many nats is enough to change the path, however long the earlier text was.
  * This is Viterbi's algorithm for a text that continues with each of the other paths
- * with probability exp(-MOST_BEHIND) at any token (the fixed share of Herbster and
- * Warmuth 1998). */
+ * with probability exp(-PL_HISTORY_BEHIND) at any token (the fixed share of Herbster
+ * and Warmuth 1998). */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
 
-/* limit in nats; docs/results/routing.md compares values */
-#define MOST_BEHIND 24.0
-
-void pl_evidence_add(double *evidence, int n_paths, const float *losses, size_t stride,
-                     size_t n)
+void pl_evidence_add(double *evidence, int n_paths, double behind, const float *losses,
+                     size_t stride, size_t n)
 {
     for (size_t t = 0; t < n; ++t) {
         double least = NAN;
@@ -39,8 +35,8 @@ void pl_evidence_add(double *evidence, int n_paths, const float *losses, size_t 
             least = fmin(least, evidence[path]);
         }
         for (int path = 0; path < n_paths; ++path)
-            if (evidence[path] - least > MOST_BEHIND)
-                evidence[path] = MOST_BEHIND;
+            if (evidence[path] - least > behind)
+                evidence[path] = behind;
             else
                 evidence[path] -= least;
     }
@@ -79,14 +75,23 @@ static void add_piece(pl_score *score, double nats, uint32_t n)
     score->n_targets += n;
 }
 
-/* Follows the path that the losses `by` choose; the score is that of the paths'
- * losses. */
-static void follow_losses(const pl_route_document *d, const float *by, size_t stride,
-                          int path, uint32_t W, pl_every_way *out)
+/* Losses by which a rule chooses: a row per path. */
+typedef struct rule_losses {
+    const float *losses;
+    size_t stride;
+    double behind; /* limit of the evidence */
+    bool all_read; /* all paths read all tokens */
+} rule_losses;
+
+/* Follows the paths that a rule chooses; the score is that of the paths' losses. */
+static void follow_rule(const pl_route_document *d, const rule_losses *rule, int path,
+                        uint32_t W, pl_every_way *out)
 {
     const uint32_t n = d->n_targets;
     const uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0;
     double *evidence = pl_alloc((size_t)d->n_paths * sizeof *evidence);
+    /* number of tokens that a path has read */
+    uint32_t *lengths = pl_alloc((size_t)d->n_paths * sizeof *lengths);
     uint32_t read = 0;
     for (uint32_t at = first; at < n; at += W) {
         const uint32_t end = n - at < W ? n : at + W;
@@ -95,11 +100,17 @@ static void follow_losses(const pl_route_document *d, const float *by, size_t st
             path = pl_least_evidence(evidence, d->n_paths);
             out->n_choices++;
             out->n_changes += path != before;
+            lengths[before] = at;
+            const uint32_t window = at - at % (uint32_t)d->window;
+            if (!rule->all_read && lengths[path] < at)
+                out->n_missed += at - (lengths[path] > window ? lengths[path] : window);
         }
         add_piece(&out->score, sum_piece(d, path, at, end), end - at);
-        pl_evidence_add(evidence, d->n_paths, by + read, stride, end - read);
+        pl_evidence_add(evidence, d->n_paths, rule->behind, rule->losses + read,
+                        rule->stride, end - read);
         read = end;
     }
+    pl_free(lengths);
     pl_free(evidence);
 }
 
@@ -109,9 +120,11 @@ void pl_route_every(const pl_route_document *d, int path, int every,
     const uint32_t W = (uint32_t)every, n = d->n_targets;
     const uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0;
     memset(out, 0, sizeof *out);
-    follow_losses(d, d->losses, d->stride, path, W, &out->history);
+    const rule_losses history = {d->losses, d->stride, PL_HISTORY_BEHIND, true};
+    const rule_losses gate = {d->gate, n, PL_GATE_BEHIND, false};
+    follow_rule(d, &history, path, W, &out->history);
     if (d->gate)
-        follow_losses(d, d->gate, n, d->router_path, W, &out->gate);
+        follow_rule(d, &gate, d->router_path, W, &out->gate);
     for (uint32_t at = first; at < n; at += W) {
         const uint32_t end = n - at < W ? n : at + W;
         add_piece(&out->oracle, best_piece(d, at, end), end - at);

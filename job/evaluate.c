@@ -245,6 +245,8 @@ static pl_status route_valid(job *j)
     const size_t prefix = (size_t)j->r->cfg.prefix;
     PL_CHECK(read_router(j, &j->router));
     const int n_paths = pl_prefix_lm_n_paths(j->router);
+    for (int path = 0; path < n_paths; path++)
+        j->e->n_open += !j->closed || !j->closed[path];
     int32_t *text = pl_alloc(prefix * sizeof *text);
     double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
     for (size_t i = 0; i < j->e->n_docs; i++) {

@@ -70,6 +70,7 @@ typedef struct evaluation {
     pl_likeliest *likeliest;
     uint64_t *bytes; /* [n_docs] bytes of the counted text of each document */
     size_t n_docs;
+    int n_open;             /* number of paths that may be chosen */
     pl_every_choice *every; /* [wish.n_every, n_docs]; NULL: none */
     evaluation_wish wish;
     /* n_targets: counted tokens; n_bytes: bytes of their text */

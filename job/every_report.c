@@ -21,6 +21,8 @@ typedef struct every_row {
     double share;
     /* fraction of choices that changed the path; NaN in the rows of once and oracle */
     double changes;
+    /* tokens that paths read for the choice, per scored token; NaN as above */
+    double read;
 } every_row;
 
 static int count_every_rows(const evaluation *e)
@@ -28,21 +30,27 @@ static int count_every_rows(const evaluation *e)
     return 1 + EVERY_RULES * e->wish.n_every;
 }
 
-/* Collects the scores of one rule; returns the fraction of its choices that changed the
- * path. */
-static double collect_scores(const evaluation *e, int w, int rule, pl_score *scores)
+/* Collects the scores of one rule, and what its choices did. */
+static void collect_scores(const evaluation *e, int w, int rule, pl_score *scores,
+                           every_row *out)
 {
     const pl_every_choice *choices = e->every + (size_t)w * e->n_docs;
-    uint64_t n_choices = 0, n_changes = 0;
+    uint64_t n_choices = 0, n_changes = 0, n_missed = 0;
     for (size_t i = 0; i < e->n_docs; i++) {
         const pl_every_way *way =
             rule == EVERY_HISTORY ? &choices[i].history : &choices[i].gate;
         scores[i] = rule == EVERY_ORACLE ? choices[i].oracle : way->score;
         n_choices += way->n_choices;
         n_changes += way->n_changes;
+        n_missed += way->n_missed;
     }
-    return n_choices > 0 && rule != EVERY_ORACLE ? (double)n_changes / (double)n_choices
-                                                 : NAN;
+    out->changes = out->read = NAN;
+    if (rule == EVERY_ORACLE)
+        return;
+    if (n_choices > 0)
+        out->changes = (double)n_changes / (double)n_choices;
+    out->read =
+        rule == EVERY_HISTORY ? e->n_open - 1 : (double)n_missed / (double)e->n_targets;
 }
 
 /* Fills in the fields that every row has, from its scores and those of "once". */
@@ -67,7 +75,7 @@ static void fill_rules(const evaluation *e, int w, pl_score *scores, every_row *
     double gain[EVERY_RULES];
     for (int rule = 0; rule < EVERY_RULES; rule++) {
         rows[rule] = (every_row){.rule = every_rules[rule], .every = e->wish.every[w]};
-        rows[rule].changes = collect_scores(e, w, rule, scores);
+        collect_scores(e, w, rule, scores, &rows[rule]);
         fill_every_row(e, scores, &rows[rule]);
         gain[rule] = once - pl_score_sum(scores, e->n_docs).nats;
     }
@@ -79,7 +87,7 @@ static void fill_rules(const evaluation *e, int w, pl_score *scores, every_row *
 static void fill_every_rows(const evaluation *e, every_row *rows)
 {
     pl_score *scores = pl_alloc(e->n_docs * sizeof *scores);
-    rows[0] = (every_row){.rule = "once", .changes = NAN};
+    rows[0] = (every_row){.rule = "once", .changes = NAN, .read = NAN};
     fill_every_row(e, e->rows[ROW_LIKELIHOOD].scores, &rows[0]);
     for (int w = 0; w < e->wish.n_every; w++)
         fill_rules(e, w, scores, &rows[1 + EVERY_RULES * w]);
@@ -103,6 +111,7 @@ pl_json *evaluation_every_json(const evaluation *e)
         pl_json_set_real(o, "percent_error", rows[i].below_error);
         pl_json_set_real(o, "share_of_oracle", rows[i].share);
         pl_json_set_real(o, "share_changed", rows[i].changes);
+        pl_json_set_real(o, "read_per_token", rows[i].read);
         pl_json_push(list, o);
     }
     pl_free(rows);
@@ -129,11 +138,12 @@ void evaluation_print_every(const evaluation *e)
     every_row *rows = pl_alloc((size_t)n * sizeof *rows);
     fill_every_rows(e, rows);
     say("%s", "");
-    say("   %-22s %16s %7s %16s %10s %8s", "path chosen", "bits/byte", "ppl",
-        "below once", "of oracle", "changes");
+    say("   %-22s %16s %7s %16s %10s %8s %6s", "path chosen", "bits/byte", "ppl",
+        "below once", "of oracle", "changes", "read");
     for (int i = 0; i < n; i++) {
         const every_row *row = &rows[i];
-        char name[40], bits[48], below[48] = "", share[16] = "", changes[16] = "";
+        char name[40], bits[48], below[48] = "", share[16] = "", changes[16] = "",
+                                 read[16] = "";
         snprintf(name, sizeof name, row->every > 0 ? "%s, every %d" : "%s", row->rule,
                  row->every);
         write_with_error(bits, 16, 4, row->bits, row->bits_error, "");
@@ -143,15 +153,17 @@ void evaluation_print_every(const evaluation *e)
             snprintf(share, sizeof share, "%.0f %%", 100 * row->share);
         if (isfinite(row->changes))
             snprintf(changes, sizeof changes, "%.0f %%", 100 * row->changes);
-        say("   %-22s %s %7.2f %16s %10s %8s", name, bits, row->ppl, below, share,
-            changes);
+        if (isfinite(row->read))
+            snprintf(read, sizeof read, "%.2f", row->read);
+        say("   %-22s %s %7.2f %16s %10s %8s %6s", name, bits, row->ppl, below, share,
+            changes, read);
     }
-    say("   history: by the losses of the paths on the text before; gate: by the "
-        "router's models\n"
-        "   of that text; oracle: the best path of each piece, in hindsight. of "
-        "oracle: "
-        "share of\n"
-        "   its gain over once. changes: choices that took another path than the "
-        "previous one");
+    say("%s", "   history: by the losses of the paths on the text before; gate: by the "
+              "router's models\n"
+              "   of that text; oracle: the best path of each piece, in hindsight. of "
+              "oracle: share\n"
+              "   of its gain over once. changes: choices that took another path than "
+              "the one before.\n"
+              "   read: tokens that paths read only for the choice, per token");
     pl_free(rows);
 }

@@ -91,8 +91,9 @@ static void choose_piece_path(rerouting *w)
     } else {
         const int end = w->n - beyond % w->rule.every - 1;
         read_by_gate(w, end);
-        pl_evidence_add(w->evidence, w->n_paths, w->losses + w->counted,
-                        (size_t)w->context, (size_t)(end - w->counted));
+        pl_evidence_add(
+            w->evidence, w->n_paths, w->rule.gate ? PL_GATE_BEHIND : PL_HISTORY_BEHIND,
+            w->losses + w->counted, (size_t)w->context, (size_t)(end - w->counted));
         w->counted = end;
         w->path = pl_least_evidence(w->evidence, w->n_paths);
     }

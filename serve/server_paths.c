@@ -56,7 +56,7 @@ struct server_paths {
     /* an earlier request waits for several slots, or for memory, so later ones take no
      * slots, or load no paths, in this turn */
     bool holds, short_of_memory;
-    bool gated; /* the router answers, and so also chooses paths again */
+    bool gated;       /* the router answers, and so also chooses paths again */
     double routing_s; /* seconds spent on routing since the last step */
 };
 

@@ -328,33 +328,41 @@ static void the_gate_chooses_by_its_own_losses(void **state)
     assert_int_equal(with.gate.score.n_targets, 7);
     assert_int_equal(with.gate.n_choices, 2);
     assert_int_equal(with.gate.n_changes, 1);
+    assert_int_equal(with.gate.n_missed, 7); /* path 0 has read nothing yet */
+    d.window = 5;                            /* it need not read the window before */
+    pl_route_every(&d, 0, 3, &with);
+    assert_int_equal(with.gate.n_missed, 2);
+    assert_int_equal(with.history.n_missed, 0);
     assert_memory_equal(&with.history, &without.history, sizeof with.history);
     assert_memory_equal(&with.oracle, &without.oracle, sizeof with.oracle);
 }
 
-static void a_path_falls_at_most_24_nats_behind(void **state)
+static void a_path_falls_only_so_far_behind(void **state)
 {
     (void)state;
     const float losses[] = {0, 0, 0, 0, 7, 7, 7, 7,  /* path 0 */
                             7, 7, 7, 7, 0, 0, 0, 0}; /* path 1 */
     double evidence[2] = {0, 0}, parts[2] = {0, 0};
-    pl_evidence_add(evidence, 2, losses, 8, 3);
+    pl_evidence_add(evidence, 2, 24, losses, 8, 3);
     assert_true(evidence[0] == 0 && evidence[1] == 21);
-    pl_evidence_add(evidence, 2, losses + 3, 8, 1);
+    pl_evidence_add(evidence, 2, 24, losses + 3, 8, 1);
     assert_true(evidence[0] == 0 && evidence[1] == 24);
-    pl_evidence_add(evidence, 2, losses + 4, 8, 3);
+    pl_evidence_add(evidence, 2, 24, losses + 4, 8, 3);
     assert_int_equal(pl_least_evidence(evidence, 2), 0); /* 21 nats for path 1 */
-    pl_evidence_add(evidence, 2, losses + 7, 8, 1);
+    pl_evidence_add(evidence, 2, 24, losses + 7, 8, 1);
     assert_int_equal(pl_least_evidence(evidence, 2), 1); /* 28 nats */
-    pl_evidence_add(parts, 2, losses, 8, 8);             /* one piece of 8 */
+    pl_evidence_add(parts, 2, 24, losses, 8, 8);         /* one piece of 8 */
     assert_memory_equal(parts, evidence, sizeof parts);
     const double equal[] = {2.0, 1.0, 1.0}, bad[] = {NAN, 5.0, 4.0};
     assert_int_equal(pl_least_evidence(equal, 3), 1);
     assert_int_equal(pl_least_evidence(bad, 3), 2);
+    double low[2] = {0, 0}; /* with a lower limit the first path loses earlier */
+    pl_evidence_add(low, 2, 12, losses, 8, 6);
+    assert_int_equal(pl_least_evidence(low, 2), 1);
     /* An infinite loss counts as 24 nats; NaN never wins. */
     const float odd[] = {1, INFINITY, NAN};
     double three[3] = {0, 0, 0};
-    pl_evidence_add(three, 3, odd, 1, 1);
+    pl_evidence_add(three, 3, 24, odd, 1, 1);
     assert_true(three[0] == 0 && three[1] == 24 && isnan(three[2]));
 }
 
@@ -595,7 +603,7 @@ int main(void)
         cmocka_unit_test(a_prefix_without_targets_goes_by_the_router),
         cmocka_unit_test(paths_are_chosen_every_w_tokens),
         cmocka_unit_test(the_gate_chooses_by_its_own_losses),
-        cmocka_unit_test(a_path_falls_at_most_24_nats_behind),
+        cmocka_unit_test(a_path_falls_only_so_far_behind),
         cmocka_unit_test(text_after_a_choice_does_not_change_it),
         cmocka_unit_test(smaller_pieces_are_no_worse_in_hindsight),
         cmocka_unit_test(routes_do_not_depend_on_the_memory_they_get),

@@ -298,7 +298,8 @@ static void a_long_prompt_is_evidence(void **state)
     assert_ok(
         pl_reroute_generate(&r, prompt, LONG, &options, hear, &heard, &result, &trace));
     score_text(prompt, LONG, losses);
-    pl_evidence_add(evidence, PATHS, losses, LONG - 1, PREFIX + 3 * EVERY - 1);
+    pl_evidence_add(evidence, PATHS, PL_HISTORY_BEHIND, losses, LONG - 1,
+                    PREFIX + 3 * EVERY - 1);
     assert_int_equal(trace.n, 1);
     assert_int_equal(trace.spans[0].from, LONG);
     assert_int_equal(trace.spans[0].path, pl_least_evidence(evidence, PATHS));
