@@ -188,7 +188,7 @@ static void tell_generated_json(session *s, const char *path,
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", path);
     pl_json_set_text(o, "prompt", s->q->prompt);
-    pl_json_set_text(o, "text", pl_buf_text(&s->text));
+    pl_json_set(o, "text", pl_json_make_bytes(pl_buf_text(&s->text), s->text.len));
     pl_json_set_int(o, "prompt_tokens", g->n_prompt);
     pl_json_set_int(o, "tokens", g->n_tokens);
     pl_json_set_text(o, "finish", pl_finish_name(g->finish));
