@@ -136,6 +136,11 @@ const pl_explanation pl_explanations[] = {
      "once.",
      "Use shorter documents (data.cut), more steps per phase, or a larger "
      "eval.curves."},
+    {"forget.left",
+     "`pathloom forget` failed, and its unfinished copy of the store could not be "
+     "removed.",
+     "The disk or its permissions; the run is as before.",
+     "None needed: the next `pathloom forget` replaces the folder."},
     {"group.sent", "A relay sent the sum of several updates.", "", ""},
     {"home.added", "A home was added to the job.", "The command pathloom homes add.",
      ""},
