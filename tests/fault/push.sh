@@ -122,7 +122,7 @@ export http_proxy
 pushed p00 '(new, private)'
 unset http_proxy
 serve astray astray
-refused 76 'names an address without encryption' push p00
+refused 76 'gives an address without encryption' push p00
 puts 0
 
 echo "nothing goes where it must not"

@@ -47,7 +47,7 @@ all_say() { # pattern ...
 
 root=$PWD
 cd "$work" || exit 1
-run_section docs/TUTORIAL.md '## 9\.' '## More features' 18
+run_section docs/TUTORIAL.md '## 9\.' '## More features' 19
 all_say '^widen    12 modules and 4 paths of mix~1 become 22 and 8 of mix~2' \
     '^mix~2/L1.E3@0' '^mix~1/L1.E1@2' '^mix/L1.E1@2' '^more     mix~3 goes on from mix~2' \
     '^         p01 ends; its [0-9]* documents go' '^widen .* of mix~3 become .* of mix~4' \
