@@ -137,8 +137,8 @@ const pl_explanation pl_explanations[] = {
      "Use shorter documents (data.cut), more steps per phase, or a larger "
      "eval.curves."},
     {"forget.left",
-     "`pathloom forget` failed, and its unfinished copy of the store could not be "
-     "removed.",
+     "The command `pathloom forget` failed, and its unfinished copy of the store could "
+     "not be removed.",
      "The disk or its permissions; the run is as before.",
      "None needed: the next `pathloom forget` replaces the folder."},
     {"group.sent", "A relay sent the sum of several updates.", "", ""},
