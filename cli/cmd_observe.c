@@ -2,6 +2,7 @@
  * times. */
 #include "cli/cli.h"
 #include "cli/row.h"
+#include "view/view.h"
 
 #include <time.h>
 

@@ -1,5 +1,6 @@
 /* pathloom page: shows a run in a browser, while it trains and afterwards. */
 #include "cli/cli.h"
+#include "view/view.h"
 
 typedef struct page_request {
     const char *dir;

@@ -1,5 +1,6 @@
 /* pathloom status: prints what a running job is doing, as its hub reports it. */
 #include "cli/cli.h"
+#include "view/view.h"
 
 static bool has_finished(const char *dir)
 {

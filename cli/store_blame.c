@@ -2,6 +2,7 @@
  * version (home/blame.h). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
+#include "view/view.h"
 
 static void print_domains(row *r, const pl_contributor *p)
 {

@@ -2,6 +2,7 @@
  * (home/difference.h). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
+#include "view/view.h"
 
 typedef struct comparison {
     store_call *call;

@@ -6,10 +6,10 @@
  * not wait for it) is left out of the point; a phase without any update has no point.
  * Points are in the order of phases, and the file itself tells which it has: after a
  * kill the torn end is cut off, and the next point is appended. So no point is written
- * twice. If the history has joined phases (page_history.h), a point stands for several
+ * twice. If the history has joined phases (phase_history.h), a point stands for several
  * phases. */
 #include "job/curves.h"
-#include "job/page_history.h"
+#include "job/phase_history.h"
 #include "job/tfevents.h"
 
 #include <ctype.h>
@@ -30,10 +30,10 @@ struct curves {
     const pl_run *r;
     char store_folder[PL_PATH_MAX], folder[PL_PATH_MAX];
     pl_store *store;
-    page_history history;
+    phase_history history;
     int64_t next_ms;
     /* step of the last point in the file, or -1 */
-    int64_t last_step[PAGE_ARMS_MAX][KINDS];
+    int64_t last_step[PHASE_ARMS_MAX][KINDS];
     bool failed, ended; /* ended: all arms have done their last phase */
 };
 
@@ -45,8 +45,8 @@ curves *curves_open(const pl_run *r)
     c->r = r;
     run_file(r, "store", c->store_folder);
     run_file(r, "tensorboard", c->folder);
-    page_history_begin(&c->history);
-    for (int a = 0; a < PAGE_ARMS_MAX; a++)
+    phase_history_begin(&c->history);
+    for (int a = 0; a < PHASE_ARMS_MAX; a++)
         c->last_step[a][TRAIN] = c->last_step[a][HELD_OUT] = STEP_UNKNOWN;
     return c;
 }
@@ -56,7 +56,7 @@ void curves_close(curves **c)
     if (!*c)
         return;
     pl_store_close(&(*c)->store);
-    page_history_clear(&(*c)->history);
+    phase_history_clear(&(*c)->history);
     pl_free(*c);
     *c = NULL;
 }
@@ -132,12 +132,12 @@ typedef struct sums {
     double nats, tokens, rates, gradients, memory_bytes;
 } sums;
 
-static double rate_of(const page_cell *cell)
+static double rate_of(const phase_cell *cell)
 {
     return cell->seconds > 0 ? cell->tokens / cell->seconds : 0;
 }
 
-static void add_cell(sums *s, const page_cell *cell)
+static void add_cell(sums *s, const phase_cell *cell)
 {
     if (cell->n == 0)
         return;
@@ -164,13 +164,13 @@ static void put_sums(points *p, const char *prefix, const char *of, const sums *
     }
 }
 
-static void put_workers(points *p, const page_history *h, const page_arm *a,
+static void put_workers(points *p, const phase_history *h, const phase_arm *a,
                         size_t slot)
 {
     sums workers[WORKERS_POINTS];
     int n = 0;
     for (int i = 0; i < a->n_series; i++) {
-        const page_cell *cell = page_series_at(&a->series[i], slot);
+        const phase_cell *cell = phase_series_at(&a->series[i], slot);
         int k = 0;
         while (k < n && workers[k].worker != cell->worker)
             k++;
@@ -184,30 +184,31 @@ static void put_workers(points *p, const page_history *h, const page_arm *a,
         put_sums(p, "worker", h->workers[workers[k].worker], &workers[k]);
 }
 
-static void put_train(points *p, const page_history *h, const page_arm *a, size_t slot)
+static void put_train(points *p, const phase_history *h, const phase_arm *a,
+                      size_t slot)
 {
     sums all = {0};
     for (int i = 0; i < a->n_series; i++)
-        add_cell(&all, page_series_at(&a->series[i], slot));
+        add_cell(&all, phase_series_at(&a->series[i], slot));
     put_sums(p, "train", NULL, &all);
     put_scalar_named(p, "train", "tokens", all.tokens);
     for (int i = 0; i < a->n_series && a->n_series > 1 && i < PATHS_SHOWN; i++) {
         sums one = {0};
-        add_cell(&one, page_series_at(&a->series[i], slot));
+        add_cell(&one, phase_series_at(&a->series[i], slot));
         one.memory_bytes = 0;
         put_sums(p, "path", a->series[i].name, &one);
     }
     put_workers(p, h, a, slot);
 }
 
-static void put_held_out(points *p, const page_arm *a, size_t slot)
+static void put_held_out(points *p, const phase_arm *a, size_t slot)
 {
-    const pl_held_sum all = page_history_held(a, slot);
+    const pl_held_sum all = phase_history_held(a, slot);
     const int n_paths = a->n_series / a->n_replicas;
     for (int path = 0; path < n_paths; path++) {
-        const page_series *s = &a->series[path * a->n_replicas];
+        const phase_series *s = &a->series[path * a->n_replicas];
         pl_held_sum one = {0};
-        pl_held_add(&one, &a->arm, path, page_series_at(s, slot)->held);
+        pl_held_add(&one, &a->arm, path, phase_series_at(s, slot)->held);
         if (n_paths > 1 && path < PATHS_SHOWN)
             put_scalar_named(p, "path_bits_per_byte", s->name, pl_held_bits(&one));
     }
@@ -217,7 +218,7 @@ static void put_held_out(points *p, const page_arm *a, size_t slot)
 /* ---- the points of an arm ---- */
 /* A point of held-out text belongs to the step at which the phase began, a point of
  * training to the one at which it ended. Updates *last_step if a point is added. */
-static void add_points(const page_history *h, const page_arm *a, size_t slot, kind k,
+static void add_points(const phase_history *h, const phase_arm *a, size_t slot, kind k,
                        int64_t *last_step, pl_buf *out)
 {
     const int64_t steps = h->stride * a->arm.inner.tau;
@@ -231,7 +232,7 @@ static void add_points(const page_history *h, const page_arm *a, size_t slot, ki
     else
         put_held_out(&p, a, slot);
     for (int i = 0; i < a->n_series; i++)
-        at_ms = fmax(at_ms, (double)page_series_at(&a->series[i], slot)->at_ms);
+        at_ms = fmax(at_ms, (double)phase_series_at(&a->series[i], slot)->at_ms);
     if (p.n > 0) {
         tfevents_add(out, at_ms / 1e3, step, p.scalars, p.n);
         *last_step = step;
@@ -241,8 +242,8 @@ static void add_points(const page_history *h, const page_arm *a, size_t slot, ki
 
 static pl_status write_points(curves *c, int arm, kind k)
 {
-    const page_history *h = &c->history;
-    const page_arm *a = &h->arms[arm];
+    const phase_history *h = &c->history;
+    const phase_arm *a = &h->arms[arm];
     int64_t *last_step = &c->last_step[arm][k];
     char path[PL_PATH_MAX];
     pl_buf bytes = {0};
@@ -253,7 +254,7 @@ static pl_status write_points(curves *c, int arm, kind k)
     const int64_t steps = h->stride * a->arm.inner.tau;
     size_t slot = *last_step > 0 ? (size_t)(*last_step / steps) : 0;
     int64_t newest = *last_step;
-    for (; page_history_is_final(h, a, slot, c->ended); slot++)
+    for (; phase_history_is_final(h, a, slot, c->ended); slot++)
         add_points(h, a, slot, k, &newest, &bytes);
     if (bytes.len > 0) {
         /* The file is read again only if appending fails. */
@@ -268,7 +269,7 @@ done:
 
 static pl_status write_arm(curves *c, int arm)
 {
-    const page_arm *a = &c->history.arms[arm];
+    const phase_arm *a = &c->history.arms[arm];
     if (a->arm.n_scored > 0 || a->n_series == 0)
         return PL_OK;
     PL_CHECK(write_points(c, arm, TRAIN));
@@ -283,9 +284,9 @@ static pl_status read_curves(curves *c)
         return PL_OK;
     PL_CHECK(run_see_all_parts(c->store_folder, &c->store));
     PL_CHECK(pl_store_refresh(c->store));
-    PL_CHECK(page_history_look(&c->history, c->store));
+    PL_CHECK(phase_history_look(&c->history, c->store));
     while (more)
-        PL_CHECK(page_history_read(&c->history, c->store, READ_AT_ONCE, &more));
+        PL_CHECK(phase_history_read(&c->history, c->store, READ_AT_ONCE, &more));
     for (int a = 0; a < c->history.n_arms; a++)
         PL_CHECK(write_arm(c, a));
     return PL_OK;

@@ -7,11 +7,11 @@
  * base model, routing, arms), chapters, progress, evaluate, report, worker_times (how
  * workers spent their time), artifacts (the files and objects with which a run answers
  * prompts), text_route (which path answers a text), store_homes (access to a store that
- * running homes have locked), run_homes (adding and removing homes), page (what a
- * browser shows of a run), history (a row per phase), store_picture (SVG files), check
- * (the invariants of a stopped run), forget and forgotten (documents that are taken out
- * of a run), observe (the merged logs of a run), bisect (since when a text is worse
- * predicted), card (the model card of an exported path). */
+ * running homes have locked), run_homes (adding and removing homes), phase_history (the
+ * training of every path in every phase) and module_lineage (which versions a module
+ * got), both from the records of versions, check (the invariants of a stopped run),
+ * forget and forgotten (documents that are taken out of a run), bisect (since when a
+ * text is worse predicted), card (the model card of an exported path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H
 #include "job/bisect.h"
@@ -23,13 +23,11 @@
 #include "job/evaluate.h"
 #include "job/forget.h"
 #include "job/given.h"
-#include "job/observe.h"
-#include "job/history.h"
-#include "job/page.h"
+#include "job/module_lineage.h"
+#include "job/phase_history.h"
 #include "job/process.h"
 #include "job/routing.h"
 #include "job/run.h"
-#include "job/store_picture.h"
 #include "job/text_route.h"
 #include "job/worker_times.h"
 #endif

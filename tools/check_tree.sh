@@ -13,7 +13,7 @@ set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 export LC_ALL=C
 
-layers="base modules corpus store codec outer net home router workers eval serve job measure cli"
+layers="base modules corpus store codec outer net home router workers eval serve job view measure cli"
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT INT TERM
 
@@ -168,6 +168,17 @@ printf '%s\n' "$layer_files" | awk '
         if (stem in place && place[stem] != folder)
             print $0 ":1: the stem " stem " is also used in " place[stem] "/"
         place[stem] = folder
+    }' >> "$scratch/found"
+
+# No folder has more than 13 % of the lines of sources; subfolders count alone.
+printf '%s\n' "$layer_files" | xargs wc -l | awk '
+    $2 == "total" { all += $1; next }
+    { folder = $2; sub(/\/[^\/]*$/, "", folder); lines[folder] += $1 }
+    END {
+        for (folder in lines)
+            if (lines[folder] > 0.13 * all)
+                printf "%s:1: the folder has %.1f %% of the sources; 13 %% is the limit\n",
+                    folder, 100 * lines[folder] / all
     }' >> "$scratch/found"
 
 # cli parses options and prints. Rules belong to job, home, store, serve or measure, so

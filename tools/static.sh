@@ -8,12 +8,12 @@ cd "$(dirname "$0")/.." || exit 70
 
 # Prints the files of the product with the extension $1, one per line.
 product() {
-    find base modules corpus store codec outer net home router workers eval serve job measure cli -name "*.$1" |
+    find base modules corpus store codec outer net home router workers eval serve job view measure cli -name "*.$1" |
         LC_ALL=C sort
 }
 
 format() {
-    find base modules corpus store codec outer net home router workers eval serve job measure cli tests bench examples \
+    find base modules corpus store codec outer net home router workers eval serve job view measure cli tests bench examples \
         -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' |
         LC_ALL=C sort | xargs clang-format-14 --dry-run -Werror
 }

@@ -1,23 +1,23 @@
-/* folder: job; label: unit */
+/* folder: view; label: unit */
 /* A history has one row per finished phase of each arm, in the order of time, and finds
  * audits and ends of processes. A report's text cannot become markup. */
-#include "job/history.h"
-#include "job/html.h"
-#include "job/page_heat.h"
-#include "job/run.h"
-#include "job/store_picture.h"
+#include "view/history.h"
+#include "view/html.h"
+#include "view/page_heat.h"
+#include "job/job.h"
+#include "view/store_picture.h"
 #include "tests/support/corpus_support.h"
 
 #include <math.h>
 
 typedef struct bench {
-    page_history h;
+    phase_history h;
     pl_store *store;
     char logs[PL_PATH_MAX];
     history rows;
 } bench;
 
-static void add_arm(page_history *h, const char *name, const char *levels)
+static void add_arm(phase_history *h, const char *name, const char *levels)
 {
     char pair[64];
     const char *sets[] = {pair, "model.width=48"};
@@ -32,7 +32,7 @@ static void add_arm(page_history *h, const char *name, const char *levels)
     assert_ok(config_spec(&c, &spec));
     assert_ok(pl_topology_create(&shape, &spec, &t));
     pl_copy_text(arm.name, sizeof arm.name, name);
-    page_history_add_arm(h, &arm, t);
+    phase_history_add_arm(h, &arm, t);
 }
 
 static void begin_bench(bench *b, const char *name)
@@ -46,7 +46,7 @@ static void begin_bench(bench *b, const char *name)
     char store[PL_PATH_MAX];
     assert_ok(
         pl_store_open(pl_join(store, folder, "store"), PL_STORE_CREATE, &b->store));
-    page_history_begin(&b->h);
+    phase_history_begin(&b->h);
     add_arm(&b->h, "mix", "2x2");
     add_arm(&b->h, "dense", "1");
 }
@@ -54,7 +54,7 @@ static void begin_bench(bench *b, const char *name)
 static void end_bench(bench *b)
 {
     history_clear(&b->rows);
-    page_history_clear(&b->h);
+    phase_history_clear(&b->h);
     pl_store_close(&b->store);
 }
 
@@ -76,7 +76,7 @@ static void add_update(bench *b, const char *module, int64_t path, int64_t phase
                     .n_contributions = 1,
                     .contributions = &c};
     pl_copy_text(v.module, sizeof v.module, module);
-    page_history_add(&b->h, &v);
+    phase_history_add(&b->h, &v);
 }
 
 static void put_audit(bench *b, const char *path, int64_t phase, pl_verdict verdict)
@@ -268,7 +268,7 @@ static void a_long_history_is_thinned_and_loses_nothing(void **state)
     for (int64_t phase = 0; phase < PHASES; phase++)
         add_update(&b, "dense/L1.E0", 0, phase, 1000 * phase, 4);
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
-    assert_true(b.rows.n <= PAGE_CELLS_MAX && b.rows.n >= PHASES / 4);
+    assert_true(b.rows.n <= PHASE_CELLS_MAX && b.rows.n >= PHASES / 4);
     for (size_t i = 0; i < b.rows.n; i++) {
         const history_row *r = &b.rows.rows[i];
         assert_true(r->phase > before);

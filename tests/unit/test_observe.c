@@ -1,6 +1,6 @@
-/* folder: job; label: unit */
+/* folder: view; label: unit */
 #include "base/base.h"
-#include "job/observe.h"
+#include "view/observe.h"
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

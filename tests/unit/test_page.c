@@ -1,11 +1,11 @@
-/* folder: job; label: unit */
+/* folder: view; label: unit */
 /* Tests what the status page knows of a run: its history and its state stay small, and
  * files that other processes wrote cannot break it. */
-#include "job/page_internal.h"
+#include "view/page_internal.h"
 #include "tests/support/corpus_support.h"
 
 /* The shape of a run with many paths, and an empty history. */
-static void begin_page(page *p, const char *levels, page_history *h)
+static void begin_page(page *p, const char *levels, phase_history *h)
 {
     char pair[64];
     const char *sets[] = {pair, "model.width=48"};
@@ -17,14 +17,14 @@ static void begin_page(page *p, const char *levels, page_history *h)
     assert_ok(config_shape(&p->r.cfg, &shape));
     assert_ok(config_spec(&p->r.cfg, &spec));
     assert_ok(pl_topology_create(&shape, &spec, &p->r.topology));
-    page_history_begin(h);
+    phase_history_begin(h);
     pl_arm arm = {.name = "mix"};
     pl_topology *own = NULL;
     assert_ok(pl_topology_create(&shape, &spec, &own));
-    page_history_add_arm(h, &arm, own);
+    phase_history_add_arm(h, &arm, own);
 }
 
-static void add_phase(page_history *h, const char *module, int64_t path, int64_t phase,
+static void add_phase(phase_history *h, const char *module, int64_t path, int64_t phase,
                       uint64_t token, double loss)
 {
     pl_contribution c = {.worker = "worker-1",
@@ -40,12 +40,12 @@ static void add_phase(page_history *h, const char *module, int64_t path, int64_t
                     .n_contributions = 1,
                     .contributions = &c};
     pl_copy_text(v.module, sizeof v.module, module);
-    page_history_add(h, &v);
+    phase_history_add(h, &v);
 }
 
-static void end_page(page *p, page_history *h)
+static void end_page(page *p, phase_history *h)
 {
-    page_history_clear(h);
+    phase_history_clear(h);
     pl_topology_destroy(&p->r.topology);
     pl_json_destroy(&p->hub);
 }
@@ -54,13 +54,13 @@ static void a_phase_counts_once_whatever_modules_name_it(void **state)
 {
     (void)state;
     page p;
-    page_history h;
+    phase_history h;
     int arm, path;
     begin_page(&p, "2x2", &h);
     add_phase(&h, "mix/L1.E0", 1, 0, 7, 5.0);
     add_phase(&h, "mix/L2.E1", 1, 0, 7, 5.0);
     add_phase(&h, "mix/embed.E0", 1, 1, 9, 4.0);
-    page_series *s = page_history_find(&h, "mix/p01.r0", &arm, &path);
+    phase_series *s = phase_history_find(&h, "mix/p01.r0", &arm, &path);
     assert_non_null(s);
     assert_int_equal(path, 1);
     assert_int_equal(s->n_cells, 2);
@@ -77,7 +77,7 @@ static void contributions_out_of_range_are_ignored(void **state)
 {
     (void)state;
     page p;
-    page_history h;
+    phase_history h;
     begin_page(&p, "2x2", &h);
     add_phase(&h, "mix/L1.E0", 4, 0, 7, 5.0);
     add_phase(&h, "mix/L1.E0", -1, 0, 7, 5.0);
@@ -96,16 +96,16 @@ static void history_is_bounded_and_keeps_sums(void **state)
     (void)state;
     enum { PHASES = 100000 };
     page p;
-    page_history h;
+    phase_history h;
     int arm, path;
     begin_page(&p, "2x2", &h);
     for (int64_t phase = 0; phase < PHASES; phase++)
         for (int64_t k = 0; k < 4; k++)
             add_phase(&h, "mix/L1.E0", k, phase, (uint64_t)(4 * phase + k + 1),
                       (double)(phase + 1));
-    assert_true(h.n_cells <= PAGE_CELLS_MAX);
+    assert_true(h.n_cells <= PHASE_CELLS_MAX);
     assert_int_equal(h.stride, 16);
-    const page_series *s = page_history_find(&h, "mix/p10.r0", &arm, &path);
+    const phase_series *s = phase_history_find(&h, "mix/p10.r0", &arm, &path);
     double tokens = 0, before = 0;
     int phases = 0;
     for (size_t i = 0; i < s->n_cells; i++) {
@@ -117,7 +117,7 @@ static void history_is_bounded_and_keeps_sums(void **state)
     assert_int_equal(phases, PHASES);
     assert_true(tokens == 100.0 * PHASES);
     add_phase(&h, "mix/L1.E0", 0, INT64_C(1) << 39, UINT64_MAX, 1.0);
-    assert_true(h.n_cells <= PAGE_CELLS_MAX);
+    assert_true(h.n_cells <= PHASE_CELLS_MAX);
     end_page(&p, &h);
 }
 
@@ -125,13 +125,13 @@ static void only_what_is_new_is_sent_again(void **state)
 {
     (void)state;
     page p;
-    page_history h;
+    phase_history h;
     begin_page(&p, "2x2", &h);
     add_phase(&h, "mix/L1.E0", 0, 0, 1, 5.0);
     add_phase(&h, "mix/L1.E0", 1, 0, 2, 4.0);
     pl_json *all = pl_json_object(), *last = pl_json_object();
-    page_history_json(&h, 0, all);
-    page_history_json(&h, 1, last);
+    phase_history_json(&h, 0, all);
+    phase_history_json(&h, 1, last);
     assert_int_equal(pl_json_count(pl_json_get(all, "cells")), 2);
     const pl_json *cells = pl_json_get(last, "cells");
     double path = 0, loss = 0;
@@ -260,7 +260,7 @@ static void a_large_state_is_small_and_fast(void **state)
     for (int i = 0; i < 4096; i++) {
         char name[32];
         snprintf(name, sizeof name, "worker-%d", i);
-        assert_int_equal(page_history_worker(&p->history, name), i);
+        assert_int_equal(phase_history_worker(&p->history, name), i);
     }
     double best = 1e9;
     for (int i = 0; i < 5; i++) {
@@ -286,7 +286,7 @@ static void a_large_state_is_small_and_fast(void **state)
 }
 
 /* ---- modules ---- */
-static void add_module_version(page_history *h, const char *module, uint64_t number,
+static void add_module_version(phase_history *h, const char *module, uint64_t number,
                                int64_t path)
 {
     pl_contribution c[2] = {{.path = path, .n_tokens = 100, .loss = 4, .seconds = 2},
@@ -298,7 +298,7 @@ static void add_module_version(page_history *h, const char *module, uint64_t num
                     .n_contributions = number > 0 ? 2 : 0,
                     .contributions = c};
     pl_copy_text(v.module, sizeof v.module, module);
-    page_lineage_add(&h->lineage, &v);
+    module_lineage_add(&h->lineage, &v);
 }
 
 static pl_json *ask_for_lineage(page *p, pl_buf *text)
@@ -337,7 +337,7 @@ static void a_long_lineage_is_small_and_fast(void **state)
     printf("10,000 versions: %zu bytes in %.1f ms\n", text.len, 1e3 * best);
     assert_true(text.len < 300000);
     assert_true(best < 0.3);
-    assert_true(p->history.lineage.n_nodes <= PAGE_NODES_MAX);
+    assert_true(p->history.lineage.n_nodes <= LINEAGE_NODES_MAX);
     const pl_json *list = pl_json_get(o, "modules");
     assert_int_equal(pl_json_count(list), MODULES);
     for (size_t m = 0; m < MODULES; m++) {
@@ -363,25 +363,25 @@ static void a_long_lineage_is_small_and_fast(void **state)
 static void a_lineage_keeps_what_a_version_says(void **state)
 {
     (void)state;
-    page_history h = {.n_arms = 0};
+    phase_history h = {.n_arms = 0};
     add_module_version(&h, "mix/L1.E0", 0, 0);
     add_module_version(&h, "mix/L1.E0", 1, 4);
     add_module_version(&h, "mix/L2.E0", 1, -1); /* damaged */
     add_module_version(&h, "mix/L2.E0", UINT64_C(1) << 50, 4);
     add_module_version(&h, "mix/L2.E0", (UINT64_C(1) << 39), 70000);
-    const page_line *line = page_lineage_find(&h.lineage, "mix/L1.E0");
+    const lineage_line *line = module_lineage_find(&h.lineage, "mix/L1.E0");
     assert_non_null(line);
     assert_int_equal(line->n_params, 7);
-    assert_true(h.lineage.n_nodes <= PAGE_NODES_MAX);
-    const page_node *node = &line->nodes[line->n_nodes - 1];
+    assert_true(h.lineage.n_nodes <= LINEAGE_NODES_MAX);
+    const lineage_node *node = &line->nodes[line->n_nodes - 1];
     assert_int_equal(node->last, 1);
     assert_int_equal(node->n, 2);
     assert_int_equal(node->n_paths, 2);
     assert_int_equal(node->paths[0], 4);
     assert_int_equal(node->paths[1], 5);
     assert_true(node->loss == 2.5 && node->tokens == 400);
-    assert_null(page_lineage_find(&h.lineage, "mix/L9.E0"));
-    page_history_clear(&h);
+    assert_null(module_lineage_find(&h.lineage, "mix/L9.E0"));
+    phase_history_clear(&h);
 }
 
 /* ---- the router ---- */

@@ -128,7 +128,7 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     assert_true(passes);
     assert_int_equal(pl_txn_commit(&txn), PL_ERR_NOSPACE);
     assert_says("heads 2.9 KiB");
-    assert_says("store.quota, which is 58.6 KiB");
+    assert_says("store.quota, 58.6 KiB");
     assert_int_equal(pl_store_stored_bytes(store), counted(store));
 
     txn = begin(store); /* the same with a collection in the same commit */

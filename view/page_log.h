@@ -3,8 +3,8 @@
  * Every line is an event with a time. Leases are kept, and the newest events of kinds
  * that are rarer than tasks. Other processes wrote the lines, with names that came over
  * the network, so a line with an unexpected form is skipped. */
-#ifndef PL_JOB_PAGE_LOG_H
-#define PL_JOB_PAGE_LOG_H
+#ifndef PL_VIEW_PAGE_LOG_H
+#define PL_VIEW_PAGE_LOG_H
 #include "base/base.h"
 
 enum {

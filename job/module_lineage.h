@@ -1,17 +1,17 @@
-/* Private to the page: for all arms, when each module got which version, and from whose
+/* For all arms: when each module got which version, and from whose
  * updates, in bounded memory.
  *
  * A module has one node per version. When the nodes of all modules exceed a limit, the
  * stride doubles: neighbouring versions are joined into one node, so even 10,000
  * versions keep their shape. A single version's exact record is read from the store
  * when it is needed. */
-#ifndef PL_JOB_PAGE_LINEAGE_H
-#define PL_JOB_PAGE_LINEAGE_H
+#ifndef PL_JOB_MODULE_LINEAGE_H
+#define PL_JOB_MODULE_LINEAGE_H
 #include "store/store.h"
 
-enum { PAGE_NODES_MAX = 4096, PAGE_STRANDS = 8 };
+enum { LINEAGE_NODES_MAX = 4096, LINEAGE_STRANDS = 8 };
 
-typedef struct page_node {
+typedef struct lineage_node {
     uint64_t last; /* the newest version in the node */
     /* from_ms: when the work on its first update began; wall_ms: when it was
      * committed */
@@ -22,30 +22,30 @@ typedef struct page_node {
     int n, n_contributions;
     int n_paths; /* number of paths in `paths`, each listed once */
     /* paths that contributed; those that do not fit are left out */
-    uint16_t paths[PAGE_STRANDS];
+    uint16_t paths[LINEAGE_STRANDS];
     bool rolled_back; /* one of its versions was made by a rollback */
-} page_node;
+} lineage_node;
 
-typedef struct page_line {
+typedef struct lineage_line {
     char module[PL_MODULE_NAME_MAX];
     uint64_t n_params, n_versions;
-    page_node *nodes;
+    lineage_node *nodes;
     size_t n_nodes;
-} page_line;
+} lineage_line;
 
-typedef struct page_lineage {
-    page_line *lines;
+typedef struct module_lineage {
+    lineage_line *lines;
     size_t n_lines, newest; /* newest: the line to which a version was added last */
     size_t n_nodes;
     uint64_t stride; /* versions per node; 0 stands for 1 */
-} page_lineage;
+} module_lineage;
 
-void page_lineage_add(page_lineage *g, const pl_version *version);
-const page_line *page_lineage_find(const page_lineage *g, const char *module);
+void module_lineage_add(module_lineage *g, const pl_version *version);
+const lineage_line *module_lineage_find(const module_lineage *g, const char *module);
 /* Makes a list of nodes. Each node is the list [newest version, number of versions,
  * time of the commit, ms from the first lease to the commit, loss, contributors, 1 if
  * made by a rollback else 0, paths]. */
-pl_json *page_lineage_nodes(const page_line *line);
-void page_lineage_clear(page_lineage *g);
+pl_json *module_lineage_nodes(const lineage_line *line);
+void module_lineage_clear(module_lineage *g);
 
 #endif

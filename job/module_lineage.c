@@ -1,10 +1,10 @@
-/* Collects the versions of all modules in bounded memory (page_lineage.h). */
-#include "job/page_lineage.h"
+/* Collects the versions of all modules in bounded memory (module_lineage.h). */
+#include "job/module_lineage.h"
 
 #include <math.h>
 #include <string.h>
 
-static page_line *take_line(page_lineage *g, const char *module)
+static lineage_line *take_line(module_lineage *g, const char *module)
 {
     for (size_t i = 0; i < g->n_lines; i++) {
         /* Versions come module by module, so the search begins at the module that was
@@ -17,13 +17,13 @@ static page_line *take_line(page_lineage *g, const char *module)
     }
     g->lines = pl_grow(g->lines, (g->n_lines + 1) * sizeof *g->lines);
     g->newest = g->n_lines++;
-    page_line *line = &g->lines[g->newest];
+    lineage_line *line = &g->lines[g->newest];
     memset(line, 0, sizeof *line);
     pl_copy_text(line->module, sizeof line->module, module);
     return line;
 }
 
-const page_line *page_lineage_find(const page_lineage *g, const char *module)
+const lineage_line *module_lineage_find(const module_lineage *g, const char *module)
 {
     for (size_t i = 0; i < g->n_lines; i++)
         if (strcmp(g->lines[i].module, module) == 0)
@@ -31,19 +31,19 @@ const page_line *page_lineage_find(const page_lineage *g, const char *module)
     return NULL;
 }
 
-static void note_strand(page_node *node, int64_t path)
+static void note_strand(lineage_node *node, int64_t path)
 {
     if (path < 0 || path > UINT16_MAX)
         return; /* the record is damaged: no topology has that many paths */
     for (int i = 0; i < node->n_paths; i++)
         if (node->paths[i] == path)
             return;
-    if (node->n_paths < PAGE_STRANDS)
+    if (node->n_paths < LINEAGE_STRANDS)
         node->paths[node->n_paths++] = (uint16_t)path;
 }
 
 /* Joins a node with a later node of the same module. */
-static void join_nodes(page_node *into, const page_node *later)
+static void join_nodes(lineage_node *into, const lineage_node *later)
 {
     if (later->n == 0)
         return;
@@ -64,15 +64,15 @@ static void join_nodes(page_node *into, const page_node *later)
         note_strand(into, later->paths[i]);
 }
 
-static void halve_lines(page_lineage *g)
+static void halve_lines(module_lineage *g)
 {
     g->stride *= 2;
     g->n_nodes = 0;
     for (size_t i = 0; i < g->n_lines; i++) {
-        page_line *line = &g->lines[i];
+        lineage_line *line = &g->lines[i];
         const size_t n = (line->n_nodes + 1) / 2;
         for (size_t k = 0; k < n; k++) {
-            page_node both = line->nodes[2 * k];
+            lineage_node both = line->nodes[2 * k];
             if (2 * k + 1 < line->n_nodes)
                 join_nodes(&both, &line->nodes[2 * k + 1]);
             line->nodes[k] = both;
@@ -84,7 +84,7 @@ static void halve_lines(page_lineage *g)
 
 /* Finds or adds the node of a version. NULL if there are more modules than nodes, or if
  * the number is out of range. */
-static page_node *make_node(page_lineage *g, page_line *line, uint64_t number)
+static lineage_node *make_node(module_lineage *g, lineage_line *line, uint64_t number)
 {
     const uint64_t most = UINT64_C(1) << 40;
     if (g->stride == 0)
@@ -94,7 +94,7 @@ static page_node *make_node(page_lineage *g, page_line *line, uint64_t number)
         if (slot < line->n_nodes)
             return &line->nodes[slot];
         const size_t more = slot + 1 - line->n_nodes;
-        if (more <= PAGE_NODES_MAX && g->n_nodes + more <= PAGE_NODES_MAX) {
+        if (more <= LINEAGE_NODES_MAX && g->n_nodes + more <= LINEAGE_NODES_MAX) {
             line->nodes = pl_grow(line->nodes, (slot + 1) * sizeof *line->nodes);
             memset(line->nodes + line->n_nodes, 0, more * sizeof *line->nodes);
             line->n_nodes = slot + 1;
@@ -106,14 +106,14 @@ static page_node *make_node(page_lineage *g, page_line *line, uint64_t number)
     return NULL;
 }
 
-static page_node node_of(const pl_version *v)
+static lineage_node node_of(const pl_version *v)
 {
     uint64_t source;
-    page_node one = {.last = v->number,
-                     .from_ms = v->wall_ms,
-                     .wall_ms = v->wall_ms,
-                     .n = 1,
-                     .rolled_back = pl_version_source(v, &source)};
+    lineage_node one = {.last = v->number,
+                        .from_ms = v->wall_ms,
+                        .wall_ms = v->wall_ms,
+                        .n = 1,
+                        .rolled_back = pl_version_source(v, &source)};
     for (int i = 0; i < v->n_contributions && !one.rolled_back; i++) {
         const pl_contribution *c = &v->contributions[i];
         const double seconds = c->seconds >= 0 && c->seconds < 1e9 ? c->seconds : 0;
@@ -129,11 +129,11 @@ static page_node node_of(const pl_version *v)
     return one;
 }
 
-void page_lineage_add(page_lineage *g, const pl_version *version)
+void module_lineage_add(module_lineage *g, const pl_version *version)
 {
-    page_line *line = take_line(g, version->module);
-    page_node *node = make_node(g, line, version->number);
-    const page_node one = node_of(version);
+    lineage_line *line = take_line(g, version->module);
+    lineage_node *node = make_node(g, line, version->number);
+    const lineage_node one = node_of(version);
     if (node)
         join_nodes(node, &one);
     line->n_params = version->n_params;
@@ -141,11 +141,11 @@ void page_lineage_add(page_lineage *g, const pl_version *version)
         line->n_versions = version->number + 1;
 }
 
-pl_json *page_lineage_nodes(const page_line *line)
+pl_json *module_lineage_nodes(const lineage_line *line)
 {
     pl_json *list = pl_json_array();
     for (size_t i = 0; i < line->n_nodes; i++) {
-        const page_node *node = &line->nodes[i];
+        const lineage_node *node = &line->nodes[i];
         if (node->n == 0)
             continue;
         pl_json *row = pl_json_array(), *paths = pl_json_array();
@@ -164,7 +164,7 @@ pl_json *page_lineage_nodes(const page_line *line)
     return list;
 }
 
-void page_lineage_clear(page_lineage *g)
+void module_lineage_clear(module_lineage *g)
 {
     for (size_t i = 0; i < g->n_lines; i++)
         pl_free(g->lines[i].nodes);

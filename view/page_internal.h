@@ -1,12 +1,10 @@
-/* Private to job: the parts of a page (page.h). */
-#ifndef PL_JOB_PAGE_INTERNAL_H
-#define PL_JOB_PAGE_INTERNAL_H
+/* Private to view: the parts of a page (page.h). */
+#ifndef PL_VIEW_PAGE_INTERNAL_H
+#define PL_VIEW_PAGE_INTERNAL_H
 #include "job/job.h"
-#include "job/page.h"
-#include "job/page_heat.h"
-#include "job/page_history.h"
-#include "job/page_log.h"
-#include "job/text_route.h"
+#include "view/page.h"
+#include "view/page_heat.h"
+#include "view/page_log.h"
 
 enum { PAGE_LEASES_MAX = 8192, PAGE_SAMPLES = 64 };
 
@@ -39,13 +37,13 @@ struct page {
     uint64_t sequence;        /* commit number of the state that was read last */
     bool finished, reading;
     bool anew; /* the store must be opened again */
-    page_history history;
+    phase_history history;
     page_log log;
     page_lease *leases; /* a ring of the newest leases */
     uint64_t n_leases;
-    int joined[PAGE_WORKERS_MAX]; /* [worker] how often each worker joined */
-    pl_json *hub;                 /* the hub's newest status; NULL: no job is running */
-    bool silent; /* a job seems to be running, but its hub does not answer */
+    int joined[PHASE_WORKERS_MAX]; /* [worker] how often each worker joined */
+    pl_json *hub; /* the hub's newest status; NULL: no job is running */
+    bool silent;  /* a job seems to be running, but its hub does not answer */
     int64_t asked_ms;
     pl_json *report; /* NULL: the run was not evaluated yet */
     int64_t report_ms;

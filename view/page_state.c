@@ -1,7 +1,7 @@
 /* Writes the state of a run as /state.json (page.h). The text stays small (less than
  * 200 kB with 4,096 workers and 256 paths), because rows are lists without keys and
  * long names appear only once. */
-#include "job/page_internal.h"
+#include "view/page_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static pl_json *live_arm(const pl_json *arm)
 }
 
 /* The same arm, read from the store because no hub is running. */
-static pl_json *stored_arm(const page *p, const page_arm *a)
+static pl_json *stored_arm(const page *p, const phase_arm *a)
 {
     pl_json *rows = pl_json_array();
     int64_t done = 0;
@@ -113,7 +113,7 @@ static int device_index(pl_json *devices, const char *device)
 
 static int known_worker(const page *p, const char *name, int hint)
 {
-    const page_history *h = &p->history;
+    const phase_history *h = &p->history;
     if (hint < h->n_workers && strcmp(h->workers[hint], name) == 0)
         return hint;
     for (int i = 0; i < h->n_workers; i++)

@@ -1,7 +1,7 @@
 /* Draws pictures of the store's contents as SVG files: `store diff --svg`, `store blame
  * --svg`. */
-#ifndef PL_JOB_STORE_PICTURE_H
-#define PL_JOB_STORE_PICTURE_H
+#ifndef PL_VIEW_STORE_PICTURE_H
+#define PL_VIEW_STORE_PICTURE_H
 #include "home/home.h"
 
 /* Writes a heat map of the relative change of each tensor of a module, from version

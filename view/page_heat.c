@@ -1,6 +1,6 @@
 /* Compares versions of a module, tensor by tensor: the heat map of the page and of
  * `store diff --svg`. */
-#include "job/page_heat.h"
+#include "view/page_heat.h"
 #include "home/home.h"
 
 #include <math.h>

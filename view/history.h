@@ -4,10 +4,10 @@
  * losses, tokens and held-out scores, references of the store have the audits, and the
  * logs show which processes ended. So it exists for every run, and a killed process can
  * neither lose a row nor write it twice. If all arms together have more cells than
- * PAGE_CELLS_MAX (page_history.h), a row stands for several phases. */
-#ifndef PL_JOB_HISTORY_H
-#define PL_JOB_HISTORY_H
-#include "job/page_history.h"
+ * PHASE_CELLS_MAX (phase_history.h), a row stands for several phases. */
+#ifndef PL_VIEW_HISTORY_H
+#define PL_VIEW_HISTORY_H
+#include "job/job.h"
 
 typedef struct history_row {
     char arm[PL_ARM_NAME_MAX];
@@ -38,7 +38,7 @@ typedef enum history_form { HISTORY_TEXT, HISTORY_CSV, HISTORY_JSON } history_fo
 double history_rate(const history_row *row);
 /* Fills in the rows of a history whose versions were read. `store` has the audits,
  * `logs` is the folder of the logs. Of each log, the newest 64 MiB are read. */
-PL_MUST_CHECK pl_status history_make(const page_history *h, pl_store *store,
+PL_MUST_CHECK pl_status history_make(const phase_history *h, pl_store *store,
                                      const char *logs, history *out);
 void history_clear(history *h);
 /* Appends all rows: a table, comma-separated values with a header, or one JSON object

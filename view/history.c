@@ -1,7 +1,7 @@
 /* Derives the history of a run from its store and its logs (history.h). */
-#include "job/history.h"
-#include "job/page_log.h"
-#include "job/run.h"
+#include "view/history.h"
+#include "view/page_log.h"
+#include "job/job.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,9 +17,9 @@ void history_clear(history *h)
 }
 
 /* ---- phases ---- */
-static history_row row_of(const page_history *h, const page_arm *a, size_t slot)
+static history_row row_of(const phase_history *h, const phase_arm *a, size_t slot)
 {
-    const pl_held_sum held = page_history_held(a, slot);
+    const pl_held_sum held = phase_history_held(a, slot);
     history_row r = {.phase = (int64_t)slot * h->stride,
                      .n_paths = a->n_series,
                      .bits = pl_held_bits(&held),
@@ -27,7 +27,7 @@ static history_row row_of(const page_history *h, const page_arm *a, size_t slot)
     double nats = 0;
     pl_copy_text(r.arm, sizeof r.arm, a->arm.name);
     for (int i = 0; i < a->n_series; i++) {
-        const page_cell *c = page_series_at(&a->series[i], slot);
+        const phase_cell *c = phase_series_at(&a->series[i], slot);
         if (c->n == 0)
             continue;
         r.from_ms = r.n_done == 0 || c->from_ms < r.from_ms ? c->from_ms : r.from_ms;
@@ -43,9 +43,10 @@ static history_row row_of(const page_history *h, const page_arm *a, size_t slot)
 
 /* Adds the rows of an arm: row number first + slot is that of the slot, so that audits
  * find it. */
-static void add_rows(const page_history *h, const page_arm *a, bool ended, history *out)
+static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
+                     history *out)
 {
-    for (size_t slot = 0; page_history_is_final(h, a, slot, ended); slot++) {
+    for (size_t slot = 0; phase_history_is_final(h, a, slot, ended); slot++) {
         out->rows = pl_grow(out->rows, (out->n + 1) * sizeof *out->rows);
         out->rows[out->n++] = row_of(h, a, slot);
     }
@@ -53,7 +54,7 @@ static void add_rows(const page_history *h, const page_arm *a, bool ended, histo
 
 /* ---- audits ---- */
 typedef struct audit_count {
-    const page_history *h;
+    const phase_history *h;
     history *out;
     const size_t *first; /* [n_arms + 1] */
 } audit_count;
@@ -96,9 +97,9 @@ static history_row *row_at(const history *h, int64_t ms)
 
 typedef struct log_count {
     history *out;
-    page_history names;             /* only its list of workers is used */
-    int64_t hub_ms;                 /* the hub's first start; 0: not seen */
-    int64_t pids[PAGE_WORKERS_MAX]; /* [worker] its process; 0: not known */
+    phase_history names;             /* only its list of workers is used */
+    int64_t hub_ms;                  /* the hub's first start; 0: not seen */
+    int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its process; 0: not known */
 } log_count;
 
 /* Whether a worker that joined had ended before. All workers join again when the hub
@@ -108,7 +109,7 @@ static bool worker_restarted(log_count *c, const page_event *e)
     char value[PL_TEXT_MAX];
     int64_t pid = 0;
     const int known = c->names.n_workers;
-    const int w = page_history_worker(
+    const int w = phase_history_worker(
         &c->names, page_event_value(e, "worker", value, sizeof value));
     if (w < 0)
         return false;
@@ -146,11 +147,11 @@ static void count_events(const char *logs, history *out)
     log_count *count = pl_alloc(sizeof *count);
     bool more = true;
     count->out = out;
-    page_history_begin(&count->names);
+    phase_history_begin(&count->names);
     while (more)
         page_log_read(&log, logs, count_event, count, &more);
     page_log_clear(&log);
-    page_history_clear(&count->names);
+    phase_history_clear(&count->names);
     pl_free(count);
 }
 
@@ -187,10 +188,10 @@ static bool has_ended(pl_store *store)
     return has;
 }
 
-pl_status history_make(const page_history *h, pl_store *store, const char *logs,
+pl_status history_make(const phase_history *h, pl_store *store, const char *logs,
                        history *out)
 {
-    size_t first[PAGE_ARMS_MAX + 1] = {0};
+    size_t first[PHASE_ARMS_MAX + 1] = {0};
     audit_count audits = {.h = h, .out = out, .first = first};
     const bool ended = has_ended(store);
     *out = (history){.n = 0};
@@ -350,24 +351,24 @@ pl_status history_of_run(const char *dir, history_form form, pl_buf *out)
     char folder[PL_PATH_MAX], logs[PL_PATH_MAX];
     pl_run r;
     pl_store *store = NULL;
-    page_history *h = pl_alloc(sizeof *h);
+    phase_history *h = pl_alloc(sizeof *h);
     history rows = {.n = 0};
     bool more = true;
-    page_history_begin(h);
+    phase_history_begin(h);
     pl_status status = run_look(dir, &r);
     PL_TRY(status);
     run_file(&r, "log", logs);
     if (!pl_path_exists(run_file(&r, "store", folder)))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "the run in %s has no store yet", r.dir));
     PL_TRY(run_see_all_parts(folder, &store));
-    PL_TRY(page_history_look(h, store));
+    PL_TRY(phase_history_look(h, store));
     while (more)
-        PL_TRY(page_history_read(h, store, READ_AT_ONCE, &more));
+        PL_TRY(phase_history_read(h, store, READ_AT_ONCE, &more));
     PL_TRY(history_make(h, store, logs, &rows));
     history_write(&rows, form, out);
 done:
     history_clear(&rows);
-    page_history_clear(h);
+    phase_history_clear(h);
     pl_free(h);
     pl_store_close(&store);
     run_close(&r);

@@ -15,8 +15,8 @@
  *   /router.json          a picture of how documents were dealt to paths
  *   /route.json?text=T    the path that would answer the text T, and the scores of all
  *                         paths; ERR_BUSY if texts come too fast */
-#ifndef PL_JOB_PAGE_H
-#define PL_JOB_PAGE_H
+#ifndef PL_VIEW_PAGE_H
+#define PL_VIEW_PAGE_H
 #include "serve/serve.h"
 
 typedef struct page page;

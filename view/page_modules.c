@@ -5,7 +5,7 @@
  * asks for them. The number of values that a question may read is limited, because one
  * thread answers all questions. While the store is being written, a reader may find
  * that a file was just replaced; it then catches up and reads once more. */
-#include "job/page_internal.h"
+#include "view/page_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
     pl_json_set_text(o, key, pl_hash_none(hash) ? "" : text);
 }
 
-static const page_arm *arm_of_module(const page *p, const char *module)
+static const phase_arm *arm_of_module(const page *p, const char *module)
 {
     const size_t len = strcspn(module, "/");
     for (int i = 0; i < p->history.n_arms; i++)
@@ -36,9 +36,9 @@ static const page_arm *arm_of_module(const page *p, const char *module)
 /* ---- lineages ---- */
 /* Sets "before": the module of the previous chapter whose last version became this
  * module's version 0. */
-static void set_module_before(const page *p, const page_arm *a, int module, pl_json *o)
+static void set_module_before(const page *p, const phase_arm *a, int module, pl_json *o)
 {
-    const page_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
+    const phase_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
     char name[PL_MODULE_NAME_MAX];
     if (!before ||
         !pl_topology_descends(a->topology, &a->arm.descent, before->topology))
@@ -50,13 +50,13 @@ static void set_module_before(const page *p, const page_arm *a, int module, pl_j
     pl_json_set_text(o, "before", name);
 }
 
-static pl_json *lines_json(const page *p, const page_arm *a)
+static pl_json *lines_json(const page *p, const phase_arm *a)
 {
     pl_json *list = pl_json_array();
     for (int m = 0; m < pl_topology_n_modules(a->topology); m++) {
         char name[PL_MODULE_NAME_MAX];
         pl_arm_module_name(&a->arm, a->topology, m, name);
-        const page_line *line = page_lineage_find(&p->history.lineage, name);
+        const lineage_line *line = module_lineage_find(&p->history.lineage, name);
         if (!line)
             continue;
         pl_json *o = pl_json_object();
@@ -64,7 +64,7 @@ static pl_json *lines_json(const page *p, const page_arm *a)
         pl_json_set_int(o, "params", (int64_t)line->n_params);
         pl_json_set_int(o, "versions", (int64_t)line->n_versions);
         set_module_before(p, a, m, o);
-        pl_json_set(o, "nodes", page_lineage_nodes(line));
+        pl_json_set(o, "nodes", module_lineage_nodes(line));
         pl_json_push(list, o);
     }
     return list;
@@ -72,12 +72,12 @@ static pl_json *lines_json(const page *p, const page_arm *a)
 
 /* The arm that the question names. Without a name, the mixture's newest chapter; if the
  * mixture does not exist yet, the first arm. */
-static const page_arm *asked_arm(const page *p, const char *name)
+static const phase_arm *asked_arm(const page *p, const char *name)
 {
-    const page_history *h = &p->history;
-    const page_arm *found = NULL;
+    const phase_history *h = &p->history;
+    const phase_arm *found = NULL;
     for (int i = 0; i < h->n_arms; i++) {
-        const page_arm *a = &h->arms[i];
+        const phase_arm *a = &h->arms[i];
         if (*name ? strcmp(a->arm.name, name) == 0
                   : !found ||
                         pl_arm_chapter(a->arm.name) > pl_arm_chapter(found->arm.name))
@@ -88,8 +88,8 @@ static const page_arm *asked_arm(const page *p, const char *name)
 
 static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 {
-    const page_history *h = &p->history;
-    const page_arm *a = asked_arm(p, name);
+    const phase_history *h = &p->history;
+    const phase_arm *a = asked_arm(p, name);
     if (!a)
         return pl_fail(PL_ERR_NOT_FOUND, "the run has no arm%s%.64s yet",
                        *name ? " " : "", name);
@@ -222,7 +222,7 @@ static pl_json *audit_json(pl_store *store, const char *task, int64_t phase)
     return o;
 }
 
-static pl_json *contributor_json(page *p, const page_arm *a, const pl_contribution *c,
+static pl_json *contributor_json(page *p, const phase_arm *a, const pl_contribution *c,
                                  double weights, double cosine)
 {
     char path[PL_NAME_MAX] = "", task[PL_MODULE_NAME_MAX] = "";

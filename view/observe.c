@@ -4,8 +4,8 @@
  * whose next event is earliest comes first. Clocks of different machines differ. The
  * logs show by how much: when a worker joins, it writes `worker.ready` and the hub
  * writes `worker.joined` at the same moment. */
-#include "job/observe.h"
-#include "job/process.h"
+#include "view/observe.h"
+#include "job/job.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Private to the page: the training of every path in every phase, collected from the
+/* The training of every path in every phase, collected from the
  * contributions of all versions, in bounded memory.
  *
  * Each path has a series with one cell per phase. When the cells of all series exceed a
@@ -6,15 +6,15 @@
  * keeps its shape. A cell that changes gets a new serial, so that a reader can ask only
  * for what is new. When the stride changes, the epoch changes, too, and readers begin
  * again. */
-#ifndef PL_JOB_PAGE_HISTORY_H
-#define PL_JOB_PAGE_HISTORY_H
-#include "job/page_lineage.h"
+#ifndef PL_JOB_PHASE_HISTORY_H
+#define PL_JOB_PHASE_HISTORY_H
+#include "job/module_lineage.h"
 #include "outer/outer.h"
 #include "store/store.h"
 
-enum { PAGE_CELLS_MAX = 32768, PAGE_WORKERS_MAX = 8192, PAGE_ARMS_MAX = 64 };
+enum { PHASE_CELLS_MAX = 32768, PHASE_WORKERS_MAX = 8192, PHASE_ARMS_MAX = 64 };
 
-typedef struct page_cell {
+typedef struct phase_cell {
     double loss;            /* mean over the tokens of the phase or phases */
     double tokens, seconds; /* sums over the phases of the cell */
     double gradient;        /* mean norm of the gradient; 0: not measured */
@@ -27,75 +27,76 @@ typedef struct page_cell {
     uint64_t token, serial; /* token: of the newest lease in the cell */
     int worker;             /* the worker of the newest phase; -1: not known */
     int n;                  /* number of phases in the cell; 0: none yet */
-} page_cell;
+} phase_cell;
 
-typedef struct page_series {
+typedef struct phase_series {
     char name[PL_NAME_MAX]; /* "p01.r0" */
-    page_cell *cells;
+    phase_cell *cells;
     size_t n_cells;
-} page_series;
+} phase_series;
 
-typedef struct page_arm {
+typedef struct phase_arm {
     pl_arm arm;
     pl_topology *topology;
-    page_series *series; /* [paths * replicas] ordered by path, then by replica */
+    phase_series *series; /* [paths * replicas] ordered by path, then by replica */
     int n_series, n_replicas;
     /* [n_merged] versions that were merged from updates of the phases of each slot */
     uint32_t *merged;
     size_t n_merged;
-} page_arm;
+} phase_arm;
 
 /* How far the versions of a module were read. */
-typedef struct page_module {
+typedef struct phase_module {
     char name[PL_MODULE_NAME_MAX];
     uint64_t next, end; /* versions [next, end) are still to be read */
-} page_module;
+} phase_module;
 
-typedef struct page_history {
-    page_arm arms[PAGE_ARMS_MAX];
+typedef struct phase_history {
+    phase_arm arms[PHASE_ARMS_MAX];
     int n_arms;
     char (*workers)[PL_TEXT_MAX];
     int n_workers;
-    page_module *modules;
+    phase_module *modules;
     size_t n_modules, reading; /* reading: the first module that may have more */
     int64_t stride;
     size_t n_cells;
     uint64_t serial, epoch, n_versions;
-    page_lineage lineage;
-} page_history;
+    module_lineage lineage;
+} phase_history;
 
-void page_history_begin(page_history *h);
-void page_history_clear(page_history *h);
-/* Adds an arm; takes ownership of both arguments. There are at most PAGE_ARMS_MAX
+void phase_history_begin(phase_history *h);
+void phase_history_clear(phase_history *h);
+/* Adds an arm; takes ownership of both arguments. There are at most PHASE_ARMS_MAX
  * arms. */
-void page_history_add_arm(page_history *h, pl_arm *arm, pl_topology *topology);
+void phase_history_add_arm(phase_history *h, pl_arm *arm, pl_topology *topology);
 /* Looks for new arms and versions. Call it after each refresh of the store. */
-PL_MUST_CHECK pl_status page_history_look(page_history *h, pl_store *store);
+PL_MUST_CHECK pl_status phase_history_look(phase_history *h, pl_store *store);
 /* Reads up to `most` versions; *more is false when all are read. */
-PL_MUST_CHECK pl_status page_history_read(page_history *h, pl_store *store, int most,
-                                          bool *more);
+PL_MUST_CHECK pl_status phase_history_read(phase_history *h, pl_store *store, int most,
+                                           bool *more);
 /* Adds the contributions that a version's record names. */
-void page_history_add(page_history *h, const pl_version *version);
+void phase_history_add(phase_history *h, const pl_version *version);
 /* Finds the series of a task such as "mix/p01.r0"; NULL if there is none. */
-page_series *page_history_find(page_history *h, const char *task, int *arm, int *path);
+phase_series *phase_history_find(phase_history *h, const char *task, int *arm,
+                                 int *path);
 /* The number of a worker in the list of workers; -1 if the list is full. */
-int page_history_worker(page_history *h, const char *name);
+int phase_history_worker(phase_history *h, const char *name);
 /* The cell of a phase; NULL if it is not there. */
-page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase);
+phase_cell *phase_history_cell(phase_history *h, phase_series *s, int64_t phase);
 /* The cell of a slot; an empty cell if there is none. A slot stands for `stride`
  * phases, from phase slot * stride on. */
-const page_cell *page_series_at(const page_series *s, size_t slot);
+const phase_cell *phase_series_at(const phase_series *s, size_t slot);
 /* Whether the values of this slot are final: each path has done all phases of the slot,
  * or has begun a later slot. (A path never completes the cell if a rollback dropped its
  * update, or if a quorum did not wait for it.) `ended`: the arm has done its last
  * phase. */
-bool page_history_is_final(const page_history *h, const page_arm *a, size_t slot,
-                           bool ended);
+bool phase_history_is_final(const phase_history *h, const phase_arm *a, size_t slot,
+                            bool ended);
 /* Adds up the paths' held-out scores of a slot. */
-pl_held_sum page_history_held(const page_arm *a, size_t slot);
+pl_held_sum phase_history_held(const phase_arm *a, size_t slot);
 /* Appends the members "epoch", "serial", "stride", "paths", "held_bytes" (of each path:
  * bytes of the held-out text that it scores), "workers" and "cells".
  * Cells are those that changed after `since`, a serial of this epoch; 0 gives all. */
-void page_history_json(const page_history *h, uint64_t since, pl_json *out);
+void phase_history_json(const phase_history *h, uint64_t since, pl_json *out);
 
 #endif

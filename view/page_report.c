@@ -1,9 +1,9 @@
 /* Writes a run as one HTML file without scripts (page.h): results, curves, the grid of
  * paths and phases, the history, versions, configuration, and where all of it came
  * from. Unlike the page it needs no server, so it can be kept or sent. */
-#include "job/history.h"
-#include "job/html.h"
-#include "job/page_internal.h"
+#include "view/history.h"
+#include "view/html.h"
+#include "view/page_internal.h"
 
 #include <math.h>
 #include <time.h>
@@ -143,7 +143,7 @@ static void write_results(const page *p, pl_buf *out)
 }
 
 /* ---- curves ---- */
-static bool has_curve(const page_arm *a)
+static bool has_curve(const phase_arm *a)
 {
     return a->arm.n_scored == 0 && a->arm.inner.phases > 0;
 }
@@ -151,10 +151,10 @@ static bool has_curve(const page_arm *a)
 /* Makes one line per arm: the loss after each phase, or the held-out bits before it. */
 static void write_curve(const page *p, const history *rows, bool held, pl_buf *out)
 {
-    html_line *lines = pl_alloc(PAGE_ARMS_MAX * sizeof *lines);
+    html_line *lines = pl_alloc(PHASE_ARMS_MAX * sizeof *lines);
     size_t n = 0;
     for (int a = 0; a < p->history.n_arms; a++) {
-        const page_arm *arm = &p->history.arms[a];
+        const phase_arm *arm = &p->history.arms[a];
         html_line *l = &lines[n];
         if (!has_curve(arm))
             continue;
@@ -197,7 +197,7 @@ static void write_curves(const page *p, const history *rows, pl_buf *out)
 }
 
 /* ---- the grid ---- */
-static void write_grid(const page *p, const page_arm *a, pl_buf *out)
+static void write_grid(const page *p, const phase_arm *a, pl_buf *out)
 {
     size_t n_slots = 0, join = 1;
     const size_t n_rows = (size_t)a->n_series;
@@ -215,7 +215,7 @@ static void write_grid(const page *p, const page_arm *a, pl_buf *out)
         for (size_t c = 0; c < n_columns; c++) {
             double nats = 0, tokens = 0;
             for (size_t k = c * join; k < (c + 1) * join; k++) {
-                const page_cell *cell = page_series_at(&a->series[r], k);
+                const phase_cell *cell = phase_series_at(&a->series[r], k);
                 nats += cell->loss * cell->tokens;
                 tokens += cell->tokens;
             }
@@ -243,7 +243,7 @@ static void write_grid(const page *p, const page_arm *a, pl_buf *out)
 static void write_grids(const page *p, pl_buf *out)
 {
     for (int a = 0; a < p->history.n_arms; a++) {
-        const page_arm *arm = &p->history.arms[a];
+        const phase_arm *arm = &p->history.arms[a];
         if (pl_arm_chapter(arm->arm.name) < 0 || !has_curve(arm))
             continue;
         pl_buf_printf(out, "<h2>Paths and phases of ");
@@ -342,7 +342,7 @@ static void write_file(const page *p, const char *name, pl_buf *out)
 
 static void write_workers(const page *p, pl_buf *out)
 {
-    const page_history *h = &p->history;
+    const phase_history *h = &p->history;
     pl_buf_printf(out, "<p>%d workers contributed%s", h->n_workers,
                   h->n_workers > 0 ? ": " : ".");
     for (int i = 0; i < h->n_workers && i < ROWS_SHOWN; i++) {

@@ -1,5 +1,5 @@
 /* Writes text and pictures of a page without scripts (html.h). */
-#include "job/html.h"
+#include "view/html.h"
 
 #include <math.h>
 #include <string.h>

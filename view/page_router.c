@@ -4,7 +4,7 @@
  * To route a text, the parameters of all paths may have to be read, and one thread
  * answers all questions. So the length of a text and the bytes that are read for it are
  * limited, and after a text the page refuses texts for as long as that text took. */
-#include "job/page_internal.h"
+#include "view/page_internal.h"
 
 #include <math.h>
 

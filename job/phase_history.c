@@ -1,17 +1,17 @@
-/* Collects the training of every path in every phase (page_history.h). */
-#include "job/page_history.h"
+/* Collects the training of every path in every phase (phase_history.h). */
+#include "job/phase_history.h"
 
 #include <math.h>
 #include <string.h>
 
-void page_history_begin(page_history *h)
+void phase_history_begin(phase_history *h)
 {
     memset(h, 0, sizeof *h);
     h->stride = 1;
     h->epoch = 1;
 }
 
-static void clear_page_arm(page_arm *a)
+static void clear_page_arm(phase_arm *a)
 {
     for (int i = 0; i < a->n_series; i++)
         pl_free(a->series[i].cells);
@@ -21,18 +21,18 @@ static void clear_page_arm(page_arm *a)
     pl_arm_clear(&a->arm);
 }
 
-void page_history_clear(page_history *h)
+void phase_history_clear(phase_history *h)
 {
     for (int i = 0; i < h->n_arms; i++)
         clear_page_arm(&h->arms[i]);
     pl_free(h->modules);
     pl_free(h->workers);
-    page_lineage_clear(&h->lineage);
+    module_lineage_clear(&h->lineage);
     memset(h, 0, sizeof *h);
 }
 
 /* ---- arms, modules, workers ---- */
-static int find_page_arm(const page_history *h, const char *name, size_t len)
+static int find_page_arm(const phase_history *h, const char *name, size_t len)
 {
     for (int i = 0; i < h->n_arms; i++)
         if (strlen(h->arms[i].arm.name) == len &&
@@ -41,7 +41,7 @@ static int find_page_arm(const page_history *h, const char *name, size_t len)
     return -1;
 }
 
-static void name_series(page_arm *a)
+static void name_series(phase_arm *a)
 {
     const int n_paths = pl_topology_n_paths(a->topology);
     a->n_replicas = pl_topology_n_replicas(a->topology);
@@ -55,10 +55,10 @@ static void name_series(page_arm *a)
     }
 }
 
-void page_history_add_arm(page_history *h, pl_arm *arm, pl_topology *topology)
+void phase_history_add_arm(phase_history *h, pl_arm *arm, pl_topology *topology)
 {
-    page_arm *a = &h->arms[h->n_arms++];
-    *a = (page_arm){.arm = *arm, .topology = topology};
+    phase_arm *a = &h->arms[h->n_arms++];
+    *a = (phase_arm){.arm = *arm, .topology = topology};
     memset(arm, 0, sizeof *arm);
     name_series(a);
 }
@@ -66,15 +66,15 @@ void page_history_add_arm(page_history *h, pl_arm *arm, pl_topology *topology)
 static pl_status note_page_arm(void *context, const pl_object *object)
 {
     void **both = context;
-    page_history *h = both[0];
+    phase_history *h = both[0];
     const char *name = object->name + strlen("arm/");
     pl_arm arm;
     pl_topology *topology = NULL;
-    if (h->n_arms == PAGE_ARMS_MAX || find_page_arm(h, name, strlen(name)) >= 0)
+    if (h->n_arms == PHASE_ARMS_MAX || find_page_arm(h, name, strlen(name)) >= 0)
         return PL_OK;
     pl_status status = pl_read_arm(both[1], name, &arm, &topology);
     if (status == PL_OK) {
-        page_history_add_arm(h, &arm, topology);
+        phase_history_add_arm(h, &arm, topology);
     } else {
         pl_topology_destroy(&topology);
         pl_arm_clear(&arm);
@@ -84,7 +84,7 @@ static pl_status note_page_arm(void *context, const pl_object *object)
 
 static pl_status note_page_head(void *context, const pl_version *head)
 {
-    page_history *h = context;
+    phase_history *h = context;
     /* Modules come in the order of their names, which is the same each time. */
     size_t i = h->reading;
     while (i < h->n_modules && strcmp(h->modules[i].name, head->module) < 0)
@@ -95,14 +95,14 @@ static pl_status note_page_head(void *context, const pl_version *head)
         memmove(&h->modules[i + 1], &h->modules[i],
                 (h->n_modules - i) * sizeof *h->modules);
         h->n_modules++;
-        h->modules[i] = (page_module){.next = 0};
+        h->modules[i] = (phase_module){.next = 0};
         pl_copy_text(h->modules[i].name, sizeof h->modules[i].name, head->module);
     }
     h->modules[i].end = head->number + 1;
     return PL_OK;
 }
 
-pl_status page_history_look(page_history *h, pl_store *store)
+pl_status phase_history_look(phase_history *h, pl_store *store)
 {
     void *both[] = {h, store};
     PL_CHECK(pl_store_each_object(store, "arm/", note_page_arm, both));
@@ -112,19 +112,20 @@ pl_status page_history_look(page_history *h, pl_store *store)
     return status;
 }
 
-int page_history_worker(page_history *h, const char *name)
+int phase_history_worker(phase_history *h, const char *name)
 {
     for (int i = h->n_workers; i-- > 0;)
         if (strcmp(h->workers[i], name) == 0)
             return i;
-    if (h->n_workers == PAGE_WORKERS_MAX)
+    if (h->n_workers == PHASE_WORKERS_MAX)
         return -1;
     h->workers = pl_grow(h->workers, (size_t)(h->n_workers + 1) * sizeof *h->workers);
     pl_copy_text(h->workers[h->n_workers], sizeof *h->workers, name);
     return h->n_workers++;
 }
 
-page_series *page_history_find(page_history *h, const char *task, int *arm, int *path)
+phase_series *phase_history_find(phase_history *h, const char *task, int *arm,
+                                 int *path)
 {
     const char *slash = strchr(task, '/');
     *arm = slash ? find_page_arm(h, task, (size_t)(slash - task)) : -1;
@@ -138,7 +139,7 @@ page_series *page_history_find(page_history *h, const char *task, int *arm, int 
 
 /* ---- cells ---- */
 /* Joins a cell with a later cell of the same series. */
-static void join_cells(page_cell *into, const page_cell *later)
+static void join_cells(phase_cell *into, const phase_cell *later)
 {
     if (later->n == 0)
         return;
@@ -162,7 +163,7 @@ static void join_cells(page_cell *into, const page_cell *later)
     into->n += later->n;
 }
 
-static void halve_merged(page_arm *a)
+static void halve_merged(phase_arm *a)
 {
     const size_t n = (a->n_merged + 1) / 2;
     for (size_t k = 0; k < n; k++)
@@ -171,17 +172,17 @@ static void halve_merged(page_arm *a)
     a->n_merged = n;
 }
 
-static void double_stride(page_history *h)
+static void double_stride(phase_history *h)
 {
     h->stride *= 2;
     h->epoch++;
     h->n_cells = 0;
     for (int a = 0; a < h->n_arms; a++)
         for (int i = 0; i < h->arms[a].n_series; i++) {
-            page_series *s = &h->arms[a].series[i];
+            phase_series *s = &h->arms[a].series[i];
             const size_t n = (s->n_cells + 1) / 2;
             for (size_t k = 0; k < n; k++) {
-                page_cell both = s->cells[2 * k];
+                phase_cell both = s->cells[2 * k];
                 if (2 * k + 1 < s->n_cells)
                     join_cells(&both, &s->cells[2 * k + 1]);
                 s->cells[k] = both;
@@ -195,7 +196,7 @@ static void double_stride(page_history *h)
 
 /* Finds or adds the cell of a phase. The number comes from a record that may be
  * damaged, so a phase that no series can have is ignored. */
-static page_cell *make_cell(page_history *h, page_series *s, int64_t phase)
+static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
 {
     const int64_t most = INT64_C(1) << 40;
     if (phase < 0 || phase >= most)
@@ -205,7 +206,7 @@ static page_cell *make_cell(page_history *h, page_series *s, int64_t phase)
         if (slot < s->n_cells)
             return &s->cells[slot];
         const size_t more = slot + 1 - s->n_cells;
-        if (more <= PAGE_CELLS_MAX && h->n_cells + more <= PAGE_CELLS_MAX) {
+        if (more <= PHASE_CELLS_MAX && h->n_cells + more <= PHASE_CELLS_MAX) {
             s->cells = pl_grow(s->cells, (slot + 1) * sizeof *s->cells);
             memset(s->cells + s->n_cells, 0, more * sizeof *s->cells);
             h->n_cells += more;
@@ -220,7 +221,7 @@ static page_cell *make_cell(page_history *h, page_series *s, int64_t phase)
     }
 }
 
-page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase)
+phase_cell *phase_history_cell(phase_history *h, phase_series *s, int64_t phase)
 {
     const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
     return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
@@ -228,7 +229,7 @@ page_cell *page_history_cell(page_history *h, page_series *s, int64_t phase)
 
 /* Counts a version in the newest phase from which it has an update. Only phases with a
  * cell count, so memory stays bounded. */
-static void count_merged(page_history *h, const pl_version *v)
+static void count_merged(phase_history *h, const pl_version *v)
 {
     const char *slash = strchr(v->module, '/');
     const int arm =
@@ -237,9 +238,9 @@ static void count_merged(page_history *h, const pl_version *v)
     for (int i = 0; i < v->n_contributions; i++)
         phase = v->contributions[i].phase > phase ? v->contributions[i].phase : phase;
     const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
-    if (arm < 0 || phase < 0 || slot >= PAGE_CELLS_MAX)
+    if (arm < 0 || phase < 0 || slot >= PHASE_CELLS_MAX)
         return;
-    page_arm *a = &h->arms[arm];
+    phase_arm *a = &h->arms[arm];
     if (slot >= a->n_merged) {
         a->merged = pl_grow(a->merged, (slot + 1) * sizeof *a->merged);
         memset(a->merged + a->n_merged, 0,
@@ -252,7 +253,7 @@ static void count_merged(page_history *h, const pl_version *v)
 /* Adds one contribution to its path's cell. All modules of a path name the same lease,
  * so it counts only once. A later lease of the same phase means that the arm was rolled
  * back in between; it replaces the earlier one. */
-static void add_contribution(page_history *h, const pl_version *v,
+static void add_contribution(phase_history *h, const pl_version *v,
                              const pl_contribution *c)
 {
     const char *slash = strchr(v->module, '/');
@@ -261,23 +262,23 @@ static void add_contribution(page_history *h, const pl_version *v,
     if (arm < 0 || c->replica < 0 || c->replica >= h->arms[arm].n_replicas ||
         c->path < 0 || c->path >= h->arms[arm].n_series / h->arms[arm].n_replicas)
         return;
-    page_series *s =
+    phase_series *s =
         &h->arms[arm].series[c->path * h->arms[arm].n_replicas + c->replica];
-    page_cell *cell = make_cell(h, s, c->phase);
+    phase_cell *cell = make_cell(h, s, c->phase);
     if (!cell || (cell->n > 0 && c->token <= cell->token))
         return;
     const double seconds = c->seconds >= 0 && c->seconds < 1e9 ? c->seconds : 0;
-    const page_cell one = {.loss = c->loss,
-                           .tokens = fmin((double)c->n_tokens, 1e15),
-                           .seconds = seconds,
-                           .gradient = c->gradient,
-                           .held = c->held,
-                           .memory_bytes = (double)c->memory_bytes,
-                           .from_ms = v->wall_ms - (int64_t)(1e3 * seconds),
-                           .at_ms = v->wall_ms,
-                           .token = c->token,
-                           .worker = page_history_worker(h, c->worker),
-                           .n = 1};
+    const phase_cell one = {.loss = c->loss,
+                            .tokens = fmin((double)c->n_tokens, 1e15),
+                            .seconds = seconds,
+                            .gradient = c->gradient,
+                            .held = c->held,
+                            .memory_bytes = (double)c->memory_bytes,
+                            .from_ms = v->wall_ms - (int64_t)(1e3 * seconds),
+                            .at_ms = v->wall_ms,
+                            .token = c->token,
+                            .worker = phase_history_worker(h, c->worker),
+                            .n = 1};
     if (h->stride == 1)
         *cell = one;
     else
@@ -285,10 +286,10 @@ static void add_contribution(page_history *h, const pl_version *v,
     cell->serial = ++h->serial;
 }
 
-void page_history_add(page_history *h, const pl_version *version)
+void phase_history_add(phase_history *h, const pl_version *version)
 {
     uint64_t source;
-    page_lineage_add(&h->lineage, version);
+    module_lineage_add(&h->lineage, version);
     if (pl_version_source(version, &source))
         return;
     for (int i = 0; i < version->n_contributions; i++)
@@ -297,10 +298,10 @@ void page_history_add(page_history *h, const pl_version *version)
     h->n_versions++;
 }
 
-pl_status page_history_read(page_history *h, pl_store *store, int most, bool *more)
+pl_status phase_history_read(phase_history *h, pl_store *store, int most, bool *more)
 {
     for (; h->reading < h->n_modules; h->reading++) {
-        page_module *m = &h->modules[h->reading];
+        phase_module *m = &h->modules[h->reading];
         for (; m->next < m->end; m->next++) {
             pl_version v;
             if (most-- == 0) {
@@ -308,7 +309,7 @@ pl_status page_history_read(page_history *h, pl_store *store, int most, bool *mo
                 return PL_OK;
             }
             PL_CHECK(pl_store_get_version(store, m->name, m->next, &v));
-            page_history_add(h, &v);
+            phase_history_add(h, &v);
             pl_version_clear(&v);
         }
     }
@@ -317,23 +318,23 @@ pl_status page_history_read(page_history *h, pl_store *store, int most, bool *mo
 }
 
 /* ---- slots ---- */
-const page_cell *page_series_at(const page_series *s, size_t slot)
+const phase_cell *phase_series_at(const phase_series *s, size_t slot)
 {
-    static const page_cell none = {.worker = -1};
+    static const phase_cell none = {.worker = -1};
     return slot < s->n_cells ? &s->cells[slot] : &none;
 }
 
-static bool has_later_cell(const page_series *s, size_t slot)
+static bool has_later_cell(const phase_series *s, size_t slot)
 {
     return s->n_cells > slot + 1 && s->cells[s->n_cells - 1].n > 0;
 }
 
-bool page_history_is_final(const page_history *h, const page_arm *a, size_t slot,
-                           bool ended)
+bool phase_history_is_final(const phase_history *h, const phase_arm *a, size_t slot,
+                            bool ended)
 {
     bool any = false;
     for (int i = 0; i < a->n_series; i++) {
-        const page_series *s = &a->series[i];
+        const phase_series *s = &a->series[i];
         const bool whole = slot < s->n_cells && s->cells[slot].n >= h->stride;
         if (!whole && !ended && !has_later_cell(s, slot))
             return false;
@@ -342,12 +343,12 @@ bool page_history_is_final(const page_history *h, const page_arm *a, size_t slot
     return any;
 }
 
-pl_held_sum page_history_held(const page_arm *a, size_t slot)
+pl_held_sum phase_history_held(const phase_arm *a, size_t slot)
 {
     pl_held_sum all = {0};
     for (int path = 0; path < a->n_series / a->n_replicas; path++)
         pl_held_add(&all, &a->arm, path,
-                    page_series_at(&a->series[path * a->n_replicas], slot)->held);
+                    phase_series_at(&a->series[path * a->n_replicas], slot)->held);
     return all;
 }
 
@@ -361,8 +362,8 @@ static pl_json *rounded(double value)
 
 /* Makes the list of a cell: [path, first phase, number of phases, loss, tokens,
  * seconds, worker, time of lease, time of commit, nats of held-out text]. */
-static pl_json *cell_json(const page_history *h, int path, size_t slot,
-                          const page_cell *c)
+static pl_json *cell_json(const phase_history *h, int path, size_t slot,
+                          const phase_cell *c)
 {
     pl_json *row = pl_json_array();
     pl_json_push(row, pl_json_make_int(path));
@@ -379,21 +380,21 @@ static pl_json *cell_json(const page_history *h, int path, size_t slot,
 }
 
 /* Bytes of the held-out text that a series scores; only first replicas do. */
-static int64_t held_bytes_of(const page_arm *a, int series)
+static int64_t held_bytes_of(const phase_arm *a, int series)
 {
     const bool scores =
         pl_held_scores(&a->arm, series / a->n_replicas, series % a->n_replicas, 0);
     return scores ? (int64_t)a->arm.held_bytes[series / a->n_replicas] : 0;
 }
 
-void page_history_json(const page_history *h, uint64_t since, pl_json *out)
+void phase_history_json(const phase_history *h, uint64_t since, pl_json *out)
 {
     pl_json *paths = pl_json_array(), *workers = pl_json_array(),
             *cells = pl_json_array(), *held_bytes = pl_json_array();
     int path = 0;
     for (int a = 0; a < h->n_arms; a++)
         for (int i = 0; i < h->arms[a].n_series; i++, path++) {
-            const page_series *s = &h->arms[a].series[i];
+            const phase_series *s = &h->arms[a].series[i];
             char name[2 * PL_NAME_MAX];
             snprintf(name, sizeof name, "%s/%s", h->arms[a].arm.name, s->name);
             pl_json_push(paths, pl_json_make_text(name));

@@ -1,7 +1,7 @@
 /* The events of all processes of a run, merged by time. */
-#ifndef PL_JOB_OBSERVE_H
-#define PL_JOB_OBSERVE_H
-#include "job/page_log.h"
+#ifndef PL_VIEW_OBSERVE_H
+#define PL_VIEW_OBSERVE_H
+#include "view/page_log.h"
 
 /* Which events are shown; NULL: all. */
 typedef struct observe_wish {

@@ -1,6 +1,6 @@
-/* Private to job: how the tensors of a module changed over its versions. */
-#ifndef PL_JOB_PAGE_HEAT_H
-#define PL_JOB_PAGE_HEAT_H
+/* Private to view: how the tensors of a module changed over its versions. */
+#ifndef PL_VIEW_PAGE_HEAT_H
+#define PL_VIEW_PAGE_HEAT_H
 #include "store/store.h"
 
 /* Makes {"module", "from", "to", "tensors": [names, the last is the whole module],

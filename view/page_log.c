@@ -1,5 +1,5 @@
 /* Reads the event logs of a run's processes (page_log.h). */
-#include "job/page_log.h"
+#include "view/page_log.h"
 
 #include <dirent.h>
 #include <fcntl.h>

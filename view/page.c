@@ -1,5 +1,5 @@
 /* Reads the data of a run and answers the questions of its page (page.h). */
-#include "job/page_internal.h"
+#include "view/page_internal.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ pl_status page_open(const char *dir, page **out)
 {
     *out = NULL;
     page *p = pl_alloc(sizeof *p);
-    page_history_begin(&p->history);
+    phase_history_begin(&p->history);
     pl_status status = run_look(dir, &p->r);
     if (status != PL_OK) {
         page_close(&p);
@@ -33,7 +33,7 @@ void page_close(page **out)
     page *p = *out;
     if (!p)
         return;
-    page_history_clear(&p->history);
+    phase_history_clear(&p->history);
     page_log_clear(&p->log);
     page_route_close(&p->route);
     pl_store_close(&p->store);
@@ -69,14 +69,14 @@ static pl_status follow_store(page *p)
     const uint64_t sequence = pl_store_sequence(p->store);
     if (sequence != p->sequence) {
         pl_buf levels = {0};
-        PL_CHECK(page_history_look(&p->history, p->store));
+        PL_CHECK(phase_history_look(&p->history, p->store));
         p->finished =
             pl_store_get_ref(p->store, "finished", &levels) == PL_OK && levels.len > 0;
         pl_buf_destroy(&levels);
         p->sequence = sequence;
         p->number++;
     }
-    return page_history_read(&p->history, p->store, READ_AT_ONCE, &p->reading);
+    return phase_history_read(&p->history, p->store, READ_AT_ONCE, &p->reading);
 }
 
 /* ---- logs ---- */
@@ -87,7 +87,7 @@ static void note_event(void *context, const page_event *e)
     int64_t number = 0;
     page_event_value(e, "worker", worker, sizeof worker);
     if (strcmp(e->event, "worker.joined") == 0) {
-        const int known = page_history_worker(&p->history, worker);
+        const int known = phase_history_worker(&p->history, worker);
         if (known >= 0)
             p->joined[known]++;
     }
@@ -98,7 +98,7 @@ static void note_event(void *context, const page_event *e)
     page_lease *l = &p->leases[p->n_leases % PAGE_LEASES_MAX];
     l->wall_ms = e->wall_ms;
     l->phase = number;
-    l->worker = page_history_worker(&p->history, worker);
+    l->worker = phase_history_worker(&p->history, worker);
     p->n_leases++;
     page_event_value(e, "task", l->task, sizeof l->task);
 }
@@ -204,7 +204,7 @@ static pl_json *leases_json(page *p, uint64_t since)
     for (uint64_t i = since > first ? since : first; i < p->n_leases; i++) {
         const page_lease *l = &p->leases[i % PAGE_LEASES_MAX];
         int arm, path, before = 0;
-        if (!page_history_find(&p->history, l->task, &arm, &path))
+        if (!phase_history_find(&p->history, l->task, &arm, &path))
             continue;
         for (int a = 0; a < arm; a++)
             before += p->history.arms[a].n_series;
@@ -222,7 +222,7 @@ static void answer_history(page *p, const pl_page_question *q, pl_buf *out)
 {
     const bool goes_on = serial_of(q, "epoch") == p->history.epoch;
     pl_json *o = pl_json_object(), *events = pl_json_array();
-    page_history_json(&p->history, goes_on ? serial_of(q, "since") : 0, o);
+    phase_history_json(&p->history, goes_on ? serial_of(q, "since") : 0, o);
     page_log_json(&p->log, goes_on ? serial_of(q, "events") : 0, events);
     pl_json_set_bool(o, "whole", !goes_on);
     pl_json_set(o, "events", events);

@@ -1,7 +1,7 @@
 /* Draws what the store has as SVG files (store_picture.h). */
-#include "job/store_picture.h"
-#include "job/html.h"
-#include "job/page_heat.h"
+#include "view/store_picture.h"
+#include "view/html.h"
+#include "view/page_heat.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
-/* Private to job: pieces of a page without scripts: escaped text and pictures as SVG.
+/* Private to view: pieces of a page without scripts: escaped text and pictures as SVG.
  */
-#ifndef PL_JOB_HTML_H
-#define PL_JOB_HTML_H
+#ifndef PL_VIEW_HTML_H
+#define PL_VIEW_HTML_H
 #include "modules/modules.h"
 
 /* Appends text that cannot become markup; ill-formed UTF-8 becomes U+FFFD, and
