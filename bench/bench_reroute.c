@@ -201,13 +201,13 @@ static pl_status drop_text(void *context, const char *text, size_t len)
     return PL_OK;
 }
 
-static void on_moved(void *context, int from, int path)
+static void count_move(void *context, int from, int path)
 {
     (void)path;
     ((answer *)context)->n_moves += from > PROMPT;
 }
 
-static void on_done(void *context, pl_status status, const pl_generate_result *result)
+static void end_text(void *context, pl_status status, const pl_generate_result *result)
 {
     need(status);
     ((answer *)context)->result = *result;
@@ -224,7 +224,7 @@ static void ask(const bench *b, int way, int round, answer *out)
                                              .every = b->every,
                                              .gate = way == 2 ? b->gate : NULL,
                                              .numbers = numbers},
-                                    .moved = on_moved};
+                                    .moved = count_move};
     const pl_generate_options options = {
         .max_tokens = PIECES * b->every + 2,
         .choice = {.temperature = 1, .top_p = 1, .seed = (uint64_t)round},
@@ -236,7 +236,7 @@ static void ask(const bench *b, int way, int round, answer *out)
                                 .routes = way == 0 ? NULL : &routes,
                                 .options = &options,
                                 .emit = drop_text,
-                                .done = on_done,
+                                .done = end_text,
                                 .context = out};
     memset(out, 0, sizeof *out);
     need(pl_batch_join(b->batch, &q));
@@ -255,7 +255,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const double *values, int n)
+static double middle_of(const double *values, int n)
 {
     double sorted[ROUNDS_MAX];
     memcpy(sorted, values, (size_t)n * sizeof *values);
@@ -276,9 +276,10 @@ static void print_medians(medians *m, int rounds)
             processor[i] = m->processor_ms[way][i] / m->processor_ms[0][i];
         }
         printf("%-8s %.2f ms/token (%+.1f %%), processors %.2f ms/token (%+.1f %%)\n",
-               ways[way], median(m->ms[way], rounds), 100 * (median(ratio, rounds) - 1),
-               median(m->processor_ms[way], rounds),
-               100 * (median(processor, rounds) - 1));
+               ways[way], middle_of(m->ms[way], rounds),
+               100 * (middle_of(ratio, rounds) - 1),
+               middle_of(m->processor_ms[way], rounds),
+               100 * (middle_of(processor, rounds) - 1));
     }
 }
 

@@ -14,7 +14,7 @@
 /* ---- tags ---- */
 /* A tag that names a version without data would be of no use. Versions that another
  * home has are not checked. */
-static pl_status check_named(home *h, const pl_snapshot *tag)
+static pl_status check_tagged(home *h, const pl_snapshot *tag)
 {
     for (size_t i = 0; i < tag->n_items; i++) {
         const pl_snapshot_item *item = &tag->items[i];
@@ -31,7 +31,7 @@ static pl_status check_named(home *h, const pl_snapshot *tag)
     return PL_OK;
 }
 
-static pl_status read_bytes(home *h, const pl_hash *blob, pl_buf *out)
+static pl_status read_blob_bytes(home *h, const pl_hash *blob, pl_buf *out)
 {
     uint64_t bytes = 0;
     const staging_blob *u = staging_find(&h->uploads, blob);
@@ -54,11 +54,11 @@ pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
     pl_status status = PL_OK;
     if (!pl_starts_with(name, prefix))
         return PL_OK;
-    PL_TRY(read_bytes(h, blob, &bytes));
+    PL_TRY(read_blob_bytes(h, blob, &bytes));
     if (bytes.len == 0) /* a tag without bytes counts as deleted */
         goto done;
     PL_TRY(pl_snapshot_decode(name + strlen(prefix), bytes.data, bytes.len, &tag));
-    PL_TRY(check_named(h, &tag));
+    PL_TRY(check_tagged(h, &tag));
     h->new_tags = pl_grow(h->new_tags, (h->n_new_tags + 1) * sizeof *h->new_tags);
     h->new_tags[h->n_new_tags++] = tag;
     tag.items = NULL;

@@ -60,7 +60,7 @@ static bool has_single_updates(const pl_version *v)
     return v->has_updates && v->n_contributions > 0;
 }
 
-static bool is_kept(void *context, pl_kept what, int index, int64_t number)
+static bool must_stay(void *context, pl_kept what, int index, int64_t number)
 {
     const keeper *k = context;
     char path[96], name[PL_MODULE_NAME_MAX];
@@ -217,7 +217,7 @@ static pl_status plan_rewound_arm(void *context, const pl_object *object)
     PL_TRY(pl_exposure_draws(w->store, &a->arm, a->topology, &subject, draws,
                              &a->emptied));
     keeper k = {w->store, a};
-    pl_affected_find(&a->arm, a->topology, draws, is_kept, &k, &a->affected);
+    pl_affected_find(&a->arm, a->topology, draws, must_stay, &k, &a->affected);
     PL_TRY(count_phases(w->store, a));
     status = blank_shards(w, a);
 done:
@@ -495,7 +495,7 @@ static pl_status read_kept_object(copying *c, const pl_object *object, bool *sta
     return pl_store_read_object(c->t.from, name, out);
 }
 
-static pl_status copy_object(void *context, const pl_object *object)
+static pl_status rewind_object(void *context, const pl_object *object)
 {
     copying *c = context;
     pl_buf bytes = {0};
@@ -539,7 +539,7 @@ static pl_status copy_ref(void *context, const char *name, const char *target)
     return pl_txn_commit(&c->t.txn);
 }
 
-static pl_status copy_part(pl_rewind *w, const char *from, const char *to)
+static pl_status rewind_part(pl_rewind *w, const char *from, const char *to)
 {
     copying c = {.w = w, .t.updates = true};
     pl_status status = PL_OK;
@@ -547,7 +547,7 @@ static pl_status copy_part(pl_rewind *w, const char *from, const char *to)
     PL_TRY(pl_store_open(to, PL_STORE_CREATE, &c.t.to));
     PL_TRY(pl_store_each_head(c.t.from, "", copy_module, &c));
     PL_TRY(pl_store_each_path(c.t.from, "", copy_path, &c));
-    PL_TRY(pl_store_each_object(c.t.from, "", copy_object, &c));
+    PL_TRY(pl_store_each_object(c.t.from, "", rewind_object, &c));
     PL_TRY(pl_store_each_ref(c.t.from, "", copy_ref, &c));
 done:
     pl_txn_abort(&c.t.txn);
@@ -563,11 +563,11 @@ pl_status pl_rewind_write(pl_rewind *w, const char *from, const char *to)
     pl_buf_clear(&w->dropped);
     PL_CHECK(pl_store_count_parts(from, &parts));
     if (parts.n == 0)
-        return copy_part(w, from, to);
+        return rewind_part(w, from, to);
     PL_CHECK(pl_store_make_parts(to, parts.begun));
     if (parts.n > parts.begun)
         PL_CHECK(pl_store_grow_parts(to, parts.n));
     for (int i = 0; i < parts.n; i++)
-        PL_CHECK(copy_part(w, pl_store_part(from, i, a), pl_store_part(to, i, b)));
+        PL_CHECK(rewind_part(w, pl_store_part(from, i, a), pl_store_part(to, i, b)));
     return PL_OK;
 }

@@ -120,7 +120,7 @@ static pl_status find_good(bisection *b, trial *good)
     return PL_OK;
 }
 
-static pl_status search(bisection *b, trial *good, trial *bad)
+static pl_status halve(bisection *b, trial *good, trial *bad)
 {
     const double middle = (good->bits + bad->bits) / 2;
     while (bad->index - good->index > 1) {
@@ -225,7 +225,7 @@ pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect
     PL_TRY(try_phase(&b, b.n - 1, &bad));
     report_trial(&b, &bad, bad.bits > good.bits);
     if (bad.bits > good.bits) {
-        PL_TRY(search(&b, &good, &bad));
+        PL_TRY(halve(&b, &good, &bad));
         PL_TRY(list_versions(&b, &good, &bad, &out->versions));
     }
     fill_result(&b, &good, &bad, out);

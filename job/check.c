@@ -21,8 +21,8 @@ typedef struct checker {
     pl_status (*each)(struct checker *c);
 } checker;
 
-static void note_broken(checker *c, const char *format, ...) PL_PRINTF(2, 3);
-static void note_broken(checker *c, const char *format, ...)
+static void note_violation(checker *c, const char *format, ...) PL_PRINTF(2, 3);
+static void note_violation(checker *c, const char *format, ...)
 {
     char text[512];
     va_list arguments;
@@ -45,7 +45,7 @@ static pl_status judge_failure(checker *c, pl_status status)
     if (status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND &&
         status != PL_ERR_PROTO && status != PL_ERR_DATA)
         return status;
-    note_broken(c, "%s", pl_last_error());
+    note_violation(c, "%s", pl_last_error());
     return PL_OK;
 }
 
@@ -92,7 +92,7 @@ static void check_named(checker *c, const pl_hash *blob, const char *what,
     const bool found = pl_store_has_blob(c->store, blob);
     c->now->n_checked += found || c->has_data;
     if (!found && c->has_data)
-        note_broken(c, "%s of %s is not in the store", what, whose);
+        note_violation(c, "%s of %s is not in the store", what, whose);
     else if (!found)
         note_unproven(c, "the store has only versions, no data, as after a push");
 }
@@ -148,8 +148,8 @@ static void find_origin(const pl_arm *arm, char out[PL_ARM_NAME_MAX])
     }
 }
 
-static pl_status read_params(checker *c, const char *module, uint64_t number,
-                             const pl_slot *slot, float *out)
+static pl_status read_arm_params(checker *c, const char *module, uint64_t number,
+                                 const pl_slot *slot, float *out)
 {
     pl_version v;
     PL_CHECK(pl_store_get_version(c->store, module, number, &v));
@@ -163,8 +163,8 @@ static pl_status read_params(checker *c, const char *module, uint64_t number,
 
 /* Puts into `out`, which has room for a path, the parameters with which this module
  * began. ERR_STALE: these parameters were collected. */
-static pl_status read_origin(checker *c, const pl_arm *before, const pl_topology *from,
-                             int module, float *out)
+static pl_status read_beginning(checker *c, const pl_arm *before,
+                                const pl_topology *from, int module, float *out)
 {
     const int slot = pl_topology_module_slot(c->topology, module);
     const bool base = strcmp(before->name, "base") == 0;
@@ -178,7 +178,7 @@ static pl_status read_origin(checker *c, const pl_arm *before, const pl_topology
         const pl_slot *own = pl_topology_slot(c->topology, slot);
         const pl_slot *its = pl_topology_slot(from, pl_topology_module_slot(from, m));
         pl_arm_module_name(before, from, m, name);
-        PL_CHECK(read_params(c, name, pl_round_count(before, from, m), its, out));
+        PL_CHECK(read_arm_params(c, name, pl_round_count(before, from, m), its, out));
         memmove(out, out + (own->offset - its->offset), own->n_params * sizeof *out);
         return PL_OK;
     }
@@ -193,8 +193,8 @@ static pl_status read_origin(checker *c, const pl_arm *before, const pl_topology
             part->offset >= own->offset + own->n_params)
             continue;
         pl_arm_module_name(before, from, m, name);
-        PL_CHECK(read_params(c, name, pl_round_count(before, from, m), part,
-                             out + part->offset));
+        PL_CHECK(read_arm_params(c, name, pl_round_count(before, from, m), part,
+                                 out + part->offset));
     }
     memmove(out, out + own->offset, own->n_params * sizeof *out);
     return PL_OK;
@@ -211,7 +211,7 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
     PL_CHECK(pl_store_get_version(c->store, name, 0, &v));
     const pl_hash first = v.params;
     pl_version_clear(&v);
-    pl_status status = read_origin(c, before, from, module, params);
+    pl_status status = read_beginning(c, before, from, module, params);
     if (status == PL_ERR_STALE) {
         note_unproven(c, "garbage collection has dropped the versions that they "
                          "continue");
@@ -228,7 +228,7 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
                          "seed, as after an import, whose file the store does not "
                          "have");
     else
-        note_broken(c, "%s@0 is not what %s ended with", name, before->name);
+        note_violation(c, "%s@0 is not what %s ended with", name, before->name);
     return PL_OK;
 }
 
@@ -258,8 +258,8 @@ static pl_status check_arm_beginning(checker *c)
     }
     PL_TRY(status);
     if (name[0] && !fits_before(c, &before, from)) {
-        note_broken(c, "%s has another shape than %s, which it continues", c->arm.name,
-                    name);
+        note_violation(c, "%s has another shape than %s, which it continues",
+                       c->arm.name, name);
         goto done;
     }
     PL_TRY(pl_try_alloc(pl_topology_path_params(c->topology) * sizeof *params,
@@ -289,18 +289,18 @@ static void check_rolled_back(checker *c, const pl_version *v)
     pl_version source;
     uint64_t number;
     if (!pl_version_source(v, &number)) {
-        note_broken(c, "%s@%llu has no contribution, and no rollback made it",
-                    v->module, (unsigned long long)v->number);
+        note_violation(c, "%s@%llu has no contribution, and no rollback made it",
+                       v->module, (unsigned long long)v->number);
         return;
     }
     if (pl_store_get_version(c->store, v->module, number, &source) != PL_OK) {
-        note_broken(c, "%s", pl_last_error());
+        note_violation(c, "%s", pl_last_error());
         return;
     }
     if (!pl_hash_equal(&source.params, &v->params))
-        note_broken(c, "%s@%llu is not version %llu, to which it was rolled back",
-                    v->module, (unsigned long long)v->number,
-                    (unsigned long long)number);
+        note_violation(c, "%s@%llu is not version %llu, to which it was rolled back",
+                       v->module, (unsigned long long)v->number,
+                       (unsigned long long)number);
     pl_version_clear(&source);
 }
 
@@ -326,21 +326,23 @@ static void check_contributions(const round_check *r, const pl_version *v)
         const pl_contribution *d = &v->contributions[i];
         if (d->path < 0 || d->path >= pl_topology_n_paths(c->topology) ||
             !pl_topology_path_has(c->topology, (int)d->path, r->module))
-            note_broken(c,
-                        "%s@%llu has an update of path %lld, which does not pass "
-                        "through it",
-                        v->module, number, (long long)d->path);
+            note_violation(c,
+                           "%s@%llu has an update of path %lld, which does not pass "
+                           "through it",
+                           v->module, number, (long long)d->path);
         else if (!free_rounds && contributes_before(v, i))
-            note_broken(c, "%s@%llu has two updates of path %lld, replica %lld",
-                        v->module, number, (long long)d->path, (long long)d->replica);
+            note_violation(c, "%s@%llu has two updates of path %lld, replica %lld",
+                           v->module, number, (long long)d->path,
+                           (long long)d->replica);
         else if (!free_rounds && d->phase != (int64_t)v->number - 1)
-            note_broken(c, "%s@%llu has an update of round %lld instead of round %llu",
-                        v->module, number, (long long)d->phase, number - 1);
+            note_violation(c,
+                           "%s@%llu has an update of round %lld instead of round %llu",
+                           v->module, number, (long long)d->phase, number - 1);
     }
     const int due = pl_round_quorum(&c->arm, c->topology, r->module);
     if (v->n_contributions < due)
-        note_broken(c, "%s@%llu has %d updates instead of %d", v->module, number,
-                    v->n_contributions, due);
+        note_violation(c, "%s@%llu has %d updates instead of %d", v->module, number,
+                       v->n_contributions, due);
 }
 
 static pl_status check_round(void *context, const pl_version *v)
@@ -355,8 +357,8 @@ static pl_status check_round(void *context, const pl_version *v)
     else
         check_contributions(r, v);
     if (!pl_hash_equal(&v->config, &c->arm.config))
-        note_broken(c, "%s@%llu was made under a configuration that is not %s's",
-                    v->module, (unsigned long long)v->number, c->arm.name);
+        note_violation(c, "%s@%llu was made under a configuration that is not %s's",
+                       v->module, (unsigned long long)v->number, c->arm.name);
     return PL_OK;
 }
 
@@ -390,17 +392,17 @@ static pl_status check_arm_phases(checker *c)
         const pl_coverage *p = &paths[i];
         c->now->n_checked += (uint64_t)p->n_checked;
         if (p->n_lost + p->n_repeated + p->n_wrong > 0)
-            note_broken(c,
-                        "%s: %lld records are missing, %lld repeated, %lld wrong: %s",
-                        p->path, (long long)p->n_lost, (long long)p->n_repeated,
-                        (long long)p->n_wrong, p->example);
+            note_violation(
+                c, "%s: %lld records are missing, %lld repeated, %lld wrong: %s",
+                p->path, (long long)p->n_lost, (long long)p->n_repeated,
+                (long long)p->n_wrong, p->example);
         if (p->n_left_out > 0) {
             note_unproven(c, "a quorum merged its rounds without them");
             c->now->n_unproven += (uint64_t)p->n_left_out - 1;
         }
         if (p->phases > c->arm.inner.phases)
-            note_broken(c, "%s is in phase %lld of %d", p->path, (long long)p->phases,
-                        c->arm.inner.phases);
+            note_violation(c, "%s is in phase %lld of %d", p->path,
+                           (long long)p->phases, c->arm.inner.phases);
     }
     pl_free(paths);
     return status;
@@ -422,9 +424,10 @@ static pl_status check_version(checker *c, const pl_version *v)
     else
         c->now->n_checked++;
     if (verdict == PL_REPLAY_OTHER)
-        note_broken(c, "%s@%llu has a different hash than the parameters that are "
+        note_violation(c,
+                       "%s@%llu has a different hash than the parameters that are "
                        "computed from its record",
-                    v->module, (unsigned long long)v->number);
+                       v->module, (unsigned long long)v->number);
     return PL_OK;
 }
 
@@ -474,8 +477,8 @@ static void check_blank(checker *c, const pl_tokens *shard, const char *object)
             if (base && !c->forgotten.starts[i])
                 note_unproven(c, "the base model was trained on it");
             else
-                note_broken(c, "%s has the text of document %016llx", object,
-                            (unsigned long long)c->forgotten.hashes[i]);
+                note_violation(c, "%s has the text of document %016llx", object,
+                               (unsigned long long)c->forgotten.hashes[i]);
         }
     c->now->n_checked++;
 }

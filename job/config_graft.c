@@ -123,7 +123,7 @@ static int find_path(const pl_topology *t, const char *name)
 }
 
 /* Finds a module of a level. */
-static pl_status find_module(const grafting *g, const char *name, int *module)
+static pl_status find_in_level(const grafting *g, const char *name, int *module)
 {
     *module = pl_topology_find_module(g->from, name);
     if (*module < 0)
@@ -145,7 +145,7 @@ static pl_status end_named(grafting *g, const char *name)
         g->gone[path] = true;
         return PL_OK;
     }
-    PL_CHECK(find_module(g, name, &m));
+    PL_CHECK(find_in_level(g, name, &m));
     for (int i = 0; i < pl_topology_module_n_paths(g->from, m); i++)
         g->gone[pl_topology_module_path(g->from, m, i)] = true;
     return PL_OK;
@@ -180,7 +180,7 @@ static pl_status keep_used(grafting *g)
     return end_combinations(g);
 }
 
-static pl_status drop(grafting *g, char *names)
+static pl_status drop_named(grafting *g, char *names)
 {
     char *rest = NULL;
     g->chapter->splits = true;
@@ -199,7 +199,7 @@ static pl_status copy(grafting *g, char *names)
     for (char *name = strtok_r(names, "+", &rest); name;
          name = strtok_r(NULL, "+", &rest)) {
         int m;
-        PL_CHECK(find_module(g, name, &m));
+        PL_CHECK(find_in_level(g, name, &m));
         const int level = pl_topology_module_slot(g->from, m) - 1;
         if (n[level] == CONFIG_LIST_MAX)
             return refuse(g, "is one copy too many for its level", name);
@@ -216,7 +216,7 @@ static pl_status copy(grafting *g, char *names)
 
 /* A combination of new modules is a path only if the two parts of the cut level come
  * from the same module. So each path computes the same function as before. */
-static pl_status cut(grafting *g, char *name)
+static pl_status cut_level(grafting *g, char *name)
 {
     pl_topology_spec *spec = &g->chapter->spec;
     char *colon = strchr(name, ':');
@@ -253,7 +253,7 @@ pl_status config_graft(const pl_shape *shape, const char *text, config_chapter *
     static const struct {
         const char *word;
         pl_status (*change)(grafting *, char *);
-    } changes[] = {{"drop:", drop}, {"copy:", copy}, {"cut:", cut}};
+    } changes[] = {{"drop:", drop_named}, {"copy:", copy}, {"cut:", cut_level}};
     char names[PL_KEY_TEXT_MAX];
     pl_topology *from = NULL;
     PL_CHECK(pl_topology_create(shape, &chapter->spec, &from));

@@ -453,7 +453,7 @@ static pl_status check_ended(const forgetting *f, bool *ended)
 }
 
 /* Whether all that was asked for is done, or at least decided. */
-static pl_status is_decided(const forgetting *f, bool *decided, bool *trains)
+static pl_status is_exchange_decided(const forgetting *f, bool *decided, bool *trains)
 {
     bool ended = false;
     size_t n;
@@ -478,7 +478,7 @@ static pl_status forget_documents(forgetting *f, bool *trains)
     bool decided = false;
     PL_CHECK(find_documents(f));
     PL_CHECK(store_open_run(f->r.dir, &f->store));
-    PL_CHECK(is_decided(f, &decided, trains));
+    PL_CHECK(is_exchange_decided(f, &decided, trains));
     if (decided)
         return f->q->purge ? purge(f) : PL_OK;
     PL_CHECK(plan_forgetting(f));

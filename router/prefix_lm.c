@@ -138,7 +138,7 @@ int pl_prefix_lm_n_paths(const pl_prefix_lm *lm)
 }
 
 /* Returns the row of a pair of tokens, or n_rows if the pair has no row. */
-static uint32_t row_of(const pl_prefix_lm *lm, int32_t a, int32_t b)
+static uint32_t pair_row(const pl_prefix_lm *lm, int32_t a, int32_t b)
 {
     uint32_t bucket = bucket_of(a, b), low = 0, end = lm->n_rows;
     while (low < end) {
@@ -159,7 +159,7 @@ void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n)
         ++lm->tokens[(size_t)b * P + p];
         if (t == 0)
             continue;
-        uint32_t row = row_of(lm, known_token(tokens[t - 1], lm->vocab), b);
+        uint32_t row = pair_row(lm, known_token(tokens[t - 1], lm->vocab), b);
         if (row < lm->n_rows)
             ++lm->pairs[row * P + p];
     }
@@ -225,7 +225,7 @@ static token_terms find_terms(const pl_prefix_lm *lm, int32_t before, int32_t to
     const size_t P = (size_t)lm->n_paths;
     const int32_t a = known_token(before, lm->vocab);
     const int32_t b = known_token(token, lm->vocab);
-    const uint32_t row = row_of(lm, a, b);
+    const uint32_t row = pair_row(lm, a, b);
     return (token_terms){lm->before_terms + (size_t)a * P,
                          lm->alone_terms + (size_t)b * P,
                          row < lm->n_rows ? lm->pair_terms + row * P : NULL};

@@ -72,7 +72,7 @@ static pl_status add_file(publication *p, const char *folder, const char *name)
     return PL_OK;
 }
 
-static pl_status read_folder(publication *p, const char *folder)
+static pl_status read_publication(publication *p, const char *folder)
 {
     pl_status status = PL_OK;
     DIR *d = opendir(folder);
@@ -294,7 +294,7 @@ static pl_status send_all_large(publication *p)
 }
 
 /* ---- the commit ---- */
-static void put_line(publication *p, const file *f, pl_buf *out)
+static void put_commit_line(publication *p, const file *f, pl_buf *out)
 {
     pl_buf_printf(
         out, "{\"key\":\"%s\",\"value\":{\"path\":", f->large ? "lfsFile" : "file");
@@ -322,7 +322,7 @@ static pl_status commit(publication *p)
                   PL_VERSION, count_changed(p));
     for (size_t i = 0; i < p->n; i++)
         if (is_changed(&p->files[i]))
-            put_line(p, &p->files[i], &body);
+            put_commit_line(p, &p->files[i], &body);
     snprintf(url, sizeof url, "/api/models/%s/commit/main", p->name);
     pl_status status = asker_post(&p->hub, "commit the files", url,
                                   "application/x-ndjson", &body, &answer);
@@ -368,7 +368,7 @@ pl_status pl_publish(const char *folder, const char *name, pl_publish_report *ou
     memset(out, 0, sizeof *out);
     PL_CHECK(check_repository_name(name));
     PL_TRY(asker_open(&p.hub));
-    PL_TRY(read_folder(&p, folder));
+    PL_TRY(read_publication(&p, folder));
     snprintf(out->url, sizeof out->url, "%s/%s", p.hub.endpoint, name);
     PL_TRY(make_repository(&p));
     PL_TRY(compare_files(&p, "ask which files the hub has"));

@@ -16,7 +16,7 @@ enum {
 /* ---- the address and the token ---- */
 /* Whether the address is http:// of this machine. In http://127.0.0.1:80@HOST the host
  * is what follows the @. */
-static bool is_local(const char *url)
+static bool is_this_machine(const char *url)
 {
     static const char *const hosts[] = {"http://127.0.0.1", "http://localhost",
                                         "http://[::1]"};
@@ -32,7 +32,7 @@ static bool is_local(const char *url)
 /* Whether a token may be sent there: encrypted, or to this machine. */
 static bool is_safe(const char *url)
 {
-    return pl_starts_with(url, "https://") || is_local(url);
+    return pl_starts_with(url, "https://") || is_this_machine(url);
 }
 
 static pl_status find_endpoint(asker *a)
@@ -66,7 +66,7 @@ static const char *token_file(char out[PL_PATH_MAX])
     return out;
 }
 
-static pl_status find_token(asker *a)
+static pl_status find_hub_token(asker *a)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
@@ -103,7 +103,7 @@ pl_status asker_open(asker *a)
 {
     memset(a, 0, sizeof *a);
     PL_CHECK(find_endpoint(a));
-    PL_CHECK(find_token(a));
+    PL_CHECK(find_hub_token(a));
     return pl_web_open(&a->web);
 }
 
@@ -166,7 +166,7 @@ static pl_status ask_once(asker *a, const ask *q, const char *url, int *retry_af
                         .data = q->data,
                         .len = q->len,
                         .answer_max = ANSWER_MAX,
-                        .direct = is_local(url),
+                        .direct = is_this_machine(url),
                         .silent_s = SILENT_S,
                         .answer = &a->answer};
     const size_t end = strlen(a->endpoint);

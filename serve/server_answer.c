@@ -245,7 +245,7 @@ static void write_event(exchange *x, server_event *e)
 
 /* Fills x->out with the next event, or, after a long time without one, with a
  * comment. */
-static void read_more(exchange *x)
+static void fill_answer(exchange *x)
 {
     pl_buf_clear(&x->out);
     x->written = 0;
@@ -267,7 +267,7 @@ static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
     if (x->written == x->out.len) {
         if (x->ended)
             return MHD_CONTENT_READER_END_OF_STREAM;
-        read_more(x);
+        fill_answer(x);
     }
     size_t left = x->out.len - x->written, n = left < most ? left : most;
     memcpy(to, x->out.data + x->written, n);

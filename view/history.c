@@ -17,7 +17,7 @@ void history_clear(history *h)
 }
 
 /* ---- phases ---- */
-static history_row row_of(const phase_history *h, const phase_arm *a, size_t slot)
+static history_row phase_row(const phase_history *h, const phase_arm *a, size_t slot)
 {
     const pl_held_sum held = phase_history_held(a, slot);
     history_row r = {.phase = (int64_t)slot * h->stride,
@@ -48,7 +48,7 @@ static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
 {
     for (size_t slot = 0; phase_history_is_final(h, a, slot, ended); slot++) {
         out->rows = pl_grow(out->rows, (out->n + 1) * sizeof *out->rows);
-        out->rows[out->n++] = row_of(h, a, slot);
+        out->rows[out->n++] = phase_row(h, a, slot);
     }
 }
 
@@ -156,7 +156,7 @@ static void count_events(const char *logs, history *out)
 }
 
 /* ---- the whole ---- */
-static int compare_rows(const void *a, const void *b)
+static int compare_row_times(const void *a, const void *b)
 {
     const history_row *x = a, *y = b;
     if (x->at_ms != y->at_ms)
@@ -174,7 +174,7 @@ static void order_rows(history *h)
             h->rows[kept++] = h->rows[i];
     h->n = kept;
     if (h->n > 1)
-        qsort(h->rows, h->n, sizeof *h->rows, compare_rows);
+        qsort(h->rows, h->n, sizeof *h->rows, compare_row_times);
 }
 
 /* Whether all arms have done their last phase. A path whose last update came too late

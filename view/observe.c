@@ -47,7 +47,7 @@ typedef struct observation {
 
 /* ---- streams ---- */
 /* Reads more of the file behind the rest of the window; false at the end. */
-static bool read_more(stream *s)
+static bool fill_window(stream *s)
 {
     const size_t left = s->window.len - s->used;
     s->is_long = s->is_long || left >= READ_BYTES;
@@ -65,7 +65,7 @@ static bool read_more(stream *s)
 
 /* Takes the next line that has an end, without it. NULL: there is none. A last line
  * without its end is torn: its process was killed, or is just writing it. */
-static const char *take_line(stream *s, size_t *len)
+static const char *next_line(stream *s, size_t *len)
 {
     do {
         const size_t left = s->window.len - s->used;
@@ -76,18 +76,18 @@ static const char *take_line(stream *s, size_t *len)
             s->used += *len + 1;
             return line;
         }
-    } while (read_more(s));
+    } while (fill_window(s));
     s->n_other += s->window.len > 0 || s->is_long;
     return NULL;
 }
 
 /* Reads the next event; false at the end. */
-static bool advance(stream *s)
+static bool next_event(stream *s)
 {
     const int64_t before = (int64_t)s->next.serial;
     const char *line;
     size_t len;
-    while ((line = take_line(s, &len))) {
+    while ((line = next_line(s, &len))) {
         const bool is_whole = !s->is_long;
         s->is_long = false;
         if (is_whole && page_log_parse(line, len, &s->next)) {
@@ -179,7 +179,7 @@ static pl_status add_folder(observation *o, const char *run)
 /* ---- filters ---- */
 /* Whether `name`, such as "mix/p01.r0", is meant by `asked`: all of it, or without its
  * arm, or without its replica. */
-static bool is_meant(const char *name, const char *asked)
+static bool names_task(const char *name, const char *asked)
 {
     const char *slash = strchr(name, '/');
     const char *bare = slash && !strchr(asked, '/') ? slash + 1 : name;
@@ -193,7 +193,7 @@ static bool names_any(const page_event *e, const char *const *keys, const char *
     char value[PAGE_ROLE_MAX];
     for (; *keys; keys++)
         if (page_event_value(e, *keys, value, sizeof value)[0] &&
-            is_meant(value, asked))
+            names_task(value, asked))
             return true;
     return false;
 }
@@ -295,7 +295,7 @@ static pl_status open_streams(observation *o, const observe_wish *wish,
         return pl_fail(PL_ERR_NOT_FOUND, "there are no logs in %s/log yet", wish->run);
     size_t n = 0;
     for (size_t i = 0; i < o->n; i++)
-        if (advance(o->streams[i]))
+        if (next_event(o->streams[i]))
             o->streams[n++] = o->streams[i];
         else
             end_stream(o->streams[i], out);
@@ -315,7 +315,7 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
         note_meeting(&o, &s->next);
         if (is_wished(wish, &s->next))
             out->event(out->context, &s->next, s->name);
-        if (!advance(s)) {
+        if (!next_event(s)) {
             end_stream(s, out);
             memmove(o.streams, o.streams + 1, --o.n * sizeof(stream *));
         } else {

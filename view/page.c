@@ -80,7 +80,7 @@ static pl_status follow_store(page *p)
 }
 
 /* ---- logs ---- */
-static void note_event(void *context, const page_event *e)
+static void add_log_event(void *context, const page_event *e)
 {
     page *p = context;
     char worker[PL_TEXT_MAX], phase[32];
@@ -177,7 +177,7 @@ bool page_tick(page *p, bool watched)
     } else {
         p->trouble[0] = '\0';
     }
-    page_log_read(&p->log, run_file(&p->r, "log", logs), note_event, p, &more);
+    page_log_read(&p->log, run_file(&p->r, "log", logs), add_log_event, p, &more);
     if (watched)
         ask_for_status(p);
     read_page_report(p);

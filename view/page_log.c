@@ -118,7 +118,7 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 /* ---- files ---- */
 /* Events about tasks are left out: the history has them, and there are too many for a
  * list. */
-static bool is_kept(const page_event *e)
+static bool is_rare(const page_event *e)
 {
     static const char *const common[] = {"lease.granted", "task.done", "task.returned",
                                          "serve.request", "said"};
@@ -128,7 +128,7 @@ static bool is_kept(const page_event *e)
     return strcmp(e->level, "debug") != 0;
 }
 
-static void take_lines(page_log *log, const char *data, size_t len, page_event_fn fn,
+static void read_lines(page_log *log, const char *data, size_t len, page_event_fn fn,
                        void *context)
 {
     while (len > 0) {
@@ -137,7 +137,7 @@ static void take_lines(page_log *log, const char *data, size_t len, page_event_f
         const size_t line = end ? (size_t)(end - data) : len;
         if (page_log_parse(data, line, &e)) {
             fn(context, &e);
-            if (is_kept(&e)) {
+            if (is_rare(&e)) {
                 if (!log->events)
                     log->events = pl_alloc(PAGE_EVENTS_MAX * sizeof *log->events);
                 e.serial = ++log->serial;
@@ -171,7 +171,7 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
         const ssize_t got = n > 0 ? pread(file, data, n, (off_t)f->read) : 0;
         const char *end = got > 0 ? memrchr(data, '\n', (size_t)got) : NULL;
         const size_t whole = end ? (size_t)(end - data) + 1 : 0;
-        take_lines(log, data, whole, fn, context);
+        read_lines(log, data, whole, fn, context);
         /* skips a line that is longer than one read: it is no event */
         f->read += whole == 0 && n == READ_BYTES ? n : whole;
         *more = *more || (whole > 0 && left > n);

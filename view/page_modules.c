@@ -16,7 +16,7 @@ enum {
     COSINE_VALUES_MAX = 1 << 25
 };
 
-static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
+static void put_hash(pl_json *o, const char *key, const pl_hash *hash)
 {
     char text[PL_HASH_TEXT];
     pl_hash_format(hash, text);
@@ -247,7 +247,7 @@ static pl_json *contributor_json(page *p, const phase_arm *a, const pl_contribut
                      c->weight > 0 && weights > 0 ? c->weight / weights : 0);
     pl_json_set_real(o, "seconds", c->seconds);
     pl_json_set_text(o, "codec", c->codec);
-    set_hash(o, "update", &c->update);
+    put_hash(o, "update", &c->update);
     pl_json_set_int(o, "update_bytes", (int64_t)c->update_bytes);
     pl_json_set_bool(o, "split", c->split);
     pl_json_set(o, "cosine", page_figures(cosine, 6));
@@ -270,10 +270,10 @@ static pl_json *version_json(const pl_version *v)
     pl_json_set_real(o, "lr", v->lr);
     pl_json_set_real(o, "momentum", v->outer_momentum);
     pl_json_set_int(o, "params", (int64_t)v->n_params);
-    set_hash(o, "hash", &v->params);
-    set_hash(o, "parent", &v->parent);
-    set_hash(o, "momentum_hash", &v->momentum);
-    set_hash(o, "config", &v->config);
+    put_hash(o, "hash", &v->params);
+    put_hash(o, "parent", &v->parent);
+    put_hash(o, "momentum_hash", &v->momentum);
+    put_hash(o, "config", &v->config);
     pl_json_set_real(o, "params_norm", v->params_norm);
     pl_json_set_real(o, "update_norm", v->update_norm);
     pl_json_set_real(o, "displacement", v->displacement);

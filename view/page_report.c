@@ -290,7 +290,7 @@ typedef struct version_table {
     size_t n;
 } version_table;
 
-static pl_status write_version(void *context, const pl_version *v)
+static pl_status write_version_row(void *context, const pl_version *v)
 {
     version_table *t = context;
     char hash[PL_HASH_TEXT];
@@ -314,7 +314,7 @@ static pl_status write_versions(const page *p, pl_buf *out)
     pl_buf_printf(out, "<h2>Versions</h2>\n<p class=\"sub\">The newest version of each "
                        "module.</p>\n");
     begin_table(out, "Module|#Version|Made by|#Parameters|Hash|Committed");
-    PL_CHECK(pl_store_each_head(p->store, "", write_version, &t));
+    PL_CHECK(pl_store_each_head(p->store, "", write_version_row, &t));
     end_table(out);
     if (t.n > VERSIONS_SHOWN)
         pl_buf_printf(out,
@@ -391,7 +391,7 @@ static void write_facts(const page *p, const history *rows, pl_buf *out)
     pl_buf_printf(out, "<p class=\"sub\">Written by Pathloom " PL_VERSION ".</p>\n");
 }
 
-static pl_status write_report(page *p, pl_buf *out)
+static pl_status write_page(page *p, pl_buf *out)
 {
     char logs[PL_PATH_MAX];
     const char *slash = strrchr(p->r.dir, '/');
@@ -421,7 +421,7 @@ pl_status page_report(const char *dir, pl_buf *out)
         PL_TRY(pl_fail(PL_ERR_BUSY, "the store cannot be read now: %s", p->trouble));
     if (!p->store)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "the run in %s has no store yet", p->r.dir));
-    PL_TRY(write_report(p, out));
+    PL_TRY(write_page(p, out));
 done:
     page_close(&p);
     return status;
