@@ -50,9 +50,9 @@ names_rollback() { # options
 echo "the rollback to version 0 is found, by domain, by file and between given ends"
 names_rollback --domain base --to "$back"
 names_rollback --on docs/GLOSSARY.md --from $((first - 1)) --to "$back"
-names_rollback --from $((first - 2)) --to $((back + 1))
+names_rollback --from $((first - 3)) --to "$back"
 [ "$(grep -c '"worse"' "$work/verb.out")" -le 5 ] || fail "more steps than a binary search has"
-store bisect --run "$run" --from $((first - 2)) --to $((back + 1))
+store bisect --run "$run" --from $((first - 3)) --to "$back"
 grep -q "became worse between phases" "$work/verb.out" || fail "no sentence"
 
 echo "a text that became better is no fault"
