@@ -15,7 +15,7 @@ typedef struct engine_call {
                "else all of these); for a GPU also 150m and 1.3b, the presets "        \
                "dense-150m and dense-1b"),                                             \
         CLI_SETTINGS(engine_call, settings,                                            \
-                     "measure your own model: its keys model.*, and train.batch"),     \
+                     "set model.* or train.batch to measure a model of your own"),     \
         CLI_NUMBER("threads", CLI_INT, engine_call, o.threads, "N", 1, 1024,           \
                    "number of threads (step, ops: 1; generate: all processors)")
 

@@ -4,8 +4,9 @@
  *
  * The usual norm is the median over the newest contributions to versions (at most
  * NORM_GATE_MEMORY). So the usual norm is the same after a restart, and no single
- * worker can change it much. Homomorphic updates need no gate, because the last norm
- * already limits their scale. */
+ * worker can change it much. Homomorphic updates need no gate: their scale is computed
+ * from the update norm of the module's previous version, and larger values are clipped
+ * (pl_codec_exponent). */
 #ifndef PL_HOME_NORM_GATE_H
 #define PL_HOME_NORM_GATE_H
 #include <stddef.h>

@@ -45,7 +45,8 @@ static bool has_classifier(const pl_shape *s, const pl_slot *slot)
     return slot->kind == (s->tied ? PL_SLOT_EMBED : PL_SLOT_HEAD);
 }
 
-/* The gains of a block's QK norm: those of queries, then those of keys. */
+/* Returns the number of gains of a block's QK norm: those of queries, then those of
+ * keys. Returns 0 if the blocks have no QK norm. */
 static size_t head_gains(const pl_shape *s)
 {
     return s->qk_norm ? 2 * (size_t)s->head_size : 0;

@@ -10,11 +10,13 @@
  *   undecided   all three results differ; or the third equals both
  *   void        the task could not be done; `reason` says why
  *
- * On devices of one kind (equal text) results are equal if their bytes are equal.
- * Devices of different kinds round differently. Across kinds, results are equal if in
- * every module the distance (outer/likeness.h) is at most the hub's tolerance, and in
- * both moments at most twice that, because moments depend on the last few steps only. A
- * falsification within the tolerance is not found.
+ * Results of devices of one kind (equal text) count as equal if their bytes are equal.
+ * Devices of different kinds round differently. Their results count as equal if two
+ * conditions hold. In every module the distance (outer/likeness.h) of the updates is at
+ * most the hub's tolerance. The distances of the first moments and of the second
+ * moments are at most twice the tolerance. (Moments get the larger limit because they
+ * depend on the last few steps only.) A falsification within the tolerance is not
+ * found.
  *
  * Without a verdict the row is open. Rows are refs, "audit/ARM/p01.r0/PHASE", with JSON
  * in them; they are never deleted. The state before the task is an object with the

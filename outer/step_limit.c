@@ -96,8 +96,9 @@ static pl_status check_streaming(const pl_method_settings *s)
                        s->fragments, s->inner_steps);
     if (s->overlap < 0 || s->overlap >= s->inner_steps / s->fragments)
         return pl_fail(PL_ERR_CONFIG,
-                       "streaming overlaps %d inner steps, but the next of %d "
-                       "fragments is sent after %d; overlap fewer steps",
+                       "streaming overlaps %d inner steps, but one of its %d "
+                       "fragments is sent every %d steps; set outer.overlap to 0 "
+                       "or more and below that number",
                        s->overlap, s->fragments, s->inner_steps / s->fragments);
     if (!(s->mix >= 0 && s->mix <= 1))
         return pl_fail(PL_ERR_CONFIG,

@@ -85,8 +85,8 @@ static double *costs_of(const auction *a, size_t number, int thread)
     return costs;
 }
 
-/* Groups documents that are alike into pieces. A piece heavier than the limit counts as
- * much as the mean of the paths. */
+/* Groups documents that are alike into pieces. A piece that is heavier than the limit
+ * fits into no shard, so its weight is set to the mean weight of the paths. */
 static void form_pieces(auction *a)
 {
     const balance_job *job = a->job;

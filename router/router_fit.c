@@ -177,9 +177,10 @@ static pl_status move_level_centroids(fit *f)
     return PL_OK;
 }
 
-/* Computes prices for the centroids and centroids for the labels, in turn, ending with
- * prices. If prices cannot reach the limit, the lowest weight that they reached becomes
- * the limit, so that the centroids still move to the balanced shards. */
+/* Each round computes prices with the current centroids; all rounds but the last then
+ * move the centroids to the means of the new shards. If no prices keep all shards
+ * within the limit, the limit is raised to the weight of the heaviest shard under the
+ * best prices that were found. The next rounds use this limit. */
 static pl_status balance_shards(fit *f)
 {
     double total = 0.0, fullest = 0.0;

@@ -1,4 +1,6 @@
-/* Generates text and chooses the path again for each piece of text (rerouting.h). */
+/* Generates text and chooses the path again for each piece of text (rerouting.h). "With
+ * a gate" means the rule "gate W": the router's models choose the path. Without a gate
+ * the losses of the paths choose it. */
 #include "serve/rerouting.h"
 #include "eval/eval.h"
 #include "serve/sequence.h"

@@ -299,7 +299,7 @@ static void check_presence(audit *a, const tally *names, kv_family family,
         char text[PL_HASH_TEXT];
         row_key key = key_of_hash(&name);
         if (row_read(store_source(a->store), family, &key, &row) != PL_OK)
-            continue; /* such a row was reported when its own family was checked */
+            continue; /* an unreadable row is reported when its own family is checked */
         kv_unpin(&row.pin);
         if (row.found)
             continue;

@@ -13,10 +13,11 @@
  * at most six must be decoded. A version is coded as soon as its upper neighbour exists
  * and the version is not among the newest RECENT, from which tasks start.
  *
- * Versions may share chunks. So after a rollback a chunk could become its own base
- * through a circle, although version numbers form no circle. Therefore a chunk is coded
- * only relative to chunks that do not depend on it. Coded bytes are decoded and
- * compared before the raw bytes are released. */
+ * Versions may share chunks: after a rollback a new version has the chunks of an old
+ * one. If chunks simply followed the order of versions, a chunk could depend on itself
+ * through a cycle of bases. Therefore a chunk is coded only relative to chunks that do
+ * not depend on it. Coded bytes are decoded and compared before the raw bytes are
+ * released. */
 #include "store/delta.h"
 #include "store/store_internal.h"
 #include <string.h>

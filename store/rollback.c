@@ -9,7 +9,7 @@
  *
  *                          parts 2..N                  part 1
  *   0. try                 the changes are written into a transaction and dropped, so
- *                          that what is impossible in one part is begun in none
+ *                          that a change that fails in one part is begun in no part
  *   1. prepare             each commits its share of
  *                          the plan as the object
  *                          sys/rollback
@@ -26,19 +26,20 @@
  *               part 1's number is the share's       part 1's number is a different one
  *   no share <------ make the share ------ share ------ drop the share ------> no share
  *
- * A reader of the whole compares the numbers of all parts (rollback_look). It shows a
- * store in the state WHOLE at once. In the states MIXED and HALF it waits some seconds.
- * Then it shows a store in the state MIXED, because parts that were restored one by one
- * stay in this state. HALF is an error that names the remedy, because the process that
- * should end the rollback may be dead.
+ * A process that opens all parts for reading compares their numbers, which gives one of
+ * three states (rollback_look). It shows a store in the state WHOLE at once. In the
+ * states MIXED and HALF it waits some seconds. Then it shows a store in the state
+ * MIXED, because parts that were restored one by one stay in this state. HALF is an
+ * error that names the remedy, because the process that should end the rollback may be
+ * dead.
  *
  * What a rollback writes. No old version is changed. Each module gets new versions, up
  * to `last`, with the old version's parameters; they have no contributions, and their
  * momentum begins anew (restate). If the arm is not finished, pending updates are
  * dropped and the paths move on to the plan's phase; their optimizer moments are kept.
  *
- * Ownership. pl_writers owns a writer per part and a reader of the whole. In a store of
- * one piece the reader is the writer itself. */
+ * Ownership. pl_writers owns a writer per part and a reader of the whole store. In a
+ * store of one part the reader is the writer itself. */
 #include "store/rollback.h"
 #include "store/parts.h"
 #include <stdio.h>

@@ -31,9 +31,11 @@ echo "files"
 # shellcheck disable=SC2086
 for file in $(printf '%s\n' $sources | grep -vE '\.(h|cuh)$'); do
     head -n 1 "$file" | grep -qE '^(/\*|//)' || echo "$file"
-done | awk '{ n++ } END { printf "  %d open without a sentence\n", n }'
+done | awk '{ n++ } END { printf "  %d do not begin with a comment\n", n }'
 
-# One line per word of code: file, word, and whether a static function begins with it.
+# Prints one line per word of the code: the file, the word, and how it occurs. "word" is
+# any occurrence, "call" is one before a parenthesis; "declared" and "defined" name a
+# static function that is declared or defined there.
 # shellcheck disable=SC2086
 awk 'FNR == 1 { comment = 0; head = "" }
     {

@@ -201,8 +201,9 @@ void plan_note_ended(plan_path *path, int64_t phase, uint64_t by);
  * meanwhile. */
 const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
                                 int ttl_ms);
-/* The path has begun a new phase. If the worker has reported this phase as done
- * already, the lease gets the deadline of that report. */
+/* Call this when the path has begun a new phase. If the lease's holder reported this
+ * phase as done before the homes reported its beginning, the deadline of the lease
+ * becomes that of the report (lease_ms), unless it is later already. */
 void plan_await_next(plan_path *path);
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
 /* Whether the lease's holder reported the path's phase as done at or before `until_ms`,

@@ -290,8 +290,8 @@ static void close_home(world *w)
     pl_store_close(&w->h.store);
 }
 
-/* Restarts the home. A round that was complete when the home ended may be merged only
- * now. */
+/* Restarts the home, and merges the rounds that were complete but not yet merged when
+ * the home ended. */
 static void start_again(world *w)
 {
     end_group(w);
@@ -299,7 +299,7 @@ static void start_again(world *w)
     close_home(w);
     open_home(w);
     fuzz_demand(memcmp(&secret, &w->h.secret, sizeof secret) == 0,
-                "leases from before a start are worth nothing");
+                "leases from before a restart are not valid any more");
     demand_ok(home_merge_ready(&w->h), "a merge fails after a start");
     check_progress(w);
 }
@@ -312,7 +312,7 @@ static void say_hub_hello(world *w)
     pl_put_text(&m.body, PL_TAG_ROLE, "hub");
     send_as(w, HUB, &m);
     pl_message_destroy(&m);
-    fuzz_demand(w->h.has_secret, "a hub spoke, and there is no secret");
+    fuzz_demand(w->h.has_secret, "a hub said HELLO, but the home has no secret");
 }
 
 static void publish(world *w)

@@ -66,7 +66,8 @@ static void first_wish_decides_for_both_and_for_ever(void **state)
     end_pairs(w);
 }
 
-/* The hub's word that the deadline is over is part of the lease. */
+/* A lease states whether the pair's deadline is over. Without a lease that says so, a
+ * holder cannot split its pair. */
 static void only_a_lease_from_after_the_deadline_splits_a_pair(void **state)
 {
     (void)state;
