@@ -9,10 +9,12 @@
  *   history W    piece 0 as PL_ROUTE_LIKELIHOOD, each later piece by the path with the
  *                least evidence against it, from the text before the piece: the sum of
  *                a path's losses, but at most PL_HISTORY_BEHIND nats above that of the
- * best path gate W       the same rule, but the losses are those of the router's tiny
- * language models (router/prefix_lm.c), and piece 0 goes to the router's path. So only
- * the chosen path must read the text. The limit is PL_GATE_BEHIND, because these losses
- * differ less oracle W     hindsight: the best path of each piece
+ *                best path
+ *   gate W       the same rule, but the losses are those of the router's tiny language
+ *                models (router/prefix_lm.c), and piece 0 goes to the router's path. So
+ *                only the chosen path must read the text. The limit is PL_GATE_BEHIND,
+ *                because these losses differ less
+ *   oracle W     hindsight: the best path of each piece
  *
  * `history` and `gate` can be used in practice; `oracle` cannot, because it needs the
  * text that follows the piece. Without the limit, a path that predicted a long

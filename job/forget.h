@@ -18,8 +18,8 @@
  *
  *   RUN/forget/store   the copy while it is made; without RUN/forget/ready it is
  *                      incomplete, and the next command makes it again
- *   RUN/forget/ready   the new list. Now it is decided: every command that opens the
- *                      run first finishes the exchange
+ *   RUN/forget/ready   the new list. Now it is decided: the next `train` or `forget`
+ *                      first finishes the exchange
  *   RUN/forgotten/N    the old store, until `forget --purge`
  *
  * Then the run is one whose training has not ended, and `train` ends it. */
