@@ -378,6 +378,16 @@ static void say_cost(const forgetting *f)
 }
 
 /* ---- carrying it out ---- */
+/* From where on a document is blank. What was forgotten from the start stays so, also
+ * if a later command names it again for the paths only. */
+static const char *blank_from(const forgetting *f, uint64_t hash)
+{
+    bool start = f->q->from_start;
+    for (size_t i = 0; i < f->list.n; i++)
+        start = start || (f->list.hashes[i] == hash && f->list.starts[i]);
+    return start ? "start" : "paths";
+}
+
 static pl_status write_ready(forgetting *f)
 {
     char path[PL_PATH_MAX];
@@ -387,10 +397,10 @@ static pl_status write_ready(forgetting *f)
     for (size_t i = 0; i < f->list.n; i++)
         if (!pl_doc_listed(&(pl_doc_list){hashes, n}, f->list.hashes[i]))
             pl_buf_printf(&text, "%016" PRIx64 " %s\n", f->list.hashes[i],
-                          f->list.starts[i] || f->q->from_start ? "start" : "paths");
+                          blank_from(f, f->list.hashes[i]));
     for (size_t i = 0; i < n; i++)
         pl_buf_printf(&text, "%016" PRIx64 " %s\n", hashes[i],
-                      f->q->from_start ? "start" : "paths");
+                      blank_from(f, hashes[i]));
     pl_status status =
         pl_replace_file(run_file(&f->r, "forget/ready", path), text.data, text.len);
     pl_buf_destroy(&text);
