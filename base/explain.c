@@ -300,6 +300,12 @@ const pl_explanation pl_explanations[] = {
      "A second TERM, or the time of --grace-s was over.",
      "None needed: another worker does the task from its beginning."},
     {"update.accepted", "A home has accepted an update, which is on disk.", "", ""},
+    {"update.rejected",
+     "A home has refused an update, or a relay's sum; `reason` says why.",
+     "The update is not finite, is much larger than others (store.norm_gate), or does "
+     "not fit its round; or parts of a sum are here already, and the others follow.",
+     "See the reason. If it is always the same worker, look at that machine; "
+     "store.norm_gate=0 accepts updates of any size."},
     {"version.committed", "A module has a new version.", "", ""},
     {"update.other",
      "The home has accepted another worker's update of this task; `reason` names that "
