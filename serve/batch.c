@@ -103,7 +103,7 @@ int pl_batch_room(const pl_batch *b)
 void pl_batch_slot_state(const pl_batch *b, int slot, pl_batch_slot *out)
 {
     const place *p = &b->places[slot];
-    *out = (pl_batch_slot){0};
+    *out = (pl_batch_slot){.busy = p->lent};
     if (!p->taken)
         return;
     const pl_generate_result *r = &p->sequence.result;

@@ -205,7 +205,9 @@ int pl_batch_active(const pl_batch *batch);
 int pl_batch_active_on(const pl_batch *batch, const pl_path *path);
 int pl_batch_room(const pl_batch *batch); /* number of requests that may join now */
 typedef struct pl_batch_slot {
-    bool busy; /* false: the fields below are 0 */
+    /* The fields below are 0 if it is not, and in further slots of a request whose path
+     * is chosen again. */
+    bool busy;
     const pl_path *path;
     /* n_prompt: tokens of the prompt; n_read: how many of them were read; n_tokens:
      * tokens of the answer so far, at most max_tokens */
