@@ -265,6 +265,7 @@ static pl_status is_held(const store_call *call)
 pl_status store_open_to_write(store_call *call, pl_store **out)
 {
     PL_CHECK(check_folder(call));
+    PL_CHECK(run_check_exchange(call->folder));
     pl_status status = pl_store_open(call->folder, PL_STORE_WRITE, out);
     if (status == PL_OK && pl_store_mended(*out))
         pl_log(PL_LOG_WARN, "store.mended", "was=\"%s\"", pl_store_mended(*out));

@@ -387,6 +387,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
     /* grows: the number of paths changes before train.phases are over, so while
      * baselines train */
     bool splits = false, deals = false, grows = false, grafts = false;
+    const char *change = ""; /* the key of the last chapter with another topology */
     PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 1; i < n; i++) {
         last = chapters[i].more ? last : i;
@@ -394,8 +395,10 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
         grows = grows || (chapters[i].splits && !chapters[i].more);
         deals = deals || chapters[i].deals;
         grafts = grafts || chapters[i].descent.n_parents > 0;
+        if (chapters[i].splits || chapters[i].descent.n_parents > 0)
+            change =
+                chapters[i].descent.n_parents > 0 ? "topology.graft" : "topology.split";
     }
-    const char *change = c->graft[0] ? "topology.graft" : "topology.split";
     const char *key = deals              ? "router.em"
                       : splits || grafts ? change
                       : c->more[0]       ? "train.more"

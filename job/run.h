@@ -249,6 +249,9 @@ pl_status run_stored_weights(const char *folder, int n, pl_places *out,
 /* Reads from home 1 the table by which homes place new names; if its n is 0, the store
  * is in one piece. */
 pl_status run_placement(const char *folder, pl_places *out);
+/* ERR_BUSY while a forgetting that was decided has not exchanged the store yet
+ * (job/forget.h), because what is written to the old store would be lost. */
+pl_status run_check_exchange(const char *folder);
 /* Stores an object, or drops it if `bytes` is empty (a running home keeps an empty
  * object instead). If a home has locked the store, that home does this; else this
  * process does it. `store` is a reader of the store. */

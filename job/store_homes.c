@@ -109,12 +109,26 @@ static pl_status keep_by_home(const char *folder, const char *object,
     return status;
 }
 
+pl_status run_check_exchange(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    if (!pl_path_exists(pl_join(path, folder, "../forget/ready")))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_BUSY,
+        "`pathloom forget` ended before it had exchanged the store %s, and what "
+        "is written there now would be lost; run `pathloom forget` or "
+        "`pathloom train` again first",
+        folder);
+}
+
 pl_status run_keep_object(const char *folder, pl_store *store, const char *object,
                           const pl_buf *bytes)
 {
     char part[PL_PATH_MAX];
     pl_store *writer = NULL;
     pl_places places;
+    PL_CHECK(run_check_exchange(folder));
     PL_CHECK(run_placement(folder, &places));
     pl_copy_text(part, PL_PATH_MAX, folder);
     if (places.n != 0) {

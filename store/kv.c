@@ -192,21 +192,34 @@ static pl_status make_options(kv *db, kv_mode mode)
     return PL_OK;
 }
 
-/* The lowest number of a file of the write-ahead log; UINT64_MAX if there is none. The
- * writer deletes these files in rising order. */
-static uint64_t oldest_log(const kv *db)
+/* The files of the write-ahead log at one moment. Newer files have greater numbers. */
+typedef struct log_files {
+    uint64_t newest;
+    int n;
+} log_files;
+
+/* Lists the files whose numbers are at most `most`. */
+static log_files list_logs(const kv *db, uint64_t most)
 {
-    uint64_t oldest = UINT64_MAX;
+    log_files logs = {0, 0};
     DIR *entries = opendir(db->path);
     for (struct dirent *e; entries && (e = readdir(entries));) {
         char *end;
         uint64_t number = strtoull(e->d_name, &end, 10);
-        if (end > e->d_name && strcmp(end, ".log") == 0 && number < oldest)
-            oldest = number;
+        if (end == e->d_name || strcmp(end, ".log") != 0 || number > most)
+            continue;
+        logs.n++;
+        logs.newest = number > logs.newest ? number : logs.newest;
     }
     if (entries)
         closedir(entries);
-    return oldest;
+    return logs;
+}
+
+/* Whether the writer has deleted a file of the log since `before` was listed. */
+static bool lost_log(const kv *db, log_files before)
+{
+    return list_logs(db, before.newest).n < before.n;
 }
 
 /* Opens all families at once, because they are created together and never dropped. */
@@ -215,7 +228,7 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
     const char *names[KV_FAMILY_COUNT];
     const rocksdb_options_t *options[KV_FAMILY_COUNT];
     char *error = NULL;
-    uint64_t oldest = oldest_log(db);
+    const log_files before = list_logs(db, UINT64_MAX);
     for (int f = 0; f < KV_FAMILY_COUNT; f++) {
         names[f] = FAMILIES[f].name;
         options[f] = f == KV_PACK ? db->pack_options : db->record_options;
@@ -233,7 +246,7 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
                                               names, options, db->families, &error);
     if (error)
         return database_failed("open", db->path, error);
-    return mode == KV_FOLLOW && oldest_log(db) != oldest ? kv_refresh(db) : PL_OK;
+    return mode == KV_FOLLOW && lost_log(db, before) ? kv_refresh(db) : PL_OK;
 }
 
 pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
@@ -294,11 +307,11 @@ pl_status kv_refresh(kv *db)
     if (db->mode != KV_FOLLOW)
         return PL_OK;
     for (int i = 0; i < FOLLOW_TRIES; i++) {
-        uint64_t oldest = oldest_log(db);
+        const log_files before = list_logs(db, UINT64_MAX);
         rocksdb_try_catch_up_with_primary(db->db, &error);
         if (error)
             return database_failed("follow the writer of", db->path, error);
-        if (oldest_log(db) == oldest)
+        if (!lost_log(db, before))
             return PL_OK;
     }
     return pl_fail(PL_ERR_BUSY,

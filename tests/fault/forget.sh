@@ -130,6 +130,11 @@ for point in forget.ready.before forget.ready.after forget.exchange.before \
     code=$?
     [ $code -eq 137 ] || fail "killed at $point, it ends with $code"
     nobody_is_left shot || fail "processes are left behind"
+    if [ $point = forget.ready.after ]; then
+        "$pathloom" store tag lost head --run "$work/shot" >"$work/ask.out" 2>&1
+        [ $? -eq 75 ] || fail "a tag is written to a store that will be replaced"
+        says 'would be lost'
+    fi
 done
 kills=5
 while [ $kills -lt 9 ]; do
