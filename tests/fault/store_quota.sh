@@ -54,7 +54,7 @@ same thin
 "$pathloom" store fsck --run "$work/thin" >"$work/fsck.out" 2>&1 || fail "fsck"
 
 echo "3. with one that is too small, and then with none"
-refused 74 'of which .* are not needed, and a commit of .* would still pass store.quota' \
+refused 74 'of which .* are not needed, and a commit that adds .* would still pass store.quota' \
     sh -c '. tests/support/job.sh; work=$1 pathloom=$2; small_job small --set train.tau=4 \
         --set train.phases=16 --set train.base_steps=20 --set store.compress=off \
         --set store.quota=$3' sh "$work" "$pathloom" $(((all - history) * 4 / 5))
