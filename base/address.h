@@ -3,11 +3,11 @@
  *   tcp://HOST:PORT#KEY    encrypted, to the process with this key
  *   tcp://HOST:PORT        not encrypted: HOST must be this machine's loopback
  *   ipc://PATH[#KEY]       a socket in the file system
- *   PL_ADDRESS_PRIVATE     to listen: such a socket in a folder that only its owner can
- *                          enter
+ *   PL_ADDRESS_PRIVATE     only for listening: a socket in a new folder of the file
+ *                          system that only the folder's owner can enter
  *
- * HOST is a name, an IPv4 address, [an IPv6 address], or * (all interfaces, to listen);
- * PORT is a number, or * to listen on a free one. */
+ * HOST is a name, an IPv4 address, or an IPv6 address in brackets; for listening, * is
+ * all interfaces. PORT is a number; for listening, * is any free port. */
 #ifndef PL_BASE_ADDRESS_H
 #define PL_BASE_ADDRESS_H
 #include "base/keys.h"
@@ -31,20 +31,21 @@ typedef struct pl_address {
  * transport other than tcp and ipc. */
 PL_MUST_CHECK pl_status pl_address_parse(const char *text, pl_address *out);
 
-/* Writes the text by which others reach the address. If the address stands for all
- * interfaces, `host` is written as its host. The key is appended unless it is NULL. */
+/* Writes the address as the text that other processes connect to. If the address stands
+ * for all interfaces, `host` is written in place of them. The key is appended unless it
+ * is NULL. */
 void pl_address_format(const pl_address *address, const char *host,
                        const pl_pubkey *key, char out[PL_ADDRESS_MAX]);
 
 #define PL_ADDRESS_PRIVATE "ipc://*"
 /* Writes ipc://FOLDER/NAME.sock with an absolute path. The folder is made, with access
  * for its owner only (0700). Writes PL_ADDRESS_PRIVATE instead if the path is too long
- * for a socket or if the file system cannot hold one. */
+ * for a socket or if the file system cannot hold sockets. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX]);
 /* Writes the address of the socket NAME.sock in the folder of the ipc address
- * `address`. Writes PL_ADDRESS_PRIVATE if `address` is of another kind or if this user
- * may not write to the folder. */
+ * `address`. Writes PL_ADDRESS_PRIVATE if `address` is not an ipc address or if this
+ * user may not write to the folder. */
 void pl_address_beside(const char *address, const char *name, char out[PL_ADDRESS_MAX]);
 
 /* Writes this machine's first address that is not loopback, or "127.0.0.1" if there is

@@ -1,12 +1,14 @@
 /* The door of base, which every other folder uses.
  *
- * Read in this order: status (errors), mem and buf (memory), record (the only
- * encoding), fields (records as structs), hash, rng, keys (the keys that may connect),
- * then the interfaces to foreign libraries: wire and gate (ZeroMQ), zip (zstd), json
- * (jansson), conf (libyaml), thread (pthreads), web (libcurl).
+ * Read in this order: status (errors), mem and buf (memory), record (the encoding of
+ * messages and stored values), fields (reads and writes structs as records), hash, rng,
+ * keys (the keys that may connect), then the interfaces to foreign libraries: wire and
+ * gate (ZeroMQ), zip (zstd), json (jansson), conf (libyaml), thread (pthreads), web
+ * (libcurl).
  *
- * The files up to fs.h need only a C library. `modules` uses no others, so the engine
- * can be built alone (PL_ONLY_MODULES). */
+ * With PL_ONLY_MODULES only the first group of headers is included. They need only the
+ * C library and pthreads. The folder `modules` uses no other header of base, so it can
+ * be built alone. */
 #ifndef PL_BASE_BASE_H
 #define PL_BASE_BASE_H
 #include "base/bf16.h"

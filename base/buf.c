@@ -7,9 +7,9 @@
 
 enum { FIRST_CAPACITY = 64 };
 
-/* Doubling keeps appending linear in the total length; the first reservation is exact,
- * for callers that know the length. If the sum overflows, SIZE_MAX is requested, and
- * pl_grow aborts. */
+/* The buffer at least doubles when it grows, so that the time of many appends is linear
+ * in the total length. The first reservation is exact, for callers that know the
+ * length. If the sum overflows, SIZE_MAX is requested, and pl_grow aborts. */
 void pl_buf_reserve(pl_buf *buf, size_t more)
 {
     size_t need = more > SIZE_MAX - buf->len ? SIZE_MAX : buf->len + more;

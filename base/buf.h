@@ -11,14 +11,14 @@ extern "C" {
 typedef struct pl_buf {
     uint8_t *data; /* NUL-terminated only if text functions built the buffer */
     size_t len, cap;
-} pl_buf; /* all zero is an empty buffer */
+} pl_buf; /* a struct of zeros is an empty buffer */
 
 void pl_buf_reserve(pl_buf *buf, size_t more);
 void pl_buf_append(pl_buf *buf, const void *data, size_t len);
 void pl_buf_clear(pl_buf *buf);   /* empties the buffer but keeps its memory */
-void pl_buf_destroy(pl_buf *buf); /* frees and zeroes */
+void pl_buf_destroy(pl_buf *buf); /* frees the memory and zeroes the struct */
 
-/* Appends text, and keeps a NUL after the end (not counted in len). */
+/* Appends text and writes a NUL after it, which `len` does not count. */
 void pl_buf_printf(pl_buf *buf, const char *format, ...) PL_PRINTF(2, 3);
 /* the text, NUL-terminated; "" if the buffer is empty */
 const char *pl_buf_text(pl_buf *buf);
@@ -27,12 +27,13 @@ const char *pl_buf_text(pl_buf *buf);
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
 /* Appends base64 (RFC 4648, section 4), with padding. */
 void pl_buf_base64(pl_buf *buf, const void *data, size_t len);
-/* Appends the text as one part of a URL or of its query. */
+/* Appends the text as one part of a URL's path or query: special characters become
+ * %XX. */
 void pl_buf_url(pl_buf *buf, const char *text);
 
-/* Appends text for a terminal or a log. Characters that steer a terminal
- * (pl_utf8_steers), and bytes that are not UTF-8, are written as \xHH per byte.
- * With `lines`, newlines and tabs are kept. */
+/* Appends text for a terminal or a log. Each byte of a character that controls a
+ * terminal (pl_utf8_steers), and each byte that is not UTF-8, is written as \xHH. If
+ * `lines` is true, newlines and tabs stay as they are. */
 void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* Time. Leases and deadlines use the monotonic clock; wall time is only shown. */
+/* Time. Leases and deadlines use the monotonic clock. Wall time is used only for dates,
+ * such as the day on which a key expires. */
 #ifndef PL_BASE_CLOCK_H
 #define PL_BASE_CLOCK_H
 #include <stdint.h>

@@ -1,5 +1,6 @@
-/* Configuration tables: read values from text and YAML into the caller's struct, and
- * write them. Values are passed as text; the table says how to read each.
+/* Configuration tables: these functions read values from text and YAML into the
+ * caller's struct, and write them. A value is passed as text; its row of the table says
+ * how to read it.
  *
  * Read in this order: finding rows, setting, getting, the YAML reader (libyaml events),
  * the three writers. */
@@ -34,8 +35,8 @@ static bool is_section(const pl_table *table, const char *name)
     return false;
 }
 
-/* Finds the nearest key. For "phases" the nearest key is train.phases, because users
- * forget the section more often than they misspell. */
+/* For "phases" the result is train.phases, even if the spelling of another key is more
+ * similar: users forget the section more often than they misspell. */
 const char *pl_conf_nearest(const pl_table *table, const char *name)
 {
     for (size_t i = 0; i < table->n_keys; i++) {
@@ -187,7 +188,8 @@ static bool set_field(const pl_key *key, void *target, const char *value)
     return false;
 }
 
-/* A default that its own row refuses is a mistake in the table, not of the user. */
+/* Aborts if a row's default is not one of the values that the row allows: that is a
+ * mistake in the program, which the user cannot repair. */
 void pl_conf_defaults(const pl_table *table, void *target)
 {
     for (size_t i = 0; i < table->n_keys; i++) {
@@ -380,8 +382,8 @@ static pl_status read_scalar(yaml_reader *reader, const char *name,
     return set_once(reader, name, scalar(event), event->start_mark.line);
 }
 
-/* Lists become "a,b,c": the table has no list type, and users of such keys split the
- * text at the commas. */
+/* A YAML list becomes the text "a,b,c": the table has no list type, and the code that
+ * uses such a key splits the text at the commas. */
 static pl_status append_item(yaml_reader *reader, const yaml_event_t *event,
                              pl_buf *list)
 {
@@ -579,7 +581,8 @@ static int depth_of_name(const char *name, size_t len)
     return depth;
 }
 
-/* Writes the headings of `name`'s section, except those that were written already. */
+/* Writes the headings of the sections that contain `name`, except headings that were
+ * written already. */
 static void put_headings(const char *name, size_t len, const char *open, pl_buf *out)
 {
     size_t start = 0;

@@ -1,6 +1,6 @@
-/* Configuration: one table row per key generates the YAML reader, --set, the commented
- * file of `pathloom init`, the reference page, and the canonical text whose hash names
- * a configuration. */
+/* Configuration: a table has one row per key. The YAML reader, --set, the commented
+ * file of `pathloom init` and the reference page all use this table. So does the
+ * canonical text, whose hash identifies a configuration. */
 #ifndef PL_BASE_CONF_H
 #define PL_BASE_CONF_H
 #include "base/buf.h"
@@ -40,9 +40,9 @@ typedef struct pl_table {
 
 void pl_conf_defaults(const pl_table *table, void *target);
 
-/* Sets one key. `where` appears in errors: "--set", "run.yaml line 12". An unknown key
- * is an error that names the nearest known one; a bad value is an error that names the
- * key, the range and the unit. ERR_CONFIG. */
+/* Sets one key. Errors show `where`: "--set", "run.yaml line 12". If the key is
+ * unknown, the error names the most similar key of the table. If the value is bad, the
+ * error names the key, the range and the unit. The status is ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_conf_set(const pl_table *table, void *target,
                                     const char *key, const char *value,
                                     const char *where);
@@ -55,8 +55,8 @@ PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
 PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
                                      const char *path);
 
-/* pl_conf_write_yaml writes commented YAML with the current values,
- * pl_conf_write_reference the reference page in Markdown. */
+/* pl_conf_write_yaml writes commented YAML with the current values.
+ * pl_conf_write_reference writes the reference page in Markdown. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out);
 void pl_conf_write_reference(const pl_table *table, pl_buf *out);
 
@@ -71,8 +71,8 @@ bool pl_conf_get(const pl_table *table, const void *target, const char *key,
 /* Writes which values the key may have, for example "a whole number, 1..65536
  * sequences". */
 void pl_conf_wanted(const pl_key *key, pl_buf *out);
-/* Returns the key that ends in ".name" or resembles the name most, or NULL.
- * Borrowed. */
+/* Returns the key that ends in ".name"; without such a key, the key whose spelling is
+ * most similar to the name, or NULL. The result belongs to the table. */
 const char *pl_conf_nearest(const pl_table *table, const char *name);
 
 /* Returns the first key whose value differs between `a` and `b` and that changes

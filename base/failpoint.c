@@ -1,6 +1,6 @@
-/* Reads PATHLOOM_FAILPOINT and acts where the call names an armed point
- * (failpoint.h). The variable is parsed again at each passage, which costs time only in
- * tests: without the variable a passage is one relaxed load. */
+/* Reads PATHLOOM_FAILPOINT and acts at the points that it names (failpoint.h). The
+ * variable is parsed again each time a point is reached. This costs time only in tests:
+ * without the variable a point is one relaxed load. */
 #include "base/failpoint.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -15,12 +15,11 @@
 
 enum { POINTS_MAX = 128, NAME_MAX_BYTES = 64, EXIT_CODE = 71 };
 
-/* Whether the variable is set. The environment is read once; later passages cost one
- * load. */
+/* Whether the variable is set. The environment is read only once. */
 enum { NOT_ASKED, OFF, ARMED };
 static _Atomic int state;
 
-/* number of passages of each point, by the point's position in the variable */
+/* how many times each point was reached, by the point's position in the variable */
 static _Atomic int passages[POINTS_MAX];
 
 typedef enum action { KILL, EXIT, STOP, ERROR, SLEEP } action;
@@ -112,7 +111,7 @@ static pl_status act_on_point(action what, const char *name)
     return PL_OK;
 }
 
-/* Parses the variable at each passage; only processes under test come here. */
+/* Only processes under test get here. */
 static pl_status run_armed_point(const char *name, const char *spec)
 {
     for (int i = 0; *spec && i < POINTS_MAX; i++) {

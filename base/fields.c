@@ -1,8 +1,8 @@
 /* Writing and reading of records by their tables.
  *
- * A table is part of the program and trusted. The data that are read are not, so they
- * are read only by the getters of record.c. A failure leaves zeros, and the reader
- * keeps the first failure. */
+ * A table is part of the program and trusted. The data of a record are not trusted, so
+ * only the getters of record.c read them. If a field cannot be read, its member becomes
+ * zero; the reader keeps the first failure. */
 #include "base/fields.h"
 #include <string.h>
 
@@ -45,7 +45,8 @@ static size_t load_size(const pl_field *f, const uint8_t *base)
     return n;
 }
 
-/* Returns how many fields the row describes; those of a list are not counted. */
+/* Returns how many fields of numbers the row describes: more than 1 if the member is an
+ * array of numbers. */
 static size_t n_elements(const pl_field *f)
 {
     return f->kind <= PL_KIND_CHOICE ? f->size / f->width : 1;

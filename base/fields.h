@@ -1,5 +1,5 @@
-/* Records as tables: a table assigns each member of a struct to a field, once, and both
- * writing and reading use it.
+/* Writes structs as records and reads them back. A table says which field of the record
+ * belongs to which member of the struct. Writing and reading use the same table.
  *
  *   static const pl_field object_fields[] = {PL_FIELD(pl_object, 1, name),
  *                                            PL_FIELD(pl_object, 2, blob),
@@ -21,13 +21,14 @@
  *   const char *                    text of less than `limit` bytes
  *   const uint8_t *                 exactly `limit` bytes
  *   pl_bytes                        at most `limit` bytes
- *   pl_items                        a list, which is read one by one (record.h)
+ *   pl_items                        a list; the caller reads its items one by one with
+ *                                   the getters of record.h
  *
- * A pointer that is NULL counts as zero.
+ * A NULL pointer counts as zero in the rules below (PL_RULE_...).
  *
- * An array of numbers becomes several fields of one tag, as do several rows with the
- * same tag: the i-th number is the i-th field. Rows must be in rising order of tags,
- * like fields. */
+ * An array of numbers becomes several fields with the same tag: the i-th number is the
+ * i-th field. Several rows may also have the same tag: the i-th row is the i-th field.
+ * The rows of a table must be in rising order of tags, like the fields of a record. */
 #ifndef PL_BASE_FIELDS_H
 #define PL_BASE_FIELDS_H
 #include "base/record.h"
@@ -42,7 +43,7 @@ typedef enum pl_field_kind {
     PL_KIND_INT,
     PL_KIND_BOOL,
     PL_KIND_CHOICE, /* an unsigned number; reading refuses `limit` and above */
-    /* a bool; rows of one tag share a u64, of which this is bit number `limit` */
+    /* a bool, stored as bit number `limit` of a u64 that all rows of this tag share */
     PL_KIND_BIT,
     PL_KIND_TEXT,
     PL_KIND_BYTES,
@@ -100,8 +101,9 @@ void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from);
 /* Appends the fields of `from` as a nested record. */
 void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
                    const void *from);
-/* Sets every member that the table names; other members stay. The reader keeps a
- * failure. The caller frees lists, also after a failure. */
+/* Sets every member that the table names and leaves the others unchanged. The first
+ * failure is kept in the reader (pl_reader_status). The caller frees lists, also after
+ * a failure. */
 void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 
 /* Only used in sizeof and _Generic, which evaluate nothing; cppcheck would report a use

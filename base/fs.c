@@ -84,8 +84,8 @@ pl_status pl_sync_parent(const char *path)
     return pl_sync_folder(pl_path_above(folder, path));
 }
 
-/* Another process may make the same folder at the same time. The call succeeds as long
- * as the folder exists afterwards. */
+/* Another process may make the same folder at the same time. The call succeeds if the
+ * folder exists afterwards, no matter who made it. */
 static pl_status make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0)
@@ -267,8 +267,8 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     return status;
 }
 
-/* All disk blocks are allocated at once: a failed write to a mapping ends the process,
- * while this call can report a full disk. */
+/* All disk blocks are allocated here, where a full disk can be reported. Later a failed
+ * write to the mapping would end the process. */
 pl_status pl_map_scratch(const char *folder, size_t bytes, void **out)
 {
     char path[PL_PATH_MAX];
@@ -308,8 +308,8 @@ void pl_unmap_file(pl_mapping *mapping)
     *mapping = (pl_mapping){0};
 }
 
-/* The kernel frees the lock with the last descriptor, also after kill -9: a folder is
- * never left locked by a process that is gone. */
+/* The kernel releases the lock when the process's descriptor is closed, also after kill
+ * -9: a process that has ended never leaves a folder locked. */
 pl_status pl_lock_folder(const char *path, int *fd)
 {
     *fd = -1;

@@ -13,15 +13,17 @@ PL_MUST_CHECK pl_status pl_make_folders(const char *path); /* mkdir -p, durable 
 /* A missing path is no error. */
 PL_MUST_CHECK pl_status pl_remove_tree(const char *path);
 PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
-/* ERR_DATA if the path is a pipe, a device or a socket, whose bytes may never come or
- * never end. Used for files that a user names. PL_OK if nothing is there. */
+/* Checks a path that a user gave. ERR_DATA if it is a pipe, a device or a socket,
+ * because reading it might wait for ever or never end. PL_OK if the path does not
+ * exist. */
 PL_MUST_CHECK pl_status pl_refuse_special(const char *path);
 
-/* Writes path.tmp-PID, fsyncs, renames, fsyncs the folder: after OK the new content
- * survives a power cut; after a failure the old content is still there. */
+/* Writes path.tmp-PID, syncs it, renames it to `path` and syncs the folder. After OK
+ * the new content survives a power cut; after a failure the old content is still
+ * there. */
 PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
 
-/* Makes names of files in the folder survive a power cut. */
+/* Syncs the folder, so that the names of new files in it survive a power cut. */
 PL_MUST_CHECK pl_status pl_sync_folder(const char *folder);
 /* Syncs the folder that contains `path`, because a file's name is durable only if its
  * folder is. */
@@ -39,13 +41,13 @@ void pl_unmap_file(pl_mapping *mapping);
  * pl_unmap_scratch. */
 PL_MUST_CHECK pl_status pl_map_scratch(const char *folder, size_t bytes, void **out);
 void pl_unmap_scratch(void *memory, size_t bytes); /* accepts NULL */
-/* Releases the pages of the mapping from this process's memory. The next access reads
- * released pages again. */
+/* Releases the mapping's pages from this process's memory. The next access to a
+ * released page reads it from the file again. */
 void pl_rest_file(const pl_mapping *mapping);
 
-/* Locks a folder with flock on the folder itself, so that deleting a lock file cannot
- * defeat it. ERR_BUSY if another process holds the lock. *fd is closed by
- * pl_unlock_folder. */
+/* Locks a folder with flock on the folder itself: there is no lock file that someone
+ * could delete. ERR_BUSY if another process holds the lock. pl_unlock_folder closes
+ * *fd. */
 PL_MUST_CHECK pl_status pl_lock_folder(const char *path, int *fd);
 void pl_unlock_folder(int *fd);
 
@@ -57,16 +59,16 @@ PL_MUST_CHECK pl_status
 /* tests by writing, syncing, reading and deleting a file */
 pl_check_writable(const char *folder);
 
-/* Joins into `out` (PL_PATH_MAX bytes) and returns it; "" if the result does not fit.
- */
+/* Writes the joined path into `out` (PL_PATH_MAX bytes) and returns `out`, which is ""
+ * if the path does not fit. */
 enum { PL_PATH_MAX = 1024 };
 char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name);
-/* The folder that contains `path`, derived from the name alone: for a link, the folder
- * of the link; "." for "a", "/" for "/a". Returns out. */
+/* Writes the part of `path` before its last name: "." for "a", "/" for "/a". Symbolic
+ * links are not followed. Returns `out`. */
 char *pl_path_above(char out[PL_PATH_MAX], const char *path);
-/* Whether `path` is `folder` or lies in it, with links followed. For a path that does
- * not exist yet, the place where it would be made counts. False if `folder` does not
- * exist. */
+/* Whether `path` is `folder` or lies in it. Symbolic links are followed. If `path` does
+ * not exist yet, the answer is for the place where it would be created. False if
+ * `folder` does not exist. */
 bool pl_path_within(const char *path, const char *folder);
 
 #ifdef __cplusplus

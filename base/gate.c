@@ -24,9 +24,9 @@
  *           ^                                        |
  *           +---- read again with success -----------+   tried at every look
  *
- * While the list is UNREAD the newest snapshot stays in force for connections that
- * exist. New connections are let in only with the job's own keys. A list that existed
- * and was deleted counts as UNREAD.
+ * While the list is UNREAD, the newest snapshot stays in force for existing
+ * connections. New connections are accepted only with the job's own keys. A list that
+ * existed and was deleted counts as UNREAD.
  *
  * Invariants
  *   - A snapshot never changes once it is in place. Only the gate's thread makes
@@ -35,12 +35,12 @@
  *     change of the file makes one snapshot.
  *   - process_gate is set after the self-test has passed, and cleared before anything
  *     is freed. The caller closes all sockets before pl_gate_close.
- *   - The self-test connects with a random key and expects to be refused. Otherwise a
- *     ZeroMQ library that accepts every client would do so silently.
+ *   - The self-test connects with a random key and expects to be refused. Without the
+ *     self-test a ZeroMQ library that accepts every client would not be noticed.
  *
  * Ownership. The gate owns its copy of the process's keys (wiped at the end), the
- * snapshots and the queue of orders. `extra` and `refused` belong to the gate's thread.
- */
+ * snapshots and the queue of orders. `extra` and `refused` belong to the gate's
+ * thread. */
 #include "base/gate.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -60,7 +60,7 @@
 enum {
     LOOK_MS = 500,       /* milliseconds between two checks of the file */
     SELF_TEST_MS = 5000, /* time limit in milliseconds, enough under load */
-    REFUSED_MS = 1000,   /* milliseconds between two reports about the same key */
+    REFUSED_MS = 1000,   /* 10 times this passes between reports about the same key */
     REFUSED_KEPT = 32,
     /* milliseconds between two reports about a list that cannot be read */
     TROUBLE_MS = 60000,
@@ -350,7 +350,8 @@ static void give_answer(gate *g, const zap_request *q, bool ok, const char *user
         zmq_send(g->zap, frames[i].data, frames[i].len, i + 1 < n ? ZMQ_SNDMORE : 0);
 }
 
-/* A client that was refused comes back every second; it is reported once in a while. */
+/* Whether to report that this key was refused. A refused client tries again every
+ * second, so reports about the same key are limited. */
 static bool is_news(gate *g, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();

@@ -1,18 +1,20 @@
 /* The gate: it decides which keys may connect to this process, and which messages each
  * may send.
  *
- * While a gate is open every socket that is bound speaks CURVE and nothing else; a
- * client is let in if its key is in the list (base/keys.h). The list is read again
- * whenever its file has changed: a new key works at once, and a key that was removed is
- * refused at its next message, at the latest after half a second. `may` decides for
- * every message whether the role of the connection's key allows it.
+ * While a gate is open, every socket that is bound accepts only connections that are
+ * encrypted with CURVE, and only from clients whose keys are in the list (base/keys.h).
+ * The list is read again whenever its file has changed. So a new key works at once. A
+ * key that was removed is refused from its next message on, at the latest half a second
+ * after the change. The option `may` decides for every message whether the role of the
+ * connection's key allows the message.
  *
- * While the list cannot be read, no key can be revoked. Existing connections continue
- * under the list that was read last, so that the job does not end. New connections are
- * accepted only with the job's own keys (own-...), which cannot be revoked in any case.
+ * While the file cannot be read, the gate cannot see which keys were revoked. Existing
+ * connections continue under the list that was read last, so that the job does not end.
+ * New connections are accepted only with the job's own keys (own-...), because these
+ * can never be revoked.
  *
- * The gate answers ZeroMQ's questions (ZAP, RFC 27) on a separate thread. If that
- * thread ends, ZeroMQ accepts no connection. */
+ * ZeroMQ asks the gate whether a client may connect (the ZAP protocol, RFC 27). A
+ * separate thread answers. If that thread ends, ZeroMQ accepts no connection. */
 #ifndef PL_BASE_GATE_H
 #define PL_BASE_GATE_H
 #include "base/keys.h"
@@ -32,8 +34,8 @@ typedef struct pl_gate_options {
      * connect */
     const char *list;
     bool (*may)(pl_key_role role, uint16_t type);
-    /* how much a message of this type takes out of the token bucket of its sender's key
-     * (base/quota.h); NULL: 1 for every message */
+    /* returns how much a message of this type takes out of the token bucket of its
+     * sender's key (base/quota.h); NULL: every message costs 1 */
     unsigned (*cost)(uint16_t type);
     /* Called from several threads, at most once per second for each key. */
     void (*on_refused)(const pl_refusal *refusal);
@@ -42,19 +44,20 @@ typedef struct pl_gate_options {
     void (*on_list)(const char *trouble);
 } pl_gate_options;
 
-/* Call pl_gate_open before any socket is bound. It tests that a key which is not in the
- * list is refused. ERR_INTERNAL: the unknown key was let in, so nothing would be safe.
+/* Call pl_gate_open before any socket is bound. It connects with a random key and
+ * expects a refusal. ERR_INTERNAL: this key was accepted, so the gate protects nothing.
  * ERR_CONFIG: the list cannot be read. ERR_BUSY: this process already has a gate. */
 PL_MUST_CHECK pl_status pl_gate_open(const pl_gate_options *options);
 bool pl_gate_is_open(void);
 /* Call it after all sockets are closed; pl_wire_shutdown also calls it. */
 void pl_gate_close(void);
 
-/* Lets a key connect that is not in the list: soon, but not at once. */
+/* Allows a key to connect although it is not in the list. Returns before the gate's
+ * thread has added the key. */
 void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 
-/* The current role of the key; PL_AS_NONE if it may do nothing. *own: whether it is one
- * of the job's own keys. */
+/* Returns the current role of the key; PL_AS_NONE: the key has no rights. Sets *own to
+ * whether it is one of the job's own keys. */
 pl_key_role pl_gate_role(const pl_pubkey *key, bool *own);
 /* Whether the list assigns this name to a key. A revoked key keeps its name. */
 bool pl_gate_key_named(const char *name, pl_pubkey *out);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef PL_XXHASH_CHOOSES
-/* computes the same sums with this machine's vector instructions */
+/* replaces xxhash.h: the same functions with this machine's vector instructions */
 #include <xxh_x86dispatch.h>
 #else
 #include <xxhash.h>

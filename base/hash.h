@@ -1,8 +1,9 @@
 /* Identity and checksums.
  *
- * Identity is BLAKE2b-256 (libsodium), personalised by use, so that a chunk and a
- * manifest of the same bytes never share a name. XXH3-64 is a checksum against
- * accidents, never an identity: it resists no adversary. */
+ * Data is identified by its BLAKE2b-256 hash (libsodium). The hash depends on the use,
+ * so a chunk and a manifest with the same bytes have different hashes. XXH3-64 is a
+ * checksum that finds accidental damage. It identifies nothing, because an attacker can
+ * make data with a given checksum. */
 #ifndef PL_BASE_HASH_H
 #define PL_BASE_HASH_H
 #include "base/status.h"
@@ -41,9 +42,10 @@ bool pl_hash_none(const pl_hash *hash);
 void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex digits */
 PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out); /* ERR_DATA */
 
-/* The hashes by which hubs of models know a file: SHA-256, and git's name of a blob
- * (SHA-1 over a header and the bytes, FIPS 180-4) as 40 hex digits. Both are only
- * compared with what a hub says; nothing here relies on SHA-1. */
+/* The two hashes with which web sites for models identify a file: SHA-256, and git's
+ * hash of a blob (SHA-1 over a header and the bytes, FIPS 180-4) as 40 hex digits. Both
+ * are only compared with the hash that the site gives; security here does not depend on
+ * SHA-1. */
 void pl_sha256(const void *data, size_t len, pl_hash *out);
 void pl_git_blob_name(const void *data, size_t len, char out[41]);
 

@@ -2,10 +2,11 @@
  *
  *   h_0 = iv ^ parameters;   h_i+1 = F(h_i, block i, bytes so far, is it the last)
  *
- * Each lane takes the next piece when it has ended one, so pieces of different lengths
- * keep all lanes busy. The same source (hash_lanes.inc) is compiled for four and for
- * eight lanes; rotations are single instructions with AVX-512 and two shifts elsewhere.
- * Without vector instructions, and for a single piece, libsodium computes the hash. */
+ * When a lane has finished a piece, it takes the next one, so all lanes stay busy even
+ * if pieces differ in length. The same source (hash_lanes.inc) is compiled for four and
+ * for eight lanes; rotations are single instructions with AVX-512 and two shifts
+ * elsewhere. Without vector instructions, and for a single piece, libsodium computes
+ * the hash. */
 #include "base/hash_lanes.h"
 #include <assert.h>
 #include <string.h>
@@ -100,7 +101,7 @@ typedef struct lane {
 
 typedef struct stream {
     const pl_piece *pieces;
-    size_t n, next; /* next: index of the first piece that no lane has got yet */
+    size_t n, next; /* next: index of the first piece that is not yet in a lane */
     pl_hash *out;
     uint64_t start[STATE], none[LANES_MAX]; /* none: zeros, for idle lanes */
     lane lanes[LANES_MAX];

@@ -14,7 +14,7 @@ extern "C" {
 typedef enum lanes_kind { LANES_NONE, LANES_AVX2, LANES_AVX512 } lanes_kind;
 
 lanes_kind hash_lanes_best(void); /* returns the best instruction set of this machine */
-/* Computes pl_hash_many with these instructions, which the machine must have.
+/* Does the work of pl_hash_many with this instruction set, which the machine must have.
  * LANES_NONE hashes one piece after the other. */
 void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, size_t n,
                     pl_hash *out);

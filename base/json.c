@@ -1,7 +1,7 @@
 /* JSON over jansson. A pl_json is a json_t under a different name.
  *
- * Writing is our own code: jansson prints 0.1 as 0.10000000000000001, and the digest of
- * a text must not depend on how a library prints numbers. */
+ * This file writes JSON text itself: jansson prints 0.1 as 0.10000000000000001, and the
+ * hash of a text must not depend on how a library prints numbers. */
 #include "base/json.h"
 #include "base/fs.h"
 #include "base/text.h"

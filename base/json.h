@@ -37,8 +37,8 @@ const pl_json *pl_json_at(const pl_json *array, size_t i);
  * this function returned), or the first one if `key` is NULL; NULL at the end. */
 const char *pl_json_next_key(const pl_json *object, const char *key);
 
-/* Functions that build values. set and push take ownership of `value`. Text that is not
- * valid UTF-8 gets U+FFFD. */
+/* Functions that build values. The set and push functions take ownership of `value`. In
+ * texts, bytes that are not valid UTF-8 become U+FFFD. */
 pl_json *pl_json_object(void);
 pl_json *pl_json_array(void);
 void pl_json_set(pl_json *object, const char *key, pl_json *value);

@@ -426,7 +426,8 @@ static bool is_blank_line(const char *line, size_t len)
     return at == len;
 }
 
-/* Parses one line. A NUL does not end a line, so that no text after it is lost. */
+/* Parses one line. A NUL byte does not end the line: text after it would be lost when
+ * the list is written again. */
 static bool read_key_line(const char *line, size_t len, pl_key_entry *out)
 {
     char copy[LINE_MAX_BYTES + 1];

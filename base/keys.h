@@ -8,10 +8,10 @@
  *
  *   ROLE KEY EXPIRES USES NAME        EXPIRES: seconds since 1970, 0: never
  *
- * A key that was revoked stays in the list with the role `revoked`, so that no
- * invitation lets it in again. No two lines have the same name. A line that cannot be
- * parsed lets no key in and does not affect the other lines: it is skipped, reported,
- * and kept when the file is written.
+ * A key that was revoked stays in the list with the role `revoked`, so that it cannot
+ * be enrolled again with an invitation. No two lines have the same name. A line that
+ * cannot be parsed is skipped and reported. It gives no key access, does not affect the
+ * other lines, and is kept when the file is written.
  *
  * An invitation (role invite/ROLE) is the public half of a key pair that is derived
  * from a secret of 16 bytes. A client that knows the secret may enrol its own keys, at
@@ -80,11 +80,12 @@ typedef enum pl_key_role {
     PL_AS_WORKER,
     PL_AS_INSPECTOR,
     PL_AS_INVITE,
-    PL_AS_REVOKED, /* a role that may send no message */
+    PL_AS_REVOKED, /* a key with this role may send no message */
     PL_AS_COUNT
 } pl_key_role;
 const char *pl_key_role_name(pl_key_role role);
-/* Reads a role that a key can be given; the message of ERR_USAGE lists them. */
+/* Reads a role that a user may give to a key; the message of ERR_USAGE lists these
+ * roles. */
 PL_MUST_CHECK pl_status pl_key_role_parse(const char *text, pl_key_role *out);
 
 typedef struct pl_key_entry {
@@ -109,30 +110,34 @@ typedef struct pl_key_list {
  * `complaint`. ERR_CONFIG: the list has too many keys. */
 PL_MUST_CHECK pl_status pl_key_list_load(const char *path, pl_key_list *out);
 void pl_key_list_clear(pl_key_list *list);
-/* Finds a key's entry; NULL if the list lacks it. With now_s > 0, keys that are revoked
- * or had expired at that time are not found either. */
+/* Finds a key's entry; NULL if the list has none. With now_s > 0, the function also
+ * returns NULL for a key that is revoked or had expired at that time. */
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s);
-/* Adds the entry, or replaces the entry of the same key. ERR_DATA, ERR_USAGE: the key
- * or the name is not valid; ERR_CONFIG: the list is full, and with more keys it could
- * not be read again. */
+/* Adds the entry, or replaces the entry of the same key. ERR_DATA: the key is not
+ * valid. ERR_USAGE: the name is not valid. ERR_CONFIG: the list is full; a list with
+ * more keys could not be loaded again. */
 PL_MUST_CHECK pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry);
 bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
-/* Revokes a key, which stays in the list. An invitation is removed instead, because it
- * is of no use except to enrol new keys. False if the key is not in the list. */
+/* Revokes a key: the key stays in the list with the role `revoked`. An invitation is
+ * removed instead, because without its entry it can enrol no keys. Returns false if the
+ * key is not in the list. */
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
-/* The first part of the names of the job's own keys; no other key may have it. */
+/* The names of the job's own keys begin with PL_KEY_OWN; no other key may have such a
+ * name. */
 #define PL_KEY_OWN    "own-"
-#define PL_WORKER_OWN "worker-" /* a number follows; a worker that the job starts */
-/* Whether the name is one of the job's own keys (own-...) or workers (worker-N). */
+#define PL_WORKER_OWN "worker-" /* worker-N names a worker that the job starts */
+/* Whether the name is that of one of the job's own keys (own-...) or of a worker that
+ * the job starts (worker-N). */
 bool pl_key_name_is_jobs(const char *name);
-/* Whether `key` may have the name. ERR_EXISTS: another line has it. ERR_NOPERM: the
- * name is one of the job's own, or looks like a key. */
+/* Checks whether `key` may have the name. ERR_EXISTS: another line has this name.
+ * ERR_NOPERM: the name is reserved for the job's own keys, or looks like a key. */
 PL_MUST_CHECK pl_status pl_key_list_check_name(const pl_key_list *list,
                                                const char *name, const pl_pubkey *key);
 
-/* Reads the list, calls `change` on it and replaces the file. Processes that do this at
- * the same time wait for each other. If `change` fails, nothing is written. */
+/* Reads the list, calls `change` on it and replaces the file. If several processes call
+ * this at the same time, each waits for the one before it. If `change` fails, nothing
+ * is written. */
 typedef pl_status (*pl_key_change)(pl_key_list *list, void *context);
 PL_MUST_CHECK pl_status pl_key_list_edit(const char *path, pl_key_change change,
                                          void *context);

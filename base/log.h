@@ -1,5 +1,6 @@
 /* Log lines: "time level role event key=value ..." to stderr, or one JSON object per
- * line. Only processes log (the verbs, hub, home, worker, server). */
+ * line. Only the folders cli, home, job, serve and workers log. Functions of the other
+ * folders return errors instead. */
 #ifndef PL_BASE_LOG_H
 #define PL_BASE_LOG_H
 #include "base/status.h"
@@ -15,7 +16,7 @@ typedef enum pl_log_level {
     PL_LOG_DEBUG
 } pl_log_level;
 
-/* `role` is borrowed for the life of the process ("hub", "worker-1"). */
+/* `role` ("hub", "worker-1") must stay valid until the process ends. */
 void pl_log_open(const char *role, pl_log_level level, bool json);
 
 /* `event` is a stable name ("lease.granted"). `format` gives key=value pairs separated

@@ -1,5 +1,5 @@
-/* Host memory: the only file that aborts when memory is exhausted, and the only one
- * that asks the kernel how much there is.
+/* Host memory. Only this file aborts the process when memory is exhausted, and only
+ * this file asks the kernel how much memory there is.
  *
  * Blocks of 4 MiB or more are aligned to huge pages. The weights and moments of a path
  * are read from end to end in every step, and with pages of 4 KiB there is a TLB miss
@@ -53,9 +53,6 @@ void pl_free(void *memory)
     free(memory);
 }
 
-/* The kernel grants address space for which it has no memory, and kills the process
- * when that memory is touched. Therefore pl_try_alloc checks the size of a large block
- * before it allocates it. */
 void pl_keep_blocks(void)
 {
     mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
@@ -69,6 +66,9 @@ void pl_give_back_blocks(void)
     malloc_trim(0);
 }
 
+/* The kernel grants address space for which it has no memory, and kills the process
+ * when that memory is touched. Therefore the size of a large block is compared with the
+ * available memory before the block is allocated. */
 pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
 {
     *out = NULL;
@@ -130,8 +130,8 @@ static uint64_t number_in_file(const char *path, const char *key, uint64_t other
     return value;
 }
 
-/* The memory that this process may use: at first the machine's; every limit that
- * applies lowers it. */
+/* The memory that this process may use: at first all memory of the machine. Each cgroup
+ * limit that applies makes it smaller. */
 typedef struct memory_bounds {
     uint64_t total, available;
 } memory_bounds;

@@ -1,5 +1,6 @@
-/* Memory. When memory is exhausted, small allocations abort the process; only this file
- * does so. If a size comes from input, use pl_try_alloc, which returns an error. */
+/* Memory. If there is no memory left, functions for small allocations abort the process
+ * (only mem.c does so). For a size that comes from input, use pl_try_alloc, which
+ * returns an error. */
 #ifndef PL_BASE_MEM_H
 #define PL_BASE_MEM_H
 #include "base/status.h"
@@ -14,8 +15,8 @@ void *pl_grow(void *old, size_t bytes); /* realloc; aborts if there is no memory
 char *pl_strdup(const char *text);      /* a copy; NULL for NULL */
 void pl_free(void *memory);             /* accepts NULL */
 
-/* Aborts like the functions above; for wrappers of libraries that allocate memory
- * themselves. */
+/* Aborts like the functions above. Wrappers call it if a library failed to allocate
+ * memory. */
 void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 
 /* Allocates zeroed memory, 64-byte aligned (2 MiB aligned and huge-page advised from 4
@@ -29,17 +30,19 @@ PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void *
  * on. Without this the C library maps, clears and unmaps every block of 1 MiB, such as
  * a message or a database write. */
 void pl_keep_blocks(void);
-/* Returns to the kernel the memory that the C library keeps of freed blocks. Call it
- * after work that needed much more memory than the work that follows. */
+/* The C library keeps the memory of freed blocks; this function returns that memory to
+ * the kernel. Call it after work that needed much more memory than the work that
+ * follows. */
 void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
-/* Return how many bytes this process may still allocate, and how many it may have in
- * all. Limits of cgroups count if they can be read. */
+/* pl_memory_available_bytes returns how many bytes this process may still allocate,
+ * pl_memory_total_bytes how many it may have altogether. Limits of cgroups count if
+ * they can be read. */
 uint64_t pl_memory_available_bytes(void);
 uint64_t pl_memory_total_bytes(void);
-/* The largest amount of memory that the process `pid` of this machine ever had; 0 if
- * there is no such process. */
+/* Returns the largest amount of memory that the process `pid` of this machine has used
+ * so far; 0 if there is no such process. */
 uint64_t pl_memory_peak_bytes(int pid);
 
 #ifdef __cplusplus

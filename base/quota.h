@@ -2,10 +2,10 @@
  *
  * Every key has a token bucket: it holds at most QUOTA_AT_ONCE, gains QUOTA_PER_S per
  * second, and every message takes its cost out of it. If the bucket holds less than the
- * cost, the message is dropped. Its sender repeats it, like every question that is not
- * answered; other clients are not affected. Keys without a role, and invitations, share
- * one small bucket. Keys of the job itself, of hubs, homes and administrators have no
- * limit.
+ * cost, the message is dropped. The sender repeats the message, because every client
+ * repeats a question that is not answered. Other clients are not affected. Keys without
+ * a role, and invitations, share one small bucket. Keys of the job itself, of hubs,
+ * homes and administrators have no limit.
  *
  * An honest worker that renews every 0.5 s sends 2 messages per second, and asks for
  * the data that it loads in pieces of up to 1 MiB (cost 4). So one key has room for its

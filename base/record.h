@@ -41,8 +41,8 @@ typedef struct pl_reader {
 
 /* Checks the framing of all fields at once. The data remain borrowed. */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len);
-/* Opens the i-th field of this tag, which is itself a record. If `from` has failed, so
- * has the new reader. */
+/* Opens the i-th field of this tag, which is itself a record. If `from` has failed, the
+ * new reader has failed, too. */
 void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint16_t tag,
                      size_t i);
 /* Returns ERR_PROTO if any call on this reader has failed. */
@@ -55,11 +55,11 @@ uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i);
 double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i);
 pl_hash pl_get_hash(pl_reader *reader, uint16_t tag, size_t i);
 const uint8_t *pl_get_bytes(pl_reader *reader, uint16_t tag, size_t i, size_t *len);
-/* Copies text into `out`, always terminated. Fails if the text is too long for `out`,
- * is not UTF-8, or has control characters (pl_utf8_steers). So every text that reaches
- * a caller can be shown, logged and compared. */
+/* Copies text into `out`, which is always NUL-terminated. Fails if the text is too long
+ * for `out`, is not UTF-8, or has control characters (pl_utf8_steers). Therefore a
+ * caller can show, log and compare the text without further checks. */
 void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t out_size);
-/* Returns a text of at most `size` - 1 bytes, checked as by pl_get_text, which lies in
+/* Like pl_get_text, for a text of at most `size` - 1 bytes, but returns a pointer into
  * the reader's `texts`; "" after a failure. */
 const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size);
 

@@ -115,8 +115,9 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
     return (float)(radius * (index % 2 ? sine : cosine));
 }
 
-/* A balanced Feistel network over the smallest 2h bits that hold n-1. Each round
- * is a bijection whatever its function, and so is the network. */
+/* A balanced Feistel network over numbers of 2h bits, with the smallest h for which n-1
+ * fits. Each round is a bijection for any round function, so the network is one,
+ * too. */
 enum { FEISTEL_ROUNDS = 8 };
 
 static uint64_t feistel(const uint32_t keys[FEISTEL_ROUNDS], int half_bits, uint64_t x)
@@ -132,9 +133,10 @@ static uint64_t feistel(const uint32_t keys[FEISTEL_ROUNDS], int half_bits, uint
     return left << half_bits | right;
 }
 
-/* Cycle walking (Black and Rogaway 2002): a value outside 0..n-1 is sent through
- * again; it returns inside because the walk goes round a cycle of the bijection.
- * On average that takes fewer than four passes, since 2^2h < 4n. */
+/* Cycle walking (Black and Rogaway 2002): a value outside 0..n-1 is sent through again
+ * until the result is inside. The walk always ends, because it follows a cycle of the
+ * bijection, which contains i. On average it takes fewer than four passes, since 2^2h <
+ * 4n. */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i)
 {
     if (n <= 1)

@@ -4,7 +4,7 @@
  * names the thing, the numbers and the remedy. Its callers forward the code with PL_TRY
  * and clean up at a single `done:` label.
  *
- * The table maps each code to a value of sysexits(3), with which processes exit. */
+ * The table gives for each code the exit code of a process, from sysexits(3). */
 #ifndef PL_BASE_STATUS_H
 #define PL_BASE_STATUS_H
 
@@ -73,7 +73,8 @@ const char *pl_last_error(void);
 const char *pl_status_name(pl_status status); /* "ERR_BUSY" */
 int pl_status_exit_code(pl_status status);    /* sysexits(3) */
 
-/* Forwards a failure: needs a local `pl_status status` and a label `done`. */
+/* If the expression fails, jumps to the label `done` with the code in the local
+ * variable `status`. The calling function must have both. */
 #define PL_TRY(expression)                                                             \
     do {                                                                               \
         status = (expression);                                                         \
@@ -81,7 +82,8 @@ int pl_status_exit_code(pl_status status);    /* sysexits(3) */
             goto done;                                                                 \
     } while (0)
 
-/* Forwards a failure if there is nothing to clean up. */
+/* If the expression fails, returns its code from the calling function at once. For
+ * functions that have nothing to clean up. */
 #define PL_CHECK(expression)                                                           \
     do {                                                                               \
         pl_status pl_return_status = (expression);                                     \

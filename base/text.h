@@ -9,9 +9,9 @@
 extern "C" {
 #endif
 
-/* The whole text must be the number; "1k 1M 1G" (powers of ten), "1Ki 1Mi 1Gi"
- * (powers of two), "1.5M" and "1e6" are accepted for integers when the value is
- * whole. ERR_DATA. */
+/* Parse a text that contains nothing but the value, else ERR_DATA. pl_parse_int accepts
+ * "1k 1M 1G" (powers of ten), "1Ki 1Mi 1Gi" (powers of two), "1.5M" and "1e6" if the
+ * value is a whole number. */
 PL_MUST_CHECK pl_status pl_parse_int(const char *text, int64_t *out);
 PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
 PL_MUST_CHECK pl_status pl_parse_bool(const char *text,

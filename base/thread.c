@@ -1,9 +1,12 @@
 /* Threads over pthreads.
  *
- * The program needs only four forms: items that several threads work on (pl_parallel),
- * a named thread (pl_thread), a queue into or out of such a thread (pl_queue), whose
- * file descriptor lets an event loop wait for sockets and for other threads at once,
- * and a thread with a queue in and a queue out (pl_actor). */
+ * The program needs only four forms:
+ *
+ * - pl_parallel: several threads work on a list of items.
+ * - pl_thread: a named thread.
+ * - pl_queue: a queue into or out of a thread. Its file descriptor lets an event loop
+ *   wait for sockets and for the queue at once.
+ * - pl_actor: a thread with a queue in and a queue out. */
 #include "base/thread.h"
 #include "base/mem.h"
 #include "base/text.h"

@@ -12,10 +12,10 @@ extern "C" {
 
 int pl_cpu_count(void); /* number of processors that this process may use */
 
-/* Calls fn(context, item, thread) for item 0..n_items-1 on n_threads threads
- * (the caller is one of them); returns the status of the lowest failing item,
- * with its error sentence moved to the calling thread. Items are handed out in
- * rising order; results must not depend on which thread takes which. */
+/* Calls fn(context, item, thread) for item 0..n_items-1 on n_threads threads (the
+ * caller is one of them); returns the status of the lowest failing item, with its error
+ * sentence moved to the calling thread. Items are handed out in rising order; results
+ * must not depend on which thread takes which item. */
 typedef pl_status (*pl_item_fn)(void *context, size_t item, int thread);
 PL_MUST_CHECK pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn,
                                     void *context);
@@ -38,9 +38,9 @@ void pl_queue_push(pl_queue *queue, void *item);
 void *pl_queue_pop(pl_queue *queue, int timeout_ms); /* NULL on timeout; -1 waits */
 int pl_queue_fd(const pl_queue *queue);              /* readable while it has items */
 
-/* A thread that does jobs one after another, in the order in which they came. The
- * creator of the actor pushes jobs and takes finished ones, in the same order;
- * pl_actor_fd is readable while any are finished. */
+/* A thread that does jobs one after another. The creator of the actor pushes jobs and
+ * takes finished jobs in the same order. pl_actor_fd is readable while there are
+ * finished jobs to take. */
 typedef struct pl_actor pl_actor;
 PL_MUST_CHECK pl_status pl_actor_start(const char *name,
                                        void (*work)(void *self, void *job), void *self,

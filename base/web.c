@@ -95,8 +95,9 @@ static void set_request(CURL *h, exchange *x)
 {
     const pl_web_request *r = x->request;
     curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-    /* An empty header `Expect:` would do the same, but curl 7.88 signs it without
-     * sending it. */
+    /* Waits at most 1 ms for the answer to `Expect: 100-continue` before sending the
+     * body. An empty header `Expect:` would avoid the wait, too, but curl 7.88 includes
+     * it in the signature without sending it. */
     curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
     curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);

@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Keeps idle connections. Several threads may make requests at once. */
+/* A client that keeps idle connections open for later requests. Several threads may use
+ * it at the same time. */
 typedef struct pl_web pl_web;
 /* ERR_UNSUPPORTED: this build was made without libcurl. */
 PL_MUST_CHECK pl_status pl_web_open(pl_web **out);
@@ -20,17 +21,18 @@ typedef struct pl_web_request {
     const char *method; /* "GET", "PUT", "POST", "DELETE" */
     const char *url;
     const char *headers[PL_WEB_HEADERS_MAX]; /* "Name: value", up to the first NULL */
-    /* AWS signature 4 (such as "aws:amz:us-east-1:s3") with these keys; NULL: none */
+    /* parameters of an AWS signature version 4 ("aws:amz:us-east-1:s3"), and the id and
+     * secret of the key that signs; signing NULL: no signature */
     const char *signing, *id, *secret;
     const void *data; /* the body of PUT and POST */
     size_t len;
     size_t answer_max; /* a longer answer is ERR_DAMAGED */
-    bool direct;       /* use no proxy, whatever the environment names (http_proxy) */
+    bool direct;       /* use no proxy, even if the environment sets http_proxy */
     /* The request fails if the service sends nothing for `silent_s`, or if it takes
      * longer than `most_s` (0: no limit). */
     int silent_s, most_s;
     pl_buf *answer; /* cleared, then filled */
-    /* written: the HTTP status; the header ETag, or ""; the header Retry-After in
+    /* results: the HTTP status; the header ETag, or ""; the header Retry-After in
      * seconds, or 0 */
     int code;
     char etag[128];

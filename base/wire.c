@@ -76,7 +76,8 @@ typedef struct frame_list {
     bool has_body, is_bad;
 } frame_list;
 
-/* Smaller data is copied, because that costs less than keeping a frame. */
+/* Data of fewer bytes is copied even if it may be lent (pl_wire_recv_lent), because a
+ * copy costs less than keeping a frame. */
 enum { LENT_FROM = 64 << 10 };
 
 void wire_give_back(pl_message *message)
@@ -636,7 +637,8 @@ static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
     peer->own = peer->own && peer->role != PL_AS_NONE;
 }
 
-/* Reports a refusal on the server's side, but not too often. */
+/* Reports a refusal to this process's own log (pl_gate_options.on_refused), but not too
+ * often. */
 static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
 {
     char key[PL_PUBKEY_TEXT];
@@ -667,8 +669,8 @@ static void refuse_message(pl_socket *socket, const pl_peer *peer, const pl_mess
     pl_message_destroy(&a);
 }
 
-/* Whether the message reaches the caller: its key must have enough of its share left,
- * and its role must allow the message. */
+/* Whether the message reaches the caller: the bucket of the sender's key must hold
+ * enough (quota.h), and the sender's role must allow the message. */
 static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
     bool may = pl_gate_may(peer->role, m->type);

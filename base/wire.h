@@ -2,13 +2,14 @@
  *
  * A message is two or three frames after the routing id:
  *   header 64 B | body (record, <= 64 KiB) | data (<= PL_WIRE_DATA_MAX)
- * The header carries magic, version, type, lengths, request id, epoch, token
- * and an XXH3-64 over header (field zero), body and data. Anything else is
- * drained, counted and dropped; it never reaches the caller.
+ * The header carries magic, version, type, lengths, request id, epoch, token and an
+ * XXH3-64 checksum over the header (with zeros in the checksum's field), body and data.
+ * Any message that does not fit this description is received as a whole, counted and
+ * dropped; it never reaches the caller.
  *
  * Sockets: a server binds a ROUTER, a client connects a DEALER. LINGER, HWM,
- * MAXMSGSIZE, heartbeats and reconnection are set as PROTOCOL.md says. One thread per
- * socket. */
+ * MAXMSGSIZE, heartbeats and reconnection are set as PROTOCOL.md says. Only one thread
+ * may use a socket. */
 #ifndef PL_BASE_WIRE_H
 #define PL_BASE_WIRE_H
 #include "base/address.h"
@@ -26,7 +27,7 @@ enum {
     PL_WIRE_PEER_MAX = 32
 };
 
-/* A client of a server; the routing id belongs to one connection. */
+/* A client, as the server sees it. The routing id belongs to one connection. */
 typedef struct pl_peer {
     uint8_t id[PL_WIRE_PEER_MAX];
     size_t len;
@@ -62,21 +63,22 @@ typedef struct pl_socket pl_socket;
 /* Sets the key pair of this process; call it before the first socket is made. The pair
  * is copied; NULL: no key. */
 void pl_wire_keys(const pl_keypair *pair);
-/* Sets the host by which others reach this process, for addresses of all interfaces.
- * "": the first address of this machine. */
+/* Sets the host name or IP address under which other machines reach this process.
+ * pl_wire_bind writes it into an address that stands for all interfaces. "": the first
+ * address of this machine. */
 void pl_wire_advertise(const char *host);
 
 /* Listens at an address (base/address.h). While a gate is open (base/gate.h) the socket
- * is encrypted; without a gate only local addresses are allowed (ERR_CONFIG). `bound`
- * gets the text by which others reach it, with port and key. ERR_BUSY names a port that
- * is in use. */
+ * is encrypted; without a gate only local addresses are allowed (ERR_CONFIG). Writes to
+ * `bound` the address that clients connect to, with port and key. ERR_BUSY: the port is
+ * in use. */
 PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
                                      char bound[PL_ADDRESS_MAX]);
 /* Whether pl_wire_bind would find the address free; ERR_BUSY if not. */
 PL_MUST_CHECK pl_status pl_wire_check_free(const char *address);
-/* Connects with the process's own key; pl_wire_connect_as takes another pair (`own`
- * NULL: the process's). An address that is not local must name the server's key:
- * ERR_CONFIG. A client that the server refuses learns it from pl_wire_recv. */
+/* Connects with the process's key pair. pl_wire_connect_as uses the pair `own` instead,
+ * unless it is NULL. ERR_CONFIG: the address is not local and does not contain the
+ * server's key. If the server refuses the client, pl_wire_recv returns ERR_NOPERM. */
 PL_MUST_CHECK pl_status pl_wire_connect(const char *address, pl_socket **out);
 PL_MUST_CHECK pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
                                            pl_socket **out);
@@ -85,8 +87,8 @@ void pl_wire_close(pl_socket **socket); /* accepts NULL */
 /* Sends from a server. The caller keeps the message. ERR_NET if the peer has gone. */
 PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
                                         const pl_message *message);
-/* Sends from a client. ERR_NET if the queue is full, because the peer has not answered
- * for long. */
+/* Sends from a client. ERR_NET if the queue is full; then the server has not answered
+ * for a long time. */
 PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
 /* Sends without copying the data, which then belongs to ZeroMQ, even if the message was
  * not sent. */
@@ -112,9 +114,9 @@ PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready);
 
-/* Whether a client's connection has ended and been made again since `seen` was filled
- * in. If the connection was made again, messages that were under way are lost. `seen`
- * may start with any number. */
+/* Whether a client's connection has ended and been made again since the last call,
+ * which set *seen. If so, messages that were under way are lost. Call it once and
+ * ignore the result to set *seen for the first time. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
 
 /* Returns the address, without the key, at which a server listens or to which a client
@@ -123,8 +125,8 @@ const char *pl_wire_address(const pl_socket *socket);
 /* Number of messages that failed the checks and were dropped, since the socket was
  * opened. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
-/* Number of messages that a role did not allow, or that exceeded the share of their
- * key. */
+/* Number of messages that were refused because the sender's role does not allow them,
+ * or because the sender's key asked too much (base/quota.h). */
 uint64_t pl_wire_refused(const pl_socket *socket);
 uint64_t pl_wire_bytes_sent(const pl_socket *socket);
 uint64_t pl_wire_bytes_received(const pl_socket *socket);

@@ -61,7 +61,7 @@ void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
     pl_put_text(&out->body, ERR_TAG_SENTENCE, sentence);
 }
 
-/* Makes the peer's error this thread's error, with the peer's sentence. */
+/* The sentence of the peer's error becomes this thread's last error. */
 pl_status pl_wire_error_of(const pl_message *answer)
 {
     pl_reader reader;

@@ -49,12 +49,13 @@ struct pl_socket {
     void *zmq, *monitor;
     uint64_t connections;
     bool is_server, is_bound, is_secure;
-    quota *shares; /* shares of keys, for an encrypted server; else NULL */
+    /* the token buckets of keys (quota.h), for an encrypted server; else NULL */
+    quota *shares;
     char address[PL_ADDRESS_MAX];
     wire_verdict seen;
     int n_broken;
-    /* broken_ms: when the current series of broken handshakes began; refused_ms: when a
-     * refusal was last reported */
+    /* broken_ms: time at which the current series of broken handshakes began;
+     * refused_ms: time of the last report of a refusal */
     int64_t broken_ms, refused_ms;
     uint64_t dropped, refused, bytes_sent, bytes_received;
 };
@@ -84,8 +85,8 @@ void wire_ipc_remove(const char *endpoint);
 /* the value of ZMQ_ZAP_ENFORCE_DOMAIN, which the header of ZeroMQ 4.3 hides */
 enum { WIRE_ENFORCE_DOMAIN = 93 };
 
-/* Turns on CURVE on a ZeroMQ socket: as a server, or as a client of the server with
- * that key. ERR_UNSUPPORTED: this ZeroMQ cannot be made safe. */
+/* Turn on CURVE for a ZeroMQ socket: for a server, or for a client of the server with
+ * the given key. ERR_UNSUPPORTED: this ZeroMQ library cannot be made safe. */
 PL_MUST_CHECK pl_status wire_curve_server(void *zmq, const pl_keypair *own);
 PL_MUST_CHECK pl_status wire_curve_client(void *zmq, const pl_keypair *own,
                                           const pl_pubkey *server);

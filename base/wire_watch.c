@@ -150,7 +150,8 @@ void wire_tell_failed_clients(pl_socket *socket)
         "", socket->address});
 }
 
-/* Whether there was a new connection after the first one. */
+/* socket->connections counts the connections that were made since the socket was
+ * opened. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen)
 {
     uint64_t before = *seen;
