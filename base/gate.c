@@ -60,7 +60,7 @@
 enum {
     LOOK_MS = 500,       /* milliseconds between two checks of the file */
     SELF_TEST_MS = 5000, /* time limit in milliseconds, enough under load */
-    REFUSED_MS = 1000,   /* 10 times this passes between reports about the same key */
+    REFUSED_MS = 1000,   /* a tenth of the time between two reports about one key */
     REFUSED_KEPT = 32,
     /* milliseconds between two reports about a list that cannot be read */
     TROUBLE_MS = 60000,

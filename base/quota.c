@@ -1,5 +1,5 @@
-/* Limits requests by token buckets, one per key (quota.h). The bucket of a key is never
- * freed: otherwise a client could reconnect to get a full bucket. */
+/* Limits requests by token buckets, one per key (quota.h). The bucket of a key is kept
+ * until quota_destroy: otherwise a client could reconnect to get a full bucket. */
 #include "base/quota.h"
 #include "base/mem.h"
 #include "base/name_table.h"

@@ -1,6 +1,6 @@
-/* Backends: `ref` (fp32 in plain loops: the specification), `cpu` (a library multiplies
- * matrices, in bf16 where the machine is faster in it), and `cuda` if it was built
- * in. */
+/* The three backends. `ref` computes in fp32 in plain loops and is the specification.
+ * `cpu` multiplies matrices with a library, in bf16 if that is faster on this machine.
+ * `cuda` exists only in builds with CUDA. */
 #ifndef PL_MODULES_BACKEND_H
 #define PL_MODULES_BACKEND_H
 #include "modules/ops.h"
@@ -16,19 +16,21 @@ struct pl_backend {
     /* e.g. "cpu bf16 avx512_bf16 onednn 2.6.3"; backends with equal text give equal
      * bits */
     char device[96];
-    /* how this backend differs from the usual one, and why; "" if it does not */
+    /* a sentence for users: what this backend does without (a GPU, a CUDA graph), and
+     * why; "" if there is nothing to say */
     char remark[512];
     pl_type act; /* the type of activations (pl_act) */
     int n_threads;
-    /* a GPU's memory, and how much of it was free when the backend was opened; 0
-     * without a GPU */
+    /* size of the GPU's memory, and how much of it was free when the backend was
+     * opened; both are 0 without a GPU */
     uint64_t memory_bytes, memory_left_bytes;
-    /* number of GPUs that workers take in turn; 0 without a GPU */
+    /* number of GPUs of this machine, over which the launcher distributes workers; 0
+     * without a GPU */
     int n_devices;
     uint64_t cache_bytes; /* size of a GPU's last-level cache; 0 without a GPU */
     /* weights have one byte each: the backend cannot train or compute losses */
     bool decode_only;
-    bool fp8_copies; /* whether weights have fp8 copies (pl_model_fp8_bytes) */
+    bool fp8_copies; /* weights have fp8 copies (pl_model_fp8_bytes) */
     void *self;      /* private state of the backend */
 };
 
@@ -46,7 +48,7 @@ typedef struct pl_backend_options {
     /* "auto", "f32", "bf16"; cpu also "f16"; cuda also "fp8"; "int8" for decoding only
      */
     const char *precision;
-    bool device_turns; /* whether ordinals past the last device start again at 0 */
+    bool device_turns; /* an ordinal beyond the last device counts on from device 0 */
 } pl_backend_options;
 
 /* ERR_UNSUPPORTED names what this build or machine lacks. */

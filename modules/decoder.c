@@ -6,12 +6,12 @@
  * For each block the cache holds keys, then values. Both are [slots, S, G*D] in the
  * backend's act type; S is the model's context. The caller feeds rows; each has a
  * token, its slot and its position. A piece of a prompt has rows of one slot at rising
- * positions, and a step of decoding has rows of different slots. Pieces and steps go
- * through the same operations, except that a piece at position 0 attends within itself
- * by the batched kernel. Where pieces end depends on positions alone, so a prompt gets
- * the same bytes whether the caller passes it at once or in pieces of the lengths that
- * pl_decoder_piece returns. The model's activations are used only while feeding, so
- * that several decoders may share a model, one after another. */
+ * positions, and a step of decoding has rows of different slots. Pieces and steps use
+ * the same operations, except that a piece at position 0 uses attention_forward
+ * (ops.h), because the cache has no earlier keys. The ends of pieces depend only on
+ * positions, so a prompt gets the same bytes whether the caller passes it at once or in
+ * pieces of the lengths that pl_decoder_piece returns. The model's activations are used
+ * only during a call, so that several decoders may share a model, one after another. */
 #include "modules/decoder_rows.h"
 #include <math.h>
 #include <string.h>
@@ -39,13 +39,14 @@ struct pl_decoder {
     pl_routine *steps[PL_DECODER_SLOTS_MAX + 1];
 };
 
-/* Number of tokens of a prompt that are read at once. Compared with reading it as a
- * whole, a long prompt takes 4 to 7 % longer in pieces of 512, and 14 to 20 % longer in
- * pieces of 256 (8 blocks of width 512, two threads). */
+/* Number of tokens of a prompt that are read at once. A long prompt takes 4 to 7 %
+ * longer in pieces of 512 than as a whole, and 14 to 20 % longer in pieces of 256 (8
+ * blocks of width 512, two threads). */
 enum { PIECE = 512 };
 
-/* Rows whose losses are computed at once from logits, where a backend has no operation
- * for losses. With a single row, each would read all weights of the classifier. */
+/* Number of rows whose losses are computed at once from logits, for a backend without
+ * an operation for losses. One row at a time would read all weights of the classifier
+ * for every row. */
 enum { LOGIT_ROWS = 16 };
 
 /* Returns the number of acts in the keys (or values) of one block. */
@@ -66,13 +67,13 @@ static pl_act *cache_values(const pl_decoder *d, int block)
     return model_act_at(d->m, d->cache, (2 * (size_t)block + 1) * cache_stride(d));
 }
 
-/* Number of rows that have room in the logits. */
+/* Returns for how many rows the buffer of logits has room. */
 static int logit_rows(const pl_decoder *d)
 {
     return d->m->be->decode_only && d->n_slots < LOGIT_ROWS ? LOGIT_ROWS : d->n_slots;
 }
 
-/* Allocates the block, with its views in the order of the struct. */
+/* Allocates one block of memory for all buffers of the struct, in their order. */
 static pl_status alloc_block(pl_decoder *d)
 {
     const pl_model *m = d->m;
@@ -223,8 +224,8 @@ static void upload_arrangements(pl_decoder *d)
 }
 
 /* Brings the rows of a step into the arrangement of a point, if the arrangement changes
- * there. Moves both parts of the residual stream, which are not yet added up
- * (model_internal.h). */
+ * there. The residual stream is the sum of two buffers that are not added up yet
+ * (model_internal.h), so the rows of both buffers are moved. */
 static void arrange_rows(const pass *p, int point)
 {
     const pl_decoder *d = p->d;
@@ -271,8 +272,8 @@ static void run_blocks(const pass *p)
         model_forward_norm(m, r = group_rows(p, n_blocks, at));
 }
 
-/* Computes the logits of n rows from `row` on, which have the same classifier, and
- * writes them from row `to` of the logits on. */
+/* Computes the logits of the n rows that start at `row`, which have the same
+ * classifier. Writes them into the buffer of logits, starting at its row `to`. */
 static void make_logits(pl_decoder *d, const pl_path *path, int row, int n, int to)
 {
     pl_model *m = d->m;
@@ -385,8 +386,8 @@ static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *token
     return PL_OK;
 }
 
-/* Gives the caller the logits of each row of a piece, in parts of as many rows as a
- * step can have. */
+/* Passes the logits of each row of a piece to the caller's function. One call has at
+ * most as many rows as a step. */
 static pl_status give_logits(pl_decoder *d, const pl_path *path, int first, int n,
                              float *logits, pl_logits_fn take, void *context)
 {
@@ -425,8 +426,8 @@ pl_status pl_decoder_prefill_all(pl_decoder *d, int slot, const int32_t *tokens,
     return status;
 }
 
-/* -log p of a token, from the logits of its position; 0 without a target, as the
- * classifier does. */
+/* Returns -log p of the target, from the logits of its position; 0 if there is no
+ * target, as in the operation `classifier`. */
 static float loss_of_logits(const float *logits, int vocab, int32_t target)
 {
     float highest = -INFINITY;
@@ -440,7 +441,8 @@ static float loss_of_logits(const float *logits, int vocab, int32_t target)
     return (float)((double)highest + log(sum) - (double)logits[target]);
 }
 
-/* Losses of a piece that was read, where the classifier can only give logits. */
+/* Computes the losses of a piece that was read, on a backend that can compute only
+ * logits. */
 static pl_status give_losses_by_logits(pl_decoder *d, const pl_path *path,
                                        const int32_t *targets, int n, float *losses)
 {

@@ -76,7 +76,7 @@ static void arrange(decoder_rows *r, int n_blocks, int point)
     }
 }
 
-/* Returns a number that is different if the paths or their order are different. */
+/* Returns a hash of the paths in their order; never 0. */
 static uint64_t hash_paths(const decoder_rows *r)
 {
     uint64_t hash = (uint64_t)r->n;
@@ -85,8 +85,8 @@ static uint64_t hash_paths(const decoder_rows *r)
     return hash ? hash : 1;
 }
 
-/* Whether each row uses the same module as at the previous point, so that the
- * arrangement stays. */
+/* Whether each row uses the same module at this point as at the previous one. Then the
+ * arrangement need not change. */
 static bool goes_on(const decoder_rows *r, int n_blocks, int point)
 {
     bool same = point > 0 && point < n_blocks;

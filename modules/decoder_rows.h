@@ -1,8 +1,8 @@
 /* Private to the decoder: the order in which the rows of a step are computed.
  *
- * The rows of a step may belong to different paths. A block multiplies all rows of one
- * module together, so these must be neighbours. Where they are not, rows are rearranged
- * before the block:
+ * The rows of a step may belong to different paths. A block multiplies all rows that
+ * use the same module together, so these rows must be adjacent. If they are not, the
+ * rows are rearranged before the block:
  *
  *   path    L1  L2     arrangement at L1     at L2
  *   p00     E0  E0     p00 p01 | p10 p11     p00 p10 | p01 p11
@@ -10,8 +10,9 @@
  *   p10     E1  E0
  *   p11     E1  E1
  *
- * Points of a path are its blocks, then its head. The embedding needs no arrangement,
- * because it reads one row of a matrix per token. */
+ * A point is a place in a path where rows may be rearranged: before each block, and
+ * before the head. The embedding needs no arrangement, because it reads one row of a
+ * matrix per token. */
 #ifndef PL_MODULES_DECODER_ROWS_H
 #define PL_MODULES_DECODER_ROWS_H
 #include "modules/model_internal.h"
@@ -20,13 +21,12 @@ extern "C" {
 #endif
 
 typedef struct decoder_rows {
-    const pl_path *paths[PL_DECODER_SLOTS_MAX]; /* [n] in the order of the caller */
+    const pl_path *paths[PL_DECODER_SLOTS_MAX]; /* [n] in the caller's order of rows */
     int n;
-    /* different if the paths or their order are different; 0: nothing is planned
-     */
+    /* hash of the paths in their order; 0: nothing is planned */
     uint64_t hash;
     int n_arrangements;
-    int *at; /* [n_blocks + 1] number of the arrangement at each point */
+    int *at; /* [n_blocks + 1] for each point, the number of its arrangement */
     /* [n_blocks + 2, PL_DECODER_SLOTS_MAX] for each arrangement: the caller's number of
      * each row, and the row's place in the previous arrangement. The first arrangement
      * is the order of the caller. */
@@ -35,7 +35,8 @@ typedef struct decoder_rows {
 
 void decoder_rows_open(decoder_rows *r, int n_blocks);
 void decoder_rows_close(decoder_rows *r);
-/* Plans the arrangements for paths[0..n), unless they are planned. */
+/* Plans the arrangements for paths[0..n), unless the current plan is for the same
+ * paths. */
 void decoder_rows_plan(decoder_rows *r, int n_blocks);
 /* Returns the rows from `first` on that have the same parameters at a point; `point` -1
  * is the embedding. */

@@ -1,12 +1,12 @@
-/* Takes the optimizer's step on a whole path, and moves rows, for backends whose memory
- * is the host's. */
+/* Executes the optimizer's step on a whole path, and changes the order of rows, for
+ * backends that work in the host's memory. */
 #include "modules/backend.h"
 #include <math.h>
 #include <string.h>
 
 struct pl_update {
     pl_update_plan plan;
-    float *work; /* scratch memory for Muon; NULL if AdamW steps everything */
+    float *work; /* scratch memory for Muon; NULL if AdamW updates everything */
 };
 
 /* Rounds up to a size that is a multiple of the tiles of every backend. */
@@ -55,7 +55,7 @@ void pl_host_update_destroy(pl_backend *be, pl_update **update)
     *update = NULL;
 }
 
-/* Steps the parameters of a run, with gradients scaled by `factor`. */
+/* Updates the parameters of a run, with gradients scaled by `factor`. */
 static void step_run(pl_backend *be, const pl_update *update, const pl_update_run *run,
                      float factor, pl_adamw adam)
 {

@@ -1,10 +1,10 @@
-/* The memory of a model: creates and destroys it, and loads and saves the state that
- * only training has.
+/* Creates and destroys a model's memory, and loads and saves moments and gradients,
+ * which only a model for training has.
  *
  * Training has four blocks on the device: parameters, gradients, moments (m, then v),
  * activations. The first three have the layout of the topology. So loading and saving
  * are one copy, the norm of the gradient is one sum, and AdamW works on a few long
- * runs. With Muon, v omits the matrices that Muon steps. Inference has only
+ * runs. With Muon, v omits the matrices that Muon updates. Inference has only
  * activations; its parameters are in modules (module.h). */
 #include "modules/model_internal.h"
 #include <limits.h>

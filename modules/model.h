@@ -1,8 +1,8 @@
 /* The model: one path on one backend, for training or for inference.
  *
- * Parameters, gradients, moments and activations are one block each, planned at create
- * (and printed: pl_model_plan_bytes). A steady step allocates nothing. One thread owns
- * a model. */
+ * Parameters, gradients, moments and activations are one block of memory each. Their
+ * sizes are planned when the model is created (pl_model_plan_bytes). A step with the
+ * shape of an earlier step allocates nothing. One thread owns a model. */
 #ifndef PL_MODULES_MODEL_H
 #define PL_MODULES_MODEL_H
 #include "modules/backend.h"
@@ -15,15 +15,16 @@ extern "C" {
 typedef struct pl_model pl_model;
 
 typedef struct pl_model_options {
-    int batch;     /* B, most sequences per call */
-    int context;   /* T, longest sequence per call; <= shape.context */
+    int batch;     /* B, largest number of sequences per call */
+    int context;   /* T, length of the longest sequence; <= shape.context */
     bool training; /* whether the model has gradients, moments, stored activations */
     /* Training keeps only the input of each block and computes the rest again in the
      * backward pass. The result has the same bytes and costs about 1.3 times the
      * arithmetic; the activations of a block take a tenth of the memory or less. */
     bool recompute;
-    bool muon; /* Muon steps the matrices of blocks (ops.h), AdamW everything else */
-    /* number of rows of a matrix that Muon steps as a separate matrix; 0: all rows */
+    bool muon; /* Muon updates the matrices of blocks (ops.h), AdamW everything else */
+    /* Muon divides each matrix into parts of this many rows and updates each part as a
+     * matrix; 0: it does not divide */
     int muon_rows;
 } pl_model_options;
 
@@ -67,23 +68,23 @@ void pl_model_destroy(pl_model **model);
 enum { PL_TEXT_BEGINS = 1 << 30 };
 
 /* Load and save the parameters as one fp32 block of pl_topology_path_params floats in
- * the host's memory. A model for inference makes modules of them and allocates their
- * memory only now; such a model cannot be saved (ERR_ARG). */
+ * the host's memory. A model for inference makes modules of the parameters and
+ * allocates the modules' memory only now; such a model cannot be saved (ERR_ARG). */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
-/* Lets a model for inference read the modules of a path, of its own backend and shape,
- * instead of parameters of its own. The path is borrowed until another call of this
- * function or of pl_model_load. A model that always uses such paths needs the plan's
- * bytes without params_bytes. */
+/* Lets a model for inference read the modules of `path` instead of parameters that were
+ * loaded. The path must have the model's backend and shape. It is borrowed until the
+ * next call of this function or of pl_model_load. A model into which no parameters are
+ * loaded needs the memory of its plan minus params_bytes. */
 PL_MUST_CHECK pl_status pl_model_use(pl_model *model, const pl_path *path);
 /* Freezes slots of a training model: their parameters and moments keep their values,
  * and their gradients count neither in the norm nor in clipping. frozen [n_slots];
  * NULL: none. At least one slot must train. After a failure the model can only be
  * destroyed. */
 PL_MUST_CHECK pl_status pl_model_freeze(pl_model *model, const bool *frozen);
-/* The optimizer's moments: m [path_params], then v of the parameters that AdamW steps,
- * without gaps: all, or with Muon pl_shape_hidden_params fewer. If a pointer is NULL,
- * zeros are loaded. */
+/* The optimizer's moments. m has one value for each parameter of the path. v has one
+ * value for each parameter that AdamW updates, without gaps: with Muon these are
+ * pl_shape_hidden_params fewer. If a pointer is NULL, zeros are loaded. */
 PL_MUST_CHECK pl_status pl_model_load_moments(pl_model *model, const float *m,
                                               const float *v);
 PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *v);
@@ -92,9 +93,9 @@ PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
 /* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a token
  * outside 0..V-1, except the flag PL_TEXT_BEGINS, is ERR_DATA). The loss is the mean
  * over counted targets. `clip` > 0 scales gradients to at most this global norm. If B
- * exceeds the model's batch, the gradients of several passes are added before the
- * update. The sum rounds differently from that of a single pass. ERR_NUMERIC if loss or
- * norm is not finite; the parameters are then unchanged. */
+ * exceeds the model's batch, the step makes several passes and adds their gradients;
+ * the sum is rounded differently from the gradient of a single pass. ERR_NUMERIC if
+ * loss or norm is not finite; the parameters are then unchanged. */
 typedef struct pl_step_result {
     double loss;      /* nats per token */
     double grad_norm; /* before clipping */
@@ -104,8 +105,8 @@ PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *toke
                                             const int32_t *targets, int B, int T,
                                             const pl_adamw *adam, float clip,
                                             pl_step_result *out);
-/* Runs forward and backward only; the gradients accumulate. Used by tests and for
- * adding up passes. */
+/* Runs the forward and the backward pass without the optimizer. Gradients are added to
+ * those of earlier calls. */
 PL_MUST_CHECK pl_status pl_model_gradients(pl_model *model, const int32_t *tokens,
                                            const int32_t *targets, int B, int T,
                                            pl_step_result *out);
@@ -123,55 +124,56 @@ PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens
 
 /* Decoding with a KV cache. A decoder has slots; each holds one sequence, or none.
  *
- * On `ref`, and on `cpu` for even widths, the logits of a sequence do not depend on the
- * other sequences of the step, nor on the slots: a sequence gets the same bytes alone
- * as beside others. On `cuda` the library may sum in another order for another number
- * of rows, so only equal steps give equal bytes. */
+ * On `ref`, and on `cpu` for even widths, the logits of a sequence depend neither on
+ * the other sequences of the step nor on the slots: a sequence gets the same bytes if
+ * it is decoded alone. On `cuda` the order in which the library sums may depend on the
+ * number of rows, so only steps with the same rows give the same bytes. */
 enum { PL_DECODER_SLOTS_MAX = 256 };
 typedef struct pl_decoder pl_decoder;
 /* n_slots is 1 to PL_DECODER_SLOTS_MAX, and at most the model's context. */
 PL_MUST_CHECK pl_status pl_decoder_create_slots(pl_model *model, int n_slots,
                                                 pl_decoder **out);
 void pl_decoder_destroy(pl_decoder **decoder);
-/* Lets a path compute the tokens that are added to the slot from now on; NULL: the
- * model's own path. The path is borrowed until another one takes its place. Sequences
- * of different paths may be in one step, which multiplies the rows of all of them by a
- * module that they share. */
+/* Chooses the path that computes the tokens added to the slot from now on; NULL: the
+ * model's path. The path is borrowed until a different one is chosen for the slot.
+ * Sequences of different paths may be in one step; if several paths have the same
+ * module, the step multiplies the rows of all these sequences by it at once. */
 void pl_decoder_use(pl_decoder *decoder, int slot, const pl_path *path);
 void pl_decoder_clear(pl_decoder *decoder, int slot);
 int pl_decoder_length(const pl_decoder *decoder, int slot);
-/* Adds n tokens to the sequence in `slot` and gives the logits [V] after the last one,
- * unless logits is NULL. ERR_DATA if the context is full or a token is unknown; then
- * nothing has changed. */
+/* Adds n tokens to the sequence in `slot`. Writes the logits [V] after the last token,
+ * unless `logits` is NULL. ERR_DATA if the context is full or a token is unknown; then
+ * the sequence is unchanged. */
 PL_MUST_CHECK pl_status pl_decoder_prefill(pl_decoder *decoder, int slot,
                                            const int32_t *tokens, int n, float *logits);
-/* Like pl_decoder_prefill, but passes the logits after each of the n tokens to `take`,
- * some tokens at a time: those after tokens first to first + count - 1, in `logits`
- * [slots,V], which is the caller's memory. If `take` fails, nothing has changed and its
- * error is returned. */
+/* Like pl_decoder_prefill, but passes the logits after each of the n tokens to `take`.
+ * Each call of `take` gets the logits after tokens first .. first + count - 1 in
+ * `logits` [slots,V], memory that the caller provides. If `take` fails, the sequence is
+ * unchanged and the error of `take` is returned. */
 typedef pl_status (*pl_logits_fn)(void *context, int first, int count,
                                   const float *logits);
 PL_MUST_CHECK pl_status pl_decoder_prefill_all(pl_decoder *decoder, int slot,
                                                const int32_t *tokens, int n,
                                                float *logits, pl_logits_fn take,
                                                void *context);
-/* Like pl_decoder_prefill, but gives the loss of each of the n targets, the tokens that
- * follow: losses [n], -log p of targets[i] after tokens[i]. This is much faster than
- * computing it from all logits. */
+/* Like pl_decoder_prefill, but writes losses [n] instead of logits: losses[i] is -log p
+ * of targets[i], the token that follows tokens[i]. This is much faster than computing
+ * the losses from all logits. */
 PL_MUST_CHECK pl_status pl_decoder_prefill_losses(pl_decoder *decoder, int slot,
                                                   const int32_t *tokens,
                                                   const int32_t *targets, int n,
                                                   float *losses);
-/* How many of the next n tokens pl_decoder_prefill reads at once. A caller that passes
- * this many at a time may do other work in between and gets the same bytes. */
+/* Returns how many of the next n tokens pl_decoder_prefill reads at once. A caller may
+ * pass this many tokens per call and do other work between the calls; the logits have
+ * the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
-/* If two prompts have their n first tokens in common, returns how many of these have
- * the same bytes in the caches whatever follows: the tokens in whole pieces. On a GPU
- * the result is 0, because a prompt is read at once. */
+/* For two prompts with the same n first tokens, returns how many of these tokens have
+ * the same bytes in the caches, even if the prompts go on differently: the tokens in
+ * whole pieces. On a GPU the result is 0, because a whole prompt is one piece. */
 int pl_decoder_shared(const pl_decoder *decoder, int n);
-/* Puts into `slot` the first n tokens of the sequence in `from`, which may be the same
- * slot. The caches of a slot keep their contents until other tokens are written over
- * them, also after pl_decoder_clear. */
+/* Makes the first n tokens of the sequence in slot `from` the sequence in `slot`; both
+ * may be the same slot. The caches of a slot keep their contents, also after
+ * pl_decoder_clear, until new tokens overwrite them. */
 PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from,
                                          int n);
 /* Adds one token to each of n sequences in different slots; writes logits [n,V]. Errors

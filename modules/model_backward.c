@@ -4,8 +4,8 @@
  * the residual stream, reaches each sublayer's output unchanged (the derivative of a
  * sum), and each norm adds the gradient that went through its sublayer.
  *
- * One buffer of each width serves all blocks: a gradient lives only until the next
- * operation has read it. */
+ * All blocks use the same buffers for gradients of activations, one for each width,
+ * because such a gradient is needed only until the next operation has read it. */
 #include "modules/model_internal.h"
 
 /* d_stream is d x_{b+1} on entry and d a_b on return. */

@@ -8,7 +8,7 @@
  * norms that read them (model_internal.h). */
 #include "modules/model_internal.h"
 
-/* Rows `first` on of a buffer with `width` acts per row. */
+/* Returns the address of row `first` of a buffer with `width` acts per row. */
 static pl_act *acts_from(const pl_model *m, pl_act *acts, int first, int width)
 {
     return acts ? model_act_at(m, acts, (size_t)first * (size_t)width) : NULL;

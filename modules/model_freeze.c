@@ -1,13 +1,13 @@
 /* Frozen slots: their parameters keep their values in a training step.
  *
- * The gradients of frozen slots are computed, because the gradients of earlier blocks
- * follow from them, and are set to zero before the optimizer's step. So frozen slots
- * count neither in the gradient's norm nor in clipping. The optimizer's runs leave
- * frozen slots out, so neither a step nor weight decay changes their weights and
- * moments. */
+ * The backward pass computes the gradients of frozen slots, too, and sets them to zero
+ * before the optimizer's step. So frozen slots count neither in the gradient's norm nor
+ * in clipping. The optimizer's runs leave frozen slots out, so neither a step nor
+ * weight decay changes their weights and moments. */
 #include "modules/model_internal.h"
 
-/* Appends a piece of a run, or extends the last piece if both are stepped alike. */
+/* Appends a piece of a run, or extends the last piece if the optimizer treats both in
+ * the same way. */
 static void append_piece(pl_model *m, const pl_update_run *piece)
 {
     pl_update_run *last = m->n_trained > 0 ? &m->trained[m->n_trained - 1] : NULL;
@@ -19,8 +19,8 @@ static void append_piece(pl_model *m, const pl_update_run *piece)
         m->trained[m->n_trained++] = *piece;
 }
 
-/* Appends the parts of the run that lie in slots that train. A matrix of Muon lies in
- * one slot, so it is taken or left out whole. */
+/* Appends the parts of the run that lie in slots that train. A matrix that Muon updates
+ * lies in one slot, so it is either taken as a whole or left out. */
 static void cut_run(pl_model *m, const pl_update_run *run)
 {
     const size_t end = run->offset + run->n;

@@ -11,9 +11,9 @@
  *   out  [N,C]  the feed-forward layer's output; in + attention + ffn as soon as
  *               the next norm has run
  *
- * In training each is a buffer of its own, read again by backward; with `recompute` the
- * blocks share all but their streams `in` and `out`. In inference all blocks share one
- * set of buffers, and `in` and `out` are the same one. */
+ * In training each of these is a separate buffer, which the backward pass reads again.
+ * With `recompute` all blocks share the buffers other than `in` and `out`. In inference
+ * all blocks share one set of buffers, in which `in` and `out` are the same buffer. */
 #ifndef PL_MODULES_MODEL_INTERNAL_H
 #define PL_MODULES_MODEL_INTERNAL_H
 #include "modules/model.h"
@@ -39,7 +39,7 @@ typedef struct block_acts {
 
 typedef struct model_acts {
     int32_t *tokens, *targets; /* [N] */
-    int32_t *texts;            /* [N] where in its row each token's text begins */
+    int32_t *texts;            /* [N] for each token, where its text begins */
     block_acts *blocks; /* this array is in host memory, not in the activation block */
     pl_act *embed;      /* [N,C] the residual stream at the entry of block 0 */
     pl_act *norm;       /* [N,C], after the final norm */
@@ -52,7 +52,8 @@ typedef struct model_acts {
     pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
 } model_acts;
 
-/* Offsets into a path's whole block of parameters; gradients have the same offsets. */
+/* Offsets into the block with all parameters of a path; gradients have the same
+ * offsets. */
 typedef struct block_params {
     size_t attn_norm, ffn_norm, head_norm, qkv, o, gate_up, down;
 } block_params;
@@ -77,7 +78,7 @@ struct pl_path {
     block_weights *blocks; /* [n_blocks] */
 };
 
-/* Rows of the activations, and the path by which they are computed. */
+/* Rows of the activations, and the path whose parameters compute them. */
 typedef struct model_rows {
     const pl_path *path;
     int first, n;
@@ -107,7 +108,7 @@ struct pl_model {
     int n_runs;
     bool *frozen;           /* [n_slots] slots that keep their parameters */
     pl_update_run *trained; /* the runs without frozen slots */
-    int n_trained;          /* if 0, no slot is frozen, and all runs are stepped */
+    int n_trained;          /* if 0, no slot is frozen, and all runs are updated */
     pl_update *update;      /* training only */
     pl_routine *routine;    /* a whole training step, which the backend may record */
     /* memory for [N] losses or [T,C] features, whichever is larger */
@@ -133,12 +134,14 @@ static inline matrix_size model_weight_size(const pl_shape *s, int which)
     };
     return of[which];
 }
-/* Rounds a size up to a multiple at which a view may begin, in bytes or in floats. */
+/* Rounds a size (in bytes or in floats) up to the next multiple at which a view may
+ * begin. */
 static inline size_t model_whole_lines(size_t n)
 {
     return (n + 63) / 64 * 64;
 }
-/* Whether the backend multiplies by copies of matrices instead of the masters. */
+/* Whether the backend multiplies by converted copies of the fp32 matrices (masters)
+ * instead of the masters themselves. */
 static inline bool model_has_copies(const pl_backend *be)
 {
     return be->act == PL_BF16 || be->decode_only;
@@ -158,10 +161,10 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 void model_place_params(pl_model *m);
 /* Finds where the tensors of a path begin; the caller frees out->blocks. */
 void model_place_tensors(const pl_topology *t, param_places *out);
-/* Returns the bytes of the copy of a matrix by which the backend multiplies; 0 if it
- * multiplies by the master. */
+/* Returns the size in bytes of the copy of a matrix that the backend multiplies by; 0
+ * if it multiplies by the fp32 master itself. */
 uint64_t model_copy_bytes(const pl_backend *be, matrix_size size);
-/* Makes a path with a number and an empty table. */
+/* Makes a path with a new number and an empty table of blocks. */
 pl_path *model_new_path(int n_blocks);
 /* Creates the weights of a training model, and the path that points to them. */
 pl_status model_create_weights(pl_model *m);
@@ -169,9 +172,9 @@ pl_status model_create_weights(pl_model *m);
 void model_drop_own_path(pl_model *m);
 /* Returns `status`, and appends the memory plan to its error sentence. */
 pl_status model_fail_with_plan(const pl_model *m, pl_status status);
-/* Returns how many rows of a block's matrix Muon steps as one matrix. */
+/* Returns how many rows of a block's matrix Muon updates as one matrix. */
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);
-/* Creates the optimizer's step of the runs that train. */
+/* Creates the optimizer's step for all runs that are not frozen. */
 pl_status model_create_update(pl_model *m);
 /* Sets the gradients of frozen slots to zero. */
 void model_drop_frozen(pl_model *m);
@@ -183,15 +186,16 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
 size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
                     void *base, model_acts *acts);
 
-/* Checks B and T against the plan, every token, and every target if given (ERR_ARG,
- * ERR_DATA). Then uploads them, and where the texts of each row begin. */
+/* Checks B and T against the plan (ERR_ARG), and every token and target (ERR_DATA);
+ * `targets` may be NULL. Then uploads the tokens, the targets, and for each token where
+ * its text begins. */
 PL_MUST_CHECK pl_status model_take_batch(pl_model *m, const int32_t *tokens,
                                          const int32_t *targets, int B, int T);
 
 /* Runs the forward pass over the uploaded tokens, including the final norm. */
 void model_forward(pl_model *m, int B, int T);
-/* Parts of the forward pass that the decoder uses as well; it computes attention
- * itself. */
+/* Parts of the forward pass that the decoder uses, too. The decoder has its own code
+ * for attention. */
 void model_forward_embed(pl_model *m, model_rows rows);
 void model_forward_qkv(pl_model *m, int block, model_rows rows);
 void model_forward_rest(pl_model *m, int block, model_rows rows);

@@ -1,8 +1,8 @@
 /* Places, loads and saves the parameters of a model.
  *
- * Training keeps a path's whole block, in the layout of the topology. Inference keeps
- * modules (module.c): those that pl_model_load makes, or those of a path that the
- * caller owns. */
+ * A model for training keeps all parameters of a path in one block, in the layout of
+ * the topology. A model for inference keeps modules (module.c): those that
+ * pl_model_load makes, or those of a path that the caller owns. */
 #include "modules/model_internal.h"
 #include <string.h>
 
@@ -73,7 +73,7 @@ static void cut_matrix(pl_model *m, const pl_update_run *whole, const pl_tensor 
 }
 
 /* Adds a tensor to the runs; tensors come in the order of their offsets, without gaps.
- * Muon steps each matrix of a block by itself: q_proj, not the fused qkv. */
+ * Muon updates each matrix of a block separately: q_proj, not the fused qkv. */
 static void extend_runs(pl_model *m, const pl_tensor *tensor)
 {
     const bool muon = m->options.muon && tensor->block >= 0 && tensor->decay;

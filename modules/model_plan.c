@@ -28,10 +28,10 @@ static void *carve_memory(act_arena *arena, size_t count, size_t element_bytes)
     return at;
 }
 
-/* The extents as size_t, which every placement needs. */
+/* The model's dimensions as size_t, for computing the sizes of buffers. */
 typedef struct extents {
     size_t N, T, C, F, heads, queries, qkv;
-    size_t normed; /* heads whose values before QK norm are kept */
+    size_t normed; /* number of heads whose values before QK norm are kept */
     size_t head_size;
     size_t act_bytes;
 } extents;
@@ -188,7 +188,7 @@ int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
                : tensor->rows;
 }
 
-/* Returns how many runs of the optimizer can end in the tensor at most. */
+/* Returns the largest number of runs of the optimizer that can end in the tensor. */
 static size_t runs_of(const pl_model_options *options, const pl_tensor *tensor)
 {
     const int rows = model_muon_rows(options, tensor);
@@ -217,7 +217,8 @@ static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *
     return options->training && options->muon ? most * sizeof(float) : 0;
 }
 
-/* Plans a model on a backend; only the backend's types of weights are used. */
+/* Plans a model on a backend. The function reads only the types of activations and
+ * weights from `be`. */
 static void plan_model(const pl_backend *be, const pl_topology *topology,
                        const pl_model_options *options, pl_model_plan *out)
 {

@@ -1,4 +1,4 @@
-/* Trains a model: takes a batch, computes gradients, and makes one AdamW step.
+/* Trains a model: takes a batch, computes gradients, and makes one optimizer step.
  *
  * The loss is the mean over counted targets, so its gradient is scaled by 1/n where it
  * begins, in the classifier. A step is one routine of forward, backward and update. The

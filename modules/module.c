@@ -11,8 +11,8 @@
 struct pl_module {
     pl_backend *be;
     float *params;
-    const float *embed, *norm; /* NULL: another slot has it */
-    pl_weight *classifier;     /* NULL: another slot has it */
+    const float *embed, *norm; /* NULL: in the module of a different slot */
+    pl_weight *classifier;     /* NULL: in the module of a different slot */
     block_weights *blocks;     /* [n_blocks] */
     int *numbers;              /* [n_blocks] numbers of these blocks in a path */
     int n_blocks;

@@ -1,5 +1,6 @@
-/* Modules in memory, for inference. A module's parameters are in the memory of a
- * backend once, however many paths use them; a path is a table of pointers to them. */
+/* Modules in memory, for inference. The parameters of a module are only once in the
+ * memory of a backend, even if several paths use the module. A path is a table of
+ * pointers to the parameters of its modules. */
 #ifndef PL_MODULES_MODULE_H
 #define PL_MODULES_MODULE_H
 #include "modules/backend.h"

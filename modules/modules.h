@@ -1,13 +1,13 @@
 /* The door of modules: the engine.
  *
  * Read in this order: shape (the numbers of a path), topology (slots, levels, modules,
- * paths), ops (every operation with its equation), backend (who does them), module (the
- * parameters of modules, and paths made of them), model (a path that trains, scores and
- * decodes). `ref/` is the specification in plain loops,
- * `cpu/` the production backend without a GPU.
+ * paths), ops (every operation with its equation), backend (executes operations),
+ * module (the parameters of modules, and paths made of them), model (a path that
+ * trains, scores and decodes). `ref/` is the specification in plain loops, `cpu/` the
+ * production backend without a GPU.
  *
- * This folder knows nothing of the store or the network, and builds alone
- * (PL_ONLY_MODULES). */
+ * This folder uses neither the store nor the network, and can be built without the
+ * other folders except base (PL_ONLY_MODULES). */
 #ifndef PL_MODULES_MODULES_H
 #define PL_MODULES_MODULES_H
 #include "modules/backend.h"

@@ -2,10 +2,10 @@
  *
  * Notation: capital letters are extents, row-major. `pl_act *` is a buffer of
  * activations in the backend's own type (`backend->act`: float or bf16), opaque to
- * callers. `float *` is fp32 in the backend's memory. Weights `w` come as `const
- * pl_weight *`: the backend's compute copy of an fp32 master matrix, made by
- * `weights_refresh` (packed, cast, or the master itself), so that nothing is converted
- * per call.
+ * callers. `float *` is fp32 in the backend's memory. A weight `w` is passed as `const
+ * pl_weight *`: the backend's compute copy of an fp32 matrix, its master.
+ * `weights_refresh` makes this copy (packed, cast, or the master itself), so that an
+ * operation need not convert weights.
  *
  * Gradients of parameters accumulate (+=). Gradients of activations overwrite, unless
  * the operation's comment says otherwise. No operation allocates. All are deterministic
@@ -36,19 +36,20 @@ typedef struct pl_step_numbers {
     float loss_scale;   /* 1 / counted targets */
 } pl_step_numbers;
 
-/* Consecutive parameters that the optimizer treats alike: AdamW steps them, all with
- * weight decay or all without, or they are one matrix that Muon steps. */
+/* A run: consecutive parameters that the optimizer treats in the same way. AdamW
+ * updates them, all with weight decay or all without; or they are one matrix that Muon
+ * updates. */
 typedef struct pl_update_run {
     size_t offset, n;
     size_t second; /* AdamW: index of the second moment of the first parameter */
     bool decay;
-    int rows, cols; /* size of the matrix if Muon steps it; 0 if AdamW does */
+    int rows, cols; /* size of the matrix if Muon updates it; 0 for AdamW */
 } pl_update_run;
 
 /* The memory that the optimizer works on. Vectors lie in memory of the backend, lists
  * in that of the host. Vectors and lists are borrowed while the update exists. */
 typedef struct pl_update_plan {
-    /* moments are m [n_params], then v of those parameters that AdamW steps */
+    /* moments are m [n_params], then v of those parameters that AdamW updates */
     float *params, *grads, *moments;
     size_t n_params;
     const pl_update_run *runs; /* the runs cover all parameters that train */
@@ -60,7 +61,7 @@ typedef struct pl_update_plan {
 
 /* an update is made once and applied in every step */
 typedef struct pl_update pl_update;
-typedef struct pl_routine pl_routine; /* recorded work */
+typedef struct pl_routine pl_routine; /* a recorded sequence of operations */
 
 /* ---- memory (device memory of the backend) ---- */
 typedef pl_status pl_op_alloc(pl_backend *be, size_t bytes, const char *what,
@@ -107,8 +108,8 @@ typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
 /* RMSNorm of each query and each key head (QK norm), in place on the q and k parts of
  * qkv [N,(H+2G)*D], before rope. w [2,D] has the gains of queries, then those of keys:
  *   qkv[n,h,d] = x[n,h,d] * rstd[n,h] * w[h < H ? 0 : 1, d],  h < H + G
- * where x is qkv before. Backward needs x, copied to `before` [N,(H+G)*D], and rstd
- * [N,H+G]; for inference both are NULL. */
+ * where x is the old content of qkv. The backward pass needs x, which is copied to
+ * `before` [N,(H+G)*D], and rstd [N,H+G]; for inference both are NULL. */
 typedef void pl_op_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before,
                                      float *rstd, const float *w, int N, int H, int G,
                                      int D, float eps);
@@ -132,9 +133,9 @@ typedef void pl_op_matmul_dw(pl_backend *be, float *dw, const pl_act *dout,
  * in row b at which the text of token t begins, is at most t and never decreases along
  * a row. With `texts` NULL each row is one text.
  *
- * Rotary position embedding, Llama (rotate-half) convention, in place on the q
- * and k parts of qkv [B,T,(H+2G)*D] (G = kv heads); `sign` -1 is the inverse
- * (backward). The position of row t is start + t - texts[b,t]. */
+ * Rotary position embedding, Llama (rotate-half) convention, in place on the q and k
+ * parts of qkv [B,T,(H+2G)*D] (G = kv heads). `sign` -1 computes the inverse rotation,
+ * for the backward pass. The position of row t is start + t - texts[b,t]. */
 typedef void pl_op_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T,
                         int H, int G, int D, double theta, int start, int sign);
 
@@ -164,7 +165,7 @@ typedef void pl_op_attention_decode(pl_backend *be, pl_act *out, const pl_act *q
                                     const int32_t *slot, const int32_t *pos, int N,
                                     int S, int H, int G, int D);
 
-/* Brings rows of acts into another order, in place: x[n] becomes what x[order[n]] was.
+/* Brings rows of acts into another order, in place: row n gets the old row order[n].
  * order [N] is a permutation of 0 .. N-1, in memory of the backend; `scratch` has room
  * for [N,C]. */
 typedef void pl_op_permute_rows(pl_backend *be, pl_act *x, pl_act *scratch,
@@ -176,7 +177,8 @@ typedef void pl_op_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu,
 typedef void pl_op_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
                                    const pl_act *gu, int N, int F);
 
-/* Linear + cross-entropy, in row chunks: the [N,V] logits never exist whole.
+/* The last linear layer with cross-entropy, for some rows at a time: the logits [N,V]
+ * are never in memory as a whole.
  *   loss[n] = logsumexp_v(x w^T) - logit[target]; 0 where target < 0
  * If `dx` is given, it also computes the gradients of *scale * sum loss: dx is
  * overwritten, and dw (fp32) is added to. `scale` is memory of the backend; without dx
@@ -224,16 +226,16 @@ enum { PL_MUON_ITERATIONS = 5 };
 /* Returns the working memory of muon: X twice and S twice, with sides rounded up to
  * whole tiles. */
 size_t pl_muon_work_floats(int O, int I);
-/* Returns the largest pl_muon_work_floats among the runs; 0 if AdamW steps all of
+/* Returns the largest pl_muon_work_floats among the runs; 0 if AdamW updates all of
  * them. */
 size_t pl_update_work_floats(const pl_update_run *runs, int n_runs);
 
 /* ---- a whole step ---- */
-/* The optimizer for a whole path: computes squares = sum g^2, scales gradients to
- * the norm `clip`, applies muon to the runs that are matrices and adamw to the others,
- * with weight decay where a run has it, refreshes compute copies, and zeroes the
- * gradients. If squares or a value of loss[N] is not finite, squares becomes a value
- * that is not finite, gradients are zeroed, and nothing else changes. */
+/* The optimizer for a whole path: computes squares = sum g^2, scales gradients to the
+ * norm `clip`, applies muon to the runs that are matrices and adamw to the others (with
+ * weight decay if the run has it), refreshes compute copies, and zeroes the gradients.
+ * If squares or a value of loss[N] is not finite, squares becomes NaN or infinite,
+ * gradients are zeroed, and nothing else changes. */
 typedef pl_status pl_op_update_create(pl_backend *be, const pl_update_plan *plan,
                                       pl_update **out);
 typedef void pl_op_update_destroy(pl_backend *be, pl_update **update);
@@ -247,9 +249,9 @@ typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
                            void (*work)(void *context), void *context);
 typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
 
-/* The operations by kind. A backend's declarations and its table are generated from
- * these lists. matmul_dx is in the list of weights, because it needs no transposed copy
- * of them. */
+/* The operations, in one list for each kind. The declarations and the table of a
+ * backend are generated from these lists. matmul_dx is in the list of weights, because
+ * it needs no transposed copy of the weights. */
 /* clang-format off */
 #define PL_OPS_OF_MEMORY(X) \
     X(alloc) X(release) X(upload) X(download) X(fill_zero) X(sync)
@@ -278,8 +280,8 @@ typedef struct pl_ops {
 #undef PL_OPS_SLOT
 } pl_ops;
 
-/* These operations for backends whose memory is the host's; `update` and `perform` call
- * one operation after the other. */
+/* Versions of these operations for backends that work in the host's memory. `update`
+ * and `perform` call one operation after the other. */
 #define PL_OPS_DECLARE(op) pl_op_##op pl_host_##op;
 PL_OPS_OF_STEPS(PL_OPS_DECLARE)
 #undef PL_OPS_DECLARE

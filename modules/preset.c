@@ -1,11 +1,12 @@
 /* Presets: the paper's topologies (arXiv:2403.10616, tables 1 and 4) and small ones.
  *
  * The paper's model uses a plain feed-forward layer of inner width 4 * 896 and its own
- * position scheme. Here the block is SwiGLU with the inner width that keeps its size (3
- * * 896 * 2368 = 6.4M for 2 * 896 * 3584), so that a block has 10.0M parameters and a
- * path 149M. The paper's totals (1.2B for 8x8) show that nothing is shared by all paths
- * there: the embedding is shared as level 1 is, and the final norm as the last level
- * is. */
+ * position scheme. Here a block has SwiGLU instead, with an inner width of 2368, which
+ * gives the same number of parameters (6.4M): three matrices of 896 x 2368 instead of
+ * two of 896 x 3584. So a block has 10.0M parameters and a path 149M. The paper's total
+ * (1.2B for 8x8) shows that no module is common to all paths there: two paths have the
+ * same embedding if they have the same module of level 1, and the same final norm if
+ * they have the same module of the last level. */
 #include "modules/topology.h"
 #include <stdio.h>
 #include <string.h>
@@ -110,8 +111,8 @@ static pl_status fill_preset(const preset *p, int family, pl_shape *shape,
         .embed_choice = p->embed_choice, .head_choice = p->head_choice, .replicas = 1};
     PL_CHECK(pl_topology_parse_levels(p->levels, spec));
     PL_CHECK(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
-    /* the number in the name counts replicas of a common path, or modules of the only
-     * level */
+    /* the number in the name is the number of replicas of the only path, or the number
+     * of modules of the only level */
     if (p->embed_choice == PL_CHOICE_COMMON)
         spec->replicas = family;
     else if (spec->n_levels == 1)

@@ -15,8 +15,9 @@ double probe_now(const pl_probe_options *options)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Measures the seconds of one call. Repeating a call is harmless: sums grow by the same
- * amount each time, and the AdamW of each round clears the gradients. */
+/* Measures the seconds of one call. An operation may be called again and again: a
+ * gradient grows by the same amount each time, and AdamW clears the gradients once per
+ * round. */
 static pl_status time_row(pl_backend *be, const pl_probe_options *options,
                           probe_ops *ops, int row, int repeats, double *seconds)
 {

@@ -1,9 +1,11 @@
-/* Measures the rates of a backend: each operation as a training step calls it, the step
- * itself, and the two limits with which they are compared.
+/* Measures how fast a backend is: each operation as a training step calls it, a whole
+ * training step, and the two limits (arithmetic and memory) with which operations are
+ * compared.
  *
  * Each round times every operation once and one whole training step once. On a GPU a
- * short operation is launched several times before one synchronisation. Of all rounds
- * the best time counts, because other work on the machine can only add time. */
+ * short operation is launched several times before one synchronisation. The result is
+ * the shortest time of all rounds, because other work on the machine can only add
+ * time. */
 #ifndef PL_MODULES_PROBE_H
 #define PL_MODULES_PROBE_H
 #include "modules/model.h"
@@ -18,18 +20,18 @@ typedef struct pl_probe_options {
     const pl_shape *shape;
     int batch;  /* sequences per step */
     int rounds; /* number of rounds, at least 1; a warm-up round comes before them */
-    /* for pl_probe_step: 0 measures the best step; otherwise it trains for this many
-     * seconds and measures the mean step */
+    /* for pl_probe_step: 0: measure the fastest step; otherwise train for this many
+     * seconds and measure the mean time of a step */
     double seconds;
-    bool memory; /* whether to measure the rate of memory, too, with four streams */
-    /* bytes of one stream; 0: 64 MiB, or on a GPU 256 MiB and at least four times its
-     * cache */
+    bool memory; /* whether to measure also bytes per second of the memory */
+    /* bytes of each of the four arrays (streams) that the measurement of memory reads
+     * and writes; 0: 64 MiB, or on a GPU 256 MiB and at least four times its cache */
     size_t stream_bytes;
     /* whether to measure only the calling thread's time, for one thread on a busy
      * machine */
     bool cpu_clock;
     bool muon; /* whether the step uses Muon */
-    /* number of rows that Muon steps as a separate matrix; 0: all rows */
+    /* number of rows that Muon updates as a separate matrix; 0: all rows */
     int muon_rows;
 } pl_probe_options;
 
@@ -40,7 +42,7 @@ typedef struct pl_probe_row {
     int repeats;    /* number of calls that are launched before one wait */
     double flops;   /* FLOPs of one call; 0 for an operation without a product */
     double bytes;   /* bytes moved by one call, if every operand is moved once */
-    bool product;   /* whether the row is only a matrix product */
+    bool product;   /* whether the operation is a matrix product and nothing else */
 } pl_probe_row;
 
 typedef struct pl_probe_report {
@@ -57,15 +59,16 @@ typedef struct pl_probe_report {
     double memory_rate;     /* bytes/s of the best stream: the limit of memory */
 } pl_probe_report;
 
-/* Computes initial parameters of a path whose levels have one expert each, on all
- * processors: the values of pl_topology_init with seed 1. */
+/* Computes initial parameters for a path of a topology with one expert per level: the
+ * values of pl_topology_init with seed 1. Uses all processors. */
 PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *params);
 /* Measures all rows of the report and one training step. This needs about twice the
  * memory of a model that trains. */
 PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                                  pl_probe_report *out);
-/* Returns the rate of a row as a share of its limit, which is that of arithmetic or of
- * memory, whichever is nearer. The report must contain memory_rate. */
+/* Returns the speed of a row's operation as a share of what the machine can do: its
+ * FLOP/s divided by matrix_rate, or its bytes/s divided by memory_rate, whichever is
+ * larger. The report must contain memory_rate. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
 /* Measures only the training step: seconds of the best step or, if options->seconds is
  * set, of the mean step. */

@@ -31,7 +31,8 @@ void probe_train_destroy(probe_train **train);
 PL_MUST_CHECK pl_status probe_train_step(probe_train *train);
 uint64_t probe_train_params(const probe_train *train);
 
-/* Returns seconds of the clock that the options choose. */
+/* Returns the time in seconds: the calling thread's processor time if the options ask
+ * for it (cpu_clock), else the monotonic clock. */
 double probe_now(const pl_probe_options *options);
 
 #ifdef __cplusplus

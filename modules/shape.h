@@ -30,7 +30,7 @@ PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
 /* Whether the shapes are equal, so that one model can compute paths of both. */
 bool pl_shape_equal(const pl_shape *a, const pl_shape *b);
 
-/* Returns the number of parameters in matrices of blocks, which Muon steps if a run
+/* Returns the number of parameters in matrices of blocks, which Muon updates if a run
  * uses it. */
 size_t pl_shape_hidden_params(const pl_shape *shape);
 

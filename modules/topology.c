@@ -1,9 +1,9 @@
 /* The table of slots and tensors of a path, and the arithmetic of modules.
  *
- * A path's parameters: embed, the levels in order, the private blocks in order, head.
- * Inside a block the norms come first, then the matrices, so that parameters with and
- * without weight decay alternate only twice per block; q, k, v stand together, and so
- * do gate and up, so that one matrix product serves each group. */
+ * The parameters of a path are in this order: embed, the levels, the private blocks,
+ * head. Inside a block the norms come first, then the matrices, so that parameters with
+ * and without weight decay alternate only twice per block. q, k and v are adjacent, and
+ * so are gate and up, so that one matrix product computes each group. */
 #include "modules/topology.h"
 #include "modules/topology_spec.h"
 #include <limits.h>
@@ -404,7 +404,8 @@ static int ancestor_level(const pl_descent *d, int level)
     return d->n_parents == 0 ? level : d->level[level - 1];
 }
 
-/* Slot l is that of level l; private blocks and the head come after the levels. */
+/* Slot 0 is the embedding and slot l belongs to level l. The slots of private blocks
+ * and of the head come after the levels. */
 static int ancestor_slot(const pl_topology *t, const pl_descent *d,
                          const pl_topology *from, int slot)
 {
@@ -453,7 +454,8 @@ static int ancestor_cell(const pl_topology *t, const pl_descent *d,
     return cell;
 }
 
-/* Paths are in the order of their combinations. */
+/* Returns the path with this combination of experts, or -1. Paths are sorted by their
+ * combinations, so a binary search finds it. */
 static int find_cell(const pl_topology *t, int cell)
 {
     int low = 0, high = t->n_paths;

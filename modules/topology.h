@@ -3,18 +3,18 @@
  * A path is one module per slot: embed, one slot per level, one slot per
  * path-specific block, head. Level l has K_l modules; the P = K_1 * ... * K_L
  * paths are numbered row-major: path = ((e_1 * K_2) + e_2) * K_3 + ...
- * A slot takes its expert from the path by its `choice`:
+ * The `choice` of a slot says which expert a path uses there:
  *   common (K=1): 0       level l: e_l       private (K=P): the path itself.
  * Combinations of experts may be left out (`absent`); the others are the paths,
  * numbered in the same order without gaps. A path's name shows its experts, not its
- * number. Replicas are workers training the same path on different data.
+ * number. Replicas are separate trainings of the same path on different data.
  *
  * Every expert of a slot has the same tensors, so all paths share one layout: the
  * parameters of a path are one block of floats, slot after slot, and a module is a
  * contiguous region of it.
  *
- * Spec text of levels: "2x2", "16x16", "1" (dense). Each level takes blocks_per_level =
- * n_blocks / L consecutive blocks unless given. */
+ * Levels are written as "2x2", "16x16" or "1" (dense). Each level has n_blocks / L
+ * consecutive blocks, unless the specification gives other numbers (`blocks`). */
 #ifndef PL_MODULES_TOPOLOGY_H
 #define PL_MODULES_TOPOLOGY_H
 #include "modules/shape.h"
@@ -35,9 +35,9 @@ typedef struct pl_topology_spec {
     int experts[PL_LEVELS_MAX]; /* K_l */
     int blocks[PL_LEVELS_MAX]; /* number of blocks of each level; all 0: split evenly */
     int embed_choice;          /* COMMON, PRIVATE or a level */
-    /* choice of the final norm and an untied output matrix */
+    /* choice of the head: the final norm, and the output matrix unless it is tied */
     int head_choice;
-    /* whether block b is path-specific inside its level */
+    /* whether block b, which lies in a level, is path-specific */
     bool private_block[PL_BLOCKS_MAX];
     /* whether a combination of experts, numbered row-major, is left out. Every expert
      * is in at least one path. */
@@ -49,7 +49,7 @@ typedef struct pl_topology_spec {
  * ERR_CONFIG. */
 PL_MUST_CHECK pl_status pl_topology_parse_levels(const char *text,
                                                  pl_topology_spec *spec);
-/* Returns the number of paths of these levels, or of all combinations of experts;
+/* Returns the number of combinations of experts, including those that are left out;
  * INT_MAX if it does not fit into an int. */
 int pl_topology_spec_n_cells(const pl_topology_spec *spec);
 int pl_topology_spec_n_paths(const pl_topology_spec *spec);
@@ -118,32 +118,34 @@ int pl_topology_module_path(const pl_topology *t, int module, int nth);
 int pl_topology_path_place(const pl_topology *t, int module, int path);
 bool pl_topology_path_has(const pl_topology *t, int path, int module);
 
-/* How a topology descends from an earlier one of the same model. Each level takes its
- * modules from a level of the ancestor: all of their blocks or, if several levels take
- * theirs from the same one, consecutive blocks. */
+/* How a topology descends from an earlier topology (its ancestor) of the same model.
+ * Each level takes its modules from one level of the ancestor, with all of their
+ * blocks. If several levels take their modules from the same level of the ancestor,
+ * each gets some consecutive blocks. */
 typedef struct pl_descent {
     int experts[PL_LEVELS_MAX]; /* the ancestor's modules per level; 0: not recorded */
     /* level: the ancestor's level (from 1) of each level. parent: for each expert of
-     * each level in turn, the expert from which it descends. If n_parents is 0, the
-     * levels are the same, and expert e of K descends from e / (K / K of the
+     * each level in turn, the ancestor's expert from which it descends. If n_parents is
+     * 0, the levels are the same, and expert e of K descends from e / (K / K of the
      * ancestor). */
     int level[PL_LEVELS_MAX];
     int n_parents, parent[PL_DESCENT_MAX];
 } pl_descent;
 
-/* Whether t can descend from `from` in this way. Then the modules of each path descend
- * from the modules of one path; the functions below rely on this. */
+/* Whether t can descend from `from` as d says. Then all modules of a path of t descend
+ * from modules of one path of `from`; the functions below rely on this. */
 bool pl_topology_descends(const pl_topology *t, const pl_descent *d,
                           const pl_topology *from);
 /* Returns the path of `from` from which this path descends. */
 int pl_topology_ancestor_path(const pl_topology *t, const pl_descent *d,
                               const pl_topology *from, int path);
-/* Writes the name of that path; needs no `from`, because d->experts has the numbers. */
+/* Writes the name of the ancestor's path from which this path descends. Does not need
+ * the ancestor's topology, because d->experts has its numbers of experts. */
 void pl_topology_ancestor_path_name(const pl_topology *t, const pl_descent *d, int path,
                                     char out[PL_NAME_MAX]);
-/* Returns the module of `from` from which this module descends. If this module has only
- * some blocks of that one, its parameters have the same offset in a path's block as in
- * `from`. */
+/* Returns the module of `from` from which this module descends. This module may have
+ * only some blocks of that module. The offsets of its parameters in the parameters of a
+ * path are the same in t and in `from`. */
 int pl_topology_ancestor_module(const pl_topology *t, const pl_descent *d,
                                 const pl_topology *from, int module);
 

@@ -23,7 +23,7 @@ struct update_piece {
     /* `at` is the index of its first parameter, `second` that of this parameter's v */
     size_t at, second;
     unsigned n;
-    bool decay, wide, muon; /* `wide`: ACTS_WIDE parameters are stepped at once */
+    bool decay, wide, muon; /* `wide`: ACTS_WIDE parameters are updated at once */
     /* the compute copy of its first parameter; NULL if it has no copy */
     act *copy;
 };
