@@ -1,5 +1,5 @@
-/* The optimizer: the norm of the gradient, and AdamW (arXiv:1711.05101) in one pass
- * over four streams, which also clears the gradient. */
+/* The optimizer: the norm of the gradient, and AdamW (arXiv:1711.05101). One pass over
+ * parameters, gradients and both moments updates them and clears the gradients. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

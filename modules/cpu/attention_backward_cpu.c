@@ -4,8 +4,8 @@
  *   dS = P (dP - delta)        delta = sum_d dout out
  *   dQ = scale dS K            dK   += scale dS^T Q        dV += P^T dout
  *
- * P is recomputed once, from lse (as in arXiv:2205.14135). Tasks are the same as in
- * attention_cpu.c: one row and one kv head. */
+ * P is recomputed once, from lse (as in arXiv:2205.14135). As in attention_cpu.c, a
+ * task is one row of the batch and one kv head. */
 #include "modules/cpu/causal.h"
 
 typedef struct backward {

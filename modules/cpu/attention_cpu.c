@@ -2,12 +2,12 @@
  *
  *   S = scale Q K^T,  P = softmax(S),  out = P V,  lse = log sum e^S
  *
- * A task is one row and one kv head with the H/G query heads that read it. Each text of
- * the row is computed by itself: its keys and values are copied once. Queries go in
- * blocks of QB against blocks of KB keys up to the block's last query, so that keys
- * right of the diagonal are skipped; the sums are rescaled where a later block has a
- * larger score (as in arXiv:2205.14135). Tasks share nothing, so that results do not
- * depend on the number of threads. */
+ * A task is one row of the batch and one kv head, with the H/G query heads that read
+ * this kv head. Each text of the row is computed separately; its keys and values are
+ * copied once. QB queries at a time are multiplied with KB keys at a time, and blocks
+ * of keys after the last of these queries are skipped. If a later block has a larger
+ * score, the sums so far are rescaled (as in arXiv:2205.14135). Tasks share nothing, so
+ * results do not depend on the number of threads. */
 #include "modules/cpu/causal.h"
 
 typedef struct forward {
@@ -272,7 +272,7 @@ static void forward_task(const forward *f, int b, int g)
     }
 }
 
-/* Allots scratch memory to the attention and runs all its tasks. */
+/* Gets scratch memory for each thread and runs all tasks. */
 static void forward_all(pl_backend *be, const forward *job)
 {
     const int n_threads = be->n_threads, G = job->s.G, n_tasks = job->s.B * G;

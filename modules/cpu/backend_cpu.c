@@ -86,7 +86,7 @@ static pl_status choose_isa(const char *name, cpu_isa *out)
                    name);
 }
 
-/* With int8 weights, activations have the type that "auto" chooses. */
+/* Whether weights are int8. Then activations have the type that "auto" chooses. */
 static bool is_int8(const char *precision)
 {
     return precision != NULL && strcmp(precision, "int8") == 0;

@@ -6,12 +6,12 @@
  *   out[n,o] = scale[o] sum_g step[n,g] sum_{i in g} q[n,i] (u[o,i] - 128)
  *
  * The inner sum is over whole numbers. AVX-512 VNNI adds products of an unsigned and a
- * signed byte, four per lane. Therefore weights are raised by 128, and the sum begins
+ * signed byte, four per lane. Therefore 128 is added to each weight, and the sum begins
  * with the correction -128 sum q, which is the same for all rows of w. Without VNNI
- * bytes are widened to 16 bits, whose products are added two per lane; this is exact,
+ * bytes are converted to 16 bits, whose products are added two per lane; this is exact,
  * too.
  *
- * As in matvec_cpu.c the bytes of a row do not depend on the other rows. */
+ * As in matvec_cpu.c, the result for a row of x does not depend on the other rows. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

@@ -1,16 +1,18 @@
-/* Functions that both passes of attention share: blocks of a head and their layout.
+/* Functions that the forward and the backward pass of attention share: blocks of a head
+ * and their layout.
  *
  * Scores are computed transposed, S^T = K Q^T, so that each lane is a query. So the
- * maximum, sum and mask of a softmax stay within a lane, keys are read as they lie in
- * memory, and only queries need a transposed copy. In the products that follow, P and
- * dS are the operands that are read word by word, so they need no layout of their own:
+ * maximum, sum and mask of a softmax stay within a lane, keys are read in the order in
+ * which they lie in memory, and only queries need a transposed copy. In the products
+ * that follow, P and dS are read word by word, so they need no special layout:
  *
  *   S^T, dP^T [keys, queries]  a = keys, values          b = Q^T, dout^T   over D
  *   out, dQ   [queries, D]     a = P^T, dS^T by columns  b = values, keys  over keys
  *   dV, dK    [keys, D]        a = P^T, dS^T by rows     b = dout, Q       over queries
  *
- * In bf16 two neighbours along the summed axis make a word: sums over positions need
- * rows in pairs as well as the rows themselves. In fp32 the pairs are the rows. */
+ * In bf16 a word holds two values that are adjacent along the summed axis. Sums over
+ * positions therefore need a second copy in which the values of two rows form words
+ * (pairs). In fp32 this copy would equal the rows, so the rows are used. */
 #ifndef PL_MODULES_CPU_CAUSAL_H
 #define PL_MODULES_CPU_CAUSAL_H
 #include "modules/cpu/ops_cpu.h"
@@ -23,7 +25,7 @@ typedef struct shape {
     pl_type type;
     int B, T, H, G, D;
     int Tp; /* T rounded up to whole blocks */
-    /* distance in lse between neighbouring heads: the whole row's T */
+    /* number of elements between neighbouring heads in lse: T of the whole row */
     int row;
     /* words per row (Dw) and columns of floats or pairs (Dp), rounded up to whole
      * vectors */
@@ -70,8 +72,9 @@ static inline size_t out_stride(const shape *s)
     return (size_t)s->H * (size_t)s->D;
 }
 
-/* One text of a row is computed as a sequence of its own, so that nothing is masked and
- * the result has the same bytes as the text alone. */
+/* Returns the shape for one text of a row, with n tokens. A text is computed like a
+ * separate sequence: no other text needs to be masked, and the result has the same
+ * bytes as if the text were alone. */
 static inline shape text_shape(const shape *s, int n)
 {
     shape text = *s;
@@ -90,8 +93,8 @@ static inline int text_end(const int32_t *texts, int T, int first)
     return end;
 }
 
-/* Returns the bytes of `rows` rows of words, or of their pairs; in fp32 both are the
- * same. */
+/* Returns the size in bytes of `rows` rows of words, which is also the size of their
+ * pairs. */
 static inline size_t words_bytes(int rows, int words)
 {
     return cpu_lines((size_t)rows * (size_t)words * WORD);
@@ -159,8 +162,8 @@ static inline void turn_rows(const shape *s, char *out, const char *rows)
         }
 }
 
-/* Tells which keys of a block the NR queries of a panel see: lane l sees key k if k <=
- * diagonal + l. */
+/* NR queries, one per lane, with a block of keys. The query of lane l sees key k of the
+ * block if k <= diagonal + l. */
 typedef struct panel {
     int q;        /* the first query, within its block */
     int diagonal; /* position of query q minus that of the block's first key */
@@ -185,8 +188,9 @@ ALWAYS_INLINE vint seen_lanes(const panel *p, int k, int v)
 {
     return v_number() >= k - p->diagonal - v * LANES;
 }
-/* Whether a tile of keys from k on needs a mask, and whether its first vector is empty.
- */
+/* is_masked: whether some query of the panel does not see a key of the tile that begins
+ * at k. is_half: whether no query of the panel's first vector sees a key of the
+ * tile. */
 ALWAYS_INLINE bool is_masked(const panel *p, int k)
 {
     return k + MR > p->diagonal + 1;

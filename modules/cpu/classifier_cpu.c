@@ -44,7 +44,7 @@ ALWAYS_INLINE void row_scale(pl_act *out, size_t at, const float *row, float sca
 }
 
 /* Writes the loss of row n. If `dlogits` is given, writes scale * (softmax - one at the
- * target) to it; each value is rounded only once, also the target's. */
+ * target) to it. Each value, including that of the target, is rounded only once. */
 static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
                         int32_t target, float scale, int V, pl_type type)
 {

@@ -1,6 +1,6 @@
-/* Attention of rows to the cached keys and values of their sequences. A piece of a
- * prompt is computed in blocks. All other rows are computed one by one, so that the
- * result of a row depends on no other row. */
+/* Attention of rows to the cached keys and values of their sequences. The rows of a
+ * piece of a prompt are computed in blocks. All other rows are computed one by one, so
+ * that the result of a row does not depend on other rows. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

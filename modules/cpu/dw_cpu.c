@@ -1,11 +1,11 @@
 /* The gradient of a weight, dw += dout^T x, by our own tiles (product.h), for bf16 on
- * machines where no library is faster. Both operands are summed over their rows, so a
- * library has to transpose them; here that takes one pass over each while it is read.
+ * machines where no library is faster. The sum runs over the rows of both operands, so
+ * a library has to transpose them first; this file transposes them while it packs them.
  *
- * x is packed as a whole. dout is packed BLOCK columns at a time, which stay in the
- * second-level cache while all of x passes. At most DEEP rows are summed before they
- * are added to dw. The blocks are divided among the threads; the sum in an element of
- * dw does not depend on the number of threads. */
+ * x is packed as a whole. BLOCK columns of dout at a time are packed; they stay in the
+ * second-level cache while all of x is read. Sums over at most DEEP rows are added to
+ * dw. The blocks are divided among the threads; the sum in an element of dw does not
+ * depend on the number of threads. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 
@@ -25,7 +25,7 @@ typedef struct product {
     size_t b_panel;       /* number of bytes between panels of b */
     int M, N, K;
     bool add;
-    bool far; /* c is not in a cache, so it is prefetched while sums are computed */
+    bool far; /* c is not in a cache: prefetch it while sums are computed */
 } product;
 
 ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,

@@ -1,5 +1,5 @@
-/* Converts activations to and from fp32. The embedding is also such a conversion, row
- * by row. */
+/* Converts activations to and from fp32. The embedding is also here, because it
+ * converts rows of an fp32 matrix to activations. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -68,8 +68,8 @@ void OP(embed_forward)(pl_backend *be, pl_act *out, const int32_t *tokens,
                    be->act);
 }
 
-/* Adds columns c0 .. c1 of every row. A thread owns columns, so rows with the same
- * token are added in order of n with any number of threads. */
+/* Adds columns c0 .. c1 of every row. Each thread has some columns for all rows, so
+ * rows with the same token are added in the order of n, with any number of threads. */
 ALWAYS_INLINE void add_columns(float *dw, const pl_act *dout, const int32_t *tokens,
                                int N, int C, int c0, int c1, const pl_type type)
 {

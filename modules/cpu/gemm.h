@@ -1,4 +1,4 @@
-/* Matrix products, by a library or by our own tiles, behind one small table.
+/* Matrix products, by a library or by our own tiles; all have the same interface.
  *
  *   NT: c[m,n] = sum_k a[m,k] b[n,k]     forward:  out = x w^T
  *   NN: c[m,n] = sum_k a[m,k] b[k,n]     dx = dout w
@@ -33,9 +33,9 @@ struct gemm {
 bool gemm_has_bf16(void);
 bool gemm_has_f16(void);
 
-/* Opens the library for this type: oneDNN for bf16, OpenBLAS for f32 (oneDNN if only
- * that was built). ERR_UNSUPPORTED if the build or the machine has no library for
- * it. */
+/* Opens the library for this type: oneDNN for bf16; OpenBLAS for f32, or oneDNN if the
+ * build has no OpenBLAS. ERR_UNSUPPORTED: the build has no library for this type, or
+ * the machine cannot run it. */
 PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
 
 /* A block of memory that grows when needed and never shrinks. When it grows, its
@@ -47,7 +47,8 @@ typedef struct cpu_block {
 PL_MUST_CHECK pl_status cpu_block_grow(cpu_block *block, size_t bytes,
                                        const char *what);
 
-/* Open one of the two libraries, each of which is used in one file only. */
+/* These functions open oneDNN (gemm_dnnl.c) and OpenBLAS (gemm_blas.c). No other file
+ * calls the two libraries. */
 PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
 PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
 

@@ -46,8 +46,9 @@ static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a
     return PL_OK;
 }
 
-/* Names the newest core whose kernels this machine can run, among those in every
- * OpenBLAS that has several kinds. Returns NULL if the library's own choice is kept. */
+/* Returns the name of the newest core type whose kernels this machine can run, of those
+ * that every OpenBLAS with kernels for several types has. Returns NULL if the choice of
+ * OpenBLAS itself should stay. */
 static const char *better_core(void)
 {
 #if defined(__x86_64__)

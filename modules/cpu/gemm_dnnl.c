@@ -1,9 +1,9 @@
 /* Products by oneDNN's matmul primitive.
  *
- * A primitive is compiled for one shape, so primitives are kept in a table keyed by the
- * call; after the first step every call finds its primitive there. All products use
- * plain row-major matrices: blocked weights measured 2% faster on Zen 4, but the
- * reordering in each step costs as much. */
+ * A primitive is compiled for one shape, so primitives are kept in a table whose key is
+ * the shape and kind of a call. After the first step every call finds its primitive
+ * there. All products use plain row-major matrices: with blocked weights, products are
+ * 2% faster on Zen 4, but the reordering in each step costs as much. */
 #include "modules/cpu/gemm.h"
 #include <dnnl.h>
 #include <stdio.h>
@@ -206,8 +206,8 @@ static void dnnl_close(gemm **head)
     *head = NULL;
 }
 
-/* Compiles one product at once, so that a machine that lacks the instructions fails
- * here and not at the first step. */
+/* Compiles one product here, so that a missing instruction set is an error of this
+ * function and not of the first step. */
 pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
 {
     pl_status status = PL_OK;

@@ -1,10 +1,10 @@
 /* Multiplies f32 matrices in fp16, for processors that have fp16 arithmetic
  * (AVX512-FP16) and no AMX: twice as many products per instruction as in f32.
  *
- * Scaling. Each row of a, and each panel of b, is scaled by a power of two, which is
- * exact, so that its largest element lies in [8, 16); then it is rounded to fp16. CHUNK
- * products are summed in fp16: at most 128 * 16 * 16, so no sum overflows. Chunks are
- * summed in f32.
+ * Scaling. Each row of a, and each panel of b, is multiplied by a power of two, which
+ * is exact, so that its largest element lies in [8, 16); then it is rounded to fp16.
+ * CHUNK products at a time are summed in fp16. Such a sum is at most 128 * 16 * 16, so
+ * it cannot overflow. These sums are added in f32.
  *
  * Errors. For normally distributed numbers an element of c is off by 1.8e-3 of its
  * usual size, mostly from the sums of chunks; with factors rounded to bf16 it would be
@@ -13,8 +13,8 @@
  * if a column of c depends on nothing else. If the product of the largest elements
  * exceeds 2^134, c is infinite. A factor that is not finite makes c NaN or infinite.
  *
- * A row of c depends on its row of a and on b alone, not on the other rows nor on the
- * number of threads. */
+ * A row of c depends only on the same row of a and on b. It does not depend on the
+ * other rows or on the number of threads. */
 #include "modules/cpu/gemm.h"
 #include "modules/cpu/simd.h"
 

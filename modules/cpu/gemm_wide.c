@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* BLOCK: floats of a block of b; COLUMNS: with fewer columns, a call of the library
- * costs too much. */
+/* BLOCK: number of floats in a block of b. COLUMNS: least number of columns of a block;
+ * with fewer columns, a call of the library costs too much. */
 enum { BLOCK = 1 << 20, COLUMNS = 256 };
 
 typedef struct gemm_wide {

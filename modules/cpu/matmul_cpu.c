@@ -1,5 +1,5 @@
-/* Linear layers: makes the compute copies of weights, and the three products of each
- * layer. */
+/* Linear layers: makes the compute copies of weights, and computes the three products
+ * of a layer (out, dx, dw). */
 #include "modules/cpu/ops_cpu.h"
 
 /* Allocates for a weight only the copy that this backend multiplies by. */

@@ -1,14 +1,14 @@
-/* out = x w^T for few rows of x. Reading w once then takes most of the time; a library
- * would first pack w, which takes longer than the product itself.
+/* out = x w^T for a small number of rows of x. Reading w once takes most of the time of
+ * such a product. A library would first pack w, which takes longer than the product.
  *
- * Each element of out is a sum over K in one order, which depends neither on the number
- * of rows nor on the row's place: a sequence gets the same bytes decoded alone and in a
- * batch. Rows of x are taken TILE at a time, those of w ROWS at a time, so that a
- * vector that was loaded is used several times; the sums of LANES rows of w are folded
- * together.
+ * Each element of out is a sum over K. The order of the sum depends neither on the
+ * number of rows nor on the row's place: a sequence gets the same bytes if it is
+ * decoded alone or in a batch. TILE rows of x and ROWS rows of w are multiplied at a
+ * time, so that each loaded vector is used several times. The lanes of the sums of
+ * LANES rows of w are added up together.
  *
- * Rows are short, and hardware prefetching follows a stream only within a page. So
- * while ROWS of w are read, the ROWS after them are prefetched. */
+ * Rows are short, and hardware prefetching ends at the end of a page. Therefore the
+ * next ROWS rows of w are prefetched while the current ones are read. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -57,8 +57,8 @@ ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const char *x,
             sums[n][at + r] = sum[n][r];
 }
 
-/* Computes elements o0 .. o0+LANES (fewer at the end) of n_x rows from row n on.
- * Instead of rows after the end of w, the last row is read again. */
+/* Computes elements o0 .. o0+LANES (fewer at the end) of n_x rows of `out`, from row n
+ * on. In place of rows after the end of w, the last row of w is read again. */
 ALWAYS_INLINE void outputs(const matvec *job, int n, int o0, const int n_x,
                            const pl_type type)
 {

@@ -2,12 +2,12 @@
  *
  * Matrices are zero-padded to whole panels of NR columns, and stored panel after panel:
  * element (row, col) lies at [col / NR][row][col % NR]. So each matrix can be the left
- * or right operand of a product without packing, through all fifteen products. Padding
- * stays zero. X is tall: its columns, of which there are fewer, are summed into the
- * Gram matrix.
+ * or right operand of a product without packing, in all fifteen products. Padding stays
+ * zero. X has at least as many rows as columns (else its transpose is used), so the
+ * Gram matrix X^T X is as small as possible.
  *
- * An element's sum runs over all of its terms in order, in one thread, so that no byte
- * depends on the number of threads. */
+ * One thread adds all terms of an element, in order, so the result does not depend on
+ * the number of threads. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 

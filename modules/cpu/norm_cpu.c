@@ -1,5 +1,5 @@
-/* RMSNorm (arXiv:1910.07467, eq. 4) with the residual addition before it, and of each
- * head of queries and keys. */
+/* RMSNorm (arXiv:1910.07467, eq. 4) of the residual stream, with the residual addition
+ * before it; and RMSNorm of each query and key head (QK norm). */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -115,7 +115,8 @@ void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
 }
 
 /* ---- QK norm ---- */
-/* The places of a head in qkv, in the acts kept before the norm and among the heads. */
+/* The indices of a head in qkv, in the copy of the values before the norm, and in
+ * rstd. */
 typedef struct head_place {
     size_t qkv, before, head;
     int gain;

@@ -1,5 +1,4 @@
-/* Tiles of small products whose sums stay in registers. Attention and dw are built from
- * them.
+/* Products of tiles whose sums stay in registers. Attention, dw and Muon use them.
  *
  * Everything is counted in words of 4 bytes: one float, or two bf16 values that are
  * neighbours along the summed axis. So fp32 and bf16 share one kernel, and only the

@@ -190,9 +190,9 @@ ALWAYS_INLINE void v_store(float *p, vfloat x)
 }
 
 /* Loads or stores the first n of LANES words, or halves, at any address. Lanes beyond n
- * are loaded as zero and not stored. Masks are used where the machine has them: a copy
- * by parts goes through the stack even if it is whole, and such stores made a loop over
- * rows take twice as long. */
+ * are loaded as zero and not stored. These functions use masks if the instruction set
+ * has them. Without masks a partial vector is copied through the stack; such stores
+ * made a loop over rows take twice as long. */
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 ALWAYS_INLINE vfloat some_words(const char *p, int n)
 {
@@ -385,13 +385,14 @@ ALWAYS_INLINE vfloat v_exp(vfloat x)
 #define LOG2_E 1.44269504088896341f
 #define LN_2   0.693147180559945309f
 
-/* 2^x with a relative error below 3e-7 for -126 <= x <= 127, and the value at the limit
- * beyond, like v_exp. The function omits v_exp's split of ln2, so it is cheaper; use it
- * for arguments that have larger errors.
+/* 2^x with a relative error below 3e-7 for -126 <= x <= 127; as in v_exp, x beyond
+ * these limits gives the value at the limit. The function is faster than v_exp, because
+ * it does not split ln2 into two parts. Use it if the argument is less exact than that.
  *
  *   x = n + f;  2^x = 2^n q(f),  q of degree 5, q(0) = 1, with the least relative error
  *
- * on 0 <= f < 1 where the machine takes x apart itself, else on |f| <= 1/2. */
+ * On machines with instructions that split x into n and f, 0 <= f < 1; on others |f| <=
+ * 1/2. */
 ALWAYS_INLINE vfloat v_exp2(vfloat x)
 {
 #if defined(__AVX512DQ__)

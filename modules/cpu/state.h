@@ -32,9 +32,10 @@ typedef struct cpu_state {
     /* Memory that an operation may use until it returns; operations do not nest. The
      * memory grows when a larger shape comes and never shrinks. */
     cpu_block scratch;
-    /* a second such block, for the packed operands of an operation's own products */
+    /* a second block like scratch, for the packed operands of products by our own
+     * tiles */
     cpu_block packed;
-    bool own_dw; /* whether dw is computed by own tiles (dw_cpu.c) */
+    bool own_dw; /* whether our own tiles compute dw (dw_cpu.c) */
     /* Cosine and sine of position * frequency, [n_positions, rope_size / 2] each. */
     float *rope_cos, *rope_sin;
     int rope_positions, rope_size;
@@ -54,10 +55,11 @@ static inline cpu_state *cpu_self(const pl_backend *be)
     return be->self;
 }
 
-/* Chooses one thread or all for work that reads and writes `bytes` and is divided by
- * whole rows. No byte of the result depends on the choice. Waking a waiting thread
- * costs about as much as moving TEAM_BYTES, and more if it sleeps; if the number of
- * threads differs from the last time, libgomp starts new ones. */
+/* Returns the number of threads, 1 or all, for work that reads and writes `bytes` and
+ * is divided by whole rows. The result of the work does not depend on it. Waking a
+ * waiting thread costs about as much as moving TEAM_BYTES, and more if the thread
+ * sleeps. If the number of threads differs from that of the call before, libgomp starts
+ * new threads. */
 static inline int cpu_team(const pl_backend *be, size_t bytes)
 {
     enum { TEAM_BYTES = 64 << 10 };
@@ -65,7 +67,8 @@ static inline int cpu_team(const pl_backend *be, size_t bytes)
     return share >= TEAM_BYTES ? be->n_threads : 1;
 }
 
-/* Keeps a failure with the thread's last error for sync, if it is the first. */
+/* Keeps a failure and the thread's last error until sync reports them. Only the first
+ * failure is kept. */
 void cpu_note_failure(cpu_state *self, pl_status status);
 
 /* Returns the scratch block with at least `bytes`, 64-byte aligned. Returns NULL, with

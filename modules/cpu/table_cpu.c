@@ -1,4 +1,5 @@
-/* Fills one table of operations per instruction set; this file is compiled for each. */
+/* The table of operations. This file is compiled once for each instruction set, so
+ * there is one table for each. */
 #include "modules/cpu/ops_cpu.h"
 
 const pl_ops OP(cpu_ops) = {

@@ -19,7 +19,7 @@ void ref_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
 {
     (void)be;
     float b1 = adam->beta1, b2 = adam->beta2;
-    /* 1 - beta^step: the sum of the weights in the averages so far */
+    /* mass = 1 - beta^step: the sum of the weights of all gradients in a moment */
     float mass1 = (float)(1.0 - pow((double)b1, (double)adam->step));
     float mass2 = (float)(1.0 - pow((double)b2, (double)adam->step));
     for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,7 @@
-/* Causal attention with grouped keys (query head h reads kv head h / (H/G)).
+/* Causal attention with grouped keys: query head h reads kv head h / (H/G). The text of
+ * token t begins at first(t).
  *
- *   score[t,s] = q[t].k[s] / sqrt(D)   for first(t) <= s <= t; first: the text's begin
+ *   score[t,s] = q[t].k[s] / sqrt(D)   for first(t) <= s <= t
  *   lse[t]     = log sum_s exp score[t,s]
  *   p[t,s]     = exp(score[t,s] - lse[t])
  *   out[t]     = sum_s p[t,s] v[s]
@@ -10,7 +11,7 @@
  *   dv[s] += p dout[t]     dp = dout[t].v[s]     ds = p (dp - delta[t]) / sqrt(D)
  *   dq[t] += ds k[s]       dk[s] += ds q[t]
  *
- * Nothing of size T x T is kept: backward recomputes p from lse. */
+ * No T x T matrix is kept: the backward pass recomputes p from lse. */
 #include "modules/ref/ref.h"
 #include <math.h>
 #include <string.h>
@@ -100,7 +101,8 @@ void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act
         }
 }
 
-/* Pointers to the gradients of one head; strides are those of its head_view. */
+/* Pointers to the gradients of one head. Their rows have the strides of the head_view
+ * of the same head. */
 typedef struct head_grads {
     float *dq, *dk, *dv;
 } head_grads;

@@ -1,4 +1,5 @@
-/* The last matrix with cross-entropy, and logits for sampling.
+/* The product with the last matrix, with cross-entropy for training, or as logits for
+ * sampling.
  *
  *   logit[v] = x.w[v]     loss = logsumexp_v logit - logit[target]
  *   dlogit[v] = scale (exp(logit[v] - lse) - [v = target])

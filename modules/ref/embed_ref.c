@@ -1,5 +1,5 @@
-/* Rows of the embedding matrix, and their gradient: the gradients of a repeated token
- * are added in the order of its rows. */
+/* Reads rows of the embedding matrix, and adds to their gradients. If a token occurs
+ * several times, its gradients are added in the order of its positions. */
 #include "modules/ref/ref.h"
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* Muon: momentum, then the nearest semi-orthogonal matrix by Newton-Schulz (ops.h).
  *
- * X is kept wide, [S,L] with S = min(O,I): then X^T X of the equation is x x^T here,
- * all inner loops run along rows, and S x S products are as small as they can be. */
+ * The matrix x [S,L] is X or its transpose, whichever has fewer rows: S = min(O,I). So
+ * x x^T replaces the X^T X of the equation, all inner loops run along rows, and the S x
+ * S products are as small as possible. */
 #include "modules/ref/ref.h"
 #include <math.h>
 

@@ -1,8 +1,8 @@
-/* RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4) after a residual sum, and of
- * each head of queries and keys.
+/* RMSNorm (Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4) of the residual stream, with
+ * the residual addition before it; and RMSNorm of each query and key head (QK norm).
  *
- * With r = 1/sqrt(mean_c x^2 + eps) and y = x r w, the derivative of r is
- * dr/dx[c] = -r^3 x[c] / C, hence
+ * With r = 1/sqrt(mean_c x^2 + eps) and y = x r w, the derivative of r is dr/dx[c] =
+ * -r^3 x[c] / C, hence
  *
  *   dx[c] = r (w[c] dy[c] - x[c] r^2 mean_k(dy[k] w[k] x[k])) */
 #include "modules/ref/ref.h"

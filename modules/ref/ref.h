@@ -1,8 +1,8 @@
 /* The reference backend: the specification of every operation in plain loops.
  *
- * One thread, fp32 storage, no intrinsics. Sums on which accuracy depends (norms,
- * softmax denominators) are in double. A pl_act is a float here and a pl_weight is the
- * fp32 master itself, so nothing is cast, packed or refreshed.
+ * It has one thread, fp32 storage and no intrinsics. Sums on which accuracy depends
+ * (norms, softmax denominators) are in double. A pl_act is a float here and a pl_weight
+ * is the fp32 master itself, so nothing is cast, packed or refreshed.
  *
  * The equations are in modules/ops.h; each file here computes one operation. */
 #ifndef PL_MODULES_REF_REF_H
