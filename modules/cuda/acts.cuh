@@ -1,6 +1,6 @@
-/* Activations are bf16 in memory and fp32 in registers. V of them are moved at once: V
- * = 8 fills the widest load (16 bytes) and needs rows whose width is a multiple of 8;
- * otherwise V is 1. */
+/* Activations (acts) are bf16 in memory and fp32 in registers. An instruction loads or
+ * stores V of them. V = 8 uses the widest load (16 bytes) and needs rows whose width is
+ * a multiple of 8; for other rows V is 1. */
 #ifndef PL_MODULES_CUDA_ACTS_CUH
 #define PL_MODULES_CUDA_ACTS_CUH
 #include "modules/cuda/device.h"
@@ -24,7 +24,7 @@ static inline int acts_width_of(size_t n, const void *a, const void *b)
     return n % ACTS_WIDE == 0 && at % 16 == 0 ? ACTS_WIDE : 1;
 }
 
-/* A bf16 is the upper half of a float. */
+/* Converts two bf16 to floats: a bf16 is the upper half of a float. */
 __device__ inline void unpack_acts(float *out, unsigned pair)
 {
     out[0] = __uint_as_float(pair << 16);

@@ -1,8 +1,8 @@
 /* AdamW (arXiv:1711.05101) and the gradient norm for clipping. The kernels round
  * wherever the reference rounds, so parameters and moments get the reference's bytes.
  *
- * The sum of squares uses a fixed number of blocks, whatever the device. Each block
- * sums its share of the elements; then one block adds up these sums. */
+ * The sum of squares uses the same number of blocks on every device. Each block sums
+ * its share of the elements; then one block adds up these sums. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>

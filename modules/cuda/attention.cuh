@@ -1,8 +1,9 @@
 /* The parts that the attention kernels share: the shape, tiles of one head in shared
  * memory, and products of tiles by one warp.
  *
- * A head of D elements, D at most 128 and even, is computed as one of HD = 32, 64, 96
- * or 128, with zeros behind: they add nothing to any product. */
+ * D, the number of elements of a head, is even and at most 128. Kernels exist for HD =
+ * 32, 64, 96 and 128 elements. A head is padded with zeros to the next HD; zeros do not
+ * change any product. */
 #ifndef PL_MODULES_CUDA_ATTENTION_CUH
 #define PL_MODULES_CUDA_ATTENTION_CUH
 #include "modules/cuda/mma.cuh"
@@ -17,7 +18,7 @@ struct attention_shape {
     int T, H, G, D;
     size_t stride; /* length of a row of qkv: (H + 2G) D */
     float scale;   /* 1/sqrt(D) */
-    /* [B,T] where the text of a position begins; NULL: every text begins at 0 */
+    /* [B,T] for each position, where its text begins; NULL: every text begins at 0 */
     const int32_t *texts;
 };
 
@@ -28,7 +29,8 @@ __device__ inline int text_begin(const attention_shape &s, int b, int t)
     return s.texts && t < s.T ? s.texts[(size_t)b * (size_t)s.T + (size_t)t] : 0;
 }
 
-/* STRIDE: acts in a row of a tile, with a padding of 8 that mma.cuh explains. */
+/* STRIDE: number of acts from one row of a tile to the next, including a padding of 8,
+ * for which mma.cuh gives the reason. */
 template <int HD> struct tile_of {
     enum { STRIDE = HD + 8 };
     static constexpr size_t bytes(int rows)
@@ -136,8 +138,8 @@ __device__ inline float row_sum(float x)
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-/* Asks the driver for dynamic shared memory, which is needed above 48 KiB. Returns
- * false, with the failure noted, if it refuses. */
+/* Asks the driver to allow dynamic shared memory for a kernel, which is required above
+ * 48 KiB. If the driver refuses, notes the failure and returns false. */
 template <class K>
 static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes)
 {
@@ -149,8 +151,7 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
     return status == PL_OK;
 }
 
-/* Returns false, with the failure noted, if no kernel can compute heads of D elements.
- */
+/* Whether a kernel can compute heads of D elements. If not, notes the failure. */
 bool attention_can(pl_backend *be, int D);
 attention_shape attention_describe(const int32_t *texts, int T, int H, int G, int D);
 

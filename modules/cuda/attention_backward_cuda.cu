@@ -3,16 +3,17 @@
  *   p = exp(score - lse)       dp = dout v^T       ds = p (dp - delta) / sqrt(D)
  *   dv = p^T dout              dk = ds^T q         dq = ds k
  *
- * with delta[t] = dout[t].out[t]. Two kernels, so that every sum has one owner and one
- * order: a block of the first owns 64 keys of one kv head and goes through all queries
- * that see them, of all query heads that read it; a block of the second owns 64 queries
- * and goes through their keys. Both kernels compute the scores. So there are seven
- * products where atomics would need five, but the bytes are the same every time. */
+ * with delta[t] = dout[t].out[t]. There are two kernels, so that each sum is computed
+ * by one block in one order. A block of the first kernel has 64 keys of one kv head. It
+ * goes through all queries that see these keys, in all query heads that read this kv
+ * head. A block of the second kernel has 64 queries and goes through their keys. Both
+ * kernels compute the scores. So there are seven products, while a single kernel with
+ * atomic additions would need five; but the result has the same bytes every time. */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 
-/* Number of queries (or keys) that are processed at a time; the next ones are being
- * copied meanwhile. */
+/* STEP: number of queries (or keys) that are processed at a time. Meanwhile the next
+ * ones are copied into the other one of the HALVES of a buffer. */
 enum { STEP = 32, HALVES = 2 };
 
 static const float log2_e = 1.4426950408889634f;
@@ -46,8 +47,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
 
 /* ---- keys and values ---- */
 
-/* For STEP queries: lse, delta and the begin of the text. Queries after T have values
- * that give p = 0. */
+/* For STEP queries: lse, delta, and where the query's text begins. Queries after T have
+ * values that give p = 0. */
 struct query_numbers {
     float lse[STEP], delta[STEP];
     int begin[STEP];

@@ -1,11 +1,11 @@
 /* Causal attention, forward, as in FlashAttention-2 (arXiv:2307.08691).
  *
- * A block owns 64 queries of one head, and each of its warps 16 of them. The block goes
- * through the keys 64 at a time, from the begin of its first text up to its own
- * positions. For each row the kernel keeps the largest score m, the sum l of exp(score
- * - m) and the weighted sum of values o; when m grows, l and o shrink by exp(m_old -
- * m_new). At the end out = o / l and lse = m + log l. The next keys and values are
- * copied while the current ones are used. */
+ * A block has 64 queries of one head, and each of its warps has 16 of them. The block
+ * goes through the keys 64 at a time, from the start of the first query's text to the
+ * last query. For each query the kernel keeps the largest score m, the sum l of
+ * exp(score - m) and the weighted sum o of values. When m grows, l and o are multiplied
+ * by exp(m_old - m_new). At the end out = o / l and lse = m + log l. The next keys and
+ * values are copied while the current ones are used. */
 #include "modules/cuda/attention.cuh"
 #include <math.h>
 
@@ -38,7 +38,7 @@ attention_shape attention_describe(const int32_t *texts, int T, int H, int G, in
         texts};
 }
 
-/* Sets scores after the diagonal, and those before the text of their row, to -inf.
+/* Sets scores to -inf if the key comes after the query or before the query's text.
  * first_row, first_key and begin are positions. */
 static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int first_key,
                                    const int begin[2])

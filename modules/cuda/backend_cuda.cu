@@ -3,7 +3,8 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include <stdio.h>
 
-/* needed for bf16 tensor cores and asynchronous copies; older devices are refused */
+/* least compute capability with bf16 tensor cores and asynchronous copies; older
+ * devices are refused */
 enum { CAPABILITY_MIN = 8 };
 enum { CAPABILITY_FP8 = 89 }; /* needed for fp8 tensor cores */
 
@@ -142,7 +143,8 @@ static pl_status find_device(const pl_backend_options *options, int *out,
     return PL_OK;
 }
 
-/* Asks for the GPU's memory and the number of GPUs, which the memory plan needs. */
+/* Asks the driver for the size of the GPU's memory and for the number of GPUs. The
+ * memory plan needs both. */
 static pl_status measure_memory(cuda_state *self)
 {
     size_t left = 0, all = 0;
@@ -164,8 +166,8 @@ static pl_status start_device(cuda_state *self)
     return measure_memory(self);
 }
 
-/* Equal text means equal bytes, so the text names the model of the device and the
- * version of cuBLAS. */
+/* Backends with the same device text must give the same bytes, so the text has the
+ * model of the device and the version of cuBLAS. */
 static void describe_device(cuda_state *self, const cudaDeviceProp *p)
 {
     char library[32];

@@ -1,5 +1,5 @@
-/* Finds the functions of cuBLASLt. The emulation's functions are part of the program;
- * those of NVIDIA's library are looked up when it is loaded. */
+/* Finds the functions of cuBLASLt. In a build with the emulation they are part of the
+ * program; otherwise they are looked up in NVIDIA's library when it is loaded. */
 #include "modules/cuda/blas.h"
 #ifdef __CUDACC__
 #include <dlfcn.h>

@@ -1,12 +1,12 @@
-/* cuBLASLt. cuBLASLt is loaded when a cuda backend is opened and is not linked: the
- * library has half a gigabyte, and a program that links it starts 0.2 s later on every
- * machine. */
+/* The functions of cuBLASLt. The program does not link the library but loads it when a
+ * cuda backend is opened: the library has half a gigabyte, and a program that links it
+ * starts 0.2 s later on every machine. */
 #ifndef PL_MODULES_CUDA_BLAS_H
 #define PL_MODULES_CUDA_BLAS_H
 #include "base/base.h"
 #include <cublasLt.h>
 
-/* X(name): blas.name is cublasLt's function of that name. */
+/* X(name): blas.name is the address of the function `name` of cublasLt. */
 #define BLAS_FUNCTIONS(X)                                                              \
     X(cublasLtGetVersion)                                                              \
     X(cublasLtGetStatusString)                                                         \

@@ -1,5 +1,5 @@
-/* Converts activations between bf16 and fp32, and brings rows of them into another
- * order. */
+/* Converts activations between bf16 and fp32, and changes the order of rows of
+ * activations. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 256 };

@@ -1,16 +1,19 @@
-/* The last matrix together with cross-entropy, a chunk of rows at a time:
+/* The product with the last matrix, together with cross-entropy, for one chunk of rows
+ * at a time:
  *
  *   logits = x w^T        fp32, cuBLASLt, in scratch
  *   loss, dlogits         one kernel, a block for each row; dlogits bf16, in scratch
  *   dx = dlogits w        dw += dlogits^T x
  *
- * CUDA_CHUNK_BYTES (256 MiB) limits the rows of a chunk: about a thousand with 32k
- * words, which is enough for full use of the matrix units. A chunk has whole tiles of
- * rows, so that the operands of every chunk are aligned alike.
+ * CUDA_CHUNK_BYTES (256 MiB) limits the rows of a chunk. With a vocabulary of 32k a
+ * chunk has about a thousand rows, which is enough for full use of the matrix units. A
+ * chunk has whole tiles of rows, so that the operands of every chunk have the same
+ * alignment.
  *
- * A row is read twice: once for its largest logit and the sum of exponentials, once for
- * the gradient. Blocks for long rows are so large that all rows in work fit into the
- * second-level cache, so the second reading comes from there. */
+ * The kernel reads a row twice: once for its largest logit and the sum of exponentials,
+ * once for the gradient. For long rows a block has so many threads that the rows of all
+ * running blocks fit into the second-level cache, from which the second reading is
+ * served. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -48,8 +51,8 @@ static __device__ float row_log_sum(const float *row, int V)
     return all + logf(block_sum<THREADS>(sum * expf(top - all), sums));
 }
 
-/* Writes loss[n] and, if dlogits is given, the derivative of *scale * loss by the
- * logits. */
+/* Writes loss[n] and, if dlogits is not NULL, the derivatives of *scale * loss with
+ * respect to the logits. */
 template <int W, int THREADS>
 static __global__ void __launch_bounds__(THREADS) classifier_kernel(classifier_rows c)
 {

@@ -4,9 +4,9 @@
  * With precision fp8, forward products have e4m3 operands. With int8, weights are
  * bytes, for decoding only. cuBLASLt computes the products, without its
  * non-deterministic reductions; kernels of this folder compute everything else
- * (docs/CUDA.md). One stream executes all operations in order: a failure surfaces at
- * sync. Equal inputs give equal bytes on one kind of device with one version of cuBLAS;
- * both stand in the device text. */
+ * (docs/CUDA.md). One stream executes all operations in order; `sync` reports the first
+ * failure. Equal inputs give equal bytes on all devices of one model with the same
+ * version of cuBLAS; the device text has both. */
 #ifndef PL_MODULES_CUDA_CUDA_H
 #define PL_MODULES_CUDA_CUDA_H
 #include "modules/backend.h"
@@ -14,9 +14,9 @@
 extern "C" {
 #endif
 
-/* ERR_UNSUPPORTED without a driver, without a device, for a device older than 8.0, and
- * for precision f32; ERR_CONFIG if no device has that ordinal. One thread uses a
- * backend at a time. */
+/* ERR_UNSUPPORTED: there is no driver or no device, the device's compute capability is
+ * below 8.0, or the precision is f32. ERR_CONFIG: no device has this ordinal. Only one
+ * thread at a time may use a backend. */
 PL_MUST_CHECK pl_status cuda_backend_create(const pl_backend_options *options,
                                             pl_backend **out);
 void cuda_backend_destroy(pl_backend **backend);

@@ -1,12 +1,14 @@
-/* Rows of several sequences, each with a cache of keys and values. Appending uses one
- * thread for each pair of elements that is rotated, and for each element of v.
+/* Decoding: appends rows of several sequences to the caches of their keys and values,
+ * and computes attention to the caches. Appending uses one thread for each pair of
+ * elements that is rotated, and for each element of v.
  *
- * Attention: a sequence's positions are cut into stretches of KEYS. A block takes one
- * stretch for all query heads that share a kv head, as rows of a tile, so that keys and
- * values are read once for them; every warp computes all scores, but only its own
- * columns of the weighted values. A second kernel adds up the stretches of a row and
- * head, in order. The grid is as large as the longest sequence would need, so that a
- * step can be captured in a graph; blocks after a sequence's end return at once. */
+ * Attention: the positions of a sequence are divided into stretches of KEYS positions.
+ * A block computes one stretch for all query heads that share a kv head; these heads
+ * are the rows of a tile, so that keys and values are read only once. Every warp
+ * computes all scores, but only some columns of the weighted values. A second kernel
+ * adds up the stretches of a row and head, in order. The grid is always large enough
+ * for the longest possible sequence, so that a step can be captured in a graph; blocks
+ * after a sequence's end return at once. */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -16,7 +18,7 @@ enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64 };
 
 static const float log2_e = 1.4426950408889634f;
 
-/* The extents that appending needs, and the table of angles. */
+/* The dimensions that appending needs, and the table of angles. */
 struct append_plan {
     size_t S, H, G, half; /* half: D/2 */
     const float *cosines, *sines;
@@ -125,9 +127,9 @@ static __device__ void weigh_scores(float s[KEYS / 8][4], float largest[2],
     }
 }
 
-/* Multiplies weights [HEADS, KEYS] by columns first .. first+15 of a tile of values,
- * and stores the result as rows at, at + n_stretches, .. of the parts. Heads past
- * `heads` are left out. */
+/* Multiplies weights [HEADS, KEYS] by columns first .. first+15 of a tile of values.
+ * Stores the result as rows at, at + n_stretches, .. of the parts, for the first
+ * `heads` heads. */
 template <int HD>
 static __device__ void weigh_columns(decode_parts parts, size_t at,
                                      const float w[KEYS / 8][4], const act *tile,
@@ -248,8 +250,8 @@ static void decode_any(pl_backend *be, act *out, decode_parts parts, decode_rows
         decode<128>(be, out, parts, rows, n, s);
 }
 
-/* Places the parts of up to ROWS_AT_ONCE rows in scratch. Returns false, with the
- * failure noted, if memory does not suffice. */
+/* Places the parts of up to ROWS_AT_ONCE rows in scratch. If memory does not suffice,
+ * notes the failure and returns false. */
 static bool place_parts(pl_backend *be, int n_rows, int S, int H, int D,
                         decode_parts *out)
 {

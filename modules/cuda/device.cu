@@ -5,7 +5,7 @@ pl_status device_check(cudaError_t error, const char *what)
 {
     if (error == cudaSuccess)
         return PL_OK;
-    /* Clears an error that is not permanent, because it is reported here. */
+    /* Clears the error of the device, because it is reported here. */
     (void)cudaGetLastError();
     if (error == cudaErrorMemoryAllocation)
         return pl_fail(PL_ERR_NOMEM, "the CUDA device has too little memory for %s",

@@ -1,11 +1,11 @@
 /* The boundary between the kernels and the machine that executes them.
  *
- * Every CUDA source includes this header and none of NVIDIA's. nvcc finds NVIDIA's own
- * headers; without it a host compiler finds those of tests/gpu/emulation/toolkit, and
- * the kernels run on the CPU with checks (docs/CUDA.md). GPU and emulation differ in
- * four points, which are hidden here: how a kernel is launched, where dynamic shared
- * memory lies, which memory is cleared for initcheck, and (mma.cuh) how a tensor-core
- * instruction is executed. */
+ * Every CUDA source includes this header instead of NVIDIA's headers. With nvcc, this
+ * header includes those of NVIDIA. With a host compiler, it includes those of
+ * tests/gpu/emulation/toolkit, and the kernels run on the CPU with checks
+ * (docs/CUDA.md). GPU and emulation differ in four points: how a kernel is launched,
+ * where dynamic shared memory lies, which memory is cleared for initcheck (all in this
+ * header), and how a tensor-core instruction is executed (mma.cuh). */
 #ifndef PL_MODULES_CUDA_DEVICE_H
 #define PL_MODULES_CUDA_DEVICE_H
 #include "base/base.h"
@@ -13,8 +13,8 @@
 #include <cuda_runtime.h>
 
 /* Launches kernel(arguments...) on `stream`; write a template's name in parentheses.
- * Grid and block are int or dim3; `shared` is the dynamic shared memory in bytes. A
- * failure surfaces at device_sync. */
+ * Grid and block are int or dim3; `shared` is the dynamic shared memory in bytes.
+ * device_sync reports a failure. */
 #ifdef __CUDACC__
 #define PL_LAUNCH(kernel, grid, block, shared, stream, ...)                            \
     (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
@@ -42,18 +42,19 @@ static inline unsigned blocks_for(size_t n, size_t size)
     return (unsigned)((n + size - 1) / size);
 }
 
-/* Returns PL_OK, or ERR_DEVICE (ERR_NOMEM if memory ran out); the error has `what`, the
- * work that failed, and the device's own text. */
+/* Turns an error code of CUDA into a status: PL_OK, ERR_NOMEM if memory ran out, else
+ * ERR_DEVICE. The error text has `what`, the work that failed, and CUDA's own text. */
 PL_MUST_CHECK pl_status device_check(cudaError_t error, const char *what);
 
-/* Zeroes memory that cuBLAS writes, in the stream's order, once when it is allocated.
- * compute-sanitizer's initcheck does not see all that a library's kernels write, and
- * would report errors where we read it. The emulation does not clear: it knows what a
- * product wrote, and clearing would hide memory that nothing wrote. */
+/* Zeroes memory for results of cuBLAS, once when it is allocated, in the stream's
+ * order. Without this, compute-sanitizer's initcheck reports errors where kernels read
+ * such memory, because it does not see all writes of a library's kernels. The emulation
+ * does not zero the memory: it knows what a product wrote, and zeros would hide memory
+ * that was never written. */
 PL_MUST_CHECK pl_status device_clear_for_libraries(void *memory, size_t bytes,
                                                    cudaStream_t stream);
 
-/* Waits for the stream; a failure of anything launched before surfaces here. */
+/* Waits for the stream. Returns the failure of any work that was launched before. */
 PL_MUST_CHECK pl_status device_sync(cudaStream_t stream, const char *what);
 
 #endif

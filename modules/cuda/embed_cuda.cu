@@ -1,11 +1,15 @@
-/* Rows of the embedding matrix, and their gradient. The backward pass has one block per
- * position. The block of a token's first position adds up all positions of that token,
- * and no other block writes to that row; the other blocks end at once. That block
- * searches TILE tokens at a time and lists the hits in shared memory, in order. Few
- * hits are added one after another, each thread to its columns, as the reference does.
- * If a tile has many hits (some tokens of natural text fill a tenth of a batch), warp w
- * adds up every WARPS-th hit, from the w-th on, and the warps' sums are added in order.
- * So the order of additions depends on the tokens alone. */
+/* Reads rows of the embedding matrix, and adds to their gradients.
+ *
+ * The backward pass has one block per position of the batch. The block of a token's
+ * first position adds up the gradients of all positions of this token (the hits); the
+ * blocks of its later positions end at once. So only one block writes to a row.
+ *
+ * The block searches TILE tokens at a time and lists the hits in shared memory, in
+ * order. If a tile has few hits, they are added one after another, as in the reference,
+ * and each thread has some columns. A tile may have many hits, because some tokens of
+ * natural text fill a tenth of a batch. Then warp w adds up every WARPS-th hit,
+ * starting with the w-th, and the sums of the warps are added in order. So the order of
+ * additions depends only on the tokens. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 512, WARPS = THREADS / WARP_SIZE, BALLOTS = 4 };

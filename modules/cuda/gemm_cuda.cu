@@ -133,8 +133,8 @@ static pl_status set(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
         "a plan");
 }
 
-/* Scales are addresses, which differ from call to call, so they are set at each launch.
- */
+/* Scales are passed as addresses. The addresses differ from call to call, so they are
+ * set at each launch. */
 static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                             const float *const scales[2])
 {
@@ -165,8 +165,8 @@ static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
     return set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
 }
 
-/* Describes an operand: a row-major [rows, columns] is a column-major [columns,
- * rows]. */
+/* Describes an operand. A row-major matrix [rows, columns] is passed as a column-major
+ * matrix [columns, rows]. */
 static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, int rows,
                                   int columns, int stride, cublasLtMatrixLayout_t *out)
 {
@@ -190,9 +190,10 @@ static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
     return describe_operand(gemm, out, k->M, k->N, k->c_stride, &plan->c);
 }
 
-/* Sets what the algorithm must fulfil: if K is split, the parts are kept in fp32 and
- * added in order, not in place and not rounded to bf16 first. The alignment of operands
- * is told, too, because cuBLASLt also chooses by it. */
+/* Sets the conditions for the choice of an algorithm. If the algorithm splits K, it
+ * must keep the partial sums in fp32 and add them in order; it must not add in place or
+ * round to bf16 first. The alignment of the operands is also given, because the choice
+ * depends on it. */
 static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t preference,
                         const plan_key *key)
 {
@@ -260,9 +261,9 @@ static void unlink_plan(cuda_gemm *gemm, const gemm_plan *plan)
     *at = plan->next;
 }
 
-/* A server meets a new number of rows with every length of a prompt, so old plans are
- * dropped. A captured graph contains the algorithm and the addresses, and needs no
- * plan. */
+/* Drops old plans, because a server needs a new plan for every new length of a prompt.
+ * A captured graph does not need the plan: it contains the algorithm and the
+ * addresses. */
 static gemm_plan *make_plan_room(cuda_gemm *gemm)
 {
     if (gemm->n_plans < PLANS_MAX)

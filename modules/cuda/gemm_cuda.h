@@ -1,8 +1,8 @@
-/* Matrix products by cuBLASLt, in row-major terms.
+/* Products of row-major matrices by cuBLASLt.
  *
- * cuBLASLt is asked once per shape which algorithm to use, and the plans for some
- * hundreds of shapes are kept. Algorithms that add in place by atomics are excluded, so
- * equal shapes give equal bytes. */
+ * For each shape cuBLASLt is asked once which algorithm to use. The answers (plans) for
+ * some hundreds of shapes are kept. Algorithms with atomic additions are excluded, so
+ * the same product always has the same bytes. */
 #ifndef PL_MODULES_CUDA_GEMM_CUDA_H
 #define PL_MODULES_CUDA_GEMM_CUDA_H
 #include "modules/backend.h"
@@ -16,10 +16,11 @@ typedef enum gemm_kind {
     GEMM_TN  /* c[m,n] = a[k,m]^T b[k,n] : dw */
 } gemm_kind;
 
-/* a and b are bf16. c has `type` and is overwritten or, with `accumulate`, added to.
- * With `scales` (one number on the device for b, one for a) both operands are e4m3 and
- * the product is multiplied by the two numbers. This works only for GEMM_NT with a bf16
- * result, with N and K multiples of 16. */
+/* a and b are bf16. c has the type `type`. The product overwrites c or, with
+ * `accumulate`, is added to it. If `scales` is given (addresses of one number for b and
+ * one for a, on the device), both operands are e4m3 and the product is multiplied by
+ * the two numbers. `scales` works only for GEMM_NT with a bf16 result, with N and K
+ * multiples of 16. */
 typedef struct gemm_call {
     gemm_kind kind;
     int M, N, K;
@@ -38,7 +39,7 @@ void gemm_cuda_close(cuda_gemm **gemm);
  * ERR_DEVICE if cuBLAS refuses. */
 PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,
                                       cudaStream_t stream);
-/* "cublas 13.0.2" */
+/* Writes the name and version of the library, for example "cublas 13.0.2". */
 void gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
-/* Products with weights. cuBLASLt (gemm_cuda.h) multiplies the compute copies; kernels
- * of our own (matvec_cuda.cu, rows_cuda.cu) multiply a few rows. With precision fp8 the
- * operands of forward products are first converted to fp8 (small_cuda.cu); gradients
- * stay bf16. */
+/* Products with weights. If the activations have only a few rows, our own kernels
+ * (matvec_cuda.cu, rows_cuda.cu) multiply them; otherwise cuBLASLt does (gemm_cuda.h).
+ * With precision fp8 the operands of forward products are first converted to fp8
+ * (small_cuda.cu); gradients stay bf16. */
 #include "modules/cuda/ops_cuda.cuh"
 
 void cuda_multiply(pl_backend *be, const gemm_call *call)
@@ -10,8 +10,8 @@ void cuda_multiply(pl_backend *be, const gemm_call *call)
     cuda_note_failure(self, gemm_cuda_run(self->gemm, call, self->stream));
 }
 
-/* Computes out (or wide if out is NULL) if the rows are few enough for a kernel of our
- * own; else returns false. */
+/* Computes `out` (or `wide` if `out` is NULL) if one of our own kernels can multiply
+ * this number of rows; else returns false. */
 static bool multiply_few(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                          const pl_weight *w, int N)
 {

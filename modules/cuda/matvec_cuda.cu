@@ -1,6 +1,6 @@
 /* out = x w^T for a few rows of x, as a decoding step needs it. Reading every weight
- * once takes most of the time. There is one warp per row of w, whatever the number of
- * rows of x, so that the result of one row does not depend on the others.
+ * once takes most of the time. There is one warp per row of w for any number of rows of
+ * x, so the result for a row of x does not depend on the other rows.
  *
  * Weights are bf16, or bytes with a scale for each row (bytes_cuda.cu). */
 #include "modules/cuda/ops_cuda.cuh"

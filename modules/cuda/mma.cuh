@@ -1,10 +1,10 @@
-/* Tensor cores and asynchronous copies. Each PTX instruction has a function of its own,
- * which the emulation implements as well (tests/gpu/emulation/machine.cc). Tiles of
- * bf16 lie in shared memory in rows of `stride` acts; a stride of 8 more than a
- * multiple of 64 bytes keeps the eight rows that an instruction reads in different
- * banks.
+/* Tensor cores and asynchronous copies. Each PTX instruction has one function, which
+ * the emulation implements, too (tests/gpu/emulation/machine.cc). Tiles of bf16 lie in
+ * shared memory. Their rows are `stride` acts apart, a multiple of 32 plus 8, so that
+ * the eight rows that an instruction reads are in different banks.
  *
- * With g = lane/4 and p = lane%4, the products' fragments hold
+ * With g = lane/4 and p = lane%4, a lane holds these elements of a product C (its
+ * fragment):
  *
  *   c[0..1] = C[g][2p..]      c[2..3] = C[g+8][2p..] */
 #ifndef PL_MODULES_CUDA_MMA_CUH
@@ -74,8 +74,8 @@ __device__ inline void load_b_transposed(unsigned b[4], const act *tile, int str
     ldmatrix_transposed(b, tile + (k + lane % 16) * stride + n + lane / 16 * 8);
 }
 
-/* Joins two neighbouring C, [16,16], into an A, so that the result of one product
- * becomes an operand of the next. */
+/* Joins the fragments of two neighbouring products C into a fragment A [16,16], so that
+ * the result of one product becomes an operand of the next. */
 __device__ inline void pack_a(unsigned a[4], const float left[4], const float right[4])
 {
     a[0] = pack_acts(left[0], left[1]);
@@ -85,8 +85,8 @@ __device__ inline void pack_a(unsigned a[4], const float left[4], const float ri
 }
 
 /* Returns 2^x, computed only by the special function unit, with an error of 2 ulp.
- * Below 2^-126, where softmax weights do not matter, the result is 0; exp2f needs three
- * more instructions to be exact there. */
+ * Results below 2^-126 are 0, which does not matter for softmax weights; exp2f needs
+ * three more instructions for such results. */
 __device__ inline float exp2_fast(float x)
 {
 #ifdef __CUDACC__

@@ -1,9 +1,10 @@
-/* Muon (modules/ops.h) on a GPU: momentum, then Newton-Schulz with products of bf16
- * that are summed in fp32, as the layers' own products are.
+/* Muon (modules/ops.h) on a GPU: momentum, then Newton-Schulz. As in the layers,
+ * products have bf16 operands and are summed in fp32.
  *
- * X and its Gram matrix are kept in fp32 and rounded to bf16 for products only, so an
- * iteration repeats the same two steps three times: split a matrix into its bf16 copy
- * and its multiple, and add a product to the multiple.
+ * X and its Gram matrix are kept in fp32 and rounded to bf16 only for products. The
+ * three lines below are one iteration. On the left, a matrix is copied to bf16 (x16,
+ * g16, m16) and multiplied by a number. On the right, a product of bf16 copies is
+ * computed or added.
  *
  *   x16 = X,  X = a X            G = x16^T x16            (tall; x16 x16^T if wide)
  *   g16 = G,  G = b/c G          G = G + g16 g16

@@ -1,4 +1,5 @@
-/* Muon's parts that the whole step (update_cuda.cu) uses as well. */
+/* The parts of Muon that the optimizer's step on a whole path uses, too
+ * (update_cuda.cu). */
 #ifndef PL_MODULES_CUDA_MUON_CUDA_CUH
 #define PL_MODULES_CUDA_MUON_CUDA_CUH
 #include "modules/cuda/ops_cuda.cuh"
@@ -21,8 +22,8 @@ struct muon_rates {
     const double *squares;
 };
 
-/* Steps the matrix p [O,I] by u, which becomes zero, and writes its compute copy unless
- * that is NULL. */
+/* Updates the matrix p [O,I] from u, which becomes zero. Writes p's compute copy unless
+ * `copy` is NULL. */
 void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int O,
                     int I, const muon_rates *rates);
 

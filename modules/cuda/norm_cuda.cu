@@ -1,14 +1,15 @@
-/* RMSNorm over the last axis, after a residual sum (arXiv:1910.07467, eq. 4).
+/* RMSNorm over the last axis, after the residual addition (arXiv:1910.07467, eq. 4).
  *
- * Forward and dx: a warp owns a row. The sum with the residual is rounded to bf16 when
- * it is stored, and the norm is computed from the rounded row, so forward and backward
- * use the same values. The second pass over the row finds it in the cache.
+ * Forward pass and dx: one warp computes a row. The sum with the residual is rounded to
+ * bf16 when it is stored, and the norm is computed from the rounded row, so the forward
+ * and the backward pass use the same values. The second pass over the row reads it from
+ * the cache.
  *
- * dw: a thread owns a column of a chunk of rows; the chunks' sums go to scratch and are
- * added up, in order, by a second kernel.
+ * dw: one thread sums one column of a chunk of rows. The sums of the chunks go to
+ * scratch, and a second kernel adds them up in order.
  *
- * QK norm is the same over each head of queries and keys: a warp owns a head of a row.
- */
+ * QK norm is the same for each query and key head: one warp computes one head of a
+ * row. */
 #include "modules/cuda/acts.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
@@ -188,7 +189,7 @@ void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *
 }
 
 /* ---- QK norm ---- */
-/* Which heads are normed, and where they lie: H of queries and G of keys in rows of
+/* The heads to which QK norm is applied: H query heads and G key heads in rows of
  * `stride` acts. */
 struct head_plan {
     int N, H, heads, D; /* heads: H + G */
@@ -243,9 +244,9 @@ void cuda_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before, float *
                   eps);
 }
 
-/* part[chunk, c] = sum of dqkv x rstd over the chunk's rows and over the heads of one
- * kind; c < D is a gain of queries, the others are those of keys. The kernel reads
- * gradients that head_norm_dx_kernel replaces afterwards. */
+/* part[chunk, c] = sum of dqkv x rstd over the chunk's rows and over all heads of
+ * queries (c < D) or of keys (c >= D). The kernel reads gradients that
+ * head_norm_dx_kernel replaces afterwards. */
 static __global__ void __launch_bounds__(COLUMNS)
     head_norm_dw_kernel(float *part, const act *dqkv, const act *before,
                         const float *rstd, head_plan plan)

@@ -1,5 +1,5 @@
-/* The cuda backend's state and operations. The equations stand in modules/ops.h. Each
- * file of this folder holds one operation, like its counterparts in ref/ and cpu/. */
+/* The state and the operations of the cuda backend. The equations are in modules/ops.h.
+ * Each operation has a file, like its counterparts in ref/ and cpu/. */
 #ifndef PL_MODULES_CUDA_OPS_CUDA_CUH
 #define PL_MODULES_CUDA_OPS_CUDA_CUH
 #include "modules/backend.h"
@@ -63,9 +63,9 @@ struct cuda_state {
     char failure_text[512];
 };
 
-/* Every operation begins with this call, which sets the thread's device. A thread uses
- * device 0 unless it sets another, and the thread that trains is not the one that
- * opened the backend. */
+/* Every operation calls this function first, which sets the thread's device. CUDA uses
+ * device 0 in each thread that has set no device, and the thread that trains is not the
+ * thread that opened the backend. */
 static inline cuda_state *cuda_self(const pl_backend *be)
 {
     cuda_state *self = static_cast<cuda_state *>(be->self);
@@ -87,13 +87,14 @@ static inline const act *cuda_acts(const pl_act *acts)
     return reinterpret_cast<const act *>(acts);
 }
 
-/* Keeps a failure with the thread's last error for sync, if it is the first. */
+/* Keeps a failure and the thread's last error until sync reports them. Only the first
+ * failure is kept. */
 void cuda_note_failure(cuda_state *self, pl_status status);
-/* Returns the scratch block with at least `bytes`, aligned to 256; NULL, with the
- * failure noted, if memory does not suffice. */
+/* Returns the scratch block with at least `bytes`, aligned to 256. If memory does not
+ * suffice, notes the failure and returns NULL. */
 void *cuda_scratch(cuda_state *self, size_t bytes);
-/* Fills the rope table for positions 0 .. n_positions-1. False, with the failure noted,
- * if memory does not suffice. */
+/* Fills the rope table for positions 0 .. n_positions-1. If memory does not suffice,
+ * notes the failure and returns false. */
 bool cuda_rope_table(cuda_state *self, int n_positions, int D, double theta);
 
 #define CUDA_DECLARE(op) pl_op_##op cuda_##op;
@@ -112,15 +113,15 @@ void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
  * of x must be a multiple of 8. */
 void cuda_rows(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                const pl_weight *w, int N);
-/* cuda_bytes_encode makes the bytes of a weight from its master. The function after it
- * makes bf16 from the bytes, in scratch, and returns NULL, with the failure noted, if
- * memory does not suffice. */
+/* cuda_bytes_encode converts the master of a weight to bytes. The next function
+ * converts the bytes to bf16 in scratch; if memory does not suffice, it notes the
+ * failure and returns NULL. */
 void cuda_bytes_encode(pl_backend *be, const pl_weight *w);
 const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w);
 /* Makes the fp8 copies from the bf16 copies, for all weights that have one. */
 void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
-/* Converts n acts to fp8 in scratch; n is a multiple of 8. Returns false, with the
- * failure noted, if memory does not suffice. */
+/* Converts n acts to fp8 in scratch; n is a multiple of 8. If memory does not suffice,
+ * notes the failure and returns false. */
 bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out);
 
 #endif

@@ -1,6 +1,6 @@
-/* How much device memory the cuda backend takes in addition to the blocks of a model.
- * The files that allocate this memory and the plan (modules/model_plan.c), which is
- * also made on machines without CUDA, use these numbers. */
+/* Computes how much device memory the cuda backend needs besides the blocks of a model.
+ * The files that allocate this memory use these numbers. So does the plan
+ * (modules/model_plan.c), which is also made on machines without CUDA. */
 #ifndef PL_MODULES_CUDA_PLAN_CUDA_H
 #define PL_MODULES_CUDA_PLAN_CUDA_H
 #include <stdbool.h>
@@ -25,8 +25,9 @@ static inline size_t cuda_lines(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Rows of logits and of their gradients begin at multiples of 16 bytes, whatever the
- * vocabulary: for other rows cuBLASLt has only slow kernels. */
+/* Returns the number of elements between rows of logits, and of their gradients. Rows
+ * begin at multiples of 16 bytes for every size of the vocabulary: for other rows
+ * cuBLASLt has only slow kernels. */
 static inline size_t cuda_logit_stride(size_t V)
 {
     return (V + 7) / 8 * 8;
@@ -60,8 +61,8 @@ static inline size_t cuda_small_bytes(size_t n)
     return cuda_lines(CUDA_SMALL_PARTS * 4) + cuda_lines(4) + n;
 }
 
-/* The table grows by doubling, because a decoder needs one position more with every
- * token. */
+/* Returns the length of the rotary table for n positions. The length doubles when the
+ * table grows, because a decoder needs one position more with every token. */
 static inline int cuda_table_positions(int n)
 {
     int room = CUDA_POSITIONS_MIN;

@@ -1,7 +1,7 @@
-/* Rotary position embedding (arXiv:2104.09864), Llama's pairing: element i of a head
- * turns with element i + D/2. The cosines come from a table that the host computes in
- * double precision, as in the cpu backend: fp32 sines of large angles would be wrong.
- */
+/* Rotary position embedding (arXiv:2104.09864). As in Llama, elements i and i + D/2 of
+ * a head are rotated as a pair. The cosines come from a table that the host computes in
+ * double precision, as in the cpu backend: fp32 sines of large angles would be
+ * wrong. */
 #include "modules/cuda/ops_cuda.cuh"
 #include <math.h>
 

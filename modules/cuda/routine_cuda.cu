@@ -2,9 +2,10 @@
  *
  * The first call of a routine executes its work directly; during this call cuBLASLt
  * chooses algorithms, scratch grows, and kernels get their shared memory. The second
- * call is captured as a graph, which is then launched. Later calls launch it again: one
- * call of the driver instead of hundreds. If memory that the graph uses was replaced,
- * or the shape differs, the graph is dropped and the next call counts as the first.
+ * call is captured as a graph, which is then launched. Later calls launch the graph
+ * again, with one call of the driver instead of hundreds. If memory that the graph uses
+ * was replaced, or if the shape differs, the graph is dropped and the routine starts
+ * again with a first call.
  *
  * If the driver refuses to capture, the routine goes on without a graph; the backend's
  * remark says why. */

@@ -1,13 +1,14 @@
-/* out = x w^T by tensor cores, for up to CUDA_ROWS_MAX rows of x and weights of one
- * byte: a decoding step of many sequences needs it. The bytes are read once for all
- * rows, and become bf16 in registers, exactly; the scale of a row of w comes at the
- * end.
+/* out = x w^T by tensor cores, for weights of one byte and up to CUDA_ROWS_MAX rows of
+ * x, as in a decoding step with many sequences. The bytes are read once for all rows
+ * and converted to bf16 in registers, which is exact. At the end the sums are
+ * multiplied by the scales of the rows of w.
  *
- * A block has 16 rows of w; its warps divide the columns, 32 at a time. Of these 32
- * columns a lane (g, p) takes 8 neighbours, p*8.., of rows g and g+8 of w and of row g
- * of x: loads are wide, and nothing passes through shared memory. To an instruction its
- * 16 columns are pairs 2p and 2p+8; which columns of the matrices they are does not
- * matter as long as both operands have the same ones. */
+ * A block has 16 rows of w; its warps divide the columns, 32 at a time. Lane (g, p)
+ * loads 8 adjacent columns, from p*8 on, of rows g and g+8 of w and of row g of x. So
+ * loads are wide, and shared memory is not needed. A tensor-core instruction expects in
+ * a lane columns 2p, 2p+1, 2p+8 and 2p+9 of its 16 columns. The sum does not depend on
+ * the order of columns, so any columns can be used if they are the same for both
+ * operands. */
 #include "modules/cuda/mma.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 

@@ -3,9 +3,9 @@
  *
  *   x ~ scale q,   scale = max |x| / 448
  *
- * The maximum does not depend on the order. cuBLASLt multiplies by both scales when it
- * stores (gemm_cuda.h). A NaN or an infinite value stays one, so that the loss shows
- * it. */
+ * The maximum does not depend on the order of elements. cuBLASLt multiplies the result
+ * by both scales when it stores it (gemm_cuda.h). NaN and infinite values stay NaN or
+ * infinite, so that the loss shows them. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <cuda_fp8.h>
@@ -13,8 +13,8 @@
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, PARTS = CUDA_SMALL_PARTS };
 
 static const float largest_small = 448.0f;
-/* Below this largest element a tensor counts as zero, because the inverse of its scale
- * would not be finite. */
+/* If the largest element of a tensor is below this number, the tensor counts as zero,
+ * because the inverse of its scale would not be finite. */
 static const float smallest_most = 1e-30f;
 
 static __global__ void __launch_bounds__(THREADS)

@@ -1,4 +1,5 @@
-/* SwiGLU (arXiv:2002.05202): out = silu(gate) * up, gate | up side by side. */
+/* SwiGLU (arXiv:2002.05202): out = silu(gate) * up. In memory a row has the values of
+ * gate, then those of up. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 256 };

@@ -1,5 +1,5 @@
-/* Copies between host and device in pieces. The two halves are used in turn, also from
- * one copy to the next (transit.cuh). */
+/* Copies between host and device in pieces (transit.cuh). The two halves of the memory
+ * are used alternately, also when a new copy begins. */
 #include "modules/cuda/transit.cuh"
 
 pl_status transit_open(device_transit *transit)

@@ -1,5 +1,5 @@
-/* Page-locked memory through which copies between host and device pass, in pieces:
- * while one half is filled or emptied by the host, the other is on its way.
+/* Page-locked memory for copies between host and device. Copies pass through it in
+ * pieces: while the host fills or empties one half, the device copies the other half.
  *
  * An upload returns as soon as the host's bytes have been copied, while the device
  * still works on earlier operations. A download returns when its bytes have arrived. */
@@ -15,7 +15,8 @@ struct device_transit {
     unsigned next; /* the half to use next */
 };
 
-/* Closing is allowed even if opening failed. The stream must have finished its work. */
+/* transit_close may be called even if transit_open failed. The stream must have
+ * finished its work before. */
 PL_MUST_CHECK pl_status transit_open(device_transit *transit);
 void transit_close(device_transit *transit);
 PL_MUST_CHECK pl_status transit_upload(device_transit *transit, cudaStream_t stream,

@@ -3,11 +3,12 @@
  *
  *   squares   a fixed number of blocks, each over its share of the gradients; its
  *             sum becomes NaN if a loss in its share is not finite
- *   update    every block adds up those sums again, in the same order, and so knows the
- *             clipping factor; then it steps one piece of the parameters, writes their
- *             compute copies and clears the gradients: 34 bytes per parameter, once
- *   Muon      pieces of its matrices get their momentum in `update`; then muon_cuda.cu
- *             steps one matrix after the other
+ *   update    every block adds up those sums, in the same order, to compute the
+ *             clipping factor; then it updates one piece of the parameters, writes
+ *             their compute copies and clears the gradients, which moves 34 bytes per
+ *             parameter
+ *   Muon      `update` computes the momentum for pieces of Muon's matrices; then
+ *             muon_cuda.cu updates one matrix after the other
  *
  * The kernels round wherever the reference rounds, so parameters and moments get the
  * reference's bytes, except that the sum of squares has another order. */
@@ -18,13 +19,13 @@
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, SUM_BLOCKS = CUDA_SUM_BLOCKS };
 enum { PIECE = CUDA_PIECE };
 
-/* A stretch of parameters of one kind, which one block steps. */
+/* Consecutive parameters of one kind, which one block updates. */
 struct update_piece {
-    /* `at` is the index of its first parameter, `second` that of this parameter's v */
+    /* at: index of the piece's first parameter; second: index of this parameter's v */
     size_t at, second;
     unsigned n;
     bool decay, wide, muon; /* `wide`: ACTS_WIDE parameters are updated at once */
-    /* the compute copy of its first parameter; NULL if it has no copy */
+    /* the compute copy of the piece's first parameter; NULL if there is no copy */
     act *copy;
 };
 static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES, "what the plan counts");
@@ -60,7 +61,7 @@ static __global__ void __launch_bounds__(THREADS)
         parts[blockIdx.x] = sum;
 }
 
-/* Steps one parameter exactly as the reference does (ref/adamw_ref.c). */
+/* Updates one parameter exactly as the reference does (ref/adamw_ref.c). */
 static __device__ __forceinline__ void step_one(float *p, float *m, float *v, float g,
                                                 const pl_step_numbers *s, float decay)
 {
@@ -71,7 +72,7 @@ static __device__ __forceinline__ void step_one(float *p, float *m, float *v, fl
     *p = *p - s->adam.lr * (step + decay * *p);
 }
 
-/* Steps V parameters from the piece's i-th on. */
+/* Updates V parameters of the piece, starting with the i-th. */
 template <int V>
 static __device__ __forceinline__ void step_some(const pl_update *u,
                                                  const update_piece *piece, unsigned i,
@@ -143,7 +144,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* ---- pieces ---- */
 
 /* Returns the weight that contains parameter `at`, or NULL. Lowers *end to the end of
- * that weight or, if NULL, to the beginning of the next weight. */
+ * this weight or, if there is none, to the beginning of the next weight. */
 static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t *end)
 {
     for (int i = 0; i < plan->n_weights; i++) {

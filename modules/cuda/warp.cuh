@@ -3,7 +3,8 @@
 #define PL_MODULES_CUDA_WARP_CUH
 #include "modules/cuda/device.h"
 
-/* Returns the warp's sum to every lane, added in the order of a butterfly. */
+/* Returns the sum over the lanes of a warp to every lane. The order of additions is
+ * that of a butterfly. */
 template <class T> __device__ inline T warp_sum(T value)
 {
     for (int step = WARP_SIZE / 2; step > 0; step /= 2)
@@ -42,10 +43,10 @@ template <int THREADS, class T> __device__ inline T block_max(T value, T *scratc
     return warp_max(scratch[lane < THREADS / WARP_SIZE ? lane : 0]);
 }
 
-/* A thread's share of sum g^2, where the work is divided among `stride` threads: four
- * neighbours at a time where g is aligned to them, then one by one. A square is exact
- * in double, so that product and sum together round only once, whether or not they are
- * fused. */
+/* Returns a thread's share of sum g^2 if the work is divided among `stride` threads.
+ * The thread reads four neighbours at a time if g is aligned for that, and the rest one
+ * by one. A square is exact in double, so product and sum together are rounded only
+ * once, with and without fused multiply-add. */
 __device__ inline double square_share(const float *g, size_t n, size_t first,
                                       size_t stride)
 {
