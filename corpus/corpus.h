@@ -4,9 +4,9 @@
  * tokenizer (SentencePiece) -> token file (memory-mapped, with an index of documents)
  * -> sampler (which windows a step trains on; a pure function of seed and step).
  *
- * A document's `domain` is a label with which the router is judged; training never uses
- * it. Read in this order: reader, system_text, tokenizer, tokens, sampler, packing,
- * prepare, encode. */
+ * A document's `domain` is a label, such as the name of its folder. Only the evaluation
+ * of the router uses domains, never training. Read the files in this order: reader,
+ * system_text, tokenizer, tokens, sampler, packing, prepare, encode. */
 #ifndef PL_CORPUS_CORPUS_H
 #define PL_CORPUS_CORPUS_H
 #include "base/base.h"
@@ -22,9 +22,10 @@ typedef struct pl_document {
     size_t len;
     const char *domain; /* "" if it is unknown */
     const char *source; /* name of the document's file */
-} pl_document;          /* texts are borrowed during the call */
+} pl_document;          /* the texts are valid only during the call that gets them */
 
-/* The identity of a document in token files: it depends on its text alone. */
+/* Returns the number that identifies a document in token files. It depends only on the
+ * document's text. */
 uint64_t pl_document_hash(const pl_document *document);
 
 typedef struct pl_read_stats {
@@ -32,7 +33,8 @@ typedef struct pl_read_stats {
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files in folders, which are skipped */
     uint64_t n_cuts; /* number of cuts if a single text file was cut into documents */
-    /* if n_cuts > 0, the hash of the file's whole text, as if it were one document */
+    /* if n_cuts > 0: the hash of the whole file, computed as for a file that is one
+     * document */
     pl_hash whole;
 } pl_read_stats;
 
@@ -47,27 +49,30 @@ typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
  * - "-" is stdin (JSON lines if the first byte is '{').
  * - Parquet is refused; the error has the command that converts it.
  *
- * A single text file (or stdin) with more than cut_bytes bytes is cut into documents of
- * at most this length, at paragraphs if possible; 0: never. Only one document at a time
- * is in memory. ERR_NOT_FOUND, ERR_DATA (names file and line), ERR_IO. */
+ * If `path` is a text file (or stdin) with more than cut_bytes bytes, it is cut into
+ * documents of at most this length, at paragraphs if possible; cut_bytes 0: the file is
+ * never cut. Only one document at a time is in memory. ERR_NOT_FOUND, ERR_DATA (names
+ * file and line), ERR_IO. */
 PL_MUST_CHECK pl_status pl_documents_cut(const char *path, size_t cut_bytes,
                                          pl_document_fn fn, void *context,
                                          pl_read_stats *stats);
 
-/* Reads world-readable text below /usr (C headers, man pages, changelogs, licences,
- * CMake, Perl, Python), up to max_bytes in equal parts per domain, in an order that is
- * always the same on a given machine. Home directories are never read. `describe` gets
- * one line per domain for the user. ERR_NOT_FOUND if there are fewer than 3 domains or
- * less than 2 MB; the sentence says what to install. */
+/* Reads text files below /usr that every user may read (C headers, man pages,
+ * changelogs, licences, CMake, Perl, Python). Reads up to max_bytes, the same amount
+ * for each domain if possible, in an order that is always the same on a given machine.
+ * Home directories are never read. Writes one line per domain, for the user, to
+ * `describe`. ERR_NOT_FOUND if there are fewer than 3 domains or less than 2 MB; the
+ * error says what to install. */
 PL_MUST_CHECK pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn,
                                             void *context, pl_buf *describe);
 
 /* ---- tokenizer ---- */
 typedef struct pl_tokenizer pl_tokenizer;
-/* Trains BPE with byte fallback on at most sample_bytes of text and writes model_path.
- * `texts` are pieces without NUL. Decoding gives exactly the encoded text. The message
- * of ERR_DATA says what is missing; if the text has too few distinct pieces for
- * `vocab`, it names the largest vocab that works. */
+/* Trains BPE with byte fallback on at most sample_bytes of the texts, and writes the
+ * model to model_path. The texts must not contain NUL. With this model, decoding gives
+ * exactly the text that was encoded. The message of ERR_DATA says what is missing. If
+ * the texts have too few distinct pieces for `vocab`, the message names the largest
+ * vocab that works. */
 PL_MUST_CHECK pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens,
                                            size_t n, int vocab, int n_threads,
                                            const char *model_path);
@@ -96,15 +101,17 @@ typedef struct pl_token_doc {
 } pl_token_doc;
 
 PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
-/* ERR_DAMAGED if a page of an opened file had changed when tokens were read from it.
- * Call this before a result is kept. */
+/* ERR_DAMAGED: after the file was opened, one of its pages changed, and tokens were
+ * read from this page. Call the function before you keep a result that depends on
+ * tokens. */
 PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
  * until close. */
 PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
                                        pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
-/* Allows the system to drop the file's tokens from memory until they are read again. */
+/* Releases the memory of the file's tokens. The system reads them from the file again
+ * when they are needed. */
 void pl_tokens_rest(const pl_tokens *tokens);
 uint64_t pl_tokens_count(const pl_tokens *tokens);
 uint32_t pl_tokens_n_docs(const pl_tokens *tokens);
@@ -118,48 +125,50 @@ const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain);
 PL_MUST_CHECK pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs,
                                          size_t n, pl_buf *out);
 
-/* Documents that were forgotten are blank: they keep their places and lengths, so that
- * all other samples stay where they are, but all their tokens are PL_TOKEN_UNK. No
- * sampler counts a target of a blank document. */
+/* A list of documents that were forgotten. Such documents become blank: all their
+ * tokens become PL_TOKEN_UNK, and no sampler counts their targets. Blank documents keep
+ * their places and lengths, so that the samples of all other documents stay the
+ * same. */
 typedef struct pl_doc_list {
     const uint64_t *hashes; /* identities, as in pl_token_doc */
     size_t n;
 } pl_doc_list;
 bool pl_doc_listed(const pl_doc_list *list, uint64_t hash);
 bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc);
-/* Appends to `out` the same token file in which the listed documents are blank. */
+/* Appends to `out` a copy of the token file in which the listed documents are blank. */
 PL_MUST_CHECK pl_status pl_tokens_blank(const pl_tokens *tokens,
                                         const pl_doc_list *list, pl_buf *out);
-/* The same for train.tok of a prepared folder, in which the change may be interrupted
- * at any time and repeated. *changed: whether a document had text. From then on the
- * folder does not depend on the files that it was made from. */
+/* Makes the listed documents blank in train.tok of a prepared folder. If the change is
+ * interrupted at any point, it can be repeated. *changed: whether at least one of the
+ * documents was not blank before. After this change the folder is valid even if the
+ * files from which it was made have changed. */
 PL_MUST_CHECK pl_status pl_data_blank(const char *folder, const pl_doc_list *list,
                                       bool *changed);
 
 /* Appends to `file` a token file of all documents at `path` (read as by
  * pl_documents_cut, without cuts), and to `sources` the name of each document's file,
- * NUL-terminated. If there are more than 1024 domains, the rest counts as the last one.
- * ERR_DATA: there is no text, or there are more than 2^30 tokens. */
+ * NUL-terminated. Only 1024 domains are possible; further domains count as the last
+ * one. ERR_DATA: there is no text, or there are more than 2^30 tokens. */
 PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
                                             const pl_tokenizer *tokenizer, pl_buf *file,
                                             pl_buf *sources);
 
 /* ---- sampler ----
  *
- * Each document is cut into windows of `context` targets, from its start (window w has
- * targets w*T+1 and following; the last window may be short). A window is a row of a
- * batch. With `pack`, short windows share rows; then the first token of each window
- * except the first has the flag PL_TEXT_BEGINS. The rest of a row is padded with token
- * 0 and target -1.
+ * Each document is cut into windows of T = `context` targets, from its start: window w
+ * has the targets from w*T+1 on, and the last window may be short. A window is a row of
+ * a batch. With `pack`, several short windows share a row; then the first token of each
+ * window except the first of the row has the flag PL_TEXT_BEGINS. The rest of a row is
+ * padded with token 0 and target -1.
  *
  * Sample i of replica r is row perm(epoch, k) with k = i * replicas + r. An epoch is
- * one keyed permutation of all rows. With skip_prefix > 0, the targets of a document
- * with an index below skip_prefix are -1; all targets of a blank document are. */
+ * one keyed permutation of all rows. Targets that do not count are -1: those of a
+ * document with an index below skip_prefix, and all targets of a blank document. */
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_sampler_options {
     int context;     /* T */
     uint64_t seed;   /* seed of the run, for permutations */
-    uint64_t stream; /* number of the stream of this arm and path */
+    uint64_t stream; /* the random stream of this arm and path */
     int replica, n_replicas;
     /* number of targets at a document's start that do not count; 0: all count */
     int skip_prefix;
@@ -194,7 +203,8 @@ typedef struct pl_prepare_options {
     /* if `valid` is "": the fraction of documents that is held out, chosen by hash */
     double valid_share;
     const char *tokenizer; /* tokenizer model to load; "" to train one */
-    /* size of the vocabulary to train; if a tokenizer is loaded, the largest allowed */
+    /* size of the vocabulary to train; for a tokenizer that is loaded, the largest size
+     * allowed */
     int vocab;
     /* cut a single text file into documents of at most this length; 0: one document */
     uint64_t cut_bytes;
@@ -203,10 +213,10 @@ typedef struct pl_prepare_options {
     int n_threads;
     uint64_t max_bytes; /* most bytes of training text; 0: no limit */
     uint64_t seed;
-    /* shorter held-out documents are left out, because they have no target after the
-     * prefix */
+    /* held-out documents with fewer tokens are left out, because they have no target
+     * after the prefix */
     int min_document_tokens;
-    /* function that gets each line of progress */
+    /* called with each line of progress */
     void (*progress)(void *context, const char *line);
     void *progress_context;
     /* when the flag becomes nonzero, preparing ends with ERR_CANCELLED; may be NULL */

@@ -1,10 +1,10 @@
-/* data.json tells whether a folder contains the data that the present options would
- * make.
+/* data.json tells whether a folder contains the data that would be made with the
+ * current options.
  *
- * The second start of a run must be fast, and must not train on different data than the
- * first start. So options are compared as text, inputs by number, size and newest
- * modification time (without reading them), and the products, which training uses, by
- * their full hash. */
+ * When a run is started again, the start must be fast, and training must use the same
+ * data as before. So options are compared as text. Inputs are not read: their number,
+ * size and newest modification time are compared. Products, which training uses, are
+ * compared by the hash of all their bytes. */
 #include "corpus/data_manifest.h"
 #include <fts.h>
 #include <stdio.h>
@@ -15,8 +15,9 @@
 
 /* ---- all options that change the products, as text ---- */
 
-/* Options are compared as text, which needs no types, and a difference can be shown to
- * the user. n_threads is left out, because it does not change the data. */
+/* Options are compared as text: this needs no types, and an error can show the
+ * difference to the user. n_threads is not compared, because it does not change the
+ * data. */
 enum { N_OPTIONS = 9 };
 typedef struct option_text {
     const char *name;
@@ -106,8 +107,8 @@ static input_facts measure_input(const char *path)
     return facts;
 }
 
-/* Notes an input. Standard input and the machine's own text are left out, because no
- * file can be compared later. */
+/* Adds an input to the list. Standard input and the machine's own text are not added,
+ * because there is no file that could be compared later. */
 static void push_input(pl_json *inputs, const char *path)
 {
     if (path[0] == '\0' || strcmp(path, "-") == 0)
@@ -151,7 +152,7 @@ static pl_status check_input(const char *folder, const pl_json *input)
 
 /* ---- products ---- */
 
-/* The hash is computed over the mapped file, at about a gigabyte per second. */
+/* Computes size and hash of a product. The hash takes about a second per gigabyte. */
 static pl_status measure_product(const char *folder, const char *name, int64_t *bytes,
                                  pl_hash *hash)
 {
@@ -179,8 +180,9 @@ static pl_status push_product(pl_json *products, const char *folder, const char 
     return PL_OK;
 }
 
-/* Whether this is the hash of train.tok after documents were made blank. While a
- * process may be killed between the manifest and the file, both hashes are valid. */
+/* Whether this is the hash of train.tok after documents were made blank. A process may
+ * be killed after it has written the manifest and before it has replaced train.tok, so
+ * the old hash and the new hash are both valid. */
 static bool is_blanked(const pl_json *blanked, const char *hash)
 {
     for (size_t i = 0; i < pl_json_count(blanked); i++)
@@ -298,7 +300,8 @@ done:
     return status;
 }
 
-/* Makes the cheapest comparisons first: the options, the inputs, then the products. */
+/* Compares the options first, then the inputs, then the products, because the products
+ * take the most time. */
 static pl_status check_manifest(const char *folder, const pl_json *json,
                                 const pl_prepare_options *options,
                                 pl_prepare_result *result)
@@ -341,8 +344,9 @@ pl_status pl_data_check_tokenizer(const char *folder)
 }
 
 /* ---- documents that are made blank ---- */
-/* Notes the hash that train.tok will have. From now on the inputs are not compared: the
- * user should remove the documents from them. */
+/* Writes into the manifest the hash that train.tok will have. From now on the inputs
+ * are not compared, because the user should remove the forgotten documents from
+ * them. */
 static pl_status note_blanked(const char *folder, const pl_buf *train)
 {
     char path[PL_PATH_MAX], hex[PL_HASH_TEXT];

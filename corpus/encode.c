@@ -1,10 +1,11 @@
-/* Reads documents and encodes them as a token file in memory, for text that is
- * evaluated once and not kept. Unlike prepare.c, this code leaves out no document. */
+/* Reads documents and encodes them as a token file in memory, for text that is used
+ * once and not kept. Unlike prepare.c, this file also encodes duplicates and short
+ * documents. */
 #include "corpus/spool.h"
 #include "corpus/tokens_format.h"
 #include <string.h>
 
-/* Limit for tokens; with it a file has at most 4 GiB. */
+/* Largest number of tokens; their part of the file has at most 4 GiB. */
 #define TEXT_TOKENS_MAX ((uint64_t)1 << 30)
 
 typedef struct encoding {
@@ -27,7 +28,7 @@ static uint32_t domain_number(encoding *e, const char *name)
             return number;
         at += strlen(at) + 1;
     }
-    /* domains beyond the limit count as the last one */
+    /* if the limit is reached, a new domain counts as the last one */
     if (number == SPOOL_DOMAINS_MAX)
         return number - 1;
     pl_buf_append(&e->domains, name, strlen(name) + 1);

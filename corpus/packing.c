@@ -1,12 +1,12 @@
-/* Decides which short windows share a row (packing.h), by best fit, the longest window
- * first.
+/* Decides which short windows share a row (packing.h), by the method "best fit
+ * decreasing".
  *
- * Each short window, from the longest to the shortest, goes into the row with the least
- * room that is enough; if no row has enough room, the window begins a new row. Windows
- * of equal length are taken in the order of their documents, so the result depends only
- * on the lengths. Rows are found by their room: there is a list for each room from 1 to
- * T
- * - 1, and a bit for each list that is not empty. */
+ * The room of a row is its number of free tokens. The short windows are placed from the
+ * longest to the shortest. Each goes into the row that has enough room and, of these
+ * rows, the least room. If no row has enough room, the window begins a new row. Windows
+ * of equal length are placed in the order of their documents, so the result depends
+ * only on the lengths. There is one list of rows for each amount of room below T, and
+ * one bit for each list that says whether the list has rows. */
 #include "corpus/packing.h"
 
 typedef struct rooms {
@@ -25,7 +25,7 @@ uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix)
 {
     uint64_t T = (uint64_t)context, prefix = (uint64_t)skip_prefix;
     uint64_t n_targets = (uint64_t)n_tokens - 1;
-    /* window w ends at target (w+1)*T, or at the document's last target */
+    /* the last target of window w is target (w+1)*T, or the document's last target */
     if (n_targets < prefix)
         return (n_targets + T - 1) / T;
     return prefix <= T ? 0 : (prefix + T - 1) / T - 1;
@@ -54,8 +54,8 @@ static void put_row(rooms *r, uint32_t room, uint32_t doc)
     r->some[room / 64] |= 1ull << room % 64;
 }
 
-/* Takes the row with the least room of `length` or more; false if there is no such row.
- */
+/* Finds the row with the least room of `length` or more, and removes it from its list.
+ * Returns false if there is no such row. */
 static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
 {
     uint64_t mask = ~0ull << length % 64;
@@ -93,8 +93,8 @@ static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
     return (uint32_t)at;
 }
 
-/* Puts short windows into rows. Sets tails[d] to 0 if the short window of d is in a row
- * that a different document begins. */
+/* Puts short windows into rows. Sets tails[d] to 0 if the short window of document d is
+ * not the first in its row. */
 static void share_rows(rooms *r, uint32_t *tails, const uint32_t *order,
                        uint32_t n_tails, uint32_t *next)
 {
@@ -152,7 +152,7 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
         tails[i] = packing_tail(n_tokens, o->context, o->skip_prefix);
-        /* until now only full windows are counted */
+        /* so far first_row counts only the full windows */
         out->first_row[i] =
             count_windows(n_tokens, o->context, o->skip_prefix) - (tails[i] > 0);
     }

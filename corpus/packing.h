@@ -2,8 +2,8 @@
  *
  * A document is cut into windows of T targets, from its start. A full window fills a
  * row. The last window of a document may be short; with packing, several short windows
- * share a row. Packing adds no cuts in documents, so every target is predicted from the
- * same tokens; there is only less padding. */
+ * share a row. Packing does not change the windows, so every target is predicted from
+ * the same tokens as without packing; only the padding becomes less. */
 #ifndef PL_CORPUS_PACKING_H
 #define PL_CORPUS_PACKING_H
 #include "corpus/corpus.h"
@@ -13,10 +13,10 @@ extern "C" {
 
 enum { PACKING_END = UINT32_MAX };
 
-/* Document d has the rows first_row[d] .. first_row[d+1] - 1: those of its full
- * windows, and then the row of its short window, unless that window is in a row of
- * another document. In its row the short window of d is followed by that of next[d],
- * then that of next[next[d]], and so on until PACKING_END. */
+/* Document d has the rows first_row[d] .. first_row[d+1] - 1: one row for each full
+ * window, and then the row that its short window begins, unless this window is in a row
+ * of a different document. In a row, the short window of d is followed by the short
+ * windows of next[d], next[next[d]], and so on until PACKING_END. */
 typedef struct packing {
     uint64_t *first_row; /* [n_docs + 1] */
     /* [n_docs] the next document in the same row; NULL if windows are not packed */
@@ -26,7 +26,8 @@ typedef struct packing {
 /* Returns how many windows at the start of a document are left out because all their
  * targets are in the prefix. */
 uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix);
-/* Returns the number of targets in the last window if that window is short, else 0. */
+/* Returns the number of targets in a document's last window if this window is short,
+ * else 0. */
 uint32_t packing_tail(uint32_t n_tokens, int context, int skip_prefix);
 /* Arranges documents docs[0..n-1], or, if docs is NULL, the first n of the file. The
  * result depends only on their lengths, context, skip_prefix and pack. */

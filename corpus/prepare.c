@@ -2,13 +2,14 @@
  *
  * - read: documents go to the spool (text on disk, index in memory). Duplicates are
  *   dropped. A document's hash decides whether it is held out.
- * - tokenizer: trained on the training documents only, or copied.
- * - tokenise: batches of documents in parallel, written in the order of the corpus.
- * - manifest: data.json is written last; a folder with it counts as prepared.
+ * - tokenizer: it is trained on the training documents only, or copied from a file.
+ * - tokenise: batches of documents are encoded in parallel, and the tokens are written
+ *   in the order of the corpus.
+ * - manifest: data.json is written last; a folder that has it counts as prepared.
  *
- * The products depend only on the documents and the options: neither the number of
- * threads nor the time changes a byte. A failure leaves no manifest, and the next
- * attempt starts anew. */
+ * The products depend only on the documents and the options, not on the number of
+ * threads or the time. After a failure there is no manifest, so the next attempt starts
+ * from the beginning. */
 #include "corpus/data_manifest.h"
 #include "corpus/spool.h"
 #include "corpus/tokens_write.h"
@@ -34,10 +35,11 @@ typedef struct preparation {
     bool valid_cut;  /* whether the held-out text is a single file that was cut */
     /* whether the corpus is a single file that was cut and all of it is held out */
     bool corpus_held;
-    /* the smallest random number of a document; with a larger valid_share it is held
-     * out */
+    /* the smallest of the numbers in [0, 1) that held_out derives from documents: if
+     * valid_share is larger, at least one document is held out */
     double nearest;
-    /* began: when the present step began; said: when progress was last printed */
+    /* began: time at which the current step began; said: time at which progress was
+     * last printed */
     double began, said;
 } preparation;
 
@@ -95,8 +97,9 @@ static pl_status tick(preparation *work, const char *step, uint64_t bytes)
 }
 
 /* ---- reading and splitting ---- */
-/* Only a document's hash decides, so it stays in its set when other documents of the
- * corpus change. */
+/* Whether a document is held out. If the options name no held-out file, only the hash
+ * of the document decides, so it stays in the same set (training or held-out) when
+ * other documents of the corpus change. */
 static bool held_out(preparation *work, uint64_t hash)
 {
     if (work->reading_valid || work->options->valid[0] != '\0')
@@ -108,9 +111,9 @@ static bool held_out(preparation *work, uint64_t hash)
     return draw < work->options->valid_share;
 }
 
-/* Keeps a document. When max_bytes are read, stops the reader with a status that is not
- * treated as an error. The last document may exceed the limit, so that a limit never
- * gives an empty set. */
+/* Adds a document to its set. When max_bytes have been read, stops the reader with a
+ * status that the caller does not treat as an error. The last document may exceed the
+ * limit, so that even a small limit gives one training document. */
 static pl_status collect_document(void *context, const pl_document *document)
 {
     preparation *work = context;
@@ -138,8 +141,8 @@ static const char *source_name(const char *path)
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-/* Notes the hash of a whole file that was cut, so that a file that is in both sets is
- * noticed. */
+/* Keeps the hash of a whole file that was cut, to find out whether the same file is
+ * used for training and as the held-out text. */
 static void note_whole(preparation *work, const pl_read_stats *stats)
 {
     uint64_t hash = spool_identity(&stats->whole);
@@ -220,7 +223,8 @@ static void report_reading(const preparation *work)
             (unsigned long long)work->n_skipped);
 }
 
-/* Reports every error that can be known now, before minutes of work. */
+/* Reports all errors that can be found before the tokenizer is trained, which may take
+ * minutes. */
 static pl_status check_split(const preparation *work)
 {
     size_t n = spool_n_docs(work->spool);
@@ -265,8 +269,8 @@ static pl_status check_split(const preparation *work)
 }
 
 /* ---- the tokenizer ---- */
-/* Held-out documents are not used to train the tokenizer either, because it is part of
- * the model. */
+/* The tokenizer is trained only on training documents, not on held-out documents,
+ * because it is part of the model. */
 static pl_status train_tokenizer(preparation *work, const char *path)
 {
     size_t n = 0, n_docs = spool_n_docs(work->spool);
@@ -351,8 +355,8 @@ static pl_status encode_item(void *context, size_t item, int thread)
                                spool_at(batch->work->spool, i)->len, &batch->ids[item]);
 }
 
-/* Takes the next batch, up to a number of documents and of bytes (a single long
- * document may have more). */
+/* Fills the batch with the next documents. The number of documents and of bytes is
+ * limited, but a single document may be longer than the limit. */
 static void take_batch(token_batch *batch, size_t first)
 {
     uint64_t bytes = 0;
@@ -410,8 +414,8 @@ done:
     return status;
 }
 
-/* Both files get the same list of domains, so that a domain has the same index in
- * both. */
+/* Completes train.tok and valid.tok. Both files get the same list of domains, so that a
+ * domain has the same index in both. */
 static pl_status end_writers(preparation *work)
 {
     pl_prepare_result *result = work->result;

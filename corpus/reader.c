@@ -27,7 +27,7 @@ typedef struct document_reader {
     pl_buf clean;     /* a copy of a text in which invalid bytes were replaced */
 } document_reader;
 
-/* A file that is being read. */
+/* The file that is being read. */
 typedef struct text_source {
     const char *path;
     const char *domain; /* name of the file's folder, or "" */
@@ -36,8 +36,8 @@ typedef struct text_source {
     uint64_t line; /* number of the present line of a JSON lines file */
 } text_source;
 
-/* A blank document is not delivered, because it has nothing to predict. Blank lines
- * between JSON lines are allowed. */
+/* Whether a text has only white space. Such a document is not delivered, because it has
+ * nothing to predict. Blank lines between JSON lines are allowed. */
 static bool is_blank_text(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -46,7 +46,7 @@ static bool is_blank_text(const char *text, size_t len)
     return true;
 }
 
-/* Invalid bytes are replaced in a copy; valid text is not copied. */
+/* Replaces invalid bytes in a copy of the text. Valid text is not copied. */
 static void clean_text(document_reader *reader, const char **text, size_t *len)
 {
     if (utf8_valid_len(*text, *len) == *len)
@@ -155,7 +155,8 @@ static pl_status deliver_piece(document_reader *reader, const text_source *sourc
     return deliver(reader, source, text, len, source->domain);
 }
 
-/* Delivers pieces from the buffer as long as it has more than one, and removes them. */
+/* Delivers pieces of the buffer and removes them, until the rest is at most one
+ * piece. */
 static pl_status take_pieces(document_reader *reader, const text_source *source,
                              size_t begin)
 {
@@ -202,8 +203,8 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 }
 
 /* ---- JSON lines ---- */
-/* Delivers the object of a JSON line. The document's domain is that of the line, or
- * else that of the folder. */
+/* Delivers the object of a JSON line. The document's domain is the "domain" of the
+ * line, or the folder's domain if the line has none. */
 static pl_status deliver_object(document_reader *reader, const text_source *source,
                                 const pl_json *object)
 {
@@ -289,8 +290,8 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 }
 
 /* ---- files ---- */
-/* Whether the name is that of a JSON lines file. The content does not decide, because a
- * text file may begin with a brace. */
+/* Whether the file's name ends as that of a JSON lines file. The content does not
+ * decide, because a text file, too, may begin with a brace. */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};
@@ -379,7 +380,8 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
     return read_file(reader, &source);
 }
 
-/* Links to folders are not followed, because they may form circles. */
+/* Reads the files of a folder and of all folders below it. Links to folders are not
+ * followed, because they may form circles. */
 static pl_status read_folder(document_reader *reader, const char *path)
 {
     char root[PL_PATH_MAX];

@@ -4,10 +4,10 @@
  *   epoch = k / n_rows
  *   row   = permutation(seed, stream(stream, epoch))[k mod n_rows]
  *
- * There is no state, and calls may come in any order: a worker that was restarted, or a
- * different worker, gets the same bytes for sample i. Each of n replicas takes every
- * n-th place of one permutation. So within an epoch the replicas together see each row
- * exactly once.
+ * The sampler has no state, and samples may be requested in any order: a worker that
+ * was restarted, or a different worker, gets the same bytes for sample i. All n
+ * replicas use one permutation, and each takes every n-th place of it. So within an
+ * epoch the replicas together use each row exactly once.
  *
  * Rows are numbered in the order of documents (packing.h). A window never crosses the
  * end of a document, so no target is predicted from another document. */
@@ -107,7 +107,7 @@ static uint32_t document_of(const pl_sampler *sampler, uint64_t row)
     return low;
 }
 
-/* The number of targets at the document's start that do not count. */
+/* Returns the number of targets at the document's start that do not count. */
 static uint64_t uncounted(const pl_sampler *sampler, uint32_t doc)
 {
     return pl_tokens_is_blank(sampler->tokens, doc)
@@ -122,9 +122,9 @@ typedef struct batch_row {
     int64_t counted; /* number of targets that count in the loss */
 } batch_row;
 
-/* Appends window `within` of a document: inputs at .. at+n-1, whose targets are the
- * tokens after them. Tokens of the prefix stay as inputs; only their loss is left
- * out. */
+/* Appends window number `within` of a document to a row. The target of each input token
+ * is the token after it. Tokens of the prefix are inputs, too, but as targets they do
+ * not count. */
 static void append_window(const pl_sampler *sampler, uint32_t number, uint64_t within,
                           batch_row *row)
 {
@@ -160,8 +160,8 @@ static int64_t fill_row(const pl_sampler *sampler, uint64_t number, int32_t *tok
                       packing_skipped(n_tokens, o->context, o->skip_prefix);
     batch_row row = {.tokens = tokens, .targets = targets};
     append_window(sampler, owner, within, &row);
-    /* if the row has room left, its window is the document's short one, and others
-     * follow */
+    /* if the row has room left, its window is the owner's short window, and the short
+     * windows of other documents follow */
     uint32_t doc = rows->next && row.used < T ? rows->next[owner] : PACKING_END;
     for (; doc != PACKING_END; doc = rows->next[doc]) {
         n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;

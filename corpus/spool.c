@@ -1,11 +1,11 @@
 /* Keeps documents until they are encoded (spool.h).
  *
  * The texts are written to a scratch file, which is mapped into memory after the last
- * one. So the page cache holds what fits into memory, and the disk holds the rest.
- * Memory is needed for 24 bytes per document, and for a set of hashes that finds
- * duplicates. With 64 bits of a cryptographic hash, the probability that two of n
- * different documents have the same hash is n^2 / 2^65: one in four thousand for a
- * hundred million documents. */
+ * text. So the page cache holds the texts that fit into memory, and the disk holds all
+ * of them. The spool itself needs memory for 24 bytes per document and for a set of
+ * hashes that finds duplicates. With 64 bits of a cryptographic hash, the probability
+ * that two of n different documents have the same hash is n^2 / 2^65: one in four
+ * thousand for a hundred million documents. */
 #include "corpus/spool.h"
 #include <errno.h>
 #include <stdio.h>

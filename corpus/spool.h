@@ -1,6 +1,7 @@
-/* Keeps documents until they are encoded: their text in a scratch file, an index in
- * memory. A corpus may be larger than memory and come from a pipe, and the tokenizer
- * must see all of it before the first document can be encoded. */
+/* Keeps documents until they are encoded: their texts in a scratch file, and an index
+ * in memory. Before the first document can be encoded, the tokenizer needs text from
+ * the whole corpus. But the corpus may be larger than memory, and may come from a pipe,
+ * which can be read only once. */
 #ifndef PL_CORPUS_SPOOL_H
 #define PL_CORPUS_SPOOL_H
 #include "corpus/corpus.h"
@@ -20,7 +21,7 @@ typedef struct document_spool document_spool;
 PL_MUST_CHECK pl_status spool_create(const char *folder, document_spool **out);
 void spool_destroy(document_spool **spool); /* accepts NULL */
 
-/* The first 8 bytes of a document's identity, computed from its identity hash. */
+/* Returns the first 8 bytes of a document's identity hash as a number. */
 uint64_t spool_identity(const pl_hash *identity);
 bool spool_has(const document_spool *spool, uint64_t hash);
 

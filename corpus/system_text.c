@@ -16,13 +16,13 @@
 #include <sys/stat.h>
 
 enum {
-    DOCUMENT_BYTES = 32 << 10, /* most bytes that are used of a file */
+    DOCUMENT_BYTES = 32 << 10, /* largest number of bytes that are used of a file */
     SHORTEST_BYTES = 256,      /* shorter files are skipped */
     LEAST_DOMAINS = 3,
     LEAST_BYTES = 2000000
 };
 
-/* A place with files of a domain. In the table, rows of one domain are adjacent. */
+/* Folders with files of a domain. In the table, rows of one domain are adjacent. */
 typedef struct text_place {
     const char *domain, *root; /* a glob pattern of folders */
     const char *prefix, *suffix;
@@ -43,7 +43,7 @@ static const text_place places[] = {
 enum { N_PLACES = sizeof places / sizeof *places };
 
 typedef struct domain_files {
-    const char *name, *root; /* root: that of the domain's first place, for messages */
+    const char *name, *root; /* root: of the domain's first place, for messages */
     char **paths;
     size_t n_paths, cap;
     size_t next; /* number of files that were tried */
@@ -79,8 +79,8 @@ static bool wanted_file(const FTSENT *entry, const text_place *place)
            pl_ends_with(entry->fts_name, place->suffix);
 }
 
-/* Lists the files of a place. A folder that cannot be read gives no files, which the
- * check at the end notices. */
+/* Lists the files of a place. A folder that cannot be read gives no files; check_enough
+ * reports it if too little text is left. */
 static void walk_place(domain_files *files, const text_place *place, char **roots)
 {
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_file_name);
@@ -124,8 +124,8 @@ static void read_beginning(const char *path, pl_buf *raw, size_t *len)
         *len = cut;
 }
 
-/* Tries the domain's next file. The order is shuffled but fixed, so that a part of the
- * files represents all of them. */
+/* Tries the domain's next file. The order of files is shuffled, but always the same. So
+ * the files that are used represent all files of the domain. */
 static pl_status read_next(system_text *text, domain_files *files, pl_document_fn fn,
                            void *context)
 {

@@ -1,7 +1,7 @@
-/* Chooses where a long text is cut into documents (text_cut.h). The kinds of border are
- * tried from the best to the worst. Of each kind, the last border in the second half of
- * the piece is taken; if there is no border of any kind, the cut is between two
- * characters. */
+/* Chooses where a long text is cut into documents (text_cut.h). First the last end of a
+ * paragraph in the second half of the piece is searched for, then the last end of a
+ * line, then the last end of a word. If the second half has none of these, the cut is
+ * between two characters. */
 #include "corpus/text_cut.h"
 
 /* Whether a piece may end before text[at]; at > 0. */

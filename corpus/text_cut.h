@@ -1,13 +1,12 @@
 /* Decides where a long text is cut into documents: at the end of a paragraph, else of a
- * line, else of a word, else of a character. Joined in order, the pieces are the
+ * line, else of a word, else of a character. All pieces joined in order are the whole
  * text. */
 #ifndef PL_CORPUS_TEXT_CUT_H
 #define PL_CORPUS_TEXT_CUT_H
 #include "corpus/corpus.h"
 
-/* Returns the length of the first piece, 1 to `most`: the piece ends at the last border
- * of the best kind in its second half. The text must have more than `most` bytes; it
- * need not be valid UTF-8. */
+/* Returns the length of the first piece, 1 to `most` bytes. The text must have more
+ * than `most` bytes; it need not be valid UTF-8. */
 size_t text_cut_len(const char *text, size_t most);
 
 #endif

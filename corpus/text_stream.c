@@ -1,5 +1,6 @@
-/* Uses libarchive as a decompressor; no other file does. The library gets the "raw"
- * format (one stream of bytes), and recognises compression by magic numbers.
+/* Decompresses files with libarchive; no other file uses this library. It is told that
+ * the format is "raw" (one stream of bytes), and recognises compression by magic
+ * numbers.
  *
  * The file is opened here and not by the library, so that errno tells whether a file
  * does not exist or may not be read. */
@@ -114,8 +115,8 @@ pl_status text_stream_open(const char *path, text_stream **out)
         goto done;
     }
     PL_TRY(open_archive(stream));
-    /* A file of a few bytes is not recognised as compressed; without this check it
-     * would count as text. */
+    /* The library does not recognise a compressed file that was truncated to a few
+     * bytes; without this check such a file would count as text. */
     const compression *named = compression_of(stream->path);
     if (named && archive_filter_code(stream->archive, 0) != named->filter)
         PL_TRY(pl_fail(PL_ERR_DATA,

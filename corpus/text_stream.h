@@ -17,8 +17,8 @@ void text_stream_close(text_stream **stream); /* accepts NULL */
 PL_MUST_CHECK pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out,
                                          bool *end);
 
-/* Returns the length of `path` without a suffix of compression ("x.jsonl.zst" ->
- * "x.jsonl"). */
+/* Returns the length of `path` without the suffix of a compression: 7 for
+ * "x.jsonl.zst", because "x.jsonl" has 7 bytes. */
 size_t text_stream_stem(const char *path);
 
 #endif

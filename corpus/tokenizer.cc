@@ -22,9 +22,9 @@ constexpr std::string_view kBlank = "\xe2\x96\x81";
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 constexpr size_t kEncodeBlock = 1 << 16; /* a limit for the library's working memory */
 
-/* Gives the library one blank, then the blocks. A blank must be in the alphabet, or
- * texts with blanks could not be decoded; and the library ends the process if a
- * required character does not occur in the text. */
+/* Gives the library a text of one blank, then the blocks. A blank must be in the
+ * alphabet, or texts with blanks could not be decoded. But the library ends the process
+ * if a required character does not occur in the texts, so the first text has it. */
 class BlockIterator : public sentencepiece::SentenceIterator
 {
   public:
@@ -69,7 +69,7 @@ template <typename Body> pl_status guarded(const char *what, Body body)
     }
 }
 
-/* Newlines and tabs are symbols of their own. */
+/* Each newline and each tab is a separate symbol. */
 sentencepiece::util::Status train_once(const text_block *blocks, size_t n, int vocab,
                                        const char *coverage, std::string *model)
 {
@@ -141,7 +141,8 @@ pl_status train(const text_block *blocks, size_t n, int vocab, std::string *mode
                    message.c_str());
 }
 
-/* Returns 0x41 for the piece "<0x41>", and so on; -1 for all other pieces. */
+/* Returns the byte of a piece that stands for a byte: 0x41 for the piece "<0x41>".
+ * Returns -1 for all other pieces. */
 int byte_of(std::string_view piece)
 {
     unsigned value = 0;
@@ -235,9 +236,9 @@ pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
     }
 }
 
-/* A model of a different origin may put a blank before the text, or normalise it. Such
- * a model gets each text as a whole, and decoding gives the text as the model changed
- * it. */
+/* Tests whether decoding gives exactly the text that was encoded. A model that this
+ * program did not train may put a blank before the text, or normalise it. Such a model
+ * gets each text as a whole, and decoding gives the text as the model changed it. */
 pl_status probe(pl_tokenizer *tokenizer)
 {
     const std::string_view text = "a  b\n c";
@@ -255,8 +256,8 @@ pl_status probe(pl_tokenizer *tokenizer)
     return status;
 }
 
-/* In this program the tokens 0, 1 and 2 are unknown, BOS and EOS, so a model must
- * agree. */
+/* Loads a model. It is refused if its tokens 0, 1 and 2 are not unknown, BOS and EOS,
+ * because this program relies on these numbers. */
 pl_status load(pl_tokenizer *tokenizer, const void *data, size_t len)
 {
     auto &processor = tokenizer->processor;

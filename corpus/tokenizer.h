@@ -13,13 +13,14 @@ typedef struct text_block {
 } text_block;
 
 /* Returns the length of the next block, at most `max` (>= 4) bytes. The block ends at
- * the last newline, else at the last blank, else after the last complete character. A
- * piece of our tokenizers never crosses a newline (which is a symbol of its own) or the
- * blank before a word. So encoding the blocks gives the same tokens as encoding the
- * whole text. */
+ * the last newline, else at the last blank, else after the last complete character. In
+ * our tokenizers a newline is a separate symbol, and a piece never contains text on
+ * both sides of the blank before a word. So encoding the blocks gives the same tokens
+ * as encoding the whole text. */
 size_t tokenizer_block_len(const char *text, size_t len, size_t max);
 
-/* Trains on the blocks in this order, and appends the model to `out`; ERR_DATA. */
+/* Trains a tokenizer on the blocks, in their order, and appends the model to `out`.
+ * ERR_DATA. */
 PL_MUST_CHECK pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks,
                                             int vocab, pl_buf *model);
 

@@ -10,7 +10,7 @@
 
 enum { SAMPLE_BYTES = 8 << 20, BLOCK_BYTES = 4096 };
 
-/* Returns the last position in [1, max] after a run of newlines, or 0. */
+/* Returns the last position in [1, max] directly after one or more newlines, or 0. */
 static size_t cut_at_newline(const char *text, size_t max)
 {
     for (size_t at = max; at > 0; at--)
@@ -19,7 +19,7 @@ static size_t cut_at_newline(const char *text, size_t max)
     return 0;
 }
 
-/* Returns the last position in [1, max] before a run of blanks, or 0. */
+/* Returns the last position in [1, max] directly before one or more blanks, or 0. */
 static size_t cut_at_blank(const char *text, size_t max)
 {
     for (size_t at = max; at > 0; at--)
@@ -80,8 +80,9 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
     return PL_OK;
 }
 
-/* n_threads is not used: SentencePiece's BPE trainer gains nothing from threads, and it
- * would write their number into the model, whose bytes must not depend on it. */
+/* n_threads is not used: SentencePiece's BPE trainer is not faster with more threads,
+ * and it would write the number of threads into the model. The bytes of the model must
+ * not depend on this number. */
 pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens, size_t n,
                              int vocab, int n_threads, const char *model_path)
 {

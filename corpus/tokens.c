@@ -4,13 +4,13 @@
  * checks the header, the names and the whole document table, even without verification.
  * After these checks every index that the functions return is inside the file, and
  * later code need not check again. Without verification only the values of tokens are
- * unchecked; pl_tokens_copy handles wrong ones.
+ * not checked; pl_tokens_copy replaces values that are not tokens.
  *
  * A mapped file may change while it is used: a process overwrites it, or a failing disk
  * returns different bytes when a page is read again. So the table and the names are
- * copied. Each page of tokens gets a checksum when the file is opened; after tokens of
- * a page were read, its checksum is compared, and pl_tokens_check reports the
- * result. */
+ * copied. Each page of tokens gets a checksum when the file is opened. After tokens of
+ * a page were read, the checksum of the page is compared, and pl_tokens_check reports a
+ * difference. */
 #include "corpus/tokens_format.h"
 #include <assert.h>
 #include <stdio.h>
@@ -37,7 +37,8 @@ struct pl_tokens {
     char what[PL_PATH_MAX];
 };
 
-/* Uses memcpy because a view may begin at an unaligned address. */
+/* Uses memcpy, because a file in memory (pl_tokens_view) may begin at an unaligned
+ * address. */
 static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
 {
     uint32_t token = 0;
@@ -83,8 +84,8 @@ static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
                        left < SUMMED_BYTES ? (size_t)left : SUMMED_BYTES);
 }
 
-/* Computes a checksum per page. The checksums of pages are computed before the file's
- * own checksum is compared, so that they belong to a verified file. */
+/* Computes a checksum for each page. This happens before the checksum of the whole file
+ * is verified: a page that changes in between is noticed in any case. */
 static pl_status sum_pages(pl_tokens *tokens)
 {
     uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
@@ -145,8 +146,9 @@ static pl_status check_docs(const pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Checks the checksum and the range of all tokens. A forged file can have a correct
- * checksum, and a changed file can have all tokens in range. */
+/* Checks the checksum of the file's body and the range of all tokens. Both checks are
+ * needed: a forged file can have a correct checksum, and a damaged file can have all
+ * tokens in range. */
 static pl_status verify_body(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
@@ -303,9 +305,10 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     return PL_OK;
 }
 
-/* Writes the new file. `file` has layout->file_bytes zeros, so the padding and blank
- * documents, which must be zero, need not be written. Tokens are copied unchanged,
- * because the vocabulary and so their width are the same. `docs`: NULL for all. */
+/* Writes the new file into `file`, which has layout->file_bytes zeros. So the padding
+ * and blank documents, which must be zero, need not be written. The vocabulary is the
+ * same, and so is the number of bytes per token; therefore tokens are copied unchanged.
+ * `docs` NULL: all documents. */
 static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
                          const pl_doc_list *blank, const tokens_layout *layout,
                          uint8_t *file)
@@ -354,7 +357,8 @@ bool pl_doc_listed(const pl_doc_list *list, uint64_t hash)
     return false;
 }
 
-/* A document with text begins with PL_TOKEN_BOS, so its first token decides. */
+/* A document that is not blank begins with PL_TOKEN_BOS, so only the first token is
+ * tested. */
 bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc)
 {
     const pl_token_doc *d = pl_tokens_doc(tokens, doc);

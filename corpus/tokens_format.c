@@ -1,11 +1,12 @@
-/* Encodes and checks the header of a token file, and packs tokens to the file's width.
+/* Encodes and checks the header of a token file, and stores tokens in the file's number
+ * of bytes per token.
  *
  * The header has a checksum of its own. So the header, and thereby the position of all
  * other parts, can be checked without reading a large file to its end. */
 #include "corpus/tokens_format.h"
 #include <string.h>
 
-/* Documents and tokens are used directly in the mapped file. */
+/* The mapped file's documents and tokens are used without conversion. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are mapped without conversion, so only little-endian "
                "machines can use them");

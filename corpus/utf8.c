@@ -62,8 +62,8 @@ size_t utf8_valid_len(const char *text, size_t len)
     return len;
 }
 
-/* Writes one U+FFFD for each invalid byte, not for each sequence, so that their number
- * is the number of invalid bytes. */
+/* Writes one U+FFFD for each invalid byte, not for each invalid sequence of bytes, so
+ * that both numbers are equal. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out)
 {
     uint64_t n_replaced = 0;

@@ -4,7 +4,8 @@
 #define PL_CORPUS_UTF8_H
 #include "corpus/corpus.h"
 
-/* Returns the length of the longest valid beginning; len if the whole text is valid. */
+/* Returns how many bytes of the text, from its start, are valid UTF-8; `len` if all
+ * are. */
 size_t utf8_valid_len(const char *text, size_t len);
 
 /* Appends the text with each invalid byte replaced by U+FFFD; returns the number of
