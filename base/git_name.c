@@ -1,5 +1,5 @@
-/* Git's names of blobs: SHA-1 (FIPS 180-4) over "blob LENGTH", a zero byte, and the
- * bytes. */
+/* Computes the hash with which git names a blob: SHA-1 (FIPS 180-4) over "blob LENGTH",
+ * a zero byte, and the bytes. */
 #include "base/hash.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Log lines.
  *
  * Every line is one write(2), so that lines of processes that share a terminal or a
- * file do not mix. Callers give `key=value` text once. The JSON form is derived from
- * it, so that both forms always have the same content. */
+ * file do not mix. Callers pass text with pairs `key=value`. The JSON form of a line is
+ * made from this text, so that both forms always have the same content. */
 #include "base/log.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -49,8 +49,8 @@ static bool is_json_number(const char *text, size_t len)
     return fraction > 0 && at + 1 + fraction == len;
 }
 
-/* Finds the closing quote of a value: the quote that is followed by the end or by the
- * next key=. So the value itself may contain quotes. */
+/* Finds the closing quote of a value: a quote after which the text ends or the next
+ * `key=` begins. So the value may contain quotes. */
 static const char *closing_quote(const char *text)
 {
     for (const char *c = text; *c; c++) {

@@ -26,9 +26,9 @@ PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out)
 /* Allocates without zeroing, for a caller that overwrites all bytes. */
 PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 
-/* Makes the C library keep freed blocks of up to 4 MiB, up to 64 MiB in all, from now
- * on. Without this the C library maps, clears and unmaps every block of 1 MiB, such as
- * a message or a database write. */
+/* After this call the C library keeps freed blocks of up to 4 MiB for later use, up to
+ * 64 MiB altogether. Otherwise it maps, clears and unmaps the memory of every block of
+ * 1 MiB, such as a message or a database write. */
 void pl_keep_blocks(void);
 /* The C library keeps the memory of freed blocks; this function returns that memory to
  * the kernel. Call it after work that needed much more memory than the work that

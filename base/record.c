@@ -78,9 +78,9 @@ typedef struct record_field {
     const uint8_t *bytes;
 } record_field;
 
-/* The only function that turns bytes into lengths. Reads the field at `at` and moves
- * `at` past it. Returns false at the end, or if the record is shorter than the field
- * claims. */
+/* Reads the field at `at` and moves `at` past it. Returns false at the end, or if the
+ * record is shorter than the field claims. Only this function reads the length of a
+ * field. */
 static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
 {
     size_t rest = reader->len - *at;
@@ -238,9 +238,9 @@ void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t ou
     }
 }
 
-/* Copies the text into `texts` at the same offset, one byte to the left. The field's
- * head leaves room there for the terminating NUL. Reading the field again gives the
- * same pointer. */
+/* Copies the text into `texts`, to its offset in the record minus one. There is always
+ * room for the terminating NUL, because the head of a field is before each text. A
+ * second call for the same field returns the same pointer. */
 const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size)
 {
     size_t len;

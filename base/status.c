@@ -7,8 +7,8 @@
 enum { SENTENCE_MAX = 1024 };
 static _Thread_local char last_error[SENTENCE_MAX];
 
-/* The arguments may point into last_error itself, if a caller includes the earlier
- * sentence. Therefore the text is first written to a second buffer. */
+/* The arguments may point into last_error, if a caller makes the earlier sentence a
+ * part of the new one. Therefore the text is first written to a second buffer. */
 static void PL_PRINTF(1, 0) keep_sentence(const char *format, va_list args)
 {
     char text[SENTENCE_MAX];

@@ -1,14 +1,14 @@
 /* Messages over ZeroMQ: sockets (docs/PROTOCOL.md section 1), sending and receiving of
  * frames, and checks of senders.
  *
- * Two rules hold throughout. Only pl_wire_poll waits: a process has one event loop, and
- * a slow peer must not stop it. Only messages that wire_decode has checked reach the
- * caller.
+ * This file follows two rules. First, only pl_wire_poll waits, because a process has
+ * one event loop, which a slow peer must not stop. Second, the caller gets only
+ * messages that wire_decode has checked.
  *
  * ZeroMQ keeps messages whole and in order on one connection, and reconnects by itself.
- * But when a connection ends, messages that were under way are lost, and the peer comes
- * back under a new routing id. Therefore a question is repeated until it is answered,
- * and has the same effect if it arrives twice. */
+ * But when a connection ends, messages that were under way are lost, and the peer gets
+ * a new routing id when it connects again. Therefore a client repeats a question until
+ * it is answered, and a question has the same effect if it arrives twice. */
 #include "base/wire.h"
 #include "base/address.h"
 #include "base/clock.h"
@@ -61,7 +61,7 @@ void pl_wire_advertise(const char *host)
     pl_copy_text(self.advertised, sizeof self.advertised, host);
 }
 
-/* The frames of one message after the routing id, as ZeroMQ's own buffers. Frames are
+/* The frames of one message, except the routing id, in buffers of ZeroMQ. A frame is
  * copied at most once, into the caller's message. On an encrypted connection only the
  * header is kept as a frame; pieces of body and data are joined in the message. */
 typedef struct frame_list {
@@ -186,9 +186,10 @@ void pl_wire_shutdown(void)
             continue;
 }
 
-/* Clients check whether their server is alive; a server leaves dead clients to the
- * kernel. ZeroMQ keeps a timer for each of its own checks and looks through all timers
- * at every message: with thousands of clients a hub spent most of its time on that.
+/* A client asks ZeroMQ to check whether its server is alive. A server does not check
+ * its clients; the kernel finds connections that are dead. For each such check ZeroMQ
+ * keeps a timer, and at every message it looks through all timers: with thousands of
+ * clients a hub spent most of its time on that.
  *
  * An IPv6 socket would report its IPv4 address as tcp://[::ffff:127.0.0.1]:PORT, to
  * which no client could connect. Therefore ZMQ_IPV6 is set only for IPv6 addresses. */
@@ -467,8 +468,8 @@ static bool give_pieces(pl_socket *socket, pl_buf *data)
     return given;
 }
 
-/* Sends a message. If `given` is not NULL, it is the message's own data, which is
- * handed over; otherwise data is copied. */
+/* Sends a message. If `given` is not NULL, it holds the message's data, and ZeroMQ
+ * sends it without a copy; otherwise the data is copied. */
 static pl_status send_message(pl_socket *socket, const pl_peer *peer,
                               const pl_message *message, pl_buf *given)
 {
@@ -505,9 +506,9 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
     return pl_failpoint("wire.send.after");
 }
 
-/* Whether an error message is about a problem of this machine itself. The sentence of
- * such an error may contain names of files, so peers that are not the job's own
- * processes get a general sentence; the log has the original. */
+/* Whether an error message is about a problem of this machine, such as a full disk. The
+ * sentence of such an error may contain names of files. So peers that are not processes
+ * of this job get a general sentence, and the original sentence is logged. */
 static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
 {
     if (m->type != PL_WIRE_ERR || peer->role == PL_AS_LOCAL ||
@@ -621,7 +622,7 @@ static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
     return got;
 }
 
-/* Reads the key of the sender: libzmq got it from the gate when the connection was
+/* Reads the key of the sender. The gate gave it to ZeroMQ when the connection was
  * made. */
 static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
 {
@@ -637,7 +638,7 @@ static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
     peer->own = peer->own && peer->role != PL_AS_NONE;
 }
 
-/* Reports a refusal to this process's own log (pl_gate_options.on_refused), but not too
+/* Reports a refusal to this process through pl_gate_options.on_refused, but not too
  * often. */
 static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
 {
@@ -746,7 +747,8 @@ pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer, pl_message *out)
     return recv_message(socket, peer, true, out);
 }
 
-/* A signal ends the wait early; the caller then looks at its flags and polls again. */
+/* A signal ends the wait early. Then the caller should look at the flags that its
+ * signal handlers set, and call pl_wire_poll again. */
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready)
 {

@@ -34,7 +34,7 @@ typedef struct pl_peer {
     pl_key_role role; /* role of the key below; LOCAL if the socket is not encrypted */
     /* the client's key on this connection; zeros if the connection is not encrypted */
     pl_pubkey key;
-    bool own; /* the key is one of the job's own (PL_KEY_OWN) */
+    bool own; /* the key is one of the job's own keys (PL_KEY_OWN) */
 } pl_peer;
 
 typedef struct pl_message {
@@ -97,10 +97,10 @@ PL_MUST_CHECK pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer,
 PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
 
 /* Takes one waiting message; ERR_TIMEOUT at once if there is none. `peer` may be NULL
- * on a client. `out` must be initialised; its buffers are reused. A server answers a
- * message that the key's role does not allow with ERR_NOPERM by itself. A client gets
- * ERR_NOPERM if its key is refused, or if the server is not the one that the address
- * names. */
+ * on a client. `out` must be initialised; its buffers are reused. On a server, this
+ * function answers a message with ERR_NOPERM if the role of the sender's key does not
+ * allow it; the caller does not get it. A client gets ERR_NOPERM if its key is refused,
+ * or if the server is not the one that the address names. */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
 /* Receives like pl_wire_recv, but large data stays in ZeroMQ's memory. The data may be
  * read until `out` is used for receiving again or destroyed, and must not be written,
@@ -131,9 +131,9 @@ uint64_t pl_wire_refused(const pl_socket *socket);
 uint64_t pl_wire_bytes_sent(const pl_socket *socket);
 uint64_t pl_wire_bytes_received(const pl_socket *socket);
 
-/* Asks one question on a client and waits for its answer. The same request is sent
+/* Sends a question from a client and waits for its answer. The same request is sent
  * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped. If
- * the answer is ERR, returns its status with its sentence. */
+ * the answer is an error (ERR), returns the status and the sentence in it. */
 PL_MUST_CHECK pl_status pl_wire_ask(pl_socket *socket, const pl_message *question,
                                     int retry_ms, int timeout_ms, pl_message *answer);
 uint64_t pl_wire_next_request(void); /* a new request number */

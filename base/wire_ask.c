@@ -77,7 +77,8 @@ pl_status pl_wire_error_of(const pl_message *answer)
     return pl_fail((pl_status)status, "%s", sentence);
 }
 
-/* Takes messages that have arrived until one is the answer; ERR_TIMEOUT if none is. */
+/* Takes the messages that have arrived, until one is the answer. ERR_TIMEOUT if the
+ * answer is not among them. */
 static pl_status take_answer(pl_socket *socket, uint64_t request, pl_message *answer)
 {
     pl_status status;

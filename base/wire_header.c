@@ -72,8 +72,8 @@ bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len)
     return *body_len <= PL_WIRE_BODY_MAX && *data_len <= PL_WIRE_DATA_MAX;
 }
 
-/* Checks a message. Without data there is no third frame, so only one encoding is
- * valid. */
+/* Checks a message. A message without data must have no third frame, so each message
+ * has exactly one valid encoding. */
 bool wire_check(const wire_frame *frames, size_t n_frames)
 {
     if (n_frames < 2 || n_frames > WIRE_FRAMES_MAX ||

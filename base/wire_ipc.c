@@ -24,8 +24,8 @@
 
 static const char scheme[] = "ipc://", private_mark[] = "/pathloom-";
 
-/* Returns the path of an endpoint; NULL if it is not in the file system. After '@'
- * comes an abstract name, which is not a file. */
+/* Returns the path of an endpoint; NULL if the endpoint is not in the file system. A
+ * name that begins with '@' is abstract: it is not a file. */
 static const char *path_of(const char *endpoint)
 {
     if (!pl_starts_with(endpoint, scheme) || endpoint[strlen(scheme)] == '@')
@@ -38,8 +38,8 @@ static bool fits_socket_path(const char *path)
     return strlen(path) < sizeof((struct sockaddr_un *)NULL)->sun_path;
 }
 
-/* Tries a socket at the path: binds it and removes it again, or connects it. Returns
- * the errno, or 0 on success. */
+/* Makes a socket and either binds it at the path and removes the file again, or
+ * connects it to the path. Returns the errno, or 0 on success. */
 static int try_socket(const char *path, bool binds)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -105,7 +105,8 @@ pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX])
     return PL_OK;
 }
 
-/* Removes the folder that wire_ipc_private made together with its last socket. */
+/* Removes the file of a socket. If wire_ipc_private made the folder of this file, and
+ * the file was the last one in it, removes the folder, too. */
 void wire_ipc_remove(const char *endpoint)
 {
     char folder[PL_PATH_MAX];
@@ -119,7 +120,8 @@ void wire_ipc_remove(const char *endpoint)
         rmdir(folder);
 }
 
-/* Lustre and similar file systems cannot hold sockets; only a trial shows that. */
+/* Lustre and similar file systems cannot hold sockets. The only way to know is to make
+ * a socket. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX])
 {

@@ -51,9 +51,9 @@ void wire_watch_end(pl_socket *socket)
     zmq_close(socket->monitor);
 }
 
-/* If a server has another key than the client expects, ZeroMQ ends the handshake
- * without a reason. A single such end may come from a process that dies; several in a
- * row mean a wrong key. */
+/* If the server's key is not the key that the client expects, ZeroMQ ends the handshake
+ * without a reason. A single broken handshake may also come from a server that ends;
+ * several in a row mean a wrong key. */
 static void note_broken(pl_socket *socket)
 {
     int64_t now = pl_now_ms();

@@ -1,8 +1,8 @@
 /* zstd frames and byte planes.
  *
- * Planes: the high bytes of neighbouring floats are similar, while the low ones are
- * noise. When they are stored apart, the high bytes compress well and the low ones do
- * not interfere. */
+ * A plane has the bytes at one position of all elements, for example all high bytes.
+ * The high bytes of neighbouring floats are similar, while their low bytes look random.
+ * Stored in separate planes, the high bytes compress well. */
 #include "base/zip.h"
 #define ZSTD_STATIC_LINKING_ONLY /* needed to set the mode of literals */
 #include <zstd.h>
@@ -58,8 +58,10 @@ pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
                        expected);
     size_t frame = ZSTD_findFrameCompressedSize(data, len);
     if (ZSTD_isError(frame) || frame != len)
-        return pl_fail(PL_ERR_DAMAGED, "a zstd frame ends before the end of its %zu "
-                                       "bytes", len);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "a zstd frame ends before the end of its %zu "
+                       "bytes",
+                       len);
     /* zstd needs a pointer even for 0 bytes */
     pl_buf_reserve(out, expected ? expected : 1);
     size_t got = ZSTD_decompress(out->data + out->len, expected, data, len);
