@@ -62,9 +62,9 @@ void pl_model_destroy(pl_model **model);
 
 /* A row of a batch may hold several texts, one after the other: `token |
  * PL_TEXT_BEGINS` is the first token of a text within a row. Attention does not look
- * before a text's first token and positions count from it, so a text has the loss that
- * it has in a row of its own. The first token of a row needs no mark; a batch without
- * targets has none. */
+ * before a text's first token, and positions count from it, so a text has the same loss
+ * as if it were alone in a row. The first token of a row needs no mark. A batch without
+ * targets must have no marks. */
 enum { PL_TEXT_BEGINS = 1 << 30 };
 
 /* Load and save the parameters as one fp32 block of pl_topology_path_params floats in

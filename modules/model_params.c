@@ -30,8 +30,8 @@ static void note_tensor(const pl_tensor *tensor, param_places *out)
         }
 }
 
-/* Notes a tensor outside of blocks. A head without a matrix of its own uses the
- * embedding. */
+/* Notes where a tensor outside of blocks begins. A tied head has no matrix and uses
+ * that of the embedding. */
 static void note_outer_tensor(const pl_tensor *tensor, bool tied, param_places *out)
 {
     if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {

@@ -12,7 +12,7 @@
  * for a given thread count. Numbers that change from one training step to the next
  * (pl_step_numbers) lie in memory of the backend, so that a backend can record a step
  * and repeat it. Errors: the model checks sizes. An operation returns nothing; a device
- * failure surfaces at `sync`. */
+ * failure is reported by `sync`. */
 #ifndef PL_MODULES_OPS_H
 #define PL_MODULES_OPS_H
 #include "modules/shape.h"
@@ -149,13 +149,13 @@ typedef void pl_op_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act
                                       const pl_act *qkv, const pl_act *out,
                                       const float *lse, const int32_t *texts, int B,
                                       int T, int H, int G, int D);
-/* Rows of several sequences, each with a cache of its own. Row n of qkv
- * [N,(H+2G)*D] belongs to sequence slot[n] and stands at position pos[n] < S of it;
- * no two rows have the same place. The caches are keys and values, both [slots,S,G*D].
+/* Rows of several sequences; each sequence has a cache. Row n of qkv [N,(H+2G)*D] is
+ * position pos[n] < S of sequence slot[n]; no two rows have the same sequence and
+ * position. The caches are keys and values, both [slots,S,G*D].
  *
- * decode_append turns q and k by their positions, as `rope` does, and copies k and
- * v to their places. attention_decode is the attention of each q over positions
- * 0..pos[n] of its sequence: out [N,H*D]. */
+ * decode_append rotates q and k by their positions, as `rope` does, and copies k and v
+ * to their places in the caches. attention_decode computes the attention of each q to
+ * positions 0..pos[n] of its sequence: out [N,H*D]. */
 typedef void pl_op_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys,
                                  pl_act *values, const int32_t *slot,
                                  const int32_t *pos, int N, int S, int H, int G, int D,

@@ -81,8 +81,9 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
     }
     if (options->memory)
         PL_TRY(probe_ops_memory(ops, &out->memory_rate));
-    /* The classifier computes three products that also have rows of their own, so only
-     * products and attention count for the FLOPs of a step. */
+    /* The three products of the classifier are also separate rows of the report. So the
+     * row of the classifier is not added to the FLOPs of a step: only products and
+     * attention are. */
     for (int i = 0; i < out->n_rows; i++) {
         const pl_probe_row *row = &out->rows[i];
         const double flops = row->flops * row->calls;

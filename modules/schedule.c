@@ -9,8 +9,8 @@
  * The first step has a rate above zero, and the last step of the warm-up has the peak.
  *
  * wsd (warm-up, stable, decay; Hu et al. 2024, arXiv:2404.06395; Haegele et al. 2024,
- * arXiv:2405.18392) lets a model branch: training can go on from any point before the
- * decay, and each branch decays over its own last steps. */
+ * arXiv:2405.18392) lets several trainings share their first steps: each can continue
+ * from any point before the decay, and has a decay at its end. */
 #include "modules/model.h"
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* f32 products by OpenBLAS.
  *
- * OpenBLAS's own threads stay off. The rows of c are divided here, among the same
- * thread team that runs every other operation. So there is only one thread pool, and
- * the sums of a row do not depend on the thread that computes it. */
+ * OpenBLAS is not allowed to use threads. This file divides the rows of c among the
+ * OpenMP threads that also execute all other operations. So there is only one thread
+ * pool, and the sums of a row do not depend on the thread that computes it. */
 #include "modules/cpu/gemm.h"
 #include <cblas.h>
 #include <stdio.h>

@@ -76,8 +76,9 @@ ALWAYS_INLINE void backward_row(pl_act *dx, float *dw, const pl_act *dout,
     }
 }
 
-/* dw is summed over rows in groups. Each group has its own partial sum, and these are
- * added in order, so the result does not depend on the number of threads. */
+/* Number of rows in a group. To compute dw, each group of rows is summed separately,
+ * and the sums are added in order, so the result does not depend on the number of
+ * threads. */
 enum { GROUP = 64 };
 
 static void backward_group(pl_act *dx, float *part, const pl_act *dout, const pl_act *x,

@@ -71,8 +71,8 @@ static inline int cpu_team(const pl_backend *be, size_t bytes)
  * failure is kept. */
 void cpu_note_failure(cpu_state *self, pl_status status);
 
-/* Returns the scratch block with at least `bytes`, 64-byte aligned. Returns NULL, with
- * the failure noted, if memory does not suffice. */
+/* Returns the scratch block with at least `bytes`, 64-byte aligned. If memory does not
+ * suffice, notes the failure (cpu_note_failure) and returns NULL. */
 void *cpu_scratch(cpu_state *self, size_t bytes);
 void *cpu_packed(cpu_state *self, size_t bytes);
 
@@ -82,8 +82,8 @@ static inline size_t cpu_lines(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
-/* Fills the rope table for positions 0 .. n_positions-1. Returns false (and notes the
- * failure) if memory does not suffice. */
+/* Fills the rope table for positions 0 .. n_positions-1. If memory does not suffice,
+ * notes the failure and returns false. */
 bool cpu_rope_table(cpu_state *self, int D, double theta, int n_positions);
 
 static inline void cpu_gemm(cpu_state *self, const gemm_call *call, void *c,

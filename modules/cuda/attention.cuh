@@ -10,7 +10,7 @@
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WARPS * WARP_SIZE };
-/* number of rows that a block owns: 16 per warp */
+/* number of rows that a block computes: 16 per warp */
 enum { ATTENTION_ROWS = 16 * ATTENTION_WARPS };
 enum { HEAD_MAX = 128 };
 

@@ -169,8 +169,8 @@ static void rmsnorm_dx(pl_backend *be, act *dx, const act *dout, const act *x,
                   w, rstd, N, C);
 }
 
-/* The second extent of a grid is at most 65535 chunks, which are 4 million rows. No
- * batch that fits into memory has so many rows. */
+/* The second dimension of a grid is at most 65535, so there are at most 65535 chunks,
+ * or 4 million rows. A batch with more rows would not fit into memory. */
 void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                            const pl_act *x, const float *w, const float *rstd, int N,
                            int C)

@@ -104,7 +104,7 @@ PL_OPS_OF_MODELS(CUDA_DECLARE)
 PL_OPS_OF_STEPS(CUDA_DECLARE)
 #undef CUDA_DECLARE
 
-/* Runs a product by cuBLASLt; a failure is noted for sync. */
+/* Computes a product with cuBLASLt. A failure is kept until sync reports it. */
 void cuda_multiply(pl_backend *be, const gemm_call *call);
 /* Computes out (or wide if out is NULL) = x w^T for a few rows. */
 void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,

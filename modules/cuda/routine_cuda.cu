@@ -7,8 +7,8 @@
  * was replaced, or if the shape differs, the graph is dropped and the routine starts
  * again with a first call.
  *
- * If the driver refuses to capture, the routine goes on without a graph; the backend's
- * remark says why. */
+ * If the driver refuses to capture, the routine continues without a graph, and the
+ * backend's remark says why. */
 #include "modules/cuda/ops_cuda.cuh"
 #include <stdio.h>
 
