@@ -10,8 +10,8 @@
 #include "corpus/packing.h"
 
 typedef struct rooms {
-    /* [T] for each number of free tokens in a row: the document that began the newest
-     * row with so much room */
+    /* [T] for each amount of room: the document that began the newest row with exactly
+     * this room */
     uint32_t *first;
     /* [n] for a document that began a row: the document of the next older row with
      * equal room */

@@ -1,10 +1,10 @@
 /* Reads the machine's own text: files of a Debian installation, grouped by domain.
  *
- * With these files the first run can train on real text in several natural domains
- * without a download. First all files are found, in the order of names. Then files are
- * read in a shuffled but fixed order, each time from the domain with the fewest bytes
- * so far, until there is enough text. Nothing outside /usr is read, no link is
- * followed, and only files that every user may read are used. */
+ * With these files a first run can train on real text of several domains without a
+ * download. First all files are listed, in the order of names. Then files are read,
+ * each time from the domain with the fewest bytes so far, until there is enough text;
+ * within a domain the order is shuffled, but always the same. Only files below /usr
+ * that every user may read are read, and links are not followed. */
 #include "corpus/text_stream.h"
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"

@@ -1,8 +1,8 @@
 /* Uses SentencePiece, which is a C++ library; no other file includes it.
  *
- * The library encodes texts. Our own code decodes tokens, with a table of the bytes of
- * each piece, because the library's decoder turns every U+2581, its mark for a blank,
- * into a blank, even if the text contained U+2581. */
+ * The library encodes texts. But this file decodes tokens itself, with a table of the
+ * bytes of each piece. The library marks blanks by U+2581, and its decoder turns every
+ * U+2581 into a blank, even if the original text contained U+2581. */
 #include "corpus/tokenizer.h"
 #include <memory>
 #include <cstdio>
@@ -177,8 +177,8 @@ struct pl_tokenizer {
 namespace
 {
 
-/* Fills in the bytes of each token, and the token of each byte. An unknown piece, which
- * our own models never produce, becomes U+FFFD. */
+/* Fills the tables with the bytes of each token and the token of each byte. The unknown
+ * token is decoded as U+FFFD; models that this program trained never produce it. */
 void fill_tables(pl_tokenizer *tokenizer)
 {
     const auto &processor = tokenizer->processor;

@@ -1,7 +1,7 @@
 /* Encodes and checks the header of a token file, and stores tokens in the file's number
  * of bytes per token.
  *
- * The header has a checksum of its own. So the header, and thereby the position of all
+ * The header has a separate checksum. So the header, and with it the position of all
  * other parts, can be checked without reading a large file to its end. */
 #include "corpus/tokens_format.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The layout of a token file (docs/PROTOCOL.md section 5), which its reader and its two
- * writers share. */
+/* The layout of a token file (docs/PROTOCOL.md section 5). All files that read or write
+ * token files use it: tokens.c, tokens_write.c and encode.c. */
 #ifndef PL_CORPUS_TOKENS_FORMAT_H
 #define PL_CORPUS_TOKENS_FORMAT_H
 #include "corpus/corpus.h"

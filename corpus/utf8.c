@@ -34,9 +34,9 @@ static size_t character_len(const uint8_t *at, size_t left)
     return need;
 }
 
-/* Whether eight bytes are all ASCII and not NUL, which is the usual case. (x - 0x01..)
- * has a high bit wherever a byte of x is zero; if all high bits of x are clear, it has
- * no other high bit below the first zero byte. */
+/* Whether eight bytes are all ASCII and not NUL, which is the usual case. If all high
+ * bits of x are clear, the lowest high bit that is set in (x - 0x01..) belongs to the
+ * first zero byte of x. */
 static bool plain_word(const uint8_t *at)
 {
     const uint64_t highs = 0x8080808080808080u, ones = 0x0101010101010101u;
