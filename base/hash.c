@@ -66,9 +66,9 @@ bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES])
     return sodium_memcmp(mac->bytes, claimed, PL_HASH_BYTES) == 0;
 }
 
-/* libsodium needs 64-byte alignment, which the caller's struct does not have. So the
- * address of the state depends on the address of the hasher, which must not be copied
- * while in use. */
+/* Returns the state at the first aligned address in the hasher: libsodium needs 64-byte
+ * alignment, which the caller's struct may not have. A copy of a hasher may have its
+ * state at a different offset, so a hasher must not be copied while in use. */
 static crypto_generichash_blake2b_state *state_of(pl_hasher *hasher)
 {
     uintptr_t at = ((uintptr_t)hasher->state + 63) & ~(uintptr_t)63;

@@ -68,8 +68,9 @@ PL_MUST_CHECK pl_status pl_keypair_load(const char *path, pl_keypair *out);
 void pl_invite_create(char text[PL_INVITE_TEXT]);
 PL_MUST_CHECK pl_status pl_invite_keypair(const char *text, pl_keypair *out);
 
-/* The rights of a key; docs/PROTOCOL.md 1.6 has the table. LOCAL is the role of every
- * client of a socket without encryption, which only this machine can reach. */
+/* The rights of a key; docs/PROTOCOL.md 1.6 has the table. PL_AS_LOCAL is the role of
+ * every client of a socket without encryption; only this machine can reach such a
+ * socket. */
 typedef enum pl_key_role {
     PL_AS_NONE,
     PL_AS_LOCAL,

@@ -3,8 +3,8 @@
  *
  * Blocks of 4 MiB or more are aligned to huge pages. The weights and moments of a path
  * are read from end to end in every step, and with pages of 4 KiB there is a TLB miss
- * every 1024 floats. The end of a block is in small pages, so that the block takes no
- * more memory than requested. */
+ * every 1024 floats. The part of a block after its last whole huge page is in small
+ * pages, so that the block takes no more memory than requested. */
 #include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>

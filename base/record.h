@@ -3,8 +3,8 @@
  *   record = field*          field = tag u16 | length u32 | bytes
  *
  * Little-endian, tags in rising order (a repeated tag is a list, in order). A reader
- * skips tags that it does not know. There is no recursion in the format: a nested
- * record is a bytes field that its reader opens in turn.
+ * skips tags that it does not know. A nested record is a field like any other; only a
+ * call of pl_reader_enter reads its bytes as a record.
  *
  * Reading never trusts a length: every getter checks the field's size, and the reader
  * keeps the first failure (`pl_reader_status`), so that a decoder can read all fields

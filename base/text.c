@@ -145,8 +145,8 @@ const char *pl_nearest(const char *word, const char *const *names, size_t n_name
     return best;
 }
 
-/* Chooses the largest unit in which the value is at least 1. Without a unit the number
- * is whole. */
+/* Chooses the largest unit in which the value is at least 1. A value in the smallest
+ * unit is written as a whole number. */
 static char *human(double value, double step, const char *const units[5], char out[16])
 {
     int unit = 0;

@@ -52,14 +52,14 @@ static int start_masked(pthread_t *id, void *(*run)(void *), void *context)
     return error;
 }
 
-/* Fork-join. Items are taken in rising order, so when item i fails all lower ones have
- * been taken. No item above the lowest failure is started any more. Therefore the
- * failure that is reported does not depend on timing. */
+/* The state of pl_parallel. Threads take items in rising order, so when item i fails,
+ * all lower items have been taken. After that no item above i is started. Therefore the
+ * failure of the lowest failing item is reported, and timing has no influence. */
 typedef struct crew_state {
     pthread_mutex_t lock;
     pl_item_fn fn;
     void *context;
-    size_t next, end; /* the lock guards the following fields; a failure lowers `end` */
+    size_t next, end; /* the lock guards all fields from here; a failure lowers `end` */
     pl_status status; /* status of the lowest failing item */
     char sentence[SENTENCE_MAX];
 } crew_state;

@@ -27,8 +27,8 @@ bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len);
 /* Reads a header that was checked. */
 void wire_header_decode(const void *header, pl_message *out);
 bool wire_check(const wire_frame *frames, size_t n_frames);
-/* Makes every check between the network and the caller. n_frames may exceed the number
- * of frames that were kept. */
+/* Checks and decodes a message from the network. n_frames is the number of frames that
+ * came, which may be larger than the number of frames that were kept. */
 bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out);
 /* Decodes without copying the data: *data points into the frames. */
 bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
