@@ -134,7 +134,7 @@ static inline matrix_size model_weight_size(const pl_shape *s, int which)
     };
     return of[which];
 }
-/* Rounds a size (in bytes or in floats) up to the next multiple at which a view may
+/* Rounds a size (in bytes or in floats) up to the next multiple at which a buffer may
  * begin. */
 static inline size_t model_whole_lines(size_t n)
 {

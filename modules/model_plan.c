@@ -11,9 +11,9 @@
 #include "modules/cuda/plan_cuda.h"
 #include "modules/model_internal.h"
 
-/* The alignment of views. cuBLASLt chooses an algorithm by the alignment of addresses.
- * If all views have the same alignment, cuBLASLt always chooses the same algorithm, and
- * recomputing gives the same bytes. */
+/* The alignment of buffers in bytes. cuBLASLt chooses an algorithm by the alignment of
+ * addresses. If all buffers have the same alignment, cuBLASLt always chooses the same
+ * algorithm, and recomputing gives the same bytes. */
 enum { LINE = 256 };
 
 typedef struct act_arena {

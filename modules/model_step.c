@@ -1,10 +1,10 @@
 /* Trains a model: takes a batch, computes gradients, and makes one optimizer step.
  *
- * The loss is the mean over counted targets, so its gradient is scaled by 1/n where it
- * begins, in the classifier. A step is one routine of forward, backward and update. The
- * numbers of a step lie in the backend's memory, so that the backend may repeat the
- * routine without being called for each operation. Only the loss and the norm come
- * back. */
+ * The loss is the mean over the n counted targets. So the classifier, which computes
+ * the first gradient, multiplies it by 1/n. A step is one routine of forward, backward
+ * and update. The numbers of a step are in the backend's memory, so that the backend
+ * may repeat the routine without being called for each operation. Only the loss and the
+ * norm are downloaded. */
 #include "modules/model_internal.h"
 #include <math.h>
 
@@ -70,7 +70,7 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     return PL_OK;
 }
 
-/* Adds the losses of the pass just made; waits for the device. */
+/* Waits for the device and adds the losses of the last pass to `sum`. */
 static pl_status add_losses(pl_model *m, int N, double *sum)
 {
     m->ops->download(m->be, m->host_rows, m->acts.loss, (size_t)N * sizeof(float));

@@ -113,8 +113,8 @@ typedef void pl_op_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw,
 typedef void pl_op_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before,
                                      float *rstd, const float *w, int N, int H, int G,
                                      int D, float eps);
-/* In place on the q and k parts of dqkv, whose v part stays: d loss / d qkv becomes
- * d loss / d x. dw[0 or 1,d] += sum over rows and heads of dqkv * x * rstd. */
+/* Replaces d loss / d qkv by d loss / d x in the q and k parts of dqkv, and leaves the
+ * v part unchanged. dw[0 or 1,d] += sum over rows and heads of dqkv * x * rstd. */
 typedef void pl_op_head_norm_backward(pl_backend *be, pl_act *dqkv, float *dw,
                                       const pl_act *before, const float *w,
                                       const float *rstd, int N, int H, int G, int D);

@@ -110,8 +110,9 @@ int pl_topology_find_module(const pl_topology *t,
 void pl_topology_path_name(const pl_topology *t, int path,
                            char out[PL_NAME_MAX]); /* e_1 e_2 ..: "p01" or "p0" */
 
-/* The paths through a module (times replicas they are its contributors): how many there
- * are, the n-th of them in rising order, and the index n of such a path. Each call
+/* The paths that use a module; each replica of these paths is a contributor of the
+ * module. The functions return the number of these paths, the n-th of them in rising
+ * order, the index n of such a path, and whether a path uses the module. Each call
  * takes constant time. */
 int pl_topology_module_n_paths(const pl_topology *t, int module);
 int pl_topology_module_path(const pl_topology *t, int module, int nth);

@@ -21,9 +21,10 @@
 #if defined(__AVX512FP16__)
 /* A tile of c: MR rows and two vectors of halves. */
 enum { MR = 12, HALVES = 32, NR = 2 * HALVES, CHUNK = 128 };
-/* How much is packed at once: a part of b that fits into the second-level cache (DEEP
- * rows or COLUMNS columns), and the rows of a for one tile, or for GROUP tiles if a is
- * read by columns, so that whole cache lines are read. */
+/* Limits for what is packed at once. A part of b with at most DEEP rows, COLUMNS
+ * columns and B_BYTES bytes fits into the second-level cache. Of a, the rows for one
+ * tile are packed, or for GROUP tiles if a is read by columns, so that whole cache
+ * lines are read. */
 enum { DEEP = 1024, B_BYTES = 768 << 10, COLUMNS = 1024, GROUP = 4 };
 enum { PANELS = COLUMNS / NR, GROUP_ROWS = GROUP * MR, EDGE = 3 * 64 };
 

@@ -10,8 +10,8 @@
 enum { PLANS_MAX = 512, BUCKETS = 512, ALIGNMENT_MAX = 256 };
 static const size_t workspace_bytes = CUDA_WORKSPACE_BYTES;
 
-/* Everything that determines a plan. Alignments are the bytes to which the first
- * operand, the second operand and c are aligned. */
+/* Everything that determines a plan. The alignments are those of the addresses of the
+ * first operand, the second operand and c, in bytes. */
 typedef struct plan_key {
     int32_t kind, M, N, K, type, small, a_stride, c_stride;
     uint32_t alignment[3];
