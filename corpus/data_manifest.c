@@ -83,7 +83,8 @@ static void add_file(input_facts *facts, const struct stat *info)
         facts->newest_ms = ms;
 }
 
-/* Measures a file, or adds up the files of a folder; zeros if it does not exist. */
+/* Returns the facts of a file, or sums over the files of a folder; zeros if `path` does
+ * not exist. */
 static input_facts measure_input(const char *path)
 {
     input_facts facts = {0};

@@ -104,7 +104,8 @@ bool spool_has(const document_spool *spool, uint64_t hash)
            spool->seen[seen_place(spool->seen, spool->seen_size, hash)] == hash;
 }
 
-/* Grows both tables together, so that half of the places stay empty. */
+/* Makes both tables larger when they are full. At least half of the places in the table
+ * of hashes stay empty. */
 static pl_status spool_grow(document_spool *spool)
 {
     size_t cap = spool->docs_cap ? spool->docs_cap * 2 : 1024, size = cap * 2;

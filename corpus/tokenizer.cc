@@ -98,8 +98,9 @@ sentencepiece::util::Status train_once(const text_block *blocks, size_t n, int v
     return sentencepiece::SentencePieceTrainer::Train(options, &iterator, model);
 }
 
-/* If the characters alone do not fit, the library says "... required_chars. 300 vs 355.
- * ...". Returns the second number; 0 for any other message. */
+/* If the vocabulary is too small even for the characters of the text, the library's
+ * message contains "... required_chars. 300 vs 355. ...". Returns the second number; 0
+ * for any other message. */
 int required_vocab(const std::string &message)
 {
     static const char words[] = "smaller than required_chars. ";
