@@ -46,10 +46,11 @@ static void sort_samples(pl_contributor *p)
     p->n_ranges = n;
 }
 
-/* The norms of updates that a relay added are unknown; then only weights count. */
+/* A contribution's pull (blame.h). If `by_norm` is false, only its weight counts: the
+ * norm of an update is not known if a relay added it to others. */
 static double pull_of(const pl_version *v, const pl_contribution *c, bool by_norm)
 {
-    /* the base of a merged version is listed too, with weight 0 */
+    /* the base of a merged version is also a contribution; its weight is 0 */
     if (pl_version_is_merged(v))
         return fabs(c->weight) * c->norm;
     double weight = c->weight > 0 ? c->weight : 1;
@@ -92,7 +93,7 @@ static void add_version(pl_blame *b, const pl_version *v)
 }
 
 /* Sorts contributors by `pull` (blame.h), the largest first. Contributors with equal
- * values have a fixed order, too. */
+ * `pull` also have a fixed order. */
 static int by_pull(const void *x, const void *y)
 {
     const pl_contributor *a = x, *b = y;
@@ -103,8 +104,8 @@ static int by_pull(const void *x, const void *y)
     return strcmp(a->worker, b->worker);
 }
 
-/* Goes back from the version, through rollbacks. Without `history` it stops at the
- * first version that was not made by a rollback. */
+/* Visits the version and its ancestors, from the newest to the oldest. Without
+ * `history` the search ends at the first version that was not made by a rollback. */
 static pl_status gather_blame(pl_store *store, const char *module, uint64_t number,
                               bool history, pl_blame *b)
 {
@@ -126,8 +127,9 @@ static pl_status gather_blame(pl_store *store, const char *module, uint64_t numb
     }
 }
 
-/* Finds the domains of each contributor's samples. Without the arm's definition or its
- * shards (a pushed store), there are none. */
+/* Finds the domains of each contributor's samples. No domains are found if the store
+ * lacks the arm's definition or the arm's shards, for example because modules were
+ * pushed to it alone. */
 static pl_status find_domains(pl_store *store, const char *module, pl_blame *b)
 {
     char name[PL_MODULE_NAME_MAX];

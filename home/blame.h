@@ -1,13 +1,13 @@
 /* Finds out which workers and updates made a version.
  *
- * The search follows the version's real ancestors: a version that a rollback made
- * stands for the older version whose parameters it has, and the versions between the
- * two do not count.
+ * A rollback makes a version with the parameters of an older version. The search then
+ * continues at the older version, and the versions between the two do not count.
  *
- * A contributor's share of a version is its part of the sum of weighted norms, a_i
- * |d_i| with a_i = w_i / sum w. So a share says how far the contributor pulled,
- * independent of the direction of other updates. Over a history, shares are weighted by
- * how far each version moved. */
+ * Update d_i with weight w_i has the weighted norm a_i |d_i|, where a_i = w_i / sum w.
+ * A contributor's share of a version is its weighted norm divided by the sum of all
+ * weighted norms. So a share says how far the contributor pulled, whatever the
+ * directions of the updates are. Over a history, the share of each version is weighted
+ * by how far that version moved the parameters. */
 #ifndef PL_HOME_BLAME_H
 #define PL_HOME_BLAME_H
 #include "outer/outer.h"
@@ -20,16 +20,17 @@ extern "C" {
 typedef struct pl_contributor {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;
-    /* the samples it trained on, numbered as in the path's stream; adjacent ranges are
-     * joined */
+    /* the samples on which the contributor trained, numbered as in the path's stream;
+     * adjacent ranges are joined */
     pl_sample_range *samples;
     size_t n_ranges;
     uint64_t n_samples, n_tokens, n_versions;
-    double seconds, loss; /* loss: that of its newest contribution */
-    /* the contributor's share times how far the version moved, summed over versions */
+    double seconds, loss; /* loss: loss of the newest contribution */
+    /* sum over versions: the contributor's share of the version, times how far the
+     * version moved the parameters */
     double pull;
     double share; /* this contributor's part of the sum of all pulls */
-    /* the domains of these samples; none if the path's shard is not in the store */
+    /* the domains of `samples`; empty if the store lacks the path's shard */
     pl_domain_part *domains;
     size_t n_domains;
 } pl_contributor;
@@ -38,7 +39,8 @@ typedef struct pl_blame {
     pl_contributor *list; /* the largest share comes first */
     size_t n;
     uint64_t
-        /* the version that was asked for, or the one that a rollback returned to */
+        /* the version that the caller asked for, or the version to which a rollback
+         * returned */
         source;
     bool merged;  /* the contributors are versions such as "mix/L1.E0@3" (merged.h) */
     double moved; /* sum of the distances by which the versions moved the parameters */

@@ -38,8 +38,8 @@ double pl_difference_changed(const pl_difference *d)
     return d->n ? (double)d->n_changed / (double)d->n : 0;
 }
 
-/* The arm's definition names the tensors. Without that definition modules are compared
- * as a whole. */
+/* The arm's definition names the tensors. Without the definition each module is
+ * compared as one vector. */
 static pl_status load_arm(pl_comparison *c, const char *module)
 {
     char name[PL_MODULE_NAME_MAX];

@@ -1,4 +1,4 @@
-/* How the parameters of two versions differ, tensor by tensor. */
+/* Computes how the parameters of two versions differ, tensor by tensor. */
 #ifndef PL_HOME_DIFFERENCE_H
 #define PL_HOME_DIFFERENCE_H
 #include "outer/outer.h"
@@ -7,7 +7,8 @@
 extern "C" {
 #endif
 
-/* Sums over all pairs of values of one tensor, or of a whole module. */
+/* Sums over all values of one tensor, or of a whole module: a in the first version, b
+ * in the second version, d = b - a. `max` is the largest |d|. */
 typedef struct pl_difference {
     double aa, bb, ab, dd, max;
     uint64_t n, n_changed;
@@ -15,28 +16,29 @@ typedef struct pl_difference {
 
 double pl_difference_relative(const pl_difference *d); /* |b - a| / |a| */
 double pl_difference_cosine(const pl_difference *d);
-/* which fraction of the values differs */
+/* the fraction of values that differ between the versions */
 double pl_difference_changed(const pl_difference *d);
 
 typedef struct pl_comparison {
     pl_store *store; /* the store to read; the caller sets this field */
-    char arm_name[PL_MODULE_NAME_MAX]; /* the name of `arm`; "" if there is none */
+    char arm_name[PL_MODULE_NAME_MAX]; /* the name of `arm`; "" if no arm was read */
     pl_arm arm;
     pl_topology *topology; /* NULL if the store does not define the arm */
     float *x, *y;          /* [n] parameters of the two versions */
     size_t n, width;       /* width: length of the longest name of a tensor */
-    int slot;              /* slot of the module; -1: its tensors are not known */
-    bool equal;            /* the two versions have the same hash */
+    /* slot of the module; -1: the module's tensors are not known */
+    int slot;
+    bool equal; /* the two versions have the same hash */
 } pl_comparison;
 
-/* Reads both versions. The definition of the arm names the tensors; without it modules
- * are compared as a whole. The definition is kept for the next pair. ERR_NOT_FOUND:
- * garbage collection removed parameters. ERR_USAGE: the versions have different numbers
- * of parameters. */
+/* Reads both versions. The definition of the arm names the tensors. Without the
+ * definition each module is compared as one vector. The definition is kept for the next
+ * pair of versions. ERR_NOT_FOUND: garbage collection removed the parameters of a
+ * version. ERR_USAGE: the versions have different numbers of parameters. */
 PL_MUST_CHECK pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
                                            const pl_version *b);
-/* Calls fn for each tensor, unless the versions are equal, and at last once for the
- * whole module, with `tensor` NULL. */
+/* Calls fn for each tensor, unless the versions are equal. The last call is for the
+ * whole module and has `tensor` NULL. */
 typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *shape,
                                  const pl_difference *d);
 void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context);

@@ -1,4 +1,4 @@
-/* Chooses the versions whose data are garbage, in all parts of a store (garbage.h). */
+/* Frees or counts the data of old versions, in all parts of a store (garbage.h). */
 #include "home/garbage.h"
 #include "home/roots.h"
 
@@ -24,8 +24,8 @@ static pl_status collect_part(pl_keep_rule *p, const char *folder, bool run,
     return PL_OK;
 }
 
-/* Collects each part of a store. p->roots covers all parts, because tasks of a path in
- * one part begin with versions in other parts. */
+/* Collects each part of a store. p->roots covers all parts, because a path in one part
+ * may begin its task with versions in other parts. */
 static pl_status collect_parts(const char *folder, int n_parts, pl_keep_rule *p,
                                bool run, pl_gc_report *sum)
 {

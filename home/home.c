@@ -1,8 +1,10 @@
-/* The home's loop: take messages as one group, commit, answer, then merge.
+/* The home's loop: handle a group of messages, commit their changes, answer, then
+ * merge.
  *
- * Purpose. A home is the only process that writes its store. Workers, the hub and
+ * Purpose. A home is the only process that writes to its store. Workers, the hub and
  * clients send it messages; it checks them, makes them durable, and answers. When a
- * round of a module has all the updates that it needs, the home makes the next version.
+ * round of a module has all the updates that it needs, the home makes the module's next
+ * version.
  *
  * One turn of the loop (serve_home, take_group):
  *
@@ -33,31 +35,32 @@
  *   pending   a row in the store and a flag in memory
  *   merged    a part of version r + 1
  *
- * The update becomes pending, and later merged, in one commit each. The sender gets its
- * acknowledgement after the first of these commits.
+ * One commit makes the update pending; a later commit makes it merged. The sender gets
+ * an acknowledgement after the first of these commits.
  *
  * Invariants
  *   - No acknowledgement and no event leaves before the change that it reports is
- *     committed. The state that the hub asks for (GET_STATE) waits for the commit too,
- *     because it is written from memory.
+ *     committed. The answer to the hub's GET_STATE waits for the commit, too, because
+ *     the answer is written from memory.
  *   - Within a group memory is ahead of the disk. If the commit fails, memory and disk
  *     differ, so the home marks itself broken and ends; its next process reads the
  *     store anew.
- *   - A mistake of the asker is answered with an error, and the home goes on. A failure
- *     of the disk or of this program ends the home (is_askers_fault).
- *   - Every question may be repeated. Data that the store already has are acknowledged
+ *   - If the peer that sent a message made a mistake, the answer is an error and the
+ *     home continues. A failure of the disk or of this program ends the home
+ *     (is_askers_fault).
+ *   - A peer may repeat every message. Data that the store already has are acknowledged
  *     again, but not written again.
  *   - While the home is still (a client looks at all homes at one moment), nothing is
  *     written: no merge, no compression, no message that would end in a commit.
  *
- * Ownership. The home owns everything that `home` (home_internal.h) points to except
- * its options. One thread does everything. The arms, modules and paths in memory are
- * what home_state.c read from the store plus what the current group adds.
+ * Ownership. The struct `home` (home_internal.h) owns everything that it points to,
+ * except the options. One thread does everything. The arms, modules and paths in memory
+ * are what home_state.c read from the store plus what the current group adds.
  *
- * Files: home_submit.c decides whether an update is taken, home_merge.c makes versions,
- * home_state.c keeps the memory and tells the hub, home_places.c and home_moving.c deal
- * with names that move between homes, home_quota.c limits the store. home.h lists the
- * others. */
+ * Files: home_submit.c decides whether an update is accepted, home_merge.c makes
+ * versions, home_state.c fills the home's memory and reports it to the hub,
+ * home_places.c and home_moving.c deal with names that move between homes, home_quota.c
+ * limits the store. home.h lists the others. */
 #include "net/net.h"
 #include "home/home_internal.h"
 
@@ -80,7 +83,8 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
     memset(message, 0, sizeof *message);
 }
 
-/* A peer that has gone away asks again when it is back. */
+/* Sends an answer. A failure to send is ignored: the peer repeats its message when it
+ * is connected again. */
 static pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
 {
     pl_status status = pl_wire_give_to(h->socket, peer, message);
@@ -141,8 +145,8 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
     int whose = 0;
     uint64_t total = 0;
     PL_CHECK(PL_HEAR(m, get_blob, &q));
-    /* A name may move while its bytes are being read; then the reader continues at the
-     * next home. */
+    /* A name may move to another home while a peer reads its blob in pieces; the peer
+     * then continues to read at that home. */
     if (q.name && !pl_store_has_blob(h->store, &q.blob) &&
         home_is_elsewhere(h, q.name, &whose)) {
         home_moved_answer(h, q.name, whose, a);
@@ -252,7 +256,8 @@ static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Adds a piece of `all` to the answer; the asker has read everything up to `offset`. */
+/* Adds to the answer the piece of `all` that begins at `offset`. The peer has already
+ * read everything before `offset`. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *a)
 {
@@ -301,7 +306,7 @@ static pl_status drop_path_state(home *h, home_path *path)
     return PL_OK;
 }
 
-/* Fences a path. If the message names a phase, and the path's state is that of this
+/* Fences a path. If the message names a phase, and the path's state was made by this
  * phase, the state is dropped, too. */
 static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 {
@@ -381,8 +386,8 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Makes version 0. The launcher creates the modules of an arm before it announces the
- * arm. */
+/* Makes version 0 of a module. The launcher creates the modules of an arm before it
+ * announces the arm. */
 static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_create_module q;
@@ -521,10 +526,10 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     }
 }
 
-/* Failures of the machine or of this program end the home; all other failures are the
- * asker's and are reported to it. Only the status that a handler returned is judged
- * here: a failed commit or merge always ends the home, even if a handler caused it
- * (h->broken). */
+/* Failures of the machine or of this program end the home. All other failures are
+ * mistakes of the peer that sent the message, and the peer gets an error. This function
+ * judges only the status that a handler returned. A failed commit or merge always ends
+ * the home, even if a handler caused it (h->broken). */
 static bool is_askers_fault(pl_status status)
 {
     return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
@@ -540,7 +545,7 @@ static bool is_read(uint16_t type)
            type == PL_MSG_STATUS;
 }
 
-/* Whether another home must answer the question, or the question must wait. */
+/* Whether another home must answer the message, or the message must wait. */
 static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
                        pl_status *status)
 {
@@ -565,7 +570,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
     pl_status status;
-    /* uploads have no owner until the message shows a lease */
+    /* uploads of this message have no owner until its lease was read */
     h->uploads.owner = h->uploads.share = 0;
     h->uploads.holder = (pl_pubkey){{0}};
     if (is_put_off(h, peer, m, &status))
@@ -588,8 +593,8 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     if (status == PL_OK || h->broken || !is_askers_fault(status))
         return status;
     pl_wire_error(&a, m->request, status, pl_last_error());
-    /* If a question comes twice in one group, the second answer must not leave before
-     * the first. */
+    /* If the same message comes twice in one group, the second answer must not be sent
+     * before the first. */
     if (!is_read(m->type)) {
         home_answer_later(h, peer, &a);
         return PL_OK;
@@ -599,7 +604,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     return status;
 }
 
-/* Makes the group durable, and only then sends its answers. */
+/* Commits the changes of the group, and only then sends its answers. */
 pl_status home_end_group(home *h)
 {
     pl_status status = pl_failpoint("home.commit.before");
@@ -670,10 +675,10 @@ static pl_status serve_home(home *h)
         PL_TRY(take_group(h, &m));
         untidy = true;
         if (!ready && !home_is_still(h)) {
-            /* Compresses only a little at a time, so that a question waits no longer
-             * than for a commit. If the disk is full or an old version is damaged, only
-             * the compression stops. A failed write ends the home at the next
-             * commit. */
+            /* Compresses only a little at a time, so that a message waits no longer
+             * than it would wait for a commit. If the disk is full or an old version is
+             * damaged, only the compression stops. A failed write ends the home at the
+             * next commit. */
             enum { TIDY_BYTES = 2 << 20 };
             untidy = false;
             if (h->tidies && pl_store_recode(h->store, TIDY_BYTES, &untidy) != PL_OK) {
@@ -683,8 +688,8 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
-            /* otherwise the freed memory that the allocator keeps would grow for a
-             * hundred phases */
+            /* without this call, the freed memory that the allocator keeps would grow
+             * for about a hundred phases */
             pl_give_back_blocks();
             swept = pl_now_ms();
         }

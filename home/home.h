@@ -1,11 +1,12 @@
-/* The door of home: the process that owns one store, or one part of a store. A home
- * takes submissions and makes them durable. When the last contribution to a module's
- * round has arrived, the home merges the round and commits the next version with its
- * optimizer state in one atomic write.
+/* The public header of the folder home. A home is the process that owns one store, or
+ * one part of a store. A home accepts updates and makes them durable. When the last
+ * contribution to a module's round has arrived, the home merges the round. It commits
+ * the module's next version together with the outer optimizer's state in one atomic
+ * write.
  *
  * A home has one event loop and one thread. A home that cannot write reports the error
- * and ends. Its supervisor starts it again, and everything that was acknowledged is
- * still there.
+ * and ends. Its supervisor starts it again, and the store still has everything that was
+ * acknowledged.
  *
  * Read in this order: home.c (the loop), home_upload and staging (uploads), home_lease
  * and home_submit (checks of leases and of updates), home_updates and home_merge (the
@@ -13,14 +14,14 @@
  * home_away (names that move between homes), home_audit (tasks that are done twice),
  * relay (a process that adds updates on their way to a home).
  *
- * This folder also has the rules of commands that read or change a store while no home
- * runs: names (what the user's words mean), garbage and roots (what garbage collection
- * keeps), phase_tag (which versions a tag names), rollback_plan (which versions a
- * rollback writes), rewind (a copy of the store without some documents), blame (which
- * workers made a version), difference (between two versions), merged (versions made
- * from others), merge_plan (which versions a merge makes), lineage (from which versions
- * one was made), module_health (how well outer steps work), transfer (copies to another
- * store). */
+ * This folder also has the code of commands that read or change a store while no home
+ * runs: names (what the user's words mean), garbage and roots (which versions garbage
+ * collection keeps), phase_tag (which versions a tag names), rollback_plan (which
+ * versions a rollback writes), rewind (a copy of the store without some documents),
+ * blame (which workers made a version), difference (how two versions differ), merged
+ * (versions made from other versions), merge_plan (which versions a merge makes),
+ * lineage (from which versions a version was made), module_health (how well outer steps
+ * work), transfer (copies to another store). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
 #include "home/blame.h"
@@ -55,33 +56,33 @@ typedef struct pl_home_options {
     /* an update is refused if its norm exceeds this many times the usual norm of its
      * module; 0: never */
     double norm_gate;
-    double audit;           /* fraction of tasks that a second worker does again */
+    double audit;           /* fraction of tasks that a second worker repeats */
     uint64_t staging_bytes; /* memory limit for uploads that no record names yet */
     uint64_t quota_bytes;   /* limit for the stored bytes of chunks; 0: none */
     /* a signal sets this flag; the home then ends the current group and returns */
     volatile sig_atomic_t *stop;
 } pl_home_options;
 
-/* A merge reads this many bytes of updates together, or one update for each of
- * pl_codec_add_threads if that is more. */
+/* A merge reads updates in batches of this many bytes, or of one update per thread
+ * (pl_codec_add_threads) if that is more. */
 enum { PL_HOME_AHEAD_BYTES = 16 << 20 };
 
 PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
 
-/* Makes a version again with the home's own arithmetic: from its predecessor and the
- * updates that it names, or for a merged version from its sources. So a user can check
- * that the home made the version honestly. `momentum` gets a zero hash if the module
- * has no momentum. ERR_NOT_FOUND: the version was not made from updates, or some of the
- * data no longer exist. */
+/* Computes a version again with the same arithmetic as the home: from the previous
+ * version and the updates that the record names, or, for a merged version, from its
+ * sources. With this a user can check that the home computed the version correctly.
+ * `momentum` gets a zero hash if the module has no momentum. ERR_NOT_FOUND: the version
+ * was not made from updates, or some of these data no longer exist. */
 typedef struct pl_replay {
     pl_hash params, momentum;
 } pl_replay;
 PL_MUST_CHECK pl_status pl_home_replay(pl_store *store, const pl_version *made,
                                        pl_replay *out);
 
-/* Compares a version with the result of pl_home_replay. *got is that result, or zeros.
- * The status is OK with each verdict. UNKNOWN: data are missing, and pl_last_error says
- * which. */
+/* Calls pl_home_replay and compares its result with the version. *got gets the result,
+ * or zeros. The status is OK for every verdict. UNKNOWN: some data are missing, and
+ * pl_last_error says which. */
 typedef enum pl_replay_verdict {
     PL_REPLAY_SAME,
     PL_REPLAY_OTHER,

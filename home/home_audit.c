@@ -1,13 +1,14 @@
-/* Keeps the records of audits and of fenced workers: which tasks a second worker must
- * do again, their results, and whose messages are refused. The hub decides
- * (workers/hub_audit.c); the home makes its decisions durable. */
+/* Keeps the records of audits and of fenced workers. The record of an audit names a
+ * task that a second worker must repeat, and has the results. Messages of fenced
+ * workers are refused. The hub decides (workers/hub_audit.c), and the home makes the
+ * hub's decisions durable. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 
 struct home_audit {
     char name[PL_TEXT_MAX];
     char *text; /* owned */
-    int n;      /* number of results that the text has */
+    int n;      /* number of results in `text` */
 };
 
 struct home_fenced {
@@ -75,8 +76,8 @@ static pl_status put_audit_row(home *h, const char *name, const pl_audit *a)
     return status;
 }
 
-/* Reads the moments of the path's state, from the upload if it is not in the store
- * yet. */
+/* Reads the moments of the path's state from the store, or from the upload if the store
+ * does not have them yet. */
 static pl_status read_moments(home *h, const home_arm *arm, pl_audit *a)
 {
     const staging_blob *u = staging_find(&h->uploads, &a->after);
@@ -114,7 +115,8 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
     out->seed = pl_random_fresh();
     pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
     out->results[0].key = under->lease.key;
-    /* A task that only scores sends no update, so its device is noted here. */
+    /* A task that only scores sends no update that would name the device, so the device
+     * is noted here. */
     if (arm->arm.n_scored > 0)
         pl_copy_text(out->results[0].device, sizeof out->results[0].device,
                      under->lease.device);
@@ -138,8 +140,8 @@ pl_status home_open_audit(home *h, const pl_audit *a)
     return PL_OK;
 }
 
-/* The phase whose update of this module belongs to the round; -1 if no phase sends
- * one. */
+/* The phase whose update of this module belongs to the round; -1 if there is no such
+ * phase. */
 static int64_t phase_of(const home_arm *arm, int module, int64_t round)
 {
     for (int64_t phase = round; phase <= round + arm->arm.inner.phases; phase++)
@@ -159,8 +161,8 @@ static pl_status measure_likeness(const home_arm *arm, int module, pl_contributi
     return PL_OK;
 }
 
-/* The sketch must be computed now, because the bytes of a merged update are dropped
- * before its audit. */
+/* The sketch must be computed before the merge, because a merge drops the bytes of the
+ * update, and the audit comes later. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c)
 {
@@ -184,8 +186,8 @@ done:
 }
 
 /* ---- results of audits, as the hub reports them ---- */
-/* The list of results of an audit only grows, so a message that arrives late changes
- * nothing. */
+/* The list of results of an audit only grows. So a late message, which has fewer
+ * results, changes nothing. */
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
 {
     char name[PL_TEXT_MAX];

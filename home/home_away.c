@@ -1,9 +1,9 @@
 /* Removes the last home of a stopped job (docs/PROTOCOL.md 2.14).
  *
- * The last home has no weight and owns no name. Everything that the other homes know
- * only through it is moved to them: notes that redirect clients, audits that it kept,
- * and the hub's epoch. If the process is killed, the job still has that home, and the
- * next call continues. */
+ * The last home has weight 0 in the table and owns no name. Records that only the last
+ * home has are moved to the other homes: notes that redirect clients, audits, and the
+ * hub's epoch. If the process is killed, the job still has the last home, and the next
+ * call continues. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 #include "net/net.h"
@@ -111,9 +111,9 @@ static uint64_t stamp_in(pl_store *store, const char *ref)
     return (uint64_t)stamp;
 }
 
-/* Corrects the note about a name in the home that is being written. The owner's own
- * note has the highest stamp. If no home has the name, the note is dropped, and the
- * table places the name again. */
+/* Corrects the note about a name in the home that is being written. The note in the
+ * home that owns the name has the highest stamp. If no home has the name, the note is
+ * dropped, and the table says again where the name belongs. */
 static pl_status mend_note(const leaving *l, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8], target[48];
@@ -152,8 +152,8 @@ static pl_status keep_ref(void *context, const char *name, const char *target)
     return pl_txn_put_ref(l->txn, name, target);
 }
 
-/* Keeps the hub's epoch in the first home. The epoch must not fall, because tokens must
- * rise when the hub restarts. */
+/* Keeps the hub's epoch in the first home. The epoch must not decrease, because the
+ * tokens of leases must increase when the hub restarts. */
 static pl_status keep_hub_epoch(const leaving *l)
 {
     char text[32];
@@ -170,7 +170,7 @@ static pl_status keep_hub_epoch(const leaving *l)
     return pl_txn_put_ref(l->txn, "sys/hub-epoch", text);
 }
 
-/* Writes the changes of one home, in one commit. */
+/* Writes all changes to the store of one home, in one commit. */
 static pl_status write_home(leaving *l, const pl_places *table)
 {
     pl_status status = PL_OK;

@@ -1,5 +1,6 @@
-/* Private to the home: its state, and the functions that its files share. The comment
- * at the top of home.c says how they work together. */
+/* Private to the folder home: the home's state, and the functions that the files of
+ * this folder share. The comment at the top of home.c explains how the files work
+ * together. */
 #ifndef PL_HOME_HOME_INTERNAL_H
 #define PL_HOME_HOME_INTERNAL_H
 #include "outer/outer.h"
@@ -25,26 +26,28 @@ typedef struct home_module {
     /* number of rounds that may be open at once: those from version to version + window
      * - 1 */
     int window;
-    /* [window] number of pending contributions of each open round; index: round modulo
-     * window */
+    /* [window] number of pending contributions of each open round; the index is the
+     * round modulo window */
     int *n_pending;
-    /* [window, n_holders] who has contributed to each open round; see home_flag */
+    /* [window, n_holders] whether a holder has contributed to an open round; see
+     * home_flag */
     bool *pending;
-    /* [n_holders] delayed-nesterov: end of the samples that each holder has
-     * contributed, merged or pending; NULL for other methods; see home_samples */
+    /* [n_holders] for delayed-nesterov: number of the sample after the last one that
+     * each holder has contributed, merged or pending; NULL for other methods; see
+     * home_samples */
     uint64_t *cursor;
     /* [n_holders] like `cursor`, for a module whose rounds need only a quorum */
     uint64_t *counted;
-    int quorum; /* number of contributors that a round needs at least */
-    /* when the open round reached its quorum; 0: not yet */
+    int quorum; /* least number of contributors with which a round is merged */
+    /* time when the open round reached the quorum; 0: not reached yet */
     int64_t quorum_ms;
     bool noted; /* whether the module is in the list home.whole */
-    /* decided meetings of rounds about which a worker may still ask (noloco) */
+    /* noloco: decisions about meetings that a worker may still ask for */
     struct home_meeting *meetings;
     size_t n_meetings;
 } home_module;
 
-/* Whether a pair meets in a round, as decided (noloco with a deadline). */
+/* The decision whether a pair of holders meets in a round (noloco with a deadline). */
 typedef struct home_meeting {
     int64_t round;
     int first; /* index of the lower of the two holders: path * R + replica */
@@ -53,14 +56,15 @@ typedef struct home_meeting {
 
 typedef struct home_path {
     char name[PL_MODULE_NAME_MAX];
-    int64_t phase; /* number of finished phases */
+    int64_t phase; /* number of phases that the path has finished */
     uint64_t n_tokens;
     double loss, seconds;
     double gradient, held; /* as in pl_path_state */
     int64_t held_phase;
     pl_hash state; /* blob of the path's state; none: the path has no state */
     char worker[PL_TEXT_MAX]; /* the worker that made the state; "": there is none */
-    uint64_t fence;           /* submissions with a lower lease token are refused */
+    /* submissions under a lease with a lower token are refused */
+    uint64_t fence;
 } home_path;
 
 typedef struct home_arm {
@@ -71,9 +75,9 @@ typedef struct home_arm {
     home_path *paths;     /* [P*R] one per path and replica */
 } home_arm;
 
-/* A module with a round that may be merged. The home keeps a list of them, because an
- * arm can have very many modules (about one per path and slot), and searching them all
- * after each message would be slow. */
+/* A module with a round that is perhaps ready to be merged. The home keeps a list of
+ * these modules. An arm can have very many modules (about one per path and slot), and
+ * to search them all after each message would be slow. */
 typedef struct home_whole {
     int arm, module;
 } home_whole;
@@ -105,31 +109,32 @@ typedef struct home_moving {
     home_place *places;
     int n_places, cap_places;
     pl_name_table *index; /* finds an entry of `places` by its name */
-    /* `table` tells clients which home has a name; `next` places new names; n is 0 if
-     * there is no table */
+    /* `table` tells clients which home to ask for a name. `next` decides which home
+     * gets a new name. n is 0 if there is no table. */
     pl_places table, next;
     int self; /* number of this home in the tables */
-    /* addresses of all homes, told by the hub; "": not known */
+    /* addresses of all homes, as the hub reported them; "": not known */
     char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX];
     home_hold *holds;
     int n_holds;
-    /* until this time the home is still: it lets every message wait that would write */
+    /* until this time the home is still: messages that would write to the store wait */
     int64_t still_until_ms;
-    /* messages that wait for a hold, in the order in which they came */
+    /* messages that wait for the end of a hold, in the order in which they arrived */
     struct home_waiting *waiting;
     int n_waiting;
     pl_buf listing; /* the list that a client is reading in pieces */
 } home_moving;
 
-/* Counts since this process began; they are only shown in the status. */
+/* Counts since this process began. They are used only for the status. */
 enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
 typedef struct home_counts {
-    int64_t started_ms, disk_ms; /* disk_ms: when disk sizes were measured */
+    /* disk_ms: time of the last measurement of disk sizes */
+    int64_t started_ms, disk_ms;
     uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
     uint64_t n_thinned;                /* versions whose data the quota has dropped */
     double merge_s;                    /* seconds spent on merges and their commits */
     char rejection[256];               /* the reason of the last rejection */
-    uint64_t audits[PL_VERDICT_COUNT]; /* number of closed audits by verdict */
+    uint64_t audits[PL_VERDICT_COUNT]; /* number of closed audits with each verdict */
 } home_counts;
 
 typedef struct home {
@@ -141,15 +146,16 @@ typedef struct home {
     int n_arms;
     home_whole *whole;
     size_t n_whole;
-    staging uploads; /* blobs that no record names yet */
+    staging uploads; /* uploaded blobs that no record names yet */
     /* the transaction of the current group; NULL while there is nothing to write */
     pl_txn *txn;
-    /* tags that this transaction writes: the quota keeps what they name */
+    /* tags that this transaction writes; the quota keeps the versions that they name */
     pl_snapshot *new_tags;
     size_t n_new_tags;
     home_answer *answers;
     size_t n_answers, cap_answers;
-    /* the peer that asked for the state last; if its length is 0, there is none */
+    /* the peer that was the last to ask for the state; its length is 0 if no peer has
+     * asked */
     pl_peer hub;
     pl_buf state; /* the snapshot that the hub reads in pieces */
     uint64_t hub_epoch;
@@ -157,7 +163,7 @@ typedef struct home {
     home_audit *audits; /* audits that are not closed */
     struct home_fenced *fenced;
     size_t n_audits, n_fenced;
-    bool has_secret; /* the secret that seals leases is known */
+    bool has_secret; /* whether the secret that seals leases is known */
     pl_lease_secret secret;
     home_moving moving;
     bool stopping;
@@ -166,7 +172,7 @@ typedef struct home {
 } home;
 
 /* home.c */
-/* Input and result of a search for an accepted update. */
+/* A search for an accepted update: what to search for, and the result. */
 typedef struct home_update {
     int64_t round, path, replica;
     const char *module;
@@ -176,20 +182,20 @@ typedef struct home_update {
     uint64_t seed;
     float likeness[PL_CONTRIBUTION_CELLS];
 } home_update;
-/* Searches the pending updates and the newest versions; ERR_NOT_FOUND if neither has
- * it. */
+/* Searches for the update among the pending updates and in the newest versions.
+ * ERR_NOT_FOUND: the update is in neither. */
 pl_status home_find_update(home *h, home_update *search);
 /* begins the transaction of the group if it has not begun yet */
 pl_status home_write(home *h);
-/* Queues an answer until the group is durable. Takes ownership of the body of
- * `message`. */
+/* Queues an answer, which is sent when the group was committed. Takes ownership of the
+ * body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
-/* Puts a piece of `all` into an answer (STATE_IS or LIST_IS); `what` names it in
- * errors. */
+/* Puts into an answer (STATE_IS or LIST_IS) the piece of `all` that begins at `offset`.
+ * Error texts call these data `what`. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *answer);
-/* Handles one message of a group. A returned error ends the home; a mistake of the
- * asker is only answered. */
+/* Handles one message of a group. A returned error ends the home. If the peer made a
+ * mistake, it gets an error as its answer, and the function returns OK. */
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_end_group(home *h); /* commits the group, then sends its answers */
 home_arm *home_find_arm(home *h, const char *name, size_t len);
@@ -200,14 +206,15 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
 
 /* home_state.c */
 int home_n_tasks(const home_arm *arm);
-/* Points to the flag whether a holder has contributed to the round, which must be
- * open. */
+/* Returns a pointer to the flag that tells whether a holder has contributed to the
+ * round. The round must be open. */
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
 int *home_count(const home_module *m, int64_t round);
-/* Points to the number of the sample behind the last one that a holder has contributed.
- * NULL if the module does not count samples. */
+/* Returns a pointer to the number of the sample after the last one that a holder has
+ * contributed; NULL if the module does not count samples. */
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
-/* Moves the module's cursor past the phase of this contribution. */
+/* Moves the contributor's cursor in the module to the end of the phase of this
+ * contribution. */
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
 /* Reads arms, heads, pending updates and paths from the store. */
 pl_status home_load(home *h);
@@ -217,7 +224,7 @@ void home_unload(home *h);
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out);
 void home_clear_arm(home_arm *arm);
-/* Takes ownership of the contents of `arm`, even if it fails. */
+/* Takes ownership of the contents of `arm`, even if the function fails. */
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
@@ -227,8 +234,8 @@ void home_tell_arm(home *h, const home_arm *arm);
 /* sends an event to the hub; takes ownership of its body */
 void home_tell(home *h, pl_message *event);
 
-/* For a module or path that has moved here or away: reads from the store what the home
- * must know of it. */
+/* Call these after a module or path has moved to this home or away from it. They read
+ * the module's or path's data in memory from the store again. */
 pl_status home_reload_module(home *h, home_arm *arm, int index);
 pl_status home_reload_path(home *h, home_arm *arm, int index);
 
@@ -238,21 +245,21 @@ pl_status home_reload_path(home *h, home_arm *arm, int index);
 #define NEXT_TABLE_REF "sys/places-next"
 pl_status home_load_places(home *h);
 void home_unload_places(home *h);
-/* returns NULL if no note about the name exists */
+/* returns NULL if this home has no note about the name */
 const home_place *home_find_place(const home *h, const char *name);
-/* Notes the owner of a name. The note is valid at once, and durable when the group is
- * committed. */
+/* Notes which home owns a name. The note is valid at once; it is durable after the
+ * commit of the group. */
 pl_status home_note_place(home *h, const char *name, int home_number, uint64_t stamp);
-/* Whether another home must serve this name. `whose` gets that home's number. */
+/* Whether another home owns this name. `whose` gets the number of the owner. */
 bool home_is_elsewhere(home *h, const char *name, int *whose);
-/* Gives the name that a message is about; false if it is not about a name that can
- * move. */
+/* Writes the name that a message is about. Returns false if the message is not about a
+ * name that can move. */
 bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX]);
 void home_moved_answer(home *h, const char *name, int whose, pl_message *answer);
 pl_status home_put_places(home *h, pl_message *m, pl_message *answer);
 pl_status home_get_places(home *h, pl_message *answer);
 pl_status home_note_addresses(home *h, const pl_message *get_state);
-/* appends records of places to the snapshot for the hub */
+/* appends the records of moved names to the state for the hub */
 void home_tell_places(home *h, pl_buf *state);
 
 /* home_moving.c */
@@ -262,25 +269,27 @@ pl_status home_put_rows(home *h, pl_message *m, pl_message *answer);
 pl_status home_hold_name(home *h, pl_message *m, pl_message *answer);
 pl_status home_hand_over(home *h, pl_message *m, pl_message *answer);
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *answer);
-/* If the message must wait, keeps it and returns true: a message that changes a held
- * name waits until the hold is over, and while the home is still every message that
- * would write waits. `name` may be NULL. */
+/* If the message must wait, keeps it and returns true. A message that changes a held
+ * name waits until the end of the hold. While the home is still, every message that
+ * would write to the store waits. `name` may be NULL. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
 bool home_is_still(const home *h);
-/* Each call gives one waiting message that may be handled now; false: no such
- * message. */
+/* Takes one waiting message that need not wait any longer. Returns false if there is no
+ * such message. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_moving(home *h);
 
 /* home_quota.c */
-/* Sets the store's quota. If the store has more than that, old versions are dropped. */
+/* Sets the store's quota. If the store is larger than the quota, old versions are
+ * dropped. */
 pl_status home_open_quota(home *h);
-/* Notes that the open transaction will write this object. If it is a tag, what it names
- * stays. ERR_NOT_FOUND: the tag names a version whose data are gone. ERR_DAMAGED: the
- * bytes are no tag. */
+/* Notes that the open transaction will write this object. If the object is a tag, the
+ * quota keeps the versions that the tag names. ERR_NOT_FOUND: the tag names a version
+ * whose data are gone. ERR_DAMAGED: the bytes are no tag. */
 pl_status home_note_object(home *h, const char *name, const pl_hash *blob);
 void home_forget_tags(home *h);
-/* Commits the open transaction, if there is one, within the quota. */
+/* Commits the open transaction, if there is one. Before that, drops old versions if the
+ * quota requires it. */
 pl_status home_commit(home *h);
 
 /* home_status.c */
@@ -293,28 +302,30 @@ typedef struct home_lease {
     home_arm *arm;
     int index; /* path * R + replica */
 } home_lease;
-/* What a message says about the work that was done under a lease. */
+/* What a worker reports about its work under a lease. */
 typedef struct home_work {
     uint64_t first_sample, n_samples, n_tokens, memory_bytes;
     double loss, seconds, gradient, held;
 } home_work;
 pl_status home_load_secret(home *h);
 pl_status home_agree_secret(home *h, const uint8_t *told);
-/* Checks and reads a sealed lease. From then on uploads are looked up among those of
- * this lease. ERR_STALE: the bytes are not a lease of this job. ERR_NOPERM: the lease
- * belongs to another worker, or its holder is fenced. */
+/* Checks and reads a sealed lease. After this call, uploads are searched among the
+ * uploads of this lease. ERR_STALE: the bytes are not a lease of this job. ERR_NOPERM:
+ * the lease belongs to another worker, or the worker that holds it is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
-/* ERR_DATA or ERR_NUMERIC: this work is impossible under this lease. */
+/* Checks reported work. ERR_DATA or ERR_NUMERIC: such work is impossible under this
+ * lease. */
 pl_status home_check_work(const home_lease *l, const home_work *w);
-/* The most bytes of uploads that the lease's task may need at once. */
+/* Returns the largest number of bytes of uploads that the lease's task may need at
+ * once. */
 uint64_t home_upload_share(const home_lease *l);
 
 /* home_upload.c */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
-/* Moves the staged upload into the group's transaction. A blob that the store has
- * already needs no upload. */
+/* Moves a staged upload into the group's transaction. Does nothing if the store already
+ * has the blob. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
 /* home_submit.c */
@@ -323,42 +334,43 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
-/* Callback for each ref below MEET_REFS. The arms must have been loaded before. */
+/* Callback for each ref whose name begins with MEET_REFS. Arms must be loaded
+ * before. */
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
-/* Called in the group that makes version round + 1. Drops the records of meetings about
- * which no worker can ask any more. */
+/* Drops the records of meetings about which no worker can ask any more. Call this in
+ * the group that makes version round + 1. */
 pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_audit.c */
-/* home_draw_audit decides whether the task that ends the path's phase is audited;
- * home_open_audit writes its row in the same group. */
-/* Writes nothing. For a task that is not audited, out->n is 0. */
+/* home_draw_audit decides whether the task that ends this phase of the path is audited.
+ * home_open_audit writes the audit's row in the same group. */
+/* Does not write to the store. If the task is not audited, out->n is 0. */
 pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
                           pl_audit *out);
-/* `audit` comes from home_draw_audit; nothing is written if its n is 0 */
+/* `audit` is the result of home_draw_audit; nothing is written if audit->n is 0 */
 pl_status home_open_audit(home *h, const pl_audit *audit);
-/* If the task of an update is drawn for an audit, notes the sketch of the update
- * (outer/likeness.h) before the update is accepted. Sums of several workers get no
- * sketch. */
+/* If the task of an update was chosen for an audit, writes the sketch of the update
+ * (outer/likeness.h) into the contribution. Call this before the update is accepted.
+ * The sum of several workers' updates gets no sketch. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer);
 /* If the holder of the lease is fenced, fails with ERR_NOPERM and the reason. */
 pl_status home_check_fenced(const home *h, const pl_lease *lease);
-/* appends records of audits and fenced workers for the hub */
+/* appends the records of audits and fenced workers to the state for the hub */
 void home_audit_records(const home *h, pl_buf *out);
-/* Callbacks for each ref below PL_AUDIT_REFS, and below PL_FENCED_REFS. */
+/* Callbacks for each ref whose name begins with PL_AUDIT_REFS or PL_FENCED_REFS. */
 pl_status home_load_audit(void *context, const char *name, const char *target);
 pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 
 /* home_merge.c */
-/* Called when an update of the round has arrived. If the round may be merged now,
- * home_merge_ready will merge it. */
+/* Call this when an update of the round has arrived. If the round now has enough
+ * updates, the next home_merge_ready merges it. */
 void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round);
-pl_status home_merge_ready(home *h); /* merges every module that has a complete round */
+pl_status home_merge_ready(home *h); /* merges all complete rounds */
 
 #endif

@@ -1,9 +1,10 @@
 /* Checks leases: whether a message carries a valid lease, whether it concerns the task
  * of that lease, and how much may be uploaded under it.
  *
- * The secret that seals leases is a ref of the store. The first HELLO of a hub makes
- * this secret, or brings the secret of the job's first home. So all homes of a job
- * accept the same leases, also after a restart of a home or the hub. */
+ * The secret that seals leases is a ref of the store. When a hub sends HELLO for the
+ * first time, the home makes this secret, or gets it in the message if another home of
+ * the job made it before. So all homes of a job accept the same leases, even after a
+ * restart of a home or of the hub. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
@@ -27,7 +28,7 @@ pl_status home_load_secret(home *h)
     return PL_OK;
 }
 
-/* `told`: the secret in a hub's HELLO, or NULL. */
+/* `told` is the secret in a hub's HELLO, or NULL if the message has none. */
 pl_status home_agree_secret(home *h, const uint8_t *told)
 {
     char text[PL_HASH_TEXT];
@@ -122,7 +123,7 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
                        (unsigned long long)w->n_samples, task, arm->inner.context);
     if (!isfinite(w->loss))
         return pl_fail(PL_ERR_NUMERIC, "the loss of %s is not finite", task);
-    /* rounding may make a loss a little less than 0 */
+    /* rounding may make a loss slightly negative */
     if (w->loss <= -1 || w->loss > LOSS_MAX)
         return pl_fail(PL_ERR_DATA, "the loss of %s cannot be %g", task, w->loss);
     if (w->memory_bytes > MEMORY_MAX)
@@ -148,8 +149,9 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
     return PL_OK;
 }
 
-/* Room for all updates of one phase and the path's state after it, twice: if two phases
- * follow each other under one lease, uploads of the first may still be here. */
+/* Twice the room for all updates of one phase and for the path's state after the phase.
+ * If one lease is for two phases, uploads of the first phase may still be in memory
+ * when those of the second arrive. */
 uint64_t home_upload_share(const home_lease *l)
 {
     const home_arm *arm = l->arm;

@@ -1,7 +1,8 @@
-/* Meetings with a deadline (noloco): here it is decided, once, whether a pair meets.
+/* Meetings with a deadline (noloco): decides, once per pair and round, whether the two
+ * mates of the pair meet.
  *
- * Both mates must do the same, however often the phase that begins with the meeting is
- * repeated, and whichever process dies. So the decision is stored. The first rule that
+ * Both mates must do the same, even if the phase that begins with the meeting is
+ * repeated, or if a process dies. So the decision is stored. The first rule that
  * applies is used:
  *
  *   1  a row exists               the row decides
@@ -10,14 +11,14 @@
  *      to split
  *   4  else                       undecided
  *
- * By rule 2 a pair can be split only while an update is missing, which is before its
- * round is merged. So the version of that round can record for each contribution
- * whether its pair was split, and that never changes. Whether a pair was split makes no
- * difference to versions, which are means over all holders.
+ * By rule 2 a pair can be split only while an update is missing, so only before its
+ * round is merged. The version that the merge makes can therefore record for each
+ * contribution whether its pair was split, and the record never changes. The parameters
+ * of versions do not depend on splits, because versions are means over all holders.
  *
  * Workers may ask about a row until both mates have finished the phase that begins with
- * the meeting. Version round + 3 contains the updates that both mates make two phases
- * after that. */
+ * the meeting. When version round + 3 exists, both mates have finished it, because that
+ * version contains their updates of a later phase. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
@@ -122,8 +123,9 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     return PL_OK;
 }
 
-/* Only a worker with the lease of the phase that begins with the meeting may ask to
- * meet, and to split only if the hub gave it the lease after the deadline. */
+/* Only the worker that has the lease of the phase that begins with the meeting may ask
+ * to meet. The worker may ask to split only if the hub granted this lease after the
+ * deadline. */
 static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
                             const question *q)
 {
@@ -155,8 +157,8 @@ static pl_status decide_meeting(home *h, const question *q)
     return PL_OK;
 }
 
-/* The answer is sent after the commit of the group. So the decision, and the two
- * updates on which rule 2 relies, are on disk before a worker hears of the decision. */
+/* The answer is sent after the commit of the group. So when a worker learns the
+ * decision, the decision is on disk, and so are the two updates that rule 2 needs. */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
     pl_msg_meet wish;

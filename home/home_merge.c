@@ -1,12 +1,12 @@
-/* Makes the next version of modules whose round has all its contributions: reads the
- * updates, takes the outer step, and commits. */
+/* Makes the next version of each module whose round has all its contributions: reads
+ * the updates, takes the outer step, and commits the version. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 #include "home/home_updates.h"
 
 #include <math.h>
 
-/* most bytes of parameters of the versions that share a commit */
+/* versions share a commit until their parameters have this many bytes */
 enum { TOGETHER_BYTES = 1 << 20 };
 
 typedef struct merge {
@@ -19,18 +19,21 @@ typedef struct merge {
     /* learning rate inside the momentum: `lr` for noloco with heavy ball, else 1 */
     double velocity_lr;
     pl_outer_step step;
-    pl_contribution *contributions; /* contributions, sorted by (path, replica) */
+    pl_contribution *contributions; /* sorted by (path, replica) */
     int n;
     double total_weight;
     float *params;
-    /* [n_kept, n] the momentum, then other vectors that versions keep */
+    /* [n_kept, n_params] the momentum, then the other vectors that versions keep */
     float *momentum;
-    float *carry;    /* a vector inside `momentum`; may be NULL */
-    float *residual; /* vector inside `momentum` if changes are kept; may be NULL */
-    float *before;   /* the parent version, if a change is kept; else NULL */
-    float *origin;   /* version 0, if updates are relative to it; else NULL */
-    int n_kept;      /* number of vectors that versions keep */
-    pl_iso_matrix *matrices; /* matrices whose singular values become equal */
+    float *carry;    /* a vector inside `momentum`; NULL if the method keeps none */
+    float *residual; /* a vector inside `momentum`; NULL if changes are not kept */
+    /* parameters of the parent version; NULL if changes are not kept */
+    float *before;
+    /* parameters of version 0; NULL if updates are not relative to version 0 */
+    float *origin;
+    int n_kept; /* number of vectors that versions keep */
+    /* matrices whose singular values the outer step makes equal */
+    pl_iso_matrix *matrices;
     int n_matrices;
     pl_buf change;
     pl_version version;
@@ -60,9 +63,10 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-/* The contributor's weight alpha in the mean. With noloco the weight is 1/n, because
- * updates already contain the shares. With delayed-nesterov each update is merged
- * alone, with weight 1. */
+/* The contributor's weight alpha in the mean of the updates. With noloco the weight is
+ * 1/n, because the updates are already weighted by the shares of their paths. With
+ * delayed-nesterov each update is merged alone; its weight is the number of holders
+ * times the share of its path, which is 1 if all paths have equal shares. */
 static double contributor_share(const merge *g, const pl_contribution *c)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -90,7 +94,8 @@ done:
 }
 
 /* Lists the weights and updates in the order of the contributions. Only the first
- * vector of an update is added; a second one is for mates. */
+ * vector of an update is added. A second vector is only for the mate that meets this
+ * contributor. */
 static home_updates *list_updates(const merge *g, float *weights)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -117,18 +122,18 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
         .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
     pl_status status = PL_OK;
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
-    /* with one contributor, the mean over all and over those present are the same */
+    /* with one contributor, the mean over all contributors is also the mean over the
+     * contributors that are present */
     of.present = g->arm->arm.outer.present && g->n > 1;
     of.messages = home_updates_source(updates);
     of.matrices = g->matrices;
     of.n_matrices = g->n_matrices;
     if (pl_traits(g->settings.method)->gossips) {
         /* The mean of noloco's holders moves as its rule without consensus moves with
-         * the mean of their updates (outer/gossip.h). So the home can compute that mean
-         * without taking part. Under heavy ball, velocities contain the learning rate
-         * of their round. If one vector travels, updates are relative to version 0: g =
-         * x_t - (x_0 - u) = (x_t - x_0)
-         * + u. */
+         * the mean of their updates (outer/gossip.h). So the home can compute the mean
+         * although it is not one of the holders. Under heavy ball, velocities contain
+         * the learning rate of their round. If updates have only one vector, they are
+         * relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0) + u. */
         of.factor = (float)g->velocity_lr;
         if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) <= 1) {
             PL_TRY(read_origin(g));
@@ -142,8 +147,9 @@ done:
     return status;
 }
 
-/* The version is defined by its rounded change. co2's penalty is computed from how far
- * the versions really moved. */
+/* Rounds the change from the parent version, and makes the version from the rounded
+ * change. The displacement, which co2's penalty uses, becomes the norm of the rounded
+ * change. */
 static pl_status round_change(merge *g)
 {
     pl_version *v = &g->version;
@@ -182,11 +188,12 @@ static pl_status apply(merge *g)
     return PL_OK;
 }
 
-/* The number of versions for which data must be kept longer. A path may have to repeat
- * a phase whose updates are already merged, if the path's state has not arrived. The
- * data with which such a phase began must still exist: the mates' updates of the
- * previous round (noloco), or the mean of the round before that, which is kept with the
- * momentum of the version two below the head (eager). */
+/* For this many versions more than otherwise, data must be kept. If the state of a path
+ * has not arrived, the path repeats its phase, even if the phase's updates are already
+ * merged. The data from which the phase began must then still exist. With noloco these
+ * are the mates' updates of the previous round. With eager this is the mean of the
+ * round before the previous one, which is kept with the momentum of the version two
+ * below the head. */
 static int lateness(const merge *g)
 {
     const pl_method_traits *of = pl_traits(g->settings.method);
@@ -230,7 +237,8 @@ static void choose_step(merge *g)
     const pl_method_traits *of = pl_traits(settings.method);
     bool scales = of->gossips && settings.rule == PL_RULE_HEAVY_BALL;
     int64_t round = (int64_t)g->module->version;
-    /* delayed-nesterov: each update is a round, so a phase has n_contributors rounds */
+    /* with delayed-nesterov each update is a round, so a phase has n_contributors
+     * rounds */
     if (of->arrives)
         round /= pl_arm_contributors(g->arm->topology, g->index);
     bool settled = pl_method_schedule(&outer->schedule, round, &settings);
@@ -275,8 +283,8 @@ static void release_merge(merge *g)
     pl_buf_destroy(&g->change);
 }
 
-/* Computes |x_t - x_base|, where x_base is the version that the updates of this round
- * are relative to. */
+/* Computes |x_t - x_base|: x_t are the parameters of the head, and x_base those of the
+ * version to which the updates of this round are relative. */
 static pl_status distance_from(merge *g, uint64_t base, double *out)
 {
     pl_version v;
@@ -303,7 +311,8 @@ done:
 
 static pl_status make_version(merge *g)
 {
-    /* The blob has the momentum first, then the other vectors that versions keep. */
+    /* The blob begins with the momentum; the other vectors that versions keep
+     * follow. */
     pl_version head;
     size_t n = g->module->n_params;
     memset(&head, 0, sizeof head);
@@ -318,9 +327,10 @@ static pl_status make_version(merge *g)
         status = read_floats(g->h, &head.momentum, (size_t)g->n_kept * n, g->momentum);
     pl_version_clear(&head);
     PL_CHECK(status);
-    /* The displacement for co2's penalty. If the base is one version back, the
-     * displacement is the norm of the last step, which is in the head's record. For
-     * older bases the versions are read. */
+    /* co2's penalty needs the distance of the head from the base. If the base is the
+     * version before the head, the distance is the norm of the last step, which is in
+     * the head's record. If the base is older, the distance is computed from the
+     * parameters. */
     uint64_t round = g->module->version;
     uint64_t base =
         pl_round_base(&g->arm->arm, g->arm->topology, g->index, (int64_t)round);
@@ -379,8 +389,8 @@ done:
     return status;
 }
 
-/* Whether all contributions have arrived, or, with a quorum, enough of them for long
- * enough. */
+/* Whether a round can be merged: all its contributions have arrived, or the quorum was
+ * reached and the time to wait for more contributions is over. */
 static bool is_ready(const home_arm *arm, home_module *m)
 {
     int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
@@ -404,7 +414,8 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
 }
 
 /* If a module is behind, several rounds may be complete. Each round starts from the
- * version that the round before it made, which must be in the store by then. */
+ * version that the previous round made, so that version must already be in the
+ * store. */
 static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved)
 {
     home_module *module = &arm->modules[index];
@@ -419,13 +430,14 @@ static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved
     return PL_OK;
 }
 
-/* Versions of small modules share a commit: a path-specific module has a complete round
- * with each update, and a flush for each would take longer than the merge. A module
- * that has its quorum and waits for more updates stays in the list. */
+/* Versions of small modules share a commit. In a module that only one path has, each
+ * update completes a round, and one flush to disk per round would take longer than the
+ * merge. A module that has reached its quorum and waits for more updates stays in the
+ * list. */
 pl_status home_merge_ready(home *h)
 {
-    /* unsaved: bytes of parameters not yet committed; n_left: number of modules that
-     * stay listed */
+    /* unsaved: bytes of parameters that are not committed yet; n_left: number of
+     * modules that stay in the list */
     size_t unsaved = 0, n_left = 0;
     double start = pl_now();
     for (size_t i = 0; i < h->n_whole; i++) {
@@ -445,8 +457,8 @@ pl_status home_merge_ready(home *h)
 }
 
 /* ---- replay: making a version again ---- */
-/* Checks that the data needed to make the successor of version `before` again still
- * exist. */
+/* Checks that the store still has the data from which version `made` was made. `before`
+ * is the previous version. */
 static pl_status check_sources(const merge *g, const pl_version *before,
                                const pl_version *made)
 {

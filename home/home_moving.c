@@ -1,13 +1,15 @@
 /* The home's side of moving a name to another home, row by row, while the name is in
- * use (docs/PROTOCOL.md 2.14; net/move.c is the other side and has the diagram).
+ * use (docs/PROTOCOL.md 2.14). The other side is the mover, net/move.c, which has a
+ * diagram of the steps.
  *
- * The mover compares the rows of both homes and copies those that differ: first while
- * updates arrive, then once more while the owner holds back messages that would change
- * them. The message HAND_OVER carries a digest of the rows that the next home has,
- * called the mark. The owner compares this mark with its own. If the marks are equal,
- * one commit drops the owner's rows and notes the next owner; otherwise nothing
- * happens. So before the commit that decides, the next home has every row, and with the
- * rows the key of every update that was ever acknowledged. */
+ * The mover compares the rows of the owner and of the next home, and copies the rows
+ * that differ. It does so first while updates arrive, then once more while the owner
+ * holds back messages that would change the rows. The message HAND_OVER carries a
+ * digest of the rows that the next home has, called the mark. The owner compares this
+ * mark with its own. If the marks are equal, one commit drops the owner's rows and
+ * notes the next owner; otherwise nothing happens. So before the commit that changes
+ * the owner, the next home has all rows. The rows include the keys of all updates that
+ * were ever acknowledged. */
 #include "home/home_internal.h"
 
 enum { WAITING_MAX = 512, HOLD_MAX_MS = 10000, HOLDS_MAX = 64 };
@@ -59,8 +61,9 @@ static pl_status make_listing(home *h, const char *name)
     return pl_store_each_name(h->store, list_name, h);
 }
 
-/* If the message has no name, lists what this home knows of moved names, and the names
- * that it owns. The client reads the list in pieces, like the state. */
+/* If the message has no name, lists this home's notes about moved names, and the names
+ * that this home owns. The client reads the list in pieces, as the hub reads the
+ * state. */
 pl_status home_list(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_list q;
@@ -100,7 +103,7 @@ static pl_status match_row(void *context, const pl_row *row)
     return pl_row_each_blob(row, put_blob_name, &s->answer->body);
 }
 
-/* The answer is the row, with the blobs that the row names. */
+/* Answers with a row and with the hashes of the blobs that the row names. */
 pl_status home_get_row(home *h, pl_message *m, pl_message *a)
 {
     char refs[2 * PL_MODULE_NAME_MAX];
@@ -143,7 +146,7 @@ static pl_status put_moved_row(home *h, const char *name, const uint8_t *record,
     return pl_txn_put_row(h->txn, name, refs, &row);
 }
 
-/* No other process may replace the rows of a name that this home owns. */
+/* Refuses rows of a name that this home owns: no other process may replace them. */
 static pl_status check_arriving(home *h, const char *name, int64_t owner,
                                 uint64_t stamp)
 {
@@ -164,8 +167,8 @@ static pl_status check_arriving(home *h, const char *name, int64_t owner,
                    (unsigned long long)stamp);
 }
 
-/* Writes rows that the mover brings. With the first rows the home also notes that the
- * name still belongs to another home. */
+/* Writes rows that the mover brings. Also notes that the name still belongs to another
+ * home. */
 pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_put_rows q;
@@ -220,7 +223,7 @@ bool home_is_still(const home *h)
 static bool must_wait(home *h, uint16_t type, const char *name)
 {
     if (home_is_still(h)) {
-        /* messages of these types end in a commit */
+        /* messages of these types write to the store */
         return changes(type) || type == PL_MSG_HELLO || type == PL_MSG_PUT_REF ||
                type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER ||
                type == PL_MSG_PUT_ROWS || type == PL_MSG_HAND_OVER ||
@@ -229,7 +232,7 @@ static bool must_wait(home *h, uint16_t type, const char *name)
     return name && h->moving.n_holds > 0 && changes(type) && is_held(&h->moving, name);
 }
 
-/* A message beyond the limit of waiting messages is dropped; its sender asks again. */
+/* If too many messages wait already, drops the message; its sender repeats it. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name)
 {
     home_moving *moving = &h->moving;
@@ -266,8 +269,8 @@ bool home_next_waiting(home *h, pl_peer *peer, pl_message *out)
     return false;
 }
 
-/* Begins a hold. The answer has the name's stamp; when it is sent, everything that was
- * accepted before is on disk. */
+/* Begins a hold of a name, and answers with the name's stamp. When the answer is sent,
+ * everything that was accepted before is on disk. */
 pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
 {
     pl_msg_hold q;
@@ -275,8 +278,9 @@ pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
     home_moving *m = &h->moving;
     PL_CHECK(PL_HEAR(message, hold, &q));
     if (!q.name) {
-        /* For a while this home writes nothing. The answer names its newest commit, so
-         * that a client can see all homes of a job as they were at one moment. */
+        /* The home is still for the given time: it writes nothing. The answer names the
+         * home's newest commit. So a client can make all homes still and see the whole
+         * job as it was at one moment. */
         uint64_t ms = q.ttl_ms;
         PL_CHECK(home_end_group(h));
         h->moving.still_until_ms =
@@ -320,7 +324,9 @@ static pl_status reload(home *h, const char *name)
         return home_reload_module(h, arm, index);
     if (home_find_path(h, name, &arm, &index) == PL_OK)
         return home_reload_path(h, arm, index);
-    return PL_OK; /* the name is an object: the home keeps nothing about it in memory */
+    /* the name is that of an object, and the home keeps no data about objects in
+     * memory */
+    return PL_OK;
 }
 
 static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
@@ -340,9 +346,9 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
     return reload(h, name);
 }
 
-/* Decides a move; only this function does. After this commit the name belongs to the
- * next home. If the commit fails the home ends, and its next process reads from the
- * store whether the name was moved. */
+/* Gives a name away. Only this function changes the owner of a name: after its commit
+ * the name belongs to the next home. If the commit fails, the home ends, and its next
+ * process reads from the store whether the name was given away. */
 pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_hand_over q;
@@ -382,8 +388,8 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Handles a message from a mover or hub that has seen the owner's note. The message may
- * come several times. */
+/* Makes this home the owner of a name. The sender, a mover or hub, has read in the last
+ * owner's note that the name was given away. The message may come several times. */
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_adopt q;

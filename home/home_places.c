@@ -1,11 +1,12 @@
-/* Decides which names belong to this home, when names have moved (docs/PROTOCOL.md
- * 2.14).
+/* Decides which names belong to this home. Names can move between homes
+ * (docs/PROTOCOL.md 2.14).
  *
- * Every home that took part in moving a name has a row "J STAMP" about it: home J has
- * owned the name since its STAMP-th move. "here STAMP" means this home. The stamp rises
- * only in the owner's own commit that gives the name away. So among all rows about a
- * name, the one with the highest stamp is right. Clients ask the home that the table
- * names; a home that does not own the name answers which home does. */
+ * Every home that took part in moving a name has a row "J STAMP" about the name: home J
+ * has owned the name since its STAMP-th move. In the row "here STAMP" the owner is this
+ * home. The stamp rises only in the commit by which the owner gives the name away. So
+ * among all rows about a name, the row with the highest stamp is right. Clients ask the
+ * home that the table names. If that home does not own the name, it answers with the
+ * number of the owner. */
 #include "home/home_internal.h"
 
 static const char HERE[] = "here";

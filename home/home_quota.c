@@ -1,19 +1,19 @@
-/* Keeps the store within its quota (store.quota). Before a commit that would pass the
- * quota, the home drops the data of old versions that nothing needs, in the same
- * transaction. If that is not enough, the commit fails and the home ends: what was
- * acknowledged is on disk, and workers ask again until a home with a larger quota
- * runs.
+/* Keeps the store within its quota (store.quota). If a commit would exceed the quota,
+ * the home first drops the data of old versions that nothing needs, in the same
+ * transaction. If that is not enough, the commit fails and the home ends. Everything
+ * that was acknowledged is on disk, and workers repeat their messages until a home with
+ * a larger quota runs.
  *
- * A dropped version changes no result, because tasks start only from versions that
- * pl_roots keeps. */
+ * Results do not depend on dropped versions, because tasks start only from versions
+ * that pl_roots keeps. */
 #include "home/home_internal.h"
 #include "home/roots.h"
 
 #include <string.h>
 
 /* ---- tags ---- */
-/* A tag that names a version without data would be of no use. Versions that another
- * home has are not checked. */
+/* Refuses a tag that names a version whose data are gone. Versions in other homes are
+ * not checked. */
 static pl_status check_tagged(home *h, const pl_snapshot *tag)
 {
     for (size_t i = 0; i < tag->n_items; i++) {
@@ -55,7 +55,7 @@ pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
     if (!pl_starts_with(name, prefix))
         return PL_OK;
     PL_TRY(read_blob_bytes(h, blob, &bytes));
-    if (bytes.len == 0) /* a tag without bytes counts as deleted */
+    if (bytes.len == 0) /* a tag with no bytes is a deleted tag */
         goto done;
     PL_TRY(pl_snapshot_decode(name + strlen(prefix), bytes.data, bytes.len, &tag));
     PL_TRY(check_tagged(h, &tag));
@@ -78,10 +78,11 @@ void home_forget_tags(home *h)
 }
 
 /* ---- dropping old versions ---- */
-/* A part of a store does not show which versions the paths of the other homes need, so
- * the whole store is read; a state of a path that is read too early only keeps more.
- * Only the file PARTS makes the folder above a whole: a store in one piece may be in a
- * folder of any name, such as home-1. */
+/* Opens the whole store, because one part of a store does not show which versions the
+ * paths of other homes need. If the state of such a path is read before its last
+ * change, only more versions are kept. The folder above is a whole store only if it has
+ * the file PARTS: a store in one piece may be in a folder with any name, even
+ * home-1. */
 static pl_status open_whole(const home *h, pl_store **whole)
 {
     char above[PL_PATH_MAX], parts[PL_PATH_MAX];
@@ -92,8 +93,8 @@ static pl_status open_whole(const home *h, pl_store **whole)
                : PL_OK;
 }
 
-/* Collects garbage in the open transaction, or, if there is none, in new
- * transactions. */
+/* Collects garbage in the open transaction. If no transaction is open, begins new
+ * ones. */
 static pl_status thin(home *h, uint64_t *n)
 {
     pl_store *whole = NULL;

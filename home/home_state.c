@@ -1,5 +1,5 @@
-/* Builds the home's memory from the store at start, and tells it to the hub: the whole
- * on request (STATE_IS), then one EVENT per change. */
+/* Builds the home's data in memory from the store at start, and reports them to the
+ * hub: all data when the hub asks (STATE_IS), then one EVENT per change. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
@@ -8,8 +8,9 @@ int home_n_tasks(const home_arm *arm)
     return pl_topology_n_paths(arm->topology) * pl_topology_n_replicas(arm->topology);
 }
 
-/* The index of (path, replica) among the holders of its module. An index over all paths
- * of the arm would make memory grow with the square of the number of paths. */
+/* The index of (path, replica) among the holders of the module. If arrays had one entry
+ * per path of the arm instead, memory would grow with the square of the number of
+ * paths. */
 static int holder_place(const home_arm *arm, const home_module *m, int index)
 {
     int replicas = pl_topology_n_replicas(arm->topology);
@@ -40,8 +41,8 @@ static bool counts_arrivals(const home_arm *arm, int module)
     return pl_traits(pl_arm_method(&arm->arm, arm->topology, module).method)->arrives;
 }
 
-/* Reads from the versions of a module that counts arrivals how far each path's samples
- * have been contributed to it. */
+/* For a module of delayed-nesterov: reads from the module's versions up to which sample
+ * each holder has contributed. */
 typedef struct cursor_scan {
     const home_arm *arm;
     home_module *module;
@@ -73,7 +74,7 @@ static pl_status note_version_samples(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Fills the norm gate from the norms in the records of versions. */
+/* Fills the module's norm gate with the norms in the records of its newest versions. */
 static pl_status load_norms(home *h, home_module *m)
 {
     uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
@@ -110,7 +111,7 @@ static pl_status load_module(home *h, home_arm *arm, int index)
         m->cursor = pl_alloc(n_holders * sizeof *m->cursor);
     else if (m->quorum < m->n_contributors)
         m->counted = pl_alloc(n_holders * sizeof *m->counted);
-    /* while a name is being moved here, only some of its rows are here */
+    /* while a name is being moved to this home, the store has only some of its rows */
     if (home_is_elsewhere(h, m->name, &whose))
         return PL_OK;
     pl_status status = pl_store_head(h->store, m->name, &head);
@@ -246,7 +247,8 @@ static pl_status note_pending(void *context, const char *module,
     int index = 0;
     PL_CHECK(home_find_module(h, module, &arm, &index));
     home_module *m = &arm->modules[index];
-    if (!m->exists) /* the module is being moved here, or its arm is not complete */
+    /* the module is being moved to this home, or its arm is not complete */
+    if (!m->exists)
         return PL_OK;
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     int64_t ahead = c->phase - (int64_t)m->version;
@@ -267,7 +269,7 @@ typedef struct one_module {
     const char *name;
 } one_module;
 
-/* The prefix also matches rows of longer names; they are skipped. */
+/* Skips rows of modules with longer names, which the prefix also matches. */
 static pl_status on_pending_of(void *context, const char *module,
                                const pl_contribution *c)
 {
@@ -362,7 +364,7 @@ void home_snapshot(home *h, pl_buf *out)
     home_audit_records(h, out);
 }
 
-/* Events are sent with the answers of their group, after the commit. */
+/* The event is sent after the commit, together with the answers of the group. */
 void home_tell(home *h, pl_message *event)
 {
     if (h->hub.len > 0)

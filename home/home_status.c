@@ -1,4 +1,5 @@
-/* Makes the home's status: one JSON object for the hub, which shows it to users. */
+/* Writes the home's status as one JSON object for the hub. The hub shows the status to
+ * users. */
 #include "home/home_internal.h"
 
 enum { DISK_MS = 5000 };
@@ -57,8 +58,8 @@ static pl_json *modules_json(const home *h)
     return list;
 }
 
-/* Above this number the status omits the modules, because it would not fit into a
- * message. */
+/* If the home has more modules than this, the status omits the modules, because it
+ * would not fit into one message. */
 enum { MODULES_SHOWN = 4096 };
 
 void home_status_json(home *h, pl_buf *out)

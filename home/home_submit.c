@@ -1,9 +1,9 @@
-/* Submissions: checked, made durable, acknowledged, in that order.
+/* Handles submissions: checks each one, makes it durable, then acknowledges it.
  *
  * The key of an update is (module, round, path, replica). The first update that is
- * accepted under a key counts; any later one with that key is a duplicate, even after a
- * restart or the merge of the round. So an update counts exactly once however often it
- * was sent. */
+ * accepted under a key counts. Every later update with the same key is a duplicate,
+ * even after a restart or after the merge of the round. So an update counts exactly
+ * once, however often it is sent. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
@@ -24,7 +24,7 @@ static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
     home_answer_later(h, peer, &a);
 }
 
-/* The module of an update, and what the checks of the update find out about it. */
+/* The module of an update, and facts about the update that the checks found. */
 typedef struct place {
     home_arm *arm;
     home_module *module;
@@ -40,8 +40,9 @@ static int task_of(const place *p, const pl_contribution *c)
     return (int)(c->path * pl_topology_n_replicas(p->arm->topology) + c->replica);
 }
 
-/* Values that the contributors of a round share must be equal, or the sum has no
- * meaning. The update must be a sum of as many contributors as are named. */
+/* Checks that the contributors of a round use equal values where they share them;
+ * otherwise the sum would have no meaning. Also checks that the update is the sum of as
+ * many updates as the message names contributors. */
 static pl_status check_shared(const place *p, const pl_submit_message *s,
                               const void *data, uint64_t bytes)
 {
@@ -71,8 +72,8 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
     return PL_OK;
 }
 
-/* The size and norm of a sum are recorded for each of its contributors. If an update
- * has two vectors, the norm is that of the first. */
+/* Checks the bytes of an update, and notes their size and norm for each contributor of
+ * the update. If the update has two vectors, the norm is that of the first vector. */
 static pl_status check_update_bytes(const place *p, pl_submit_message *s,
                                     const void *data, uint64_t bytes)
 {
@@ -92,7 +93,7 @@ static pl_status check_update_bytes(const place *p, pl_submit_message *s,
     return PL_OK;
 }
 
-/* Checks length, finiteness and norm of the staged bytes. */
+/* Checks the staged bytes: their length, that all values are finite, and the norm. */
 static pl_status check_update(home *h, const place *p, pl_submit_message *s)
 {
     const staging_blob *u = staging_find(&h->uploads, &s->update);
@@ -149,7 +150,7 @@ static pl_status check_base_number(const place *p, const pl_submit_message *s)
     uint64_t head = p->module->version;
     uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
     if (p->module->cursor && s->base_version <= head)
-        /* an update's base is the version that was newest when the path began its
+        /* the update's base is the version that was the newest when the path began the
          * phase */
         return PL_OK;
     if (s->base_version == want && want <= head)
@@ -193,8 +194,8 @@ static pl_status check_round_begun(const place *p, const pl_submit_message *s)
                    (unsigned long long)p->module->version);
 }
 
-/* Whether a round already has the update. Under delayed-nesterov this is known from the
- * update's samples. */
+/* Whether a round already has the update. With delayed-nesterov the update's samples
+ * tell this. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {
@@ -206,11 +207,12 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
             *home_flag(p->arm, m, s->round, task_of(p, c)));
 }
 
-/* The norm of the longest update that the inner steps of a phase can make, if the mean
+/* The largest norm of an update that the inner steps of one phase can make, if the mean
  * square of the parameters is at most 1. This norm is the limit until the usual norm is
- * known. 0: no limit, because updates of the method hold more than one phase (noloco
- * and streaming: they are relative to an older version), or because steps have no bound
- * (Muon, some decays). */
+ * known. The result 0 means that there is no limit. This is so if an update contains
+ * the changes of more than one phase (noloco and streaming, whose updates are relative
+ * to an older version), or if the length of an inner step has no bound (Muon, some
+ * decays). */
 static double longest_update(const place *p)
 {
     const pl_inner *inner = &p->arm->arm.inner;
@@ -222,10 +224,10 @@ static double longest_update(const place *p)
            (step + inner->weight_decay);
 }
 
-/* Refuses a norm far above the usual norms of the module: either the sender or the
- * training is broken. An update that is short beside the module's parameters is never
- * refused: late in a training usual updates are so short that an honest one can be ten
- * times as long. */
+/* Refuses an update whose norm is far above the usual norm of the module: either the
+ * sender or the training is broken. An update that is short compared to the module's
+ * parameters is never refused. Late in training the usual norm is so small that the
+ * norm of a correct update can be ten times as large. */
 static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
 {
     double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
@@ -253,8 +255,9 @@ static bool misses_its_round(const place *p, const pl_submit_message *s)
            *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
 }
 
-/* Handles an update whose round was merged by a quorum without it. A late update may
- * count in the open round, unless its path already has an update there. */
+/* Handles a late update: its round was merged with a quorum of other updates. The late
+ * update may count in the open round, unless its path already has an update in that
+ * round. */
 static pl_submit_result judge_late(place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -287,11 +290,12 @@ static bool is_fenced(const place *p, const pl_submit_message *s)
     return false;
 }
 
-/* Whether the store has different bytes for this update, from an earlier holder of the
- * lease. The worker that repeats the task must be told, because it would continue from
- * its own result. Updates that are no longer in the store were merged long ago, and no
- * task starts from them. If a relay added the update, the store has the bytes of the
- * sum, which differ from those of each part. */
+/* Whether the store has different bytes under the key of this update, from another
+ * worker that did the same task. The worker that repeats the task must be told;
+ * otherwise it would continue from its own result. An update that is no longer in the
+ * store was merged long ago, and no task starts from it. If a relay added the update to
+ * others, the store has the bytes of the sum, which differ from the bytes of each
+ * update. */
 static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 {
     home_update taken = {.module = s->module,
@@ -308,15 +312,15 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     return true;
 }
 
-/* Decides about an update; the first rule that matches decides. After a refusal the
- * last error is the reason. A sum is accepted as a whole or not at all; if it is
- * refused, its relay sends the parts one by one. */
+/* Decides whether an update is accepted. The first rule that matches decides. After a
+ * refusal, pl_last_error gives the reason. A sum is accepted as a whole or not at all;
+ * if it is refused, the relay sends the parts one by one. */
 static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s)
 {
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     if (p->module->cursor) {
-        /* Updates of delayed-nesterov get their rounds in the order in which they
+        /* With delayed-nesterov, updates get their rounds in the order in which they
          * arrive. */
         const home_module *m = p->module;
         s->round = (int64_t)m->version;
@@ -352,7 +356,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
         p->trouble = status;
     if (status != PL_OK || check_norm(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
-    s->round += p->behind; /* a late update counts in the round that is open now */
+    s->round += p->behind; /* a late update counts in the round that is now open */
     s->contributors[0].phase = s->round;
     return PL_SUBMIT_ACCEPTED;
 }
@@ -361,7 +365,8 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
                                     pl_contribution *c)
 {
     home_module *module = p->module;
-    /* With a quorum the mean is always weighted, because late updates weigh less. */
+    /* With a quorum the mean is always weighted, because late updates have smaller
+     * weights. */
     const pl_outer *outer = &p->arm->arm.outer;
     bool counts = p->module->counted && !outer->weighted;
     double weight = counts ? 1 : p->arm->arm.weights[c->path];
@@ -378,8 +383,8 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
     return PL_OK;
 }
 
-/* Each contributor's lease must be for the task and the phase of the update. The lease
- * names the contributor. */
+/* Checks that the contributor's lease is for the task and the phase of the update, and
+ * takes the contributor's name from the lease. */
 static pl_status check_contributor_lease(home *h, const pl_peer *peer, const place *p,
                                          const pl_submit_message *s, int i)
 {
@@ -434,7 +439,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     pl_copy_text(reason, sizeof reason, pl_last_error());
     if (result == PL_SUBMIT_REJECTED) {
         /* Logs a refusal; nothing is written. The refusal of a sum is logged at a lower
-         * level, because its parts follow. */
+         * level, because the relay will send its parts. */
         pl_log(s.n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
                "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s.module,
                s.contributors[0].worker, s.n, (long long)s.round, pl_last_error());
@@ -455,7 +460,7 @@ done:
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */
-/* Checks that one phase can have added this much to the path's totals. */
+/* Checks that one phase can have increased the path's totals by this much. */
 static pl_status check_sums(const home_lease *under, const pl_path_state *state)
 {
     const home_path *path = &under->arm->paths[under->index];
@@ -487,8 +492,8 @@ static bool is_module_in(const home_arm *arm, int module, int index,
         pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
     if (round < 0) /* this phase does not send an update of this module */
         return true;
-    /* another home has this module, and the sender waits for that home unless it sent
-     * the update here */
+    /* Another home has this module. The sender waits for the answer of that home,
+     * unless it sent the update to this home. */
     if (!m->exists)
         return !together;
     if (m->cursor)
@@ -498,8 +503,8 @@ static bool is_module_in(const home_arm *arm, int module, int index,
                                            *home_flag(arm, m, round, index));
 }
 
-/* Whether all updates of the phase that belong to this home have arrived. Only then is
- * the task done. */
+/* Whether this home has all updates of the phase that belong to it. The task is done
+ * only when this is true. */
 static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
                            bool together)
 {
@@ -511,8 +516,8 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
     return true;
 }
 
-/* A NaN or infinite score would end the job later, when a router is fitted to the
- * scores. */
+/* Refuses a score that is NaN or infinite, because it would end the job later, when a
+ * router is fitted to the scores. */
 static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
                               uint64_t bytes)
 {
@@ -567,8 +572,8 @@ static pl_status check_path_state(home *h, const home_arm *arm,
     return bytes == 0 ? PL_OK : check_values(h, arm, state, bytes);
 }
 
-/* With store.keep_states the state is also an object, which stays when the next phase
- * replaces the path's state. */
+/* With store.keep_states, also stores the state as an object. The object stays when the
+ * next phase replaces the path's state. */
 static pl_status keep_state(home *h, const pl_path_state *state)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -578,8 +583,8 @@ static pl_status keep_state(home *h, const pl_path_state *state)
     return pl_txn_put_object(h->txn, name, &state->moments);
 }
 
-/* The audit is drawn before the state moves into the store, and is written in the same
- * group. */
+/* Decides whether the task is audited before the state moves into the store. The audit
+ * is written in the same group as the state. */
 static pl_status end_phase(home *h, const home_lease *under, const pl_path_state *state)
 {
     home_path *path = &under->arm->paths[under->index];
@@ -653,7 +658,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     PL_CHECK(check_sums(&under, &state));
-    if (said.held == 0) { /* the phase did not score: the last score stays */
+    if (said.held == 0) { /* the phase did not score, so the previous score stays */
         state.held = path->held;
         state.held_phase = path->held_phase;
     }

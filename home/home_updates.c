@@ -1,16 +1,16 @@
-/* Reads the updates of one round from the store, a batch of them at a time
- * (pl_codec_run), and hands them to the codec in the order of the sum (home_updates.h).
- * A homomorphic update that stands for several contributors is added once. */
+/* Reads the updates of one round from the store, one batch (pl_codec_run) at a time.
+ * The codec gets the updates in the order in which they are added (home_updates.h). A
+ * homomorphic update that is the sum of several contributors is added once. */
 #include "home/home_updates.h"
 
 #include <string.h>
 
 struct home_updates {
     home_round round;
-    int at;           /* index of the contribution that comes next */
+    int at;           /* index of the next contribution */
     int contributors; /* number of contributors of the updates read so far */
-    /* [n] for each contribution, the number of contributors of its update; set for the
-     * first contribution that names the update */
+    /* [n] number of contributors of the update that a contribution names; set only for
+     * the first contribution that names the update */
     int *stands_for;
     /* the following fields describe the batch that the codec is reading */
     int n;
@@ -31,7 +31,7 @@ static bool same_update(const home_updates *u, int a, int b)
 
 /* Whether the update of this contribution was already added. An update of c
  * contributors is listed c times (or 2c times, if two sums have exactly the same
- * bytes). The first of every c entries stands for all of them. */
+ * bytes). The first of every c entries is the one that is added. */
 static bool is_skipped(const home_updates *u)
 {
     int first = u->at, n_before = 0;
@@ -43,7 +43,9 @@ static bool is_skipped(const home_updates *u)
     return n_before > 0 && n_before % u->stands_for[first] != 0;
 }
 
-/* The number of contributors of an update is known only after it was read. */
+/* Whether the next update must wait for the next batch, because this batch has the same
+ * bytes. The number of contributors of these bytes is known only after the batch was
+ * read. */
 static bool waits_for_run(const home_updates *u)
 {
     for (int i = 0; u->round.homomorphic && i < u->n; i++)
@@ -61,8 +63,8 @@ static size_t room_of(const home_updates *u, int index)
            ALIGN;
 }
 
-/* Returns the number of updates in a batch: one per thread, or more if they are small.
- */
+/* Chooses the updates of the next batch: one per thread, or more if they are small.
+ * Returns the number of bytes that they need. */
 static size_t choose_run(home_updates *u)
 {
     size_t bytes = 0;
@@ -81,8 +83,8 @@ static size_t choose_run(home_updates *u)
 
 static pl_status read_run(home_updates *u)
 {
-    /* Reserves a little more than needed now, because the lengths of compressed updates
-     * differ. */
+    /* Reserves a little more memory than this batch needs, because the lengths of
+     * compressed updates differ from batch to batch. */
     size_t bytes = choose_run(u);
     if (bytes > u->room) {
         pl_free_aligned(u->data);

@@ -2,8 +2,8 @@
  * Uploads that no message names expire. */
 #include "home/home_internal.h"
 
-/* The job's own keys have no limit per key, because any number of workers may use
- * one. */
+/* The keys that the job itself made have no limit per key, because any number of
+ * workers may use the same key. */
 static void limit_upload(home *h, const home_lease *under)
 {
     bool own = false;
@@ -13,7 +13,8 @@ static void limit_upload(home *h, const home_lease *under)
         h->uploads.holder = under->lease.key;
 }
 
-/* A worker uploads under a lease, and no more than the lease's task needs. */
+/* Receives a piece of an upload. A worker must upload under a lease, and may upload at
+ * most what the lease's task needs. */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
     staging_piece piece;
@@ -37,7 +38,7 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash)
     PL_TRY(home_write(h));
     staging_blob *b = staging_find(&h->uploads, hash);
     if (b) {
-        /* Bytes of an upload are hashed here for the first time. If the result differs
+        /* Bytes of an upload are hashed here for the first time. If the hash differs
          * from the blob's name, no record names the bytes, and the commit drops
          * them. */
         PL_TRY(pl_txn_put_blob(h->txn, b->data, b->bytes, &stored));

@@ -1,6 +1,6 @@
-/* From which versions a version was made: its parent, the version to which a rollback
- * returned, the last version of the chapter or arm before, or the sources of a
- * merge. */
+/* Finds the versions from which a version was made: its parent, the version to which a
+ * rollback returned, the last version of the previous chapter or arm, or the sources of
+ * a merge. */
 #ifndef PL_HOME_LINEAGE_H
 #define PL_HOME_LINEAGE_H
 #include "home/merged.h"
@@ -9,10 +9,10 @@ extern "C" {
 #endif
 
 typedef enum pl_lineage_kind {
-    PL_LINEAGE_FIRST, /* made from no version in this store */
+    PL_LINEAGE_FIRST, /* not made from a version in this store */
     PL_LINEAGE_ROUND, /* an outer step */
     PL_LINEAGE_BACK,  /* a rollback */
-    PL_LINEAGE_BEGIN, /* version 0 of an arm that continues another one */
+    PL_LINEAGE_BEGIN, /* version 0 of an arm that continues another arm */
     PL_LINEAGE_MERGE  /* store merge */
 } pl_lineage_kind;
 
@@ -23,7 +23,8 @@ typedef struct pl_lineage {
     pl_module_at sources[PL_LINEAGE_SOURCES];
 } pl_lineage;
 
-/* Sources that a damaged record names wrongly are left out. */
+/* Finds the sources of a version. Sources that a damaged record names wrongly are
+ * omitted. */
 PL_MUST_CHECK pl_status pl_lineage_of(pl_store *store, const pl_version *version,
                                       pl_lineage *out);
 

@@ -1,4 +1,4 @@
-/* Makes a module from the modules of several sources (merge_plan.h).
+/* Makes modules from the modules of several sources (merge_plan.h). The steps:
  *
  *   words -> a set of versions per source
  *         -> a recipe per module of the first source
@@ -6,8 +6,9 @@
  *            refused here, before anything is written
  *         -> its version, committed under a name of its own (merged.h)
  *
- * The caller writes the tag last. If the command is killed, it can be given again:
- * versions that it has already made are found and not made a second time. */
+ * The caller writes the tag after that. If the command is killed, the user can give it
+ * again: versions that it has already committed are found and are not made a second
+ * time. */
 #include "home/merge_plan.h"
 #include "home/phase_tag.h"
 
@@ -15,8 +16,8 @@
 #include <string.h>
 
 /* ---- sources ---- */
-/* Finds the modules of a path: "p01", "mix/p01", "p01@3", "p01@TAG". The set stays
- * empty if the word names no path. */
+/* Finds the modules of the path that a word names: "p01", "mix/p01", "p01@3",
+ * "p01@TAG". The set stays empty if the word is not the name of a path. */
 static pl_status read_path_source(pl_store *store, const char *word, pl_module_set *out)
 {
     char name[PL_MODULE_NAME_MAX], arm_name[PL_ARM_NAME_MAX], known[PL_NAME_MAX];
@@ -29,7 +30,7 @@ static pl_status read_path_source(pl_store *store, const char *word, pl_module_s
         pl_newest_chapter(store, arm_name);
     pl_status status = pl_read_arm(store, arm_name, &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
-        status = PL_OK; /* the word names no path; t is NULL */
+        status = PL_OK; /* the word is not the name of a path; t is NULL */
     for (int path = 0; status == PL_OK && t && path < pl_topology_n_paths(t); path++) {
         pl_topology_path_name(t, path, known);
         if (strcmp(known, path_name) != 0)
@@ -64,7 +65,7 @@ static pl_status read_merge_source(pl_store *store, pl_merge_source *s)
     return pl_names_set(store, s->word, &s->set);
 }
 
-/* Finds the module of source `s` that corresponds to module i of the first source. */
+/* Finds the module of source `s` that corresponds to module `i` of the first source. */
 static pl_status find_counterpart(const pl_merge_plan *m, const pl_merge_source *s,
                                   size_t i, const pl_module_at **out)
 {
@@ -102,8 +103,9 @@ static pl_status put_into_tag(pl_merge_plan *m, const pl_module_at *was,
     return pl_fail(PL_ERR_USAGE, "arm %s has no module %s", m->tag.arm, was->module);
 }
 
-/* Finds the arm to which the first source belongs. A source that is or names a tag
- * belongs to the tag's arm, as do the merged modules that were made for a tag. */
+/* Finds the arm to which the first source belongs. A source that names a tag belongs to
+ * the tag's arm. Merged modules that were made for a tag also belong to the tag's
+ * arm. */
 static pl_status find_merged_arm(const pl_merge_plan *m, char out[PL_ARM_NAME_MAX])
 {
     const pl_merge_source *first = &m->sources[0];
@@ -126,8 +128,9 @@ static pl_status find_merged_arm(const pl_merge_plan *m, char out[PL_ARM_NAME_MA
     return PL_OK;
 }
 
-/* Begins the tag with the first source's arm: its modules at the versions of the first
- * source, all others at their newest versions. */
+/* Begins the tag: it names all modules of the first source's arm. Modules of the first
+ * source have the versions of that source; all other modules of the arm have their
+ * newest versions. */
 static pl_status begin_merged_tag(pl_merge_plan *m)
 {
     const pl_merge_source *first = &m->sources[0];
@@ -161,9 +164,10 @@ static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
     return a->number == b->number && strcmp(a->module, b->module) == 0;
 }
 
-/* Finds the sources of module i of the first source. Sets *same if its version stands
- * for the result: all sources are this version and, for a method with a base, the base
- * is too. (A base that differs is scaled: then the result is a new version.) */
+/* Finds the recipe for module `i` of the first source. Sets *same if the result is the
+ * version that the first source already has. This is so if all sources are the same
+ * version and, for a method with a base, the base is that version, too. (Otherwise the
+ * method scales the difference from the base, and the result is a new version.) */
 static pl_status find_recipe(const pl_merge_plan *m, size_t i, pl_recipe *r, bool *same)
 {
     const pl_module_at *one;
@@ -182,8 +186,8 @@ static pl_status find_recipe(const pl_merge_plan *m, size_t i, pl_recipe *r, boo
     return PL_OK;
 }
 
-/* Makes module i. If `keep` is true, also commits its version, puts it into the tag and
- * reports it. */
+/* Makes the version for module `i` of the first source. If `keep` is true, also commits
+ * the version, puts it into the tag and reports it to the caller. */
 static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
 {
     pl_recipe recipe;
@@ -211,8 +215,8 @@ done:
     return status;
 }
 
-/* Makes every module that differs between the sources. The tag is begun anew for each
- * pass. */
+/* Makes a version for every module that differs between the sources. Each call begins
+ * the tag again. */
 static pl_status merge_all(pl_merge_plan *m, bool keep)
 {
     m->n_merged = 0;

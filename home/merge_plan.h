@@ -1,6 +1,6 @@
-/* Merges modules: finds the sources that words name, makes a version from the versions
- * of all sources for each module of the first source, and fills in the tag that names
- * the results. */
+/* Merges modules. Finds the sources that the user's words name. For each module of the
+ * first source, makes one version from the versions of all sources. Fills in the tag
+ * that names the new versions. */
 #ifndef PL_HOME_MERGE_PLAN_H
 #define PL_HOME_MERGE_PLAN_H
 #include "home/merged.h"
@@ -11,31 +11,35 @@ extern "C" {
 typedef struct pl_merge_source {
     const char *word;
     pl_module_set set;
-    /* true for a module or a path: modules correspond by their order; false for an arm
-     * or a tag: modules correspond by their names */
+    /* true if the source is a module or a path: its modules correspond to those of the
+     * first source by their order; false if the source is an arm or a tag: modules
+     * correspond by their names */
     bool ordered;
 } pl_merge_source;
 
 typedef struct pl_merge_plan {
     /* the caller fills in the following fields */
-    const char *tag_name, *note; /* note: NULL for none */
+    const char *tag_name, *note; /* note: may be NULL */
     pl_blend blend;
-    pl_merge_source sources[PL_BLEND_SOURCES_MAX], base; /* their words */
+    /* the caller sets `word` in each */
+    pl_merge_source sources[PL_BLEND_SOURCES_MAX], base;
     pl_writers *writers;
-    pl_store *view; /* a reader that `writers` owns: it shows what they write */
-    /* decides which home gets a name that no home has yet; if its n is 0, the store is
-     * in one piece */
+    /* a reader that `writers` owns; it also shows what `writers` have written */
+    pl_store *view;
+    /* decides which home gets a name that no home has yet; places.n is 0 if the store
+     * is in one piece */
     pl_places places;
     /* called for each version that was made and committed */
     void (*made)(void *context, const pl_version *version);
     void *context;
     pl_snapshot tag; /* the tag that pl_merge_plan_run fills in */
-    int n_merged;    /* number of its modules that were merged */
+    int n_merged;    /* number of modules that were merged */
 } pl_merge_plan;
 
-/* Finds what the words of the sources and of the base name. */
+/* Finds the modules that the words of the sources and of the base name. */
 PL_MUST_CHECK pl_status pl_merge_plan_find(pl_merge_plan *plan);
-/* Makes the versions, first without storing them, and commits them. */
+/* Makes all versions once without storing them, so that an error is found before
+ * anything is written. Then makes them again and commits them. */
 PL_MUST_CHECK pl_status pl_merge_plan_run(pl_merge_plan *plan);
 void pl_merge_plan_clear(pl_merge_plan *plan);
 

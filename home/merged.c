@@ -1,4 +1,4 @@
-/* Makes versions from other versions, and makes them again from their records
+/* Makes versions from other versions, and computes them again from their records
  * (merged.h). */
 #include "home/merged.h"
 

@@ -1,5 +1,5 @@
-/* Walks over the versions of a module and computes how well its outer steps worked
- * (module_health.h), from parameters and records. */
+/* Visits the versions of a module in order. Computes from their parameters and records
+ * how well the outer steps worked (module_health.h). */
 #include "home/module_health.h"
 #include "home/merged.h"
 
@@ -10,16 +10,18 @@ typedef struct health_reader {
     pl_store *store;
     pl_arm arm;
     pl_topology *topology;
-    bool averages; /* versions are made from a mean of their contributors' updates */
+    /* whether versions are made from the mean of the contributors' updates */
+    bool averages;
     pl_health_walk *walk;
     size_t n;
     float *params;
-    bool walking; /* the walk has reached the previous version */
+    bool walking; /* whether the walk has the previous version */
     double *norms, *weights;
 } health_reader;
 
-/* Opens what a module's walk needs. Without its arm's definition, as in a store to
- * which modules were pushed alone, the contributors' weights are not known. */
+/* Opens the data that the walk over a module needs. A store may lack the arm's
+ * definition, for example if modules were pushed to it alone. Then the contributors'
+ * weights are not known. */
 static pl_status open_health(health_reader *r, const pl_version *head)
 {
     char arm[PL_MODULE_NAME_MAX];
@@ -75,8 +77,9 @@ static pl_health_step step_of_version(health_reader *r, const pl_version *v)
                             .n = r->averages ? v->n_contributions : 0};
 }
 
-/* Goes on to version v; versions come in rising order. A rollback or a merge takes no
- * step, and the momentum after it is not known. */
+/* Continues the walk with version v; versions come in rising order. If a rollback or a
+ * merge made v, there was no outer step, and the momentum after v is not known, so the
+ * walk begins again at v. */
 static pl_status follow_version(health_reader *r, const pl_version *v, pl_health *out)
 {
     const double none = (double)NAN;

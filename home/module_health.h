@@ -1,4 +1,4 @@
-/* How well the outer steps of a module worked (outer/health.h). */
+/* Computes how well the outer steps of a module worked (outer/health.h). */
 #ifndef PL_HOME_MODULE_HEALTH_H
 #define PL_HOME_MODULE_HEALTH_H
 #include "outer/outer.h"
@@ -7,8 +7,8 @@
 extern "C" {
 #endif
 
-/* Computes the health of versions 0 to `last`: [last + 1], which the caller frees with
- * pl_free, also after a failure. */
+/* Computes the health of versions 0 to `last`. *out has last + 1 entries. The caller
+ * frees *out with pl_free, also after a failure. */
 PL_MUST_CHECK pl_status pl_module_health(pl_store *store, const char *module,
                                          uint64_t last, pl_health **out);
 

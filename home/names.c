@@ -1,6 +1,6 @@
-/* Turns what a person types for a module, a version or an arm into module names and
- * version numbers (names.h). Names are looked up in a list of the store's heads, which
- * is read once per call. */
+/* Turns the words by which a user names modules, versions and arms into module names
+ * and version numbers (names.h). Names are searched in a list of the newest versions of
+ * all modules, which is read once per call. */
 #include "home/names.h"
 #include "outer/outer.h"
 
@@ -68,8 +68,8 @@ static pl_status no_such_module(const pl_module_set *list, const char *asked)
                          "there is no module %s; `pathloom store ls` lists all", asked);
 }
 
-/* Joins two parts of a name. Gives "" if the name is too long, because no module has
- * such a name. */
+/* Joins two parts of a name. If the result is too long, writes "", which is not the
+ * name of a module. */
 static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char *tail)
 {
     int used = snprintf(out, PL_MODULE_NAME_MAX, "%s%s", head, tail);
@@ -77,8 +77,9 @@ static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char
         out[0] = 0;
 }
 
-/* Finds the full name of a module without arm: in the newest chapter of the mixture
- * that has it, else in the only arm that has it. */
+/* Finds the full name of a module that the user named without an arm. It is the module
+ * of the newest chapter of the mixture that has such a module. If no chapter has one,
+ * exactly one arm must have such a module. */
 static pl_status complete_name(const pl_module_set *list, const char *asked,
                                const char *full, char out[PL_MODULE_NAME_MAX])
 {
@@ -125,7 +126,7 @@ static pl_status resolve_in(const pl_module_set *list, const char *asked,
 }
 
 /* ---- versions ---- */
-/* Splits "name@at"; `at` is NULL if there is no @. */
+/* Splits "name@at". `at` becomes NULL if there is no @. */
 static pl_status split(const char *asked, char name[PL_MODULE_NAME_MAX],
                        const char **at)
 {
@@ -149,8 +150,8 @@ static bool parse_number(const char *text, uint64_t *out)
     return true;
 }
 
-/* Finds a version by its number, or by a tag that contains the module or one that was
- * merged for its place. */
+/* Finds a version of a module by its number or by a tag. The tag must contain the
+ * module, or a merged module for the same place. */
 static pl_status version_at(pl_store *store, pl_module_at *of, const char *at)
 {
     pl_snapshot tag;
@@ -208,8 +209,8 @@ static bool has_arm(const pl_module_set *list, const char *name)
     return false;
 }
 
-/* What a word names, if tags are ignored. A name that modules of several arms have
- * counts as a module, too. */
+/* Finds what a word names, without looking at tags. A name without an arm also counts
+ * as a module if several arms have such a module. */
 static pl_name_kind kind_in(const pl_module_set *list, const char *word)
 {
     char module[PL_MODULE_NAME_MAX];

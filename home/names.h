@@ -1,4 +1,4 @@
-/* The names by which users call modules and sets of versions:
+/* The words by which users name modules and sets of versions:
  *
  *   L1.E0  embed  mix/L1.E0     a module. Without an arm: the module of the mixture,
  *                               else of the only arm that has a module of this name
@@ -18,35 +18,39 @@ typedef struct pl_module_at {
 } pl_module_at;
 
 typedef struct pl_module_set {
-    pl_module_at *at; /* ordered by name; free it with pl_free */
+    pl_module_at *at; /* sorted by name; the caller frees it with pl_free */
     size_t n;
 } pl_module_set;
 void pl_module_set_add(pl_module_set *set, const char *module, uint64_t number);
-const char *pl_module_place(const char *module); /* without its arm: "L1.E0" */
-/* The set's module of this name, else the one of the same place, else NULL. */
+const char *pl_module_place(const char *module); /* the name without the arm: "L1.E0" */
+/* Finds the set's module with this name. If there is none, finds the module with the
+ * same place in another arm. Returns NULL if there is none either. */
 const pl_module_at *pl_module_set_find(const pl_module_set *set, const char *module);
-/* The most similar name of the set, or NULL. If `of_arms` is false or a full name was
- * asked for, full names are compared, else places. */
+/* Returns the name in the set that is most similar to `asked`, or NULL. Compares full
+ * names if `of_arms` is false or `asked` contains an arm, otherwise names without the
+ * arm. */
 const char *pl_module_set_nearest(const pl_module_set *set, bool of_arms,
                                   const char *asked);
 
-/* Finds a module. ERR_NOT_FOUND suggests the most similar name; ERR_USAGE: the version
- * is not valid. */
+/* Finds a module. ERR_NOT_FOUND: there is no such module; the error suggests the most
+ * similar name. ERR_USAGE: the version is not valid. */
 PL_MUST_CHECK pl_status pl_names_module(pl_store *store, const char *asked,
                                         pl_module_at *out);
-/* The kind of thing that a word without @ names, if tags are ignored. */
+/* Finds whether a word without @ names a module or an arm. Does not look at tags. */
 typedef enum pl_name_kind { PL_NAME_NONE, PL_NAME_MODULE, PL_NAME_ARM } pl_name_kind;
 PL_MUST_CHECK pl_status pl_names_kind(pl_store *store, const char *word,
                                       pl_name_kind *out);
-/* Warns if a tag has the same name as the arm or module, because the tag was not
- * used. */
+/* Warns if a tag has the same name as the arm or module that was used, because the user
+ * may have meant the tag. */
 void pl_names_warn_of_tag(pl_store *store, const char *word, pl_name_kind meant);
-/* Finds an arm, a module or a tag, in this order; warns as above. */
+/* Finds the versions that a word names. The word may be an arm, a module or a tag; they
+ * are tried in this order. Warns like pl_names_warn_of_tag. */
 PL_MUST_CHECK pl_status pl_names_set(pl_store *store, const char *asked,
                                      pl_module_set *out);
 
-/* The part of the store that has this name, or gets it: the one in which its home will
- * look for it. If places->n is 0, the store is in one piece. */
+/* Returns the number of the part of the store that has this name. If no part has the
+ * name, returns the part of the home that will get the name. If places->n is 0, the
+ * store is in one piece. */
 int pl_names_part(pl_store *store, const pl_places *places, const char *name);
 
 #ifdef __cplusplus

@@ -68,8 +68,8 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Sets *out if a version after `number` is a rollback to parameters other than those of
- * `number`. */
+/* Sets *out if a version after `number` was made by a rollback and has other parameters
+ * than version `number`. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {
@@ -103,8 +103,9 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
     return PL_OK;
 }
 
-/* Reads a phase; -1 means the newest versions. With delayed-nesterov only the newest
- * versions can be tagged, because rounds do not correspond to phases. */
+/* Reads the phase that the user gave in `at`. *out becomes -1 for the newest versions.
+ * With delayed-nesterov only the newest versions can be tagged, because rounds do not
+ * correspond to phases. */
 static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char *at,
                                   int64_t *out)
 {

@@ -1,5 +1,5 @@
-/* Which versions of an arm's modules a tag names: those at the end of a phase of all
- * paths, or the newest ones. */
+/* Finds the versions of an arm's modules that a tag names: the versions that exist when
+ * all paths have finished a phase, or the newest versions. */
 #ifndef PL_HOME_PHASE_TAG_H
 #define PL_HOME_PHASE_TAG_H
 #include "outer/outer.h"
@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-/* The number of versions that all phases below `phase` have made of a module. */
+/* The number of versions of a module that all phases before `phase` have made
+ * together. */
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase);
 /* Finds the phase that `at` means: a number; "head" for the newest versions (-1); or
@@ -17,8 +18,8 @@ uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
  * complete. */
 PL_MUST_CHECK pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at,
                                      int64_t *out);
-/* Fills in versions, commit and time of a tag; the caller has set arm and phase. Call
- * pl_snapshot_clear afterwards, also after a failure. */
+/* Fills in the versions, the commit and the time of a tag. The caller must have set the
+ * tag's arm and phase. Call pl_snapshot_clear afterwards, also after a failure. */
 PL_MUST_CHECK pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);
 
 #ifdef __cplusplus

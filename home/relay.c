@@ -1,5 +1,5 @@
-/* The relay's loop. The loop decides which messages pass through and which are held,
- * and sends answers to those who asked. */
+/* The relay's loop. The loop decides which messages it forwards and which it holds, and
+ * sends answers to the peers that asked. */
 #include "codec/codec.h"
 #include "net/net.h"
 #include "home/relay_internal.h"
@@ -49,7 +49,7 @@ static relay_question *find_content(relay *r, const pl_hash *content)
     return NULL;
 }
 
-/* The pointer is valid until the next call. */
+/* The returned pointer is valid until the next call. */
 static relay_question *new_question(relay *r, relay_state state, const pl_peer *peer,
                                     uint64_t request)
 {
@@ -75,8 +75,7 @@ static void drop_question(relay *r, relay_question *q)
 }
 
 /* ---- messages ---- */
-/* An answer or question that cannot be sent is dropped; the asker repeats its
- * question. */
+/* Sends an answer. If it cannot be sent, drops it; the peer repeats its question. */
 static pl_status answer_asker(relay *r, const pl_peer *peer, const pl_message *m)
 {
     pl_status status = pl_wire_send_to(r->front, peer, m);
@@ -121,9 +120,10 @@ static pl_status answer_part_result(relay *r, const relay_question *q,
 }
 
 /* ---- updates that are held ---- */
-/* The first piece tells whether a blob is an update that can be added. If the relay
- * does not have the first piece, the later pieces and the SUBMIT pass through. The
- * claimed length limits the memory for adding. */
+/* Whether the relay keeps this piece of an upload. The first piece tells whether the
+ * blob is an update that can be added. If the relay does not have the first piece, it
+ * forwards the later pieces and the SUBMIT. The length that the piece claims limits the
+ * memory for adding. */
 static bool is_kept(const relay *r, const staging_piece *p)
 {
     uint64_t n = 0;
@@ -169,8 +169,9 @@ static bool is_blob_whole(const staging_blob *b)
     return pl_hash_equal(&hash, &b->hash);
 }
 
-/* A relay that lacks the bytes of an update asks the home. The home either has them, or
- * answers that it lacks them; then the worker uploads the update to the relay. */
+/* If the relay lacks the bytes of the update, it forwards the SUBMIT to the home. If
+ * the home lacks them, too, it says so in its answer, and the worker uploads the update
+ * to the relay. */
 static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
 {
     pl_hash content = content_of(m);
@@ -218,7 +219,7 @@ static pl_status on_submit_path(relay *r, const pl_peer *peer, pl_message *m)
         return pass_question(r, peer, m);
     relay_question *q = new_question(r, RELAY_WAITING, peer, m->request);
     q->kept = *m;
-    pl_message_init(m, 0); /* the kept question owns the buffers now */
+    pl_message_init(m, 0); /* the kept question now owns the message's buffers */
     return PL_OK;
 }
 
@@ -312,8 +313,8 @@ static pl_status take_lifted(relay *r)
 static void lift_groups(relay *r)
 {
     relay_group *g;
-    /* A worker whose SUBMIT_PATH waits here sends no further update until it has an
-     * answer. */
+    /* A worker whose SUBMIT_PATH waits in the relay sends no further update until it
+     * gets an answer. */
     int n = 0;
     for (size_t i = 0; i < r->n_questions; i++)
         n += r->questions[i].state == RELAY_WAITING;
@@ -347,8 +348,8 @@ static pl_status serve_relay(relay *r)
         lift_groups(r);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
-            /* Forgets questions whose asker has given up or restarted. An asker that
-             * still needs the answer asks again. */
+            /* Forgets old questions: their peers have probably given up or restarted. A
+             * peer that still needs the answer asks again. */
             int64_t now = pl_now_ms();
             for (size_t i = r->n_questions; i-- > 0;)
                 if (r->questions[i].state == RELAY_PASSED &&
@@ -362,7 +363,8 @@ done:
     return status;
 }
 
-/* Drops all held updates. The workers send these updates again, here or elsewhere. */
+/* Drops all held updates. The workers send these updates again, to this relay or
+ * elsewhere. */
 static void close_relay(relay *r)
 {
     relay_group *g;

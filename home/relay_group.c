@@ -1,4 +1,5 @@
-/* Decides which updates are added to one sum, and how long an update waits for more. */
+/* Decides which updates are added to one sum, and how long an update waits for other
+ * updates. */
 #include "codec/codec.h"
 #include "home/relay_internal.h"
 
@@ -18,7 +19,8 @@ static bool overlap(const pl_submit_message *a, const pl_submit_message *b)
     return false;
 }
 
-/* Two workers that did the same task may both send here; only one may be in a sum. */
+/* Whether the update can be added to the group. Two workers that did the same task may
+ * both send an update to the relay; a sum may contain only one of these. */
 static bool fits_group(const relay_group *g, const pl_submit_message *s)
 {
     if (!same_round(&g->parts[0]->submit, s) || g->n_contributors + s->n > g->limit)
@@ -30,8 +32,8 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
 }
 
 /* The number of contributors at which a group is complete. An update that cannot be
- * added gets a group of its own, which is complete at once; the home reports what is
- * wrong with it. */
+ * added gets a separate group, which is complete at once. The home reports what is
+ * wrong with the update. */
 static int limit_of(const relay_part *part)
 {
     pl_codec_info info;

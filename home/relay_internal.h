@@ -1,5 +1,5 @@
-/* Private to the relay: the questions that wait for an answer, and the updates that are
- * being added. */
+/* Private to the relay: questions that wait for an answer, and updates that are being
+ * added. */
 #ifndef PL_HOME_RELAY_INTERNAL_H
 #define PL_HOME_RELAY_INTERNAL_H
 #include "home/relay.h"
@@ -9,41 +9,43 @@
 typedef enum relay_state {
     RELAY_PASSED, /* the question was forwarded to the home */
     RELAY_HELD,   /* the question is a SUBMIT whose update is in a group */
-    /* the question is a SUBMIT_PATH that waits because its updates are held */
+    /* the question is a SUBMIT_PATH that waits because the relay holds updates of the
+     * same worker */
     RELAY_WAITING
 } relay_state;
 
 /* A question that waits for its answer. */
 typedef struct relay_question {
-    /* number of this question in the relay; also its number towards the home if it was
-     * forwarded */
+    /* number that the relay gave this question; the home sees this number if the
+     * question was forwarded */
     uint64_t id;
     relay_state state;
     pl_peer peer;
-    uint64_t request; /* the number that the asker gave the question */
+    uint64_t request; /* the number that the peer gave the question */
     /* hash of a held SUBMIT; the same SUBMIT may come again over another connection */
     pl_hash content;
     pl_message kept; /* the message of a waiting SUBMIT_PATH */
     int64_t asked_ms;
 } relay_question;
 
-/* An update that waits here or is being sent. */
+/* An update that waits in the relay or is being sent. */
 typedef struct relay_part {
     uint64_t question; /* id of the question (a SUBMIT) that brought the update */
     pl_submit_message submit; /* the fields of the SUBMIT message */
     staging_blob *blob;
-    /* set by the uplink: OK if the home gave a result, else the failure, with its
-     * text */
+    /* set by the uplink: OK if the home gave a result; otherwise the failure, described
+     * in `text` */
     pl_status status;
     pl_submit_result result;
     char text[256];
 } relay_part;
 
-/* Updates of one module and round that will be added. The loop owns a group until it is
- * complete; then the uplink owns it until it returns with results. */
+/* Updates of one module and round that will be added. The loop owns a group until the
+ * group is complete. Then the uplink owns the group until it returns it with
+ * results. */
 typedef struct relay_group {
     int n_parts, n_contributors;
-    int limit; /* the most contributors that a sum of this round can have */
+    int limit; /* largest number of contributors of a sum of this round */
     int64_t since_ms;
     /* number of parts that the home accepted as one sum: 0, or at least 2 */
     int n_summed;
@@ -57,12 +59,12 @@ typedef struct relay_groups {
 } relay_groups;
 /* Takes ownership of the part. */
 void relay_groups_add(relay_groups *all, relay_part *part);
-/* Takes out a group that need not wait longer; NULL if all must wait.
+/* Removes and returns a group that need not wait longer; NULL if all groups must wait.
  * `everybody_waits`: no worker will send another update before it has an answer. */
 relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
                                bool everybody_waits);
-/* Returns the milliseconds until the oldest group has waited long enough, at most
- * `most`. */
+/* Returns the number of milliseconds until the oldest group has waited for wait_ms; at
+ * most `most`. */
 int relay_groups_due_ms(const relay_groups *all, int wait_ms, int most);
 void relay_group_destroy(relay_group **group, staging *uploads);
 
@@ -72,8 +74,8 @@ pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **ou
 void relay_uplink_push(relay_uplink *u, relay_group *group);
 relay_group *relay_uplink_take(relay_uplink *u); /* or NULL */
 int relay_uplink_fd(const relay_uplink *u);
-/* Ends the uplink's work in progress, after which every pushed group can be taken back.
- */
+/* Ends the uplink's work. After this call the loop can take back every group that it
+ * pushed. */
 void relay_uplink_stop(relay_uplink *u);
 /* number of bytes sent to the home; call relay_uplink_stop before */
 uint64_t relay_uplink_bytes_sent(const relay_uplink *u);

@@ -1,6 +1,6 @@
-/* The uplink's thread: adds the updates of a group and sends the sum. After a refusal
- * of the sum the thread sends each update as it came. The thread waits for the home's
- * answers, so that the loop need not wait. */
+/* The uplink's thread: adds the updates of a group and sends the sum. If the home
+ * refuses the sum, the thread sends each update unchanged. The thread waits for the
+ * home's answers, so that the loop need not wait. */
 #include "net/net.h"
 #include "codec/codec.h"
 #include "home/relay_internal.h"
@@ -29,9 +29,10 @@ static bool comes_apart(const pl_codec_message *sum)
            pl_codec_add(sum->data, sum->bytes, (size_t)n, 1.0f, NULL, &norm) == PL_OK;
 }
 
-/* Adds to the first part all parts that can be added, alternating between two buffers.
- * Returns the number of parts in the sum. Each sum is decoded as a check: without it,
- * the home would refuse a sketch that is too full only after all bytes were sent. */
+/* Adds to the first part all other parts that can be added. The sums are written to two
+ * buffers in turn. Returns the number of parts in the sum. Checks each sum by decoding
+ * it. Without this check, the home would refuse a sketch that has too many entries, but
+ * only after all its bytes were sent. */
 static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
                      pl_codec_message *sum)
 {
@@ -63,7 +64,8 @@ static int joined_order(const void *a, const void *b)
     return pl_submission_order(&x->contributor, &y->contributor);
 }
 
-/* The parts of a sum differ only in their contributors. */
+/* Makes the SUBMIT of a sum. The SUBMITs of the parts differ only in their
+ * contributors. */
 static void join_submissions(const relay_group *g, const bool *taken,
                              pl_submit_message *out)
 {
@@ -108,8 +110,8 @@ static bool is_sum_in(pl_submit_result result)
            result == PL_SUBMIT_OTHER;
 }
 
-/* The home accepts the sum as a whole or not at all. An unreachable home makes all
- * parts fail. */
+/* Sends a sum. The home accepts the whole sum or none of its parts. If the home cannot
+ * be reached, all parts fail. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {

@@ -1,6 +1,6 @@
-/* Plans and writes the copy of a store without some documents (rewind.h). The copy is
- * made part by part, so every name stays with its home. What decides about a name is
- * the arm that the name mentions. */
+/* Plans and writes the copy of a store without some documents (rewind.h). The copy has
+ * the same parts as the store, so every name stays in its home. Whether a name is
+ * copied depends on the arm that the name mentions. */
 #include "home/rewind.h"
 #include "home/merged.h"
 #include "home/transfer.h"
@@ -19,7 +19,7 @@ static int n_rewound_tasks(const pl_rewind_arm *a)
     return pl_topology_n_paths(a->topology) * pl_topology_n_replicas(a->topology);
 }
 
-/* The task of a contribution; -1 if the arm has no such task. */
+/* Returns the number of a contribution's task; -1 if the arm has no such task. */
 static int64_t task_of_update(const pl_rewind_arm *a, const pl_contribution *c)
 {
     const int replicas = pl_topology_n_replicas(a->topology);
@@ -35,8 +35,8 @@ static void task_name(const pl_rewind_arm *a, int task, char out[96])
     pl_arm_path_name(&a->arm, a->topology, task / replicas, task % replicas, out);
 }
 
-/* Whether the outer step that follows a version needs more than its parameters: then
- * the version names a momentum, or did until it was dropped. */
+/* Whether the outer step after a version needs more than the version's parameters. Such
+ * a version names a momentum, unless the momentum was dropped. */
 static bool needs_more(const keeper *k, int module, int64_t number)
 {
     const pl_arm *arm = &k->of->arm;
@@ -49,8 +49,9 @@ static bool needs_more(const keeper *k, int module, int64_t number)
            pl_change_is_kept(arm, t, module);
 }
 
-/* Whether all updates of a version are in the store, each by itself: a sum that a relay
- * made cannot be split. */
+/* Whether the store has all updates of a version and no two contributions name the same
+ * update. Two contributions name the same update if a relay added their updates; such a
+ * sum cannot be split. */
 static bool has_single_updates(const pl_version *v)
 {
     for (int i = 0; i < v->n_contributions; i++)
@@ -112,8 +113,8 @@ static pl_status check_no_rollback(const pl_version *v)
                    v->module, (unsigned long long)source);
 }
 
-/* Reads how long each phase of each task took, and on which kinds of devices. The
- * modules of a path have the same numbers, so each phase is taken once. */
+/* Reads how long each phase of each task took, and on which kinds of devices. All
+ * modules of a path record the same numbers, so each phase is counted only once. */
 typedef struct phase_scan {
     pl_rewind_arm *of;
     double *seconds; /* [tasks, phases] */
@@ -169,7 +170,7 @@ static pl_status count_phases(pl_store *store, pl_rewind_arm *a)
     return status;
 }
 
-/* Reads a token file of the store, and makes the documents blank in it. */
+/* Reads a token file from the store, and makes the documents in it blank. */
 static pl_status read_blanked(pl_store *store, const char *object,
                               const pl_doc_list *docs, pl_buf *out)
 {
@@ -272,10 +273,11 @@ void pl_rewind_clear(pl_rewind *w)
 /* ---- the copy ---- */
 typedef struct copying {
     pl_rewind *w;
-    pl_transfer t; /* from a part to its copy */
+    pl_transfer t; /* copies from a part to the copy of that part */
 } copying;
 
-/* The arm of a name like KIND/ARM or KIND/ARM/REST; NULL if the store has none. */
+/* Finds the arm of a name like KIND/ARM or KIND/ARM/REST; NULL if the store has no such
+ * arm. */
 static pl_rewind_arm *arm_of_object(const pl_rewind *w, const char *name)
 {
     char arm[PL_ARM_NAME_MAX];
@@ -287,7 +289,8 @@ static pl_rewind_arm *arm_of_object(const pl_rewind *w, const char *name)
     return pl_rewind_find(w, arm);
 }
 
-/* The newest version of a module that the copy has; -1: it has none. */
+/* Returns the newest version of a module that the copy will have; -1 if the copy will
+ * have none. */
 static int64_t newest_kept(const pl_rewind *w, const char *module)
 {
     char arm[PL_ARM_NAME_MAX];
@@ -299,7 +302,7 @@ static int64_t newest_kept(const pl_rewind *w, const char *module)
     return m < 0 ? INT64_MAX : a->affected.stays[m];
 }
 
-/* Puts updates of the next round that do not change. */
+/* Copies those updates of the next round that do not change. */
 static pl_status copy_round(copying *c, const char *module, uint64_t number)
 {
     char arm[PL_ARM_NAME_MAX];
@@ -335,7 +338,8 @@ static pl_status copy_module(void *context, const pl_version *head)
     return copy_round(c, head->module, (uint64_t)newest);
 }
 
-/* Adds up what a path had trained before it begins again. */
+/* Adds up the tokens and the time of the phases that the path keeps. Takes the losses
+ * and the worker's name from the last of these phases. */
 typedef struct sums {
     const pl_rewind_arm *of;
     int64_t path, replica;
@@ -366,7 +370,7 @@ static pl_status add_phase_sums(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Makes the row of a path that begins again with a kept state. */
+/* Writes the row of a path that continues from a kept state. */
 static pl_status restore_path(copying *c, const pl_rewind_arm *a, int task,
                               pl_path_state *state)
 {
@@ -449,8 +453,8 @@ static pl_status judge_tag(copying *c, const char *name, bool *stays)
     return PL_OK;
 }
 
-/* Reads the task and the phase of a name like state/PATH/PHASE; -1: there is no such
- * task. */
+/* Reads the task and the phase from a name like state/PATH/PHASE. Returns -1 if there
+ * is no such task. */
 static int read_task_name(const pl_rewind_arm *a, const char *name, int64_t *phase)
 {
     char path[PL_MODULE_NAME_MAX];
@@ -463,7 +467,7 @@ static int read_task_name(const pl_rewind_arm *a, const char *name, int64_t *pha
     return find_rewound_task(a, path);
 }
 
-/* Whether a kept state comes before the first phase that changes. */
+/* Whether a kept state was made before the first phase that changes. */
 static bool state_stays(const pl_rewind_arm *a, const char *object)
 {
     int64_t phase = 0;
@@ -471,7 +475,8 @@ static bool state_stays(const pl_rewind_arm *a, const char *object)
     return task >= 0 && phase <= a->affected.changes[task];
 }
 
-/* Reads what the copy has under an object's name; *stays is false if it has nothing. */
+/* Reads the bytes that an object has in the copy. *stays is false if the copy does not
+ * have the object. */
 static pl_status read_kept_object(copying *c, const pl_object *object, bool *stays,
                                   pl_buf *out)
 {
@@ -514,7 +519,8 @@ done:
     return status;
 }
 
-/* Notes about tasks that are done again (audits, meetings of mates) stay behind. */
+/* Whether a ref is copied. Notes about tasks that are done again (audits, meetings of
+ * mates) are not copied. */
 static bool ref_stays(const pl_rewind *w, const char *name)
 {
     const pl_rewind_arm *a = arm_of_object(w, name);

@@ -1,10 +1,12 @@
-/* A copy of a run's store from which documents were taken: it has what the run would
- * have had without them, and ends where the first of them would have mattered.
+/* Copies a run's store without some documents of the training data. The copy has only
+ * data that would be the same if the run had never had these documents. So the copy
+ * ends before the first task that used one of them.
  *
- * Modules end at their newest version that does not depend on the documents, and paths
- * at the phase with which they begin again (outer/affected.h). In every data shard the
- * documents are blank. A job that opens the copy trains the rest. Superseded data is
- * never written, so nothing of it is left in the copy's files. */
+ * For each module, the copy ends with the newest version that does not depend on the
+ * documents. Each path ends at the phase from which it is trained again
+ * (outer/affected.h). In every data shard the documents are blank. A job that opens the
+ * copy trains the rest. Data that depend on the documents are never written to the
+ * copy, so nothing of them is left in the copy's files. */
 #ifndef PL_HOME_REWIND_H
 #define PL_HOME_REWIND_H
 #include "outer/outer.h"
@@ -14,36 +16,43 @@ extern "C" {
 #endif
 
 typedef struct pl_rewind_arm {
-    pl_arm arm; /* its shards are those of the copy */
+    pl_arm arm; /* the arm's definition with the shards of the copy */
     pl_topology *topology;
     pl_affected affected;
-    bool drops;      /* the copy lacks the arm; the job makes it anew */
-    bool is_changed; /* a phase of a path changes */
-    int emptied;     /* a path that has no text without the documents; -1: none */
-    /* phases of all paths; those whose result changes; those that are trained again */
+    bool drops;      /* the copy does not have the arm; the job makes the arm again */
+    bool is_changed; /* whether any phase of a path changes */
+    /* first path that has no text left without the documents; -1: there is no such
+     * path */
+    int emptied;
+    /* numbers of phases, summed over paths: all phases, phases whose result changes,
+     * and phases that are trained again */
     int64_t n_phases, n_changed, n_again;
-    double seconds, again_s; /* inner steps of all phases, and of those trained again */
-    /* the kind of device that trained the arm; empty: none is recorded; a second kind,
-     * if there were several */
+    /* time of the inner steps: in all phases, and in phases that are trained again */
+    double seconds, again_s;
+    /* device: the kind of device that trained the arm; empty if none is recorded.
+     * other_device: a second kind, if there were several; else empty. */
     char device[PL_TEXT_MAX], other_device[PL_TEXT_MAX];
 } pl_rewind_arm;
 
 typedef struct pl_rewind {
-    pl_store *store; /* the whole store, opened for reading; borrowed */
+    /* the whole store, opened for reading by the caller, who owns it */
+    pl_store *store;
     pl_doc_list docs;
     pl_rewind_arm *arms;
     int n_arms;
-    /* names of tags, each after a blank: those that the job makes anew, so the copy
-     * lacks them; those that the copy lacks because their versions are superseded */
+    /* Names of tags that the copy lacks, each after a blank. remade: the job makes
+     * these tags again. dropped: the versions of these tags depend on the documents. */
     pl_buf remade, dropped;
 } pl_rewind;
 
-/* Reads the arms of the store, and finds what changes without the documents. No arm is
- * dropped yet. ERR_UNSUPPORTED: what an arm's training gave depended on timing. */
+/* Reads the arms of the store, and finds which phases change without the documents.
+ * Does not drop an arm. ERR_UNSUPPORTED: the result of an arm's training depended on
+ * timing. */
 PL_MUST_CHECK pl_status pl_rewind_plan(pl_store *store, const pl_doc_list *docs,
                                        pl_rewind *out);
-/* Decides otherwise about an arm: it keeps all that it has, although it was trained on
- * the documents; or all its phases are trained again. */
+/* These functions change the plan for one arm. pl_rewind_keep: the copy keeps all data
+ * of the arm, although the arm was trained on the documents. pl_rewind_drop: all phases
+ * of the arm are trained again. */
 void pl_rewind_keep(pl_rewind_arm *arm);
 void pl_rewind_drop(pl_rewind_arm *arm);
 /* The arm of this name, or NULL. */

@@ -1,18 +1,19 @@
-/* Computes what a rollback writes: an older version becomes the newest again.
+/* Computes what a rollback writes. A rollback makes the parameters of an older version
+ * the newest ones again.
  *
  * Purpose. A user finds that training went wrong after some version and wants to go on
- * from an older one. Nothing is rewritten: new versions are appended whose parameters
- * are the old ones, so history, blame and the chain of commits stay as they were. This
- * file computes what has to be written; store/rollback.c writes it, in all homes or in
- * none; cli/store_rollback.c says what was done.
+ * from an older one. Nothing is rewritten: a rollback appends new versions that have
+ * the old parameters, so history, blame and the chain of commits stay as they were.
+ * This file computes what must be written. store/rollback.c writes it, in all homes or
+ * in none. cli/store_rollback.c prints what was done.
  *
  * Which modules. The command's argument names a module or a whole arm; --to names a
  * version or a tag. Every other module of the arm keeps its newest parameters.
  *
- * Which versions and phases. Rounds are counted by versions and phases by paths, so in
- * an arm that still trains all modules and paths must be at one common phase that no
- * worker has begun. Example: L1.E0 goes back to version 3 while the arm is in phase 6
- * or 7:
+ * Which versions and phases. The number of a version is the number of finished rounds
+ * of its module, and each path counts its phases. So if the arm is still in training,
+ * all modules and paths must continue at one common phase that no worker has begun.
+ * Example: L1.E0 goes back to version 3 while the arm is in phase 6 or 7:
  *
  *                  before            after "rollback L1.E0 --to 3"
  *   L1.E0          ... 3 .. 7        versions 8: parameters of version 3
@@ -22,13 +23,13 @@
  *   arm is finished, or unknown      only the named modules get one new version;
  *                                    the paths stay as they are
  *
- * The common phase is one more than the highest version and the highest phase, and more
- * by the delay under co2, whose updates are relative to older versions. The rollback is
- * refused if the arm has no such phase left, or if its method lets paths carry
- * parameters of their own (pl_method_averages).
+ * The common phase is one more than the highest version and the highest phase. With co2
+ * it is higher by the delay, because updates are relative to older versions. The
+ * rollback is refused if the arm has too few phases left, or if paths of the arm's
+ * method also keep parameters that are not in versions (pl_method_averages).
  *
- * Ownership. The plan borrows the store and the words, and owns the changes, the arm
- * and its topology; pl_rollback_plan_clear frees them. */
+ * Ownership. The plan borrows the store and the words. The plan owns the changes, the
+ * arm and the arm's topology; pl_rollback_plan_clear frees these. */
 #include "home/rollback_plan.h"
 #include "home/merged.h"
 
@@ -75,8 +76,8 @@ static pl_status plan_targets(pl_rollback_plan *r, const pl_module_at *targets,
     return PL_OK;
 }
 
-/* The lowest and the highest phase of the arm's paths. A store that has no path of the
- * arm is a copy that no job trains. */
+/* Finds the lowest and the highest phase of the arm's paths. If the store has no path
+ * of the arm, the store is a copy that no job trains. */
 static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t *most)
 {
     bool any = false;
@@ -99,9 +100,9 @@ static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t 
     return PL_OK;
 }
 
-/* Decides the phase in which paths continue. If paths carry parameters of their own, or
- * if versions do not correspond to phases, paths would continue from something else
- * than the rolled-back parameters, so this is refused. */
+/* Decides the phase in which paths continue. Refuses a method whose paths keep other
+ * parameters than those in versions, or whose versions do not correspond to phases:
+ * paths would not continue from the parameters to which the user rolls back. */
 static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
 {
     const pl_method_settings *m = &r->arm.outer.method;
@@ -154,7 +155,7 @@ static void leave_frozen(pl_rollback_plan *r)
     }
 }
 
-/* Merged modules do not train, so they have nothing to go back to. */
+/* Refuses merged modules: they are not trained, so they have no training to undo. */
 static pl_status refuse_merged(const pl_rollback_plan *r, const pl_module_set *set)
 {
     const char *module = NULL;
@@ -177,7 +178,7 @@ static pl_status refuse_merged(const pl_rollback_plan *r, const pl_module_set *s
                    r->to);
 }
 
-/* Plans the versions of what the words name. */
+/* Plans the new versions of the modules that the user's words name. */
 static pl_status plan_named(pl_rollback_plan *r)
 {
     char asked[2 * PL_MODULE_NAME_MAX];

@@ -17,23 +17,24 @@ typedef struct pl_rollback_change {
 
 typedef struct pl_rollback_plan {
     /* the caller fills in the following fields */
-    pl_store *store;       /* the whole store, opened for reading */
-    const char *what, *to; /* arguments of the command, for example "L1.E0" and "3" */
-    /* decides which home gets a path that no home has yet; if its n is 0, the store is
-     * in one piece */
+    pl_store *store; /* the whole store, opened for reading */
+    /* the user's words: arguments of the command, for example "L1.E0" and "3" */
+    const char *what, *to;
+    /* decides which home gets a path that no home has yet; places.n is 0 if the store
+     * is in one piece */
     pl_places places;
-    char arm_name[PL_MODULE_NAME_MAX]; /* arm of the modules that the words name */
+    char arm_name[PL_MODULE_NAME_MAX]; /* arm of the modules that `what` names */
     pl_rollback_change *changes;       /* [n] one for every module of the arm */
     size_t n;
     pl_arm arm;
     pl_topology *topology; /* NULL if the store does not define the arm */
-    /* the phase in which the paths continue; -1: they stay where they are */
+    /* the phase in which the paths continue; -1: the paths do not change */
     int64_t phase;
 } pl_rollback_plan;
 
-/* Makes the plan. ERR_USAGE: the words name merged modules. ERR_UNSUPPORTED if the arm
- * is still in training and has no phase left, or if in its method paths have parameters
- * of their own. */
+/* Makes the plan. ERR_USAGE: the words name merged modules. ERR_UNSUPPORTED: the arm is
+ * still in training, and has too few phases left, or paths of its method also keep
+ * parameters that are not in versions. */
 PL_MUST_CHECK pl_status pl_rollback_plan_make(pl_rollback_plan *plan);
 PL_MUST_CHECK pl_status pl_rollback_plan_commit(const pl_rollback_plan *plan,
                                                 pl_writers *writers);

@@ -1,14 +1,14 @@
-/* Finds the versions that garbage collection must keep: those that a tag names, and
- * those that an unfinished training may still read or refer to. A training needs all
- * versions of a module from some number on, and for some methods version 0. */
+/* Finds the versions that garbage collection must keep: versions that a tag names, and
+ * versions that an unfinished training may still read or refer to. A training needs all
+ * versions of a module from a certain number on. Some methods also need version 0. */
 #include "home/roots.h"
 #include "outer/outer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What must be kept of one module: all versions from `needed` on, and version 0 if the
- * method refers to it. */
+/* The versions of one module that must be kept: all versions from `needed` on, and
+ * version 0 if the method refers to version 0. */
 typedef struct root_module {
     char name[PL_MODULE_NAME_MAX];
     uint64_t needed;
@@ -22,7 +22,7 @@ typedef struct root_audit {
 
 struct pl_roots {
     pl_store *store;
-    root_audit *audits; /* those that are open */
+    root_audit *audits; /* the open audits */
     size_t n_audits;
     pl_snapshot *tags;
     size_t n_tags;
@@ -49,7 +49,8 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
 }
 
 /* ---- audits ---- */
-/* Notes an open audit: a worker will repeat its task from the same versions. */
+/* Notes an open audit. A worker will repeat the audited task, which starts from the
+ * same versions again. */
 static pl_status add_audit(void *context, const char *name, const char *target)
 {
     pl_roots *r = context;
@@ -67,7 +68,7 @@ static pl_status add_audit(void *context, const char *name, const char *target)
 }
 
 /* ---- arms ---- */
-/* The earliest phase of the path that a worker may still do. */
+/* Returns the earliest phase of the path that a worker may still do. */
 static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                           int path, int replica)
 {
@@ -82,8 +83,8 @@ static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
     return phase;
 }
 
-/* The oldest version that this path's next task reads or refers to. A finished path
- * needs only the newest versions. */
+/* Returns the oldest version of the module that the path's next task reads or refers
+ * to. A finished path needs only the newest versions. */
 static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase)
 {
@@ -118,8 +119,9 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
         }
 }
 
-/* delayed-nesterov: tasks start from the newest version. Updates relative to versions
- * older than the last few contributors' are refused anyway. */
+/* With delayed-nesterov, tasks start from the newest version. Keeps all versions to
+ * which an update may be relative: updates that are relative to older versions are
+ * refused. */
 static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                          int module)
 {
@@ -136,8 +138,8 @@ static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
     pl_version_clear(&head);
 }
 
-/* co2: the next outer step uses the version that its updates are relative to, even if
- * every path is already further. */
+/* With co2, the next outer step uses the version to which its updates are relative.
+ * Keeps that version, even if all paths are already in later phases. */
 static void allow_delay(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                         int module)
 {
@@ -224,8 +226,8 @@ const char *pl_roots_reason(pl_roots *r, const pl_version *v)
 }
 
 /* ---- the rule ---- */
-/* The number of the module's newest version. Versions are visited module by module, so
- * the last answer is kept. */
+/* Returns the number of the module's newest version. Versions are visited module by
+ * module, so the last result is remembered. */
 static uint64_t head_of(pl_keep_rule *r, const char *module)
 {
     pl_version head;

@@ -12,23 +12,24 @@ typedef struct pl_roots pl_roots;
  * to which an update may be relative. */
 PL_MUST_CHECK pl_status pl_roots_create(pl_store *store, pl_roots **out);
 void pl_roots_destroy(pl_roots **roots);
-/* Also keeps what this tag names, which the store does not have yet. */
+/* Also keeps the versions that this tag names. The store need not have the tag yet. */
 void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
 /* Returns why the version must be kept, such as "tag best"; NULL if neither tags nor
  * training need it. The text is valid until the next call. */
 const char *pl_roots_reason(pl_roots *roots, const pl_version *version);
 
 /* The rule of `store gc` and of store.quota. It keeps version 0 of every module (with
- * which later ones are compared), the newest `keep` versions, versions younger than
+ * which later versions are compared), the newest `keep` versions, versions younger than
  * `grace_ms`, and versions for which pl_roots_reason returns a reason. */
 typedef struct pl_keep_rule {
     pl_roots *roots;
-    pl_store *store; /* has the newest versions; all parts, if there are several */
+    /* has the newest versions; if the store has parts, this is the whole store */
+    pl_store *store;
     int64_t keep, grace_ms, now_ms;
-    char module[PL_MODULE_NAME_MAX]; /* private: the module that `head` belongs to */
+    char module[PL_MODULE_NAME_MAX]; /* private: the module to which `head` belongs */
     uint64_t head;
 } pl_keep_rule;
-/* A pl_keep_fn; the context is a pl_keep_rule. */
+/* This function is a pl_keep_fn; its context is a pl_keep_rule. */
 bool pl_keep_rule_stays(void *rule, const pl_version *version);
 
 #ifdef __cplusplus

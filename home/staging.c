@@ -7,7 +7,8 @@ enum {
     KEPT_MS = 30000,
     KEEP_FROM = 4 << 20,
     KEEP_TO = 256 << 20,
-    /* a key may use an eighth of the room, or what one lease may use if that is more */
+    /* the leases of one key may use an eighth of the limit, or the share of one lease
+     * if that is more */
     HOLDER_PART = 8
 };
 
@@ -109,7 +110,8 @@ static int oldest_kept(const staging *s)
     return oldest;
 }
 
-/* Frees kept blocks until `bytes` more fit into the limit. */
+/* Frees kept blocks, the oldest first, until an upload of `bytes` fits into the
+ * limit. */
 static void make_staging_room(staging *s, uint64_t bytes, uint64_t limit)
 {
     for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
@@ -134,7 +136,8 @@ static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
     return false;
 }
 
-/* A failed allocation is tried again after kept blocks were freed. */
+/* Gets a block of memory for an upload. If the allocation fails, frees kept blocks and
+ * tries again. */
 static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     void *data = NULL;
@@ -153,7 +156,8 @@ static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
     return PL_OK;
 }
 
-/* Keeps a freed block for later; the oldest kept block makes room. */
+/* Keeps a block that an upload no longer needs. If there are too many kept blocks,
+ * frees the oldest ones. */
 static void put_upload_block(staging *s, uint8_t *data, uint64_t room)
 {
     int at = 0;

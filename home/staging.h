@@ -1,19 +1,20 @@
-/* Private to home: uploads. Blobs are collected in memory, piece by piece, until a
- * message names the complete blob.
+/* Private to the folder home: uploads. Blobs are collected in memory, piece by piece,
+ * until a message names the complete blob.
  *
- * An upload belongs to a lease (its token) or to the job itself (0). `owner` says whose
- * uploads the following calls use; uploads of the job are visible to all. So no lease
- * can fill up, damage or drop the uploads of another lease, and the memory of each is
- * limited. All leases of one key together have a limit, too; otherwise a worker could
- * give leases back and take new ones without end.
+ * An upload belongs to a lease or to the job itself. The field `owner` says whose
+ * uploads the next calls use: the lease's token, or 0 for the job. Uploads of the job
+ * are visible to all owners. So no lease can fill up, damage or drop the uploads of
+ * another lease, and the memory of each lease is limited. All leases of one key
+ * together have a limit, too. Otherwise a worker could get more and more memory by
+ * returning leases and taking new ones.
  *
- * One thread uses a staging. A caller that takes a blob out owns it, but the blob
- * counts against the limit until staging_free.
+ * Only one thread may use a staging. A caller that takes a blob owns it, but the blob
+ * counts against the limit until the caller calls staging_free.
  *
  * A few large blocks of memory are kept for the next uploads, which usually have the
- * same size: the kernel would have to clear new blocks, which costs half as much as
- * encrypting them. Kept blocks count against the limit. Kept blocks are freed if room
- * is needed or if they stay unused. */
+ * same size: the kernel would have to clear new blocks, which costs half as much time
+ * as encrypting the upload. Kept blocks count against the limit. Kept blocks are freed
+ * if room is needed or if they stay unused. */
 #ifndef PL_HOME_STAGING_H
 #define PL_HOME_STAGING_H
 #include "base/base.h"
@@ -35,14 +36,15 @@ typedef struct staging_blob {
 } staging_blob;
 
 typedef struct staging {
-    /* used in errors: the name of the process ("the home"), and the configuration key
-     * that raises the limit */
+    /* for error texts: `keeper` names the process ("the home"), `key` the configuration
+     * key that raises the limit */
     const char *keeper, *key;
-    uint64_t limit, bytes; /* size of all uploads, without kept blocks */
+    uint64_t limit, bytes; /* bytes: size of all uploads, without kept blocks */
     uint64_t owner;        /* the owner of the uploads that the next calls use */
     /* the most bytes of uploads of this owner; 0: only the limit counts */
     uint64_t share;
-    pl_pubkey holder; /* the key that holds the lease; zeros: no limit per key */
+    /* the key to which the lease was granted; zeros: no limit per key */
+    pl_pubkey holder;
     staging_blob *first;
     struct {
         uint8_t *data; /* or NULL */
@@ -54,23 +56,24 @@ typedef struct staging {
 /* Number of bytes in kept blocks. */
 uint64_t staging_kept_bytes(const staging *s);
 
-/* The fields of PUT_BLOB; `data` belongs to the message. */
+/* The fields of a PUT_BLOB message. The message owns `data`. */
 typedef struct staging_piece {
     pl_hash hash;
     uint64_t total, offset;
-    pl_bytes lease; /* NULL: the upload came without a lease */
+    pl_bytes lease; /* lease.at is NULL if the upload came without a lease */
     const pl_buf *data;
 } staging_piece;
 
-/* ERR_PROTO: fields are missing, or the piece does not fit its blob. */
+/* Reads the fields of a PUT_BLOB message. ERR_PROTO: fields are missing, or the piece
+ * does not fit into the blob. */
 pl_status staging_read(pl_message *put_blob, staging_piece *out);
-/* Stores a piece; a piece that is already there is ignored. ERR_CONFIG: the blob is
- * larger than the limit. ERR_BUSY: there is no room now. ERR_PROTO: the owner's share
- * is exceeded, or pieces of the same blob give different sizes. */
+/* Stores a piece. Ignores a piece that has arrived before. ERR_CONFIG: the blob is
+ * larger than the limit. ERR_BUSY: there is no room at present. ERR_PROTO: the upload
+ * would exceed the owner's share, or pieces of the same blob give different sizes. */
 pl_status staging_put(staging *s, const staging_piece *piece);
 /* whether any piece of the blob has arrived */
 bool staging_has(const staging *s, const pl_hash *hash);
-/* Finds a blob of which all pieces have arrived; NULL if there is none. */
+/* Finds a blob if all its pieces have arrived; otherwise returns NULL. */
 staging_blob *staging_find(const staging *s, const pl_hash *hash);
 staging_blob *staging_take(staging *s, const pl_hash *hash); /* or NULL */
 void staging_free(staging *s, staging_blob *taken);          /* accepts NULL */

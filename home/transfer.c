@@ -1,4 +1,4 @@
-/* Copies versions to another store that lacks them (transfer.h). */
+/* Copies the versions that another store lacks into that store (transfer.h). */
 #include "home/transfer.h"
 
 #include <stdio.h>
@@ -24,7 +24,8 @@ done:
 }
 
 /* ---- versions ---- */
-/* Kept updates come in as pending ones, which the next version then keeps. */
+/* Copies kept updates. They become pending updates of the target, and the next version
+ * keeps them. */
 static pl_status bring_updates(pl_transfer *t, const pl_version *v)
 {
     for (int i = 0; i < v->n_contributions; i++) {
@@ -58,8 +59,8 @@ done:
     return status;
 }
 
-/* Checks that the target's newest version is one of the source's; *next is the first
- * version that it lacks. */
+/* Checks that the source also has the target's newest version. *next becomes the first
+ * version that the target lacks. */
 static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head,
                                uint64_t *next)
 {
@@ -89,8 +90,9 @@ static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head
     return status;
 }
 
-/* Makes one commit per version. A version without parameters is written together with
- * the next one that has them, because the newest version must have parameters. */
+/* Makes one commit per version. But a version without parameters is committed together
+ * with the next version that has parameters, because the newest version must have
+ * parameters. */
 static pl_status bring_head(void *context, const pl_version *head)
 {
     pl_transfer *t = context;
@@ -141,8 +143,8 @@ static pl_status bring_arm_object(void *context, const pl_object *object)
     return goes_along(object->name, walk->arm) ? bring_object(walk->t, object) : PL_OK;
 }
 
-/* A tag is copied only if the target has all its versions; else the tag would be
- * damaged. */
+/* A tag is copied only if the target has all versions that the tag names; otherwise the
+ * tag would be damaged. */
 static pl_status has_versions(pl_store *to, const pl_snapshot *tag, bool *has)
 {
     *has = true;

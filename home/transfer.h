@@ -3,11 +3,11 @@
  * A transfer copies the versions of each module with their records and momenta,
  * definitions of arms, routers, and tags, but not states of paths, pending updates and
  * data shards. It copies kept updates only if `updates` is set. The target must have
- * the same history: its newest version of a module must be one of the source's, else
- * ERR_STALE.
+ * the same history as the source. If the source does not have the target's newest
+ * version of a module, the error is ERR_STALE.
  *
- * Each version is a commit of its own, so an interrupted copy continues when it is
- * called again. After a failure the caller ends the open transaction:
+ * Each version is one commit, so an interrupted transfer continues when it is called
+ * again. After a failure the caller must end the open transaction:
  * pl_txn_abort(&t.txn). */
 #ifndef PL_HOME_TRANSFER_H
 #define PL_HOME_TRANSFER_H
@@ -19,7 +19,7 @@ extern "C" {
 typedef struct pl_transfer {
     pl_store *from, *to;
     pl_txn *txn;
-    bool updates;                          /* also copy kept updates */
+    bool updates;                          /* whether to copy kept updates, too */
     uint64_t n_modules, n_versions, bytes; /* counts of what was copied so far */
 } pl_transfer;
 
@@ -30,8 +30,8 @@ PL_MUST_CHECK pl_status pl_transfer_module(pl_transfer *t, const char *module,
 PL_MUST_CHECK pl_status pl_transfer_modules(pl_transfer *t);
 /* Copies a blob into the open transaction, unless the target has it. */
 PL_MUST_CHECK pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob);
-/* Copies the definition, the router and the tags of an arm; with "" as its name, those
- * of all arms. */
+/* Copies the definition, the router and the tags of an arm. If `arm` is "", copies
+ * these objects of all arms. */
 PL_MUST_CHECK pl_status pl_transfer_objects(pl_transfer *t, const char *arm);
 
 #ifdef __cplusplus
