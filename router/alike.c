@@ -1,5 +1,5 @@
-/* Groups documents whose features have the same bytes, because no router can tell them
- * apart, and finds the heaviest group (alike.h). */
+/* Groups documents whose features have the same bytes: no router can send them to
+ * different paths. Finds the group with the largest weight (alike.h). */
 #include "router/alike.h"
 #include "router/router.h"
 #include <stdlib.h>
@@ -72,7 +72,8 @@ static pl_status hash_rows(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Finds the heaviest of the groups in order [n]. */
+/* Finds the group with the largest weight. `order` [n] lists the rows group by
+ * group. */
 static void find_heaviest(const hashing *h, const double *weights, const size_t *order,
                           size_t n, pl_alike *out)
 {
@@ -87,8 +88,8 @@ static void find_heaviest(const hashing *h, const double *weights, const size_t 
     }
 }
 
-/* Rows are compared only if their hashes are equal: the features may lie on a disk,
- * where they are read once in their order and not at random. */
+/* Sorts rows by their hashes, and compares only rows with equal hashes. So the
+ * features, which may be a file on disk, are read mostly once and in order. */
 pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
                                    const double *weights, pl_alike *out)
 {

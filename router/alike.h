@@ -6,8 +6,8 @@
 extern "C" {
 #endif
 
-/* Writes order [n] so that rows with equal bytes are neighbours, the lower index
- * first. */
+/* Writes to order [n] the indices of the rows, so that rows with equal bytes are
+ * adjacent. Among equal rows the lower index is first. */
 void router_group_alike(const void *rows, size_t n, size_t row_bytes, size_t *order);
 /* Returns the index in `order` after the last member of the group that begins at
  * order[i]. */

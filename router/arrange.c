@@ -1,5 +1,5 @@
-/* Assigns clusters to paths by a local search: it swaps two clusters as long as a
- * swap makes modules more uniform (arrange.h). */
+/* Assigns clusters to paths by a local search: it swaps two clusters as long as a swap
+ * makes the clusters that share a module more similar (arrange.h). */
 #include "router/arrange.h"
 
 enum { STARTS = 8, SWEEPS_MAX = 64 };
@@ -63,8 +63,9 @@ static double squared_length(const double *x, int n)
     return total;
 }
 
-/* The scatter is a constant minus sum |module sum|^2 / paths. Cohesion is that sum over
- * modules, so a larger cohesion is better. */
+/* Returns the cohesion: the sum over modules of |sum of the module's centroids|^2 /
+ * number of the module's paths. The scatter (arrange.h) is a constant minus the
+ * cohesion, so a larger cohesion is better. */
 static double cohesion(const grid *g)
 {
     double total = 0;
@@ -77,7 +78,7 @@ static double cohesion(const grid *g)
     return total;
 }
 
-/* Returns by how much cohesion grows if the centroids of two paths are swapped. */
+/* Returns by how much the cohesion grows if the centroids of two paths are swapped. */
 static double gain_of_swap(grid *g, int a, int b)
 {
     const float *ca = centroid_at(g, a), *cb = centroid_at(g, b);

@@ -1,30 +1,34 @@
-/* Balanced routing by prices. If every path has a limit, the assignment with the least
- * total cost can be described by one price per path: each document takes the path that
- * is cheapest after the prices are added (the dual of the transportation problem;
- * Bertsekas 1988, the auction algorithm). Prices are part of the router and also
- * balance new documents, if these resemble the documents of the fit.
+/* Balanced routing by prices. If each path has a limit, the assignment with the least
+ * total cost can be described by one price per path: each document goes to the path
+ * with the least sum of cost and price (the dual of the transportation problem;
+ * Bertsekas 1988, the auction algorithm). Prices are part of the router. They also
+ * balance new documents, if these resemble the documents to which the router was
+ * fitted.
  *
- * The limit is on weight: every path trains the same number of steps, so shards should
- * have about equal numbers of tokens, whatever their numbers of documents.
+ * The limit is a limit for weight, not for the number of documents: every path trains
+ * the same number of steps, so shards should have about equal numbers of tokens.
  *
- * Prices start at zero. While a path is too heavy, the heaviest path raises its price
- * until its surplus leaves; the documents whose second choice costs least more leave
- * first. Prices only rise, by `step` where margins are equal; a path that was never too
- * heavy keeps price zero. A raise brings the path a little below the limit. At the
- * limit itself, the next document that arrives would push out another one, which would
- * push out a third elsewhere; with 64 paths this took more than ten times as many
- * raises.
+ * Prices start at zero. While a path is heavier than the limit, the heaviest path
+ * raises its price until enough documents leave the path. The margin of a document is
+ * the extra cost of its second best path; documents with the smallest margins leave
+ * first. Prices never fall. If margins are equal, a price rises by `step`. A path that
+ * was never too heavy keeps price zero. A raise makes the path slightly lighter than
+ * the limit. If the path were exactly at the limit, the next document that arrives
+ * would force out another document, which would then force out a third one from another
+ * path. With 64 paths this took more than ten times as many raises.
  *
- * Two heavy paths whose documents lie far from all others would push the same documents
- * to and fro in tiny raises. So when n_paths raises have not helped, all paths that
- * raised their prices raise them together, until enough documents leave these paths (in
- * a test with a far cluster this took 23 raises instead of 10461).
+ * If the documents of two heavy paths are far from all other paths, tiny raises would
+ * move the same documents between the two paths again and again. So if n_paths raises
+ * have not made the heaviest path lighter, all paths that raised their prices in this
+ * time raise them together, until enough documents leave these paths. In a test with a
+ * far cluster this took 23 raises instead of 10461.
  *
- * No price separates documents that are alike (their distances are equal), so each
- * group of them is handled as one piece; most groups are one document. A piece that is
- * heavier than the limit fits on no path and would drive the prices up for ever. Such a
- * piece counts only as much as the mean weight of a path, so its path takes at most
- * `balance` times the mean in other documents. A piece that fits counts in full.
+ * Prices cannot separate documents that are alike (their distances are equal), so each
+ * group of alike documents is one piece. Most pieces are one document. A piece that is
+ * heavier than the limit fits on no path, and prices would rise without end. Such a
+ * piece counts only as much as the mean weight of a path; so other documents on its
+ * path weigh at most `balance` times the mean. Other pieces count with their full
+ * weight.
  *
  * Pieces are not divided, so a limit near the mean may be impossible to reach. If
  * PATIENCE_A_PATH raises per path have not made the heaviest path lighter, the auction
@@ -37,7 +41,8 @@
 
 enum { PIECES_AN_ITEM = 512, PATIENCE_A_PATH = 64, PATIENCE_MAX = 1 << 14 };
 static const double ROUNDING = 1e-9; /* relative tolerance for sums of weights */
-/* a path that raises its price ends below the limit by this share of (limit - mean) */
+/* after a raise the path is lighter than the limit by this fraction of (limit -
+ * mean) */
 static const double ROOM = 0.125;
 static const size_t NO_PIECE = SIZE_MAX;
 
@@ -51,24 +56,25 @@ typedef struct piece {
 } piece;
 
 typedef struct offer {
-    double margin; /* how much more the piece's best other path costs */
+    /* extra cost of the piece's best path among those that do not raise their prices */
+    double margin;
     size_t piece;
 } offer;
 
 typedef struct auction {
     const balance_job *job;
-    /* [n_paths] bias: current prices; best: those with which the heaviest path was
-     * lightest */
+    /* [n_paths] bias: current prices; best: the prices with which the weight of the
+     * heaviest path was smallest */
     double *bias, *best;
-    double lightest; /* weight of the heaviest path with `best` */
-    double target;   /* a path should have this weight after it raised its price */
+    double lightest; /* weight of the heaviest path with the prices `best` */
+    double target;   /* weight that a path should have after it raised its price */
     size_t *order;   /* [n] the documents; documents that are alike are adjacent */
     piece *pieces;   /* [n_pieces] */
     size_t n_pieces;
     double *load;  /* [n_paths] weight of each path */
     size_t *heads; /* [n_paths] first piece of each path, or NO_PIECE */
-    bool *raises;  /* [n_paths] the paths that raise their price now */
-    /* [n_paths] paths that raised their price since the last common raise */
+    bool *raises;  /* [n_paths] whether a path raises its price in this raise */
+    /* [n_paths] whether a path has raised its price since the last common raise */
     bool *raised;
     offer *offers; /* [n_pieces] the pieces of the paths in `raises` */
     size_t n_offers;
@@ -86,7 +92,7 @@ static double *costs_of(const auction *a, size_t number, int thread)
 }
 
 /* Groups documents that are alike into pieces. A piece that is heavier than the limit
- * fits into no shard, so its weight is set to the mean weight of the paths. */
+ * does not fit into any shard, so its weight is set to the mean weight of the paths. */
 static void form_pieces(auction *a)
 {
     const balance_job *job = a->job;
@@ -134,8 +140,8 @@ static void join_path(auction *a, size_t number, int path)
     a->load[path] += p->weight;
 }
 
-/* Computes each piece's margin: how much more the best path costs that does not raise
- * its price. */
+/* Computes the margin of each offered piece: the extra cost of the best path among
+ * those that do not raise their prices. */
 static pl_status measure_margins(void *context, size_t item, int thread)
 {
     auction *a = context;
@@ -161,10 +167,11 @@ static int least_margin_first(const void *a, const void *b)
     return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
-/* Returns how much the prices must rise so that pieces with a total weight of `surplus`
- * leave. Offers are sorted by margin. The result is half way between the last margin
- * that must leave and the first that may stay. If these two margins are equal, both
- * leave, and the result is `step` above them. */
+/* Returns by how much the prices must rise so that pieces with a total weight of
+ * `surplus` leave. Offers are sorted by margin. The result is half way between the
+ * margin of the last piece that must leave and the margin of the first piece that may
+ * stay. If these two margins are equal, both pieces leave, and the result is the margin
+ * plus `step`. */
 static double raise_needed(const auction *a, double surplus)
 {
     size_t n_leave = 0;
@@ -177,7 +184,8 @@ static double raise_needed(const auction *a, double surplus)
     return middle > last ? middle : least;
 }
 
-/* The paths in `raises` raise their prices together until `surplus` has left them. */
+/* Raises the prices of all paths in `raises` by the same amount, so that pieces with a
+ * total weight of `surplus` leave these paths. */
 static pl_status raise_prices(auction *a, double surplus)
 {
     int n_paths = a->job->router->n_paths;
@@ -206,9 +214,9 @@ static pl_status raise_prices(auction *a, double surplus)
     return PL_OK;
 }
 
-/* Chooses the paths that raise their prices: the heaviest alone or, with `together`
- * (after n_paths raises without success), all paths that raised theirs. Returns the
- * weight that has to leave these paths. */
+/* Chooses the paths that raise their prices. Without `together` this is only `path`,
+ * the heaviest one. With `together` (after n_paths raises without success) these are
+ * all paths in `raised`. Returns the weight that must leave the chosen paths. */
 static double choose_raises(auction *a, int path, bool together)
 {
     size_t n_paths = (size_t)a->job->router->n_paths, n_raised = 0;

@@ -1,4 +1,5 @@
-/* Private to router: prices that keep the paths' shards below a limit. */
+/* Private to router: computes prices that keep the weights of the paths' shards below a
+ * limit. */
 #ifndef PL_ROUTER_BALANCE_H
 #define PL_ROUTER_BALANCE_H
 #include "router/router_internal.h"
@@ -7,23 +8,24 @@ extern "C" {
 #endif
 
 typedef struct balance_job {
-    const pl_router *router; /* the router; its own prices are not read */
+    const pl_router *router; /* the router; the prices that it has are not used */
     const double *distances; /* [n, n_centroids] from router_distances */
     const double *weights;   /* [n] weight of each document, >= 0 and finite */
     size_t n;
     /* the largest weight that a path may have; it must be at least the mean weight */
     double limit;
-    /* by how much a price rises when documents have equal margins; above 0 */
+    /* additional rise of a price if documents have equal margins; above 0 */
     double step;
     int n_threads;
 } balance_job;
 
-/* Writes the prices bias [n_paths], which are at least 0, and label [n], the cheapest
- * path of each document with these prices. Documents that are alike stay together. A
- * document, or a group of alike ones, that is heavier than the limit counts as much as
- * the mean weight of a path. `fullest` gets the weight of the heaviest path, counted in
- * this way. It is at most the limit, unless no prices reach the limit; then it is the
- * smallest weight that was found. ERR_ARG, ERR_NOMEM. */
+/* Writes the prices to bias [n_paths]; they are at least 0. Writes to label [n] the
+ * cheapest path of each document with these prices. Documents that are alike stay
+ * together. A document, or a group of alike documents, that is heavier than the limit
+ * counts as much as the mean weight of a path. `fullest` gets the weight of the
+ * heaviest path, counted in this way. It is at most the limit if the search found
+ * prices that keep the limit. Otherwise it is the smallest weight that the search
+ * found. ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label,
                                     double *fullest);
 

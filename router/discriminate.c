@@ -7,12 +7,14 @@
  *
  * f is convex, so the start does not matter, and W begins as zero. The method is
  * accelerated gradient descent (Nesterov 1983) with step 1/L. The mean of |[z, 1]|^2 /
- * 2 is an upper bound of the curvature, but a pessimistic one, because points do not
- * all lie in one direction. So L begins at this bound divided by GUESS. Whenever f
- * rises, L doubles and the momentum restarts at zero (O'Donoghue and Candes 2015).
+ * 2 is an upper bound of the curvature. But this bound is much too large, because
+ * points do not all lie in one direction. So L begins at the bound divided by GUESS.
+ * Whenever f rises, L doubles and the momentum restarts at zero (O'Donoghue and Candes
+ * 2015).
  *
- * The result has the same bytes for any number of threads: a thread takes whole points
- * or whole rows, and every sum is taken in the order of the points, in double. */
+ * The result has the same bytes for any number of threads: each thread computes whole
+ * points or whole rows, and every sum is added in the order of the points, in
+ * double. */
 #include "router/discriminate.h"
 #include <math.h>
 #include <string.h>
@@ -73,7 +75,7 @@ static void residuals_of_point(const descent *w, size_t i, double *targets)
     }
     for (int c = 0; c < job->k; ++c)
         sum += exp(r[c] - most);
-    /* one term is 1, so the sum is at least 1 */
+    /* one term of the sum is 1, so the sum is at least 1 */
     double log_sum = most + log(fmax(sum, 1.0)), loss = 0.0;
     for (int c = 0; c < job->k; ++c) {
         loss -= targets[c] * (r[c] - log_sum);
@@ -115,7 +117,7 @@ static pl_status gradient_of_row(void *context, size_t c, int thread)
     return PL_OK;
 }
 
-/* Computes f at `at`, without its gradient; *loss is the part of f without decay. */
+/* Computes f at `at`, but not the gradient. *loss gets f without the decay term. */
 static pl_status measure_descent(descent *w, double *f, double *loss)
 {
     const discriminate_job *job = w->job;
@@ -156,7 +158,8 @@ static pl_status descend(descent *w, double *loss)
         PL_CHECK(measure_descent(w, &f, loss));
         if (f > last) {
             steep = fmin(2.0 * steep, most);
-            /* f rose: repeats the step without momentum, from the best rows so far */
+            /* f has risen: repeats the step without momentum, from the best rows so
+             * far */
             if (momentum > 0) {
                 momentum = 0;
                 last = INFINITY;

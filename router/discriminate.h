@@ -10,10 +10,10 @@ typedef struct discriminate_job {
     const float *points; /* [n, dim] */
     size_t n;
     int dim, k; /* dim: columns of a point; k: number of classes */
-    /* [n, k] each class's score of each point, in nats; higher is better */
+    /* [n, k] score of each point for each class, in nats; higher is better */
     const double *scores;
-    /* With 0, a point's target is the class with the highest score (the first of
-     * equals); above 0, the target is the distribution softmax(scores /
+    /* If this is 0, a point's target is the class with the highest score, or the first
+     * such class. If this is above 0, the target is the distribution softmax(scores /
      * temperature). */
     double temperature;
     /* weight decay: decay/2 times the sum of squares of the rows is added to the
@@ -23,9 +23,9 @@ typedef struct discriminate_job {
     int n_threads;
 } discriminate_job;
 
-/* Writes rows [k, dim + 1], whose last column is the intercept and does not decay, and
- * the mean cross-entropy in nats. residuals [n, k] is scratch. The result's bytes
- * depend only on the job, not on n_threads. Errors: ERR_NOMEM. */
+/* Writes rows [k, dim + 1]; their last column is the intercept, which does not decay.
+ * *loss gets the mean cross-entropy in nats. residuals [n, k] is scratch memory. The
+ * result's bytes depend only on the job, not on n_threads. Errors: ERR_NOMEM. */
 PL_MUST_CHECK pl_status discriminate_fit(const discriminate_job *job, double *residuals,
                                          float *rows, double *loss);
 

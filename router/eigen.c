@@ -1,13 +1,14 @@
-/* Eigenvectors by the cyclic Jacobi method (Golub & Van Loan 2013, section 8.5): slow
- * for large matrices, but accurate, short, and with the same bits every time. */
+/* Computes eigenvectors by the cyclic Jacobi method (Golub & Van Loan 2013, section
+ * 8.5). The method is slow for large matrices, but accurate and short, and gives the
+ * same bits every time. */
 #include "router/eigen.h"
 #include <math.h>
 #include <string.h>
 
 enum { SWEEPS_MAX = 30 };
 
-/* Rotates two vectors: x = c x - s y, y = s x + c y. Their n elements lie `stride`
- * apart. */
+/* Rotates two vectors: x = c x - s y, y = s x + c y. Each vector has n elements, and
+ * `stride` is the distance between adjacent elements in memory. */
 static void turn_vectors(double *x, double *y, size_t n, size_t stride, double c,
                          double s)
 {

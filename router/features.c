@@ -1,5 +1,5 @@
-/* Computes the features of documents: in fixed batches in document order, with one
- * model per thread. */
+/* Computes the features of documents. Batches are fixed and filled in document order,
+ * and each thread has one model. */
 #include "router/router.h"
 #include "router/windows.h"
 #include <string.h>
@@ -77,8 +77,8 @@ static void close_lane(lane *l)
     pl_backend_close(&l->backend);
 }
 
-/* Fills the batch with window w of each of the n documents from `first` on; documents
- * that have no such window are skipped. */
+/* Fills the batch with window `w` of each of the n documents from `first` on. Skips
+ * documents that have no such window. */
 static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane *l)
 {
     size_t T = (size_t)p->job->prefix, B = 0;
@@ -95,8 +95,9 @@ static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane
     return B;
 }
 
-/* Writes for each document of a batch the mean feature over its windows. A document
- * with several windows fills all of them, so all windows weigh the same. */
+/* Writes for each document of a batch the mean feature over the document's windows. If
+ * a document has several windows, each has `prefix` tokens, so all windows have the
+ * same weight. */
 static pl_status one_batch(void *context, size_t item, int thread)
 {
     pass *p = context;

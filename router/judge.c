@@ -1,9 +1,9 @@
-/* Purity and normalised mutual information of an assignment against labels
+/* Computes purity and normalised mutual information of an assignment compared to labels
  * (Manning, Raghavan & Schuetze 2008, section 16.3). */
 #include "router/router.h"
 #include <math.h>
 
-/* Entropy in nats of n items; count[i] of them are of kind i. */
+/* Returns the entropy in nats of n items, of which count[i] are of kind i. */
 static double entropy(const size_t *count, size_t n_counts, size_t n)
 {
     double sum = 0.0;
@@ -15,7 +15,7 @@ static double entropy(const size_t *count, size_t n_counts, size_t n)
     return sum;
 }
 
-/* Counts the documents whose label is the most frequent one in their cluster. */
+/* Counts the documents whose label is the most frequent label of their cluster. */
 static size_t majority(const size_t *joint, size_t n_clusters, size_t n_labels)
 {
     size_t sum = 0;

@@ -1,11 +1,12 @@
 /* k-means (Lloyd 1982) with k-means++ seeding (Arthur & Vassilvitskii 2007).
  *
- * The bytes are the same for any number of threads: threads compute either one value
- * per point (nearest centroid, distance) or one coordinate each (the means), and every
- * sum is taken in the order of the points, in double.
+ * The bytes are the same for any number of threads: a thread computes whole values,
+ * either of a point (nearest centroid, distance) or of a coordinate (means). Every sum
+ * is added in the order of the points, in double.
  *
- * Ties go to the lower index. A cluster that loses its last point takes the point that
- * lies farthest from its own centroid, so that k centroids stay in use. */
+ * If two choices are equally good, the lower index is used. A cluster that loses its
+ * last point gets the point that is farthest from the centroid of its cluster, so all k
+ * centroids stay in use. */
 #include "router/kmeans.h"
 #include <string.h>
 
@@ -18,7 +19,7 @@ typedef struct work {
     double *sums;     /* [k, dim] */
     double *distance; /* [n] squared distance to the nearest centroid */
     int *label;       /* [n] */
-    int *before;      /* [n] labels of the last iteration */
+    int *before;      /* [n] labels of the previous iteration */
     size_t *count;    /* [k] */
     int n_seeded;     /* number of centroids that exist while seeding */
 } work;
@@ -78,9 +79,9 @@ static pl_status shrink_distances(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Draws a point with probability proportional to its squared distance. If no centroid
- * exists yet, or every point coincides with a centroid, all points are equally
- * likely. */
+/* Draws a point. Its probability is proportional to its squared distance to the nearest
+ * centroid. If no centroid exists yet, or every point coincides with a centroid, all
+ * points are equally likely. */
 static size_t draw_point(const work *w, uint64_t stream)
 {
     size_t n = w->job->n;
@@ -153,8 +154,9 @@ static pl_status assign(work *w)
     return PL_OK;
 }
 
-/* Returns the point that is farthest from its centroid, in clusters with more than one
- * point. Such a point exists whenever a cluster is empty, because k <= n. */
+/* Returns the point that is farthest from the centroid of its cluster, among clusters
+ * with more than one point. Such a point exists whenever a cluster is empty, because k
+ * <= n. */
 static size_t farthest_point(const work *w)
 {
     size_t best = w->job->n;
@@ -178,7 +180,7 @@ static void refill_empty_clusters(work *w)
     }
 }
 
-/* Sums a few columns of all points, in the order of the points. */
+/* Adds all points, in their order, for a few of the columns. */
 static pl_status sum_columns(void *context, size_t item, int thread)
 {
     work *w = context;
@@ -211,8 +213,8 @@ static pl_status move_centroids(work *w)
     return PL_OK;
 }
 
-/* Iterates until labels no longer change, at most `iterations` times; `total` gets the
- * sum of squared distances. */
+/* Iterates until no label changes, at most `iterations` times. `total` gets the sum of
+ * squared distances to the nearest centroids. */
 static pl_status lloyd(work *w, double *total)
 {
     size_t label_bytes = w->job->n * sizeof *w->label;
@@ -249,7 +251,8 @@ static pl_status check_kmeans_job(const kmeans_job *job)
     return PL_OK;
 }
 
-/* Allocates one block and divides it; arrays with larger alignment come first. */
+/* Allocates one block and divides it into arrays. Arrays with larger alignment come
+ * first. */
 static pl_status alloc_work(work *w)
 {
     size_t n = w->job->n, k = (size_t)w->job->k, size = k * (size_t)w->job->dim;

@@ -12,26 +12,27 @@ typedef struct kmeans_job {
     int dim, k; /* 1 <= k <= n */
     int restarts, iterations;
     uint64_t seed;
-    int level; /* makes random numbers of levels with the same seed differ */
+    int level; /* makes the random numbers of two levels with the same seed different */
     int n_threads;
 } kmeans_job;
 
-/* Returns the sum of (a[d]-b[d])^2 in double. Terms are added in eight lanes, in an
- * order that does not depend on the machine's vector length. */
+/* Returns the sum of (a[d]-b[d])^2 in double. The order in which terms are added (eight
+ * partial sums) does not depend on the vector length of the machine. */
 double square_distance(const float *a, const float *b, int dim);
 
-/* Writes the best of `restarts` solutions to centroids [k, dim]: the one with the
- * smallest sum of squared distances, or the first of equal ones. The result depends
- * only on the job, not on n_threads. Errors: ERR_ARG, ERR_NOMEM. */
+/* Computes `restarts` solutions and writes the best one to centroids [k, dim]. The best
+ * solution has the smallest sum of squared distances; if sums are equal, it is the
+ * first solution. The result depends only on the job, not on n_threads. Errors:
+ * ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_fit(const kmeans_job *job, float *centroids);
 
-/* Writes label [n]: for each point the nearest of centroids [k, dim]. Errors: ERR_ARG,
- * ERR_NOMEM. */
+/* Writes to label [n] the index of the nearest of centroids [k, dim] for each point.
+ * Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_assign(const kmeans_job *job, const float *centroids,
                                       int *label);
 
-/* Moves centroids [k, dim] to the means of the points with their label; a centroid
- * without points stays. Errors: ERR_ARG, ERR_NOMEM. */
+/* Moves each of centroids [k, dim] to the mean of the points with its label. A centroid
+ * without points does not move. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_move(const kmeans_job *job, const int *label,
                                     float *centroids);
 

@@ -1,4 +1,4 @@
-/* Fits the transform of features, and applies it (lens.h). */
+/* Fits the feature transform, and applies it (lens.h). */
 #include "router/lens.h"
 #include "router/pca.h"
 #include "router/sharpen.h"
@@ -7,8 +7,9 @@
 
 enum {
     POINTS_A_ITEM = 256,
-    WHITE = 64, /* sharpening looks for directions among this many components */
-    /* limits of sharpening: most clusters, points per cluster */
+    WHITE = 64, /* sharpening searches directions among this many components */
+    /* limits of sharpening: number of clusters, and least number of points per
+     * cluster */
     CLUSTERS = 320,
     POINTS_A_CLUSTER = 16,
     SAMPLE = 16384 /* sharpening uses at most this many evenly spaced points */
@@ -31,9 +32,9 @@ void lens_clear(lens *l)
     *l = (lens){0};
 }
 
-/* Makes two passes: the second computes the deviation around the mean, because one pass
- * would lose precision if all values have a large common offset. A column that does not
- * vary has scale 0. */
+/* Reads the features twice: first for the means, then for the deviations from the
+ * means. A single pass would lose precision if all values had a large common offset. A
+ * column that does not vary has scale 0. */
 static void fit_columns(lens *l, const float *features, size_t n, bool standardize)
 {
     size_t C = (size_t)l->dim;
@@ -66,14 +67,13 @@ typedef struct rows_fit {
     size_t white;    /* number of whitened components */
     double *rows;    /* [white, dim] */
     double *turn;    /* [rank, white] the rotation, from sharpening */
-    size_t n_sample; /* sharpening uses n_sample points: every stride-th one */
+    size_t n_sample; /* sharpening uses n_sample points: every stride-th point */
     size_t stride;
     float *sample; /* [n_sample, white] */
 } rows_fit;
 
 /* Computes rows = diag(variance)^(-1/2) V. Directions with almost no variance are
- * noise; they are left out instead of being scaled up. At least one direction is
- * kept. */
+ * noise, so they are omitted instead of scaled up. At least one direction is kept. */
 static pl_status fit_white(rows_fit *f)
 {
     size_t C = (size_t)f->lens->dim, n_kept = 0;
@@ -123,8 +123,8 @@ static int n_clusters(const rows_fit *f)
     return n < CLUSTERS ? (int)n : CLUSTERS;
 }
 
-/* Whether there are enough points for more than one cluster: sharpening needs
- * several. */
+/* Whether the rows can be sharpened: sharpening needs more than one cluster, so enough
+ * points for that. */
 static bool can_sharpen(const rows_fit *f)
 {
     return f->options->rounds > 0 && f->white > 0 && n_clusters(f) > 1;

@@ -1,4 +1,5 @@
-/* Private to router: the transform of features before distances are measured.
+/* Private to router: the feature transform, which is applied before distances are
+ * computed.
  *
  *   y[d] = (x[d] - mean[d]) * scale[d]
  *   z    = rows y   (whitened components, sharpened or not)   or   z = y
@@ -11,16 +12,19 @@ extern "C" {
 #endif
 
 typedef struct lens {
-    int dim, rank; /* number of columns of x, and of z; equal if there are no rows */
+    /* dim: number of columns of x; rank: number of columns of z; equal if `rows` is
+     * NULL */
+    int dim, rank;
     bool unit;
     float *mean, *scale; /* [dim] */
     float *rows;         /* [rank, dim] the projection, or NULL */
 } lens;                  /* if all fields are zero, no transform was fitted */
 
 typedef struct lens_options {
-    bool standardize; /* scale = 1/deviation, else 1 */
+    bool standardize; /* if true, scale = 1/deviation; if false, scale = 1 */
     bool unit;
-    /* number of rounds that sharpen the rows; 0: rows are plain principal components */
+    /* number of sharpening rounds; 0: `rows` are principal components without
+     * sharpening */
     int rounds;
     uint64_t seed;
     int n_threads;

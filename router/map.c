@@ -1,12 +1,14 @@
-/* Places documents on a plane, for a picture of a router: the first two principal
- * components of their standardised features, both scaled to variance 1. */
+/* Computes positions of documents on a plane, for a picture of a router. The
+ * coordinates are the first two principal components of the standardised features, both
+ * scaled to variance 1. */
 #include "router/lens.h"
 #include "router/router.h"
 #include <math.h>
 #include <string.h>
 
-/* An axis and its opposite are equally good. The sign is chosen so that the axis's
- * largest weight is positive: the same features always give the same picture. */
+/* Returns the sign of an axis. An axis and its opposite are equally good, so the sign
+ * is chosen such that the largest weight of the axis is positive. Then the same
+ * features always give the same picture. */
 static double axis_sign(const float *row, size_t dim)
 {
     size_t most = 0;
@@ -16,8 +18,9 @@ static double axis_sign(const float *row, size_t dim)
     return row[most] < 0.0f ? -1.0 : 1.0;
 }
 
-/* A whitened axis has the length 1 / sqrt(variance), and each of the columns that vary
- * has variance 1. */
+/* Returns the fraction of the total variance that lies along an axis. The row of a
+ * whitened axis has the length 1 / sqrt(variance). Each column that varies has variance
+ * 1, so the total variance is the number of these columns. */
 static double axis_share(const lens *l, const float *row)
 {
     double square = 0.0, n_varying = 0.0;

@@ -1,15 +1,16 @@
 /* Computes principal components by subspace iteration with a Rayleigh-Ritz step at the
  * end (Halko, Martinsson & Tropp 2011, arXiv:0909.4061, algorithm 4.4).
  *
- * Everything is in double. Rows of a matrix are computed in parallel, each in a fixed
- * order by one thread. */
+ * All arithmetic is in double. Rows of a matrix are computed in parallel, each in a
+ * fixed order by one thread. */
 #include "router/pca.h"
 #include "router/eigen.h"
 #include <math.h>
 #include <string.h>
 
 enum {
-    /* number of extra directions; with them the last wanted ones converge faster */
+    /* number of extra directions, which make the last wanted directions converge
+     * faster */
     SPARE = 8,
     POWER_STEPS = 24, /* number of products with the covariance */
     /* the covariance is computed from at most this many evenly spaced points */
@@ -87,7 +88,8 @@ static pl_status add_covariance_rows(void *context, size_t item, int thread)
 }
 
 /* ---- subspace iteration ---- */
-/* Modified Gram-Schmidt, twice for accuracy; a direction that vanishes stays zero. */
+/* Orthonormalises the rows of q by modified Gram-Schmidt, applied twice for accuracy. A
+ * direction that becomes zero stays zero. */
 static void orthonormalise(double *q, size_t R, size_t C)
 {
     for (size_t r = 0; r < R; ++r) {
@@ -159,7 +161,8 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
         memcpy(w.q, w.next, w.R * w.C * sizeof *w.q);
         orthonormalise(w.q, w.R, w.C);
     }
-    /* Rayleigh-Ritz: the eigenvectors of q C q^T turn q into principal components. */
+    /* Rayleigh-Ritz step: the eigenvectors of q C q^T rotate the rows of q into
+     * principal components. */
     size_t R = w.R, C = w.C;
     PL_TRY(multiply(&w));
     for (size_t i = 0; i < R; ++i)

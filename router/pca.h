@@ -8,7 +8,7 @@ extern "C" {
 
 typedef struct pca_job {
     const float *x; /* [n, dim] */
-    /* [dim] each; the components are those of (x - mean) * scale */
+    /* [dim] each; the result is the principal components of (x - mean) * scale */
     const float *mean, *scale;
     size_t n;
     int dim, rank; /* rank <= dim */

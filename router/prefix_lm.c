@@ -1,19 +1,20 @@
-/* A tiny language model per path, made of counts. The model finds the path whose
- * documents a text resembles most. SmallTalk (Filippova et al. 2024, arXiv:2410.03529)
- * routes by small transformers; here the probability of token b after token a is a
- * ratio of counts
+/* A prefix model: one tiny language model per path, made of counts. The prefix model
+ * finds the path whose documents are most similar to a text. SmallTalk (Filippova et
+ * al. 2024, arXiv:2410.03529) routes by small transformers. Here the probability of
+ * token b after token a is a ratio of counts:
  *
  *   p_path(b | a) = (c_path(a,b) + K c(a,b) / P) / (c_path(a) + K c(a) / P)
  *
- * where c without a path is the sum over all P paths. So a path that has rarely seen
- * `a` predicts what the paths together predict, and only evidence makes paths differ.
- * For a rare pair only the count of b is used, smoothed in the same way.
+ * where c without a path is the sum over all P paths. So a path with few occurrences of
+ * `a` has almost the probabilities of all paths together, and the paths differ only
+ * where their counts are evidence. If the pair (a, b) is rare, the probability is that
+ * of b without regard to a, smoothed in the same way.
  *
- * Only frequent pairs have counts. On text of nine domains and 16 paths, counts of
- * 16,000 pairs find the path of a document as often as counts of all 330,000 pairs, and
- * are less confident where they are wrong. A pair is identified by its bucket, a hash
- * of 22 bits; a rare pair that falls into the bucket of a frequent one is treated as
- * that pair (one in 64 at most).
+ * Only frequent pairs have counts. On text of nine domains and 16 paths, a model with
+ * counts of 16,000 pairs finds the path of a document as often as a model with counts
+ * of all 330,000 pairs, and is less confident when it is wrong. A pair is identified by
+ * its bucket, a hash of 22 bits; a rare pair that has the same bucket as a frequent
+ * pair is treated as the frequent pair (at most one in 64).
  *
  * Counts are whole numbers, so they depend neither on the order of documents nor on the
  * number of threads. */
@@ -63,8 +64,8 @@ void survey_add(pair_survey *survey, const int32_t *tokens, int n)
                                    known_token(tokens[t], survey->vocab))];
 }
 
-/* Returns the smallest count (2 or more) that at most `most` buckets reach or
- * exceed. */
+/* Returns the smallest count c >= 2 such that at most `most` buckets have a count of c
+ * or more. */
 static uint32_t frequent_count(const uint32_t *counts, uint32_t most)
 {
     uint32_t *with = pl_alloc(COUNTS_MOST * sizeof *with), n = 0, least = COUNTS_MOST;
@@ -174,8 +175,8 @@ static double sum_counts(const uint32_t *counts, size_t n)
     return (double)sum;
 }
 
-/* If all paths together have a count of 0, 1 is used for smoothing, so that every
- * logarithm is finite. */
+/* Computes the logarithms of the smoothed counts of all paths. If the sum of the counts
+ * is 0, uses 1 instead of it for smoothing, so that every logarithm is finite. */
 static void fill_terms(const uint32_t *counts, size_t P, float *terms)
 {
     double shared = SMOOTHING / (double)P * fmax(sum_counts(counts, P), 1.0);
@@ -214,8 +215,8 @@ pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads)
                        fill_pair_terms, lm);
 }
 
-/* The terms of one token for every path; `pair` is NULL if the pair with the token
- * before it is rare. */
+/* The terms of one token for all paths. `pair` is NULL if the pair of the previous
+ * token and this token is rare. */
 typedef struct token_terms {
     const float *before, *alone, *pair;
 } token_terms;

@@ -7,7 +7,7 @@ enum {
     TAG_VOCAB,
     TAG_PATHS,
     TAG_ROWS,
-    TAG_BUCKETS, /* u32 in rising order, as compressed byte planes */
+    TAG_BUCKETS, /* buckets as u32 in rising order, as compressed byte planes */
     TAG_TOKENS,  /* counts as u32, compressed in the same way */
     TAG_PAIRS,
     TAG_CHECKSUM = 0xffff /* the last field: the hash of all bytes before it */

@@ -1,4 +1,5 @@
-/* Creates a router, computes the costs of paths for a feature, and chooses the path. */
+/* Creates a router, computes the cost of each path for a feature, and chooses a
+ * path. */
 #include "router/kmeans.h"
 #include "router/router_internal.h"
 #include <math.h>

@@ -1,18 +1,20 @@
-/* The door of router: which path a document takes.
+/* The public header of the folder router. A router decides to which path a document
+ * goes.
  *
- * feature: mean over the first `prefix` tokens of the last block's hidden state of the
- * base model. k-means gives one centroid per path; product k-means splits the feature
- * into L parts and clusters each with K_l centroids, so that the path is the tuple of
- * labels. The discriminative router is linear: it is fitted on scores, so that a
- * document takes the path that would predict it best.
+ * The feature of a document is the mean over its first `prefix` tokens of the hidden
+ * state of the last block of the base model. K-means computes one centroid per path.
+ * Product k-means splits the feature into L parts and clusters each part with K_l
+ * centroids; the path is the tuple of the labels. The discriminative router is linear.
+ * It is fitted to the scores of documents, so that a document goes to the path that
+ * would predict it best.
  *
  * The k-means and linear routers assign the training documents. New text is routed by a
- * prefix model: one tiny language model per path, made of counts from the path's
- * documents. A prefix model is an immutable object (bytes) in the store.
+ * prefix model: one tiny language model per path, made of counts in the path's
+ * documents. A prefix model is an immutable object in the store.
  *
- * Features are transformed before distances are measured (lens: standardise, whiten,
- * sharpen, unit length), because raw hidden states have a few directions with large
- * variance that say little about a document.
+ * Features are transformed before distances are computed (lens: standardise, whiten,
+ * sharpen, unit length). Hidden states have a few directions with large variance that
+ * say little about a document.
  *
  * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (discriminate,
  * arrange, balance), features, shards, prefix_lm, prefix_lm_fit, prefix_lm_code, judge
@@ -35,35 +37,38 @@ typedef enum pl_router_kind {
 typedef struct pl_router_options {
     pl_router_kind kind;
     int n_paths;
-    /* The number of levels, and of experts in each. Product k-means divides the feature
-     * into n_levels parts; plain k-means uses them to let similar clusters share
-     * modules. */
+    /* The number of levels, and the number of experts of each level. Product k-means
+     * divides the feature into n_levels parts. Plain k-means needs the levels so that
+     * similar clusters share modules. */
     int n_levels;
     int experts[PL_LEVELS_MAX];
-    /* number of k-means++ restarts; upper limit for iterations of Lloyd's algorithm, or
-     * of the linear router's descent */
+    /* restarts: number of k-means++ restarts; iterations: upper limit for iterations of
+     * Lloyd's algorithm, or of the gradient descent of the linear router */
     int restarts, iterations;
-    /* Linear: [n, n_paths] log likelihood in nats of each document on each path;
-     * borrowed. A document's target is the path with the highest value or, with a
-     * temperature above 0, the distribution softmax(score / temperature). */
+    /* Only for a linear router: [n, n_paths] log likelihood in nats of each document on
+     * each path; borrowed. If `temperature` is 0, a document's target is the path with
+     * the highest value. If it is above 0, the target is the distribution softmax(score
+     * / temperature). */
     const double *scores;
     double temperature;
     double decay; /* weight decay of the linear router's rows, at least 0 */
-    /* Above 0, prices limit the heaviest shard to (1+balance) times the mean while
-     * fitting; 0: shards are not balanced. */
+    /* If this is above 0, prices limit the weight of the heaviest shard of the fit to
+     * (1+balance) times the mean weight. 0: shards are not balanced. */
     double balance;
-    /* [n] each document's weight for balance, in tokens; borrowed; NULL: every weight
+    /* [n] weight of each document for balance, in tokens; borrowed; NULL: every weight
      * is 1 */
     const double *weights;
-    bool standardize; /* first change of features: divide each by its deviation */
-    /* second change: keep this many principal components, each scaled to variance 1; 0:
+    /* first step of the transform: divide each feature by its standard deviation */
+    bool standardize;
+    /* second step: keep this many principal components, each scaled to variance 1; 0:
      * keep all features */
     int components;
-    /* rounds in which the components are turned towards the directions that separate
-     * clusters (unsupervised discriminant analysis), chosen among the first 64
-     * components, or among `components` if that is more; 0: no rounds */
+    /* Number of rounds that rotate the components towards directions that separate
+     * clusters (unsupervised discriminant analysis). The directions are combinations of
+     * the first 64 components, or of the first `components` if that is more. 0: no
+     * rounds. */
     int sharpen;
-    bool unit; /* last change: scale each document's feature to length 1 */
+    bool unit; /* last step: scale each document's feature vector to length 1 */
     uint64_t seed;
     int n_threads;
     /* Memory limit of a fit, in bytes; 0: no limit. If the documents need more memory,
@@ -71,55 +76,57 @@ typedef struct pl_router_options {
     uint64_t memory;
 } pl_router_options;
 
-/* Returns d if a fit uses every d-th document; 1 if it uses all. */
+/* Returns d if a fit uses only every d-th document because of the memory limit; 1 if it
+ * uses all documents. */
 size_t pl_router_stride(const pl_router_options *options, size_t n, int dim);
 
 typedef struct pl_router pl_router;
 
 /* Fits a router to features [n, dim]. The same input gives the same bytes for any
- * n_threads. ERR_DATA: there are more paths than documents. ERR_CONFIG: with balance, a
- * weight is negative or not finite, or all are 0. ERR_NUMERIC: a score is not
- * finite. */
+ * n_threads. ERR_DATA: there are more paths than documents. ERR_CONFIG: `balance` is
+ * above 0 and a weight is negative or not finite, or all weights are 0. ERR_NUMERIC: a
+ * score is not finite. */
 PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
                                       const pl_router_options *options,
                                       pl_router **out);
-/* Replaces the prices of a linear router by prices that keep every path's share of
- * these documents at most (1 + options->balance) times the mean; with balance 0 it
- * removes the prices. The router may have been fitted to fewer documents than these.
- * Uses only these options: balance, weights, n_threads, memory. */
+/* Replaces the prices of a linear router. With the new prices, the weight of each
+ * path's share of these documents is at most (1 + options->balance) times the mean.
+ * With balance 0, removes the prices. The router may have been fitted to fewer
+ * documents. Uses only these options: balance, weights, n_threads, memory. */
 PL_MUST_CHECK pl_status pl_router_price(pl_router *router, const float *features,
                                         size_t n, const pl_router_options *options);
 void pl_router_destroy(pl_router **router);
-/* Writes the `top` nearest paths, the nearest first (top <= n_paths). */
+/* Writes to `paths` the `top` cheapest paths, the cheapest first (top <= n_paths). */
 void pl_router_route(const pl_router *router, const float *feature, int top,
                      int *paths);
 
-/* Computes features [n_docs, width]: one per document, from its first `prefix` tokens
- * (with BOS) or all if it has fewer. With `windows` above 1 a feature is the mean over
- * that many windows of `prefix` tokens, spread evenly over the document. Batches are
- * fixed, so the result does not depend on n_threads. `params` are the fp32 parameters
- * of the base model. */
+/* Computes features [n_docs, width]. The feature of a document is computed from its
+ * first `prefix` tokens (with BOS), or from all its tokens if it has fewer. If
+ * `windows` is above 1, the feature is the mean over that many windows of `prefix`
+ * tokens, which are evenly spaced in the document. Batches are fixed, so the result
+ * does not depend on n_threads. `params` are the fp32 parameters of the base model. */
 typedef struct pl_feature_job {
     const pl_topology *topology;
     const float *params;
     const char *precision; /* backend precision, "auto" */
     const char *backend;
     int prefix, n_threads;
-    /* most windows per document; with 0 or 1 only the first window is used */
+    /* largest number of windows per document; with 0 or 1 only the first window is
+     * used */
     int windows;
 } pl_feature_job;
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
 
 /* The documents of each path: those of path p are docs[first[p] .. first[p+1]), in
- * rising order. With an overlap of n > 1 a document is in the shards of its n nearest
- * paths. A path that would have no documents gets those nearest to its centroid
- * (n_repaired counts such paths). */
+ * rising order. With an overlap of n > 1 a document is in the shards of its n cheapest
+ * paths. A path that would have no documents gets the documents for which its cost is
+ * lowest (n_repaired counts such paths). */
 typedef struct pl_shards {
     int n_paths;
     uint32_t *docs;
     size_t *first; /* n_paths + 1 */
-    int *path_of;  /* [n_docs] nearest path of each document */
+    int *path_of;  /* [n_docs] cheapest path of each document */
     int n_repaired;
 } pl_shards;
 PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *features,
@@ -130,40 +137,42 @@ void pl_shards_clear(pl_shards *shards);
  * One tiny language model per path, made of counts of tokens and of pairs of tokens. A
  * text goes to the path whose model gives it the highest likelihood. */
 typedef struct pl_prefix_lm pl_prefix_lm;
-/* the most counts of a model: size of the vocabulary times number of paths */
+/* largest number of counts of a model: size of the vocabulary times number of paths */
 enum { PL_PREFIX_LM_CELLS_MAX = 1 << 28 };
 typedef struct pl_prefix_lm_job {
     const pl_tokens *tokens;
-    /* Of each document at most `windows` windows of `length` tokens are read, spread
-     * evenly; with 0 or 1 only the first window. */
+    /* From each document at most `windows` evenly spaced windows of `length` tokens are
+     * read. With 0 or 1 only the first window is read. */
     int length, windows;
     int n_paths, n_threads;
 } pl_prefix_lm_job;
-/* Counts the tokens of each document d for the path path_of[d]; a document with -1 is
- * not counted. */
+/* Makes a prefix model. The tokens of each document d count for the path path_of[d]. If
+ * path_of[d] is -1, the document does not count. */
 PL_MUST_CHECK pl_status pl_prefix_lm_count(const pl_prefix_lm_job *job,
                                            const int *path_of, pl_prefix_lm **out);
 void pl_prefix_lm_destroy(pl_prefix_lm **lm);
 int pl_prefix_lm_n_paths(const pl_prefix_lm *lm);
 PL_MUST_CHECK pl_status pl_prefix_lm_encode(const pl_prefix_lm *lm, pl_buf *out);
-/* ERR_DAMAGED, ERR_UNSUPPORTED (a different format version), ERR_NOMEM. */
+/* Decodes a prefix model. ERR_DAMAGED. ERR_UNSUPPORTED: the format version is not
+ * known. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
                                             pl_prefix_lm **out);
 /* The largest size in bytes of a model for this vocabulary and number of paths. */
 uint64_t pl_prefix_lm_bytes(int vocab, int n_paths);
-/* Writes nats [n_paths]: for each path, -log p of all tokens but the first under the
- * path's model. */
+/* Writes to nats [n_paths], for each path, -log p of all tokens except the first under
+ * the path's model. */
 void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
                        double *nats);
-/* Writes a row of n - 1 losses per path, rows `stride` apart: -log p of each token but
- * the first. Row i belongs to paths[i], or to path i if `paths` is NULL. */
+/* Writes one row of n - 1 losses per path: -log p of each token except the first. Row i
+ * begins at losses[i * stride] and belongs to paths[i], or to path i if `paths` is
+ * NULL. */
 void pl_prefix_lm_losses(const pl_prefix_lm *lm, const int *paths, int n_paths,
                          const int32_t *tokens, int n, float *losses, size_t stride);
 
 /* Finds the group of documents with identical features [n, dim] that has the largest
- * total weight; among groups of the same weight, the one with most documents. No router
- * can split such a group. Often the group is a single document. `weights` [n] means the
- * same as in pl_router_options. */
+ * total weight; among groups of equal weight, the group with the most documents. No
+ * router can split such a group. Often the group is a single document. `weights` [n]
+ * has the same meaning as in pl_router_options. */
 typedef struct pl_alike {
     size_t n_docs;
     double weight;
@@ -172,16 +181,17 @@ PL_MUST_CHECK pl_status pl_router_heaviest_alike(const float *features, size_t n
                                                  int dim, const double *weights,
                                                  pl_alike *out);
 
-/* Places the documents of features [n, dim] on a plane, for a picture: xy [n, 2] are
- * the first two principal components of the standardised features, each with
- * variance 1. `shares`: the part of the variance along each of them. With fewer than
- * two documents all outputs are 0. The result does not depend on n_threads. */
+/* Computes positions of documents on a plane, for a picture, from features [n, dim]. xy
+ * [n, 2] gets the first two principal components of the standardised features, each
+ * with variance 1. `shares` gets the fraction of the total variance along each of the
+ * two components. With fewer than two documents all outputs are 0. The result does not
+ * depend on n_threads. */
 PL_MUST_CHECK pl_status pl_router_map(const float *features, size_t n, int dim,
                                       int n_threads, float *xy, double shares[2]);
 
-/* How well an assignment matches labels. purity: share of documents that have the most
- * frequent label of their cluster; nmi: mutual information / mean of the two
- * entropies. */
+/* How well an assignment matches labels. purity: fraction of documents that have the
+ * most frequent label of their cluster. nmi: normalised mutual information, which is
+ * the mutual information of clusters and labels / mean of their entropies. */
 typedef struct pl_judgement {
     double purity, nmi;
 } pl_judgement;

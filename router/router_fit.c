@@ -1,5 +1,5 @@
 /* Fits a router: first the transform of features, then the centroids of each level (for
- * a linear router, rows of weights), then prices if shards must be balanced. */
+ * a linear router, the rows of weights), then the prices if shards must be balanced. */
 #include "router/arrange.h"
 #include "router/balance.h"
 #include "router/discriminate.h"
@@ -20,7 +20,7 @@ typedef struct fit {
     float *scratch;    /* [n_threads, dim] */
     double *distances; /* [n, n_centroids] */
     int *path;         /* [n] */
-    int *label;        /* [n] label at one level */
+    int *label;        /* [n] labels at one level */
 } fit;
 
 static pl_status check_levels(const pl_router_options *options)
@@ -55,8 +55,8 @@ static int levels_of(const pl_router_options *options)
     return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
 }
 
-/* Whether features are transformed by rows. Sharpening chooses among components; if
- * `components` is 0, it uses all of them. */
+/* Whether the feature transform has a projection (lens.h). Sharpening always needs one;
+ * if `components` is 0, it uses all components. */
 static bool has_rows(const pl_router_options *options)
 {
     return options->components > 0 || options->sharpen > 0;
@@ -163,8 +163,7 @@ static kmeans_job level_job(const fit *f, int level)
                         .n_threads = f->options->n_threads};
 }
 
-/* Moves the centroids of every level to the means of the documents that have their
- * label. */
+/* Moves each centroid of every level to the mean of the documents with its label. */
 static pl_status move_level_centroids(fit *f)
 {
     pl_router *router = f->router;
@@ -177,14 +176,15 @@ static pl_status move_level_centroids(fit *f)
     return PL_OK;
 }
 
-/* Each round computes prices with the current centroids; all rounds but the last then
- * move the centroids to the means of the new shards. If no prices keep all shards
- * within the limit, the limit is raised to the weight of the heaviest shard under the
- * best prices that were found. The next rounds use this limit. */
+/* Computes prices that balance the shards, in several rounds. Each round computes
+ * prices for the current centroids. All rounds except the last then move the centroids
+ * to the means of the new shards. If no prices were found that keep the limit, the
+ * weight of the heaviest shard under the best prices becomes the limit of the next
+ * rounds. */
 static pl_status balance_shards(fit *f)
 {
     double total = 0.0, fullest = 0.0;
-    /* copies the weights; if there are none, all are 1 */
+    /* copies the weights; if the caller gave none, every weight is 1 */
     const double *weights = f->options->weights;
     total = 0.0;
     for (size_t i = 0; i < f->n; ++i) {
@@ -208,7 +208,7 @@ static pl_status balance_shards(fit *f)
                        .limit = limit,
                        .step = fmax(1e-4 * f->router->inertia, 1e-30),
                        .n_threads = f->options->n_threads};
-    /* a linear router has no centroids that would move */
+    /* a linear router has no centroids to move */
     int rounds = f->router->kind == PL_ROUTER_LINEAR ? 1 : BALANCE_ROUNDS;
     for (int round = 0; round < rounds; ++round) {
         PL_CHECK(balance_fit(&job, f->router->bias, f->path, &fullest));
@@ -221,8 +221,8 @@ static pl_status balance_shards(fit *f)
     return PL_OK;
 }
 
-/* Sets the inertia to the mean squared distance to the path that each document takes. A
- * linear router keeps the cross-entropy of its fit. */
+/* Sets the inertia to the mean squared distance between a document and its path. For a
+ * linear router the inertia stays the cross-entropy of the fit. */
 static void take_inertia(fit *f)
 {
     pl_router *router = f->router;
@@ -266,8 +266,8 @@ static pl_status fit_all(fit *f)
                          .seed = options->seed,
                          .n_threads = options->n_threads};
     PL_CHECK(lens_fit(&f->router->lens, f->features, f->n, &view));
-    /* Product k-means: components are sorted by importance and dealt to the parts in
-     * turn, so that every level gets important ones. */
+    /* Product k-means: components are sorted by importance and given to the parts in
+     * turn, so that every level gets important components. */
     pl_router *router = f->router;
     lens *l = &router->lens;
     size_t dim = (size_t)l->dim, bytes = (size_t)l->rank * dim * sizeof *l->rows;
@@ -300,7 +300,7 @@ static pl_status fit_all(fit *f)
         kmeans_job job = level_job(f, level);
         PL_CHECK(kmeans_fit(&job, f->router->centroids[level]));
     }
-    /* plain k-means gives similar clusters to paths that share modules */
+    /* with plain k-means, similar clusters are assigned to paths that share modules */
     const pl_router_options *o = f->options;
     int64_t n_paths = 1;
     for (int level = 0; level < o->n_levels && level < PL_LEVELS_MAX; ++level)
@@ -333,8 +333,8 @@ done:
     return status;
 }
 
-/* Returns the bytes that a fit needs per document: for copies of its feature and
- * weight, for its coordinates, distances, path and label, and for k-means. */
+/* Returns the number of bytes that a fit needs per document: for copies of the feature
+ * and the weight, for coordinates, distances, path and label, and for k-means. */
 static uint64_t document_bytes(const pl_router_options *options, int dim)
 {
     const int levels = options->n_levels < PL_LEVELS_MAX ? options->n_levels : 0;
@@ -378,8 +378,8 @@ done:
     return status;
 }
 
-/* Evenly spaced documents, if all of them would need more memory than a fit may have.
- */
+/* The evenly spaced documents that a fit uses if all documents would need too much
+ * memory. */
 typedef struct document_sample {
     size_t n;
     float *features; /* [n, dim] */
@@ -393,7 +393,8 @@ static void clear_sample(document_sample *s)
     pl_free_aligned(s->scores);
 }
 
-/* Copies every stride-th document, and points *few to the copies. */
+/* Copies every stride-th document. *few becomes a copy of `options` that points to the
+ * copied weights and scores. */
 static pl_status take_sample(const float *features, size_t n, size_t columns,
                              size_t stride, const pl_router_options *options,
                              document_sample *s, pl_router_options *few)

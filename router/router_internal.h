@@ -1,4 +1,4 @@
-/* Private to router: the parts of a router. */
+/* Private to router: the struct of a router and functions that its files share. */
 #ifndef PL_ROUTER_ROUTER_INTERNAL_H
 #define PL_ROUTER_ROUTER_INTERNAL_H
 #include "router/lens.h"
@@ -7,21 +7,21 @@
 extern "C" {
 #endif
 
-/* A path is a tuple (e_1..e_L) of labels, numbered row-major like the topology's
- * paths; plain k-means is L = 1. With z the transformed feature, divided into L nearly
- * equal parts,
+/* A path is a tuple (e_1..e_L) of labels. Tuples are numbered in row-major order, like
+ * the paths of the topology. Plain k-means has L = 1. The transformed feature z is
+ * divided into L nearly equal parts, and
  *
  *   cost(path) = sum_l |z_l - centroid[l][e_l]|^2 + bias[path]
  *
- * and a document takes the path of least cost, or the first of equals. The linear
- * router has one level and cost(path) = -(centroid[path] . [z, 1]) + bias[path], where
- * the centroid is a row of weights with an intercept at its end. */
+ * A document goes to the path with the least cost; if costs are equal, to the first
+ * one. The linear router has one level and cost(path) = -(centroid[path] . [z, 1]) +
+ * bias[path], where the centroid is a row of weights with an intercept at its end. */
 struct pl_router {
     pl_router_kind kind;
     int n_paths, n_levels;
     int experts[PL_LEVELS_MAX];
     lens lens;
-    float *centroids[PL_LEVELS_MAX]; /* a level's: [experts, router_row_size] */
+    float *centroids[PL_LEVELS_MAX]; /* per level: [experts, router_row_size] */
     double *bias; /* [n_paths] prices; all 0 if shards are not balanced */
     /* mean squared distance to the nearest centroid; for a linear router, mean
      * cross-entropy in nats */
@@ -30,8 +30,8 @@ struct pl_router {
 
 enum { ROUTER_PATHS_MAX = 1 << 16, ROUTER_DIM_MAX = 1 << 16 };
 
-/* Returns the first of z's `rank` columns that belongs to part `level`; for level L,
- * the end of the last part. */
+/* Returns the index of the first column of z that belongs to part `level`. For level L,
+ * returns the end of the last part. */
 static inline int router_part(const pl_router *router, int level)
 {
     return (int)((int64_t)level * router->lens.rank / router->n_levels);
@@ -46,28 +46,28 @@ static inline int router_row_size(const pl_router *router, int level)
     return router_part_size(router, level) + (router->kind == PL_ROUTER_LINEAR);
 }
 
-int router_n_centroids(
-    const pl_router *router); /* returns the number of centroids of all levels */
+/* Returns the number of centroids of all levels together. */
+int router_n_centroids(const pl_router *router);
 
-/* Writes distances [n_centroids] from z to every centroid, level after level; for a
- * linear router the negative scores. */
+/* Writes distances [n_centroids]: the squared distance from z to each centroid, level
+ * after level. For a linear router, writes the negative scores instead. */
 void router_distances(const pl_router *router, const float *z, double *distances);
 
-/* Writes the cost of every path, given the distances; `bias` may be NULL. router_label
- * gives label l of a path. */
+/* Computes the costs of all paths from the distances; `bias` may be NULL. router_label
+ * returns the label of a path at a level. */
 void router_costs(const pl_router *router, const double *distances, const double *bias,
                   double *costs);
 int router_label(const pl_router *router, int path, int level);
 
-/* Returns the path with the least cost, or the first of equals. */
+/* Returns the path with the least cost; if costs are equal, the first such path. */
 int router_cheapest(const double *costs, int n_paths);
 
-/* Writes the `top` cheapest paths, the cheapest first; if costs are equal, the lower
- * path comes first. Overwrites costs. */
+/* Writes the `top` cheapest paths, the cheapest first; if costs are equal, the path
+ * with the lower number comes first. Overwrites costs. */
 void router_rank(double *costs, int n_paths, int top, int *paths);
 
-/* Computes the costs [n_paths] of a feature, with prices, in `scratch` and returns
- * them. */
+/* Computes the costs [n_paths] of all paths for a feature, including prices. The result
+ * is a part of `scratch`, which needs router_scratch_doubles values. */
 size_t router_scratch_doubles(const pl_router *router);
 double *router_weigh(const pl_router *router, const float *feature, double *scratch);
 

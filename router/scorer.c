@@ -1,11 +1,11 @@
-/* Scores documents: it cuts them into windows in document order, fills batches of a
- * fixed size, and runs one model per thread. */
+/* Scores documents: cuts them into windows in document order, fills batches of a fixed
+ * size, and runs one model per thread. */
 #include "router/scorer.h"
 #include <string.h>
 
 enum { TOKENS_A_CALL = 2048 };
 
-/* One thread's model and its buffers of batch * context entries. */
+/* The model of one thread, and buffers with batch * context entries. */
 typedef struct lane {
     pl_backend *backend; /* NULL if the model is borrowed */
     pl_model *model;
@@ -141,13 +141,13 @@ typedef struct pass {
     window *windows;
     size_t n_windows;
     double *nats; /* [n_windows] */
-    /* losses of all targets; a window writes from its `place` on; NULL: only sums are
-     * computed */
+    /* losses of all targets; the losses of a window begin at index `place`; NULL: only
+     * sums are computed */
     float *losses;
 } pass;
 
-/* Appends those windows of a document that have a target that counts; a blank document
- * has none. If `out` is NULL, only counts the windows. */
+/* Appends the windows of a document in which at least one target counts. A blank
+ * document has no such window. If `out` is NULL, only counts the windows. */
 static size_t cut_document(const pass *p, uint32_t number, size_t row, uint64_t place,
                            window *out)
 {

@@ -2,8 +2,8 @@
  *
  * A document is cut into windows of `context` targets exactly as the sampler cuts it
  * for training (window w covers the tokens w*T+1 .. of the document) and is scored
- * window by window. Only tokens at index >= prefix of their document count, because the
- * tokens before them chose the path. */
+ * window by window. Only tokens at index >= prefix of their document count as targets,
+ * because the tokens before them determined the path. */
 #ifndef PL_ROUTER_SCORER_H
 #define PL_ROUTER_SCORER_H
 #include "corpus/corpus.h"
@@ -20,15 +20,16 @@ typedef struct pl_scorer_options {
     /* T, the number of targets per window; 0: the context length of the model's
      * shape */
     int context;
-    /* number of windows per call of the model; 0: as many as give about 2048 tokens */
+    /* number of windows per call of the model; 0: chosen so that a call has about 2048
+     * tokens */
     int batch;
     int prefix; /* number of tokens at the start of a document that do not count */
-    /* A borrowed model with this batch and context, whose parameters are loaded. With a
-     * borrowed model the scorer makes no models and ignores backend, precision and
-     * n_threads. NULL: the scorer makes its own models. */
+    /* NULL: the scorer creates its models. Otherwise a borrowed model with this batch
+     * and context, whose parameters are loaded; the scorer then ignores backend,
+     * precision and n_threads. */
     pl_model *model;
-    /* A function that each thread calls before each batch; if it fails, scoring ends
-     * with its status. The function may be NULL. */
+    /* NULL, or a function that each thread calls before each batch. If the function
+     * fails, scoring ends with its status. */
     pl_status (*check)(void *context);
     void *check_context;
 } pl_scorer_options;
@@ -44,24 +45,24 @@ PL_MUST_CHECK pl_status pl_scorer_create(const pl_scorer_options *options,
 void pl_scorer_destroy(pl_scorer **scorer); /* accepts NULL */
 const pl_topology *pl_scorer_topology(const pl_scorer *scorer);
 
-/* Loads pl_topology_path_params floats, which are copied. */
+/* Copies the parameters of a path, pl_topology_path_params floats, into the models. */
 PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
 
-/* scores[i] is the score of document docs[i]; a document without a counted target gets
- * zeros. Batches are filled in the order of docs, so the result depends on the options
- * and on `docs`, but not on n_threads. ERR_DATA for a token outside the vocabulary;
- * ERR_ARG if nothing was loaded or a document does not exist. */
+/* Writes to scores[i] the score of document docs[i]. A document in which no target
+ * counts gets zeros. Batches are filled in the order of docs, so the result depends on
+ * the options and on `docs`, but not on n_threads. ERR_DATA for a token outside the
+ * vocabulary; ERR_ARG if nothing was loaded or a document does not exist. */
 PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
                                            const uint32_t *docs, size_t n,
                                            pl_score *scores);
 
-/* Writes the loss in nats of every target of the documents, one document after the
- * other, including targets in the prefix: losses [sum of pl_doc_targets]. Order and
+/* Writes to losses [sum of pl_doc_targets] the loss in nats of every target of the
+ * documents, one document after the other, including targets in the prefix. Order and
  * errors are those of pl_score_documents. */
 PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
                                          const uint32_t *docs, size_t n, float *losses);
 
-/* The number of tokens of a document that follow another token: all but the first. */
+/* Returns the number of targets of a document: all its tokens except the first. */
 static inline uint32_t pl_doc_targets(const pl_token_doc *doc)
 {
     return doc->n_tokens > 0 ? doc->n_tokens - 1 : 0;

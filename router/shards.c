@@ -1,10 +1,10 @@
-/* Makes the list of documents of every path from a router. */
+/* Makes the list of documents of each path by means of a router. */
 #include "router/router_internal.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A path that would have no documents gets mean shard size / REPAIR_SHARE documents, at
- * least one. */
+/* A path that would have no documents gets this many: mean shard size / REPAIR_SHARE,
+ * but at least one. */
 enum { POINTS_A_ITEM = 256, REPAIR_SHARE = 8 };
 
 typedef struct sorting {
@@ -75,7 +75,8 @@ static size_t repair_size(const sorting *s)
     return n > 0 ? n : 1;
 }
 
-/* Writes the nearest documents of one path, in rising order. */
+/* Writes to `docs` the documents for which the path's cost is lowest, in rising
+ * order. */
 static pl_status nearest_documents(sorting *s, int path, uint32_t *docs)
 {
     void *memory = NULL;
@@ -122,8 +123,8 @@ static pl_status make_lists(sorting *s, pl_shards *out)
     PL_CHECK(pl_try_alloc(((size_t)out->n_paths + 1) * sizeof *out->first,
                           "shard lists", &memory));
     out->first = memory;
-    /* computes first[p] from the counts; an empty path will get repair_size
-     * documents */
+    /* Computes first[p] from the number of documents of each path. A path without
+     * documents will get repair_size documents. */
     size_t P = (size_t)out->n_paths;
     memset(out->first, 0, (P + 1) * sizeof *out->first);
     for (size_t i = 0; i < s->n * s->top; ++i)

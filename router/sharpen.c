@@ -6,9 +6,10 @@
  * clusters), and S_w and S_b have the same eigenvectors. A direction in which points
  * vary little within clusters (a small eigenvalue v of S_w) separates clusters well.
  * Fisher's projection keeps the directions with the smallest v and divides them by
- * sqrt(v + RIDGE), after which clusters are round.
+ * sqrt(v + RIDGE). After that, clusters are about round.
  *
- * There are more clusters than paths, because a domain is seldom one round cloud. */
+ * There are more clusters than paths, because the points of a domain are seldom one
+ * round cluster. */
 #include "router/sharpen.h"
 #include "router/eigen.h"
 #include "router/kmeans.h"
@@ -23,7 +24,9 @@ typedef struct work {
     /* C: columns of a point; R: rows of the projection; K: number of clusters */
     size_t C, R, K;
     double *rows; /* [R, C] the projection */
-    bool turned;  /* whether `rows` exist; the first round uses the points themselves */
+    /* whether `rows` are computed; before that, in the first round, the points are not
+     * projected */
+    bool turned;
     double *means;    /* [K, C] means of the clusters */
     double *within;   /* [C, C] S_w */
     double *vectors;  /* [C, C] eigenvectors of S_w as rows */
@@ -75,7 +78,7 @@ static pl_status find_clusters(work *w, int round)
                       .restarts = 1,
                       .iterations = ITERATIONS,
                       .seed = w->job->seed,
-                      /* gives each round a random stream of its own */
+                      /* each round has a separate random stream */
                       .level = -1 - round,
                       .n_threads = w->job->n_threads};
     size_t n_items = (w->job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
@@ -99,7 +102,7 @@ static void take_means(work *w)
             w->means[k * w->C + c] /= (double)w->count[k];
 }
 
-/* Computes one row of S_w; all points are added in order. */
+/* Computes one row of S_w. Adds all points, in their order. */
 static pl_status scatter_rows(void *context, size_t row, int thread)
 {
     work *w = context;
@@ -118,8 +121,8 @@ static pl_status scatter_rows(void *context, size_t row, int thread)
     return PL_OK;
 }
 
-/* Takes the eigenvectors with the least variance within clusters. These are the last
- * eigenvectors; the very last is taken first. */
+/* Makes the rows of the projection from the eigenvectors with the least variance within
+ * clusters. These are the last eigenvectors, and the last one becomes the first row. */
 static void turn_view(work *w)
 {
     eigen_symmetric(w->within, w->C, w->values, w->vectors);

@@ -16,9 +16,9 @@ typedef struct sharpen_job {
     int n_threads;
 } sharpen_job;
 
-/* Writes rows [rank, dim]: the projection in which clusters are smallest relative to
- * the distances between them, the best direction first. The result does not depend on
- * n_threads. ERR_NOMEM. */
+/* Writes rows [rank, dim]: the projection in which clusters are smallest compared to
+ * the distances between them. The best direction comes first. The result does not
+ * depend on n_threads. ERR_NOMEM. */
 PL_MUST_CHECK pl_status sharpen_fit(const sharpen_job *job, double *rows);
 
 #ifdef __cplusplus
