@@ -5,24 +5,25 @@
  * matrix and does not depend on earlier choices. The result for every W is exact and
  * costs only sums.
  *
- *   piece k      counted targets k W .. (k + 1) W - 1; the last one may be short
- *   history W    piece 0 as PL_ROUTE_LIKELIHOOD, each later piece by the path with the
- *                least evidence against it, from the text before the piece: the sum of
- *                a path's losses, but at most PL_HISTORY_BEHIND nats above that of the
- *                best path
- *   gate W       the same rule, but the losses are those of the router's tiny language
- *                models (router/prefix_lm.c), and piece 0 goes to the router's path. So
- *                only the chosen path must read the text. The limit is PL_GATE_BEHIND,
- *                because these losses differ less
- *   oracle W     hindsight: the best path of each piece
+ *   piece k      counted targets k W .. (k + 1) W - 1; the last piece may be shorter
+ *   history W    chooses piece 0 as PL_ROUTE_LIKELIHOOD does, and for each later piece
+ *                the path with the least evidence against it. This evidence is the sum
+ *                of the path's losses in the text before the piece, but at most
+ *                PL_HISTORY_BEHIND nats more than that of the best path.
+ *   gate W       the same rule with the losses of the router's tiny language models
+ *                (router/prefix_lm.c); piece 0 goes to the router's path. So only the
+ *                chosen path must read the text. The limit is PL_GATE_BEHIND, because
+ *                these losses differ less between paths.
+ *   oracle W     chooses, in hindsight, the path that predicts each piece best
  *
  * `history` and `gate` can be used in practice; `oracle` cannot, because it needs the
  * text that follows the piece. Without the limit, a path that predicted a long
- * beginning well would be kept long after the text has changed. With the limit, a lead
- * of that many nats is enough to change the path, however long the earlier text was.
- * This is Viterbi's algorithm for a text that continues with each of the other paths
- * with probability exp(-PL_HISTORY_BEHIND) at any token (the fixed share of Herbster
- * and Warmuth 1998). */
+ * beginning well would stay the chosen path long after the text has changed. With the
+ * limit, the path changes as soon as another path predicts the newer text better by
+ * that many nats, whatever the length of the earlier text is. This is Viterbi's
+ * algorithm for a text that continues with each of the other paths with probability
+ * exp(-PL_HISTORY_BEHIND) at any token (the fixed share of Herbster and Warmuth
+ * 1998). */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -77,22 +78,23 @@ static void add_piece(pl_score *score, double nats, uint32_t n)
     score->n_targets += n;
 }
 
-/* Losses by which a rule chooses: a row per path. */
+/* The losses by which a rule chooses: one row per path. */
 typedef struct rule_losses {
     const float *losses;
     size_t stride;
     double behind; /* limit of the evidence */
-    bool all_read; /* all paths read all tokens */
+    bool all_read; /* whether all paths read all tokens */
 } rule_losses;
 
-/* Follows the paths that a rule chooses; the score is that of the paths' losses. */
+/* Applies a rule to a document: chooses a path for each piece, and adds the losses of
+ * the chosen paths to the score. */
 static void follow_rule(const pl_route_document *d, const rule_losses *rule, int path,
                         uint32_t W, pl_every_way *out)
 {
     const uint32_t n = d->n_targets;
     const uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0;
     double *evidence = pl_alloc((size_t)d->n_paths * sizeof *evidence);
-    /* number of tokens that a path has read */
+    /* number of tokens that each path has read */
     uint32_t *lengths = pl_alloc((size_t)d->n_paths * sizeof *lengths);
     uint32_t read = 0;
     for (uint32_t at = first; at < n; at += W) {

@@ -1,5 +1,5 @@
-/* Adds scores, and computes their errors and the perplexity of documents, each of which
- * is scored by the path to which it was routed. */
+/* Scores each document with the path to which it was routed, adds scores, and computes
+ * standard errors and perplexity. */
 #include "eval/eval.h"
 #include <math.h>
 #include <string.h>
@@ -59,8 +59,8 @@ uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
     return n_tokens > first ? n_tokens - first : 0;
 }
 
-/* Decodes the whole document, and the tokens before the first counted one. The
- * difference in length is the number of bytes for which the counted tokens stand. */
+/* Decodes the whole document, and also only the tokens before the first counted token.
+ * The difference in length is the number of bytes that the counted tokens represent. */
 pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
                            const pl_tokenizer *tokenizer, uint64_t *bytes)
 {
@@ -84,7 +84,7 @@ done:
     return status;
 }
 
-/* Counts the targets of `picks` evenly spaced documents out of n. */
+/* Adds up the counted targets of `picks` evenly spaced documents out of n. */
 static uint64_t strided_targets(const pl_tokens *tokens, int prefix,
                                 const uint32_t *docs, size_t n, size_t picks)
 {
@@ -114,7 +114,7 @@ size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targe
 }
 
 /* ---- paths ---- */
-/* The documents of one path, their indices in the list, and their scores. */
+/* The documents of one path, the index of each in the caller's list, and the scores. */
 typedef struct part {
     uint32_t *docs;
     size_t *place;

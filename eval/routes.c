@@ -1,15 +1,17 @@
-/* Compares ways to choose a document's path. Every path's loss of every target of the
- * documents makes one matrix, and each way to choose is a sum over parts of it. So all
- * ways are compared on the same weights.
+/* Compares ways to choose a document's path. The losses of all targets of the documents
+ * on all paths are one matrix, and the result of each way to choose is a sum over parts
+ * of this matrix. So all ways are compared with the same parameters.
  *
- *   router       whole documents by the path that the caller gives
- *   likelihood   whole documents by the path under which the prefix is likeliest:
+ *   router       one path per document: the path that the caller gives
+ *   likelihood   one path per document: the path under which the prefix is likeliest,
  *                p = argmin_p sum of its losses of the targets within the prefix
- *   windows      window 0 as likelihood, each later window by the path with the least
- *                evidence against it, e_p <- e_p / 2 + its losses of the window before:
- *                only text before the window counts, recent text most
- *   best         hindsight: the best single path of the document's counted targets
- *   best windows hindsight: the best path of the counted targets of each window
+ *   windows      window 0 as likelihood; for each later window, the path with the least
+ *                evidence against it, e_p <- e_p / 2 + its losses of the window before.
+ *                Only text before the window counts, and recent text counts most.
+ *   best         in hindsight, the path that predicts the document's counted targets
+ *                best
+ *   best windows in hindsight, the path that predicts each window's counted targets
+ *                best
  *
  * Among paths with equal sums the first is chosen. A path whose losses are NaN is
  * chosen only if the losses of all paths are NaN. */
@@ -25,7 +27,8 @@ static double sum_losses(const float *losses, uint32_t first, uint32_t end)
     return sum;
 }
 
-/* The path under which these targets are likeliest; nats [n_paths] is scratch. */
+/* Returns the path under which the targets first .. end - 1 are likeliest; nats
+ * [n_paths] gets the sums of losses. */
 static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
                      double *nats)
 {
@@ -34,7 +37,8 @@ static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
     return pl_least_evidence(nats, d->n_paths);
 }
 
-/* By how many nats the loss of the second best path is higher than that of `path`. */
+/* Returns by how many nats the loss of the best other path is higher than the loss of
+ * `path`. */
 static double margin_of(const double *nats, int n_paths, int path)
 {
     double margin = INFINITY;
@@ -109,8 +113,8 @@ static size_t n_targets_of(const pl_route_job *job, size_t i)
     return pl_doc_targets(pl_tokens_doc(job->tokens, job->docs[i]));
 }
 
-/* Returns how many documents from `first` on have losses that fit into memory together;
- * at least one. *targets is the sum of their targets. */
+/* Returns the number of documents from `first` on whose losses together fit into
+ * `most_bytes`; at least one. *targets gets the sum of their targets. */
 static size_t count_fitting(const pl_route_job *job, size_t first, size_t *targets)
 {
     size_t n_paths = (size_t)pl_topology_n_paths(pl_scorer_topology(job->scorer));
@@ -121,8 +125,8 @@ static size_t count_fitting(const pl_route_job *job, size_t first, size_t *targe
     return end - first;
 }
 
-/* The losses of a document under the gate's models, as a row per path. A closed path
- * has NaN, so that it is never chosen. */
+/* Returns the losses of a document under the gate's models, one row per path. The
+ * losses of a closed path are NaN, so that it is never chosen. */
 static float *make_gate_losses(const pl_route_job *job, uint32_t doc)
 {
     const pl_token_doc *from = pl_tokens_doc(job->tokens, doc);
