@@ -1,6 +1,6 @@
-/* Opens the gate of a process with its key and its list, adds to the list the key of a
- * worker that has an invitation, and reads the tokens that contain invitations
- * (admission.h). */
+/* Opens the gate of a process with the process's key and list of keys. Adds the key of
+ * a worker that has an invitation to the list. Writes and reads tokens, which contain
+ * invitations (admission.h). */
 #include "workers/admission.h"
 
 enum { ENROL_RETRY_MS = 2000, ENROL_MS = 20000 };
@@ -39,8 +39,8 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
-    /* the invitation or the key was refused, so the client is told why. If only the
-     * list failed, the client is told no details. */
+    /* true if the invitation or the key was refused: the client gets the reason. If
+     * reading or writing the list failed, the client gets no details. */
     bool judged;
 } enrolment;
 
@@ -56,8 +56,8 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
     pl_key_entry invite = *found;
     e->granted = invite.grants;
     if (known && known->role == e->granted)
-        /* the list has the key from an earlier try whose answer was lost; this try does
-         * not use the invitation again */
+        /* the list has the key from an earlier attempt whose answer was lost; this
+         * attempt does not count as another use of the invitation */
         return PL_OK;
     if (known && known->role == PL_AS_REVOKED)
         return pl_fail(PL_ERR_NOPERM,
@@ -84,8 +84,8 @@ static pl_status use_invitation(pl_key_list *list, void *context)
     return status;
 }
 
-/* Hides the failure from the client: a client that enrols must not learn paths of this
- * machine. */
+/* Replaces the error by one without details: a client that enrols must not learn file
+ * names of this machine. */
 static pl_status list_failed(void)
 {
     on_list(pl_last_error());
@@ -120,7 +120,8 @@ void pl_token_format(const pl_address *hub, const char *secret, char out[PL_TOKE
              hub->endpoint + strlen("tcp://"), key, secret);
 }
 
-/* HOST may contain dots; the fields after it do not. */
+/* Reads a token from its end, because HOST may contain dots and the fields after it do
+ * not. */
 pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
                          pl_keypair *invite)
 {

@@ -1,12 +1,12 @@
-/* Keeps blobs in a list in order of use (cache.h). A worker has tens of blobs, never
- * thousands. */
+/* Keeps blobs in a list in order of use (cache.h). A list is fast enough, because a
+ * worker has tens of blobs, never thousands. */
 #include "workers/cache.h"
 
 typedef struct entry {
     pl_hash hash;
     void *data;
     uint64_t bytes;
-    struct entry *next; /* the next less recently used one */
+    struct entry *next; /* the entry that was used before this one */
 } entry;
 
 struct cache {

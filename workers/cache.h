@@ -1,4 +1,5 @@
-/* Private to workers: blobs by hash, the least recently used ones dropped first. */
+/* Private to workers: a cache of blobs, found by their hashes. The least recently used
+ * blobs are dropped first. */
 #ifndef PL_WORKERS_CACHE_H
 #define PL_WORKERS_CACHE_H
 #include "base/base.h"
@@ -6,7 +7,7 @@
 typedef struct cache cache;
 cache *cache_create(uint64_t max_bytes);
 void cache_destroy(cache **c);
-/* Limits the cache to `max_bytes`; the excess is dropped at once. */
+/* Limits the cache to `max_bytes`. If the cache is larger, drops blobs at once. */
 void cache_limit(cache *c, uint64_t max_bytes);
 /* Returns the blob, borrowed until the next call that changes the cache. NULL if the
  * cache does not have it. */
@@ -15,7 +16,7 @@ const void *cache_get(cache *c, const pl_hash *hash, uint64_t *bytes);
 void *cache_take(cache *c, const pl_hash *hash, uint64_t *bytes);
 /* Drops a blob that will not be needed again. */
 void cache_drop(cache *c, const pl_hash *hash);
-/* Takes ownership of `data`, which must be freeable by pl_free. A blob larger than the
- * whole cache is not kept. */
+/* Takes ownership of `data`, which pl_free will free. A blob larger than the cache's
+ * limit is not kept. */
 void cache_put(cache *c, const pl_hash *hash, void *data, uint64_t bytes);
 #endif

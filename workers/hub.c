@@ -1,5 +1,5 @@
-/* The hub's loop and its answers to workers. hub_internal.h explains how the hub works,
- * its states, and the contents of each file. */
+/* The hub's loop and its answers to workers. hub_internal.h explains how the hub works
+ * and what each file contains. */
 #include "workers/hub_internal.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
     pl_message_destroy(a);
     if (status == PL_ERR_ARG) /* the answer is too long for one message */
         pl_log(PL_LOG_ERROR, "answer.dropped", "error=\"%s\"", pl_last_error());
-    /* a peer that has gone away asks again when it is back, so this is no error */
+    /* no error: the peer is gone, and repeats its question when it is back */
     return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
@@ -68,7 +68,8 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
     return PL_OK;
 }
 
-/* A client with the key of an invitation may only name the key that replaces it. */
+/* Handles the question of a client that has the key of an invitation. The client may
+ * only give the hub its new key. */
 static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     char text[PL_PUBKEY_TEXT];
@@ -88,8 +89,9 @@ static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-/* Finds the workers that offer the updates of this task's mates, at most one per slot.
- * The task's worker asks these first, which saves the home work. */
+/* Finds workers that offer the updates of this task's mates, at most one per slot. The
+ * worker that gets the task asks these workers first, so that the homes have less
+ * work. */
 static size_t find_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
                          pl_msg_peer *out)
 {
@@ -151,9 +153,10 @@ static pl_status send_task(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* Slower workers get fewer steps, so that all need about the same time for a phase. If
- * the job has workers of its own, only the fastest of these counts: a worker that
- * joined could report a rate so high that all others would get one step only. */
+/* Returns the number of inner steps for a worker. Slower workers get fewer steps, so
+ * that all workers need about the same time for a phase. If workers with the job's keys
+ * are connected, only these can be the fastest: any other worker could report a rate so
+ * high that all others would get only one step. */
 static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
 {
     double top = 0, own = 0;
@@ -178,7 +181,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
     w->given_token = lease->token;
     w->given_phase = lease->phase;
     w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
-    /* a worker that still trains another task begins this one later */
+    /* if the worker still trains another task, it begins this task later */
     if (!w->task[0]) {
         pl_copy_text(w->task, sizeof w->task, path->name);
         w->phase = lease->phase;
@@ -213,9 +216,9 @@ static pl_status give_audit(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], audit->task, &audit->lease);
 }
 
-/* Gives a second lease of a slow task. Homes are not told to refuse the first holder:
- * both may deliver, and they deliver the same bytes. If the outer method does not allow
- * two holders, the task is taken away from its holder, which is on trial. */
+/* Leases a slow task a second time. The homes still accept results of the first holder:
+ * both holders may deliver, and they deliver the same bytes. If the outer method does
+ * not allow two holders, takes the task away from its holder, which is on trial. */
 static pl_status back_up(hub *h, int worker, int64_t now_ms)
 {
     plan_task task;
@@ -234,8 +237,8 @@ static pl_status back_up(hub *h, int worker, int64_t now_ms)
 }
 
 /* Gives the worker a ready task, or the next phase of the task that it holds. If no
- * task is ready, the next worker gets none either, and *search becomes false. A key on
- * trial has one lease at a time. */
+ * task is ready for any worker, *search becomes false, so that no task is searched for
+ * the next workers. A key on trial has one lease at a time. */
 static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
@@ -268,15 +271,17 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* After a restart of the hub, workers may still hold leases. So the hub grants nothing
- * until the workers have had the lifetime of a lease (ttl_ms) to renew theirs. */
+/* After a restart of the hub, workers may still hold leases. So the hub grants no
+ * leases for the lifetime of a lease (ttl_ms). In this time workers renew the leases
+ * that they hold. */
 static bool may_grant(const hub *h, int64_t now_ms)
 {
     bool restarted = h->tasks.epoch > 1 && now_ms - h->known_ms < h->options->ttl_ms;
     return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
 }
 
-/* Serves the workers in the queue: only those on trial, or only the others. */
+/* Serves the workers in the queue: if `on_trial`, only workers on trial, otherwise only
+ * workers that are not on trial. */
 static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *search)
 {
     for (int q = 0; q < h->n_queued; q++) {
@@ -293,9 +298,9 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
     return PL_OK;
 }
 
-/* Serves all waiting workers for which there is a task now: first those that are not on
- * trial, then the others, in the order in which they asked. Thousands of workers may
- * wait, so tasks are searched only if something has happened. */
+/* Serves all waiting workers in the order in which they asked, but workers on trial
+ * come last. Thousands of workers may wait, so tasks are searched only after an event
+ * that may have made a task ready. */
 static pl_status serve_waiting(hub *h)
 {
     int64_t now = pl_now_ms();
@@ -328,7 +333,8 @@ static pl_status repeat_answer(hub *h, hub_worker *w)
         return send_task(h, w);
     if (lease && lease->active && lease->phase == w->given_phase)
         return send_task(h, w);
-    /* the lease of that answer has ended; the worker's next question gets a new task */
+    /* the lease in that answer has ended; the answer to the worker's next question may
+     * have a new task */
     w->given_token = 0;
     return say_no_work(h, w);
 }
@@ -346,7 +352,8 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     w->held_token =
         plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
     w->held_phase = q.phase;
-    /* the hub has answered this question, but the answer was lost or came too late */
+    /* the hub has answered this question before, but the answer was lost or came too
+     * late */
     if (m->request == w->answered) {
         w->request = m->request;
         return repeat_answer(h, w);
@@ -360,7 +367,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     return PL_OK;
 }
 
-/* The fields that RENEW, DONE and RELEASE share. */
+/* The fields that the messages RENEW, DONE and RELEASE have in common. */
 typedef struct report {
     int worker;
     plan_path *path;
@@ -386,13 +393,14 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* Answers a renewal of a lease that this hub does not know. The answer is RENEWED if
- * the results of the task have arrived, because then DONE is on its way; otherwise the
- * renewal is refused. */
+/* Returns the type of the answer to a renewal of a lease that this hub does not know.
+ * If the results of the task have arrived, the answer is RENEWED, because the worker
+ * will soon send DONE. Otherwise the hub refuses the renewal. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
     for (int i = 0; i < h->n_homes; i++)
-        if (!h->homes[i].known) /* the hub has just started and lacks a home's state */
+        /* the hub has just started and does not have this home's state yet */
+        if (!h->homes[i].known)
             return PL_MSG_RENEWED;
     if (rep->path && !trains && rep->phase < rep->path->phase)
         return PL_MSG_RENEWED;
@@ -409,8 +417,8 @@ static int possible_step(hub *h, const plan_path *path, uint64_t step)
     return step < (uint64_t)most ? (int)step : most;
 }
 
-/* Notes a worker's report about the task that it trains; `lease` may be the lease of an
- * audit. */
+/* Notes a worker's report about the task that it trains. `lease` may also be the lease
+ * of an audit. */
 static void note_progress(plan_lease *lease, int step, double loss)
 {
     lease->step = step;
@@ -422,14 +430,14 @@ static void note_progress(plan_lease *lease, int step, double loss)
     lease->first_step = step;
 }
 
-/* Returns a rate in tokens per second, or 0 if it is impossibly high or NaN. */
+/* Returns the rate, in tokens per second, or 0 if the rate is impossible. */
 static double possible_rate(double rate)
 {
     return rate >= 0 && rate <= rate_max ? rate : 0;
 }
 
-/* Whether the worker presents a sealed lease for this phase and token. After a restart
- * the hub accepts a lease only with this proof. */
+/* Whether the message has a valid sealed lease for this phase and token. A hub that
+ * restarted accepts an earlier lease only with this proof. */
 static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token)
 {
     pl_lease lease;
@@ -454,7 +462,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     PL_CHECK(PL_HEAR(m, renew, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     if (!rep.path &&
-        !hub_homes_ready(h)) { /* the hub has just started: it does not decide yet */
+        !hub_homes_ready(h)) { /* the hub has just started and cannot decide yet */
         a->type = PL_MSG_RENEWED;
         return PL_OK;
     }
@@ -470,7 +478,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
         return PL_OK;
     }
     a->type = PL_MSG_RENEWED;
-    if (!q.trains) /* the task is only fetched, or is being sent */
+    if (!q.trains) /* the worker does not train this task: it fetches or sends it */
         return PL_OK;
     hub_worker *w = &h->workers[rep.worker];
     int step = possible_step(h, rep.path, q.step);
@@ -484,8 +492,9 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-/* Notes the speed of a finished task. The time since the grant is known unless the
- * lease was extended to the next phase, or was granted by the hub before a restart. */
+/* Notes the speed of a finished task. The time since the grant is not known if the
+ * lease was extended to the next phase, or if it was granted before the hub
+ * restarted. */
 static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease *lease,
                       double inner_s)
 {
@@ -497,8 +506,8 @@ static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
 
-/* Ends an audit with its DONE. An audit with a malformed DONE counts as failed and is
- * given back. */
+/* Handles the DONE of an audit. If the DONE is malformed, the audit counts as failed
+ * and can be leased again. */
 static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_message *m)
 {
     pl_status status = hub_audit_done(h, audit, worker, m);
@@ -507,7 +516,7 @@ static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_messag
     return status;
 }
 
-/* Checks the numbers of a DONE that the hub adds up over all workers. */
+/* Checks those numbers of a DONE that the hub adds up over all workers. */
 static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
                             const double seconds[4])
 {
@@ -560,14 +569,15 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
-        w->held_token = 0; /* the worker holds this task no longer */
+        w->held_token = 0; /* the worker no longer holds this task */
     if (audit)
         return end_audit(h, audit, rep.worker, m);
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
-/* A worker leaves. The hub ends its question and its leases at once, instead of waiting
- * until they expire. The same worker may already be back as another process. */
+/* Handles the message that a worker leaves. The hub ends the worker's question and
+ * leases at once, so that other workers need not wait until the leases expire. A new
+ * process of the same worker may already be connected. */
 static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     pl_msg_leave q;
@@ -686,9 +696,9 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
     return hub_answer(h, peer, &a);
 }
 
-/* Handles at most HEARD_AT_ONCE messages, so that waiting workers are served in
- * between. Most messages are renewals; they make no task ready, so they do not set
- * `stirred`. */
+/* Handles at most HEARD_AT_ONCE messages, so that waiting workers need not wait for all
+ * of them. Most messages are renewals. A renewal does not make a task ready, so it does
+ * not set `stirred`. */
 static pl_status hear_workers(hub *h, pl_message *m)
 {
     pl_peer peer;
@@ -708,7 +718,8 @@ static void expire(hub *h, int64_t now_ms)
     if (now_ms - h->expired_ms < TICK_MS)
         return;
     h->expired_ms = now_ms;
-    /* tasks may be ready now: the wait after a restart may be over */
+    /* sets `stirred` because the wait after a restart may be over, so that tasks may be
+     * granted */
     h->stirred = true;
     if (now_ms - h->overdue_ms >= OVERDUE_MS) {
         h->overdue_ms = now_ms;

@@ -1,19 +1,22 @@
-/* Audits: a share of tasks is done again by a second worker, and by a third if the two
- * results differ (outer/audit_row.h). Homes draw the tasks and keep the rows. The hub
- * leases the audits, compares the results and reports the verdict. The hub stores
- * nothing: after a restart it gets the open rows from the homes again.
+/* Audits: a fraction of tasks is done again by a second worker, and by a third worker
+ * if the two results differ (outer/audit_row.h). Homes choose the tasks at random and
+ * keep the rows of audits. The hub leases the audits, compares the results and reports
+ * the verdicts to the homes. The hub stores nothing on disk: after a restart it gets
+ * the open rows from the homes again.
  *
- * A worker with the same kind of device as the first is preferred, because its result
- * is compared by hash. If there is no such worker, one with a different kind of device
- * does the audit, and its result is compared by tolerance.
+ * The hub prefers a worker with the same kind of device as the first worker, because
+ * then the results are compared by hash. If there is no such worker, a worker with a
+ * different kind of device does the audit, and the results are compared with a
+ * tolerance.
  *
  * Merges never wait for an audit. So versions may contain a wrong update before an
- * audit finds it. The record tells which versions these are, and `pathloom audit` lists
- * them.
+ * audit finds it. The records of versions tell which versions contain the update, and
+ * `pathloom audit` lists them.
  *
- * If workers with the job's own keys are connected, only they get audits. Otherwise a
- * holder of several keys could judge its own results, by naming a device that no other
- * worker has, or use two of its keys to accuse a third worker.
+ * If workers with the job's own keys are connected, only these workers get audits.
+ * Otherwise a person with several keys could audit results of these keys, by naming a
+ * device that no other worker has. Or the person could use two keys to accuse a third
+ * worker.
  *
  * No worker audits a result that was made under its own name or key. Before an audit is
  * leased, the hub asks the homes which updates they accepted, because a worker's own
@@ -24,7 +27,8 @@ enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 
 /* ---- finding an audit ---- */
 /* Finds the audit that this worker does under this token. NULL if the worker does not
- * have its lease: no other worker may report the audit's result. */
+ * have the lease of such an audit, because only the worker with the lease may report
+ * the result. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
@@ -34,8 +38,8 @@ hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
     return NULL;
 }
 
-/* Whether the worker made a part of an audited result. If a task was given to another
- * worker half-way, its updates come from several workers. */
+/* Whether the worker made a part of an audited result. If a task was leased to another
+ * worker before it was finished, its updates may come from several workers. */
 static bool took_part(const hub_audit *a, const char *worker)
 {
     for (int k = 0; k < a->row.n; k++)
@@ -158,10 +162,11 @@ static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Fences the worker whose result is odd, by the key of the lease under which the result
- * was made. The name is fenced too, unless it belongs to a different key by now:
- * whoever took over a name is not punished for results made under it before. Workers
- * with the job's own keys may share a key, so such a key is not refused. */
+/* Fences the worker whose result differs from the two others. The key of the lease
+ * under which the result was made is fenced. The worker's name is fenced, too, unless
+ * the name now belongs to a different key: the new owner of a name did not make the
+ * earlier result. Several workers may share one of the job's own keys, so such a key is
+ * not fenced. */
 static pl_status fence_odd(hub *h, const hub_audit *a)
 {
     const pl_audit *row = &a->row;
@@ -174,8 +179,8 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     memset(&f, 0, sizeof f);
     pl_copy_text(f.name, sizeof f.name, name);
     const pl_key_role role = pl_gate_role(key, &own);
-    /* An own worker may have a new key since then, if the job's keys were made again.
-     */
+    /* If the job's own keys were made again, a worker with one of these keys may have a
+     * new key by now. */
     own = own || (moved && role == PL_AS_NONE && h->workers[w].own_key);
     if (own && moved) {
         pl_log(PL_LOG_WARN, "audit.unfenced", "worker=%s task=%s phase=%lld", name,
@@ -203,8 +208,9 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
 }
 
 /* ---- updates that the homes accepted ---- */
-/* Asks for the updates of the first worker that are still unknown. Every home is asked
- * for each of them, because modules may move between homes while a job trains. */
+/* Asks the homes for those updates of the first worker that the hub does not know yet.
+ * Asks every home for each update, because modules may move between homes during the
+ * job. */
 static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
 {
     const plan_arm *arm = &h->tasks.arms[a->task.arm];
@@ -256,7 +262,8 @@ static void digest_result(const pl_hash *hashes, int n, const pl_hash *after,
     pl_hasher_end(&hasher, out);
 }
 
-/* Collects the result of the first worker, once all parts of it are known. */
+/* If all parts of the first worker's result are known, computes the digest of the
+ * result. */
 static void gather_first_result(hub *h, hub_audit *a)
 {
     int n = 0;
@@ -289,10 +296,11 @@ static bool note_likeness(const pl_msg_update_is *said, hub_audit *a, int slot)
     return true;
 }
 
-/* Notes one update of the first result. The home knows its sender and device from the
- * sealed lease. If a relay added the update to others, the audit is void. If the
- * updates come from several kinds of devices, likenesses are compared instead of
- * hashes, whatever kind of device the second worker has. */
+/* Notes one update of the first result. The home read the sender and the device from
+ * the sealed lease. If a relay added the update to other updates, the audit is void. If
+ * the updates come from several kinds of devices, likenesses are compared instead of
+ * hashes, even if the second worker has the same kind of device as one of the
+ * senders. */
 static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *said)
 {
     pl_audit_result *first = &a->row.results[0];
@@ -348,9 +356,9 @@ static void alloc_audit(hub_audit *a, const pl_topology *topology)
     memcpy(a->likeness + a->n_slots, a->row.moments, sizeof a->row.moments);
     for (int part = a->n_slots; part < a->n_parts; part++)
         a->seeds[part] = a->row.seed;
-    /* further results are made again: the row has only their digests */
+    /* further results must be made again, because the row has only their digests */
     a->row.n = 1;
-    /* the first result's hashes come from the homes, one per update */
+    /* the hashes of the first result come from the homes, one per update */
     if (a->row.verdict == PL_VERDICT_OPEN)
         a->row.results[0].digest = (pl_hash){{0}};
 }
@@ -363,7 +371,8 @@ static pl_status take_row(hub *h, int home, const char *text)
     hub_audit *a = find_row(h, &row);
     if (!a) {
         if (!plan_find_task(&h->tasks, row.path, &task))
-            /* this hub does not know the arm yet; the home's next state repeats the row
+            /* this hub does not know the arm yet; the home sends the row again in its
+             * next state
              * */
             return PL_OK;
         h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
@@ -374,7 +383,7 @@ static pl_status take_row(hub *h, int home, const char *text)
         a->home = home;
         alloc_audit(a, h->tasks.arms[task.arm].topology);
         if (row.verdict == PL_VERDICT_OPEN && count_sending(h, a) == 0)
-            /* a task that scores documents sends no updates to ask for */
+            /* a task that scores documents has no updates */
             gather_first_result(h, a);
         h->stirred = true;
     }
@@ -423,9 +432,10 @@ void hub_begin_rows(hub *h, int home)
         }
 }
 
-/* Ends a home's list of open rows. If a closed row is not in the list, the home has
- * stored the verdict, so the hub forgets the row. An open row is forgotten only if it
- * was in the list before: a row that came as an event may be newer than the list. */
+/* Call this at the end of a home's list of open rows. If a closed row is not in the
+ * list, the home has stored the verdict, so the hub forgets the row. The hub forgets an
+ * open row only if the row was in an earlier list: a row that came as an event may be
+ * newer than the list. */
 void hub_end_rows(hub *h, int home)
 {
     size_t n = 0;
@@ -446,7 +456,8 @@ static bool is_of_its_kind(const hub *h, const hub_audit *a, int worker)
     return strcmp(h->workers[worker].device, a->row.results[0].device) == 0;
 }
 
-/* Whether a result under this name and key may be of the same person as worker w. */
+/* Whether worker w and the worker with this name and key may belong to the same
+ * person. */
 static bool shares_holder(const hub_worker *w, const char *name, const pl_pubkey *key)
 {
     return strcmp(w->name, name) == 0 ||
@@ -462,8 +473,8 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     for (int i = 0; i < a->row.n; i++)
         if (shares_holder(w, a->row.results[i].worker, &a->row.results[i].key))
             return false;
-    /* a third worker with the job's own key may decide, even if it sent some of the
-     * updates */
+    /* a worker with the job's own key may be the third worker, even if it sent some of
+     * the updates */
     if (w->own_key && a->row.n > 1)
         return true;
     for (int slot = 0; slot < a->n_slots; slot++)
@@ -473,17 +484,17 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
     return true;
 }
 
-/* How far a worker's result is trusted: most if its key is one of the job's own, less
- * if it has delivered its tasks so far. A less trusted worker gets an audit only if no
- * better one is connected. Otherwise a dishonest worker could choose its judge, because
- * workers name their devices themselves. */
+/* Returns how much the hub trusts a worker's result: 2 if the worker has one of the
+ * job's own keys, 1 if it has delivered its tasks so far, otherwise 0. A worker gets an
+ * audit only if no worker with more trust can do it. Otherwise a dishonest worker could
+ * choose who audits it, because each worker names its device itself. */
 static int trust_in(const hub_worker *w)
 {
     return w->own_key ? 2 : w->delivers;
 }
 
-/* Finds out whether a connected worker can do the audit, and how far the best one is
- * trusted. The list of workers is searched only every LOOK_MS, because thousands of
+/* Finds out whether a connected worker can do the audit, and the highest trust of such
+ * a worker. The list of workers is searched only every LOOK_MS, because thousands of
  * workers may ask for tasks. */
 static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
 {
@@ -549,8 +560,8 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
     p->n_granted++;
 }
 
-/* Whether the hub may not know all rows of audits yet: a worker's DONE may arrive
- * before the row from its home. The home's next state has the row. */
+/* Whether the hub may lack rows of audits: a worker's DONE may arrive before the home's
+ * row. The home's next state will have the row. */
 static bool misses_rows(const hub *h)
 {
     bool audits = h->n_audits > 0;
@@ -562,8 +573,8 @@ static bool misses_rows(const hub *h)
     return false;
 }
 
-/* Whether a job that has trained the whole arm should wait for audits: yes if there is
- * a worker that can do them. */
+/* Whether a job that has trained the whole arm should wait for open audits. It should
+ * wait if a worker can do them. */
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 {
     if (misses_rows(h))
@@ -585,8 +596,8 @@ bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 /* ---- the result of the second or third worker ---- */
 enum { FARTHEST = 1000000 };
 
-/* The distance between results i and k: the largest distance of any part, with that of
- * the moments halved. */
+/* Returns the distance between results i and k: the largest distance of any part. The
+ * distance of the moments counts half. */
 static double distance(const hub_audit *a, int i, int k)
 {
     double most = 0;
@@ -599,8 +610,9 @@ static double distance(const hub_audit *a, int i, int k)
     return most < FARTHEST ? most : FARTHEST;
 }
 
-/* The distance between result i and a new result: 0 if their digests are equal, -1 if
- * they differ on the same kind of device, else a number above 0. */
+/* Returns the distance between result i and a new result: 0 if the digests are equal;
+ * -1 if the digests differ although the devices are of the same kind; otherwise a
+ * number above 0. */
 static double apart(const hub_audit *a, int i, const pl_audit_result *result)
 {
     const pl_audit_result *before = &a->row.results[i];
@@ -626,8 +638,8 @@ static pl_status take_likeness(hub_audit *a, const pl_message *m)
     return PL_OK;
 }
 
-/* Sets the worker and device of the first result. If several workers sent its updates,
- * the sender of the first update that differs counts. */
+/* Sets the worker and the device of the first result. If several workers sent the
+ * updates, these are the sender of the first update that differs, and its device. */
 static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *device)
 {
     int n = 0;
@@ -712,8 +724,8 @@ void hub_release_audits(hub *h, int worker)
             hub_audit_release(h, &h->audits[i], NULL);
 }
 
-/* Ends leases of audits that ran out, asks the homes again for updates, and sends
- * results again that a home may not have received. */
+/* Ends leases of audits that have expired, asks the homes again for updates, and sends
+ * those results again that a home may not have received. */
 pl_status hub_tend_audits(hub *h, int64_t now_ms)
 {
     for (size_t i = 0; i < h->n_audits; i++) {
@@ -724,8 +736,8 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
         if (!closed && pl_hash_none(&a->row.results[0].digest) &&
             now_ms - a->asked_ms > ASK_MS) {
             PL_CHECK(ask_updates(h, a, now_ms));
-            /* all homes are connected and none has the update, so none will get it
-             * later */
+            /* all homes are connected and no home has the update, so no home will have
+             * it later */
             if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
                 void_audit(a, "the homes have no record of its updates");
                 count_verdict(h, a);

@@ -1,5 +1,6 @@
-/* Backup tasks. If no task is ready, an idle worker begins a task of another worker,
- * provided that measurements show that it will finish the task well before that worker.
+/* Backup tasks. If no task is ready, an idle worker may begin a task that another
+ * worker holds. It does so only if measurements show that the idle worker will finish
+ * the task much earlier.
  *
  *   promise(w)  seconds that a task takes worker w: from the pace of its finished tasks
  *               and their time outside inner steps
@@ -7,27 +8,29 @@
  *               twice, else from its holder's promise. A lease that is late is expected
  *               to need as long again as it is late.
  *
- * A backup begins if left >= 2 promise(idle) and it gains at least 0.5 s: a smaller
- * gain would be lost in transfers and in the age of reports. Both workers deliver the
- * same bytes, so homes need not know: the first delivery counts, and the other one is a
- * duplicate.
+ * A backup begins if left >= 2 promise(idle) and the backup saves at least 0.5 s. A
+ * smaller gain would be lost: transfers take time, and reports are not quite up to
+ * date. Both workers deliver the same bytes, so the homes need not know of the backup:
+ * the first delivery counts, and the other one is a duplicate.
  *
- * A worker on trial (hub_names.c) may never finish its task, so any other idle worker
- * begins it at once, also on a different kind of device. (A worker names its device
- * itself; if it named a kind that no other worker has, no other worker could help.) If
- * the method does not allow two workers at one task, the task is taken from a worker on
- * trial that has held it for twice as long as the idle one would need.
+ * A worker on trial (hub_names.c) may never finish its task. So any other idle worker
+ * begins the same task at once, even with a different kind of device. (Each worker
+ * names its device itself. If a worker on trial named a device that no other worker
+ * has, no worker with the same device could help.) If the method does not allow two
+ * workers at one task, the hub takes the task from the worker on trial when it has held
+ * the task for twice the time that the idle worker would need.
  *
- * A worker whose DONE no home has confirmed after UNCONFIRMED_MS has probably sent
- * nothing: homes report an honest worker's task before that worker's DONE. Over a slow
- * link the homes' report may come later, so each home must also have answered a
- * question that the hub sent after the worker's DONE. If the method allows two workers
- * at one task, an idle worker then begins it as well. */
+ * If no home has confirmed a worker's DONE after UNCONFIRMED_MS, the worker has
+ * probably sent nothing to the homes: usually the homes' report reaches the hub before
+ * the worker's DONE. On a slow link the homes' report may be later than DONE. So each
+ * home must also have answered a question that the hub sent after it received DONE. If
+ * the method allows two workers at one task, an idle worker then begins the same
+ * task. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
-/* on_trial_s: seconds that a task of a worker on trial counts as having left, so that
- * such tasks get a backup first */
+/* on_trial_s: time left in seconds that is assumed for tasks of workers on trial, so
+ * that these tasks get backups first */
 static const double gain_s = 0.5, on_trial_s = 1e12;
 
 static double slots_of(const pl_arm *arm)
@@ -51,14 +54,15 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
     p->n_tasks++;
 }
 
-/* The seconds that this worker would need for a task; 0 if its pace is not known. */
+/* Returns the seconds that this worker would need for a task; 0 if the worker's pace is
+ * not known. */
 static double promise(const hub_worker *w, const pl_arm *arm)
 {
     return w->pace.n_tasks > 0 ? w->pace.slot_s * slots_of(arm) + w->pace.rest_s : 0;
 }
 
-/* When the task will end, on the hub's clock in seconds, estimated from its holder's
- * reports; 0 if there are too few reports. */
+/* Returns the time, in seconds on the hub's clock, when the task will end, estimated
+ * from the holder's reports; 0 if there are too few reports. */
 static double end_by_progress(const plan_lease *l, int steps)
 {
     if (l->first_ms == 0 || l->step <= l->first_step || l->step_ms <= l->first_ms)
@@ -113,7 +117,7 @@ pl_status hub_settle(hub *h, plan_path *path)
 
 /* ---- finding slow leases ---- */
 /* Puts a lease into the list of the HUB_SLOW_MAX leases with the most time left. Leases
- * with equal times stay in the order in which they came. */
+ * with equal times stay in the order in which they were added. */
 static void keep_slow_lease(hub *h, plan_task task, double left_s)
 {
     int at = h->n_slow;
@@ -128,8 +132,8 @@ static void keep_slow_lease(hub *h, plan_task task, double left_s)
     h->slow[at] = (hub_slow){task, left_s};
 }
 
-/* Returns a time in the past. If a worker reported a result by then and the homes still
- * do not know it, the result has not arrived at a home. */
+/* Returns a time in the past. If a worker reported a result before that time and no
+ * home has confirmed it, then no home has received the result. */
 static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
 {
     int64_t until_ms = now_ms - UNCONFIRMED_MS;
@@ -148,8 +152,8 @@ static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
            path->lease.worker >= 0 && path->lease.worker < h->n_workers;
 }
 
-/* Whether the path's lease may end without a result: its holder is on trial, or said
- * that it is done and the homes have no result. */
+/* Whether the path's lease may end without a result: the holder is on trial, or
+ * reported the task as done although the homes have no result. */
 static bool is_doubtful(const hub *h, const plan_path *path)
 {
     return hub_is_on_trial(&h->workers[path->lease.worker]) ||
@@ -157,9 +161,9 @@ static bool is_doubtful(const hub *h, const plan_path *path)
 }
 
 /* Whether the lease may be taken from its holder if the method does not allow two
- * workers at one task. A holder that says it is done keeps the lease: taking it would
- * count as a failure of the holder, but perhaps a busy home has not reported the result
- * yet. */
+ * workers at one task. A holder that reported the task as done keeps the lease. Taking
+ * the lease would count as a failure of the holder, but perhaps the result has arrived
+ * and a busy home has not reported it yet. */
 static bool may_be_taken(const hub *h, const plan_path *path)
 {
     return hub_is_on_trial(&h->workers[path->lease.worker]) &&

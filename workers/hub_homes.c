@@ -1,5 +1,6 @@
-/* The hub's connections to the homes: HELLO for an epoch, then the whole state, then
- * events. Events may be lost, so the state is asked for again regularly. */
+/* The hub's connections to the homes. The hub sends HELLO to a home and gets an epoch,
+ * then asks for the whole state, and then receives events. Events may be lost, so the
+ * hub asks for the state again regularly. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -81,8 +82,8 @@ pl_status hub_send_home(hub_home *home, pl_message *m)
     return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again later */
 }
 
-/* Sends HELLO. The first home keeps the secret that seals leases, or makes one; the
- * other homes get it from the hub. */
+/* Sends HELLO. The first home stores the secret that seals leases, and makes the secret
+ * if there is none yet. The other homes get the secret from the hub. */
 static pl_status say_hello(hub *h, hub_home *home)
 {
     pl_message m = {0};
@@ -94,8 +95,8 @@ static pl_status say_hello(hub *h, hub_home *home)
     return hub_send_home(home, &m);
 }
 
-/* Asks a home for its state. The question also tells the home where the other homes
- * are, so that it can redirect clients. */
+/* Asks a home for its state. The message also has the addresses of the other homes, so
+ * that the home can redirect clients. */
 static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
 {
     pl_message m = {0};
@@ -104,7 +105,7 @@ static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
     return hub_send_home(home, &m);
 }
 
-/* Keeps a home's status, which is only shown in answers to `pathloom status`. */
+/* Keeps a home's status, which the hub uses only for answers to `pathloom status`. */
 static void keep_status(hub_home *home, const pl_message *m, int64_t now_ms)
 {
     pl_buf_clear(&home->status);
@@ -124,7 +125,7 @@ pl_status hub_fence(hub *h, const plan_path *path)
 }
 
 /* Tells the homes again which tokens to refuse (hub_fence), because a home that
- * restarted has forgotten them. */
+ * restarted does not know these tokens. */
 static pl_status fence_all(hub *h)
 {
     for (int a = 0; a < h->tasks.n_arms; a++)
@@ -139,7 +140,8 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
-            /* the home stays `known`, because its numbers can only have risen since */
+            /* the home stays `known`, because the numbers that it reported can only
+             * rise */
             home->welcome = false;
             pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
                    (long long)(now_ms - home->heard_ms));
@@ -177,8 +179,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     return ask_state(h, home, 0);
 }
 
-/* Applies the record of a path to the plan. `token`: the token under which the path's
- * last phase arrived, from an event; or 0. */
+/* Applies the record of a path to the plan. `token` is the token under which the path's
+ * last phase arrived, if an event names it; otherwise 0. */
 static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
     pl_msg_path_record said;
@@ -200,9 +202,9 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
     return hub_settle(h, path);
 }
 
-/* Tells a home that it owns a name. The home does not know that if the old home gave
- * the name away and the process that moved the name died before it told the new home.
- */
+/* Tells a home that it owns a name. The home may not know this: the old home has given
+ * the name away, but the process that moved the name may have died before it told the
+ * new home. */
 static pl_status tell_owner(hub_home *home, const char *name, uint64_t stamp)
 {
     pl_message m = {0};
@@ -233,7 +235,8 @@ static pl_status apply_place(hub *h, hub_home *home, pl_reader *r)
     return PL_OK;
 }
 
-/* Applies the placement table. Home 1 keeps the one that clients use. */
+/* Applies a placement table. Only the table of home 1 counts, because clients use that
+ * table. */
 static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
 {
     pl_msg_table_record said;
@@ -317,8 +320,8 @@ static void log_nonsense(const hub *h, const hub_home *home, unsigned type)
 }
 
 /* Applies some records of the homes' states. The state of a large job has tens of
- * thousands of records and comes once per second; a worker that asks meanwhile must not
- * wait for all of them. The order of records does not matter. */
+ * thousands of records and arrives once per second. Workers that ask in the meantime
+ * must not wait until all records are applied. The order of records does not matter. */
 bool hub_apply_some(hub *h)
 {
     bool more = false;
@@ -342,7 +345,7 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
     const uint64_t offset = piece.offset, total = piece.total;
     if (offset == 0)
         pl_buf_clear(&home->state);
-    home->n_records = home->n_applied = 0; /* drop the rest of an older state */
+    home->n_records = home->n_applied = 0; /* drops the rest of an older state */
     if (offset != home->state.len || m->data.len > total - offset)
         return PL_OK; /* the piece belongs to an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
@@ -354,11 +357,12 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
     home->unknown_arms = 0;
     PL_CHECK(pl_reader_status(&home->records));
     hub_begin_rows(h, (int)(home - h->homes));
-    note_applied(h, home); /* a home may have no records yet */
+    note_applied(h, home); /* needed here because the state may have no records */
     return PL_OK;
 }
 
-/* Arm definitions are small and come in one piece. */
+/* Reads an arm definition that a home sent. Arm definitions are small, so the message
+ * has the whole blob. */
 static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
 {
     pl_arm arm;
@@ -397,8 +401,8 @@ static pl_status apply_message(hub *h, hub_home *home, pl_message *m)
     }
 }
 
-/* Notes the epoch of a home. A home that restarted has forgotten who listens to it, and
- * all fences. */
+/* Notes the epoch of a home. If the epoch has changed, the home has restarted. It then
+ * no longer knows the hub's address for events, nor the tokens that it must refuse. */
 static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
 {
     if (epoch == 0 || epoch == home->epoch)

@@ -1,22 +1,22 @@
-/* Names of workers, the keys that they belong to, and the failures that are counted
- * against them.
+/* Keeps the names of workers, the keys to which they belong, and counts of the workers'
+ * failures.
  *
- * A key is responsible for everything that is done with it: it may have only a few
- * names, and a failure under one of them counts for all. The job's own keys belong to
- * the operator, who may start any number of workers; each of these is responsible only
- * for itself.
+ * All workers with the same key are treated as one person's: the key may have only a
+ * few names, and a failure of one of these workers counts for all of them. The job's
+ * own keys belong to the operator, who may start any number of workers. A failure of
+ * such a worker counts only for that worker.
  *
- * A worker that fails FAILURES_MAX tasks in a row is barred for a while, twice as long
- * each time. A job ends only if a task cannot be done. If the operator's own workers
- * are connected, only their failures count for that, because otherwise a holder of many
- * keys could end any job. If no such worker is connected, several different holders
- * must have failed at the task.
+ * A worker that fails FAILURES_MAX tasks in a row is barred: for some time it gets no
+ * task, each time twice as long as before. A job ends if a task cannot be done. If the
+ * operator's workers are connected, only their failures show that a task cannot be
+ * done; otherwise a person with many keys could end any job. If no such worker is
+ * connected, workers with several different keys must have failed at the task.
  *
- * A worker that joined is on trial until it has delivered a task, and again when it
- * lets a lease run out. A worker on trial is served last, its key has one lease at a
- * time, and any idle worker that is not on trial does the same task as well
- * (hub_backup.c). So a worker that takes tasks and never finishes them delays no path
- * as long as other workers are idle. */
+ * A worker without one of the job's own keys is on trial until it has delivered a task,
+ * and again when one of its leases expires. A worker on trial is served last, its key
+ * has one lease at a time, and any idle worker that is not on trial also does the same
+ * task (hub_backup.c). So a worker that takes tasks and never finishes them does not
+ * delay a path as long as other workers are idle. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -56,8 +56,9 @@ static int count_names(const hub *h, const hub_worker *like)
     return n;
 }
 
-/* Finds an entry that may be reused (is_idle): one of this key, or, if `key` is NULL,
- * of any key. Forgets the name of that entry. Returns -1 if no entry may be reused. */
+/* Finds an entry that may be reused (is_idle). The entry must have this key, or may
+ * have any key if `key` is NULL. Forgets the name of the entry. Returns -1 if no entry
+ * may be reused. */
 static int find_left_entry(hub *h, const pl_pubkey *key)
 {
     int64_t now = pl_now_ms();
@@ -95,9 +96,10 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
     return PL_OK;
 }
 
-/* Refuses names that only their owner may use, even after this hub has forgotten all
- * workers: the names of the job's own workers, and names that the list of keys assigns
- * to other keys. Any other name belongs to the key that uses it first. */
+/* Refuses names that only their owner may use: the names of the job's own workers, and
+ * names that the list of keys assigns to other keys. This is checked even if the hub
+ * has restarted and knows no worker yet. Any other name belongs to the key that uses it
+ * first. */
 static pl_status check_reserved(const char *name, const pl_peer *peer)
 {
     pl_pubkey owner;
@@ -117,8 +119,8 @@ static pl_status check_reserved(const char *name, const pl_peer *peer)
         name);
 }
 
-/* Whether the worker's name is assigned to nobody: its key has it only because it was
- * the first to use it. */
+/* Whether the worker has its name only because its key was the first to use the name:
+ * no list assigns the name to that key. */
 static bool is_strangers(const hub_worker *w)
 {
     pl_pubkey owner;
@@ -126,8 +128,8 @@ static bool is_strangers(const hub_worker *w)
            !(pl_gate_key_named(w->name, &owner) && pl_pubkey_equal(&owner, &w->key));
 }
 
-/* Gives a name back to one of the job's own workers, if a stranger had used it first.
- * The stranger's entry gets a name that no worker can use. */
+/* Frees the name of an entry, because one of the job's own workers needs the name and
+ * another worker used it first. The entry gets a name that no worker can use. */
 static void take_name_back(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
@@ -156,7 +158,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     PL_CHECK(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
-    /* a new name does not clear the failures of its key */
+    /* a new name has the failures that its key has already */
     for (int i = 0; i < h->n_workers; i++)
         if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
@@ -167,8 +169,8 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     return PL_OK;
 }
 
-/* Checks that a worker's name is used with its key. A name belongs to the key that
- * first came with it, so that no other key can take over its leases. Without encryption
+/* Checks that a worker's name is used with its key. A name belongs to the key that used
+ * it first, so that no other key can take over the worker's leases. Without encryption
  * all keys are equal. */
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
 {
@@ -182,8 +184,9 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
-/* Limits lines in the log about workers that are not the job's own: ten per second for
- * all of them together. Without this limit one key could fill the disk. */
+/* Limits log lines about workers without one of the job's own keys: ten lines per
+ * second for all these workers together. Without this limit one key could fill the
+ * disk. */
 bool hub_may_log(hub *h, const pl_peer *peer)
 {
     enum { PER_S = 10, AT_ONCE = 200 };
@@ -199,7 +202,8 @@ bool hub_may_log(hub *h, const pl_peer *peer)
 }
 
 /* ---- failures ---- */
-/* Counts a failure of a worker; it counts for all names of its key. */
+/* Counts a failure of a worker. The failure counts for all workers with the same key
+ * (hub_same_holder). */
 static void count_failure(hub *h, int worker, const char *text)
 {
     const hub_worker *of = &h->workers[worker];
@@ -255,10 +259,10 @@ static void note_failed_by(hub *h, plan_path *path, int worker)
         path->failed_by[path->n_failed_by++] = worker;
 }
 
-/* Whether a bad state of the path may be the cause of the failure: the state was
- * delivered by a key that is not the job's own, and the updates that follow from it are
- * not finite or much too long. False for a path with parameters of its own, because it
- * cannot begin without its state. */
+/* Whether a bad state of the path may have caused the failure. This may be so if a key
+ * that is not one of the job's own delivered the state, and the updates made from it
+ * are not finite or are much too long. False if the path has parameters that are not in
+ * versions, because it cannot begin without its state. */
 static bool has_others_state(hub *h, const plan_path *path, pl_status why)
 {
     plan_task task;
@@ -269,8 +273,8 @@ static bool has_others_state(hub *h, const plan_path *path, pl_status why)
            pl_path_layout_of(&h->tasks.arms[task.arm].arm).params < 0;
 }
 
-/* Drops a state with which no worker can continue. The path continues like one that has
- * finished no phase. */
+/* Drops a state with which no worker can continue. The path then continues like a path
+ * that has finished no phase. */
 static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
 {
     int maker = hub_find_worker(h, path->state_of);
@@ -282,7 +286,7 @@ static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
     if (maker >= 0)
         hub_note_lost(h, maker);
     for (int i = 0; i < h->n_workers;
-         i++) /* the workers that failed were not at fault */
+         i++) /* the state caused the failures, not the workers */
         for (int k = 0; k < path->n_failed_by; k++)
             if (hub_same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
                 h->workers[i].n_failures = 0;
@@ -342,10 +346,10 @@ int hub_n_held(const hub *h, const hub_worker *w)
     return n;
 }
 
-/* Notes that a lease ran out. From then on the worker is on trial, unless its key is
- * the job's own. For a worker that was on trial already, the lost lease counts as a
- * failure. Otherwise it is no failure: perhaps only a connection broke, and with it all
- * leases of the worker. */
+/* Notes that a lease of the worker has expired. From now on the worker is on trial,
+ * unless it has one of the job's own keys. If the worker was on trial already, the
+ * expired lease counts as a failure. Otherwise it does not count: perhaps only the
+ * connection broke, and all leases of the worker expired. */
 void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;
@@ -365,9 +369,9 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 }
 
 /* ---- leases that are held too long ---- */
-/* Whether a lease has been held too long. A worker that renews a lease for ever and
- * delivers nothing would stop its path. An honest worker does not need more than
- * OVERDUE_TIMES the time of the slowest task that was accepted so far. */
+/* Whether a worker has held a lease too long. A worker that renews a lease again and
+ * again and delivers nothing would stop the path. An honest worker does not need more
+ * than OVERDUE_TIMES the time of the slowest task that was accepted so far. */
 static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     double held_s = 1e-3 * (double)(now_ms - lease->granted_ms);

@@ -1,5 +1,5 @@
-/* Makes the hub's status: one JSON object for `pathloom status`, the launcher and
- * tests. */
+/* Writes the hub's status as one JSON object, which `pathloom status`, the launcher and
+ * tests read. */
 #include "workers/hub_internal.h"
 
 /* Describes a lease: seconds since its grant and since its last renewal. */
@@ -37,9 +37,9 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
     return o;
 }
 
-/* How well the arm predicts held-out text: bits per byte, and the number of phases
- * after which the oldest of the paths' scores was made. The numbers are left out until
- * every path has a score. */
+/* Adds to the status how well the arm predicts held-out text: the bits per byte, and
+ * after how many phases the oldest of the paths' scores was computed. Adds nothing
+ * until every path has a score. */
 static void put_held(const plan_arm *arm, pl_json *o)
 {
     const int replicas = pl_topology_n_replicas(arm->topology);
@@ -58,7 +58,8 @@ static void put_held(const plan_arm *arm, pl_json *o)
     }
 }
 
-/* How well one path predicts its own held-out text. */
+/* Adds to the status how well one path predicts the held-out text that the path
+ * scores. */
 static void put_path_held(const plan_arm *arm, int index, pl_json *o)
 {
     const plan_path *path = &arm->paths[index];
@@ -136,7 +137,7 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     return o;
 }
 
-/* The newest status of the home, under its address. */
+/* Returns the newest status of a home, together with the home's address. */
 static pl_json *home_json(const hub *h, int i, int64_t now_ms)
 {
     const hub_home *home = &h->homes[i];
@@ -152,10 +153,9 @@ static pl_json *home_json(const hub *h, int i, int64_t now_ms)
     return o;
 }
 
-/* Lists workers; connected ones come first. If one message cannot hold all, the rest is
- * left out. A worker that has left and never got a task is always left out, because
- * otherwise a holder of many keys could fill the list. Returns the number of workers in
- * the list. */
+/* Lists at most `most` workers; connected workers come first. A worker that has left
+ * and never got a task is always omitted, because otherwise a person with many keys
+ * could fill the list. Returns the number of workers in the list. */
 static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
 {
     int n = 0;
@@ -218,7 +218,8 @@ void hub_status_json(hub *h, pl_buf *out)
 }
 
 /* ---- the end ---- */
-/* Whether all arms of mixture and baselines exist and all their tasks are done. */
+/* Whether the arms of the mixture and of all baselines exist and all their tasks are
+ * done. */
 static bool is_finished(const hub *h)
 {
     bool has_mixture = false;
@@ -231,8 +232,8 @@ static bool is_finished(const hub *h)
     return has_mixture;
 }
 
-/* Tells workers that the job has ended. Workers that joined from elsewhere would
- * otherwise wait for a hub that does not come back. */
+/* Tells workers that the job has ended. Otherwise workers on other machines would wait
+ * for a hub that does not come back. */
 void hub_dismiss_finished(hub *h)
 {
     if (!is_finished(h))
@@ -244,7 +245,7 @@ void hub_dismiss_finished(hub *h)
             continue;
         pl_message_init(&a, 0);
         pl_wire_error(&a, w->request, PL_ERR_CANCELLED, "the job is finished");
-        /* a worker that has gone does not get the message */
+        /* a worker that is no longer connected does not get the message */
         (void)hub_answer(h, &w->peer, &a);
     }
 }

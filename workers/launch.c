@@ -1,5 +1,5 @@
-/* Starts child processes, watches them, starts them again, and stops them, so that none
- * is left behind. */
+/* Starts child processes, watches them, starts them again, and stops them, so that no
+ * child outlives the launcher. */
 #include "workers/workers.h"
 
 #include <errno.h>
@@ -12,10 +12,11 @@ enum {
     ARGS_MAX = 48,
     LINE_BYTES = 1024,
     CRASHES_MAX = 8, /* number of crashes in a row that end the job */
-    /* number of SIGKILLs in a row (by a user, or by the system when memory is short)
-     * that end the job */
+    /* number of deaths in a row by SIGKILL that end the job; a user sends SIGKILL, or
+     * the system when memory is short */
     KILLS_MAX = 200,
-    STEADY_MS = 10000, /* after a life of this length, crashes are counted anew */
+    /* if a child has lived this long, the counts of crashes and kills begin again */
+    STEADY_MS = 10000,
     DELAY_MS = 100,
     DELAY_MAX_MS = 5000
 };
@@ -24,28 +25,31 @@ typedef struct child {
     char name[64];
     char *argv[ARGS_MAX]; /* owned */
     char ready_file[PL_PATH_MAX];
-    /* address from the first start; the child gets it again at a restart */
+    /* address from the first start; a restarted child listens at this address again */
     char address[PL_ADDRESS_MAX];
     pid_t pid; /* 0: not running */
     bool stopping;
     int how;            /* how the child ended, from waitpid */
     int crashes, kills; /* counts since the child last lived for STEADY_MS */
     int64_t started_ms;
-    int64_t restart_ms; /* when to start the child again; 0: not waiting */
+    /* time at which to start the child again; 0: the child does not wait for a
+     * restart */
+    int64_t restart_ms;
 } child;
 
 struct pl_launcher {
     char program[PL_PATH_MAX], logs[PL_PATH_MAX];
     child *children;
     int n, restarts;
-    char last[128]; /* name of the child that was last started again, and why */
+    char last[128]; /* the child that was last started again, and how it had ended */
 };
 
 pl_status pl_launcher_create(const char *program, const char *log_folder,
                              pl_launcher **out)
 {
     *out = NULL;
-    signal(SIGCHLD, SIG_DFL); /* an ignored SIGCHLD would hide that children end */
+    /* if SIGCHLD were ignored, the launcher would not see that children end */
+    signal(SIGCHLD, SIG_DFL);
     PL_CHECK(pl_make_folders(log_folder));
     pl_launcher *l = pl_alloc(sizeof *l);
     l->children = pl_alloc(PL_CHILDREN_MAX * sizeof *l->children);
@@ -69,7 +73,8 @@ void pl_launcher_destroy(pl_launcher **launcher)
     *launcher = NULL;
 }
 
-/* Runs in the child between fork and exec, so it makes only async-signal-safe calls. */
+/* Runs in the child process between fork and exec, so it makes only async-signal-safe
+ * calls. */
 static void become(const char *program, char *const *argv, const char *log,
                    pid_t parent)
 {
@@ -84,7 +89,7 @@ static void become(const char *program, char *const *argv, const char *log,
         _exit(74);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    /* the launcher handles Ctrl+C and the end of the terminal */
+    /* ignored here because the launcher handles Ctrl+C and the end of the terminal */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     execv(program, argv);
@@ -137,7 +142,8 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
     return spawn(l, c);
 }
 
-/* Makes a restarted child listen at the port or path that the others already know. */
+/* Makes a restarted child listen at the same port or path as before, which other
+ * processes already know. */
 static void pin_address(child *c)
 {
     pl_address got, asked;
@@ -181,8 +187,8 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
                    timeout_ms / 1000, l->logs, name);
 }
 
-/* Reads the last line of a child's log, which says why it ended: `status=NAME
- * error="SENTENCE"` if the child ended itself. */
+/* Reads the last line of a child's log. If the child ended by itself, the line has the
+ * reason: `status=NAME error="SENTENCE"`. */
 static void last_line(const pl_launcher *l, const char *name, char out[LINE_BYTES])
 {
     pl_buf text = {0};
@@ -203,8 +209,8 @@ static void last_line(const pl_launcher *l, const char *name, char out[LINE_BYTE
     pl_buf_destroy(&text);
 }
 
-/* Returns the status and sentence that the child left in its log; PL_ERR_OS and the
- * last line if it left none. */
+/* Returns the status and the error text that the child wrote to its log. If it wrote no
+ * status, returns PL_ERR_OS and the last line of the log. */
 static pl_status last_words(const pl_launcher *l, const char *name,
                             char out[LINE_BYTES])
 {
@@ -228,15 +234,15 @@ static pl_status last_words(const pl_launcher *l, const char *name,
     return PL_ERR_OS;
 }
 
-/* Whether a child with this exit code is not started again: a code of sysexits means
- * that the child itself decided to end. Code 75 asks for a restart. */
+/* Whether a child with this exit code must not be started again. A code of sysexits.h
+ * means that the child itself decided to end. But code 75 asks for a restart. */
 static bool is_final(int code)
 {
     return code >= 64 && code <= 78 && code != 75;
 }
 
-/* Whether a child was ended from outside, by SIGKILL or SIGTERM, or ended with code 0.
- * Such an end does not count as a crash. */
+/* Whether the end of a child does not count as a crash: another process ended the child
+ * by SIGKILL or SIGTERM, or the child ended with code 0. */
 static bool was_told_to_end(int how)
 {
     if (WIFSIGNALED(how))
@@ -244,8 +250,8 @@ static bool was_told_to_end(int how)
     return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
-/* Counts a death. After each death in a row the next start waits longer; too many in a
- * row end the job. */
+/* Counts a death of a child. With each death in a row the child's next start is delayed
+ * more. Too many deaths in a row end the job. */
 static pl_status count_death(child *c, bool killed, pl_status why, const char *words)
 {
     int64_t now = pl_now_ms();
@@ -266,8 +272,9 @@ static pl_status count_death(child *c, bool killed, pl_status why, const char *w
     return PL_OK;
 }
 
-/* Whether the hub has fenced this worker and another worker runs. Such a worker is not
- * started again, because the hub would refuse it again, and the job continues. */
+/* Whether the hub has fenced this worker and another worker runs. Then the job
+ * continues, but this worker is not started again, because the hub would refuse it
+ * again. */
 static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
                          const char *words)
 {

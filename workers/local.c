@@ -1,6 +1,7 @@
-/* Handles the vectors of one slot between two phases: takes the outer step of methods
- * that keep their own parameters, makes the update that is sent, and keeps the parts of
- * it that later phases need (local.h). No function here reads a file or a socket. */
+/* Computes the vectors of one slot between two phases: takes the outer step of methods
+ * whose paths keep parameters of their own, makes the update that is sent, and keeps
+ * those parts of the update that later phases need (local.h). No function of this file
+ * reads a file or a socket. */
 #include "workers/local.h"
 
 #include <math.h>
@@ -49,8 +50,9 @@ static bool sends_two(const local_slot *s)
     return pl_round_vectors(s->arm, s->topology, s->module) == 2;
 }
 
-/* Takes the noloco step. What the mate offers (its parameters) or where it started is
- * version 0 minus the vector that it sent. */
+/* Takes the noloco step. If one vector is sent, version 0 minus this vector gives the
+ * parameters that the mate offers. If two vectors are sent, version 0 minus the second
+ * vector gives the parameters from which the mate started. */
 pl_status local_step_gossip(const local_slot *s, const float *mate,
                             const float *mate_start)
 {
@@ -59,7 +61,7 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
     bool two = sends_two(s);
     float *shown = NULL;
     if (!two)
-        /* with one vector, gamma is beta, whatever the learning rate is */
+        /* with one vector, gamma is beta for every learning rate */
         step.gamma = step.beta;
     if (mate) {
         PL_CHECK(pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
@@ -74,16 +76,17 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
     return status;
 }
 
-/* n_contributors times this holder's normalised weight (1 if all weigh the same). */
+/* Returns n_contributors times this holder's normalised weight. The result is 1 if all
+ * holders have the same weight. */
 static float holder_share(const local_slot *s)
 {
     return (float)(pl_arm_contributors(s->topology, s->module) *
                    pl_arm_share(s->arm, s->topology, s->module, s->path));
 }
 
-/* Under noloco (x: the start) the holder offers the point x - share (x - now), and
- * sends version 0 minus that point. If two vectors are sent, the first is share (x -
- * now). The share scales the update only, not x. */
+/* With noloco the holder offers the point x - share (x - now), where x is `start`, and
+ * sends version 0 minus that point. If two vectors are sent, the first one is share (x
+ * - now). The share scales only the update, not x. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)
 {
@@ -118,10 +121,10 @@ float local_carries(const local_slot *s)
                : (float)s->arm->outer.method.mix;
 }
 
-/* Let u = base - own be this round's update, e (`before`) its residual, s the vector as
- * it was sent, left = u + e - s, and c = local_carries. The path's own parameters keep
- * c (u - s) = c (left - e), so the next u contains it. The residual gets what is then
- * missing: left - c (left - e). */
+/* Let u = base - own be the update of this round, e (`before`) the residual of this
+ * round, s the vector as it was sent, left = u + e - s, and c = local_carries. The
+ * path's own parameters keep c (u - s) = c (left - e), so the next u contains this
+ * part. The new residual is the rest: left - c (left - e). */
 void local_keep_left(const local_slot *s, const float *before, float *left)
 {
     float carried = local_carries(s);
@@ -129,11 +132,11 @@ void local_keep_left(const local_slot *s, const float *before, float *left)
         left[i] = (1.0f - carried) * left[i] + carried * before[i];
 }
 
-/* The factor by which the holder multiplies the sent vector: n_contributors times the
- * weight of this vector in the mean. */
+/* Returns the factor by which the holder multiplies the sent vector: n_contributors
+ * times the weight of this vector in the mean. */
 static float holder_part(const local_slot *s)
 {
-    /* a homomorphic message already contains the weight */
+    /* the values of a homomorphic update are already weighted */
     if (pl_codec_is_homomorphic(&s->arm->outer.codec))
         return (float)pl_arm_contributors(s->topology, s->module);
     return holder_share(s);

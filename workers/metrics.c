@@ -1,6 +1,6 @@
-/* Writes the hub's status as metrics. One table row per family of metrics; its samples
- * are the numbers of one kind of object in the status, labelled by the object's name.
- */
+/* Writes the hub's status as metrics. A table has one row per family of metrics. The
+ * samples of a family are numbers of one kind of object in the status, labelled by the
+ * name of the object. */
 #include "workers/metrics.h"
 
 #include <math.h>

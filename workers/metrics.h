@@ -1,4 +1,4 @@
-/* The hub's status of the job in the text format of Prometheus (0.0.4). */
+/* Writes the status of a job in the text format of Prometheus (0.0.4). */
 #ifndef PL_WORKERS_METRICS_H
 #define PL_WORKERS_METRICS_H
 #include "base/base.h"

@@ -1,14 +1,14 @@
-/* Packs the vectors of a path's state into the blob that is sent, and unpacks them: as
- * f32, 24 bits, bf16 or 8 bits per value (path_state.h). */
+/* Packs the vectors of a path's state into the blob that is sent, and unpacks them.
+ * Each value has 32 bits (f32), 24 bits, 16 bits (bf16) or 8 bits (path_state.h). */
 #include "workers/path_state.h"
 
 #include <float.h>
 #include <math.h>
 
 /* ---- 8 bits ---- */
-/* The exponent of a block's power of two. Values that were rounded before are not
- * changed again: the largest code c of a block has 64 <= c <= 127, so rounded values
- * give the same exponent. */
+/* Returns the exponent of the power of two that scales a block. Rounding does not
+ * change values that were rounded before: the largest code c of a block has 64 <= c <=
+ * 127, so the rounded values give the same exponent. */
 static int exponent_of(const float *values, size_t n)
 {
     float most = 0;
@@ -16,8 +16,8 @@ static int exponent_of(const float *values, size_t n)
     for (size_t i = 0; i < n; i++)
         most = fmaxf(most, fabsf(values[i]));
     if (!(most >= FLT_MIN * 256) || most > FLT_MAX)
-        /* such a block is stored as zeros; the update's encoder refuses values that are
-         * not finite */
+        /* stores such a block as zeros; the encoder of the update refuses values that
+         * are not finite */
         return INT16_MIN;
     frexpf(most, &e); /* most = f 2^e, 0.5 <= f < 1 */
     return most > ldexpf(127.0f, e - 7) ? e - 6 : e - 7;

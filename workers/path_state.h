@@ -1,21 +1,22 @@
-/* Private to the worker: the blob as which a path's state is sent (docs/PROTOCOL.md
- * 3.3): the optimizer's m and v, then the path's own vectors, each in the form that the
- * arm defines (pl_path_kind). */
+/* Private to the worker: packs a path's state into the blob that is sent
+ * (docs/PROTOCOL.md 3.3). The blob has the optimizer's m and v, then the path's own
+ * vectors. The arm defines the number format of each vector (pl_path_kind). */
 #ifndef PL_WORKERS_PATH_STATE_H
 #define PL_WORKERS_PATH_STATE_H
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
 
-/* Rounds all vectors to what the blob can hold. So every worker that continues the path
- * begins with the same bytes, whether it gets them from memory or from a home. */
+/* Rounds all vectors to values that the blob can represent. So every worker that
+ * continues the path begins with the same bytes, whether it has the state in memory or
+ * gets it from a home. */
 void state_round(const pl_arm *arm, float *state, size_t n_params);
-/* out has pl_path_state_bytes. state [n_vectors, n_params]; a shorter vector
- * (pl_path_vector_floats) uses only the first part of its row. */
+/* Packs state [n_vectors, n_params] into `out`, which has pl_path_state_bytes bytes. A
+ * shorter vector (pl_path_vector_floats) uses only the first part of its row. */
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out);
-/* Vectors that the blob does not contain become zero; if blob is NULL, all do. Any
- * bytes of the right length are a valid state; the hash tells whether they are this
- * path's. */
+/* Unpacks a blob. Vectors that the blob does not contain become zero; if `blob` is
+ * NULL, all vectors become zero. All bytes of the right length are a valid state, so
+ * the caller must check the blob's hash before. */
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params,
                   float *state);
 

@@ -1,6 +1,6 @@
 /* The thread of a worker that answers other workers' questions for updates, and the
- * function by which this worker asks one of them (peer.h). The thread owns the
- * offers; other threads hand them over through a queue. */
+ * function by which this worker asks one of them (peer.h). The thread owns the offers.
+ * Other threads pass offers to it through a queue. */
 #include "workers/peer.h"
 
 enum { WAIT_MS = 200, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
@@ -19,8 +19,8 @@ static void free_offer(peer_offer *o)
     pl_free(o);
 }
 
-/* Keeps an offer of this worker. The offer replaces those of rounds for which no mate
- * can ask any more. */
+/* Keeps an offer of this worker. Frees offers of rounds for which no mate can ask any
+ * more. */
 static void keep_offer(peer *p, peer_offer *o)
 {
     size_t n = 0;
@@ -105,7 +105,7 @@ static void run_peer(void *context)
         void *item;
         pl_wire_poll(&p->socket, 1, &fd, 1, WAIT_MS, ready);
         while ((item = pl_queue_pop(p->offers, 0))) {
-            if (item == (void *)p) { /* peer_destroy pushes p itself as the end mark */
+            if (item == (void *)p) { /* peer_destroy pushes `p` to mark the end */
                 pl_message_destroy(&m);
                 return;
             }
@@ -154,8 +154,8 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
-/* Asks another worker for an update. A worker answers like a home, so it is asked like
- * a home, but with a short time limit. */
+/* Asks another worker for an update. A worker answers in the same way as a home, so the
+ * question is the same as to a home, but with a short time limit. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {

@@ -1,29 +1,32 @@
-/* The plan: it decides which task is next, and records who holds which lease.
+/* The plan: decides which task is next, and records which worker has which lease.
  *
  * Purpose. The hub (hub.c) answers every question of a worker by calling this file.
  * Nothing here opens a socket, reads a clock or logs: the caller passes the time as
- * `now_ms`. Tests can therefore play whole jobs, restarts and lost messages in memory.
+ * `now_ms`. Tests can therefore simulate whole jobs, restarts and lost messages in
+ * memory.
  *
  * State. A task is one (path, replica) of an arm in the phase that it has reached.
  * Phases and versions come from the homes (plan_hear, plan_set_version). Phases and
- * versions only rise, so reports may come late, twice or in any order: older reports
- * change nothing. Leases are known to the hub alone, and a hub that restarts learns
- * them again from the renewals of their holders (take_up).
+ * versions only rise, so reports may arrive late, twice or in any order: an older
+ * report changes nothing. Only the hub knows the leases. A hub that restarts learns of
+ * them again when their holders renew them (take_up).
  *
  * A task of phase t may begin (may_begin) when
  *   1. its path has finished t phases and the arm has more than t of them;
  *   2. every module of the path has the version that phase t needs (pl_round_needs). A
  *      holder that continues before phase t - 1 has arrived may instead compute the
  *      versions of modules to which it alone contributes (pl_round_predicts);
- *   3. the method's own condition holds. noloco: the mates of phase t - 1 have finished
- *      it, or offer it, or the deadline is over. streaming: every update for the
- *      versions that it will mix in is done or has a worker. delayed-nesterov: the path
- *      is at most `staleness`
- *      phases ahead of the slowest path.
+ *   3. the method's own condition holds:
+ *      noloco             the mates of phase t - 1 have finished it, or offer their
+ *                         updates, or the deadline is over
+ *      streaming          every update for the versions that the path will mix in is
+ *                         done or has a worker
+ *      delayed-nesterov   the path is at most `staleness` phases ahead of the slowest
+ *                         path
  *
- * Nothing else delays a task. Among all ready tasks plan_choose takes the one with
- * the most phases left to do one after another, then one whose state this worker has in
- * its cache.
+ * Nothing else delays a task. plan_choose takes the ready task with the most phases
+ * left to do one after another. If tasks are equal in this, it prefers a task whose
+ * state the asking worker has in its cache.
  *
  * The lease of a path in phase t:
  *
@@ -36,24 +39,26 @@
  *    |                                                              |
  *    +---- plan_hear: the homes report phase t + 1 (also from HELD) +
  *
- * SAID means that the worker says it has delivered. Only the homes can confirm that, so
- * no renewal prolongs the lease in this state (plan_done.c). A holder may also continue
- * with phase t + 1 while t is on its way: plan_extend moves the lease there under the
- * same token, and plan_shorten moves it back. A backup is a second lease of the same
- * phase with a higher token. If the first lease ends, the backup takes its place.
+ * SAID means that the worker has reported the task as done. Only the homes can confirm
+ * this, so renewals do not prolong the lease in this state (plan_done.c). A holder may
+ * also continue with phase t + 1 while its results of phase t are being sent:
+ * plan_extend moves the lease to phase t + 1 under the same token, and plan_shorten
+ * moves it back. A backup is a second lease of the same phase with a higher token. If
+ * the first lease ends, the backup takes its place.
  *
  * Invariants
  *   - A path has at most one lease and one backup, and its lease is at most one phase
  *     ahead of the path.
- *   - Tokens only rise: the high half is the epoch, which homes raise at every start of
- *     a hub, and the low half counts grants.
- *   - A statement about a token counts only if it comes from the worker that has the
+ *   - Tokens only rise: the high half is the epoch, which the homes increase at every
+ *     start of a hub, and the low half counts grants.
+ *   - A message about a token counts only if it comes from the worker that has the
  *     lease (plan_lease_of). So a guessed token has no effect.
- *   - Failures are counted per phase: a new phase begins with no failure.
+ *   - Failures are counted per phase: the count of a new phase begins at 0.
  *
  * Ownership. `plan` owns arms, topologies, paths and name tables until plan_clear. A
- * plan_path stays where it is; plan_add_arm may move every plan_arm. Workers are
- * indices into the hub's table; plan_forget_worker tells when one is free. */
+ * plan_path never moves in memory, but plan_add_arm may move every plan_arm. Workers
+ * are indices into the hub's table; plan_forget_worker tells whether an index can be
+ * reused. */
 #include "workers/plan.h"
 
 static void clear_arm(plan_arm *a)
@@ -184,9 +189,10 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     plan_await_next(path);
 }
 
-/* Whether all versions that the phase needs exist. `ahead`: the previous phase has not
- * arrived yet. In this case versions that are made from that phase alone may be
- * missing, because its worker can compute them itself. */
+/* Whether all versions that the phase needs exist. `ahead` means that the results of
+ * the previous phase have not arrived yet. Then versions that are made only from these
+ * results may be missing, because the worker that has the results can compute these
+ * versions itself. */
 static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)
 {
     int path = index / pl_topology_n_replicas(a->topology);
@@ -252,8 +258,8 @@ bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
     return path->phase > phase || now_ms - path->phase_ms >= deadline_ms;
 }
 
-/* Whether all mates of the path's last phase have finished that phase, or offer their
- * updates. */
+/* Whether all mates with which the path meets after its last phase have finished that
+ * phase, or offer their updates. */
 static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t now_ms)
 {
     if (phase == 0 || plan_is_late(a, index, phase, now_ms))
@@ -277,16 +283,17 @@ static bool is_too_far_ahead(const plan_arm *a, int64_t phase)
     return phase - least > a->arm.outer.staleness;
 }
 
-/* Whether (path, replica) `other` has done this phase, or a worker is doing it. */
+/* Whether `other`, a replica of a path, has finished this phase, or a worker is doing
+ * it. */
 static bool is_under_way(const plan_path *other, int64_t phase)
 {
     return other->phase > phase || (other->phase == phase && other->lease.active);
 }
 
-/* Whether every contributor's task for the versions that a streaming path mixes in
- * during this phase is done or has a worker. The versions need not exist yet when the
- * phase begins. But without this rule, the path might wait for a task that no worker is
- * free to do. */
+/* During this phase, a streaming path mixes in certain versions. Returns whether all
+ * tasks that contribute to these versions are done or have a worker. The versions need
+ * not exist when the phase begins. But without this rule, the path might wait for a
+ * task that no worker is free to do. */
 static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
 {
     int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
@@ -320,9 +327,10 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
     return may_begin(arm, index, arm->paths[index].phase, false, now_ms);
 }
 
-/* Rates a task; larger is better. A path with more steps left counts first, then a path
- * that this worker had last. Tasks that score documents come before all training,
- * because the mixture waits for them. */
+/* Returns the priority of a task; larger is better. More steps left on the path count
+ * most; among equal paths, a path that this worker had last is preferred. Tasks that
+ * score documents come before all tasks that train, because the mixture waits for
+ * them. */
 static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phase,
                         int worker)
 {
@@ -343,8 +351,8 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             bool held = path->backup.active || path->drops_state ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
-            /* readiness is checked last: it costs most, and for most tasks the score
-             * already decides */
+            /* checks last whether the task is ready: this takes the most time, and for
+             * most tasks the score already decides */
             if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
@@ -380,8 +388,8 @@ bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)
     return score_of(a, x, x->phase, worker) > score_of(b, y, y->phase + 1, worker);
 }
 
-/* The lease keeps its count of failures: they belong to the earlier phase, which has
- * not arrived yet. */
+/* The lease's count of failures stays, because these failures belong to the earlier
+ * phase, whose results have not arrived yet. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &p->arms[task.arm].paths[task.index].lease;
@@ -434,9 +442,9 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
     return backs_up ? &path->backup : NULL;
 }
 
-/* Under noloco and delayed-nesterov a phase begins with the updates that have arrived
- * by then, so two workers could begin differently. If moments stay with their workers,
- * two workers have different ones. */
+/* With noloco and delayed-nesterov a phase begins with the updates that have arrived by
+ * that time, so two workers could begin with different updates. If the moments never
+ * leave a worker, two workers have different moments. */
 bool plan_may_back_up(const plan_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->arm.outer.method.method);
@@ -457,7 +465,8 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
     p->n_backups++;
 }
 
-/* Ends the lease. If there is a backup, it takes the lease's place. */
+/* Ends the path's lease. If the path has a backup, the backup becomes the path's
+ * lease. */
 static void end_lease(plan_path *path)
 {
     int failures = path->lease.failures;
@@ -480,8 +489,9 @@ int plan_n_held(const plan *p, int worker)
     return n;
 }
 
-/* Accepts a lease that an earlier hub granted, when its holder renews it. Leases of
- * this hub's own epoch are known, so an unknown token of this epoch is refused. */
+/* Accepts a lease that the hub granted before it restarted, when the holder renews the
+ * lease. The hub knows all leases that it granted since then, so it refuses an unknown
+ * token of the present epoch. */
 static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t token,
                     int worker, int64_t now_ms)
 {
@@ -500,8 +510,8 @@ static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t toke
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms)
 {
-    /* after a restart of the hub, the renewal for the path's phase or for the next
-     * phase may come first */
+    /* after a restart of the hub, the first renewal may be for the path's phase or for
+     * the next phase */
     bool ahead = phase == path->phase + 1;
     if ((phase != path->phase && !ahead) || token == path->overdue_token)
         return false;
@@ -561,7 +571,8 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
             if (lost)
                 lost(context, path->lease.worker);
             end_lease(path);
-            path->offered = 0; /* the worker that offers its updates may be gone */
+            /* resets this because the worker that offered the updates may be gone */
+            path->offered = 0;
             n++;
         }
     p->n_expired += (uint64_t)n;

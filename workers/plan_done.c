@@ -1,5 +1,5 @@
-/* Finds out which worker did a task, from the workers' reports and the homes' news.
- * Reports and news come in any order, and those about several phases may be mixed. */
+/* Finds out which worker did a task, from the reports of workers and of homes. These
+ * reports arrive in any order, and reports about different phases may be mixed. */
 #include "workers/plan.h"
 
 static plan_ended *ended_of(plan_path *path, int64_t phase)
@@ -7,8 +7,7 @@ static plan_ended *ended_of(plan_path *path, int64_t phase)
     return &path->ended[phase % PLAN_ENDED_MAX];
 }
 
-/* `by` is the token of phase `phase` - 1; the tokens of earlier phases are not
- * known. */
+/* `by` is the token of phase - 1. The tokens of earlier phases are not known. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by)
 {
     const plan_lease *lease = &path->lease;
@@ -91,8 +90,8 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
     plan_lease *lease = said->phase < 0 ? NULL : lease_said(path, said);
     if (!lease || plan_is_said(path, said->token, said->phase))
         return lease;
-    /* a report for the next phase must not prolong a lease whose own phase was reported
-     * before and still waits for the homes */
+    /* a report about the next phase must not prolong the lease if the worker has also
+     * reported the present phase and the homes have not confirmed that phase */
     if (said->phase <= path->phase || !plan_is_said(path, said->token, path->phase))
         lease->deadline_ms = now_ms + ttl_ms;
     if (path->n_said == PLAN_SAID_MAX)
@@ -118,9 +117,9 @@ void plan_await_next(plan_path *path)
     }
 }
 
-/* Finds the report of the worker that did a finished phase. Returns the index of its
- * lease among the leases of that phase, or -1; *at is the index of the report. Drops
- * reports that no lease of their phase supports. */
+/* Finds the report of the worker that did a finished phase. Returns the index of the
+ * worker's lease among the leases of that phase, or -1. *at becomes the index of the
+ * report. Drops reports that belong to no lease of their phase. */
 static int find_settled(plan_path *path, int *at)
 {
     for (int i = 0; i < path->n_said;) {
@@ -153,7 +152,7 @@ bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *
     *other = leave ? -1 : second->worker;
     *lost = second->token;
     p->n_backups_won += (uint64_t)won;
-    if (won && !path->lease.active) /* the path's state is in that worker's cache */
+    if (won && !path->lease.active) /* the worker has the path's state in its cache */
         path->last_worker = by->worker;
     return true;
 }

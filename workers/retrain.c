@@ -1,6 +1,7 @@
-/* Trains a task again from the data in the store. A task is a pure function of its arm,
- * its data, the versions with which it begins and the state of its path. The store
- * keeps all of these except the state, so a path is trained again from phase 0. */
+/* Trains a task again from the data in the store. The result of a task depends only on
+ * its arm, its data, the versions with which it begins and the state of its path. The
+ * store keeps all of these except the state, so the path is trained again from phase
+ * 0. */
 #include "workers/path_state.h"
 #include "workers/local.h"
 #include "workers/train.h"
@@ -22,7 +23,8 @@ typedef struct retraining {
     void *shard;
     pl_tokens *tokens;
     float *base, *state, *update; /* base [n], state [n_vectors, n], update [n] */
-    /* [n_slots] for each slot, the norm of the update that made the version in base */
+    /* [n_slots] for each slot, the norm of the update that made the version in
+     * `base` */
     double *norms;
     pl_codec_part *parts;
     pl_buf encoded;
@@ -34,7 +36,7 @@ static pl_status cannot(const char *module, const char *why)
                    module, why);
 }
 
-/* Accepts only methods whose phases depend on nothing but versions and the path's
+/* Refuses methods whose phases depend on anything except versions and the path's
  * moments. */
 static pl_status check_method(const retraining *r)
 {
@@ -111,8 +113,9 @@ static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
     return status;
 }
 
-/* Reads the contribution of a phase. Different devices round differently, so the device
- * must be equal. Also writes the number of steps of the phase. */
+/* Reads the contribution of a phase, and writes the number of steps of the phase.
+ * Refuses a contribution that was made on a different device than this one, because
+ * different devices round differently. */
 static pl_status read_contribution(const retraining *r, int64_t phase, int *steps)
 {
     const pl_contribution *w = r->wanted;
@@ -138,8 +141,8 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
     return status;
 }
 
-/* Makes the update of one slot as the worker would send it. The part that a lossy codec
- * leaves out is kept as the residual for the next phase. */
+/* Makes the update of one slot as the worker would send it. Keeps the part that a lossy
+ * codec loses as the residual for the next phase. */
 static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float *now)
 {
     local_slot s = describe_slot(r, slot, phase);
@@ -149,7 +152,7 @@ static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float
                           : r->state + (size_t)r->layout.residual * r->n + at;
     int n_parts = pl_codec_parts(r->topology, s.module, r->parts);
     int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
-    if (round < 0) /* a frozen module has no update */
+    if (round < 0) /* the slot sends no update in this phase, or its module is frozen */
         return PL_OK;
     pl_codec_round shared =
         pl_round_codec(r->arm, r->topology, s.module, s.path, round, r->norms[slot]);
@@ -194,7 +197,7 @@ done:
     return status;
 }
 
-/* Reads the whole blob, which must have `bytes` bytes, into out. */
+/* Reads a blob into `out`. The blob must have exactly `bytes` bytes. */
 static pl_status read_whole_blob(retraining *r, const char *what, const pl_hash *blob,
                                  size_t bytes, void *out)
 {
@@ -231,7 +234,7 @@ done:
     return status;
 }
 
-/* Reads the moments with which the path began; zeros if the arm names none. */
+/* Reads the state with which the path began; all zeros if the arm names none. */
 static pl_status read_first_state(retraining *r)
 {
     const pl_hash *moments = &r->arm->moments;

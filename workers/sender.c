@@ -1,7 +1,7 @@
-/* The sender's thread: it sends one update per module to that module's home, then the
- * path's state, which ends the task. If the worker dies in between, nothing is lost: a
- * worker that repeats the task sends the same bytes, and homes recognise updates that
- * they have accepted. */
+/* The sender's thread: sends one update per module to that module's home, then the
+ * path's state, which ends the task. If the worker dies before the end, nothing is
+ * lost: a worker that repeats the task sends the same bytes, and homes recognise
+ * updates that they have already accepted. */
 #include "workers/worker_internal.h"
 
 struct sender {
@@ -53,15 +53,16 @@ static void fill_contribution(const sender *s, pl_contribution *c)
     c->memory_bytes = pl_memory_peak_bytes((int)getpid());
 }
 
-/* A task's updates, encoded, in the order of the slots that send. */
+/* The encoded updates of a task, in the order of the slots that send an update. */
 typedef struct parcel {
-    int n; /* number of slots that send in this phase */
+    int n; /* number of slots that send an update in this phase */
     pl_submission *submissions;
     pl_submit_result *results; /* [n + 1] results of the modules, then of the path */
     char (*texts)[256];
     char (*names)[96];
     pl_buf *encoded;
-    float *update, *sent, *sent_start; /* room for the values of the largest slot */
+    /* each has room for the values of the largest slot */
+    float *update, *sent, *sent_start;
     pl_codec_part *parts;
 } parcel;
 
@@ -83,7 +84,7 @@ static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
     p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
-    if (task->layout.n_vectors <= 2) /* nothing to keep for the path */
+    if (task->layout.n_vectors <= 2) /* the path's state has only m and v */
         return PL_OK;
     PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
     return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
@@ -104,8 +105,8 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free_aligned(p->sent_start);
 }
 
-/* Returns the residual of a slot, NULL if it has none. The residual is a part of the
- * job's state; encoding replaces the old residual by the new one. */
+/* Returns the residual of a slot; NULL if the slot has none. The residual is a part of
+ * the job's state. Encoding replaces the old residual by the new one. */
 static float *residual_of(const worker_task *task, const local_slot *s, int slot)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
@@ -126,7 +127,8 @@ static pl_status encode_update(const worker_task *task, const local_slot *s, int
     pl_buf *out = &p->encoded[slot];
     PL_CHECK(pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
                                     p->update, residual, out));
-    /* gives unused memory back, because the message is kept until it is sent */
+    /* frees unused memory of the buffer, because the message is kept until it is
+     * sent */
     out->data = pl_grow(out->data, out->len);
     out->cap = out->len;
     return PL_OK;
@@ -174,8 +176,8 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     return encode_update(task, s, slot, round, p, NULL);
 }
 
-/* Decodes the slot's update again, because noloco and eager keep each update in the
- * form in which other workers see it. */
+/* Decodes the slot's update again. With noloco and eager the path keeps its update as
+ * other workers decode it. */
 static pl_status decode_all(const local_slot *s, int slot, parcel *p)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -192,8 +194,8 @@ static pl_status decode_all(const local_slot *s, int slot, parcel *p)
     return PL_OK;
 }
 
-/* Computes the version that the home will make from the update, and puts it into
- * task->base in place of the previous version. */
+/* Computes the version that the home will make from this update. Overwrites the
+ * previous version in task->base. */
 static pl_status predict_version(worker_task *task, const local_slot *s, int slot,
                                  int64_t round, const parcel *p)
 {
@@ -210,7 +212,8 @@ static bool slot_predicts(const worker_task *task, int slot)
                              pl_topology_module_of_path(t, slot, task->path));
 }
 
-/* Packs one slot. The path's own vectors are changed in the job's state. */
+/* Makes and encodes the update of one slot. Also changes the path's own vectors in the
+ * job's state. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
     worker_task *task = s->task;
@@ -245,7 +248,7 @@ static void describe_path(const sender *s, pl_path_state *state)
     state->moments = task->state_hash;
 }
 
-/* noloco: offers the updates to mates before the home has them. */
+/* For noloco: offers the updates to other workers before the homes have them. */
 static void offer(const sender *s, const parcel *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -280,7 +283,7 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     }
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
-    if (!predicts) { /* no task needs task->base any more */
+    if (!predicts) { /* nothing needs task->base any more */
         pl_free_aligned(task->base);
         task->base = NULL;
     }
@@ -289,8 +292,8 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     return PL_OK;
 }
 
-/* Computes the likenesses of the results, by which results of devices that round
- * differently are compared. The likenesses of slots that send nothing stay zero. */
+/* Computes the likenesses of the results. They are used to compare results of devices
+ * that round differently. The likeness of a slot that sends no update stays zero. */
 static pl_status liken(worker_task *task, const parcel *p)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -323,7 +326,8 @@ static pl_status check_task_lease(void *context)
 
 /* Waits until the update of a mate has reached its home, and compares it with the
  * update that the mate gave to this worker. If the two differ, the task fails: an audit
- * uses the home's bytes, so it would blame this worker. */
+ * of this task would use the home's update and would blame this worker for the
+ * difference. */
 static pl_status check_met(sender *s, struct task_met *met)
 {
     enum { LOOK_MS = 50, LOOKS = 200 };
@@ -368,7 +372,7 @@ static pl_status send_results(sender *s)
     task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
     if (task->packed_bytes != 0) {
         task->packed_state = task->job.state;
-        /* packs the state, unless it is sent in the form that it has in memory */
+        /* packs the state, unless the blob has the same form as the state in memory */
         if (arm->n_scored == 0 && task->packed_bytes != all * sizeof(float)) {
             PL_TRY(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
                                      &task->packed_state));
@@ -378,7 +382,8 @@ static pl_status send_results(sender *s)
     }
     describe_path(s, &state);
     if (task->again) {
-        /* notes the hashes with which the results of other workers are compared */
+        /* notes the hashes of the results, which an audit compares with those of other
+         * workers */
         task->n_made = (size_t)p.n + 1;
         task->made = pl_alloc(task->n_made * sizeof *task->made);
         for (int i = 0; i < p.n; i++)

@@ -1,4 +1,4 @@
-/* The inner loop: trains one path on its data shard for tau steps, on its own thread
+/* The inner loop: trains one path on its data shard for tau steps, in a separate thread
  * (train.h). */
 #include "workers/train.h"
 #include "router/router.h"
@@ -8,14 +8,14 @@ struct trainer {
     bool recompute, remarked, muon;
     pl_backend *backend;
     pl_model *model;
-    /* the model's own topology; the topology of every job has the same layout */
+    /* the topology of the model; the topologies of all jobs have the same layout */
     pl_topology *topology;
     int batch, context, muon_rows;
     pl_actor *actor;
-    /* the following fields are shared by the trainer's and the worker's thread */
+    /* both the trainer's and the worker's thread use the following fields */
     atomic_int step;
     atomic_int cancelled;
-    /* parameters to mix in, for the running job; NULL until they have arrived */
+    /* parameters that the running job will mix in; NULL until they have arrived */
     _Atomic(const float *) merged;
     _Atomic double loss, rate;
 };
@@ -32,8 +32,8 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
-/* Creates the model, unless the present one fits the job. All arms of a run have the
- * same layout, so usually only the parameters of a further job are loaded. */
+/* Creates a model for the job, unless the present model fits the job. All arms of a run
+ * have the same layout, so the model of the first job usually fits all later jobs. */
 static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
@@ -55,7 +55,7 @@ static pl_status fit_model(trainer *t, const train_job *job)
     t->batch = pl_arm_pass(in);
     t->context = in->context;
     PL_CHECK(pl_model_create(t->backend, t->topology, &options, &t->model));
-    /* logs the device memory that the model took */
+    /* logs the device memory that the model uses */
     char text[5][16];
     pl_model_plan plan;
     pl_model_plan_on(t->backend, t->topology, &options, &plan);
@@ -119,8 +119,8 @@ static pl_status check_cancelled(trainer *t)
     return PL_OK;
 }
 
-/* Copies the parameters out of the model into job->params, which is allocated the first
- * time. */
+/* Copies the parameters from the model to job->params. Allocates job->params in the
+ * first call. */
 static pl_status save_params(trainer *t, train_job *job)
 {
     size_t bytes = pl_topology_path_params(job->topology) * sizeof(float);
@@ -129,9 +129,8 @@ static pl_status save_params(trainer *t, train_job *job)
     return pl_model_save(t->model, job->params);
 }
 
-/* Waits for the merged parameters and mixes them in. Parameters are mixed in after a
- * fixed number of steps, no matter when they arrived, so that the result does not
- * depend on time. */
+/* Waits for the merged parameters and mixes them in. They are always mixed in after the
+ * same number of steps, so the result does not depend on when they arrived. */
 static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
 {
     double start = pl_now();
@@ -167,7 +166,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
             PL_CHECK(take_merged(t, job, &waited_s));
         const int64_t counted =
             pl_sampler_fill(b->sampler, sample, in->batch, b->tokens, b->targets);
-        /* A batch of blank documents has no target; then the step changes nothing. */
+        /* A batch of blank documents has no target; then the step does nothing. */
         memset(&r, 0, sizeof r);
         if (counted > 0)
             PL_CHECK(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
@@ -182,7 +181,8 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         if (elapsed > 0)
             atomic_store(&t->rate, (double)job->n_tokens / elapsed);
     }
-    /* logs the backend's remark once: how it differs from the usual one */
+    /* logs once the backend's remark, which says how this backend differs from the
+     * usual one */
     if (t->backend->remark[0] && !t->remarked)
         pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
     t->remarked = t->backend->remark[0] != 0;
@@ -215,7 +215,8 @@ static pl_status note_job_scores(train_job *job, const pl_score *scores, size_t 
     return PL_OK;
 }
 
-/* Scores n documents of a token file with the path whose parameters the model has. */
+/* Scores n documents of a token file with the parameters that are loaded in the
+ * model. */
 static pl_status score_with_model(trainer *t, const train_job *job,
                                   const pl_tokens *tokens, int prefix,
                                   pl_status (*check)(void *), pl_score *scores,
@@ -265,7 +266,8 @@ static pl_status check_held(void *trainer_)
     return check_cancelled(trainer_);
 }
 
-/* Scoring changes no parameters and no other data that later steps read. */
+/* Scores the held-out text of the path. Scoring does not change the parameters or other
+ * data that later steps read. */
 static pl_status score_held(trainer *t, train_job *job)
 {
     const size_t n = pl_tokens_n_docs(job->held);
@@ -324,7 +326,8 @@ static pl_status run_job(trainer *t, train_job *job)
     PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
     job->overhead_s = pl_now() - start - job->seconds;
 done:
-    /* damage of a shard is checked last: it may have caused any other failure */
+    /* checks last whether a shard is damaged, because the damage may have caused any
+     * other failure */
     if (pl_tokens_check(job->shard) != PL_OK ||
         (job->held && pl_tokens_check(job->held) != PL_OK))
         status = PL_ERR_DAMAGED;
@@ -339,8 +342,8 @@ static void train_one_job(void *self, void *given)
         pl_copy_text(job->error, sizeof job->error, pl_last_error());
 }
 
-/* Writes the text that names the device. Threads split sums, so a different number of
- * threads rounds differently. */
+/* Writes the text that names the device. The text has the number of threads, because
+ * with a different number of threads sums are split and rounded differently. */
 static void name_device(const pl_backend *backend, char device[96])
 {
     if (backend->n_threads > 1)

@@ -1,5 +1,5 @@
-/* The worker's loop. While one task trains, the one before it is sent and the next is
- * fetched, so that the trainer's thread hardly ever waits. */
+/* The worker's loop. While one task trains, the previous task is sent and the next task
+ * is fetched, so that the trainer's thread almost never waits. */
 #include "workers/worker_internal.h"
 
 enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
@@ -36,8 +36,8 @@ static bool follows(const worker_task *task, const worker_task *other)
     return task && task->token == other->token && task->phase > other->phase;
 }
 
-/* Drops the tasks that continue from this task. Such tasks cannot be done without the
- * result of this task, and have the same lease. */
+/* Drops tasks that continue from this task. They need the result of this task, and have
+ * the same lease. */
 static void drop_after(worker *w, const worker_task *task)
 {
     if (follows(w->next, task))
@@ -53,7 +53,7 @@ static void drop_after(worker *w, const worker_task *task)
             worker_task_lose(w->sending[i]);
 }
 
-/* Whether an earlier phase of the same lease is still trained or sent. */
+/* Whether an earlier phase of the same lease is still being trained or sent. */
 static bool shares_lease(const worker *w, const worker_task *task)
 {
     bool shared = w->training && follows(task, w->training);
@@ -62,9 +62,9 @@ static bool shares_lease(const worker *w, const worker_task *task)
     return shared;
 }
 
-/* Gives a task up, for example after a lost lease, a restarted home or a rejected
- * update; then the worker asks for another task. Only a failure that every further task
- * would have (is_fatal) ends the worker. */
+/* Gives up a task, for example after a lost lease, a restart of a home or a rejected
+ * update. The worker then asks for another task. The worker ends only if every further
+ * task would fail in the same way (is_fatal). */
 static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
                               const char *text)
 {
@@ -128,8 +128,9 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
         struct task_peer *p = &task->peers[task->n_peers];
         pl_copy_text(p->address, sizeof p->address, said.peer[task->n_peers].address);
         pl_copy_text(p->task, sizeof p->task, said.peer[task->n_peers].task);
-        /* the hub may name a loopback address, which is useful only if this worker is
-         * on the same machine, that is, listens at loopback itself */
+        /* The hub may name a loopback address, which can be used only on the same
+         * machine. This worker uses it only if its own address is a loopback address,
+         * too. */
         if (is_local(p->address) && !is_local(w->offers_at))
             p->address[0] = '\0';
     }
@@ -147,8 +148,8 @@ static bool goes_on_from(const worker_task *task, const worker_task *before)
            !worker_task_lost(before);
 }
 
-/* Finds the task of the previous phase, if this worker still has it. NULL: this task
- * begins with the state that the home has. */
+/* Finds the task of the previous phase, if this worker still has it. Otherwise returns
+ * NULL: this task begins with the state that the home has. */
 static worker_task *find_before(const worker *w, const worker_task *task)
 {
     if (goes_on_from(task, w->training))
@@ -237,8 +238,8 @@ static void start_next(worker *w)
     trainer_start(w->inner, &task->job);
 }
 
-/* Takes a task that the trainer has finished, and hands it to the sender. The task's
- * time outside inner steps (loading and saving) counts as exposed. */
+/* Takes a task that the trainer has finished, and gives it to the sender. The task's
+ * time outside inner steps (loading and saving) is added to exposed_s. */
 static pl_status take_trained(worker *w)
 {
     worker_task *task = w->training;
@@ -256,8 +257,8 @@ static pl_status take_trained(worker *w)
         sender_push(w->out, task);
         return PL_OK;
     }
-    /* a shard that changed on disk is fetched again: the task is given back and does
-     * not count as failed */
+    /* if a shard has changed on disk, it will be fetched again: the task is given back,
+     * and this does not count as a failure */
     status = task->job.status == PL_ERR_DAMAGED ? PL_ERR_BUSY : task->job.status;
     status = give_task_up(w, task, status, task->job.error);
     worker_task_free(&task);
@@ -270,7 +271,7 @@ static pl_status take_packed(worker *w)
     worker_task *task;
     while ((task = sender_take_packed(w->out))) {
         task->packed = true;
-        /* gives back memory that packing used: copies of the state come next */
+        /* frees memory that packing used, because the state will be copied next */
         pl_give_back_blocks();
         if (w->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
             PL_CHECK(worker_tell_offer(w, task));
@@ -278,8 +279,8 @@ static pl_status take_packed(worker *w)
     return begin_after(w);
 }
 
-/* Keeps the state in a cache, because this worker will most likely continue with the
- * path. Moments that stay with the worker (PL_STATE_LOCAL) replace those of the
+/* Keeps the state in a cache, because this worker will probably continue the path.
+ * Moments that never leave the worker (PL_STATE_LOCAL) replace the moments of the
  * previous phase, which were kept so that a failed phase could be repeated. */
 static void keep_state(worker *w, worker_task *task)
 {
@@ -305,8 +306,8 @@ static bool uses_shard(const worker_task *task, const worker_shard *shard)
     return task && (task->shard == shard || task->held == shard);
 }
 
-/* Takes a task that was sent, but not while the task that is being fetched continues
- * from it: that task must first copy what it needs. */
+/* Takes tasks that the sender has sent. But a task from which the task that is being
+ * fetched continues is not taken yet, because that task must first copy the state. */
 static pl_status take_sent(worker *w)
 {
     pl_status status = PL_OK;
@@ -327,7 +328,7 @@ static pl_status take_sent(worker *w)
         status = give_task_up(w, task, task->status, task->error);
     }
     worker_task_free(&task);
-    /* frees memory: pages of shards that no task uses, and of the messages that were
+    /* frees memory: pages of shards that no task uses, and memory of messages that were
      * sent */
     for (int i = 0; i < w->n_shards; i++) {
         const worker_shard *shard = w->shards[i];
@@ -349,7 +350,7 @@ static void lose(worker *w, worker_task *task)
     drop_after(w, task);
     if (task == w->training)
         trainer_cancel(w->inner);
-    if (task == w->next) { /* no work was done for this task yet */
+    if (task == w->next) { /* no work has been done for this task yet */
         pl_log(PL_LOG_WARN, "task.lost", "task=%s phase=%lld", task->name,
                (long long)task->phase);
         worker_task_free(&w->next);
@@ -368,8 +369,8 @@ static worker_task *task_of_lease(worker *w, uint64_t token, int64_t phase)
     return NULL;
 }
 
-/* Handles LEASE_LOST. The hub sends it as the answer to a renewal, or unasked because
- * another worker was faster. */
+/* Handles LEASE_LOST. The hub sends this message as the answer to a renewal, or without
+ * a question if another worker was faster. */
 static pl_status hear_lost(worker *w, pl_message *m)
 {
     pl_msg_lease_lost said;
@@ -383,8 +384,8 @@ static pl_status hear_lost(worker *w, pl_message *m)
 }
 
 /* Handles an error that the hub sent. A hub that restarted does not know this worker,
- * so the worker says hello again. ERR_NOPERM ends the worker, because the hub would
- * refuse it again. */
+ * so the worker sends HELLO again. ERR_NOPERM ends the worker, because the hub would
+ * refuse the worker again. */
 static pl_status hear_error(worker *w, const pl_message *m)
 {
     pl_status status = pl_wire_error_of(m);
@@ -452,9 +453,9 @@ static pl_status do_others(worker *w)
     return worker_keep_leases(w);
 }
 
-/* Runs while a fetch waits, so that sending, training and renewals continue. No
- * second fetch can begin meanwhile, because no question for a task is open. A failure
- * of this other work is kept in `broken` and ends the worker. */
+/* Runs while a fetch waits, so that sending, training and renewals continue. A second
+ * fetch cannot begin in the meantime, because no question for a task is open. A failure
+ * of this other work is noted in `broken` and ends the worker. */
 pl_status worker_go_on(void *context)
 {
     worker *w = context;
@@ -472,8 +473,8 @@ static int n_held(const worker *w)
     return w->n_sending + (w->training != NULL) + (w->next != NULL);
 }
 
-/* Whether the running task is about to end. The next task is asked for only then:
- * asking earlier would keep work from other workers. */
+/* Whether the running task will end soon. Only then does the worker ask for the next
+ * task, because a task that it gets earlier could be done sooner by another worker. */
 static bool ends_soon(const worker *w)
 {
     int step = 0;
@@ -494,8 +495,8 @@ static bool wants_merged(const worker *w)
     return w->training && w->training->mixed && !w->training->merged;
 }
 
-/* Whether to ask the hub for a task: not while the running task waits for merged
- * versions, because the new task would wait behind it. */
+/* Whether to ask the hub for a task. The worker does not ask while the running task
+ * waits for merged versions, because the new task would have to wait, too. */
 static bool wants_task(const worker *w)
 {
     if (must_stop_worker(w) || wants_merged(w) || w->next ||
@@ -504,8 +505,9 @@ static bool wants_task(const worker *w)
     return !w->training || ends_soon(w);
 }
 
-/* Whether the running task has waited too long for merged versions. The wait counts
- * only from the time when this worker's own updates for them have been sent. */
+/* Whether the running task has waited too long for merged versions. The time is counted
+ * from the moment when this worker has sent all its updates that these versions
+ * need. */
 static bool waits_too_long(const worker *w)
 {
     double now = pl_now();
@@ -518,7 +520,7 @@ static bool waits_too_long(const worker *w)
     return now - w->training->waits_since > 3e-3 * w->ttl_ms;
 }
 
-/* Streaming: fetches the versions that the trainer will wait for, as soon as they
+/* For streaming: fetches the versions that the trainer will wait for, as soon as they
  * exist. */
 static pl_status bring_merged(worker *w)
 {
@@ -526,7 +528,7 @@ static pl_status bring_merged(worker *w)
     char text[1024];
     if (!wants_merged(w) || worker_task_lost(task))
         return PL_OK;
-    w->merging = true; /* so that take_trained does not free the task */
+    w->merging = true; /* set so that take_trained does not free the task */
     pl_status status = worker_fetch_merged(w, task);
     w->merging = false;
     if (w->broken != PL_OK)
@@ -537,14 +539,14 @@ static pl_status bring_merged(worker *w)
         return PL_OK;
     if (worker_task_lost(task))
         return PL_OK;
-    /* the worker that should send an update for them may be gone; give this task back,
-     * so that some worker is free for the missing one */
+    /* the worker that should send an update for these versions may be gone; gives this
+     * task back, so that a worker is free to do the missing task */
     if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY,
                          "the versions that %s waits for have not been made in time",
                          task->name);
     pl_copy_text(text, sizeof text, pl_last_error());
-    worker_task_lose(task); /* a task that lacks its merged versions is useless */
+    worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
     return worker_tell_release(w, task, is_passing(status) ? PL_OK : status, text);
 }
@@ -574,8 +576,8 @@ static pl_status give_back(worker *w, worker_task *task)
     return worker_tell_release(w, task, PL_OK, "the worker goes");
 }
 
-/* Stops the worker: gives back tasks that were only fetched, and finishes and sends the
- * task that trains, if there is time. */
+/* Stops the worker: gives back tasks that were only fetched. Finishes and sends the
+ * task that trains, if the time is long enough. */
 static pl_status drain_worker(worker *w)
 {
     int64_t start = pl_now_ms();
@@ -591,8 +593,8 @@ static pl_status drain_worker(worker *w)
         bool late =
             w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
-            /* gives all tasks back unfinished, so that other workers need not wait
-             * until their leases run out */
+            /* gives back all tasks unfinished, so that other workers need not wait
+             * until the leases expire */
             if (w->training) {
                 trainer_cancel(w->inner);
                 PL_CHECK(give_back(w, w->training));

@@ -1,6 +1,6 @@
-/* Fetches by hash all that a task depends on: arm definition, data shard, modules at
- * the phase's version, inner optimizer state. Data that the worker already has are not
- * fetched again. */
+/* Fetches by hash everything on which a task depends: the arm's definition, the data
+ * shard, the versions of modules that the phase needs, and the inner optimizer's state.
+ * Data that the worker already has are not fetched again. */
 #include "workers/worker_internal.h"
 
 static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
@@ -40,7 +40,8 @@ uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
     return bytes < most ? bytes : most;
 }
 
-/* Names the file of a shard: by its hash, so that workers of one machine share it. */
+/* Writes the name of the file for a shard. The name contains the shard's hash, so that
+ * all workers of a machine use the same file. */
 static pl_status shard_file(worker *w, const char *object, const pl_hash *blob,
                             char path[PL_PATH_MAX])
 {
@@ -73,8 +74,8 @@ static pl_status open_shard(const char *path, const pl_hash *blob, pl_tokens **o
     return pl_tokens_open(path, true, out);
 }
 
-/* Fetches a token file of the home's object `object`, or finds it among those that are
- * open. */
+/* Gets the token file that is stored as the object `object`: finds it among the open
+ * files, or fetches it from the home. */
 static pl_status fetch_tokens(worker *w, const char *object, const pl_hash *blob,
                               const worker_shard **out)
 {
@@ -88,7 +89,7 @@ static pl_status fetch_tokens(worker *w, const char *object, const pl_hash *blob
         }
     PL_CHECK(shard_file(w, object, blob, path));
     pl_status status = open_shard(path, blob, &tokens);
-    /* the file on disk is damaged: fetch it once more */
+    /* the file on disk is damaged, so fetches it once more */
     if (status == PL_ERR_DAMAGED) {
         pl_log(PL_LOG_WARN, "shard.damaged", "file=\"%s\" reason=\"%s\"", path,
                pl_last_error());
@@ -106,7 +107,7 @@ static pl_status fetch_tokens(worker *w, const char *object, const pl_hash *blob
     return PL_OK;
 }
 
-/* Fetches the documents that the task trains on, and those that it scores. */
+/* Fetches the documents on which the task trains, and the documents that it scores. */
 static pl_status fetch_documents(worker *w, worker_task *task)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -120,7 +121,8 @@ static pl_status fetch_documents(worker *w, worker_task *task)
     return fetch_tokens(w, object, &arm->held[task->path], &task->held);
 }
 
-/* Gets a blob of `want` bytes from the cache or from the home. The caller owns it. */
+/* Gets a blob of `want` bytes from the cache or from the home. The caller owns the
+ * blob. */
 static pl_status fetch_blob(worker *w, const char *name, const pl_hash *blob,
                             uint64_t want, void **out)
 {
@@ -142,8 +144,8 @@ done:
     return status;
 }
 
-/* Fetches a blob into `out`, and also puts it into the cache, because other paths need
- * it as well. */
+/* Fetches a blob into `out`. Also puts the blob into the cache, because other paths
+ * also need it. */
 static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
                               size_t floats, float *out)
 {
@@ -179,7 +181,7 @@ local_slot worker_slot(const worker_task *task, int slot, float *state)
         .before = l->before < 0 ? NULL : state + (size_t)l->before * n + at};
 }
 
-/* Fetches only the change from the previous version, if that version is in the cache,
+/* If the previous version is in the cache, fetches only the change from that version
  * and applies it. ERR_NOT_FOUND: the whole version must be fetched. */
 static pl_status fetch_change(worker *w, const char *name,
                               const pl_version_facts *facts, size_t n, float *out)
@@ -222,14 +224,14 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
     pl_status status = fetch_change(w, name, facts, place->n_params, out);
     if (status == PL_ERR_NOT_FOUND)
         status = fetch_floats(w, name, &facts->params, place->n_params, out);
-    /* no path needs the version before any more */
+    /* no path needs the previous version any more */
     cache_drop(w->blobs, &facts->parent);
     return status;
 }
 
-/* Fetches the version that the slot's update of this phase is relative to. Training
- * also starts from it, unless the path has its own parameters. If the slot sends
- * nothing in this phase, no version is needed. */
+/* Fetches the version to which the slot's update of this phase is relative. Training
+ * also starts from this version, unless the path has parameters of its own. If the slot
+ * sends no update in this phase, no version is needed. */
 static pl_status fetch_base(worker *w, worker_task *task, int slot)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -239,15 +241,16 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     if (pl_traits(pl_arm_method(arm, t, module).method)->arrives)
         return fetch_version(w, task, slot, PL_NEWEST);
     if (task->after && pl_round_predicts(arm, t, module))
-        return PL_OK; /* the worker itself computes this version */
-    /* streaming also starts from version 0 */
+        return PL_OK; /* the worker computes this version itself */
+    /* with streaming, phase 0 also starts from version 0 */
     if (task->phase == 0 || pl_arm_is_frozen(arm, module))
         return fetch_version(w, task, slot, 0);
     if (round < 0)
         return PL_OK;
     uint64_t number = pl_round_base(arm, t, module, round);
     if (pl_round_takes(arm, t, module, task->phase) == number && number > 0)
-        /* bring_merged fetches this version later: it is mixed in during the phase */
+        /* this version is mixed in during the phase, so bring_merged fetches it
+         * later */
         return PL_OK;
     return fetch_version(w, task, slot, (int64_t)number);
 }
@@ -259,8 +262,8 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
     pl_hash_of("local moments", text, (size_t)len, key);
 }
 
-/* Finds the path's moments under train.state=local, where they never leave a worker. A
- * worker that does not have the moments starts the phase with zeros. */
+/* For train.state=local: finds the path's moments, which never leave a worker. A worker
+ * that does not have the moments starts the phase with zeros. */
 static void find_local(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -275,9 +278,10 @@ static void find_local(worker *w, worker_task *task)
                (long long)task->phase);
 }
 
-/* Makes the state of a path that has finished no phase: its arm's first moments, if it
- * has any, else zeros. The first moments are read directly into the state's memory, not
- * into the cache, because a path needs them only once. */
+/* Makes the state of a path that has finished no phase. If the arm has first moments,
+ * the state begins with them; all other values are zeros. The first moments are fetched
+ * directly into the state's memory, not into the cache, because a path needs them only
+ * once. */
 static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
@@ -296,8 +300,8 @@ static pl_status begin_state(worker *w, worker_task *task)
 }
 
 /* Finds the state with which a path of a successor arm begins: the state of the same
- * path at the end of the previous arm. `name` gets the name of that path; *state is
- * zero if the path ended without a state. */
+ * path at the end of the previous arm. `name` gets the name of the path in the previous
+ * arm. *state is zero if that path ended without a state. */
 static pl_status find_inherited(worker *w, const worker_task *task, char name[96],
                                 pl_hash *state)
 {
@@ -323,7 +327,7 @@ static pl_status fetch_state(worker *w, worker_task *task)
     pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
     PL_CHECK(pl_client_get_path(w->homes, task->name, &state));
-    /* an audit repeats an earlier phase: use the state that the path had then */
+    /* an audit repeats an earlier phase, so it uses the state before that phase */
     if (task->again) {
         state.phase = task->phase;
         state.moments = task->before;
@@ -333,8 +337,8 @@ static pl_status fetch_state(worker *w, worker_task *task)
                        (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
-    /* `fresh`: begin as in the first phase. The phase may be a later one if a rollback
-     * moved the path on before it had finished a phase. */
+    /* `fresh`: the path begins without a state, as in the first phase. It may be in a
+     * later phase if a rollback moved the path before it had finished a phase. */
     bool fresh = task->phase == 0 ||
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
     const char *owner = task->name;
@@ -349,7 +353,7 @@ static pl_status fetch_state(worker *w, worker_task *task)
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
     if (!fresh && bytes > 0 && !pl_hash_none(&state.moments))
         PL_CHECK(fetch_blob(w, owner, &state.moments, bytes, &blob));
-    /* the blob has the vectors in the form that they have in memory */
+    /* the vectors have the same form in the blob as in memory */
     if (blob && bytes == floats * sizeof(float)) {
         task->state = blob;
         return PL_OK;
@@ -367,8 +371,8 @@ done:
 }
 
 /* ---- other data that a phase begins with ---- */
-/* eager: fetches the mean of the previous round. The home keeps this mean in the blob
- * of the fetched version's momentum, after the momentum. */
+/* For eager: fetches the mean of the previous round. The home stores this mean after
+ * the momentum, in the momentum blob of the fetched version. */
 static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -387,9 +391,8 @@ done:
     return status;
 }
 
-/* Whether bytes that another worker sent can be decoded as an update of this slot. If
- * the bytes are useless, the next worker that offers the update is asked, and at last
- * the home. */
+/* Whether the bytes that another worker sent can be decoded as an update of this slot.
+ * If not, the next worker that offers the update is asked, and finally the home. */
 static bool is_update(const local_slot *s, const pl_buf *bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -404,8 +407,8 @@ static bool is_update(const local_slot *s, const pl_buf *bytes)
     return true;
 }
 
-/* Asks a worker that offers the update. A worker that did not answer once is not asked
- * again, because otherwise every slot of the task would wait for it. */
+/* Asks a worker that offers the update. If a worker did not answer, it is not asked
+ * again, because otherwise the task would wait for it once per slot. */
 static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
                           const local_slot *s, const char *name, const int mate[2],
                           pl_buf *out)
@@ -421,8 +424,8 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         who->address[0] = '\0';
     if (status == PL_OK) {
-        /* notes the update that a mate gave: the sender compares it with the one that
-         * the mate's home accepted */
+        /* notes the update that the mate gave: the sender's thread will compare it with
+         * the update that the home accepted from the mate */
         task->met = pl_grow(task->met, (task->n_met + 1) * sizeof *task->met);
         struct task_met *met = &task->met[task->n_met++];
         pl_copy_text(met->task, sizeof met->task, who->task);
@@ -437,7 +440,8 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
     return status;
 }
 
-/* Asks the workers that offer the update. PL_ERR_NOT_FOUND: the home must be asked. */
+/* Asks the workers that offer the update. PL_ERR_NOT_FOUND: no worker gave the update,
+ * so the home must be asked. */
 static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
                            const char *path, const char *name, const int mate[2],
                            pl_buf *out)
@@ -448,14 +452,14 @@ static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
             continue;
         if (ask_peer(w, who, task, s, name, mate, out) == PL_OK)
             return PL_OK;
-        if (w->broken != PL_OK) /* this worker must end, so no other worker is asked */
+        if (w->broken != PL_OK) /* this worker must end, so it asks no other worker */
             return w->broken;
     }
     return PL_ERR_NOT_FOUND;
 }
 
-/* Asks the workers that offer the update, then the home. PL_ERR_NOT_FOUND: neither has
- * the update. */
+/* Asks the workers that offer the update, then the home. PL_ERR_NOT_FOUND: no worker
+ * and no home has the update. */
 static pl_status fetch_update(worker *w, worker_task *task, const local_slot *s,
                               const char *name, int mate, pl_buf *out)
 {
@@ -482,9 +486,9 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
 }
 
 /* Gets the update of the mate, or nothing if the pair was split. With a deadline, the
- * module's home decides whether a pair meets or splits. This worker first asks what was
- * decided. If the pair is undecided, the worker fetches the update, and then tells the
- * home its wish. */
+ * module's home decides whether the pair meets or is split. This worker first asks the
+ * home for the decision. If there is no decision yet, the worker tries to fetch the
+ * update. Then it asks the home to meet or to split. */
 static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
                            const char *name, int mate, pl_buf *out)
 {
@@ -507,13 +511,14 @@ static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
     }
     if (is_there)
         return PL_OK;
-    /* the worker that offered it has gone, or the home does not have it yet; try the
-     * task again */
+    /* the worker that offered the update is gone, or the home does not have the update
+     * yet; the task must be tried again */
     return pl_fail(PL_ERR_BUSY, "the update of a mate of %s in %s is not there yet",
                    task->name, name);
 }
 
-/* noloco: fetches the update of the mate that the path met after its last phase. */
+/* For noloco: fetches the update of the mate that the path meets after its last
+ * phase. */
 static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -553,8 +558,8 @@ static pl_status fetch_others(worker *w, worker_task *task)
     PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
                           "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
-        /* only the module, path and length of `s` are used, so any memory will do for
-         * the state */
+        /* of `s` only the module, path and length are used, so `state` may point to any
+         * memory */
         local_slot s = worker_slot(task, slot, task->base);
         const pl_method_traits *of =
             pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
@@ -587,7 +592,8 @@ static pl_status begin_slot(worker_task *task, int slot)
     return PL_OK;
 }
 
-/* Streaming: whether the next version of the slot is mixed in during this phase. */
+/* For streaming: whether a new version of the slot's module is mixed in during this
+ * phase. */
 static bool takes_up(const worker_task *task, int slot)
 {
     return pl_round_takes(&task->arm->arm, task->arm->topology, module_of(task, slot),
@@ -603,7 +609,7 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
         if (number == 0)
             continue;
         pl_status status = fetch_version(w, task, slot, (int64_t)number);
-        /* the version does not exist yet; the worker asks again later */
+        /* a version does not exist yet, so the worker asks again later */
         if (status == PL_ERR_NOT_FOUND)
             return PL_OK;
         PL_CHECK(status);
@@ -687,7 +693,7 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
         PL_CHECK(fetch_base(w, task, slot));
     PL_CHECK(fetch_others(w, task));
     if (task->after)
-        /* worker_begin_after completes it when the previous task is packed */
+        /* worker_begin_after completes the task when the previous task is packed */
         return PL_OK;
     PL_CHECK(fetch_state(w, task));
     return begin_task(task);

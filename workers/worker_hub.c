@@ -1,4 +1,5 @@
-/* The worker's connection to the hub: hello, questions for tasks, renewals, reports. */
+/* The worker's connection to the hub: HELLO, questions for tasks, renewals of leases,
+ * and reports. */
 #include "workers/worker_internal.h"
 
 #include <unistd.h>
@@ -24,8 +25,8 @@ pl_status worker_say_hello(worker *w)
 }
 
 /* Notes a home's address. The addresses of the first WELCOME stay valid while the job
- * runs. The worker learns of homes that are added later when an old home redirects it
- * to them. */
+ * runs. If homes are added later, the worker learns of them when an old home redirects
+ * it to a new one. */
 static pl_status know_home(worker *w, int i, const char *named)
 {
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
@@ -61,13 +62,13 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
         PL_CHECK(know_home(w, (int)i, address));
     }
     if (!w->welcome &&
-        said.table) /* an old table does no harm: homes redirect requests */
+        said.table) /* the table may be old; then homes redirect requests */
         PL_CHECK(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
     w->welcome = true;
     if (said.secret) {
-        /* reads the key pair with which workers ask each other for updates */
+        /* reads the key pair that workers use to ask each other for updates */
         pl_keypair_of(said.secret, &w->mates);
         w->has_mates = true;
         if (pl_gate_is_open())
@@ -76,8 +77,9 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     return PL_OK;
 }
 
-/* The newest task that this worker trains or sends. The worker tells it to the hub,
- * because it may continue with the same path before that phase has arrived. */
+/* Returns the newest task that this worker trains or sends. The worker reports this
+ * task to the hub, because the worker may continue the same path before the results of
+ * the task have arrived. */
 static const worker_task *newest(const worker *w)
 {
     const worker_task *task = w->training;
@@ -86,8 +88,8 @@ static const worker_task *newest(const worker *w)
     return task && !worker_task_lost(task) ? task : NULL;
 }
 
-/* Asks the hub for a task. Only one question is open at a time; it is repeated until it
- * is answered. */
+/* Asks the hub for a task. Only one question is open at a time. The worker repeats the
+ * question until the hub answers. */
 pl_status worker_ask_task(worker *w)
 {
     int64_t now = pl_now_ms();
@@ -106,7 +108,7 @@ pl_status worker_ask_task(worker *w)
     return send_hub(w, &m);
 }
 
-/* Renews a lease. Only the task that trains reports progress. */
+/* Renews a lease. The message reports progress only for the task that trains. */
 static pl_status renew(worker *w, worker_task *task)
 {
     int step = 0;
@@ -135,8 +137,8 @@ static pl_status renew_late(worker *w, worker_task *task)
 
 pl_status worker_keep_leases(worker *w)
 {
-    /* Earlier phases come first, because a hub that restarted must learn of them
-     * first. */
+    /* Leases of earlier phases are renewed first, because a hub that restarted must
+     * learn of them first. */
     for (int i = 0; i < w->n_sending; i++)
         PL_CHECK(renew_late(w, w->sending[i]));
     PL_CHECK(renew_late(w, w->training));

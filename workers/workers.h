@@ -1,14 +1,15 @@
-/* The door of workers: the hub, which decides which worker trains which task, and the
- * processes that train.
+/* The public header of the folder workers: the hub, which decides which worker trains
+ * which task, and the workers, which train.
  *
  * hub      leases tasks (arm, path, replica, phase) to workers. The hub keeps nothing
- * on disk: the homes know which phases are done, so a hub that starts again asks them
- * and continues.
- * worker   leases a task, fetches what it lacks by hash, trains tau inner steps,
- *          sends one update per module to that module's home, then the path's state.
- * launch   starts these as processes and keeps them alive.
+ *          on disk: the homes know which phases are done, so a hub that restarts asks
+ *          the homes and continues.
+ * worker   leases a task, fetches by hash the data that it lacks, trains tau inner
+ *          steps, sends one update per module to that module's home, then the path's
+ *          state.
+ * launch   starts hubs, homes and workers as child processes, and restarts them.
  *
- * Read in this order: plan (which task is next: pure state, no sockets), hub, train
+ * Read in this order: plan (which task is next; it uses no sockets), hub, train
  * (the inner loop), worker, launch. */
 #ifndef PL_WORKERS_WORKERS_H
 #define PL_WORKERS_WORKERS_H
@@ -24,22 +25,25 @@ extern "C" {
 #endif
 
 /* ---- hub ---- */
-/* Whether an idle worker may do a task that a slow worker has (hub_backup.c): never,
- * only if both have the same device, or always. */
+/* Whether an idle worker may also do a task that a slow worker has (hub_backup.c):
+ * never, only if both have the same kind of device, or always. */
 typedef enum pl_backup { PL_BACKUP_OFF, PL_BACKUP_AUTO, PL_BACKUP_ANY } pl_backup;
 
 typedef struct pl_hub_options {
     const char *bind;
     const char *const *homes; /* addresses of the homes, in placement order */
     int n_homes;
-    /* a lease that is not renewed for this long is given to another worker */
+    /* if a lease is not renewed for this long, it ends, and another worker may get the
+     * task */
     int ttl_ms;
-    const char *ready_file; /* file that gets the bound address; "" for none */
-    /* the list of keys in which invitations enrol new ones; NULL: none */
+    /* the hub writes its bound address to this file; "": no file */
+    const char *ready_file;
+    /* file with the list of keys, to which the hub adds keys that come with an
+     * invitation; NULL: no list */
     const char *keys;
     pl_backup backup;
-    /* audits: distance up to which results of different kinds of devices count as
-     * equal; 0: only results of the same kind are compared */
+    /* for audits: results of different kinds of devices count as equal up to this
+     * distance; 0: only results of the same kind of device are compared */
     double audit_tolerance;
     volatile sig_atomic_t *stop;
 } pl_hub_options;
@@ -49,35 +53,38 @@ PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);
 typedef struct pl_worker_options {
     const char *hub;
     const char *name;  /* name of the worker; it is part of every contribution */
-    const char *cache; /* folder for data shards, shared by workers of a machine */
+    const char *cache; /* folder for data shards; the workers of a machine share it */
     pl_backend_options backend;
-    /* recompute activations in the backward pass, which takes less memory */
+    /* whether to compute activations again in the backward pass, which needs less
+     * memory */
     bool recompute;
     /* limit of the cache for modules and optimizer states in memory */
     uint64_t cache_bytes;
-    int patience_ms; /* how long the hub or a home may be unreachable */
-    /* relays that are asked instead of the homes that the hub names */
+    /* how long the hub or a home may be unreachable before the worker ends */
+    int patience_ms;
+    /* addresses of relays that the worker uses instead of the homes that the hub
+     * names */
     const char *const *homes;
-    int n_homes; /* number of relays: that of the homes, or 0 */
-    /* address at which it offers updates to other workers; "": none */
+    int n_homes; /* number of relays: 0, or the same as the number of homes */
+    /* address at which the worker offers updates to other workers; "": no offers */
     const char *offers;
-    int grace_ms; /* time to end after `stop`; 0: no limit */
+    int grace_ms; /* time that the worker has to finish after `stop`; 0: no limit */
     /* 1: the worker finishes its tasks and returns; 2: gives them back and returns */
     volatile sig_atomic_t *stop;
 } pl_worker_options;
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 
-/* The number of bytes, at most `most`, that a worker's cache needs for an arm: the
- * modules and the state of one path. Moments that never leave the worker
- * (train.state=local) are kept in another cache, of at most `most` bytes. */
+/* Returns the number of bytes that a worker's cache needs for the modules and the state
+ * of one path of the arm, but at most `most`. Moments that never leave the worker
+ * (train.state=local) are in another cache, which has at most `most` bytes, too. */
 uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most);
 
 /* Trains the task of a contribution to `module` again, with all earlier phases of its
  * path, from the data in the store. *update is the hash of the update that a worker
- * would have sent. The hash equals wanted->update if backend, threads and device are
- * those of the worker. ERR_NOT_FOUND: the method, another device, or missing data make
- * it impossible. */
+ * would have sent. The hash equals wanted->update if backend, number of threads and
+ * device are the same as those of the worker. ERR_NOT_FOUND: the task cannot be trained
+ * again, because of the method, a different device, or missing data. */
 PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
                                         const pl_topology *topology, const char *module,
                                         const pl_contribution *wanted,
@@ -88,36 +95,39 @@ PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
 enum { PL_CHILDREN_MAX = 256 };
 typedef struct pl_launcher pl_launcher;
 
-/* `program` is executed for every child; logs go to folder/NAME.log (appended).
- * Children die with this process (PR_SET_PDEATHSIG) and ignore the terminal's Ctrl+C.
- */
+/* Every child executes `program`, and its log is appended to log_folder/NAME.log.
+ * Children die when this process dies (PR_SET_PDEATHSIG), and ignore Ctrl+C in the
+ * terminal. */
 PL_MUST_CHECK pl_status pl_launcher_create(const char *program, const char *log_folder,
                                            pl_launcher **out);
 /* Kills the children that still run, without waiting for them to finish. */
 void pl_launcher_destroy(pl_launcher **launcher);
-/* `argv` is NULL-terminated; argv[0] is replaced by `program`. With `ready_file` the
- * child counts as started when that file exists; its content is the child's address. On
- * a restart the child gets that address in the argument after "--listen". */
+/* Starts a child. `argv` is NULL-terminated; argv[0] is replaced by `program`. If
+ * `ready_file` is given, the child is ready when that file exists; the file has the
+ * child's address. A restarted child gets this address in the argument after
+ * "--listen". */
 PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
                                           const char *const *argv,
                                           const char *ready_file);
-/* Waits until `name` is ready and gives its address. ERR_TIMEOUT, or the child's own
- * error. */
+/* Waits until the child `name` is ready, and returns its address. Errors: ERR_TIMEOUT,
+ * or the error with which the child ended. */
 PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *name,
                                             int timeout_ms, char *address, size_t size);
 /* Reaps children that died and starts them again; call it often. A child that ends by
  * itself with a sysexits code (an error of configuration, data or disk) is not
- * restarted: its error is returned. Any other child that died is started again after
- * growing delays; 8 crashes in a row are an error. */
+ * restarted: its error is returned. Any other child that died is started again, after a
+ * delay that grows with each crash in a row. 8 crashes in a row are an error. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
-/* Tells which child was started again last, and how it had ended: "worker-1 was killed
- * (signal 9)"; "" if none was. Borrowed until the next pl_launcher_tend. */
+/* Returns which child was started again last, and how it had ended, for example
+ * "worker-1 was killed (signal 9)". Returns "" if no child was started again. The text
+ * is valid until the next pl_launcher_tend. */
 const char *pl_launcher_last_restart(const pl_launcher *launcher);
-/* The largest memory of any running child whose name starts with `prefix`. */
+/* Returns the largest peak memory of the running children whose names start with
+ * `prefix`. */
 uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix);
 /* Sends SIGTERM to every child whose name starts with `prefix`, waits up to timeout_ms,
- * then sends SIGKILL. Returns how many had to be killed. */
+ * then sends SIGKILL. Returns how many children did not end in time and were killed. */
 int pl_launcher_stop(pl_launcher *launcher, const char *prefix, int timeout_ms);
 
 #ifdef __cplusplus
