@@ -5,9 +5,9 @@
  *
  * Update d_i with weight w_i has the weighted norm a_i |d_i|, where a_i = w_i / sum w.
  * A contributor's share of a version is its weighted norm divided by the sum of all
- * weighted norms. So a share says how far the contributor pulled, whatever the
- * directions of the updates are. Over a history, the share of each version is weighted
- * by how far that version moved the parameters. */
+ * weighted norms. So a share says how far the contributor moved the version; the
+ * directions of the updates do not matter. Over a history, the share of each version is
+ * weighted by how far that version moved the parameters. */
 #ifndef PL_HOME_BLAME_H
 #define PL_HOME_BLAME_H
 #include "outer/outer.h"

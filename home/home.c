@@ -9,7 +9,7 @@
  * One turn of the loop (serve_home, take_group):
  *
  *   poll --> up to 128 messages, each through home_take:
- *     |        the name belongs to another home        MOVED is answered at once
+ *     |        its name belongs to another home        answered at once with MOVED
  *     |        it would change a held name, or write
  *     |        anything while the home is still        kept for later (home_moving.c)
  *     |        a read, or a piece of an upload         answered at once
@@ -44,14 +44,15 @@
  *     the answer is written from memory.
  *   - Within a group memory is ahead of the disk. If the commit fails, memory and disk
  *     differ, so the home marks itself broken and ends; its next process reads the
- *     store anew.
+ *     store again.
  *   - If the peer that sent a message made a mistake, the answer is an error and the
  *     home continues. A failure of the disk or of this program ends the home
  *     (is_askers_fault).
  *   - A peer may repeat every message. Data that the store already has are acknowledged
  *     again, but not written again.
- *   - While the home is still (a client looks at all homes at one moment), nothing is
- *     written: no merge, no compression, no message that would end in a commit.
+ *   - While the home is still (so that a client can read all homes as they are at one
+ *     moment), it writes nothing: it does not merge or compress, and messages that
+ *     would write to the store wait.
  *
  * Ownership. The struct `home` (home_internal.h) owns everything that it points to,
  * except the options. One thread does everything. The arms, modules and paths in memory

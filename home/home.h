@@ -10,7 +10,7 @@
  *
  * Read in this order: home.c (the loop), home_upload and staging (uploads), home_lease
  * and home_submit (checks of leases and of updates), home_updates and home_merge (the
- * next version), home_state (what the hub is told), home_places, home_moving and
+ * next version), home_state (reports to the hub), home_places, home_moving and
  * home_away (names that move between homes), home_audit (tasks that are done twice),
  * relay (a process that adds updates on their way to a home).
  *

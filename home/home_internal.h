@@ -368,8 +368,8 @@ pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 
 /* home_merge.c */
-/* Call this when an update of the round has arrived. If the round now has enough
- * updates, the next home_merge_ready merges it. */
+/* Call this when an update of the round has arrived. If the round may now be complete,
+ * notes the module for home_merge_ready. */
 void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round);
 pl_status home_merge_ready(home *h); /* merges all complete rounds */
 

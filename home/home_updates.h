@@ -1,8 +1,8 @@
 /* Private to the folder home: reads the updates of a round from the store, so that the
  * codec can add them.
  *
- * Updates are read in batches, so a merge needs memory for only one batch, whatever the
- * number of contributors is. A batch has one update per thread, or as many small
+ * Updates are read in batches, so a merge needs memory for only one batch, even if
+ * there are many contributors. A batch has one update per thread, or as many small
  * updates as fit into 16 MiB (their hashes are computed together). Updates are read and
  * added in the order of the contributions. */
 #ifndef PL_HOME_HOME_UPDATES_H

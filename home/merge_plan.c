@@ -1,12 +1,12 @@
 /* Makes modules from the modules of several sources (merge_plan.h). The steps:
  *
- *   words -> a set of versions per source
- *         -> a recipe per module of the first source
- *         -> its version, made once without being stored: what cannot be merged is
- *            refused here, before anything is written
- *         -> its version, committed under a name of its own (merged.h)
+ *   1. The user's words give a set of versions per source.
+ *   2. Each module of the first source gets a recipe.
+ *   3. The version of each recipe is made once without being stored. So if modules
+ *      cannot be merged, this is found before anything is written.
+ *   4. The versions are made again and committed under new names (merged.h).
  *
- * The caller writes the tag after that. If the command is killed, the user can give it
+ * After that the caller writes the tag. If the command is killed, the user can give it
  * again: versions that it has already committed are found and are not made a second
  * time. */
 #include "home/merge_plan.h"

@@ -1,11 +1,11 @@
 /* Computes what a rollback writes. A rollback makes the parameters of an older version
  * the newest ones again.
  *
- * Purpose. A user finds that training went wrong after some version and wants to go on
- * from an older one. Nothing is rewritten: a rollback appends new versions that have
- * the old parameters, so history, blame and the chain of commits stay as they were.
- * This file computes what must be written. store/rollback.c writes it, in all homes or
- * in none. cli/store_rollback.c prints what was done.
+ * Purpose. A user finds that training went wrong after some version and wants to
+ * continue from an older one. Nothing is rewritten: a rollback appends new versions
+ * that have the old parameters, so history, blame and the chain of commits stay as they
+ * were. This file computes what must be written. store/rollback.c writes it, in all
+ * homes or in none. cli/store_rollback.c prints what was done.
  *
  * Which modules. The command's argument names a module or a whole arm; --to names a
  * version or a tag. Every other module of the arm keeps its newest parameters.
@@ -16,9 +16,9 @@
  * Example: L1.E0 goes back to version 3 while the arm is in phase 6 or 7:
  *
  *                  before            after "rollback L1.E0 --to 3"
- *   L1.E0          ... 3 .. 7        versions 8: parameters of version 3
+ *   L1.E0          ... 3 .. 7        version 8: parameters of version 3
  *   other modules  ... 6 or 7        versions up to 8: their newest parameters
- *   paths          phase 6 or 7      phase 8; training goes on there
+ *   paths          phase 6 or 7      phase 8, where training continues
  *
  *   arm is finished, or unknown      only the named modules get one new version;
  *                                    the paths stay as they are
