@@ -3,7 +3,7 @@
  * Under teacher forcing, the chosen path reads all of the earlier text, no matter which
  * paths were chosen for that text. So the loss of a target on a path is an entry of the
  * matrix and does not depend on earlier choices. The result for every W is exact and
- * costs only sums.
+ * needs only additions, no further runs of a model.
  *
  *   piece k      counted targets k W .. (k + 1) W - 1; the last piece may be shorter
  *   history W    chooses piece 0 as PL_ROUTE_LIKELIHOOD does, and for each later piece
@@ -20,8 +20,8 @@
  * text that follows the piece. Without the limit, a path that predicted a long
  * beginning well would stay the chosen path long after the text has changed. With the
  * limit, the path changes as soon as another path predicts the newer text better by
- * that many nats, whatever the length of the earlier text is. This is Viterbi's
- * algorithm for a text that continues with each of the other paths with probability
+ * that many nats, however long the earlier text is. This is Viterbi's algorithm for a
+ * text that continues with each of the other paths with probability
  * exp(-PL_HISTORY_BEHIND) at any token (the fixed share of Herbster and Warmuth
  * 1998). */
 #include "eval/eval.h"

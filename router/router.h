@@ -118,10 +118,10 @@ typedef struct pl_feature_job {
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
 
-/* The documents of each path: those of path p are docs[first[p] .. first[p+1]), in
- * rising order. With an overlap of n > 1 a document is in the shards of its n cheapest
- * paths. A path that would have no documents gets the documents for which its cost is
- * lowest (n_repaired counts such paths). */
+/* The documents of each path. The documents of path p are docs[first[p] .. first[p+1]),
+ * in rising order. With an overlap of n > 1 a document is in the shards of its n
+ * cheapest paths. A path that would have no documents gets the documents for which its
+ * cost is lowest (n_repaired counts such paths). */
 typedef struct pl_shards {
     int n_paths;
     uint32_t *docs;

@@ -58,7 +58,7 @@ PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *t
 
 /* Writes to losses [sum of pl_doc_targets] the loss in nats of every target of the
  * documents, one document after the other, including targets in the prefix. Order and
- * errors are those of pl_score_documents. */
+ * errors are the same as in pl_score_documents. */
 PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
                                          const uint32_t *docs, size_t n, float *losses);
 

@@ -2,11 +2,11 @@
  * worker holds. It does so only if measurements show that the idle worker will finish
  * the task much earlier.
  *
- *   promise(w)  seconds that a task takes worker w: from the pace of its finished tasks
- *               and their time outside inner steps
- *   left        seconds left of a lease: from its own progress if it has reported
- *               twice, else from its holder's promise. A lease that is late is expected
- *               to need as long again as it is late.
+ *   promise(w)  seconds that worker w needs for a task: computed from the pace of the
+ *               worker's finished tasks and from their time outside inner steps
+ *   left        seconds until the task of a lease will end: computed from its progress
+ *               if the holder has reported twice, else from the holder's promise. If a
+ *               task is late by some time, it is expected to need that time again.
  *
  * A backup begins if left >= 2 promise(idle) and the backup saves at least 0.5 s. A
  * smaller gain would be lost: transfers take time, and reports are not quite up to

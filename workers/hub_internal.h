@@ -9,20 +9,20 @@
  *
  * One thread runs one loop (serve in hub.c):
  *
- *   hear_workers   up to 256 messages of workers. All are answered at once, except a
- *                  question for a task (TASK_REQ), which is put into the queue
- *   hub_hear_home  all messages of every home
- *   hub_tend       applies some records of the homes' states, asks homes anew, ends
- *                  leases that ran out, goes on with audits, then gives the workers in
- *                  the queue tasks, audits or backups (serve_waiting)
+ *   hear_workers   handles up to 256 messages of workers. All are answered at once,
+ *                  except a question for a task (TASK_REQ): the worker joins the queue
+ *   hub_hear_home  handles all messages of one home; called for every home
+ *   hub_tend       applies some records of the homes' states, asks homes for their
+ *                  states again, ends expired leases, continues audits, then gives
+ *                  workers in the queue tasks, audits or backups (serve_waiting)
  *
  * The states of a home as the hub sees them (hub_home.welcome, hub_home.known):
  *
  *           HELLO until it answers       GET_STATE until all is applied
  *   silent ------------------------> welcome ------------------------> known
  *     ^                                |                                 |
- *     +------- nothing heard for AWAY_MS: it is no longer welcome, ------+
- *              but stays known, because its reports stay true
+ *     +------- no message for AWAY_MS: the home is not welcome, but -----+
+ *              stays known, because its reports stay true
  *
  * The states of a worker (hub_worker.waiting, hub_worker.task). A worker may train one
  * task while it asks for the next one, so there are several flags instead of one state:
