@@ -1,4 +1,4 @@
-/* The public header of the folder eval, which measures how well paths predict held-out
+/* The door of eval, which measures how well paths predict held-out
  * text.
  *
  * Documents are scored as in router/scorer.h. Sums are in double and in document order,

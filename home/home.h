@@ -1,4 +1,4 @@
-/* The public header of the folder home. A home is the process that owns one store, or
+/* The door of home. A home is the process that owns one store, or
  * one part of a store. A home accepts updates and makes them durable. When the last
  * contribution to a module's round has arrived, the home merges the round. It commits
  * the module's next version together with the outer optimizer's state in one atomic

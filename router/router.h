@@ -1,4 +1,4 @@
-/* The public header of the folder router. A router decides to which path a document
+/* The door of router. A router decides to which path a document
  * goes.
  *
  * The feature of a document is the mean over its first `prefix` tokens of the hidden

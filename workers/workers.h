@@ -1,4 +1,4 @@
-/* The public header of the folder workers: the hub, which decides which worker trains
+/* The door of workers: the hub, which decides which worker trains
  * which task, and the workers, which train.
  *
  * hub      leases tasks (arm, path, replica, phase) to workers. The hub keeps nothing
