@@ -40,6 +40,20 @@ void *pl_grow(void *old, size_t bytes)
     return memory;
 }
 
+static size_t room_for(size_t n)
+{
+    size_t room = n > 0;
+    while (room < n)
+        room *= 2;
+    return room;
+}
+
+void *pl_grow_items(void *old, size_t n_old, size_t n_new, size_t size)
+{
+    const size_t room = room_for(n_new);
+    return room > room_for(n_old) ? pl_grow(old, room * size) : old;
+}
+
 char *pl_strdup(const char *text)
 {
     if (!text)

@@ -12,8 +12,12 @@ extern "C" {
 
 void *pl_alloc(size_t bytes);           /* zeroed memory; aborts if there is none */
 void *pl_grow(void *old, size_t bytes); /* realloc; aborts if there is no memory */
-char *pl_strdup(const char *text);      /* a copy; NULL for NULL */
-void pl_free(void *memory);             /* accepts NULL */
+/* Makes room for n_new items of `size` bytes in an array of n_old items that this
+ * function made (NULL if n_old is 0). The memory grows in powers of two, so the time
+ * for adding many items one by one grows with their number, not with its square. */
+void *pl_grow_items(void *old, size_t n_old, size_t n_new, size_t size);
+char *pl_strdup(const char *text); /* a copy; NULL for NULL */
+void pl_free(void *memory);        /* accepts NULL */
 
 /* Aborts like the functions above. Wrappers call it if a library failed to allocate
  * memory. */

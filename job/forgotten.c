@@ -6,8 +6,9 @@
 
 static void add_forgotten(forgotten *list, uint64_t hash, bool start)
 {
-    list->hashes = pl_grow(list->hashes, (list->n + 1) * sizeof *list->hashes);
-    list->starts = pl_grow(list->starts, (list->n + 1) * sizeof *list->starts);
+    const size_t n = list->n + 1;
+    list->hashes = pl_grow_items(list->hashes, list->n, n, sizeof *list->hashes);
+    list->starts = pl_grow_items(list->starts, list->n, n, sizeof *list->starts);
     list->hashes[list->n] = hash;
     list->starts[list->n++] = start;
 }

@@ -95,7 +95,8 @@ static lineage_node *make_node(module_lineage *g, lineage_line *line, uint64_t n
             return &line->nodes[slot];
         const size_t more = slot + 1 - line->n_nodes;
         if (more <= LINEAGE_NODES_MAX && g->n_nodes + more <= LINEAGE_NODES_MAX) {
-            line->nodes = pl_grow(line->nodes, (slot + 1) * sizeof *line->nodes);
+            line->nodes = pl_grow_items(line->nodes, line->n_nodes, slot + 1,
+                                        sizeof *line->nodes);
             memset(line->nodes + line->n_nodes, 0, more * sizeof *line->nodes);
             line->n_nodes = slot + 1;
             g->n_nodes += more;

@@ -207,7 +207,7 @@ static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
             return &s->cells[slot];
         const size_t more = slot + 1 - s->n_cells;
         if (more <= PHASE_CELLS_MAX && h->n_cells + more <= PHASE_CELLS_MAX) {
-            s->cells = pl_grow(s->cells, (slot + 1) * sizeof *s->cells);
+            s->cells = pl_grow_items(s->cells, s->n_cells, slot + 1, sizeof *s->cells);
             memset(s->cells + s->n_cells, 0, more * sizeof *s->cells);
             h->n_cells += more;
             s->n_cells = slot + 1;
@@ -242,7 +242,7 @@ static void count_merged(phase_history *h, const pl_version *v)
         return;
     phase_arm *a = &h->arms[arm];
     if (slot >= a->n_merged) {
-        a->merged = pl_grow(a->merged, (slot + 1) * sizeof *a->merged);
+        a->merged = pl_grow_items(a->merged, a->n_merged, slot + 1, sizeof *a->merged);
         memset(a->merged + a->n_merged, 0,
                (slot + 1 - a->n_merged) * sizeof *a->merged);
         a->n_merged = slot + 1;

@@ -47,7 +47,7 @@ static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
                      history *out)
 {
     for (size_t slot = 0; phase_history_is_final(h, a, slot, ended); slot++) {
-        out->rows = pl_grow(out->rows, (out->n + 1) * sizeof *out->rows);
+        out->rows = pl_grow_items(out->rows, out->n, out->n + 1, sizeof *out->rows);
         out->rows[out->n++] = phase_row(h, a, slot);
     }
 }
