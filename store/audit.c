@@ -1,10 +1,10 @@
 /* Checks a whole store.
  *
- * The families of rows are checked one after another, each in one pass, in an order
- * that lets every pass use what the earlier ones gathered: first the records that name
- * blobs, then blobs, which name chunks, then chunks, which name places in packs. A
- * wrong row is reported and the check goes on with the next row. The check of a family
- * ends early only if RocksDB cannot go on; that is reported, too. */
+ * The families of rows are checked one after another. Each pass uses the names that the
+ * earlier passes gathered, so the order is: records, which name blobs; then blobs,
+ * which name chunks; then chunks, which name places in packs. A wrong row is reported,
+ * and the check continues with the next row. The check of a family ends early only if
+ * RocksDB cannot read on; this is reported, too. */
 #include "store/parts.h"
 #include "store/tally.h"
 #include <stdarg.h>
@@ -19,10 +19,10 @@ typedef struct audit {
     pl_audit_report *report;
     tally blobs;  /* blobs that records name; one entry per reference */
     tally chunks; /* chunks that blobs and other chunks name */
-    /* places in packs that chunks name; each is stored like a hash */
+    /* places in packs that chunks name; each place is stored in the form of a hash */
     tally packs;
-    /* the version that was checked last; all versions of a module come one after the
-     * other */
+    /* the version that was checked before this one; the versions of a module are
+     * visited one after the other */
     char module[PL_MODULE_NAME_MAX];
     uint64_t number, sequence;
     pl_hash params;
@@ -150,7 +150,7 @@ static pl_status check_head(audit *a, row_view *row)
     return PL_OK;
 }
 
-/* ---- the other names ---- */
+/* ---- pending contributions, paths, objects, refs ---- */
 static pl_status audit_pending(audit *a, row_view *row)
 {
     pl_contribution c;
@@ -319,8 +319,8 @@ static pl_hash pack_place_of(uint64_t pack, uint32_t number)
     return place;
 }
 
-/* All uses as bases must be known before counts are compared, so this is a separate
- * pass. */
+/* Gathers the bases that chunks name. This is a separate pass, because a count of
+ * references can be checked only when all bases are known. */
 static pl_status note_bases(audit *a, row_view *row)
 {
     chunk_record chunk;
@@ -388,8 +388,8 @@ static void check_packs(audit *a)
         pl_hash place = pack_place_of(pack, number);
         a->report->n_rows++;
         if (pack > a->store->sequence)
-            /* such a row belongs to a commit that is being made or was never finished
-             * (bulk.h) */
+            /* a row above the newest commit belongs to a commit that is being made or
+             * was never finished (bulk.h) */
             continue;
         if (tally_count(&a->packs, &place) != 1)
             problem(a, "chunk %u of pack %llu belongs to no chunk record",

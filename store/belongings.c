@@ -1,9 +1,9 @@
 /* Lists the rows of a name, and moves them into another store.
  *
- * A row is moved unchanged, with its envelope. Only one field changes: a version names
- * the commit that made it, and in the other store that is a different commit. The
- * digest of a row leaves this field out, so two stores that have the same rows give the
- * same digests. */
+ * A row is moved unchanged, with its envelope. There is one exception: a version's row
+ * contains the number of the commit that wrote the row, and the other store writes its
+ * own number there. The digest of a row leaves this number out, so equal rows in two
+ * stores have equal digests. */
 #include "store/store_internal.h"
 #include <string.h>
 
@@ -26,7 +26,8 @@ static void add_blob(row_blobs *blobs, const pl_hash *blob)
     blobs->list[blobs->n++] = *blob;
 }
 
-/* Lists the blobs of a version; a blob is listed as often as the version names it. */
+/* Lists the blobs that a version names. A blob that the version names twice is listed
+ * twice. */
 static void version_blobs(const pl_version *v, row_blobs *out)
 {
     if (!v->params_gone)
@@ -192,8 +193,8 @@ static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *k
     return row.found ? blobs_of(&row, out) : PL_OK;
 }
 
-/* A new version names this commit as its own; a version that exists keeps its
- * commit. */
+/* A new version gets the number of this commit. A version that exists already keeps its
+ * number. */
 static pl_status write_version(pl_txn *txn, pl_version *v)
 {
     pl_version old;
@@ -322,8 +323,8 @@ pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
     return txn_spoil(txn, drop_key(txn, (kv_family)row->family, &key));
 }
 
-/* Keys are gathered before rows are deleted, because a batch must not change while a
- * cursor reads it. */
+/* All keys are gathered before the first row is deleted, because the batch must not
+ * change while a cursor reads through it. */
 typedef struct gathered {
     kv_family family;
     row_key key;

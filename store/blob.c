@@ -1,13 +1,13 @@
-/* Blobs: cut into chunks, named by hash, stored once, with counts of references.
+/* Blobs. A blob is cut into chunks. Blobs and chunks are named by their hashes and
+ * stored once, with a count of references to each.
  *
- *   blob  = hash("blob",  bytes u64 LE
- * chunk hashes)
- *   chunk = hash("chunk", up to 1 MiB)
+ *   name of a blob  = hash("blob", length as u64 LE, then the hashes of its chunks)
+ *   name of a chunk = hash("chunk", the bytes of the chunk, at most 1 MiB)
  *
- * A single chunk can be verified without the rest, so a part of a blob can be read
- * safely. Counts of references change at once, but blobs without references are deleted
- * only before the commit, so that a transaction may release a blob and take it
- * again. */
+ * A chunk can be verified without the other chunks of its blob, so a part of a blob can
+ * be read and checked. A transaction changes counts of references at once, but blobs
+ * without references are deleted only just before the commit. So a transaction may drop
+ * the last reference to a blob and add a new one later. */
 #include "store/bulk.h"
 #include "store/parts.h"
 #include <string.h>
@@ -95,7 +95,7 @@ static int hash_threads(void)
     return n < THREADS_MAX ? n : THREADS_MAX;
 }
 
-/* Hashes a large blob on several processors. Returns false if threads cannot be
+/* Hashes a large blob in several threads. Returns false if threads cannot be
  * started. */
 static bool hash_beside(const uint8_t *data, blob_record *blob)
 {
@@ -198,9 +198,9 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 
 enum { READ_TRIES = 20 };
 
-/* While the writer moves a chunk, a follower may see the chunk's row and its bytes as
- * of different commits. So a chunk counts as damaged only if reading it a second time
- * fails, too. */
+/* While the writer moves a chunk, a follower may see the chunk's row from one commit
+ * and its bytes from another. So a chunk counts as damaged only if it is read twice and
+ * both reads fail. */
 static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
                             chunk_view *out)
 {
@@ -289,14 +289,15 @@ static bool read_some(const wanted_chunk *wanted, size_t n)
     return good;
 }
 
-/* Chunks of one or several ranges, all in the same store, read in groups. */
+/* The chunks of one or several ranges, which are read in groups. All ranges are in one
+ * store. */
 typedef struct group_read {
     const wanted_chunk *wanted;
     size_t n, n_groups;
 } group_read;
 
-/* Reads a group of chunks at once. After a failure reads the chunks one by one to find
- * the damaged one. */
+/* Reads a group of chunks together. If this fails, reads the chunks one by one to find
+ * the damaged chunk. */
 static pl_status read_group(void *context, size_t item, int thread)
 {
     const group_read *g = context;
@@ -309,8 +310,9 @@ static pl_status read_group(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Reads the wanted chunks. An engine is asked for several at once, because each request
- * takes a round trip. Chunks that come from an engine are always checked. */
+/* Reads the wanted chunks. Several chunks are requested from an engine at once, because
+ * each request takes a round trip. Chunks that come from an engine are always
+ * checked. */
 static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t bytes,
                              bool checked)
 {
@@ -383,9 +385,10 @@ static pl_status read_once(blob_range range, bool checked)
     return status;
 }
 
-/* A follower may know a blob that its writer has collected, or whose objects were
- * dropped from the engine. So after a failure the follower catches up and reads once
- * more. If the blob no longer exists then, the error is "not found" and not damage. */
+/* A follower may still list a blob that the writer has deleted as garbage, or whose
+ * objects were dropped from the engine. So if reading fails, the follower catches up
+ * with the writer and reads once more. If the blob no longer exists then, the error is
+ * ERR_NOT_FOUND and not ERR_DAMAGED. */
 static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
     range.store = store_part_of_blob(store, range.id);
@@ -437,8 +440,8 @@ done:
     return status;
 }
 
-/* Blobs are read one by one if the store is in parts, or if a follower has to read
- * again. */
+/* Reads all blobs together. If the store has parts, or if a follower must read again,
+ * reads the blobs one by one. */
 pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
 {
     if (store->n_parts == 0 && store->mode != PL_STORE_READ)
@@ -474,8 +477,9 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
     return PL_OK;
 }
 
-/* Counts the bytes of those chunks of this blob that the store does not have yet.
- * Chunks that are not hashed yet are left out; adjacent equal chunks count once. */
+/* Counts the bytes of the chunks of this blob that the store does not have yet. Chunks
+ * without a hash so far are left out. Equal chunks that follow each other count
+ * once. */
 static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t *bytes)
 {
     *bytes = 0;
@@ -492,7 +496,7 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     return PL_OK;
 }
 
-/* Puts all chunks whose hashes are known already. */
+/* Puts all chunks from number `first` on whose hashes are known already. */
 static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
                             size_t first)
 {
@@ -541,9 +545,9 @@ static pl_status flow_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Whether to treat the blob as new because the store has no chunk of its first group.
- * (Whether it really is new is known only after all of it is hashed.) If the blob might
- * not fit on the disk, its new bytes are counted first. */
+/* Decides whether to treat the blob as new, which is the case if the store has no chunk
+ * of its first group. (Only the hash of the complete blob shows whether the blob really
+ * is new.) If the blob might not fit on the disk, its new bytes are counted first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {
@@ -593,7 +597,8 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
 }
 
 /* ---- */
-/* RocksDB limits a batch, and the log entry that it becomes, to 4 GiB. */
+/* The most bytes in one commit. RocksDB limits a batch, and the log entry made from it,
+ * to 4 GiB. */
 static const uint64_t COMMIT_BYTES_MAX = (uint64_t)3 << 30;
 
 static pl_status check_fits(const pl_txn *txn, uint64_t bytes)
@@ -680,9 +685,10 @@ pl_status blob_release(pl_txn *txn, const pl_hash *id)
     return add_refs(txn, id, -1);
 }
 
-/* References to a chunk count how often it occurs in blobs (a blob of zeros contains
- * the same chunk many times) and how often it is a base. A chunk that is deleted
- * releases its own bases. */
+/* Drops one reference to a chunk. A chunk has one reference for each time that it
+ * occurs in a blob (a blob of zeros contains the same chunk many times), and one for
+ * each time that it is a base. When a chunk is deleted, the references to its own bases
+ * are dropped. */
 static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
@@ -706,8 +712,8 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     return PL_OK;
 }
 
-/* Deletes a listed blob if it has no references. The blob may be listed twice, or have
- * a reference again. */
+/* Deletes a blob of the list `loose` if it has no references. A blob may be in the list
+ * twice, or may have got a new reference. */
 static pl_status sweep_blob(pl_txn *txn, const pl_hash *id)
 {
     blob_record blob;

@@ -25,8 +25,8 @@ static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
 }
 
 /* ---- at opening ---- */
-/* Deletes rows of an interrupted copy, because they are not in a table file of their
- * own. */
+/* Deletes the rows that an interrupted copy left, one by one, because they share their
+ * table files with other rows. */
 static pl_status delete_rows(pl_store *store, const row_key *first)
 {
     pl_status status = PL_OK;
@@ -151,7 +151,7 @@ void bulk_clear(pl_txn *txn)
     txn->gone = NULL;
 }
 
-/* ---- after it ---- */
+/* ---- after the commit ---- */
 void bulk_let_go(pl_txn *txn, const chunk_record *chunk)
 {
     if (txn->n_gone == txn->cap_gone) {
@@ -187,7 +187,7 @@ static pl_status drop_from_to(kv *db, uint64_t pack, uint32_t from, uint32_t to)
 static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
                               uint32_t *number)
 {
-    /* sizes in a key as key_of_pack writes it */
+    /* sizes of the two numbers in a key of the pack family (key_of_pack) */
     enum { PACK_BYTES = 8, NUMBER_BYTES = 4 };
     kv_slice value;
     PL_CHECK(kv_cursor_next(cursor, valid, key, &value));
@@ -198,9 +198,9 @@ static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
     return PL_OK;
 }
 
-/* A dropped file may have held the deletions of rows in another file, and then those
- * rows reappear. This function deletes such rows again. `seen` has the chunk numbers
- * that existed before, in rising order. */
+/* Rows in one file may have been deleted by entries in another file. If that other file
+ * is dropped, the rows reappear. This function deletes them again. `seen` has the chunk
+ * numbers that existed before the drop, in rising order. */
 static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *seen)
 {
     pl_status status = PL_OK;
@@ -230,7 +230,8 @@ done:
     return status;
 }
 
-/* Drops everything between chunks that still exist. All keys of the pack are read. */
+/* Drops the files whose keys all lie between two chunks that still exist. The function
+ * reads all keys of the pack. */
 static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
 {
     pl_status status = PL_OK;
@@ -258,8 +259,8 @@ done:
     return status;
 }
 
-/* Ranges of dropped chunks, and the thread that drops their files: freeing the space of
- * a large file may take the system long. */
+/* Ranges of dropped chunks, and the thread that drops their files. A separate thread is
+ * used because the system may need a long time to free the space of a large file. */
 struct bulk_dropping {
     kv *db;
     pl_thread *thread;
@@ -304,9 +305,9 @@ static void drop_behind(pl_txn *txn)
         bulk_settle(store); /* if dropping fails, compaction frees the space later */
 }
 
-/* A file that lies wholly within a range of dropped chunks contains nothing else. If
- * such a file cannot be dropped now, its space is freed when the family is compacted,
- * because its rows are deleted. */
+/* Drops each file whose keys all lie within a range of dropped chunks, because such a
+ * file contains no other chunks. If a file cannot be dropped now, its space is freed
+ * when the family is compacted, because its rows are deleted anyway. */
 void bulk_drop(pl_txn *txn)
 {
     if (txn->n_gone == 0)

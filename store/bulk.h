@@ -2,16 +2,16 @@
  * table file, which is written while the transaction grows. The file is taken into the
  * database just before the commit's batch, which names its chunks. Three steps:
  *
- *   INCOMING/N.sst   being written; if the process is killed, the next opening
- *                    deletes it
- *   taken in         in the database, under keys (coming commit, number) that no
- *                    record names yet
- *   committed        the batch decides, as for small blobs
+ *   INCOMING/N.sst   the file is being written; if the process is killed, the next
+ *                    opening deletes the file
+ *   taken in         the chunks are in the database, but no record names their keys
+ *                    (number of the coming commit, number of the chunk) yet
+ *   committed        the batch that names the keys was written, as for small blobs
  *
- * If the process ends before the batch is committed, the file's keys are above the
- * newest commit; so the next opening recognises them. A file holds the chunks of one
- * blob, so usually all chunks of a file become garbage together. Such a file is dropped
- * without compaction. */
+ * If the process ends before the batch is committed, the keys in the file have a higher
+ * number than the newest commit, so the next opening recognises them as unfinished. A
+ * file holds the chunks of one blob, so usually all chunks of a file become garbage
+ * together. Such a file is dropped without compaction. */
 #ifndef PL_STORE_BULK_H
 #define PL_STORE_BULK_H
 #include "store/store_internal.h"
@@ -23,21 +23,22 @@ PL_MUST_CHECK pl_status bulk_clean(pl_store *store);
 /* Announces `new_bytes` of chunks of one blob. A small blob goes into the batch, a
  * large one into a file. */
 PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
-/* true between bulk_begin and bulk_end of a large blob */
+/* returns true between bulk_begin and bulk_end of a large blob */
 bool bulk_takes(const pl_txn *txn);
 PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
                                  size_t len);
 /* Makes the file of a complete blob durable. */
 PL_MUST_CHECK pl_status bulk_end(pl_txn *txn);
 
-size_t bulk_files(const pl_txn *txn); /* how many files this transaction has */
+size_t bulk_files(const pl_txn *txn); /* number of files of this transaction */
 /* Makes the files part of the database. */
 PL_MUST_CHECK pl_status bulk_take_in(pl_txn *txn);
-/* bulk_let_go notes a chunk that this commit releases. bulk_drop is called after the
- * commit: in the background it drops the files that hold only released chunks. */
+/* bulk_let_go records a chunk that this commit releases. bulk_drop is called after the
+ * commit, and drops in the background the files that contain only released chunks. */
 void bulk_let_go(pl_txn *txn, const chunk_record *chunk);
 void bulk_drop(pl_txn *txn);
-void bulk_settle(pl_store *store); /* waits for those drops */
+/* waits until bulk_drop has finished in the background */
+void bulk_settle(pl_store *store);
 /* removes files that did not become part of the database */
 void bulk_clear(pl_txn *txn);
 

@@ -38,8 +38,9 @@ static pl_status find_bytes(row_source from, const pl_hash *id,
     return PL_OK;
 }
 
-/* Reads a chunk without checking its hash. For a base this is enough, because damage of
- * the base changes the decoded chunk, whose hash is checked. */
+/* Reads a chunk without checking its hash. This is enough for a base: if the base is
+ * damaged, the chunk decoded with it is wrong, and the hash of that chunk is
+ * checked. */
 static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
                          int depth, chunk_view *out);
 
@@ -173,8 +174,8 @@ void chunk_close(chunk_view *view)
 }
 
 /* ---- in a transaction ---- */
-/* In the database the bytes are copied only once, directly into the batch or a table
- * file. */
+/* If the chunk is stored in the database, its bytes are copied only once, directly into
+ * the batch or into a table file. */
 pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
                       const void *data, size_t len)
 {

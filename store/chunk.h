@@ -4,16 +4,16 @@
  *   planes  the four bytes of each float in four planes, compressed by zstd
  *   delta   the difference from a prediction, which is computed from two other chunks
  *
- * In every form the name of a chunk is the hash of its raw bytes; every read checks
- * it. */
+ * In every form the name of a chunk is the hash of its raw bytes. chunk_open checks
+ * this hash. */
 #ifndef PL_STORE_CHUNK_H
 #define PL_STORE_CHUNK_H
 #include "store/records.h"
 
 typedef enum chunk_coding { CHUNK_RAW, CHUNK_PLANES, CHUNK_DELTA } chunk_coding;
 
-/* The longest allowed chain of deltas, each of which depends on the next; a longer one
- * is damage. */
+/* The longest allowed chain of deltas, in which each delta depends on the next. A
+ * longer chain counts as damage. */
 enum { CHUNK_DEPTH_MAX = 6 };
 
 /* A chunk that was read; `data` is valid until chunk_close. */
@@ -25,8 +25,8 @@ typedef struct chunk_view {
     pl_buf decoded; /* the raw bytes of a coded chunk */
 } chunk_view;
 
-/* Opens a chunk and checks its hash. ERR_DAMAGED: the error says what is wrong, without
- * the chunk's name. */
+/* Opens a chunk and checks its hash. The text of ERR_DAMAGED says what is wrong but
+ * does not name the chunk; the caller adds the name. */
 PL_MUST_CHECK pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
                                    chunk_view *out);
 /* Opens a chunk without checking its hash, for a receiver that checks the hash of the
@@ -43,9 +43,9 @@ PL_MUST_CHECK pl_status chunk_load(row_source from, const pl_hash *id,
                                    const chunk_record *chunk, chunk_view *out);
 void chunk_close(chunk_view *view); /* does nothing with an empty view */
 
-/* In a transaction: chunk_place assigns a place in this commit's pack to the chunk and
- * writes the bytes there; chunk_displace releases the place that the record names. The
- * caller writes the chunk's row. */
+/* Both functions work inside a transaction, and the caller writes the chunk's row.
+ * chunk_place assigns the chunk a place in this commit's pack and writes the bytes
+ * there. chunk_displace releases the place that the chunk's record names. */
 PL_MUST_CHECK pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
                                     const void *data, size_t len);
 void chunk_displace(pl_txn *txn, const pl_hash *id, const chunk_record *chunk);

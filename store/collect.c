@@ -1,8 +1,9 @@
 /* Garbage collection: drops the data of old versions and keeps their records.
  *
- * The caller decides what to keep. This file counts what would become free, and drops
- * it in commits of a bounded size. Each commit is consistent by itself: if the process
- * is killed between two commits, less has been freed, and the next call continues. */
+ * The caller decides which versions keep their data. This file counts the bytes that
+ * would be freed, and drops the data in commits of a bounded size. The store is
+ * consistent after each commit. If the process is killed between two commits, the next
+ * call drops the rest. */
 #include "store/parts.h"
 #include "store/tally.h"
 #include <string.h>
@@ -72,8 +73,8 @@ static pl_status count_freed_blob(collection *c, const pl_hash *id, uint64_t rel
     return PL_OK;
 }
 
-/* Counts the chunks that would be dropped, because all their references would be.
- * Appends the bases of these chunks. */
+/* Counts the chunks that would be dropped because all references to them would be
+ * dropped. Appends the bases of these chunks to `bases`. */
 static pl_status count_chunks(collection *c, const tally *released, tally *bases)
 {
     pl_hash id;
@@ -99,8 +100,9 @@ static void add_all(tally *to, const tally *from)
         tally_add(to, &from->names[i]);
 }
 
-/* A base stays until every chunk that is relative to it is dropped. Each round follows
- * one more level of bases, until a round adds nothing. */
+/* Counts chunks and their bases. A base is dropped only after every chunk that depends
+ * on it. So each round goes one level of bases further, until a round finds no more
+ * chunks. */
 static pl_status count_with_bases(collection *c)
 {
     tally bases = {NULL, 0, 0};

@@ -1,20 +1,21 @@
-/* Codes chunks of floats (delta.h).
+/* Compresses chunks of floats (delta.h).
  *
- * The floats of a trained model hardly compress: 24 of 32 bits are noise. Relative to
- * other versions of the module fewer bits are noise: a version between two others is
- * near their middle, and only its distance from the middle is stored. Floats are read
- * as integers in the order of the floats, so that a small step gives a small number
- * whatever the exponent:
+ * The floats of a trained model hardly compress: 24 of 32 bits are noise. Compared with
+ * other versions of the module, fewer bits are noise: the values of a version between
+ * two others are near the middle of both, and only the distance from the middle is
+ * stored. Floats are mapped to integers that have the same order. So a small step gives
+ * a small number, whatever the exponent is:
  *
  *   o(x)  = x's bits m if its sign is 0, else -m - 1         (mod 2^32)
  *   p     = o(a) + floor((o(b) - o(a)) / 2)                  as signed numbers
  *   d     = o(x) - p,  folded: d >= 0 ? 2d : -2d - 1         (mod 2^32)
  *
- * How many bits of d are noise depends on the exponent of p, which the decoder knows,
- * too. So values are sorted by this exponent (in groups of at least GROUP_MIN values,
- * each group in the order of the chunk), and every byte of a group is coded by itself.
- * The coding uses only integer arithmetic. So it gives the same bytes on every machine,
- * and is exact also for NaN, infinities and both zeros. */
+ * The number of noisy bits in d depends on the exponent of p, and the decoder knows p,
+ * too. So values are grouped by this exponent, in groups of at least GROUP_MIN values.
+ * Within a group the values keep their order. The first bytes of all values of a group
+ * are compressed together, then the second bytes, and so on. The coding uses only
+ * integer arithmetic. So it gives the same bytes on every machine, and it is lossless
+ * even for NaN, infinities and both zeros. */
 #include "store/delta.h"
 #include <string.h>
 
@@ -40,9 +41,9 @@ static uint32_t load_u32(const uint8_t *at)
     return bits;
 }
 
-/* Returns half of the sum, rounded down, without overflow: common bits plus half of the
- * differing bits. The top bit is inverted so that signed order becomes unsigned
- * order. */
+/* Returns (a + b) / 2, rounded down, without overflow: the bits that a and b share,
+ * plus half of the bits that differ. The top bit is inverted so that signed order
+ * becomes unsigned order. */
 static uint32_t middle(uint32_t a, uint32_t b)
 {
     const uint32_t top = 0x80000000u;
@@ -91,8 +92,9 @@ static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
 }
 
 /* ---- bytes of a group ---- */
-/* If coding does not make a plane shorter, the plane is stored uncoded. The decoder
- * knows this from the stored length, which then equals the plane's length. */
+/* A plane is the list of one byte of each value of a group. If compression does not
+ * make a plane shorter, the plane is stored unchanged. The decoder recognises this case
+ * because the stored length then equals n. */
 static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
 {
     pl_buf_clear(work);

@@ -1,4 +1,5 @@
-/* Collects what audits of a store find, and repeats an audit while a writer runs. */
+/* Collects the faults that audits of a store find. If a writer runs, the audit is
+ * repeated to confirm the faults. */
 #include "store/findings.h"
 #include "store/store.h"
 
@@ -59,8 +60,8 @@ bool pl_store_has_writer(const char *folder)
     return false;
 }
 
-/* While a writer runs, a reader may see parts of a commit early. So only damage that
- * repeated audits agree on is reported. */
+/* How many audits are made at most. While a writer runs, a reader may see some rows of
+ * a commit before the others. So only faults that every audit finds are reported. */
 enum { LOOKS = 3 };
 
 pl_status pl_store_audit_firmly(const char *folder, pl_store **store, bool bytes,

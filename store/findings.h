@@ -1,4 +1,4 @@
-/* What an audit of a store has found: one sentence per damaged thing. */
+/* The list of faults that an audit of a store has found, one sentence per fault. */
 #ifndef PL_STORE_FINDINGS_H
 #define PL_STORE_FINDINGS_H
 #include "base/base.h"
@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/* No more sentences than this are kept; `n_all` counts further. */
+/* At most this many sentences are kept. `n_all` counts all of them. */
 enum { PL_FINDINGS_MAX = 1000 };
 typedef struct pl_findings {
     char **sentences; /* [n] owned; pl_findings_clear frees them */
@@ -14,11 +14,11 @@ typedef struct pl_findings {
     uint64_t n_all;
 } pl_findings;
 
-/* Adds a copy of the sentence. `findings` is a pl_findings, so that pl_store_audit can
- * call this function. */
+/* Adds a copy of the sentence. `findings` points to a pl_findings; its type is void so
+ * that pl_store_audit can call this function as its callback. */
 void pl_findings_add(void *findings, const char *sentence);
 void pl_findings_clear(pl_findings *findings);
-/* Leaves only the sentences that `other` has, too. */
+/* Removes the sentences that are not in `other`. */
 void pl_findings_agree(pl_findings *findings, const pl_findings *other);
 
 #ifdef __cplusplus

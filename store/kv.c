@@ -1,8 +1,9 @@
 /* RocksDB 7.8 through its C interface.
  *
- * Two rules of that library shape this file: every column family's handle must be
- * destroyed before the database is closed (it asserts, and Debian builds it with
- * assertions), and an error is a text that must be freed with its own function. */
+ * Two rules of RocksDB shape this file. The handles of all column families must be
+ * destroyed before the database is closed, because RocksDB checks this with an
+ * assertion, and Debian's build has assertions enabled. And an error is a text that
+ * must be freed with RocksDB's own function. */
 #include "store/kv.h"
 #include <dirent.h>
 #include <rocksdb/c.h>
@@ -13,19 +14,21 @@
 enum {
     PACK_BUFFER_BYTES = 32 << 20,
     RECORD_BUFFER_BYTES = 8 << 20,
-    /* These blocks are larger than those that the allocator keeps (KEPT_BLOCK in
-     * base/mem.c), so a written buffer goes back to the system. Smaller blocks left
-     * gaps that the next buffer did not fill, so a home's memory grew for a hundred
-     * phases. */
+    /* Size of the blocks of RocksDB's write buffers for chunks. The allocator returns
+     * blocks of this size to the system when they are freed, and keeps smaller ones
+     * (KEPT_BLOCK in base/mem.c). With smaller blocks, freed buffers left gaps that the
+     * next buffers did not fill, so a home's memory grew for a hundred phases. */
     ARENA_BLOCK_BYTES = 5 << 20,
-    /* Eleven families of records have a buffer each, mostly almost empty. Blocks of 5
-     * MiB for them often lay in heap memory that had been used before, so each occupied
-     * all its 5 MiB. */
+    /* Size of the blocks of the write buffers for records. Each of the eleven families
+     * of records has a buffer, and most buffers are almost empty. Blocks of 5 MiB were
+     * often placed in heap memory that had been used before, so each block occupied 5
+     * MiB of real memory. */
     RECORD_BLOCK_BYTES = 256 << 10,
     RECORD_CACHE_BYTES = 4 << 20,
     WAL_BYTES = 128 << 20,
     LEVEL_BASE_BYTES = 512 << 20,
-    FOLLOW_TRIES = 10, /* how often a follower reads the log before it gives up */
+    /* number of tries of a follower to read the log, before it gives up */
+    FOLLOW_TRIES = 10,
     OPERATION_PUT = 1,
     OPERATION_DELETE = 2
 };
@@ -55,7 +58,8 @@ struct kv {
     struct kv *next; /* next in the list of abandoned databases */
 };
 
-/* Databases that are kept until the process ends; the list keeps them reachable. */
+/* Databases that are never closed, because closing one after a failed write would abort
+ * the process. The list keeps them reachable for leak checkers. */
 static _Atomic(kv *) abandoned;
 
 struct kv_batch {
@@ -63,14 +67,15 @@ struct kv_batch {
     rocksdb_writebatch_wi_t *writes;
     pl_hasher digest;
     bool keeps;
-    pl_buf kept; /* the operations, in the form that is hashed */
+    pl_buf kept; /* the operations of the batch, in the form that is hashed */
 };
 
 struct kv_cursor {
     rocksdb_iterator_t *rows;
     const kv *db;
     pl_buf prefix;
-    bool ready; /* whether the iterator is at a row that was not returned yet */
+    /* whether the iterator is at a row that the cursor has not returned yet */
+    bool ready;
 };
 
 const char *kv_family_name(kv_family family)
@@ -83,14 +88,14 @@ uint8_t kv_family_id(kv_family family)
     return FAMILIES[family].id;
 }
 
-/* Turns a RocksDB error into a status, and frees `error`. Only the text of the error
- * tells the cause. */
+/* Turns a RocksDB error into a status, and frees `error`. The cause must be found in
+ * the text of the error, because RocksDB's C interface has no error codes. */
 static pl_status database_failed(const char *verb, const char *path, char *error)
 {
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
-    /* These causes are looked for only while opening: later, the same errors mean that
-     * the disk has changed. */
+    /* These causes are checked only when a database is opened. Later, the same errors
+     * mean that files on the disk have changed. */
     bool opens = strcmp(verb, "open") == 0;
     if (opens &&
         (strstr(error, "Permission denied") || strstr(error, "not permitted"))) {
@@ -126,12 +131,13 @@ static rocksdb_block_based_table_options_t *record_tables(void)
     rocksdb_block_based_options_set_filter_policy(
         table, rocksdb_filterpolicy_create_bloom_full(10));
     rocksdb_block_based_options_set_block_cache(table, cache);
-    rocksdb_cache_destroy(cache); /* the options keep the cache */
+    /* the options hold their own reference to the cache */
+    rocksdb_cache_destroy(cache);
     return table;
 }
 
-/* Chunks are read once, or they are in the page cache. So a block cache for them would
- * only take memory. */
+/* No block cache for chunks: a chunk is either read once, or is in the system's page
+ * cache, so a block cache would only use memory. */
 static rocksdb_block_based_table_options_t *pack_tables(void)
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
@@ -139,8 +145,8 @@ static rocksdb_block_based_table_options_t *pack_tables(void)
     return table;
 }
 
-/* A follower opens with the writer's options, because both must agree about the
- * families. */
+/* Sets the options for writing. A follower uses the same options as the writer, because
+ * both must agree about the families. */
 static void set_durability(rocksdb_options_t *o, kv_mode mode)
 {
     rocksdb_options_set_create_if_missing(o, mode == KV_MAKE);
@@ -154,8 +160,9 @@ static void set_durability(rocksdb_options_t *o, kv_mode mode)
     rocksdb_options_set_recycle_log_file_num(o, 0);
     rocksdb_options_set_max_total_wal_size(o, WAL_BYTES);
     rocksdb_options_set_max_background_jobs(o, 2);
-    rocksdb_options_set_max_open_files(o, -1); /* a follower must keep its files open */
-    rocksdb_options_set_info_log_level(o, 3);  /* errors */
+    /* keep all files open, because the writer may delete files that a follower reads */
+    rocksdb_options_set_max_open_files(o, -1);
+    rocksdb_options_set_info_log_level(o, 3); /* errors */
     rocksdb_options_set_keep_log_file_num(o, 2);
     rocksdb_options_set_stats_dump_period_sec(o, 0);
     rocksdb_options_set_stats_persist_period_sec(o, 0);
@@ -192,14 +199,9 @@ static pl_status make_options(kv *db, kv_mode mode)
     return PL_OK;
 }
 
-/* The files of the write-ahead log at one moment. Newer files have greater numbers. */
-typedef struct log_files {
-    uint64_t newest;
-    int n;
-} log_files;
-
-/* Lists the files whose numbers are at most `most`. */
-static log_files list_logs(const kv *db, uint64_t most)
+/* Returns the lowest number of a file of the write-ahead log; UINT64_MAX if there is no
+ * such file. The writer deletes these files in the order of their numbers. */
+static uint64_t oldest_log(const kv *db)
 {
     log_files logs = {0, 0};
     DIR *entries = opendir(db->path);
@@ -297,10 +299,10 @@ void kv_close(kv **handle, bool abandon)
 }
 
 /* A follower reads the manifest, which names the table files, and then the write-ahead
- * log. If the writer made a table file of the oldest part of the log and deleted that
- * part in between, the follower has neither, so commits in the middle are missing from
- * what it shows. So the follower reads both again until no part was deleted meanwhile.
- */
+ * log. Between these two steps the writer may write the oldest log file into a table
+ * file and delete that log file. Then the follower has neither file, and shows a state
+ * in which commits are missing. So the follower repeats both steps until no log file
+ * was deleted in between. */
 pl_status kv_refresh(kv *db)
 {
     char *error = NULL;
@@ -353,7 +355,7 @@ kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice pr
     if (batch)
         cursor->rows = rocksdb_writebatch_wi_create_iterator_with_base_cf(
             batch->writes, cursor->rows, db->families[family]);
-    /* makes the prefix's pointer valid even if it is empty */
+    /* makes the pointer of the prefix valid even if the prefix is empty */
     pl_buf_reserve(&cursor->prefix, prefix.len + 1);
     pl_buf_append(&cursor->prefix, prefix.data, prefix.len);
     kv_cursor_seek(cursor, prefix);
@@ -444,8 +446,9 @@ kv_slice kv_batch_kept(const kv_batch *batch)
     return (kv_slice){batch->kept.data, batch->kept.len};
 }
 
-/* The bytes of chunks are left out, because the records of chunks and blobs contain
- * their hashes. */
+/* Adds an operation to the bytes that are hashed. Operations on the pack family are
+ * left out, because the records of chunks and blobs contain the hashes of the
+ * chunks. */
 static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
                              kv_slice key, kv_slice value)
 {
@@ -471,8 +474,9 @@ void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value)
                                  key.len, value.data, value.len);
 }
 
-/* A pack key is written exactly once, as RocksDB's single deletion requires. Row and
- * deletion vanish together at the first compaction or flush. */
+/* Deletes a row. In the pack family RocksDB's single deletion is used: row and deletion
+ * both disappear at the first flush or compaction that sees both. Single deletion
+ * requires that a key is written at most once, which is true for pack keys. */
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key)
 {
     rocksdb_column_family_handle_t *handle = batch->db->families[family];
@@ -601,7 +605,8 @@ pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
     return error ? database_failed("write", db->path, error) : PL_OK;
 }
 
-/* Flushes the memory first, so that rows that were deleted there never reach a file. */
+/* Compacts the family. It flushes the write buffer first, so that rows that were
+ * deleted while in the buffer never reach a file. */
 pl_status kv_compact(kv *db, kv_family family)
 {
     char *error = NULL;

@@ -1,24 +1,28 @@
-/* RocksDB behind one file: column families of byte strings, atomic synced batches,
- * ordered iteration, and a follower that reads while a writer writes.
+/* The interface to RocksDB; no other file calls RocksDB. It offers column families of
+ * byte strings, atomic synced batches, ordered iteration, and a follower, which reads
+ * while a writer writes.
  *
- * Nothing here knows what the bytes mean. These settings differ from the defaults:
+ * The functions do not know what the bytes mean. These settings differ from RocksDB's
+ * defaults:
  *
- * - The write-ahead log is read back in the mode that refuses any damage except a torn
- *   tail. Closed logs are tracked in the manifest, and every flush and compaction is
- *   read back. The default mode silently drops synced commits. Only a caller that has
- *   proved that nothing is lost may use that mode (KV_MEND).
- * - The pack family holds chunks of up to 1 MiB under rising keys. So its files never
+ * - When the database is opened, any damage of the write-ahead log is an error, except
+ *   an incomplete entry at its end. (RocksDB's default mode silently drops synced
+ *   commits. A caller may use that mode, KV_MEND, only after it has proved that nothing
+ *   is lost.) The manifest lists the closed log files, and the output of every flush
+ *   and compaction is read back.
+ * - The pack family has chunks of up to 1 MiB under rising keys. So its files never
  *   overlap, and compaction moves files instead of rewriting them. A chunk that is
- *   deleted soon after it was written is cancelled by its single deletion before it
- *   reaches a file.
- * - No BlobDB: a follower that reads blob values crashes in RocksDB 7.8.
+ *   deleted soon after it was written never reaches a file, because the single deletion
+ *   removes it from the write buffer.
+ * - BlobDB is not used: in RocksDB 7.8 a follower that reads blob values crashes.
  *
- * Several threads may read at once. All other functions belong to one thread. */
+ * Several threads may read at once. All other functions may be called from one thread
+ * only. */
 #ifndef PL_STORE_KV_H
 #define PL_STORE_KV_H
 #include "base/base.h"
 
-/* X(NAME, column family, id in checksums and digests) */
+/* X(NAME, name of the column family, its number in checksums and digests) */
 #define KV_FAMILY_TABLE(X)                                                             \
     X(META, "meta", 1)                                                                 \
     X(LOG, "log", 2)                                                                   \
@@ -51,23 +55,27 @@ typedef struct kv_slice {
 typedef enum kv_mode {
     KV_MAKE,  /* read and write; creates the database if there is none */
     KV_WRITE, /* read and write */
-    /* read while a writer writes; `scratch` is a private folder for its log */
+    /* read while a writer writes; `scratch` is a private folder for RocksDB's own log
+     * messages */
     KV_FOLLOW,
-    /* read only the commits before the first damage of the log; change nothing */
+    /* read only the commits that lie before the first damage of the log; change
+     * nothing */
     KV_LOOK,
     KV_MEND /* read and write; drop the part of the log after its first damage */
 } kv_mode;
 
 typedef struct kv kv;
 
-/* ERR_BUSY if a writer holds the database, ERR_DAMAGED if recovery refuses. */
+/* Opens a database. ERR_BUSY if a writer has the database open; ERR_DAMAGED if
+ * RocksDB's recovery finds damage. */
 PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scratch,
                                 kv **out);
 
-/* With `abandon` RocksDB's objects stay allocated, because closing RocksDB after a
- * failed write would abort the process with an assertion. */
+/* Closes the database. With `abandon` RocksDB's objects stay allocated; use this after
+ * a failed write, when closing RocksDB would abort the process with an assertion. */
 void kv_close(kv **db, bool abandon);
-/* With KV_FOLLOW catches up with the writer; in other modes does nothing. */
+/* Updates a follower (KV_FOLLOW) to the writer's newest commit. Does nothing in other
+ * modes. */
 PL_MUST_CHECK pl_status kv_refresh(kv *db);
 
 /* A value that is not copied; `data` is NULL if there is no such key. Call kv_unpin
@@ -86,7 +94,8 @@ void kv_unpin(kv_pin *pin); /* does nothing with an empty pin */
 typedef struct kv_cursor kv_cursor;
 typedef struct kv_batch kv_batch;
 
-/* With a batch, the cursor shows the database as the batch would change it. */
+/* If `batch` is not NULL, the cursor shows the database as it would be after the
+ * batch. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **cursor); /* accepts NULL */
 /* Steps to the first or next row; *valid is false after the last. The slices are valid
@@ -95,7 +104,7 @@ PL_MUST_CHECK pl_status kv_cursor_next(kv_cursor *cursor, bool *valid, kv_slice 
                                        kv_slice *value);
 /* Makes the first step go to the lowest key that is not below `key`. */
 void kv_cursor_seek(kv_cursor *cursor, kv_slice key);
-/* Gets the highest key of the family; empty if it has no rows. */
+/* Gets the highest key of the family; `out` is empty if the family has no rows. */
 PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 
 /* ---- writing ---- */
@@ -107,7 +116,7 @@ void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
-/* Gets a value from the database as the batch would change it. */
+/* Gets a value from the database as it would be after the batch. */
 PL_MUST_CHECK pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key,
                                      kv_pin *out);
 uint64_t kv_batch_bytes(const kv_batch *batch);
@@ -116,8 +125,8 @@ size_t kv_batch_count(const kv_batch *batch);
  * (PROTOCOL 4.6). */
 void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
-/* Makes one atomic, synced write. After a failure nothing may be written to the
- * database again. */
+/* Writes the batch atomically and syncs it to the disk. After a failure the database
+ * must not be written to again. */
 PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
 
 /* ---- table files that are made beside the database ---- */
@@ -130,17 +139,17 @@ PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice ke
 PL_MUST_CHECK pl_status kv_file_finish(kv_file **file, const char *path);
 /* Accepts NULL. Files that were written stay in the folder. */
 void kv_file_drop(kv_file **file);
-/* Makes all these finished files part of the family, at once and durably; the files
- * leave their folder. No key may be in two of the files, or in a file and in the
- * family. After a failure the database must not be written to again. */
+/* Moves these finished files into the database, as a part of the family, atomically and
+ * durably. No key may be in two of the files, or both in a file and in the family.
+ * After a failure the database must not be written to again. */
 PL_MUST_CHECK pl_status kv_take_in(kv *db, kv_family family, const char *const *paths,
                                    size_t n);
-/* Drops the files whose keys all lie between `first` and `last`; their rows are
- * deleted. */
+/* Drops the files whose keys all lie between `first` and `last`, with all rows in
+ * them. */
 PL_MUST_CHECK pl_status kv_drop_files(kv *db, kv_family family, kv_slice first,
                                       kv_slice last);
 
-/* Returns the space of deleted rows to the disk. The call reads and writes the whole
+/* Frees the disk space of deleted rows. The function reads and rewrites the complete
  * family. */
 PL_MUST_CHECK pl_status kv_compact(kv *db, kv_family family);
 

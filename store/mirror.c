@@ -1,14 +1,15 @@
 /* Makes one store equal to another, row by row, for backup and restore.
  *
  * The bytes of chunks are copied first, in many commits. No record of the target names
- * them yet. So if the process is killed, the target is as before, plus bytes that the
- * next call will find. All other rows are written, and old ones deleted, in one last
- * batch: so the target has either the old state or the new one.
+ * these bytes yet. So if the process is killed, the target still shows its old state,
+ * and the next call finds the bytes that were copied already. One last batch writes all
+ * other rows and deletes old ones. So the target has either its old state or the new
+ * one.
  *
- * Chunks lie under keys that are written once. So if the target is an earlier or later
- * state of the source, chunks of commits that both have need no comparison. If the
- * target has a different history, it has different bytes under these keys and is
- * replaced as a whole (mirror_set.c).
+ * The key of a chunk is written only once. So if the target is an earlier or later
+ * state of the source, the chunks of commits that both stores have need no comparison.
+ * A target with a different history has different bytes under the same keys, and is
+ * replaced by a complete copy (mirror_set.c).
  *
  * A source whose chunks lie in an engine has no pack rows. The target gets the pack
  * rows that correspond to the source's chunk records. */
@@ -28,18 +29,19 @@ typedef struct mirror {
     bool same_line;  /* whether the target is an earlier state of the source */
     bool later;      /* whether the target is a later state of the source */
     uint64_t common; /* the newest commit that source and target both have */
-    /* whether the target has the mark that says that chunks are being copied */
+    /* whether the row STORE_MIRROR_ROW is in the target */
     bool marked;
-    /* the places in packs that the source's chunk records name; used if it has an
-     * engine */
+    /* the places in packs that the source's chunk records name; used only if the source
+     * has an engine */
     tally places;
-    /* gets the content of the last batch, if the copy is made in two steps */
+    /* if the copy is made in two steps: gets the content of the last batch */
     pl_buf *left;
     uint64_t to_sequence, to_epoch;
     pl_mirror_report *report;
 } mirror;
 
-/* The fields of the record that holds the rest of a copy. */
+/* The tags of the fields in the file LEFT, which has what remains to be done of a copy
+ * (mirror_set.c). */
 enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
@@ -119,17 +121,18 @@ static void mark_begin(mirror *m)
     row_write(m->batch, KV_META, &key, &fields);
 }
 
-/* Whether the target's pack row of this commit needs no comparison. Commits that source
- * and target both have are equal. Rows above the newest commit may be left from a
- * process that ended before its commit: nothing needs them, and if the target is a
- * later state, they must not be deleted. */
+/* Returns whether the target's pack rows of this commit need no comparison. Rows of
+ * commits that source and target both have are equal. If the target is a later state,
+ * its rows above the source's newest commit must not be deleted; rows with such numbers
+ * in the source were left by a process that ended before its commit, and are not
+ * needed. */
 static bool is_sure(const mirror *m, uint64_t pack)
 {
     return pack <= m->common || (m->later && pack > m->from->sequence);
 }
 
-/* Copies a chunk. The cursor shows the state at its opening, so commits meanwhile do
- * not disturb it. */
+/* Copies a chunk. The cursors show the state at which they were opened, so the commits
+ * made here do not disturb them. */
 static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
                              const side *to, int order)
 {
@@ -162,7 +165,8 @@ static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
     return PL_OK;
 }
 
-/* Reads a chunk of the source. Copying checks the chunk's hash. */
+/* Reads a chunk from the source's engine and puts it into the batch. `there`: the
+ * target already has a row with this key. */
 static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *chunk,
                              kv_slice key, bool there)
 {
@@ -229,7 +233,8 @@ static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
     return PL_OK;
 }
 
-/* Epochs that the target has used, if it is a later state, must not be used again. */
+/* Returns whether this row is the target's epoch and must stay, because the target is a
+ * later state. An epoch must not be used twice. */
 static bool is_higher_epoch(const mirror *m, kv_family family, const side *to)
 {
     return family == KV_META && to->key.len == strlen("epoch") &&
@@ -268,14 +273,15 @@ static pl_status gather_records(mirror *m)
         PL_CHECK(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
-    /* this row is also written if the copy is made in a different folder */
+    /* this row is written even if the copy is made in a different folder */
     pl_put_u64(&fields, 1, m->to_epoch);
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;
 }
 
-/* A mark above the state after the last batch would mean that commits were lost. So the
- * mark is first lowered to a commit that both states have. */
+/* Returns whether the target's mark must be lowered before the last batch. After that
+ * batch, a mark above the newest commit would look as if commits were lost. So the mark
+ * is first set to a commit that the old and the new state both have. */
 static bool needs_new_mark(const mirror *m)
 {
     return m->later;
@@ -316,7 +322,7 @@ static pl_status bring_records(mirror *m, const char *folder)
     return set_mark(&mark, folder);
 }
 
-/* Writes the content of the last batch as bytes, and discards the batch. */
+/* Writes the operations of the last batch into m->left, and discards the batch. */
 static pl_status leave_records(mirror *m)
 {
     watermark mark = watermark_of(m);

@@ -1,22 +1,22 @@
-/* Copies a store of one or several parts: completely or not at all.
+/* Copies a store of one or several parts. The copy is made completely or not at all.
  *
  *   FOLDER/home-N/LEFT  what remains to be done in a prepared part (mirror.h)
  *   FOLDER/new-N        a part that the folder did not have
  *   FOLDER/home-N/new   will replace a part whose history differs
- *   FOLDER/new will replace a store in one piece whose history differs
+ *   FOLDER/new          will replace a store in one piece whose history differs
  *   FOLDER/COPY         text: "pathloom copy 1"; two numbers as in PARTS, or 0 and 0
  *                       for a store in one piece; then one line per part: the hash
  *                       of its LEFT
  *
- * First every part is prepared, which changes nothing that readers see. Then the file
- * COPY is written: from now on the copy is decided. After this decision new parts are
- * moved to their places, each part does what its LEFT says, PARTS gets the numbers, and
- * COPY is removed. A process that finds COPY finishes the copy and does not need the
- * source. A store in one piece that is not replaced needs no COPY, because one commit
- * makes the copy.
+ * First every part is prepared. This changes nothing that readers see. Then the file
+ * COPY is written: from now on the copy is decided. After this decision, new parts are
+ * moved to their places, the operations in each LEFT are carried out, the numbers are
+ * written to PARTS, and COPY is removed. Any process that finds COPY can finish the
+ * copy without the source. A store in one piece whose history does not differ needs no
+ * COPY, because a single commit makes the copy.
  *
- * A part's folder may be a link or a mount point. So its replacement is made inside
- * that folder: files can be renamed there, and the folder itself stays. */
+ * A part's folder may be a link or a mount point and cannot be renamed then. So the
+ * replacement of a part is made inside that folder, where files can be renamed. */
 #include "store/mirror.h"
 #include "store/parts.h"
 #include <errno.h>
@@ -49,7 +49,8 @@ static bool is_decided(const char *folder)
     return pl_path_exists(pl_join(path, folder, "COPY"));
 }
 
-/* Whether the folder's name is that of a part: home-N, possibly followed by slashes. */
+/* Returns whether the folder's name is that of a part: home-N, possibly followed by
+ * slashes. */
 static bool is_part(const char *folder)
 {
     size_t len = strlen(folder);
@@ -100,8 +101,8 @@ static pl_status check_movable(const char *folder, const char *path)
         path, folder);
 }
 
-/* If a part is a link to a disk that is missing, nothing may be created in its
- * place. */
+/* Returns an error if the path is a link whose target does not exist, for example
+ * because a disk is missing. Nothing may be created in place of such a part. */
 static pl_status check_link(const char *path)
 {
     struct stat info;
@@ -306,7 +307,7 @@ static bool has_all_parts(const char *folder, const pl_parts *parts)
     return parts->n > 0;
 }
 
-/* While the folder is locked, no other process copies into it. */
+/* The folder is locked first, so that no other process copies into it. */
 pl_status pl_store_clear_copy(const char *folder)
 {
     char path[PL_PATH_MAX];
@@ -330,9 +331,9 @@ pl_status mirror_clear(const char *folder)
 }
 
 /* ---- before the decision ---- */
-/* Prepares an existing part for the copy: in place, or as a new copy inside its folder.
- * Removes what an earlier, undecided copy prepared. `at` gets the folder in which the
- * part was made. */
+/* Prepares an existing part for the copy: its chunks are copied into it, or a new store
+ * is made inside its folder. What an earlier, undecided copy prepared is removed. `at`
+ * gets the folder to which the chunks were copied. */
 static pl_status prepare_old(pl_store *from, const char *folder, bool force,
                              char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
 {
@@ -375,8 +376,8 @@ done:
     return status;
 }
 
-/* Parts with numbers above those of the source will be removed, so they must be
- * movable. */
+/* Checks that the parts that the source does not have can be removed: they must be
+ * neither links nor mount points. */
 static pl_status check_part_folders(const copy_set *c)
 {
     char path[PL_PATH_MAX];

@@ -1,4 +1,4 @@
-/* Removes the last part of a store. No process may still need data of that part.
+/* Removes the last part of a store. The data of that part must no longer be needed.
  *
  * Steps: write the file home-N.removed, which announces the removal; lower the number
  * in PARTS by one; remove the folder. If the process is killed after PARTS was written,

@@ -2,17 +2,18 @@
  *
  * Purpose. With several homes every home writes a store of its own, FOLDER/home-1,
  * FOLDER/home-2 and so on; FOLDER/PARTS has their number. This file makes and counts
- * the parts, opens all of them for reading as one pl_store, and answers the functions
- * of store.h for that whole. Writers never open the whole: they open one part.
+ * the parts, opens all of them for reading as one pl_store, and implements the reading
+ * functions of store.h for it. A writer always opens a single part.
  *
- * Which part answers a question - A name that never moved lies in one part. The first
- * part that has the name answers.
- *   - For a name that moved there are notes (refs "at/NAME") in several parts. The note
- *     with the highest stamp names the owner, and the owner answers (owner_of).
- *   - While a name is on its way, the next part already has copies. For a module the
- *     part with the newest version answers (part_with_module); pending updates that are
- *     not the owner's are left out.
- *   - Definitions of arms lie in every part with the same bytes; blobs may lie in any
+ * Which part is read for a name
+ *   - A name that was never moved is in one part. That part is found by asking each
+ *     part in order.
+ *   - For a name that was moved there are notes (refs "at/NAME") in several parts. The
+ *     note with the highest stamp names the owner, and the owner is read (owner_of).
+ *   - While a name is being moved, the next part already has copies of its rows. For a
+ *     module the part with the newest version is read (part_with_module). Pending
+ *     updates in parts that do not own the module are left out.
+ *   - Definitions of arms are in every part with the same bytes. A blob may be in any
  *     part.
  *
  * The folder, over its life:
@@ -25,13 +26,13 @@
  *                  home-1 has some of its files, PARTS does not exist yet;
  *                  pl_store_end_division goes on from there
  *
- * A part that PARTS counts need not exist yet: its home makes it at the home's first
- * start. Parts of the beginning (parts.begun) count as begun even if they do not exist
- * yet.
+ * A part that PARTS counts may not exist yet, because its home makes it when the home
+ * starts for the first time. The first parts.begun parts are expected to exist from the
+ * beginning.
  *
- * A consistent view. Every part is opened at some moment, and each by itself is
- * consistent. Three things span parts, and parts_refresh looks until it sees each of
- * them everywhere or nowhere, for up to 3 seconds:
+ * A consistent view. The parts are opened one after the other, and each part by itself
+ * is consistent. Three kinds of changes concern several parts. parts_refresh reads
+ * again, for up to 3 seconds, until it sees each such change in all parts or in none:
  *   - a moved name: the next part has it before the old one drops it, so the view is
  *     read again until no note has changed in between (refresh_notes);
  *   - a rollback: decided by one commit of the first part (rollback.c);
@@ -41,10 +42,11 @@
  *   - PARTS of a new store is written before any part exists; when a store is divided,
  *     PARTS is written after home-1 is complete. A folder home-N that PARTS does not
  *     count is an error, except one that was removed and is only waiting to be cleared.
- *   - Listings over all parts are sorted by name and name each thing once.
+ *   - Listings over all parts are sorted by name, and contain each module, path or
+ *     object once.
  *
- * Ownership. The whole owns its parts and closes them. parts[i]->whole points back to
- * it. */
+ * Ownership. The pl_store of all parts owns the parts and closes them. parts[i]->whole
+ * points to that pl_store. */
 #include "store/parts.h"
 #include "store/mirror.h"
 #include "store/rollback.h"
@@ -106,9 +108,10 @@ static pl_status check_counted(const char *folder, const pl_parts *parts)
                    folder, parts->n, next);
 }
 
-/* Whether a division was interrupted. A new store has PARTS before it has any part; a
- * divided store gets PARTS after its first part. Several parts without the file PARTS
- * can only come from a user who copied them. */
+/* Returns whether a division was interrupted, that is, home-1 exists and PARTS does
+ * not. (In a new store PARTS is written before any part exists; in a divided store it
+ * is written after the first part.) If there are several parts without PARTS, a user
+ * must have copied them there. */
 static bool is_half_divided(const char *folder)
 {
     char path[PL_PATH_MAX], part[PL_PATH_MAX];
@@ -242,8 +245,8 @@ int pl_store_n_begun(const char *folder, const pl_parts *parts)
     return n;
 }
 
-/* Identifies a state of the folder: each copy into the folder writes PARTS anew, after
- * its parts. */
+/* Identifies a state of the folder. Each copy into the folder writes PARTS anew after
+ * the parts, so its stamp changes. */
 typedef struct parts_stamp {
     bool copying;
     struct stat parts;
@@ -342,9 +345,10 @@ static pl_status all_notes(pl_store *store, pl_buf *out)
     return PL_OK;
 }
 
-/* A name is in its next part before it leaves the old one. A reader that reads the
- * parts in the opposite order could miss it in both. If no note has changed between two
- * reads, no name was missed. */
+/* Refreshes all parts until no note has changed between two reads. A name is stored in
+ * its new part before it is removed from the old one. A reader that reads the new part
+ * first and the old part later could miss the name in both. If no note has changed in
+ * between, no name was missed. */
 static pl_status refresh_notes(pl_store *store)
 {
     enum { LOOKS_MAX = 16 };
@@ -379,9 +383,10 @@ static pl_status look_at_parts(pl_store *store, rollback_view *view)
                    store->folder, store->n_parts);
 }
 
-/* Shows a rollback, or a copy into the folder, in all parts or in none: while one is
- * being made, this function waits. If parts were restored one by one, their numbers
- * never become equal; so the wait has a time limit. */
+/* Refreshes all parts. While a rollback or a copy into the folder is being made, this
+ * function waits, so that the reader shows the change in all parts or in none. If parts
+ * were restored one by one, the numbers of their rollbacks never become equal; so the
+ * wait has a time limit. */
 pl_status parts_refresh(pl_store *store)
 {
     enum { PATIENCE_MS = 3000, WAIT_MS = 20 };
@@ -422,8 +427,8 @@ int pl_store_n_parts(const pl_store *store)
     return store->n_parts;
 }
 
-/* The part that owns a name that has moved, according to the note with the highest
- * stamp. NULL: the name never moved. */
+/* Returns the part that owns a name that has moved, according to the note with the
+ * highest stamp. Returns NULL if the name never moved. */
 static pl_store *owner_of(const pl_store *store, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8];
@@ -469,8 +474,8 @@ pl_status parts_refuse(const pl_store *store, const char *what)
 }
 
 /* ---- by name ---- */
-/* Asks the owner of the name or, if there is no note about the name, each part until
- * one knows it. */
+/* Makes the call for the part that owns the name. If there is no note about the name,
+ * makes the call for each part until one part has the name. */
 #define FIRST_PART(call)                                                               \
     do {                                                                               \
         pl_status answer = PL_ERR_NOT_FOUND;                                           \
@@ -494,9 +499,9 @@ pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
     return NULL;
 }
 
-/* The part that owns a module knows best which versions exist. If two parts have a
- * module, the part with the newer version answers; pl_store_audit reports such a
- * module. */
+/* Returns the part that owns a module, because that part has all versions. If two parts
+ * have the module, returns the part with the newer version; pl_store_audit reports such
+ * a module. */
 static pl_store *part_with_module(pl_store *store, const char *module)
 {
     pl_store *best = NULL;
@@ -547,7 +552,7 @@ pl_status parts_each_version(pl_store *s, const char *module, pl_version_fn fn,
     return pl_store_each_version(part_with_module(s, module), module, fn, context);
 }
 
-/* ---- lists over all parts: names are gathered and sorted, then each thing is read
+/* ---- lists over all parts: names are gathered and sorted, then each entry is read
  * ---- */
 typedef struct place {
     char name[PL_MODULE_NAME_MAX];
@@ -599,7 +604,8 @@ static int compare_name_places(const void *a_, const void *b_)
     return order != 0 ? order : a->part - b->part;
 }
 
-/* If a name is in several parts, the entry of the first part stays. */
+/* Sorts the list. If a name is in several parts, only the entry of the first part
+ * stays. */
 static void sort(listing *l)
 {
     size_t n = 0;
@@ -692,8 +698,8 @@ typedef struct owned_pending {
     void *context;
 } owned_pending;
 
-/* Leaves out the copies of pending updates that the next part has while a module moves.
- */
+/* Passes a pending update on, unless it is one of the copies that a module's next part
+ * has while the module moves. */
 static pl_status tell_pending(void *context, const char *module,
                               const pl_contribution *c)
 {
@@ -702,7 +708,8 @@ static pl_status tell_pending(void *context, const char *module,
     return owner && owner != o->part ? PL_OK : o->fn(o->context, module, c);
 }
 
-/* A module's pending rows lie in one part, so they come in their usual order. */
+/* Visits pending contributions. All pending rows of a module are visited in one part,
+ * so they come in their usual order. */
 pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                              void *context)
 {
@@ -746,8 +753,8 @@ static void tell_problem(void *context, const char *sentence)
     p->fn(p->context, text);
 }
 
-/* Reports modules that lie in several parts. While a module moves it may be in two
- * parts, but then a note names the owner. */
+/* Reports modules that are in several parts without a note. (While a module moves it
+ * may be in two parts, but then a note names the owner.) */
 static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
                               pl_audit_report *out)
 {

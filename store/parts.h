@@ -1,11 +1,11 @@
-/* Private to the folder: a store in parts, one part per home of a job. The comment at
- * the top of parts.c says how readers see the parts as one store.
+/* Private to this folder: a store in parts, with one part per home of a job. The
+ * comment at the top of parts.c says how readers see the parts as one store.
  *
  *   FOLDER/PARTS      text: "pathloom parts 1", then the number N
  *   FOLDER/home-1 ..  N stores, each with a writer of its own
  *
- * After homes were added or removed, the second line of PARTS has a second number: how
- * many parts there were at the beginning. */
+ * After homes were added or removed, the second line of PARTS has a second number: the
+ * number of parts when the store was made. */
 #ifndef PL_STORE_PARTS_H
 #define PL_STORE_PARTS_H
 #include "store/store_internal.h"
@@ -18,12 +18,14 @@ PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
 void parts_close(pl_store *store);
 PL_MUST_CHECK pl_status parts_refresh(pl_store *store);
 PL_MUST_CHECK pl_status parts_write_counts(const char *folder, const pl_parts *parts);
-/* Whether files of a removed part are left. parts_clear_removed deletes them before a
- * part with the same number is made again. */
+/* parts_is_removed returns whether files of a removed part are left.
+ * parts_clear_removed deletes these files before a part with the same number is made
+ * again. */
 bool parts_is_removed(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
-/* Makes a removed part again. A part that existed at the beginning must exist whenever
- * it is counted. parts_unmark deletes the file that announced the removal. */
+/* parts_make_again makes a part that was removed before, because a part that existed
+ * when the store was made must exist whenever PARTS counts it. parts_unmark deletes the
+ * file that announced the removal. */
 PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
 bool parts_is_made(const char *folder, int part);

@@ -1,5 +1,6 @@
 /* Writes and reads bases. A base is written when the commits since the last base have
- * more bytes than that base. So at most twice the bytes of the commits are written. */
+ * more bytes than that base. So bases and commits together take at most about twice the
+ * bytes of the commits. */
 #include "store/rebase.h"
 #include <string.h>
 
@@ -125,7 +126,8 @@ static char *next_name(drop_list *list)
     return list->names[list->n++].name;
 }
 
-/* If an object cannot be dropped, it is garbage, which gc finds. */
+/* Drops the old base. If an object cannot be dropped, it stays as garbage, and `store
+ * gc` finds it. */
 void rebase_drop(pl_store *store, const remote_head *old)
 {
     drop_list list = {0};

@@ -4,7 +4,7 @@
 #define PL_STORE_REBASE_H
 #include "store/store_internal.h"
 
-/* Whether the commits since the last base have more bytes than that base. */
+/* Returns whether the commits since the last base have more bytes than that base. */
 bool rebase_is_due(const remote_head *head);
 /* Writes all rows as they are now, and names them as the base in `head`. Readers do not
  * see the new base before the head is moved. */
@@ -18,8 +18,8 @@ typedef struct row_operation {
     kv_family family;
     kv_slice key, value;
 } row_operation;
-/* Takes one operation from the front of `rest`. ERR_DAMAGED if the bytes cannot be
- * decoded. */
+/* Reads the first operation of `rest`, and moves `rest` past it. ERR_DAMAGED if the
+ * bytes cannot be decoded. */
 PL_MUST_CHECK pl_status rebase_next(kv_slice *rest, row_operation *out);
 
 #endif

@@ -1,11 +1,12 @@
 /* Rebuilds a store's folder from its engine: from the base and the commits since the
  * base.
  *
- * The chain of commits is walked twice: from the head down to the base, because each
- * commit names the one before it, and then up again to write the commits. Every object
- * is checked against a hash that was known before: the base by the head, a commit by
- * its name and by the digest in its own log row. FORMAT is written last: a folder
- * without FORMAT is no store. */
+ * The chain of commits is read twice. The first time it is read from the head back to
+ * the base, because each commit names only the commit before it; the second time it is
+ * read forward, to write the commits. Every object is checked against a hash: the head
+ * has the hash of the base, and a commit is checked against its name and against the
+ * digest in its log row. FORMAT is written last, because a folder without FORMAT is not
+ * a store. */
 #include "store/rebase.h"
 #include "store/store_format.h"
 #include <errno.h>
@@ -135,7 +136,8 @@ static pl_status walk_down(rebuild *r)
     const remote_head *head = &r->remote->head;
     uint64_t n = head->sequence - head->base_sequence;
     pl_hash log = head->log;
-    /* each commit has at least one byte, so this limits the memory */
+    /* each commit has at least one byte, so this check limits the memory that is
+     * allocated */
     if (n > head->log_bytes)
         return pl_fail(PL_ERR_DAMAGED, "the head counts %llu commits in %llu bytes",
                        (unsigned long long)n, (unsigned long long)head->log_bytes);
@@ -182,8 +184,8 @@ static pl_status take_all(rebuild *r, const char *folder)
     return flush_rows(r);
 }
 
-/* Writes the file RESTORING. While this file exists, everything in the folder was put
- * there by this function and may be replaced. */
+/* Writes the file RESTORING. While this file exists, everything in the folder was
+ * written by a rebuild and may be replaced. */
 static pl_status mark_begun(const char *folder)
 {
     char mark[PL_PATH_MAX], path[PL_PATH_MAX];

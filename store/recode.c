@@ -1,29 +1,30 @@
-/* Codes old versions. The newest versions stay raw, so commits and the reads of workers
- * cost no more than without coding. Versions that are only needed as history are made
- * smaller later.
+/* Compresses old versions. The newest versions stay uncompressed, so commits and the
+ * reads of workers cost nothing more. Versions that are needed only as history are
+ * compressed later.
  *
- * Versions of a module are coded relative to each other, like the marks of a ruler.
- * Every 16th version stands alone. Any other version is coded relative to two versions,
- * one on each side; their distance is the lowest set bit of its number:
+ * The versions of a module are coded in levels, like the marks of a ruler. Every 16th
+ * version is coded alone. Any other version n is coded relative to the versions n - d
+ * and n + d, where d is the lowest set bit of n:
  *
  *   0 . . . . . . . 8 . . . . . . . 16      8 between 0 and 16
  *   0 . . . 4 . . . 8 . . . 12 . . . 16     4 between 0 and 8, ...
  *
- * So half of all versions are one step away from both neighbours, and to read a version
- * at most six must be decoded. A version is coded as soon as its upper neighbour exists
- * and the version is not among the newest RECENT, from which tasks start.
+ * So for half of all versions d is 1. To read a version, at most six versions must be
+ * decoded. A version is coded as soon as version n + d exists and version n is not one
+ * of the newest RECENT versions, from which tasks start.
  *
  * Versions may share chunks: after a rollback a new version has the chunks of an old
- * one. If chunks simply followed the order of versions, a chunk could depend on itself
- * through a cycle of bases. Therefore a chunk is coded only relative to chunks that do
- * not depend on it. Coded bytes are decoded and compared before the raw bytes are
- * released. */
+ * one. If the bases of a chunk were chosen by version numbers alone, a chunk could
+ * depend on itself through a cycle of bases. Therefore a chunk is coded only relative
+ * to chunks that do not depend on it. Coded bytes are decoded and compared before the
+ * raw bytes are released. */
 #include "store/delta.h"
 #include "store/store_internal.h"
 #include <string.h>
 
-/* ALONE: distance of versions that are coded alone; RECENT: newest versions that stay
- * raw; coding must save one part in SPARED_MIN */
+/* Every ALONE-th version is coded alone. The newest RECENT versions stay uncompressed.
+ * Chunks below BYTES_MIN bytes, and chunks of which coding would save less than one
+ * part in SPARED_MIN, stay uncompressed, too. */
 enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 };
 
 typedef struct recoding {
@@ -33,15 +34,15 @@ typedef struct recoding {
 } recoding;
 
 /* ---- which version ---- */
-/* Returns the distance to both neighbours; 0 for a version that is coded without
- * others. */
+/* Returns the distance d from a version to the two versions relative to which it is
+ * coded; 0 for a version that is coded alone. */
 static uint64_t reach_of(uint64_t number)
 {
     return number % ALONE == 0 ? 0 : number & (~number + 1);
 }
 
-/* Finds the k-th version that may be coded once the head has this number; false if
- * there is none. */
+/* Finds the k-th version that may be coded once the newest version has the number
+ * `head`. Returns false if there is no such version. */
 static bool due(uint64_t head, int k, uint64_t *number)
 {
     static const uint64_t distance[] = {RECENT, 4, 8};
@@ -53,8 +54,8 @@ static bool due(uint64_t head, int k, uint64_t *number)
 }
 
 /* ---- which chunk ---- */
-/* The length of the longest chain of deltas that this chunk depends on. More than the
- * limit if `not_on` is in such a chain. */
+/* Computes the length of the longest chain of deltas that chunk `id` depends on. The
+ * result exceeds the limit if the chunk `not_on` is in such a chain. */
 static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
                                 const pl_hash *not_on, int level, int *out)
 {
@@ -75,8 +76,9 @@ static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
     return PL_OK;
 }
 
-/* Whether these bases are allowed. Chunks may already depend on this one, so the whole
- * chain, above and below it, must stay within the limit. */
+/* Tells whether the chunk may be coded relative to these bases. Other chunks may
+ * already depend on this chunk, so the length of the complete chain, through the bases
+ * and through those chunks, must stay within the limit. */
 static pl_status may_stand_on(const recoding *r, const pl_hash *id,
                               const chunk_record *chunk, const pl_hash bases[2],
                               bool *out)
@@ -99,7 +101,8 @@ typedef struct chunk_work {
     pl_buf coded, again;
 } chunk_work;
 
-/* Raises the height of a chunk on which a new delta depends, then that of its bases. */
+/* Raises the height of a chunk on which a new delta depends, and then the heights of
+ * its bases. */
 static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record chunk;
@@ -114,8 +117,8 @@ static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
     return PL_OK;
 }
 
-/* Deletes the old row and writes a new one under a new key, because a pack key is
- * written only once. */
+/* Deletes the chunk's pack row and writes a new one under a new key, because a pack key
+ * is written only once. */
 static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
 {
     chunk_record next = w->record;
@@ -183,8 +186,8 @@ static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash base
 }
 
 /* ---- one version ---- */
-/* Reads the record of a version's blob of parameters; it has no chunks if the blob no
- * longer exists. */
+/* Reads the record of the blob with a version's parameters. If the blob no longer
+ * exists, `out` has no chunks. */
 static pl_status params_of(const recoding *r, const char *module, uint64_t number,
                            blob_record *out)
 {
@@ -256,7 +259,7 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
         return PL_OK;
     *any = true;
     memcpy(module, key.data, key.len);
-    /* Visits all numbers that the head had since the last call. */
+    /* Visits all numbers that the newest version had since the last call. */
     bool whole = true;
     for (; head.recoded <= head.number && whole; head.recoded += whole)
         for (int k = 0; k < 3 && whole; k++) {
@@ -268,8 +271,8 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
     return PL_OK;
 }
 
-/* Goes through the modules. The cursor does not see the batch, which grows
- * meanwhile. */
+/* Codes versions of all modules until the budget is used up. The cursor reads the
+ * database without the batch, which grows during the loop. */
 static pl_status recode_modules(recoding *r, bool *any)
 {
     bool valid = false;

@@ -1,9 +1,10 @@
-/* The fields of every record, in tables that both writing and reading use.
+/* The fields of every record, in tables that are used for writing and for reading.
  *
- * The numbers are the tags of PROTOCOL 4.6, and stores on disk contain them. So a tag
- * is never changed or used again. A new field gets a new tag; older releases skip it,
- * and it may be missing. A failure of reading stays in the reader; row_end reports it
- * once, with family and key. */
+ * The numbers in the tables are the tags of PROTOCOL 4.6. Existing stores contain these
+ * tags, so a tag is never changed or used for another field. A new field gets a new
+ * tag. Older releases skip the new field, and rows that they wrote do not have it. If a
+ * field cannot be read, the reader keeps the error, and row_end reports it with the
+ * family and the key of the row. */
 #include "store/records.h"
 #include "base/base.h"
 #include "store/chunk.h"
@@ -96,7 +97,7 @@ void version_write(kv_batch *batch, const pl_version *v)
                     version_table, v);
 }
 
-/* After a failure the caller has nothing to free. */
+/* Decodes a version. After a failure the caller has nothing to free. */
 pl_status version_decode(row_view *row, pl_version *out)
 {
     pl_status status = read_row(row, version_table, out);
@@ -193,7 +194,8 @@ void ref_write(kv_batch *batch, const char *name, const char *target)
     row_write(batch, KV_REF, &key, &fields);
 }
 
-/* The target may be any text, even an empty one, so it is copied by its length. */
+/* Decodes a ref. The target may be any bytes, or empty, so it is copied by its
+ * length. */
 pl_status ref_decode(row_view *row, char *name, pl_buf *target)
 {
     size_t len;
@@ -218,7 +220,8 @@ void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob)
     row_write(batch, KV_BLOB, &key, &fields);
 }
 
-/* Also checks that the number of chunks matches the blob's size. */
+/* Decodes the record of a blob, and checks that the number of chunks matches the blob's
+ * size. */
 pl_status blob_decode(row_view *row, blob_record *out)
 {
     size_t len;
@@ -269,7 +272,8 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
     write_table_row(batch, KV_CHUNK, key_of_hash(id), chunk_fields, chunk);
 }
 
-/* Checks the numbers with which later code computes. */
+/* Decodes the record of a chunk, and checks the numbers that later code uses in
+ * calculations. */
 pl_status chunk_decode(row_view *row, chunk_record *out)
 {
     pl_get_fields(&row->fields, chunk_fields, out);

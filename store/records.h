@@ -1,5 +1,5 @@
-/* Reads and writes records. If a row does not exist, *found is false and the output is
- * zero; this is not an error, because callers can report it better. */
+/* Reads and writes records. A row that does not exist is not an error here: *found is
+ * false and the output is zero, and the caller can report exactly what is missing. */
 #ifndef PL_STORE_RECORDS_H
 #define PL_STORE_RECORDS_H
 #include "store/rows.h"
@@ -8,8 +8,8 @@ typedef struct head_record {
     uint64_t number;
     /* versions below this number have neither momentum nor change */
     uint64_t momentum_from;
-    /* all versions that were due while the head was below this number have been
-     * coded */
+    /* every version that could be coded when the newest version's number was below this
+     * one has been coded (recode.c) */
     uint64_t recoded;
 } head_record;
 
@@ -18,15 +18,17 @@ typedef struct blob_record {
     pl_buf chunks; /* hashes, PL_HASH_BYTES each */
 } blob_record;
 
-/* How a chunk lies in its pack: see chunk.h. `refs` counts how often the chunk occurs
- * in blobs and how often it is a base of other chunks. */
+/* The record of a chunk; chunk.h describes how the bytes are stored. `refs` is the
+ * number of times that the chunk occurs in blobs, plus the number of times that it is a
+ * base of another chunk. */
 typedef struct chunk_record {
     uint64_t pack, bytes, refs;
     uint32_t number;
     uint64_t stored;  /* number of bytes of the chunk in the pack */
     uint64_t coding;  /* chunk_coding */
     pl_hash bases[2]; /* bases of a delta; both may be the same chunk */
-    /* upper bound for the length of the chain of deltas that depends on this chunk */
+    /* upper bound for the length of the longest chain of deltas that depends on this
+     * chunk */
     uint64_t height;
     /* in an engine: the epoch of the opening that wrote the chunk (remote.h) */
     uint64_t epoch;

@@ -1,9 +1,9 @@
 /* Drops data that are no longer needed: merged updates, old momenta, and what `store
  * gc` collects.
  *
- * Records of versions stay for ever: they are the history. Only the bytes that they
- * name are dropped, and the record is rewritten to say so. The record's commit number,
- * which is its place in the chain, does not change. */
+ * Records of versions are never deleted: they are the history. Only the blobs that a
+ * record names are dropped, and the record is then rewritten without them. The commit
+ * number in the record does not change. */
 #include "store/store_internal.h"
 #include <string.h>
 
@@ -13,7 +13,8 @@ typedef struct pending_row {
     pl_hash update;
 } pending_row;
 
-/* The rows are gathered first, because a cursor's batch must not change. */
+/* Lists the pending rows before any row is deleted, because the batch must not change
+ * while a cursor reads through it. */
 static pl_status gather_pending(const pl_txn *txn, const row_key *prefix,
                                 pending_row **out, size_t *n_out)
 {
@@ -38,7 +39,8 @@ done:
     return status;
 }
 
-/* Deletes pending rows. An update that is kept takes over the reference of its row. */
+/* Deletes pending rows. With keep_updates the references to the update blobs are not
+ * dropped: from now on they count for the new version. */
 static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
 {
     pending_row *rows = NULL;
@@ -84,8 +86,8 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Drops the data that only the version's successors needed. The version's row stays,
- * but no longer names these data. */
+/* Drops the momentum and the change of a version, which only the versions after it
+ * needed. The version's row stays, but no longer names these blobs. */
 static pl_status drop_version_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
@@ -101,8 +103,8 @@ done:
     return status;
 }
 
-/* The head's record names the first version that may still have such data, so the whole
- * history need not be read each time. */
+/* Drops the momentum and the change of old versions. head->momentum_from is the first
+ * version that may still have them, so older versions need not be read. */
 pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {

@@ -1,11 +1,13 @@
-/* A rollback in a store of several parts: all parts make it, or none.
+/* Rolls back a store of several parts: the rollback is done in all parts or in none.
  *
  * Purpose. `pathloom store rollback` computes a plan: which modules get which old
- * parameters, and to which phase the paths move on. The plan may concern several parts,
- * but a commit reaches one part only. This file carries the plan out in three steps, so
- * that a process killed at any moment leaves all of it or nothing.
+ * parameters, and after which phase the paths continue. The plan may concern several
+ * parts, but a commit changes only one part. This file carries the plan out in three
+ * steps. If the process is killed at any moment, either the complete plan is carried
+ * out later, or nothing of it.
  *
- * Number: the first part's epoch, which no other opening of that part has.
+ * A rollback has a number: the epoch of the first part, which differs each time that
+ * part is opened for writing.
  *
  *                          parts 2..N                  part 1
  *   0. try                 the changes are written into a transaction and dropped, so
@@ -21,25 +23,27 @@
  *                          the number; the object
  *                          is dropped
  *
- * A part that has a share, when a writer opens it (rollback_resume):
+ * What a writer does when it opens a part that still has a share (rollback_resume):
  *
  *               part 1's number is the share's       part 1's number is a different one
  *   no share <------ make the share ------ share ------ drop the share ------> no share
  *
- * A process that opens all parts for reading compares their numbers, which gives one of
- * three states (rollback_look). It shows a store in the state WHOLE at once. In the
- * states MIXED and HALF it waits some seconds. Then it shows a store in the state
- * MIXED, because parts that were restored one by one stay in this state. HALF is an
- * error that names the remedy, because the process that should end the rollback may be
- * dead.
+ * A process that opens all parts for reading compares the numbers of their last
+ * rollbacks. The result is one of three states (rollback_look). In the state WHOLE the
+ * store is shown at once. In the states MIXED and HALF the process waits some seconds
+ * for WHOLE. If the state is still MIXED then, the store is shown, because parts that
+ * were restored one by one stay in this state. If it is still HALF, opening fails with
+ * an error that says what to do, because the process that should finish the rollback
+ * may be dead.
  *
  * What a rollback writes. No old version is changed. Each module gets new versions, up
- * to `last`, with the old version's parameters; they have no contributions, and their
- * momentum begins anew (restate). If the arm is not finished, pending updates are
- * dropped and the paths move on to the plan's phase; their optimizer moments are kept.
+ * to number `last`, with the parameters of the old version. The new versions have no
+ * contributions and no momentum (restate). If the arm is not finished, pending updates
+ * are dropped, and the paths continue after the plan's phase with their present
+ * optimizer moments.
  *
- * Ownership. pl_writers owns a writer per part and a reader of the whole store. In a
- * store of one part the reader is the writer itself. */
+ * Ownership. pl_writers owns a writer for each part and a reader of all parts. For a
+ * store in one piece the writer serves as the reader. */
 #include "store/rollback.h"
 #include "store/parts.h"
 #include <stdio.h>
@@ -74,8 +78,9 @@ bool pl_version_source(const pl_version *v, uint64_t *source)
     return true;
 }
 
-/* The new version has no contributions, and its momentum begins anew. The update's norm
- * stays, because codecs scale by it. */
+/* Turns the record of the old version into that of the new one. The new version has no
+ * contributions and no momentum. update_norm stays, because codecs compute their scales
+ * from it. */
 static void restate(const pl_rollback_module *c, const pl_hash *parent, pl_version *v)
 {
     pl_free(v->contributions);
@@ -127,8 +132,8 @@ done:
     return status;
 }
 
-/* The moments of paths are kept: they describe the size of gradients, which does not
- * change. */
+/* Moves a path to the plan's phase. The path keeps its moments, because they describe
+ * the size of its gradients, which a rollback hardly changes. */
 static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
                             const pl_rollback_path *p)
 {
@@ -436,7 +441,8 @@ done:
     return status;
 }
 
-/* Makes the commit that decides: in the first part, or in a store in one piece. */
+/* Makes the commit that decides the rollback: in the first part, or in the only
+ * store. */
 static pl_status commit_decision(const pl_writers *w, const pl_rollback *plan,
                                  uint64_t number)
 {
@@ -452,8 +458,8 @@ done:
     return status;
 }
 
-/* The number of a rollback is the first part's epoch, which no other opening of that
- * part has. */
+/* Carries out a plan. The number of the rollback is the epoch of the first part, which
+ * differs each time that part is opened for writing. */
 pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
 {
     uint64_t number = w->parts[0]->epoch;

@@ -1,31 +1,33 @@
-/* Private to the folder: a rollback that concerns several parts (PROTOCOL 4.13). Every
- * part prepares it, a commit of the first part decides it, then every part makes it.
- * The comment at the top of rollback.c has the steps. */
+/* Private to this folder: a rollback that concerns several parts (PROTOCOL 4.13). First
+ * the rollback is prepared in every part, then a commit of the first part decides it,
+ * then it is done in every part. The comment at the top of rollback.c describes the
+ * steps. */
 #ifndef PL_STORE_ROLLBACK_H
 #define PL_STORE_ROLLBACK_H
 #include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
 /* A ref with the number of the last rollback that this part has made. In the first
- * part, a blank follows, and the number of parts that took part. */
+ * part, this number is followed by a blank and the number of parts of that rollback. */
 #define ROLLBACK_REF "sys/rolled-back"
 
-/* For a writer that has just opened a part: if the part has a share of a rollback,
- * carries the share out if the rollback was decided, or drops it. */
+/* Called by a writer that has just opened a part. If the part still has a share of a
+ * rollback, the share is carried out if the rollback was decided, else it is
+ * dropped. */
 PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
 
-/* Called after parts were removed: records that only the first n parts took part in the
- * last rollback. */
+/* Called after parts were removed. Records that the last rollback concerned only the
+ * first n parts. */
 PL_MUST_CHECK pl_status rollback_forget_parts(const char *folder, int n);
 
 typedef enum rollback_view {
-    ROLLBACK_WHOLE, /* all parts have made the same last rollback */
+    ROLLBACK_WHOLE, /* the same rollback is the last one of all parts */
     ROLLBACK_MIXED, /* a rollback is under way, or a part was read too early */
-    /* a rollback was decided, but a part has not made its share: the rollback is under
-     * way, or its process was killed */
+    /* a rollback was decided, but a part has not yet carried out its share: the process
+     * is still at work, or was killed */
     ROLLBACK_HALF
 } rollback_view;
-/* Compares the parts of a store that was opened for reading. */
+/* Compares the last rollbacks of the parts of a store that was opened for reading. */
 PL_MUST_CHECK pl_status rollback_look(pl_store *store, rollback_view *out);
 
 #endif

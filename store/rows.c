@@ -1,8 +1,8 @@
 /* Keys and envelopes of rows.
  *
- * Numbers in keys are big-endian, so that the order of bytes is the order of numbers. A
- * name that is followed by something ends with a zero byte, so that a name's prefix
- * never matches the rows of a longer name. */
+ * Numbers in keys are big-endian, so that the order of bytes is the order of numbers.
+ * If more bytes follow a name in a key, the name ends with a zero byte. So a search for
+ * the rows of a name never finds rows of a longer name. */
 #include "store/rows.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -173,8 +173,8 @@ pl_status row_damaged(const row_view *row, const char *how)
                    kv_family_name(row->family), key, how);
 }
 
-/* Whether the version byte and the checksum are right. `len` counts the version byte
- * and the checksum too. */
+/* Returns whether the version byte and the checksum are right. `len` includes the
+ * version byte and the checksum. */
 static bool envelope_holds(const row_view *row, const uint8_t *bytes, size_t len)
 {
     size_t body = len - ROW_CHECKSUM_BYTES;
@@ -203,7 +203,8 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     return PL_OK;
 }
 
-/* The value stays pinned while its fields are read, so nothing is copied. */
+/* Looks up a row and opens it. The value stays pinned while its fields are read, so it
+ * is not copied. */
 pl_status row_read(row_source from, kv_family family, const row_key *key, row_view *out)
 {
     kv_pin pin;

@@ -1,8 +1,8 @@
 /* The keys of rows, and the envelope around every record: a version byte and a checksum
  * (PROTOCOL 4.4, 4.5).
  *
- * ERR_DAMAGED: a row is damaged; the sentence has its family and key. ERR_UNSUPPORTED:
- * a newer release wrote the row. */
+ * The functions return ERR_DAMAGED if a row is damaged (the text has the row's family
+ * and key), and ERR_UNSUPPORTED if a newer release wrote the row. */
 #ifndef PL_STORE_ROWS_H
 #define PL_STORE_ROWS_H
 #include "store/kv.h"
@@ -26,12 +26,12 @@ row_key key_of_phase(const char *module, uint64_t phase);
 row_key key_of_pending(const char *module, const pl_contribution *c);
 kv_slice key_slice(const row_key *key);
 
-/* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. In the
- * error, `what` says what is named, such as "module". */
+/* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. The text
+ * of the error contains `what`, the kind of the name, such as "module". */
 PL_MUST_CHECK pl_status check_name(const char *what, const char *name);
 
-/* Where rows are looked up: in the database and, if there is a batch, in its operations
- * on top of the database. */
+/* Where rows are looked up: in the database, or, if there is a batch, in the database
+ * as it would be after the batch. */
 struct remote_end;
 struct remote_work;
 typedef struct row_source {
@@ -61,10 +61,10 @@ PL_MUST_CHECK pl_status row_open(kv_family family, kv_slice key, kv_slice value,
 PL_MUST_CHECK pl_status row_end(row_view *row);
 pl_status row_damaged(const row_view *row, const char *how);
 
-/* Seals the fields, appends the row to the batch and clears `fields`. */
+/* Adds the envelope to the fields, puts the row into the batch and clears `fields`. */
 void row_write(kv_batch *batch, kv_family family, const row_key *key, pl_buf *fields);
-/* Seals the fields into `out` without appending a row. row_seal_as sets a different
- * record version (for tests). */
+/* row_seal writes the fields with their envelope to `out`, without a batch. row_seal_as
+ * writes a different record version, for tests. */
 void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out);
 void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *fields,
                  pl_buf *out);

@@ -1,5 +1,5 @@
 /* Makes, locks and removes the temporary folder of a reader, and removes folders that
- * killed readers left behind (scratch.h). A live reader is recognised by its lock. */
+ * killed readers left behind (scratch.h). The folder of a running reader is locked. */
 #include "store/scratch.h"
 
 #include <dirent.h>
@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A folder is not locked in the first moment after it is made, so young folders are not
- * touched. */
+/* Folders younger than YOUNG_S seconds are not removed, because a new folder is not
+ * locked at once. At most SWEPT_AT_ONCE folders are removed at a time. */
 enum { YOUNG_S = 60, SWEPT_AT_ONCE = 16 };
 static const char prefix[] = "pathloom-read-";
 
@@ -21,8 +21,8 @@ static const char *root(void)
     return named && *named ? named : "/tmp";
 }
 
-/* Whether the path is a folder (not a link) that belongs to this user and was not
- * changed for a while. */
+/* Returns whether the path is a folder (not a link) that belongs to this user and was
+ * not changed for YOUNG_S seconds. */
 static bool may_be_left(const char *path)
 {
     struct stat info;
@@ -30,7 +30,8 @@ static bool may_be_left(const char *path)
            info.st_uid == geteuid() && time(NULL) - info.st_mtime > YOUNG_S;
 }
 
-/* Only a process that holds the lock of an existing folder may remove it. */
+/* Removes the folder if it can be locked: only the process that has locked a folder may
+ * remove it. */
 static bool sweep_scratch_folder(const char *path)
 {
     int lock = -1;

@@ -1,4 +1,5 @@
-/* The reading functions of the store: one thing by name, or all things in key order. */
+/* The reading functions of the store: they get one record by its name, or visit all
+ * records in key order. */
 #include "store/parts.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -127,7 +128,8 @@ typedef struct row_walk {
     } fn;
 } row_walk;
 
-/* A function that decodes a row, calls row_end, then calls the callback. */
+/* The type of a function that decodes a row, calls row_end, and then calls the caller's
+ * callback. */
 typedef pl_status (*visit_fn)(const row_walk *walk, row_view *row);
 
 static pl_status each_row(const row_walk *walk, kv_family family, const row_key *prefix,
@@ -170,9 +172,9 @@ pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn f
     return each_row(&walk, KV_VERSION, &prefix, visit_version_row);
 }
 
-/* Head rows contain only numbers; the version is read from its own row. Head and
- * version are read from one state: a reader's state changes only at a refresh, and a
- * writer has one thread. */
+/* Visits the newest version of a module. The head's row contains only numbers, so the
+ * version is read from its own row. Both rows belong to the same state, because a
+ * reader's state changes only at a refresh, and a writer has only one thread. */
 static pl_status visit_head_row(const row_walk *walk, row_view *row)
 {
     head_record head;
@@ -231,7 +233,8 @@ pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
     return each_row(&walk, KV_OBJECT, &start, visit_object_row);
 }
 
-/* The key begins with the module's name, which ends at the zero byte. */
+/* Visits a pending contribution. Its key begins with the module's name, which ends at
+ * the zero byte. */
 static pl_status visit_pending(const row_walk *walk, row_view *row)
 {
     pl_contribution c;
@@ -312,7 +315,8 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
     return PL_OK;
 }
 
-/* Visits every record, but does not read blobs. A damaged row is an error. */
+/* Counts the records and the bytes of blobs and chunks. It reads every record but no
+ * blob. A damaged row is an error. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
     if (store->n_parts > 0)

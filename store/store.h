@@ -1,26 +1,29 @@
 /* The door of store: RocksDB as a versioned module store. A store holds:
  *
  * - blob: immutable bytes named by their hash, cut into chunks of at most 1 MiB. Equal
- *   chunks are stored once, also between versions.
- * - version: state number n of a module: a blob of parameters, a blob of optimizer
- *   state, the parent version, and the contributions that made it.
+ *   chunks are stored once, even if they belong to different versions.
+ * - version: state number n of a module. Its record names a blob of parameters, a blob
+ *   of optimizer state, the parent version, and the contributions that made the
+ *   version.
  * - head: the newest version of a module.
  * - pending: contributions that were accepted and are not merged yet.
- * - path state: the inner optimizer's state and the data cursor of one (path, replica).
+ * - path state: for one replica of one path, the state of the inner optimizer and the
+ *   position in the training data (data cursor).
  * - object: a named blob, such as an arm's definition, a router, a tokenizer, a data
  *   shard.
  * - ref: a name for a set of versions.
  *
- * One writer (the home process) makes atomic, synced commits. Any number of readers
- * open the same folder while it runs (RocksDB's secondary instance). Layout and record
- * formats: docs/PROTOCOL.md section 4. Names of modules are "ARM/SLOT.Ek".
+ * One writer (the home process) makes atomic, synced commits. While the writer runs,
+ * any number of readers may open the same folder (as secondary instances of RocksDB).
+ * docs/PROTOCOL.md section 4 defines the layout and the formats of records. Names of
+ * modules are "ARM/SLOT.Ek".
  *
- * An open store and its transaction belong to one thread. The exceptions are the
- * getters and the functions that read blobs: several threads may call them at once, as
+ * Only one thread may use an open store and its transaction, with one exception:
+ * several threads may call the getters and the functions that read blobs at once, as
  * long as no thread refreshes or closes the store.
  *
- * Read in this order: kv (RocksDB behind one file), rows (keys, checksums), records,
- * blob, txn, watermark, store_open, store (reading). */
+ * Read the files in this order: kv (all calls of RocksDB), rows (keys and checksums),
+ * records, blob, txn, watermark, store_open, store (reading). */
 #ifndef PL_STORE_STORE_H
 #define PL_STORE_STORE_H
 #include "base/base.h"
@@ -40,19 +43,21 @@ typedef enum pl_store_mode {
     PL_STORE_READ
 } pl_store_mode;
 
-/* ERR_NOPERM if this user may not enter the folder. Without this check the folder would
- * look as if it held no store. */
+/* Returns ERR_NOPERM if this user may not enter the folder. Without this check, such a
+ * folder would look as if it contained no store. */
 PL_MUST_CHECK pl_status pl_store_check_access(const char *folder);
 /* CREATE makes a new store or opens an existing one for writing. WRITE opens an
  * existing store only. READ shows a consistent state and works while a writer runs. The
  * errors are ERR_BUSY if a running job has locked the store, ERR_UNSUPPORTED if the
- * store has another format, and ERR_DAMAGED if commits were lost (the error has both
- * numbers). WRITE and CREATE raise the store's epoch by 1. */
+ * store has a different format, and ERR_DAMAGED if commits were lost. (The text of
+ * ERR_DAMAGED has the number of the last commit found and the number expected.) WRITE
+ * and CREATE raise the store's epoch by 1. */
 PL_MUST_CHECK pl_status pl_store_open(const char *folder, pl_store_mode mode,
                                       pl_store **out);
 void pl_store_close(pl_store **store);
 /* A run with several homes has a store in parts: FOLDER/home-1 .. home-N, each with its
- * own writer. READ of FOLDER shows all as one store; WRITE and CREATE take a part. */
+ * own writer. With READ, pl_store_open takes FOLDER and shows all parts as one store.
+ * With WRITE or CREATE it takes the folder of one part. */
 enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
@@ -61,62 +66,64 @@ PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
 /* For a reader: returns the number (from 0) of the part that has this module, path or
  * object, or -1 if no part has it. */
 int pl_store_part_of(pl_store *store, const char *name);
-/* `n`: number of parts now; `begun`: number of parts at the beginning. A job that was
- * given more homes has more parts than it began with. The last parts may not exist yet.
- */
+/* `n` is the number of parts now, and `begun` is the number of parts when the store was
+ * made. `n` is larger than `begun` if homes were added to the job since. The parts with
+ * the highest numbers may not exist yet. */
 typedef struct pl_parts {
     int n, begun;
 } pl_parts;
 PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
-/* Whether the folder of part `part` (from 0) should exist. An added part is counted
- * before its home creates it. Always true for a store in one piece. */
+/* Returns whether the folder of part `part` (from 0) should exist. A part that was
+ * added later is counted before its home creates its folder. For a store in one piece
+ * the result is always true. */
 bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part);
-/* The number of parts, from part 0 on, for which pl_store_part_begun is true; 0 for a
- * store in one piece. */
+/* Returns how many parts, counted from part 0 on, pl_store_part_begun is true for; 0
+ * for a store in one piece. */
 int pl_store_n_begun(const char *folder, const pl_parts *parts);
-/* Adds a part; `n` is the new number. No error if there are n parts already. */
+/* Adds a part; `n` is the number of parts afterwards. It is no error if the store has n
+ * parts already. */
 PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
-/* ERR_UNSUPPORTED if the chunks of part n lie in a storage engine: such a part stays.
- */
+/* Returns ERR_UNSUPPORTED if the chunks of part n lie in a storage engine, because such
+ * a part cannot be removed. */
 PL_MUST_CHECK pl_status pl_store_check_removal(const char *folder, int n);
 /* Removes the last part; `n` is the number of parts that stay, at least 2. No process
  * may have any part open, and nothing in the last part may be needed. The function may
  * be called again after it was interrupted. */
 PL_MUST_CHECK pl_status pl_store_remove_part(const char *folder, int n);
 /* Turns a store in one piece, which no process has open, into the first of two parts.
- * If the process is killed half-way, the store does not open until this function or
- * pl_store_end_division is called. pl_store_end_division does nothing to a store that
- * is not half divided. */
+ * If the process is killed before the end, the store cannot be opened until this
+ * function or pl_store_end_division is called. pl_store_end_division does nothing if no
+ * division was interrupted. */
 PL_MUST_CHECK pl_status pl_store_divide(const char *folder);
 PL_MUST_CHECK pl_status pl_store_end_division(const char *folder);
 /* Makes the folder a store of n parts. The writers create the parts themselves.
  * ERR_EXISTS if the folder already is a store with a different number of parts. */
 PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
 /* Makes the folder a store whose chunks lie in a storage engine, `rados://...` or
- * `s3://...` (docs/ENGINES.md). A part of a store gets a namespace of its own. If
- * `place` is `rocksdb`, nothing is made here; pl_store_open makes the store. ERR_EXISTS
- * if the folder holds a store that is not on that engine. */
+ * `s3://...` (docs/ENGINES.md). Each part of a store gets its own namespace in the
+ * engine. If `place` is `rocksdb`, this function makes nothing; pl_store_open makes the
+ * store. ERR_EXISTS if the folder holds a store that is not on that engine. */
 PL_MUST_CHECK pl_status pl_store_make_on(const char *folder, const char *place);
 /* Checks the spelling of an engine's address. */
 PL_MUST_CHECK pl_status pl_store_check_engine(const char *place);
-/* Describes the damage in the log that opening for writing has repaired: a power cut
- * leaves an unfinished tail of commits that were never acknowledged. NULL if there was
- * none. */
+/* Describes the damage in the log that was repaired when the store was opened for
+ * writing; NULL if there was no damage. After a power cut the log may end with an
+ * incomplete part, whose commits were never acknowledged. */
 const char *pl_store_mended(const pl_store *store);
-/* Names the rollback over several parts that opening this part for writing has
- * finished. NULL without such a rollback. */
+/* Names the rollback over several parts that was finished when this part was opened for
+ * writing; NULL if there was no unfinished rollback. */
 const char *pl_store_resumed(const pl_store *store);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
-PL_MUST_CHECK pl_status
-pl_store_refresh(pl_store *store); /* a READ store catches up with its writer */
+/* Updates a READ store to the writer's newest commit. */
+PL_MUST_CHECK pl_status pl_store_refresh(pl_store *store);
 
 /* ---- records ---- */
 enum { PL_CONTRIBUTION_CELLS = 128 };
 typedef struct pl_contribution {
     char worker[PL_TEXT_MAX];
     char device[PL_TEXT_MAX];
-    pl_pubkey key; /* the worker's key; zero: not encrypted */
+    pl_pubkey key; /* the worker's key; zero if its connection was not encrypted */
     int64_t path, replica, phase;
     /* the samples first_sample .. first_sample + n_samples - 1 of the path's stream */
     uint64_t first_sample, n_samples;
@@ -129,10 +136,12 @@ typedef struct pl_contribution {
     char codec[16];    /* "f32", "bf16" */
     pl_hash update;    /* blob */
     uint64_t update_bytes; /* encoded */
-    bool split; /* noloco: the mate came too late, so both holders went on alone */
-    /* Measurements that change no result; 0: not measured. The mean norm of the
-     * gradient before clipping; nats of the path's held-out text (outer/held.h) with
-     * the parameters that the phase began with; the largest memory of the worker. */
+    /* noloco: the partner in the pair came too late, so each took the step alone */
+    bool split;
+    /* Measurements that do not influence training; 0: not measured. `gradient` is the
+     * mean norm of the gradient before clipping. `held` is the loss on the path's
+     * held-out text, in nats, with the parameters at the start of the phase
+     * (outer/held.h). `memory_bytes` is the worker's peak memory. */
     double gradient, held;
     uint64_t memory_bytes;
     /* A sketch of the update, for an audit on a different kind of device
@@ -145,10 +154,10 @@ typedef struct pl_version {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number; /* 0 is the initial version */
     pl_hash params; /* blob of the parameters; its hash is called "the module's hash" */
-    /* blob: momentum, then other vectors that the next outer step needs */
+    /* blob: momentum, followed by any other vectors that the next outer step needs */
     pl_hash momentum;
-    /* blob: the encoded difference from the parent to this version; zero if it is not
-     * kept */
+    /* blob: the encoded difference between the parent and this version; zero if the
+     * store does not keep it */
     pl_hash change;
     /* hash of the parameters of version number - 1; zero for version 0 */
     pl_hash parent;
@@ -161,10 +170,11 @@ typedef struct pl_version {
     double displacement;
     int64_t arrivals; /* delayed-nesterov: updates since the last momentum step */
     int64_t wall_ms;
-    /* number of the commit that made the version; the store sets this field and
-     * has_updates */
+    /* number of the commit that made the version. The store sets this field and
+     * has_updates; the caller need not. */
     uint64_t sequence;
-    /* garbage collection has dropped the data; only the record is left */
+    /* garbage collection has dropped the data of this version; only the record is
+     * left */
     bool params_gone;
     bool has_updates; /* the update blobs that this version names are in the store */
     int n_contributions;
@@ -183,8 +193,8 @@ typedef struct pl_path_state {
     pl_hash moments;               /* blob: first moments, then second moments */
     char worker[PL_TEXT_MAX];
     double gradient; /* mean norm of the gradient in the last phase; 0: not measured */
-    /* nats of the path's held-out text after `held_phase` phases, which was measured
-     * last; 0: never */
+    /* the newest measured loss on the path's held-out text, in nats; 0: never measured.
+     * It was measured after `held_phase` phases. */
     double held;
     int64_t held_phase;
 } pl_path_state;
@@ -199,12 +209,12 @@ typedef struct pl_object {
 PL_MUST_CHECK pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob,
                                             uint64_t *bytes);
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob);
-/* Reads [offset, offset+len) and checks chunk hashes; ERR_DAMAGED names blob and chunk.
- */
+/* Reads the bytes [offset, offset+len) of the blob and checks the hashes of the chunks.
+ * The text of ERR_DAMAGED names the blob and the chunk. */
 PL_MUST_CHECK pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob,
                                            uint64_t offset, size_t len, void *out);
-/* Reads the first bytes of several blobs. The chunks of all of them are hashed side by
- * side, which is several times faster if each blob has few chunks. */
+/* Reads the first bytes of several blobs. The chunks of all blobs are hashed together,
+ * which is several times faster if each blob has few chunks. */
 typedef struct pl_blob_read {
     const pl_hash *blob;
     size_t bytes;
@@ -212,9 +222,9 @@ typedef struct pl_blob_read {
 } pl_blob_read;
 PL_MUST_CHECK pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads,
                                             size_t n);
-/* Reads like pl_store_read_blob, but without checking hashes (the database has
- * checksums of its own). Only for bytes that are sent to a process that checks the hash
- * of the whole blob. */
+/* Reads like pl_store_read_blob, but does not check hashes; only the database's own
+ * checksums are checked. Use this function only for bytes that are sent to a process
+ * that checks the hash of the whole blob. */
 PL_MUST_CHECK pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob,
                                            uint64_t offset, size_t len, void *out);
 PL_MUST_CHECK pl_status pl_store_get_version(pl_store *store, const char *module,
@@ -250,16 +260,17 @@ PL_MUST_CHECK pl_status pl_store_each_object(pl_store *s, const char *prefix,
 /* The names of all modules, then of all paths, then of all objects. */
 typedef pl_status (*pl_name_fn)(void *context, const char *name);
 PL_MUST_CHECK pl_status pl_store_each_name(pl_store *s, pl_name_fn fn, void *context);
-/* Pending contributions of modules whose name starts with prefix, by (module, phase,
- * path, replica): the canonical order of sums. */
+/* Visits the pending contributions of modules whose names start with `prefix`. They are
+ * sorted by (module, phase, path, replica), and updates are always added in this
+ * order. */
 PL_MUST_CHECK pl_status pl_store_each_pending(pl_store *s, const char *prefix,
                                               pl_pending_fn fn, void *ctx);
 PL_MUST_CHECK pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn,
                                           void *ctx);
 
 /* ---- tags: named consistent sets of versions of an arm ---- */
-/* A tag is the object "tag/NAME", so that the home of a running job can be asked to
- * store it. A tag without bytes counts as deleted. */
+/* A tag is the object "tag/NAME", because any client can ask the home of a running job
+ * to store an object. A tag without bytes counts as deleted. */
 typedef struct pl_snapshot_item {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number;
@@ -267,8 +278,8 @@ typedef struct pl_snapshot_item {
 } pl_snapshot_item;
 typedef struct pl_snapshot {
     char name[PL_TEXT_MAX], arm[PL_TEXT_MAX], note[PL_TEXT_MAX];
-    /* the phase that all of the arm's paths had finished; -1: the tag names the heads
-     * as of one commit */
+    /* the phase that all paths of the arm had finished; -1: the tag names the newest
+     * versions at one commit */
     int64_t phase;
     uint64_t sequence; /* the commit whose state was read */
     int64_t wall_ms;
@@ -281,9 +292,9 @@ PL_MUST_CHECK pl_status pl_snapshot_decode(const char *name, const void *data,
                                            size_t len, pl_snapshot *out);
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
                                          const char *module); /* or NULL */
-/* Returns the tag's entry for a module of its arm: for the module itself, or for the
- * merged one (home/merged.h) with the same name after the slash; NULL if the tag has
- * neither. */
+/* Returns the tag's entry for `module`, or else the entry for the merged module
+ * (home/merged.h) that has the same name after the slash. Returns NULL if the tag has
+ * neither entry. */
 const pl_snapshot_item *pl_snapshot_place(const pl_snapshot *tag, const char *module);
 PL_MUST_CHECK pl_status pl_store_get_tag(pl_store *store, const char *name,
                                          pl_snapshot *out);
@@ -298,8 +309,8 @@ typedef struct pl_store_stats {
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 
-/* The uses of the stored bytes of chunks. A chunk that has several uses counts for the
- * first of them in this order. */
+/* What stored chunks are used for. The bytes of a chunk with several uses are counted
+ * for the first of them in this order. */
 typedef enum pl_use {
     PL_USE_HEADS,    /* parameters of the newest versions */
     PL_USE_TAGS,     /* parameters of versions that tags name */
@@ -311,7 +322,8 @@ typedef enum pl_use {
     /* versions as changes, for workers that have the previous version */
     PL_USE_CHANGES,
     PL_USE_UPDATES, /* merged updates that were kept */
-    PL_USE_OTHER,   /* only bases of coded chunks, or copies in several parts */
+    /* chunks that are only bases of coded chunks, and copies in several parts */
+    PL_USE_OTHER,
     PL_USES
 } pl_use;
 typedef struct pl_store_usage {
@@ -322,20 +334,20 @@ PL_MUST_CHECK pl_status pl_store_use(pl_store *store, pl_store_usage *out);
 const char *pl_use_name(pl_use use); /* "heads" */
 
 /* Limits the stored bytes of all chunks (WRITE); 0: no limit. A commit that would pass
- * the limit fails with ERR_NOSPACE, unless it frees at least as much as it adds. Counts
- * the chunks, so it is called once. */
+ * the limit fails with ERR_NOSPACE, unless it frees at least as much as it adds. The
+ * function reads the records of all chunks, so it should be called only once. */
 PL_MUST_CHECK pl_status pl_store_set_quota(pl_store *store, uint64_t bytes);
-/* The bytes that the limit counts; 0 if there is no limit. */
+/* Returns the stored bytes that are compared with the limit; 0 if there is no limit. */
 uint64_t pl_store_stored_bytes(const pl_store *store);
-/* Whether the commit of this transaction would pass the limit. Call it only when
- * records name all blobs that were put, because blobs without a name are dropped and do
- * not count. */
+/* Tells whether the commit of this transaction would exceed the limit. Call the
+ * function only after the transaction has records that name all its new blobs: a blob
+ * that no record names is dropped and does not count. */
 PL_MUST_CHECK pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes);
 
 /* ---- making old versions smaller ---- */
-/* Codes old versions, up to about `budget_bytes` in one commit. *more is false when
- * nothing is left to do. The parameters of the newest versions stay raw, and no name
- * changes. */
+/* Compresses old versions, up to about `budget_bytes` in one commit. *more is false
+ * when nothing is left to do. The parameters of the newest versions stay uncompressed,
+ * and no blob changes its name. */
 PL_MUST_CHECK pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes,
                                         bool *more);
 /* Returns the space of dropped and recoded data to the disk (WRITE). */
@@ -347,53 +359,60 @@ typedef struct pl_gc_report {
     /* n_kept: versions that keep their data; n_gone: versions whose data were dropped
      * earlier */
     uint64_t n_kept, n_gone;
-    /* counts of what is freed; chunks that are still shared stay */
+    /* blobs, chunks and bytes that are freed; a chunk that other blobs use stays */
     uint64_t n_blobs, n_chunks, bytes;
-    uint64_t n_garbage, garbage_bytes; /* objects of an engine that nothing names */
+    uint64_t n_garbage, garbage_bytes; /* objects in the engine that no record names */
 } pl_gc_report;
-/* Whether the data of this version must stay; the data of heads always do. */
+/* Returns whether the data of this version must stay. The data of the newest versions
+ * always stay. */
 typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
-/* Counts the data that need not be kept. With `run` (WRITE) this data is dropped, in
- * many commits, and the disk space is returned. The process may be killed at any time,
- * and the call repeated. */
+/* Counts the data that need not be kept. With `run` (the store is opened with WRITE),
+ * the data are dropped in many commits, and the disk space is freed. The process may be
+ * killed at any time; the next call continues. */
 PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
                                          void *context, bool run, pl_gc_report *out);
 
-/* As pl_store_collect, but as a part of an open transaction, and without returning disk
+/* Does the same as pl_store_collect inside an open transaction, but frees no disk
  * space. *n is the number of versions whose data are dropped. */
 PL_MUST_CHECK pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *context,
                                        uint64_t *n);
 
 /* ---- copying ---- */
 typedef struct pl_mirror_report {
-    /* numbers of copied things; `bytes` counts only chunks */
+    /* how many records and chunks were copied; `bytes` counts only chunks */
     uint64_t n_records, n_chunks, bytes;
 } pl_mirror_report;
-/* Makes the store in `folder` equal to the state that `from` (READ) shows, row by row,
- * and copies only what is missing. A folder that does not exist is made. ERR_EXISTS if
- * the folder holds something other than an earlier state of the same store, unless
- * `force`: then a store that is neither an earlier nor a later state is replaced by a
- * whole copy, which is first made in FOLDER/new (ERR_UNSUPPORTED if its `db` is a link
- * or a mount point; the folder itself may be one). If the process is killed, the folder
- * holds its old state, or it refuses to open (ERR_BUSY) until this function or
- * pl_store_end_copy has done the rest. */
+/* Makes the store in `folder` equal to the state that `from` (READ) shows. It compares
+ * the rows of both stores and copies only what is missing. A folder that does not exist
+ * is made.
+ *
+ * Without `force`, ERR_EXISTS if the folder contains anything other than an earlier
+ * state of the same store. With `force`, a later state of the same store is changed row
+ * by row too. Any other store is replaced by a complete copy, which is first made in
+ * FOLDER/new. ERR_UNSUPPORTED if the `db` of the store to be replaced is a link or a
+ * mount point; the folder itself may be a link or a mount point.
+ *
+ * If the process is killed, the folder either has its old state, or cannot be opened
+ * (ERR_BUSY) until this function or pl_store_end_copy has finished the copy. */
 PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                                         pl_mirror_report *out);
 
-/* Copies all parts of a store, as they were when it was opened or last refreshed: the
- * folder becomes a store with as many parts. A killed copy behaves as described above.
- * A store in one piece is copied by pl_store_mirror. */
+/* Copies all parts of a store, as they were when `from` was opened or last refreshed.
+ * The folder becomes a store with the same number of parts. If the process is killed,
+ * the same happens as with pl_store_mirror. Use pl_store_mirror for a store in one
+ * piece. */
 PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder,
                                               bool force, pl_mirror_report *out);
 /* Finishes a copy into this folder if the copy was decided before its process was
  * killed. Does nothing without such a copy. */
 PL_MUST_CHECK pl_status pl_store_end_copy(const char *folder);
-/* Removes parts that a killed copy made beside the existing ones before it was decided.
- * Does nothing if another process has the folder open, or if a part is missing. Files
- * that such a copy made inside a store or a part are removed when that store or part is
- * opened for writing. */
+/* Removes the new parts that a copy left beside the existing ones if its process was
+ * killed before the copy was decided. Does nothing if another process has the folder
+ * open, or if a part is missing. Files that an undecided copy left inside a store or a
+ * part are removed when that store or part is opened for writing. */
 PL_MUST_CHECK pl_status pl_store_clear_copy(const char *folder);
-/* The number of commits that the reader shows of part `part` (from 0). */
+/* Returns the number of the newest commit of part `part` (from 0) that this reader
+ * shows. */
 uint64_t pl_store_part_sequence(const pl_store *store, int part);
 int pl_store_n_parts(
     /* number of parts of an open reader; 0: the store is in one piece */
@@ -405,10 +424,11 @@ typedef struct pl_rebuild_report {
     uint64_t n_commits; /* number of commits read from the engine's log */
     uint64_t n_records; /* rows written */
 } pl_rebuild_report;
-/* Makes `folder`, which must not exist or be empty, the store whose chunks lie in the
- * engine `place`, with all that was acknowledged. When the folder is opened for
- * writing, the store's old home is fenced. ERR_NOT_FOUND if there is no store in
- * `place`; ERR_DAMAGED if the bytes there do not match their hashes. */
+/* Restores in `folder` the store whose chunks lie in the engine `place`, with every
+ * commit that was acknowledged. The folder must be empty or not exist. Once the folder
+ * is opened for writing, the store's old home can no longer write. ERR_NOT_FOUND if
+ * there is no store in `place`; ERR_DAMAGED if the bytes there do not match their
+ * hashes. */
 PL_MUST_CHECK pl_status pl_store_rebuild(const char *place, const char *folder,
                                          pl_rebuild_report *out);
 
@@ -417,54 +437,60 @@ typedef struct pl_audit_report {
     uint64_t n_rows, n_versions, n_blobs, n_chunks, bytes, n_problems;
 } pl_audit_report;
 typedef void (*pl_problem_fn)(void *context, const char *sentence);
-/* Checks every record: the chain of commits up to the mark, that a module's versions
- * have no gap and each names its parent, counts of references, and that names can be
- * found. With `bytes` also checks every chunk against its hash. `fn` gets one sentence
- * per damaged thing. A failure means that the check could not be made. While a writer
- * runs, a follower may see parts of a commit early: repeat the check after a refresh
- * before you believe a finding. */
+/* Checks every record. It checks that the chain of commits is complete up to the mark,
+ * that the versions of a module have no gap and name their parents, that the counts of
+ * references are right, and that everything that a record names exists. With `bytes` it
+ * also checks every chunk against its hash. `fn` gets one sentence per fault. If the
+ * function returns an error, the check could not be made. While a writer runs, a reader
+ * may see some rows of a commit before the others; so repeat the check after a refresh
+ * before you rely on a reported fault. */
 PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn,
                                        void *context, pl_audit_report *out);
-/* Calls pl_store_audit, while a process writes to the store several times with new
- * readers; *out has the problems that the audits agree on. In that case `*store` is
- * replaced, and NULL if it could not be opened again. Call pl_findings_clear
- * afterwards, also after a failure. */
+/* Calls pl_store_audit. If it finds faults while a process writes to the store, it
+ * opens the store anew and repeats the audit, and *out has only the faults that all
+ * audits found. `*store` is then a new reader, or NULL if the store could not be opened
+ * again. Call pl_findings_clear afterwards, also after a failure. */
 PL_MUST_CHECK pl_status pl_store_audit_firmly(const char *folder, pl_store **store,
                                               bool bytes, pl_findings *out,
                                               pl_audit_report *report);
-/* Whether a process has the store, or a part of it, open for writing now. */
+/* Returns whether a process has the store, or a part of it, open for writing now. */
 bool pl_store_has_writer(const char *folder);
 
 /* ---- writing: one transaction = one atomic, synced commit ---- */
 /* A store has one transaction at a time. An operation that is refused with ERR_ARG,
- * ERR_STALE, ERR_EXISTS or ERR_NOT_FOUND leaves the transaction as it was. After a
- * failed commit that reached the disk, begin fails for good: restart the process. */
+ * ERR_STALE, ERR_EXISTS or ERR_NOT_FOUND leaves the transaction as it was. If a commit
+ * fails after it began to write to the disk, pl_txn_begin fails from then on, and the
+ * process must be restarted. */
 PL_MUST_CHECK pl_status pl_txn_begin(pl_store *store, pl_txn **out);
 void pl_txn_abort(pl_txn **txn); /* discards all changes; accepts NULL */
-/* After OK all changes of the transaction are durable. After a failure none of them is
- * visible to this process; whether they are on disk is known after reopening.
- * ERR_NOSPACE leaves the store readable. The transaction is freed in every case. */
+/* After OK all changes of the transaction are durable. After a failure this process
+ * sees none of the changes; only reopening the store shows whether they are on disk.
+ * After ERR_NOSPACE the store can still be read. The transaction is always freed. */
 PL_MUST_CHECK pl_status pl_txn_commit(pl_txn **txn);
 
-/* The blob becomes part of the transaction; equal bytes are stored once. A blob that no
- * record names when the transaction is committed is not kept. ERR_UNSUPPORTED if the
- * transaction would grow beyond 3 GiB. */
+/* Adds a blob to the transaction. Equal bytes are stored only once. If no record names
+ * the blob at the commit, the blob is not kept. ERR_UNSUPPORTED if the transaction
+ * would grow beyond 3 GiB. */
 PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes,
                                         pl_hash *out);
-/* Appends a version. The version's number must be head + 1 (0 for a new module), else
- * ERR_STALE. `parent` must be the parameters of the head, else ERR_ARG. Blobs that a
- * record names must be in the store or in the transaction, else ERR_NOT_FOUND (here and
- * below). Pending contributions of phase number-1 are removed, with their update blobs
- * unless keep.updates. Momentum and change of version number-2 and older are dropped
- * unless keep.momentum. Updates, momentum and change are dropped keep.late versions
- * later; keep.late is the same for all versions of a module. */
+/* Appends a version. Its number must be the number of the newest version + 1 (0 for a
+ * new module), else ERR_STALE. `parent` must be the hash of the newest version's
+ * parameters, else ERR_ARG. In this and the following functions, blobs that a record
+ * names must be in the store or in the transaction, else ERR_NOT_FOUND.
+ *
+ * Pending contributions of phase number-1 are removed. Their update blobs are removed,
+ * too, unless keep.updates is set. Momentum and change of version number-2 and older
+ * versions are dropped unless keep.momentum is set. keep.late delays the dropping of
+ * updates, momentum and change by this number of versions; it must be the same for all
+ * versions of a module. */
 typedef struct pl_keep {
     bool updates, momentum;
     int late;
 } pl_keep;
 PL_MUST_CHECK pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version,
                                            pl_keep keep);
-/* ERR_EXISTS if (module, phase, path, replica) is pending already. */
+/* Adds a pending contribution. ERR_EXISTS if there already is one with the same module,
+ * phase, path and replica. */
 PL_MUST_CHECK pl_status pl_txn_put_pending(pl_txn *txn, const char *module,
                                            const pl_contribution *c);
 /* Replaces the state of that path and releases the old blob of moments. */
@@ -484,23 +510,24 @@ PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
 PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
                                          uint64_t number);
 
-/* ---- rollback: made in all parts of a store, or in no part ---- */
-/* Whether a rollback made this version; *source is the number of the version whose
- * parameters it has. */
+/* ---- rollback: is done in all parts of a store, or in no part ---- */
+/* Returns whether a rollback made this version. *source is then the number of the older
+ * version that has the same parameters. */
 bool pl_version_source(const pl_version *version, uint64_t *source);
 /* A store in one piece, or all parts of a store, opened for writing (ERR_BUSY if
- * another process has one of them open). Opening finishes a rollback that was decided
- * but not made in every part. */
+ * another process has one of them open). Opening also finishes an earlier rollback that
+ * was decided but not yet done in every part. */
 typedef struct pl_writers pl_writers;
 PL_MUST_CHECK pl_status pl_writers_open(const char *folder, pl_writers **out);
 void pl_writers_close(pl_writers **writers);
 int pl_writers_count(const pl_writers *writers);
 /* `part` counts from 0; owned by the writers */
 pl_store *pl_writers_part(pl_writers *writers, int part);
-/* Returns a reader of the whole store as of the opening of the writers, which own
- * it. */
+/* Returns a reader that shows the store, with all parts, as it was when the writers
+ * were opened. The writers own the reader. */
 pl_store *pl_writers_view(pl_writers *writers);
-/* Names the rollback that opening has finished; NULL if there was none. */
+/* Names the earlier rollback that pl_writers_open has finished; NULL if there was
+ * none. */
 const char *pl_writers_resumed(const pl_writers *writers);
 
 typedef struct pl_rollback_module {
@@ -516,17 +543,16 @@ typedef struct pl_rollback_path {
 } pl_rollback_path;
 typedef struct pl_rollback {
     char words[PL_TEXT_MAX]; /* arguments of the command, for messages */
-    /* The paths move on to this phase, and pending updates are dropped; -1: the paths
-     * and the updates stay. */
+    /* All paths continue after this phase, and pending updates are dropped. -1: the
+     * paths and the pending updates stay as they are. */
     int64_t phase;
     pl_rollback_module *modules;
     pl_rollback_path *paths;
     size_t n_modules, n_paths;
 } pl_rollback;
-/* Carries out the plan; at most once per opening. If the process is killed, either no
- * version of the plan exists, or all of them exist as soon as the parts are opened for
- * writing again. ERR_NOT_FOUND: garbage collection removed parameters that the plan
- * needs. */
+/* Carries out the plan. Call it at most once after pl_writers_open. If the process is
+ * killed, the next opening for writing shows either all versions of the plan or none of
+ * them. ERR_NOT_FOUND: garbage collection removed parameters that the plan needs. */
 PL_MUST_CHECK pl_status pl_writers_roll_back(pl_writers *writers,
                                              const pl_rollback *plan);
 
@@ -541,8 +567,8 @@ typedef struct pl_row {
 } pl_row;
 typedef pl_status (*pl_row_fn)(void *context, const pl_row *row);
 typedef pl_status (*pl_blob_fn)(void *context, const pl_hash *blob);
-/* Visits the rows in an order in which pl_txn_put_row accepts them. Uncommitted rows
- * are not included. */
+/* Visits the rows of `name`, in an order in which pl_txn_put_row accepts them. Rows of
+ * an open transaction are not included. */
 PL_MUST_CHECK pl_status pl_store_each_row(pl_store *store, const char *name,
                                           const char *refs, pl_row_fn fn,
                                           void *context);
@@ -550,24 +576,27 @@ PL_MUST_CHECK pl_status pl_store_each_row(pl_store *store, const char *name,
 PL_MUST_CHECK pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn,
                                          void *context);
 bool pl_store_has_name(pl_store *store, const char *name);
-/* Puts a row, and replaces an existing one. Versions must come in order; a new version
- * becomes the head. ERR_DATA: the row does not belong to this name. ERR_NOT_FOUND: a
- * blob is missing. ERR_DAMAGED: the row is damaged. */
+/* Writes a row; a row with the same key is replaced. Versions must come in rising
+ * order, and a new version becomes the newest one of its module. ERR_DATA: the row does
+ * not belong to this name. ERR_NOT_FOUND: a blob is missing. ERR_DAMAGED: the row is
+ * damaged. */
 PL_MUST_CHECK pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
                                        const pl_row *row);
 /* Drops any row except a version; only the key of the row is used. */
 PL_MUST_CHECK pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
                                         const pl_row *row);
-/* Drops all rows of a name, also its versions, because another store has them. */
+/* Drops all rows of a name, including its versions. It is called when another store has
+ * these rows. */
 PL_MUST_CHECK pl_status pl_txn_drop_name(pl_txn *txn, const char *name,
                                          const char *refs);
 
-/* Computes the name of a blob without storing it: the hash over its length and its
- * chunks' hashes. */
+/* Computes the name of a blob without storing the blob. The name is a hash over the
+ * blob's length and the hashes of its chunks. */
 void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out);
-/* Computes the name of a blob that arrives piece by piece. pl_blob_hash_some says that
- * the first `there` bytes are at `data` now. The struct starts as zeros.
- * pl_blob_hash_end writes the hash of all `bytes` and frees the struct's memory. */
+/* Computes the name of a blob that arrives piece by piece. Set the struct to zeros
+ * first. Call pl_blob_hash_some whenever more bytes have arrived: the first `there`
+ * bytes of the blob are then at `data`. At the end pl_blob_hash_end writes the hash of
+ * all `bytes` to `out` and frees the struct's memory. */
 typedef struct pl_blob_hashing {
     pl_buf chunks;
     uint64_t hashed;

@@ -1,6 +1,6 @@
 /* Reads and writes the files FORMAT and ENGINE. FORMAT is two lines of text with the
- * format's number; ENGINE says where the chunks lie. Each file has exactly one valid
- * spelling. */
+ * number of the store's format. ENGINE is the address of the engine that has the
+ * chunks. A file is valid only if its text is exactly as this code writes it. */
 #include "store/store_format.h"
 #include <dirent.h>
 #include <string.h>
@@ -49,8 +49,9 @@ pl_status store_format_check(const char *folder, bool *in_engine)
     return status;
 }
 
-/* A process that died inside pl_replace_file leaves FORMAT.tmp-PID. The file ENGINE may
- * exist without FORMAT, because it is written first. */
+/* Returns whether a file with this name may be left from a process that was killed
+ * while it made a store. A process that is killed in pl_replace_file leaves
+ * FORMAT.tmp-PID. ENGINE may exist without FORMAT, because ENGINE is written first. */
 static bool is_leftover(const char *name)
 {
     return pl_starts_with(name, "FORMAT.tmp-") || pl_starts_with(name, "ENGINE.tmp-");

@@ -5,14 +5,14 @@
 #include "base/base.h"
 
 /* ERR_NOT_FOUND if `folder` holds no store; ERR_UNSUPPORTED if it has a different
- * format; ERR_DAMAGED if FORMAT cannot be parsed. *in_engine tells whether chunks are
- * in the engine that the file ENGINE names. */
+ * format; ERR_DAMAGED if FORMAT cannot be parsed. *in_engine is set to whether the
+ * chunks are in the engine that the file ENGINE names. */
 PL_MUST_CHECK pl_status store_format_check(const char *folder, bool *in_engine);
 
 /* Makes the folder a store. ERR_EXISTS if the folder holds other files. */
 PL_MUST_CHECK pl_status store_format_write(const char *folder, bool in_engine);
-/* The two steps of store_format_write, for a caller that fills the folder in between.
- */
+/* The two steps of store_format_write, for a caller that writes files into the folder
+ * between the two steps. */
 PL_MUST_CHECK pl_status store_format_refuse_others(const char *folder);
 PL_MUST_CHECK pl_status store_format_finish(const char *folder, bool in_engine);
 

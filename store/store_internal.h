@@ -13,29 +13,33 @@ struct pl_store {
     remote_end *remote; /* the engine that holds the chunks; NULL: `db` holds them */
     pl_store **parts; /* the parts of a store in parts, opened for reading (parts.h) */
     int n_parts;
-    pl_store *whole; /* in a part: the store in parts that opened it; else NULL */
+    pl_store *whole; /* if this is a part: the store that opened all parts; else NULL */
     pl_store_mode mode;
     char folder[PL_PATH_MAX];
     scratch own;         /* reader: its temporary folder */
     int lock;            /* writer: the locked folder; -1 if none */
     watermark_file mark; /* writer */
-    /* reader: the log is damaged, and no writer has repaired it yet */
+    /* reader: the log is damaged, and no writer has repaired the log yet */
     bool frozen;
     int database; /* reader: descriptor of the database's folder; -1 if none */
     uint64_t epoch, sequence;
     pl_hash log_hash; /* hash of log row `sequence`; zero if `sequence` is 0 */
-    /* pl_store_set_quota: the limit (0: none), and the stored bytes of all chunks as of
-     * the last commit (0 without a limit) */
+    /* `quota` is the limit of pl_store_set_quota; 0: no limit. `stored` is the number
+     * of stored bytes of all chunks after the last commit; 0 without a limit. */
     uint64_t quota, stored;
     bool in_txn;
-    /* the sequence at which pl_store_recode had nothing left to do */
+    /* the value of `sequence` when pl_store_recode last had nothing left to do */
     uint64_t recoded_at;
-    /* a blob with at least this many new bytes gets a table file of its own */
+    /* the chunks of a blob with at least this many new bytes are written to a separate
+     * table file */
     uint64_t bulk_bytes;
-    struct bulk_dropping *dropping; /* files that are being dropped, or NULL (bulk.h) */
-    /* number of table files since opening; also the name of the next one */
+    /* table files that are being dropped, or NULL (bulk.h) */
+    struct bulk_dropping *dropping;
+    /* number of table files made since the store was opened; the next file gets this
+     * number as its name */
     uint64_t n_bulk;
-    pl_status refusal; /* not OK after a failed write, until the store is closed */
+    /* OK, or the error of a failed write: all later writes are refused with it */
+    pl_status refusal;
     char refusal_text[512];
     /* damage of the log that opening repaired; "" if there was none */
     char mended[512];
@@ -50,51 +54,53 @@ typedef struct bulk_place bulk_place;
 struct pl_txn {
     pl_store *store;
     kv_batch *batch;
-    uint64_t sequence; /* number of the coming commit, and of its pack */
-    uint32_t n_chunks; /* number of chunks in the pack of the coming commit */
-    remote_work work;  /* objects for the engine, if there is one */
+    /* the number that the commit of this transaction will have, and its pack */
+    uint64_t sequence;
+    uint32_t n_chunks; /* number of chunks in that pack so far */
+    remote_work work;  /* objects to write to the engine, if the store has one */
     uint64_t staged_bytes;
-    /* grown: stored bytes of chunks that it adds, less those that it frees; thinned:
-     * those that pl_txn_collect freed */
+    /* grown: stored bytes of the chunks that this transaction adds, minus those of the
+     * chunks that it frees; thinned: stored bytes that pl_txn_collect freed */
     int64_t grown, thinned;
     bulk_file *files; /* table files, the newest first (bulk.h) */
     bool in_file;     /* whether chunks are being written into the newest file */
     /* whether this transaction may spend time on finding table files whose chunks were
      * all deleted one by one */
     bool tidies;
-    bulk_place *gone; /* places of chunks that were released */
+    bulk_place *gone; /* where the released chunks are stored */
     size_t n_gone, cap_gone;
     pl_hash *loose;
     size_t n_loose, cap_loose;
     pl_status spoiled; /* a step failed half-way, so the commit will be refused */
 };
 
-/* A key in the meta family. The key exists while a copy is being made, when some pack
- * rows may have no record that names them. */
+/* A key in the meta family. The key exists while a copy is being made. During that time
+ * some pack rows may not be named by any record. */
 #define STORE_MIRROR_ROW "mirror"
 
 row_source store_source(const pl_store *store);
 row_source txn_source(const pl_txn *txn);
-/* The part that has the blob, or the first part if none has it. A store without parts
- * is its own part. */
+/* Returns the part that has the blob, or the first part if no part has the blob.
+ * Returns the store itself if it has no parts. */
 pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob);
 
-/* Returns the number at the start of a key. */
+/* Returns the number that the first bytes of a key contain. */
 uint64_t store_key_number(const uint8_t *key, size_t len);
-/* Checks one step of the chain: the row must be commit number `expected`, and must name
- * `previous` as its predecessor (not checked if `previous` is none). Leaves the row's
- * own hash in `previous`. */
+/* Checks one row of the chain of commits. The row must be commit number `expected`, and
+ * must contain the hash `previous` of the row before it (not checked if `previous` is a
+ * zero hash). Afterwards `previous` is the hash of this row. */
 PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
                                          uint64_t expected, pl_hash *previous);
 
 /* Free space that must remain after a commit. */
 #define STORE_SPARE_BYTES ((uint64_t)64 << 20)
-/* The space check of PROTOCOL 4.7. The error of ERR_NOSPACE has both numbers and
- * `purpose`, such as "the commit". */
+/* Checks the free disk space (PROTOCOL 4.7). The text of ERR_NOSPACE has the bytes that
+ * are free, the bytes that are needed, and `purpose`, such as "the commit". */
 PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *purpose,
                                           uint64_t need_bytes);
 
-/* ERR_NOSPACE if the commit of this transaction would pass the quota (usage.c). */
+/* Returns ERR_NOSPACE if the commit of this transaction would exceed the quota
+ * (usage.c). */
 PL_MUST_CHECK pl_status store_check_quota(const pl_txn *txn);
 
 /* Makes a batch durable and then moves the mark to (sequence, epoch, log hash). After
@@ -102,8 +108,8 @@ PL_MUST_CHECK pl_status store_check_quota(const pl_txn *txn);
 PL_MUST_CHECK pl_status store_write(pl_store *store, kv_batch *batch,
                                     const watermark *after);
 
-/* Notes that a step failed half-way, so that the commit will refuse. Returns `status`.
- */
+/* Records that a step failed after it had changed the transaction, so that the commit
+ * will be refused. Returns `status`. */
 pl_status txn_spoil(pl_txn *txn, pl_status status);
 /* Gets the blob that a row of the path or object family names; zero if there is no
  * row. */
@@ -111,8 +117,8 @@ PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
                                      const char *name, pl_hash *out);
 
 /* ---- a store with an engine (remote_head.c) ---- */
-/* Called before the epoch is raised: checks that the engine holds this store and
- * nothing newer. ERR_STALE if the store was opened elsewhere since. */
+/* Called before the epoch is raised. Checks that the engine has this store and no newer
+ * state of it. ERR_STALE if another home has opened the store since. */
 PL_MUST_CHECK pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
@@ -126,12 +132,12 @@ PL_MUST_CHECK pl_status remote_advance(pl_txn *txn);
 
 /* Counts objects of the engine that nothing names. A home leaves such objects if it is
  * killed between writing them and its commit, or between moving the head and dropping
- * objects. With `run` (WRITE) these objects are dropped. */
+ * objects. With `run` (the store is opened with WRITE) these objects are dropped. */
 PL_MUST_CHECK pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out);
 
 /* ---- dropping data (retire.c) ---- */
 /* Drops the pending rows of one phase of a module. With keep_updates the update blobs
- * stay, because the new version names them. */
+ * stay, because the module's new version names them. */
 PL_MUST_CHECK pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
                                        bool keep_updates);
 /* Drops the update blobs of an existing version; its record still names them. */
@@ -143,7 +149,7 @@ PL_MUST_CHECK pl_status retire_states(pl_txn *txn, const char *module, uint64_t 
                                       head_record *head);
 
 /* ---- blobs and chunks ---- */
-/* Computes the name that the blob must have, from its record. */
+/* Computes the blob's name from the lengths and chunk hashes in its record. */
 void blob_name(const blob_record *blob, pl_hash *out);
 pl_hash blob_chunk(const blob_record *blob, size_t i);
 

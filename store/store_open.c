@@ -1,18 +1,18 @@
-/* Opens stores: locks, format, recovery, and the proof that nothing was lost.
+/* Opens stores: takes the lock, checks the format, recovers the database, and checks
+ * that no commit was lost.
  *
- * A writer opens in this order; each step relies on the ones before it:
+ * A writer opens a store in these steps; each step relies on the steps before it:
  *
- * - the lock, so that no other process changes what is checked;
- * - the format, so that nothing is misread;
- * - the mark;
- * - the space that recovery needs;
- * - RocksDB's recovery;
- * - the chain of commits;
- * - the comparison with the mark;
- * - the new epoch, which is the first write.
+ * - it takes the lock, so that no other process changes the store during the checks;
+ * - it checks the format, so that it does not misread the store;
+ * - it reads the mark;
+ * - it checks that the disk has the space that recovery needs;
+ * - it opens RocksDB, which recovers the database from the log;
+ * - it checks the chain of commits;
+ * - it compares the newest commit with the mark;
+ * - it raises the epoch, which is the first write.
  *
- * A reader skips what belongs to writing: it takes no lock, checks no chain and changes
- * nothing. */
+ * A reader takes no lock, does not check the chain and changes nothing. */
 #include "store/bulk.h"
 #include "store/mirror.h"
 #include "store/parts.h"
@@ -101,8 +101,8 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
 }
 
 /* RocksDB's recovery may drop the end of a log and go on with the next log. The chain
- * of commits shows such a gap. Only the newest rows can lie in a log; older ones are in
- * table files, so only the newest are checked. */
+ * of commits shows such a gap. Only the newest rows can be in a log; older rows are in
+ * table files. So only the newest rows are checked. */
 static pl_status check_chain(pl_store *store)
 {
     pl_hash previous = {{0}};
@@ -124,7 +124,8 @@ done:
     return status;
 }
 
-/* Checks the row that the mark names, also if unacknowledged commits follow it. */
+/* Checks the log row of the commit that the mark names. Commits that were not
+ * acknowledged may follow that row. */
 static pl_status check_marked_row(const pl_store *store, const watermark *mark)
 {
     row_key key = key_of_number(mark->sequence);
@@ -144,7 +145,9 @@ static pl_status check_marked_row(const pl_store *store, const watermark *mark)
                    (unsigned long long)mark->sequence, store->folder);
 }
 
-/* Readers do not compare the hash, because the writer may have committed in between. */
+/* Checks that the store is not older than the mark. Only a writer also compares the
+ * hash in the mark, because the newest commits of a reader may be newer than its copy
+ * of the mark. */
 static pl_status check_mark(const pl_store *store, const watermark *mark)
 {
     if (store->sequence < mark->sequence || store->epoch < mark->epoch)
@@ -167,8 +170,8 @@ static uint64_t file_bytes(const char *folder, const char *name)
     return stat(pl_join(path, folder, name), &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* Writes a random id, by which people can tell copies and restored stores apart. No
- * decision depends on it, so zeros are used on a machine without random numbers. */
+/* Writes a random id, with which people can distinguish stores. No decision depends on
+ * the id, so zeros are written if the machine has no random numbers. */
 static void put_birth(kv_batch *batch)
 {
     uint8_t id[16] = {0};
@@ -181,7 +184,7 @@ static void put_birth(kv_batch *batch)
     row_write(batch, KV_META, &key, &fields);
 }
 
-/* Raises the epoch, which becomes durable before anything is written under it. */
+/* Raises the epoch. The new epoch is durable before the first commit under it. */
 static pl_status raise_epoch(pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -228,8 +231,8 @@ static pl_status check_store_state(pl_store *store, bool marked, const watermark
     return marked ? check_mark(store, mark) : PL_OK;
 }
 
-/* Checks that everything acknowledged lies before the first damage of the log. The log
- * is only read into memory, so a database that has lost something stays unchanged. */
+/* Checks that every acknowledged commit lies before the first damage of the log. The
+ * log is only read into memory, so a database that has lost commits stays unchanged. */
 static pl_status prove_nothing_lost(pl_store *store, const char *database,
                                     const watermark *mark)
 {
@@ -240,11 +243,11 @@ static pl_status prove_nothing_lost(pl_store *store, const char *database,
     return status;
 }
 
-/* A power cut may leave a log of full length in which bytes of the last records are
- * missing. RocksDB cannot tell this from damage to synced commits. The mark shows the
- * difference, because it is flushed after every commit and before the acknowledgement.
- * So damage that lies wholly after the mark is cut off, and any other damage is
- * refused. */
+/* After a power cut the log may have its full length, while bytes of the last records
+ * in it are missing. RocksDB cannot distinguish this from damage to synced commits. The
+ * mark makes the distinction possible, because it is flushed after every commit and
+ * before the acknowledgement. So if all damage lies after the commit in the mark, the
+ * damaged end of the log is cut off. Any other damage is an error. */
 static pl_status mend_log(pl_store *store, const char *database, const watermark *mark)
 {
     char damage[sizeof store->mended];
@@ -259,8 +262,8 @@ static pl_status mend_log(pl_store *store, const char *database, const watermark
     return PL_OK;
 }
 
-/* A store with a mark has had commits. So a missing database is damage, and no new
- * database is made. */
+/* Opens the database for writing. If there is a mark, the store has had commits; a
+ * missing database is then damage, and no new database is made. */
 static pl_status open_writer(pl_store *store)
 {
     char path[PL_PATH_MAX], database[PL_PATH_MAX];
@@ -268,13 +271,13 @@ static pl_status open_writer(pl_store *store)
     bool marked = false;
     PL_CHECK(lock(store));
     PL_CHECK(mirror_check(
-        /* checks again, because a copy may have been decided meanwhile */
+        /* check again, because a copy may have been decided meanwhile */
         store->folder));
     PL_CHECK(check_format(store));
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
-    /* Recovery writes the content of the log into table files. On a full disk RocksDB
-     * would abort. */
+    /* Recovery writes the content of the log into table files, and RocksDB would abort
+     * the process on a full disk. */
     uint64_t log_bytes = 0;
     DIR *entries = opendir(database);
     for (struct dirent *e; entries && (e = readdir(entries));)
@@ -301,7 +304,8 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
-/* Whether a commit after number `known` added table files, or may have (bulk.h). */
+/* Tells whether a commit after number `known` has added table files (bulk.h), or may
+ * have added some. */
 static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 {
     *out = store->sequence > known + CATCH_UP_ROWS;
@@ -318,11 +322,12 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 }
 
 /* While the writer changes files, a follower may see the families of a commit at
- * different times. So the follower waits for every commit that it has seen before or
- * knows from the mark. A follower reads files first and the log afterwards, so the log
- * may have a new commit whose files it has not seen. Therefore the follower reads again
- * until no new commit has added files. (If it read until there is no new commit at all,
- * it would have to wait until the writer pauses.) */
+ * different times. So the follower reads until it sees every commit that it has seen
+ * before or that the mark names. A follower reads the list of files first and the log
+ * afterwards, so the log may have a new commit whose table files are not in the list.
+ * Therefore the follower reads again until no new commit has added table files. (It
+ * does not wait until there is no new commit at all, because a busy writer makes new
+ * commits all the time.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;
@@ -342,8 +347,8 @@ static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
     return PL_OK;
 }
 
-/* Opens the database's folder and keeps it open, so that no other folder gets its inode
- * number. -1 if there is none. */
+/* Opens the database's folder and returns the descriptor, or -1 if there is no such
+ * folder. While the folder is open, no other folder can get its inode number. */
 static int hold_database(const pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -358,8 +363,8 @@ static void close_database(int *database)
     *database = -1;
 }
 
-/* Whether a copy with a different history has replaced the store (mirror_set.c), or is
- * about to. */
+/* Returns whether a copy with a different history has replaced the store, or is about
+ * to replace it (mirror_set.c). */
 static bool is_replaced(const pl_store *store, int database)
 {
     char path[PL_PATH_MAX];
@@ -371,11 +376,11 @@ static bool is_replaced(const pl_store *store, int database)
            held.st_ino != now.st_ino;
 }
 
-/* If the follower cannot open, a power cut may have damaged the end of the log, and no
- * writer has opened the store since. In this case the reader shows what lies before the
- * damage. show_newest checks that this reaches the mark, so no acknowledged commit is
- * missing. This view of the database gets no further commits (frozen): a refresh opens
- * it anew. */
+/* Opens the database for reading. If it cannot be opened as a follower, a power cut may
+ * have damaged the end of the log, and no writer may have opened the store since. In
+ * this case the reader shows the commits before the damage. show_newest checks that
+ * these reach the mark, so no acknowledged commit is missing. Such a reader (`frozen`)
+ * does not see further commits, so a refresh opens the database anew. */
 static pl_status open_follower(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
@@ -408,9 +413,9 @@ static pl_status show_newest(pl_store *store)
                        "the store %s is still being made (or lost its file HWM); try "
                        "again, or open it for writing once",
                        store->folder);
-    /* The mark was read before the database, so the database must reach it. A database
-     * that was opened while files were being changed may never reach it, so it is
-     * opened once more. */
+    /* The mark was read before the database, so the database must contain the commit in
+     * the mark. A database that was opened while the writer changed files may never
+     * show that commit, so it is opened again. */
     const char *database = pl_join(path, store->folder, "db");
     for (int i = 0; i < OPEN_TRIES; i++) {
         PL_CHECK(open_follower(store, database));
@@ -421,10 +426,10 @@ static pl_status show_newest(pl_store *store)
     return check_mark(store, &mark);
 }
 
-/* Every reader sees either the store before a copy replaces it or the copy, and never
- * the mark of one with the database of the other. The reason: a copy is decided before
- * its first rename, renames the database as a whole, and counts as decided until it is
- * complete. */
+/* Opens or refreshes a reader while a copy may replace the store. The reader sees
+ * either the old store or the copy, and never the mark of one with the database of the
+ * other. This works because a copy is decided before its first rename, renames the
+ * complete database folder at once, and counts as decided until its last rename. */
 static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
 {
     pl_status status = PL_OK;
@@ -476,7 +481,8 @@ pl_status pl_store_refresh(pl_store *store)
                               : look_whole(store, refresh_reader);
 }
 
-/* Without this check, a folder that the user may not enter would look empty. */
+/* Checks that the user may enter the folder. Without this check such a folder would
+ * look empty. */
 pl_status pl_store_check_access(const char *folder)
 {
     if (access(folder, X_OK) == 0 || errno != EACCES)
@@ -513,8 +519,9 @@ done:
     return status;
 }
 
-/* After a failed write RocksDB and the lock are kept until the process ends: the write
- * may still be in progress, so no other process may write. */
+/* Closes a store. After a failed write, RocksDB and the lock are kept until the process
+ * ends, because RocksDB may still be writing and no other process may write
+ * meanwhile. */
 void pl_store_close(pl_store **handle)
 {
     pl_store *store = *handle;

@@ -1,4 +1,4 @@
-/* Tags. A tag is a record in an object.
+/* Encodes, decodes and reads tags. A tag is a record that is stored as an object.
  *
  * Any client may have written the object, so its bytes are not trusted. `store fsck`
  * checks whether the versions that a tag names exist. */

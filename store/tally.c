@@ -1,6 +1,6 @@
-/* A growing array of hashes, sorted once and then searched by binary search (tally.h).
- * Garbage collection, audits and copies of a store count references with such an array.
- */
+/* Implements the list of hashes of tally.h: a growing array, which is sorted once and
+ * then searched by binary search. Garbage collection, audits and copies of a store
+ * count references with it. */
 #include "store/tally.h"
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ void tally_sort(tally *t)
         qsort(t->names, t->n, sizeof *t->names, by_hash_bytes);
 }
 
-/* The position of the first hash that is not below `name`. */
+/* Returns the position of the first hash that is not less than `name`. */
 static size_t lower_bound(const tally *t, const pl_hash *name)
 {
     size_t from = 0, to = t->n;

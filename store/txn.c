@@ -1,12 +1,13 @@
 /* Transactions: all operations are gathered in one batch and written at once.
  *
- * Each operation checks first and writes afterwards. So an operation that is refused
- * (ERR_STALE, ERR_EXISTS, ERR_NOT_FOUND, ERR_ARG) leaves the transaction as it was. An
+ * Each operation makes its checks before it writes. So an operation that is refused
+ * (ERR_STALE, ERR_EXISTS, ERR_NOT_FOUND, ERR_ARG) does not change the transaction. An
  * operation that fails while it writes (a damaged row, a disk error) spoils the
  * transaction, which can then only be aborted.
  *
- * Reading inside a transaction goes through the batch, so a blob that was just put can
- * be named, and an update that was just accepted can be merged. */
+ * Reads inside a transaction include the operations of its batch. So a record can name
+ * a blob that was put in the same transaction, and an update can be merged in the
+ * transaction that accepts it. */
 #include "store/bulk.h"
 #include "store/store_internal.h"
 #include <stdio.h>
@@ -101,8 +102,9 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
     return PL_OK;
 }
 
-/* Nothing has left this process before store_write is called. So after an earlier
- * failure (no space, a spoilt transaction) the store still accepts writes. */
+/* Commits a transaction. Before store_write is called nothing was written to the disk.
+ * So if the commit fails before that (no space, a spoiled transaction), the store still
+ * accepts writes. */
 pl_status pl_txn_commit(pl_txn **handle)
 {
     pl_txn *txn = *handle;
@@ -119,7 +121,8 @@ pl_status pl_txn_commit(pl_txn **handle)
     PL_TRY(store_check_quota(txn));
     PL_TRY(store_check_space(store, "the commit",
                              2 * kv_batch_bytes(txn->batch) + STORE_SPARE_BYTES));
-    /* Appends the last operation of the batch and computes the log hash. */
+    /* Appends the log row, which is the last operation of the batch, and computes its
+     * hash. */
     pl_hash *log_hash = &after.log;
     pl_buf fields = {0}, value = {0};
     log_record entry = {.previous = txn->store->log_hash,
@@ -153,8 +156,8 @@ done:
 }
 
 /* ---- versions ---- */
-/* A version must continue exactly the state that is in the store. A version that was
- * merged into an older state is refused here, whatever its number is. */
+/* Checks that a version continues the newest version in the store. A version that was
+ * computed from an older version is refused, whatever its number is. */
 static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
 {
     pl_version parent;
@@ -212,7 +215,8 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
 static pl_status append_version(pl_txn *txn, const pl_version *v, pl_keep keep,
                                 head_record head)
 {
-    pl_version stored = *v; /* the caller keeps its list of contributions */
+    /* a shallow copy: the list of contributions still belongs to the caller */
+    pl_version stored = *v;
     uint64_t late = (uint64_t)keep.late;
     bool holds_updates = keep.updates || late > 0;
     stored.sequence = txn->sequence;
@@ -240,7 +244,7 @@ pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep kee
     return txn_spoil(txn, append_version(txn, version, keep, head));
 }
 
-/* ---- the rest ---- */
+/* ---- pending contributions, paths, objects, refs ---- */
 static pl_status check_new_pending(const pl_txn *txn, const char *module,
                                    const pl_contribution *c)
 {
@@ -292,8 +296,8 @@ pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
     return PL_OK;
 }
 
-/* Takes the new reference before it releases the old one, because both rows may name
- * the same blob. */
+/* Adds the reference to the new blob before it drops the one to the old blob, because
+ * both may be the same blob. */
 static pl_status exchange_blob(pl_txn *txn, const pl_hash *old, const pl_hash *new_one)
 {
     PL_CHECK(blob_hold(txn, new_one));

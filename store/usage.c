@@ -1,5 +1,6 @@
-/* Adds up the stored bytes by use (pl_store_use), and limits them (pl_store_set_quota).
- * Each chunk counts for the first use that names it. Reads only records, not blobs. */
+/* Adds up the stored bytes of chunks per use (pl_store_use), and enforces the quota
+ * (pl_store_set_quota). A chunk counts for the first use that names it. The functions
+ * read only records, not blobs. */
 #include "store/store_internal.h"
 #include "store/tally.h"
 
@@ -70,8 +71,8 @@ static bool used_before(const tally uses[PL_USES], int use, const pl_hash *name)
     return false;
 }
 
-/* Lists the chunks of a use. Blobs that garbage collection removed, although a tag
- * names them, are skipped. */
+/* Lists the chunks of a use. A tag may name blobs that garbage collection has removed;
+ * these are skipped. */
 static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
 {
     pl_hash name;
@@ -189,8 +190,8 @@ pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes)
     return PL_OK;
 }
 
-/* Fails with ERR_NOSPACE if the commit would pass the quota. The uses in the error are
- * those of the last commit. */
+/* Fails with ERR_NOSPACE if the commit would exceed the quota. The bytes per use in the
+ * error are those after the last commit. */
 pl_status store_check_quota(const pl_txn *txn)
 {
     char text[16], more[16], quota[16], spare[16];

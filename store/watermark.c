@@ -1,5 +1,5 @@
-/* Reads and writes the mark: two slots that are written in turn, each with its checksum
- * (watermark.h). */
+/* Reads and writes the file of the mark (watermark.h). The file has two slots, which
+ * are written alternately; each slot has a checksum. */
 #include "store/watermark.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -42,8 +42,8 @@ static bool is_newer(const watermark *a, const watermark *b)
     return a->epoch != b->epoch ? a->epoch > b->epoch : a->sequence > b->sequence;
 }
 
-/* Reads the newest valid mark and its slot. While a writer overwrites the older slot,
- * that slot is invalid and the other one counts. */
+/* Reads the newest valid mark and the number of its slot. While a writer overwrites one
+ * slot, that slot may be invalid, and the mark in the other slot is used. */
 static pl_status read_newest(const char *path, watermark *out, int *slot)
 {
     pl_buf bytes = {0};
@@ -98,7 +98,8 @@ pl_status watermark_open(const char *path, const watermark *first, watermark_fil
     return PL_OK;
 }
 
-/* The file has its full size from the start, so flushing its data is enough. */
+/* Writes the mark. The file has its full size from the start, so only its data need be
+ * flushed, not its metadata. */
 pl_status watermark_set(watermark_file *file, const watermark *mark)
 {
     uint8_t bytes[SLOT_BYTES];

@@ -1,8 +1,9 @@
 /* The high-water mark: the newest commit known to be on disk (PROTOCOL 4.3).
  *
- * RocksDB opens a write-ahead log that has lost its synced tail without any error. So
- * the number of the newest acknowledged commit is also kept in a file of its own. The
- * file has two slots, which are written in turn. */
+ * If synced commits at the end of a write-ahead log are lost, RocksDB opens the log
+ * without any error. To detect this, the number of the newest acknowledged commit is
+ * also kept in a separate file. The file has two slots, which are written
+ * alternately. */
 #ifndef PL_STORE_WATERMARK_H
 #define PL_STORE_WATERMARK_H
 #include "base/base.h"
@@ -22,11 +23,11 @@ typedef struct watermark_file {
  * file has no valid slot. */
 PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *found);
 
-/* Makes the file with only this mark, or replaces an existing file, even a higher mark.
- */
+/* Makes the file with only this mark. An existing file is replaced, even if its mark is
+ * higher. */
 PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
-/* Opens the file for writing. A file that does not exist is made with the mark `first`.
- */
+/* Opens the file for writing. If the file does not exist, makes it with the mark
+ * `first`. */
 PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
                                        watermark_file *out);
 PL_MUST_CHECK pl_status watermark_set(watermark_file *file, const watermark *mark);

@@ -1,8 +1,9 @@
 /* Opens engines by name, and retries their requests.
  *
- * A request whose answer was lost may have been carried out. Repeating it is safe: a
- * put whose object exists with the same bytes, and a swap whose result is there
- * already, count as done; anything else is refused. */
+ * If the answer to a request is lost, the request may have been carried out. Repeating
+ * a request is safe. A put succeeds if the object already exists with the same bytes,
+ * and a swap succeeds if the object already has the new content. In all other cases an
+ * existing object is an error. */
 #include "store/engine/engine.h"
 #include <string.h>
 
@@ -128,7 +129,8 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
     return check_kind(out);
 }
 
-/* Returns how many characters of a URL may be shown; the rest may be secret. */
+/* Returns the number of characters of a URL that may be shown in errors; the rest may
+ * contain a secret. */
 static int shown(const char *text)
 {
     enum { SHOWN = 80 };
@@ -169,7 +171,7 @@ pl_status engine_url_part(const char *text, const char *name, char out[ENGINE_UR
     return engine_url_parse(out, &url);
 }
 
-/* ---- patience ---- */
+/* ---- when to retry ---- */
 typedef struct patience {
     const engine *e;
     int64_t start, wait_ms;
@@ -181,8 +183,8 @@ bool engine_may_retry(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* Whether to repeat a request that ended with `status`. Waits before it returns true.
- */
+/* Returns whether to repeat a request that ended with `status`. Waits a while before it
+ * returns true. */
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();
@@ -199,8 +201,8 @@ static bool again(patience *p, pl_status status)
     return true;
 }
 
-/* Writes the sentence of a lasting failure. The status is that of a failed disk,
- * because the engine stands in for the database's own disk. */
+/* Reports a request that failed for good. The status is the one of a failed disk,
+ * because the engine is used in place of the disk. */
 static pl_status fail_engine_request(const patience *p, pl_status status,
                                      const char *verb, const char *name)
 {
@@ -342,8 +344,9 @@ pl_status engine_drop(engine *e, const char *name)
     return fail_engine_request(&p, status, "delete", name);
 }
 
-/* A list that is interrupted is not started again, because the caller has already seen
- * parts of it. The engines themselves repeat the request for a single page. */
+/* Lists objects. An interrupted listing is not started again, because the caller has
+ * already got a part of it. The engines themselves repeat the request for a page that
+ * failed. */
 pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context)
 {
     patience p = {.e = e, .tries = 1};

@@ -1,29 +1,30 @@
-/* Storage engines: services that many machines reach. An engine holds the chunks of a
- * store as objects, in place of the store's own database. All engines are behind one
- * small interface.
+/* Storage engines: services that many machines can reach. An engine stores the chunks
+ * of a store as objects, in place of the store's own database. All engines have the
+ * same small interface.
  *
  *   rados://POOL[/NAMESPACE][?conf=PATH&id=NAME&patience=SECONDS]       engine_rados.c
  *   s3://BUCKET[/PREFIX]?endpoint=URL[&region=R&patience=SECONDS]       engine_s3.c
  *
  * There are two kinds of objects. Most objects are written once, under a name that is
  * never used again. One object, the head, is changed by compare-and-swap. A service
- * needs no other features. Names are printable ASCII without blanks and may contain
- * `/`. remote.h says which objects there are, and in what order they are written.
+ * needs only these two features. Names are printable ASCII without blanks and may
+ * contain `/`. remote.h says which objects there are, and in what order they are
+ * written.
  *
- * Several threads may use an engine at once. A temporary failure (no answer, a full
- * queue, a service that restarts) is retried until `patience` has passed; the error
- * then names the service and the last reason. Secrets are never part of a URL, a file
- * of the store or an error. */
+ * Several threads may use an engine at once. After a temporary failure (no answer, a
+ * full queue, a service that restarts) a request is repeated for `patience` seconds.
+ * After that it fails, and the error names the service and the last reason. Secrets are
+ * never part of a URL, a file of the store or an error. */
 #ifndef PL_STORE_ENGINE_H
 #define PL_STORE_ENGINE_H
 #include "base/base.h"
 
 enum {
     ENGINE_NAME_MAX = 160, /* length of an object's name, with the terminating NUL */
-    /* most bytes of an object; a longer one counts as damaged */
+    /* largest size of an object; a larger object counts as damaged */
     ENGINE_OBJECT_MAX = 8 << 20,
     ENGINE_URL_MAX = 1024,
-    /* number of requests at once, because each waits for the service */
+    /* number of threads that make requests, each of which waits for an answer */
     ENGINE_THREADS = 16
 };
 
@@ -40,7 +41,8 @@ typedef struct engine_url {
 } engine_url;
 /* Parses a URL. ERR_CONFIG: the error says what is wrong with the URL. */
 PL_MUST_CHECK pl_status engine_url_parse(const char *text, engine_url *out);
-/* Writes the URL of one part of a store: NAME is added to the namespace or prefix. */
+/* Writes the URL for one part of a store: `name` is added to the namespace or
+ * prefix. */
 PL_MUST_CHECK pl_status engine_url_part(const char *text, const char *name,
                                         char out[ENGINE_URL_MAX]);
 
@@ -51,11 +53,12 @@ typedef struct engine_entry {
 } engine_entry;
 typedef pl_status (*engine_entry_fn)(void *context, const engine_entry *entry);
 
-/* Each operation makes one attempt, bounded in time. A temporary failure is ERR_NET or
- * ERR_TIMEOUT; after these two it is unknown whether the request was carried out.
+/* Each operation makes one attempt with a time limit. A temporary failure is ERR_NET or
+ * ERR_TIMEOUT. After these two errors it is unknown whether the request was carried
+ * out.
  *
- *   put   ERR_EXISTS if an object of that name exists, whatever its bytes
- *   get   appends the content to `out`; ERR_NOT_FOUND
+ *   put   writes a new object; ERR_EXISTS if an object with that name exists
+ *   get   appends the content to `out`; ERR_NOT_FOUND if there is no such object
  *   swap  writes `next` if the content is `expected`, or, if `expected` is empty,
  *         if there is no object; else ERR_STALE
  *   drop  deletes the object; no error if there is none
@@ -79,22 +82,24 @@ PL_MUST_CHECK pl_status engine_s3_open(const engine_url *url, bool to_write,
                                        const engine_ops **ops, void **self);
 
 /* ---- the same operations, with retries ---- */
-/* whether the request may succeed if it is repeated */
+/* returns whether a request that failed with this status may succeed if it is
+ * repeated */
 bool engine_may_retry(pl_status status);
 typedef struct engine engine;
 PL_MUST_CHECK pl_status engine_open(const char *url, bool to_write, engine **out);
 void engine_close(engine **e);             /* accepts NULL */
 const char *engine_place(const engine *e); /* "rados://pool/space", for messages */
 
-/* Writes an object. Also succeeds if an object of this name has the same bytes already.
- */
+/* Writes an object. The call also succeeds if an object with this name already exists
+ * with the same bytes. */
 PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data,
                                    size_t len);
 PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
-/* Replaces the object's content. The call also succeeds if the content is `next`
- * already, so two writers must never write equal contents. ERR_STALE is also returned
- * if the answer of a successful swap was lost and another writer has swapped since.
- * After ERR_STALE the caller must not go on. */
+/* Replaces the content `expected` of an object by `next`. The call also succeeds if the
+ * content already is `next`, so two writers must never write equal contents. ERR_STALE:
+ * the content is a different one. ERR_STALE is also returned if the swap succeeded, its
+ * answer was lost, and another writer has swapped since. After ERR_STALE the caller
+ * must not write again. */
 PL_MUST_CHECK pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
                                     const pl_buf *next);
 PL_MUST_CHECK pl_status engine_drop(engine *e, const char *name);

@@ -1,10 +1,11 @@
 /* Ceph RADOS through librados: every name is an object in a pool and a namespace.
  *
- * The head carries the hash of its bytes as an attribute. Comparing that hash and
- * writing both is one operation of the storage daemon that has the object, so it is
- * atomic. Calls block, and several threads make them. librados gives up on a call after
- * OPERATION_S; a daemon that hangs would otherwise hold it for ever. A full pool
- * refuses at once (FULL_TRY) and does not keep the call until there is room. */
+ * The hash of the head's bytes is stored as an attribute of the head. A swap compares
+ * this hash, writes the bytes and writes the new hash. The storage daemon that has the
+ * object does this in one operation, so a swap is atomic. Calls block, and several
+ * threads make them. A call fails after OPERATION_S; otherwise a daemon that hangs
+ * would block it for ever. If the pool is full, a call fails at once (FULL_TRY) and
+ * does not wait until there is room. */
 #include "store/engine/engine.h"
 #include <errno.h>
 #include <rados/librados.h>
@@ -20,8 +21,8 @@ typedef struct rados_engine {
     rados_ioctx_t pool;
 } rados_engine;
 
-/* Errors of requests that are retried name only the reason; engine.c adds the
- * object. */
+/* Turns an error of librados into a status. The text has only the reason; engine.c adds
+ * the name of the object. */
 static pl_status refused(int error)
 {
     switch (-error) {
@@ -106,7 +107,8 @@ static pl_status rados_drop(void *self, const char *name)
 }
 
 /* ---- reading ---- */
-/* A chunk takes one request. Longer objects take several, and are never the head. */
+/* Reads an object. A chunk needs one request. A larger object needs several; the head
+ * is never so large. */
 static pl_status rados_get(void *self, const char *name, pl_buf *out)
 {
     rados_engine *e = self;

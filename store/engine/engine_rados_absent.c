@@ -1,5 +1,5 @@
-/* Replaces engine_rados.c in a build without librados: opening such an engine fails and
- * says what to install. */
+/* Replaces engine_rados.c in a build without librados: opening a rados:// engine fails,
+ * and the error says what to install. */
 #include "store/engine/engine.h"
 
 pl_status engine_rados_open(const engine_url *url, bool to_write,

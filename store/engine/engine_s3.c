@@ -1,10 +1,11 @@
-/* Any S3 service, through libcurl (base/web.h), which signs the requests.
+/* The engine for S3 services. Requests are sent and signed by libcurl (base/web.h).
  *
- * A put carries `If-None-Match: *`, a swap the ETag that the expected content was read
- * with (`If-Match`). A service that ignores these conditions would overwrite silently.
- * So a writer tests these conditions at opening, with an object of its own, and refuses
- * such a service. The bucket is part of the path and not of the host name, which works
- * without wildcard names in DNS.
+ * A put has the condition `If-None-Match: *`. A swap has the condition `If-Match` with
+ * the ETag of the expected content. A service that ignores these conditions would
+ * silently overwrite objects. So a writer tests the conditions with a separate object
+ * when it opens the engine, and refuses a service that ignores them. The bucket is a
+ * part of the URL's path and not of the host name, so no wildcard names in DNS are
+ * needed.
  *
  * Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or
  * from the file that AWS's own tools use (s3_keys.h). */
@@ -67,8 +68,8 @@ static pl_status put_if(s3_engine *e, const char *name, const char *condition,
     return status;
 }
 
-/* The service reports both failed conditions with one status; for a put it means that
- * the object exists. */
+/* Writes an object. The service has only one status for a failed condition. For a put,
+ * this status means that the object exists. */
 static pl_status s3_put(void *self, const char *name, const void *data, size_t len)
 {
     pl_status status = put_if(self, name, "If-None-Match: *", data, len);
@@ -90,9 +91,9 @@ static pl_status s3_get(void *self, const char *name, pl_buf *out)
     return get_tagged(self, name, out, etag);
 }
 
-/* radosgw (16.2) compares the header with the bare tag, others with the quoted tag of
- * the standard. A swap tries both forms of the tag, because both mean the expected
- * content. */
+/* Removes the quotes from an ETag. In the standard a tag is quoted, but radosgw (16.2)
+ * compares the header with the tag without quotes. So a swap tries the tag in both
+ * forms. */
 static bool unquote(char etag[128])
 {
     size_t len = strlen(etag);
@@ -201,8 +202,8 @@ static void s3_close(void *self)
 
 static const engine_ops OPS = {s3_put, s3_get, s3_swap, s3_drop, s3_list, s3_close};
 
-/* Each request of the probe is retried by itself: a service that is busy now and then
- * would never answer all of them in a row. */
+/* Makes one put of the probe. Each request is retried separately, because a busy
+ * service may never answer all requests of a probe in a row. */
 static pl_status probe_put(s3_engine *e, const char *name, const char *condition)
 {
     pl_status status = put_if(e, name, condition, "probe", 5);
@@ -213,8 +214,9 @@ static pl_status probe_put(s3_engine *e, const char *name, const char *condition
     return status;
 }
 
-/* Makes three writes to an object that nothing else uses: one that must succeed (or
- * whose answer was lost), and two whose conditions do not hold. */
+/* Tests whether the service respects conditions, with three writes to an object that is
+ * used for nothing else. The first write must succeed, or have succeeded with its
+ * answer lost. The other two have conditions that do not hold, so they must fail. */
 static pl_status probe(s3_engine *e, const engine_url *url)
 {
     static const char *const conditions[] = {"If-None-Match: *",

@@ -1,11 +1,12 @@
-/* Opens the engine of a store, and writes and fetches its objects, except the head. */
+/* Opens the engine of a store, and writes and reads all objects in it except the head
+ * (remote_head.c). */
 #include "store/engine/remote.h"
 #include "store/store_format.h"
 #include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- where ---- */
+/* ---- the file ENGINE ---- */
 /* Reads the file ENGINE in `folder`; "" if chunks are in the database. */
 static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
 {
@@ -70,7 +71,8 @@ pl_status remote_write_place(const char *folder, const char *url)
     return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
 }
 
-/* ENGINE is written before FORMAT, which declares it valid. */
+/* Makes a store on an engine. ENGINE is written before FORMAT, because ENGINE is used
+ * only if FORMAT says so. */
 pl_status pl_store_make_on(const char *folder, const char *wanted)
 {
     char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
@@ -222,7 +224,8 @@ void remote_drop_doomed(remote_end *r, int64_t now_ms)
     memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
 }
 
-/* Objects that this transaction has staged are not in the engine yet. */
+/* Finds an object that this transaction has staged, because it is not in the engine
+ * yet. */
 static const engine_object *find_staged(const row_source *from, const char *name,
                                         uint32_t number)
 {

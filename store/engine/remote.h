@@ -8,14 +8,14 @@
  *                                  compare-and-swap
  *
  * Records stay in the local database. A record that names a chunk is committed after
- * the chunk was written, and a commit is acknowledged after the head names it. So
- * everything that was ever acknowledged can be rebuilt from the engine alone.
+ * the chunk was written, and a commit is acknowledged after the head names the commit.
+ * So every acknowledged commit can be rebuilt from the engine alone.
  *
- * No name is used twice: an epoch belongs to one opening of the store, because the head
- * only moves to a higher epoch. An object is dropped only after the head names a commit
- * that does not need it. A home that takes the store over starts from that head or a
- * later one. So a home that was fenced, and does not know it yet, cannot drop anything
- * that its successor needs. */
+ * No name is used twice: each opening of the store has its own epoch, because a new
+ * opening moves the head to a higher epoch. An object is dropped only after the head
+ * names a commit that does not need the object. A home that takes the store over starts
+ * from that head or from a later one. So a home that was replaced, but does not know
+ * this yet, cannot drop an object that its successor needs. */
 #ifndef PL_STORE_REMOTE_H
 #define PL_STORE_REMOTE_H
 #include "store/engine/engine.h"
@@ -43,19 +43,20 @@ typedef struct remote_doomed {
 
 typedef struct remote_end {
     engine *service;
-    remote_head head; /* the head as this process wrote or read it last */
+    remote_head head; /* the head that this process last wrote or read */
     pl_buf bytes;     /* the encoded head; empty if there is no head */
     remote_doomed doomed;
 } remote_end;
 
-/* Objects of an open transaction. puts[i] is chunk number i of its pack, with a copy of
- * its bytes. A chunk that was released again has no bytes. */
+/* Objects of an open transaction. puts[i] is chunk number i of the transaction's pack,
+ * with a copy of the chunk's bytes. A chunk that the transaction released again has no
+ * bytes. */
 typedef struct remote_work {
     engine_object *puts, *drops;
     size_t n_puts, cap_puts, n_drops, cap_drops;
 } remote_work;
 
-/* ---- where a store's chunks lie ---- */
+/* ---- where the chunks of a store are ---- */
 PL_MUST_CHECK pl_status remote_write_place(const char *folder, const char *url);
 /* Sets *out to NULL if the store's chunks are in the database. */
 PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
@@ -72,10 +73,10 @@ PL_MUST_CHECK pl_status remote_fetch(const row_source *from, const pl_hash *id,
                                      const chunk_record *chunk, pl_buf *out);
 void remote_work_clear(remote_work *work);
 
-/* An object that no commit needs any more is dropped REMOTE_LINGER_MS later, by the
- * next commit or at the latest by remote_close. Until then readers that follow the
- * writer still find it. If the process ends before that time, the object stays, and
- * `store gc` finds it. */
+/* Marks objects that no commit needs any more. An object is dropped by the first commit
+ * that is at least REMOTE_LINGER_MS later, or at the latest by remote_close, so readers
+ * that are a little behind the writer still find it. If the process is killed before
+ * that, the object stays, and `store gc` finds it. */
 enum { REMOTE_LINGER_MS = 10000 };
 void remote_doom(remote_end *r, const remote_work *work);
 void remote_drop_doomed(remote_end *r, int64_t now_ms);

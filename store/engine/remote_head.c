@@ -1,8 +1,10 @@
-/* The head of a store in an engine: who may write, and from what it can be rebuilt.
+/* The head of a store in an engine. The head determines which process may write, and
+ * from which objects the store can be rebuilt.
  *
- * The head moves by compare-and-swap alone, always to a higher epoch or to the next
- * commit of the same one. Each opening draws `holder` anew, so no two homes ever write
- * the same head, and a swap whose answer was lost is recognised by its bytes. */
+ * The head is changed only by compare-and-swap, to a higher epoch or to the next commit
+ * of the same epoch. Each opening draws a new random `holder`, so two homes never write
+ * the same bytes. Therefore, if the answer to a swap is lost, the bytes of the head
+ * show whether this home's swap succeeded. */
 #include "store/rebase.h"
 #include "store/store_internal.h"
 #include <string.h>
@@ -146,10 +148,10 @@ pl_status remote_check(pl_store *store)
     return check_line(store);
 }
 
-/* Fills in a head with this store's present numbers. */
+/* Writes the present epoch, sequence and hash of this store into `next`. */
 static void renew_remote_head(const pl_store *store, remote_head *next)
 {
-    /* a commit of unknown size counts as at least one byte */
+    /* each commit counts as at least one byte, because its size may not be known */
     next->log_bytes += store->sequence - next->sequence;
     next->epoch = store->epoch;
     next->sequence = store->sequence;
@@ -160,8 +162,8 @@ static void renew_remote_head(const pl_store *store, remote_head *next)
     next->host[sizeof next->host - 1] = '\0';
 }
 
-/* Writes the next head. If another process has written one before, reads that head, so
- * that the error can name its holder. */
+/* Writes the next head. If another process has written the head meanwhile, reads that
+ * head, so that the error can name its holder. */
 static pl_status move_head(pl_store *store, const remote_head *next)
 {
     bool found = false;

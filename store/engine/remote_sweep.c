@@ -1,11 +1,13 @@
 /* Garbage in an engine: objects that the store does not name.
  *
- * Only objects that this home can judge count as garbage. Objects of a higher epoch
- * belong to a home that has taken over. Commits above the head's belong to that home,
- * or to a home that was killed. Objects of both kinds are kept. Objects that are
- * dropped were written under a lower epoch, and everything that was acknowledged under
- * those epochs is in this store; so no waiting time is needed. A reader counts what a
- * writer would drop if it opened now. */
+ * Two kinds of objects are kept, because this home cannot know whether they are needed:
+ * objects of a higher epoch, which belong to a home that has taken the store over; and
+ * commits above the commit in the head, which belong to that home or to a home that was
+ * killed.
+ *
+ * Only objects of lower epochs are dropped. This store has every commit that was
+ * acknowledged under those epochs, so such an object can be dropped at once. A reader
+ * counts the objects that a writer would drop if it opened the store now. */
 #include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
@@ -17,7 +19,7 @@ typedef struct sweep {
     size_t n, cap;
 } sweep;
 
-/* ---- judging one name ---- */
+/* ---- is an object garbage? ---- */
 static bool split_hash(const char *name, pl_hash *out)
 {
     char text[PL_HASH_TEXT];
@@ -39,8 +41,9 @@ static bool is_named_chunk(const pl_store *store, const pl_hash *id, const char 
     return found && strcmp(own, name) == 0;
 }
 
-/* Whether objects of this epoch can be garbage. Objects of the present opening cannot:
- * they are named, about to be dropped, or being written. */
+/* Returns whether objects of this epoch can be garbage. For a writer, objects of its
+ * present epoch cannot: they are named by records, about to be dropped, or being
+ * written. */
 static bool is_past(const pl_store *store, uint64_t epoch)
 {
     return store->mode == PL_STORE_READ ? epoch <= store->epoch : epoch < store->epoch;
@@ -123,8 +126,8 @@ static pl_status note_garbage(void *context, const engine_entry *entry)
     return PL_OK;
 }
 
-/* A reader may also count objects of commits that it has not read yet; it drops
- * nothing. */
+/* Counts garbage, and drops it with `run`. A reader may also count objects of commits
+ * that it has not read yet, but it drops nothing. */
 pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
 {
     sweep s = {.store = store, .report = out};

@@ -1,5 +1,5 @@
-/* Reads keys from the environment, or from the file of AWS's own tools, which has
- * sections in brackets with `name = value` below them. */
+/* Reads keys from the environment, or from the credentials file of AWS's own tools.
+ * That file has section names in brackets, with lines `name = value` below them. */
 #include "store/engine/s3_keys.h"
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* Writes NUL bytes into `line`. */
+/* Reads one line of the credentials file. The function writes NUL bytes into `line`. */
 static void take_line(char *line, const char *profile, bool *inside, s3_keys *out)
 {
     char section[128];

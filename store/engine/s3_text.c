@@ -1,11 +1,11 @@
-/* Parses S3 answers. The elements of an answer that are needed contain only plain text:
- * names of objects are made by this program, from characters that XML does not escape.
- */
+/* Parses the answers of S3 services without an XML library. This is possible because
+ * the needed elements contain only plain text: this program makes the names of objects,
+ * from characters that XML does not escape. */
 #include "store/engine/s3_text.h"
 #include <string.h>
 
-/* Copies the text between <NAME> and </NAME>. Returns the position after the element,
- * or NULL if it does not exist or does not fit. */
+/* Copies the text between <NAME> and </NAME> to `out`. Returns the position after the
+ * element, or NULL if the element does not exist or its text does not fit. */
 static const char *element(const char *at, const char *name, char *out, size_t size)
 {
     char open[64], close[64];

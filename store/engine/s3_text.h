@@ -1,5 +1,5 @@
-/* Parses what an S3 service answers: statuses and lists of keys. The
- * answers are not trusted, and no XML library is needed. */
+/* Parses the answers of an S3 service: statuses and lists of keys. The answers are not
+ * trusted, so all lengths are checked. */
 #ifndef PL_STORE_S3_TEXT_H
 #define PL_STORE_S3_TEXT_H
 #include "store/engine/engine.h"
