@@ -1,11 +1,10 @@
-/* The functions of codec.h: they encode an update as a message, and add a message to a
- * sum.
+/* Implements codec.h: encodes an update as a message, and adds a message to a sum.
  *
- * Encoding goes stretch by stretch, and within a stretch tile by tile. A tile of the
- * update and of the residual is read once and stays in the first cache while it is
- * quantised; the part that is not sent is written back over the residual. Decoding also
- * goes tile by tile, and passes values to a sink, which adds them, measures them, and
- * refuses values that are not finite. */
+ * An update is encoded stretch by stretch, and each stretch tile by tile. A tile of the
+ * update and of the residual is read once, and stays in the L1 cache while it is
+ * quantised. The part of the values that is not sent becomes the new residual. Messages
+ * are decoded tile by tile, too. The decoder passes values to a sink, which adds them,
+ * sums their squares, and refuses values that are not finite. */
 #include "codec/codec_internal.h"
 
 #include <math.h>
@@ -36,7 +35,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
 {
     size_t n = job_tile_length(job, at);
     if (n < TILE) {
-        /* the last tile is padded with zeros, which no codec changes */
+        /* the last tile is padded with zeros, which every codec encodes as zeros */
         float update[TILE] = {0}, residual[TILE] = {0};
         memcpy(update, job->update + at, n * sizeof *update);
         if (job->residual) {
@@ -55,7 +54,8 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Stores the part that was not sent in the residual. Without a residual it is lost. */
+/* Stores the part of the values that was not sent in the residual. Without a residual
+ * that part is lost. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)
@@ -94,8 +94,8 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
 }
 
 /* ---- encoding ---- */
-/* The functions of each codec in messages. A list is never encoded directly: it
- * replaces a sketch that cannot be decoded. */
+/* The functions of each codec number that occurs in messages. A list has no encoder:
+ * sketch_encode makes it if the sketch cannot be decoded. */
 typedef struct codec_way {
     pl_status (*encode)(codec_job *job);
     pl_status (*decode)(const codec_task *task);
@@ -113,7 +113,8 @@ static const codec_way ways[WIRE_COUNT] = {
     [WIRE_LIST16] = {NULL, sketch_decode},
 };
 
-/* Checks the parts, because callers may build them without a topology. */
+/* Checks that the parts have no gaps and known roles, because a caller may make them
+ * without a topology. *n gets the number of values. */
 static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
 {
     *n = 0;
@@ -129,8 +130,8 @@ static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
     return PL_OK;
 }
 
-/* With more than SKETCH_W_MAX contributors too few of the 16 bits are left for a
- * code. */
+/* Checks the values of a round. Sketches allow at most SKETCH_W_MAX contributors,
+ * because with more of them a code would have too few of the 16 bits. */
 static pl_status check_codec_round(const pl_codec_options *o,
                                    const pl_codec_round *round)
 {
@@ -154,8 +155,8 @@ static pl_status check_codec_round(const pl_codec_options *o,
     return PL_OK;
 }
 
-/* Takes the parts from *i on that form one stretch; returns false if no part is
- * left. */
+/* Makes a stretch of part *i and the parts after it that have the same codec, and moves
+ * *i past them. Returns false if no part is left. */
 static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
                          int n_parts, int *i, codec_stretch *s)
 {
@@ -174,8 +175,8 @@ static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
     return s->count > 0;
 }
 
-/* Computes the table's size, which must be known before the first section is written,
- * because sections follow the table. */
+/* Computes the header, including the size of the table. The size must be known before
+ * the first section is written, because the sections follow the table. */
 static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *parts,
                                 int n_parts, const pl_codec_round *round, size_t n)
 {
@@ -229,8 +230,9 @@ done:
 /* ---- decoded values ---- */
 enum { LANES = 16 };
 
-/* sum += weight * tile. The sum of squares uses lanes, so that it does not depend on
- * the vector length. */
+/* Computes sum += weight * tile, and returns the sum of the squares of the tile. The
+ * squares are added in a fixed number of lanes, so that the result does not depend on
+ * the vector length of the processor. */
 CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
                                   float *restrict sum)
 {
@@ -246,8 +248,8 @@ CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
     return total;
 }
 
-/* Adds the last tile of a stretch. Its padding is zeros, which change neither `sum` nor
- * the sum of squares. */
+/* Adds the last tile of a stretch, which has fewer than TILE values. The padding is
+ * zeros, which change neither `sum` nor the sum of squares. */
 static double add_short(const float *tile, size_t n, float weight, float *sum)
 {
     float values[TILE] = {0}, sums[TILE] = {0};
@@ -284,7 +286,8 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     return sink_squares(sink, begin, squares);
 }
 
-/* Adds one value, for codecs that send few values; other values are not touched. */
+/* Adds one value. Codecs that send few values use this function, so that the other
+ * values of `sum` are not touched. */
 pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 {
     if (index < sink->begin || index >= sink->end)
@@ -296,7 +299,7 @@ pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 }
 
 /* ---- messages ---- */
-/* Returns how many bytes the compressed sections have together after decompression. */
+/* Returns the total size of the compressed sections after decompression. */
 static size_t unzipped_bytes(codec_reader reader)
 {
     size_t total = 0;
@@ -338,7 +341,7 @@ void codec_opened_destroy(codec_opened *m)
 }
 
 /* Decodes into the sink. A homomorphic message was multiplied by its weight before it
- * was rounded, so it gets no weight here. */
+ * was encoded, so no weight is applied here. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink)
 {
     codec_reader reader;

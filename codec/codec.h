@@ -1,4 +1,4 @@
-/* Codecs: how an update is encoded.
+/* Codecs: ways to encode an update as a message.
  *
  *   f32        4 bytes per parameter, exact
  *   bf16       2 bytes, rounded to nearest even
@@ -9,23 +9,25 @@
  *   sketch16   the largest few, summed into cells of 16 bits (exact: TAGC, redone as
  *              lossless homomorphic compression); homomorphic
  *
- * Homomorphic: messages of a round can be added without decoding, in any order or tree,
- * and the sum decodes to the sum of the decoded messages, bit for bit. The worker
- * multiplies such an update by its weight alpha, so that the sum is the weighted mean;
- * for all other codecs the home applies alpha when it adds. In a homomorphic message
- * every stretch has integers on shared scales; parts for which the options say f32
- * become integers of 22 bits.
+ * A codec is homomorphic if the messages of a round can be added without decoding them,
+ * in any order or tree, and the sum decodes to exactly the sum of the decoded messages,
+ * bit for bit. With a homomorphic codec the worker multiplies its update by the weight
+ * alpha, so that the sum is the weighted mean. With any other codec the home multiplies
+ * by alpha when it adds. All values of a homomorphic message are integers on scales
+ * that the contributors share. Tensors for which the options say f32 are sent as
+ * integers of 22 bits in such a message.
  *
- * Error feedback: an encoder with a residual e encodes a = w u + beta e, and the new
- * residual is e' = a - sent. Commit e' when the home has the update. If the home
- * refuses it, either restore the old e, or add the decoded message to e'.
+ * Error feedback: with a residual e, the encoder encodes a = w u + beta e for the
+ * update u. The new residual e' is a minus the values that were sent. Keep e' if the
+ * home accepts the update. If the home refuses the update, either restore the old e, or
+ * add the decoded message to e'.
  *
- * The role of a module's tensor (part) determines its codec; neighbours with the same
- * codec are sent as one stretch. docs/PROTOCOL.md 3.4 defines the bytes. A decoder
- * trusts no byte: lengths, counts, exponents and checksums are checked before a value
- * is touched.
+ * A tensor of a module is called a part. The role of a part determines its codec.
+ * Adjacent parts with the same codec are sent together as one stretch. docs/PROTOCOL.md
+ * 3.4 defines the bytes. A decoder does not trust a message: it checks lengths, counts,
+ * exponents and checksums before it uses a value.
  *
- * All functions are pure: they have no state, any thread may call them, and equal input
+ * All functions are pure: they keep no state, any thread may call them, and equal input
  * gives equal bytes on every machine.
  *
  * Read in this order: codec_internal (private types), codec_policy (options, roles),
@@ -46,13 +48,14 @@ typedef enum pl_codec { /* these numbers are part of the protocol */
                         PL_CODEC_TOPK,
                         PL_CODEC_SKETCH16,
                         PL_CODEC_I8_SHARED,
-                        /* PL_CODEC_COUNT and the number after it are used only inside
-                         * messages */
+                        /* messages also use this number and the next one, for codecs
+                         * that cannot be configured (codec_internal.h) */
                         PL_CODEC_COUNT
 } pl_codec;
 
 typedef enum pl_role {
-    PL_ROLE_SMALL, /* norms, biases, and tensors below options.small */
+    /* norms, biases, and tensors with fewer elements than options.small */
+    PL_ROLE_SMALL,
     PL_ROLE_ATTENTION_IN,
     PL_ROLE_ATTENTION_OUT,
     PL_ROLE_MLP,
@@ -62,8 +65,10 @@ typedef enum pl_role {
 } pl_role;
 
 typedef enum pl_selector {
-    PL_SELECT_EXACT, /* the k largest of every 4096; of equal ones, the lower index */
-    PL_SELECT_TAGC,  /* values above one of 25 fixed thresholds */
+    /* the k values with the largest magnitude of every 4096; of equal values, the one
+     * with the lower index */
+    PL_SELECT_EXACT,
+    PL_SELECT_TAGC, /* the values whose magnitude is above one of 25 fixed thresholds */
     PL_SELECT_COUNT
 } pl_selector;
 
@@ -71,59 +76,66 @@ typedef struct pl_codec_options {
     uint8_t codec[PL_ROLE_COUNT]; /* the pl_codec of each role */
     uint8_t selector;   /* how sketch16 selects values; topk always selects exactly */
     uint8_t value_bits; /* for topk: bits per value, 8 or 2 (default 2) */
-    bool entropy;       /* compress sections by zstd if that saves 3 % or more */
-    /* How many of every 4096 values topk and sketch16 keep: 1..4096 (default 64).
-     * TAGC's selector keeps at most as many. */
+    /* whether to compress a section with zstd if that saves 3 % or more */
+    bool entropy;
+    /* How many of every 4096 values topk and sketch16 keep: 1..4096 (default 64). With
+     * PL_SELECT_TAGC at most this many are kept on average. */
     int32_t k;
     int32_t small; /* tensors with fewer elements have the role SMALL (default 4096) */
-    /* factor of the residual at each encoding, 0..1 (default 1; topk 0.95) */
+    /* by which the residual is multiplied at each encoding, 0..1 (default 1; for topk
+     * 0.95) */
     double beta;
     double cells; /* for sketch16: cells per kept value, 1.05..16 (default 1.30) */
 } pl_codec_options;
 
-/* Values that all contributors of a round and module share. */
+/* Values for encoding one module in one round. All contributors must use the same
+ * values, except `weight`. */
 typedef struct pl_codec_round {
-    uint64_t seed;      /* of sketches */
+    uint64_t seed;      /* seed of the sketches' hash function */
     int scale_exponent; /* E from pl_codec_exponent; only homomorphic codecs use it */
     int n_contributors; /* W, the most messages that one sum can have: 1..65535 */
     float weight;       /* alpha of this worker; only homomorphic codecs use it */
 } pl_codec_round;
 
-/* A tensor of a module: floats [first, first+count) of its region. */
+/* A tensor of a module: the values [first, first+count) of the module. */
 typedef struct pl_codec_part {
     size_t first, count;
     int role; /* pl_role */
 } pl_codec_part;
 
 /* ---- options ---- */
-/* Sets the options for the name of a codec: that codec for all roles but SMALL, which
- * gets f32. "tagc": sketch16 for MLP, embedding and head, with TAGC's selector and 819
- * of 4096 values (80 % zeros), and i8-shared for attention. topk and sketch16 keep 64
- * of 4096. The message of ERR_CONFIG names the known codecs. */
+/* Sets the default options for the codec `name`. All roles get this codec, except
+ * SMALL, which gets f32. The name "tagc" means: sketch16 with PL_SELECT_TAGC for MLP,
+ * embedding and head, which keeps 819 of 4096 values (80 % become zeros), and i8-shared
+ * for attention. topk and sketch16 keep 64 of 4096 values. The text of ERR_CONFIG names
+ * the known codecs. */
 PL_MUST_CHECK pl_status pl_codec_options_default(const char *name,
                                                  pl_codec_options *out);
 /* ERR_CONFIG: a number is out of its range, or a homomorphic codec (sketch16,
  * i8-shared) is combined with a codec other than f32. */
 PL_MUST_CHECK pl_status pl_codec_options_check(const pl_codec_options *options);
 bool pl_codec_is_homomorphic(const pl_codec_options *options);
-/* Whether the codec is lossy, so that a residual makes sense. */
+/* Returns whether the codec is lossy, so that error feedback is useful. */
 bool pl_codec_is_lossy(const pl_codec_options *options);
-/* Whether the codec loses so much that codec.feedback auto uses a residual. */
+/* Returns whether the codec loses so much that error feedback is used with
+ * codec.feedback=auto. */
 bool pl_codec_drops_much(const pl_codec_options *options);
 const char *pl_codec_name(pl_codec codec);
 
-/* Writes the tensors of a module in order; they follow each other without gaps from 0
- * on. Returns their number; `parts` may be NULL. */
+/* Writes the tensors of a module to `parts`, which may be NULL, and returns their
+ * number. The tensors follow each other without gaps, and the first one begins at 0. */
 int pl_codec_parts(const pl_topology *topology, int module, pl_codec_part *parts);
 
 /* Returns the exponent E for which 127 * 2^E is 4 to 8 times the root mean square of an
- * update with this L2 norm. Pass the update norm of the module's previous version. With
- * norm 0 (there is no version yet) the root mean square is assumed to be 2^-10. Larger
- * values are clipped, and the rest goes into the residual. */
+ * update with this L2 norm and n values. Pass the update norm of the module's previous
+ * version. With norm 0 (there is no version yet) the root mean square is assumed to be
+ * 2^-10. Values above 127 * 2^E are clipped, and the part that is cut off goes into the
+ * residual. */
 int pl_codec_exponent(double norm, size_t n);
 
-/* Returns the most bytes that a message, or a sum of W messages, can have. A longer
- * message can be refused unread. The options must have been checked. */
+/* Returns the largest size in bytes of a message, or of a sum of W messages (W is
+ * n_contributors). A longer message can be refused without reading it. The options must
+ * have been checked. */
 uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *parts,
                         int n_parts, int n_contributors);
 
@@ -134,11 +146,12 @@ uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *pa
  *   residual  [n] the old one in, the new one out; NULL: no error feedback
  *   round     may be NULL unless the options are homomorphic
  *
- * The encoder checks that its sketch can be decoded. If the sketch cannot be decoded,
- * the update is sent as a list, which can be added like a sketch. ERR_CONFIG: options;
- * ERR_ARG: parts or round; ERR_NUMERIC: a lossy codec met a value that is not finite
- * (f32 and bf16 carry it, and the decoder refuses it). After an error `residual` is
- * partly written. */
+ * The encoder checks that its sketch can be decoded. If not, the update is sent as a
+ * list, which can be added to others like a sketch.
+ *
+ * ERR_CONFIG: the options are wrong. ERR_ARG: `parts` or `round` is wrong. ERR_NUMERIC:
+ * a value is not finite and the codec is lossy; f32 and bf16 send such a value, and the
+ * decoder refuses it. After an error `residual` may be partly changed. */
 PL_MUST_CHECK pl_status pl_codec_encode_module(const pl_codec_options *options,
                                                const pl_codec_part *parts, int n_parts,
                                                const pl_codec_round *round,
@@ -153,32 +166,36 @@ typedef struct pl_codec_message {
 
 typedef struct pl_codec_info {
     bool homomorphic;
-    int contributors;   /* number of messages in this sum; 1 if it is not a sum */
+    /* number of messages that were added to make this one; 1 if it is not a sum */
+    int contributors;
     int n_contributors; /* W; 0 unless homomorphic */
     uint64_t seed;      /* 0 unless homomorphic */
     int scale_exponent; /* 0 unless homomorphic */
 } pl_codec_info;
-/* Reads only the header and the table of a message. ERR_DATA. */
+/* Reads only the header and the table of a message. ERR_DATA if they are wrong. */
 PL_MUST_CHECK pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
                                          pl_codec_info *out);
 
-/* Splits messages that lie one after the other: out[i] is the i-th of n. Reads and
- * checks only the lengths in the headers. ERR_DATA: there are not exactly n. */
+/* Splits n messages that follow each other in `data`; out[i] gets the i-th. Only the
+ * lengths in the headers are read and checked. ERR_DATA if there are not exactly n
+ * messages. */
 PL_MUST_CHECK pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
                                        pl_codec_message *out);
 
-/* For a relay, which does not know the module: reads from the first bytes of a message
- * whether it claims to be homomorphic, and how many parameters it claims. Nothing is
- * checked. */
+/* Reads from the first bytes of a message whether it claims to be homomorphic, and how
+ * many parameters it claims to have. Nothing is checked. A relay uses this function,
+ * because it does not know the module. */
 bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 
 /* Adds a message: sum[i] += weight * update[i]. *norm gets the L2 norm of the decoded
- * update, without the weight. The weight is not used for a homomorphic message, which
- * contains it. If sum is NULL, the message is only checked, completely. ERR_DATA: the
- * bytes violate docs/PROTOCOL.md 3.4, and the message says how. ERR_NUMERIC: a value is
- * not finite. ERR_PEEL: a combined sketch cannot be decoded (decode its messages one by
- * one, as pl_codec_add_all does). After an error sum is partly written, so check
- * first. */
+ * update, without the weight. A homomorphic message was multiplied by its weight when
+ * it was encoded, so `weight` is not used for it. If `sum` is NULL, the complete
+ * message is checked but not added.
+ *
+ * ERR_DATA: the bytes violate docs/PROTOCOL.md 3.4; the text says how. ERR_NUMERIC: a
+ * value is not finite. ERR_PEEL: a sum of sketches cannot be decoded; decode its
+ * messages one by one, as pl_codec_add_all does. After an error `sum` may be partly
+ * changed; to avoid this, check the message first. */
 PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
                                      float weight, float *sum, double *norm);
 
@@ -189,17 +206,17 @@ typedef struct pl_codec_run {
     int n;
 } pl_codec_run;
 
-/* Gives the messages of a round in batches (runs), so that they need not all be in
- * memory. */
+/* A source gives the messages of a round in batches (runs), so that they need not all
+ * be in memory at once. */
 typedef struct pl_codec_source {
-    /* Lends the next messages until the next call; n is 0 after the last one. With
-     * `anew` the source starts again from the first message. */
+    /* Gets the next messages. They are valid until the next call. n is 0 after the last
+     * message. With `anew` the source starts again from the first message. */
     pl_status (*next)(void *context, bool anew, pl_codec_run *out);
     void *context;
 } pl_codec_source;
 
-/* Gives messages one by one; data is NULL after the last one. A new reader of source S
- * is {.source = S}. */
+/* A walk gives the messages of a source one by one; `data` is NULL after the last
+ * message. Initialise a walk of the source S with {.source = S}. */
 typedef struct pl_codec_walk {
     pl_codec_source source;
     pl_codec_run run;
@@ -217,24 +234,26 @@ typedef struct pl_codec_list {
 } pl_codec_list;
 pl_codec_source pl_codec_source_of(pl_codec_list *list);
 
-/* Adds the sum of homomorphic messages to `sum`; *norm gets the L2 norm of that sum.
- * The messages are combined first and decoded once. If that sum cannot be decoded, each
- * message is decoded by itself. The result has the same bits in both cases, and for any
- * order. Errors as for pl_codec_add and pl_codec_combine, and ERR_NOMEM. ERR_PEEL then
- * means that a single message cannot be decoded. */
+/* Adds all messages, which must be homomorphic, to `sum`. *norm gets the L2 norm of the
+ * messages' sum. The messages are combined first, and the result is decoded once. If
+ * this result cannot be decoded, each message is decoded by itself. `sum` gets the same
+ * bits in both cases, and for any order of the messages. The errors are those of
+ * pl_codec_add and pl_codec_combine, and ERR_NOMEM. ERR_PEEL means here that a single
+ * message cannot be decoded. */
 PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n,
                                          float *sum, double *norm);
-/* Adds all messages in their order: sum[i] += weight * update[i]. The bits do not
- * depend on the number of threads, pl_codec_add_threads (the number of processors, at
- * most 4). */
+/* pl_codec_add_each adds all messages in their order: sum[i] += weight * update[i]. It
+ * uses pl_codec_add_threads threads (one per processor, at most 4). The result has the
+ * same bits for any number of threads. */
 int pl_codec_add_threads(void);
 PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n,
                                           float *sum);
 
-/* Appends the message that is the sum of a and b. ERR_UNSUPPORTED: a or b is not
- * homomorphic. ERR_DATA: they are damaged, belong to different rounds or layouts, or
- * have more than W contributors. ERR_PEEL: the sum needs the elements of a sketch,
- * which cannot be decoded; forward both messages unchanged. */
+/* Appends the message that is the sum of the messages a and b. ERR_UNSUPPORTED: a or b
+ * is not homomorphic. ERR_DATA: a message is damaged, the messages belong to different
+ * rounds or layouts, or they have more than W contributors together. ERR_PEEL: a sketch
+ * must be decoded to make the sum (because the other message has a list), and that is
+ * not possible; forward both messages unchanged. */
 PL_MUST_CHECK pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
                                          uint64_t b_bytes, pl_buf *out);
 

@@ -4,7 +4,8 @@
  *   sketch   cells add modulo 2^16, bitmaps join
  *   list     codes add where both have them; a sketch that meets a list is peeled first
  *
- * Codes and cells are integers, so the decoded sum does not depend on order or tree. */
+ * Codes and cells are integers, so the decoded sum does not depend on the order in
+ * which messages are added. */
 #include "codec/codec_sketch.h"
 
 #include <math.h>
@@ -39,8 +40,8 @@ static void combination_free(combination *c)
     pl_buf_destroy(&c->second);
 }
 
-/* Returns memory of a buffer that is used again for each stretch, so that combining a
- * message allocates only a few times. */
+/* Returns memory in `buf` for `bytes` bytes. The same buffer is used for each stretch,
+ * so that few allocations are needed per message. */
 static uint8_t *room(pl_buf *buf, uint64_t bytes)
 {
     pl_buf_clear(buf);
@@ -51,7 +52,8 @@ static uint8_t *room(pl_buf *buf, uint64_t bytes)
 }
 
 /* ---- checks that two messages can be added ---- */
-/* Messages of one round have the same seed and scale; else a sum has no meaning. */
+/* Checks that both messages have the same seed and scale, as messages of one round
+ * have. Otherwise their sum has no meaning. */
 static pl_status check_headers(const codec_header *a, const codec_header *b)
 {
     if (!a->homomorphic || !b->homomorphic)
@@ -79,7 +81,8 @@ static bool is_sparse(const codec_stretch *s)
     return s->codec == PL_CODEC_SKETCH16 || s->codec == WIRE_LIST16;
 }
 
-/* Checks two stretches; a sketch may have been replaced by a list. */
+/* Checks that two stretches can be added. One of them may be a list where the other is
+ * a sketch. */
 static pl_status check_stretches(const codec_stretch *a, const codec_stretch *b)
 {
     bool same = a->codec == b->codec && a->cells == b->cells;
@@ -99,8 +102,9 @@ CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restr
 {
     int32_t outside = 0;
     for (int i = 0; i < TILE; i++) {
-        /* The addition is unsigned, because hostile codes may overflow; the result is
-         * then outside the limit. */
+        /* The addition is unsigned because codes from a hostile sender may overflow,
+         * which is not allowed for signed numbers. Such a sum is refused because a code
+         * is outside the limit. */
         int32_t both = (int32_t)((uint32_t)a[i] + (uint32_t)b[i]);
         outside |= (a[i] > limit) | (a[i] < -limit) | (b[i] > limit) | (b[i] < -limit) |
                    (both > limit) | (both < -limit);
@@ -121,7 +125,8 @@ static void store_codes(const int32_t *sum, size_t width, size_t n, uint8_t *out
     memcpy(out, halves, 2 * n);
 }
 
-/* Adds dense codes. The two operands and the sum may all have different widths. */
+/* Adds dense codes. The number of bytes per code may differ between the two operands
+ * and the sum. */
 static pl_status combine_dense(combination *c, codec_stretch *s)
 {
     int32_t a[TILE], b[TILE], sum[TILE];
@@ -149,7 +154,7 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
 }
 
 /* ---- sketches ---- */
-/* Joins two bitmaps. An element whose codes add up to 0 keeps its bit, with code 0. */
+/* Joins two bitmaps by OR. An element keeps its bit even if its codes add up to 0. */
 static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 {
     size_t bytes = (size_t)((s->count + 7) / 8);
@@ -185,7 +190,8 @@ static pl_status combine_lists(combination *c, codec_stretch *s)
     }
     pl_buf_clear(&c->second);
     const uint8_t *bitmap = join_bitmaps(c, s);
-    /* Both lists respect the limits of their contributors, so the sum does, too. */
+    /* The codes of both lists are within the limits for their contributors, so the sums
+     * are within the limit for all contributors. */
     size_t at_a = 0, at_b = 0;
     uint64_t index;
     bit_walk walk;
@@ -258,8 +264,8 @@ static pl_status open_both(combination *c, const pl_codec_message *a,
     return PL_OK;
 }
 
-/* Returns the number of values in the first message's header; the second message must
- * have the same number. */
+/* Returns the number of values in a message's header. It is read from the first
+ * message; the second message must have the same number. */
 static size_t header_count(const void *data, uint64_t bytes)
 {
     uint64_t count = 0;
@@ -290,7 +296,8 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-/* Refuses a message that is not homomorphic: it would be added without its weight. */
+/* Refuses a message that is not homomorphic, because it would be added without its
+ * weight. */
 static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
 {
     pl_codec_info info;
@@ -301,7 +308,8 @@ static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
                    "message %d is not homomorphic; add it with its weight", index);
 }
 
-/* Adds all messages, alternating between two buffers; all must be homomorphic. */
+/* Adds all messages, which must be homomorphic. Sums are made alternately in two
+ * buffers. */
 static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
                              pl_codec_message *out)
 {
@@ -327,7 +335,8 @@ static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf s
     }
 }
 
-/* Decodes the sum, or every message by itself if the sum cannot be decoded. */
+/* Decodes the sum of all messages. If it cannot be decoded, decodes every message by
+ * itself. */
 static pl_status decode_total(const pl_codec_source *messages, size_t n, float *total)
 {
     pl_buf sums[2] = {{0}};

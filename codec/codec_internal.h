@@ -1,12 +1,14 @@
-/* Private to the codecs: stretches, tiles, the message's writer and reader.
+/* Private to the codecs: the types for stretches and tiles, and the writer and reader
+ * of messages.
  *
- * A stretch is a run of neighbouring tensors with one codec. In a message a stretch is
- * a record (32 bytes) and up to three sections: scales, codes, indices, a bitmap or
- * cells. Encoders fill raw sections; the writer checksums and compresses them.
+ * A stretch is a series of adjacent tensors with the same codec. In a message a stretch
+ * has a record (32 bytes) and up to three sections, which contain scales, codes,
+ * indices, a bitmap or cells. Encoders write uncompressed sections. The writer of the
+ * message compresses them and adds checksums.
  *
- * A tile has 4096 values, which are zero beyond the stretch's end. So loops over tiles
- * have constant lengths, which the compiler vectorises, and a tile fits into the first
- * cache. */
+ * A tile has 4096 values; values beyond the end of the stretch are zero. So loops over
+ * a tile have a constant length and the compiler vectorises them, and a tile fits into
+ * the L1 cache. */
 #ifndef PL_CODEC_CODEC_INTERNAL_H
 #define PL_CODEC_CODEC_INTERNAL_H
 #include "codec/codec.h"
@@ -14,9 +16,10 @@
 extern "C" {
 #endif
 
-/* Compiles a function once per vector length. All versions give the same bits: products
- * and sums are not contracted, and sums run in lanes that the source names. Sanitizers
- * start only after the version is chosen, so with them there is only one version. */
+/* Compiles a function once per vector length of the processor. All versions give the
+ * same bits: products and sums are not contracted, and sums are made in a fixed number
+ * of lanes. With sanitizers only one version is compiled, because the version is chosen
+ * before the sanitizer starts. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                 \
     defined(__OPTIMIZE__)
@@ -26,8 +29,8 @@ extern "C" {
 #define CODEC_WIDE
 #endif
 
-/* A CODEC_WIDE function must inline the functions that it calls, so that they use its
- * vectors. */
+/* A function that CODEC_WIDE functions call is always inlined, so that it is compiled
+ * for the same vector length. */
 #if defined(__GNUC__)
 #define CODEC_INLINE static inline __attribute__((always_inline))
 #else
@@ -44,12 +47,14 @@ enum {
     I8_BLOCK = 256,
     I4_BLOCK = 64,
     SKETCH_W_MAX =
-        4096 /* with more contributors a sketch's values would have fewer than 3 bits */
+        /* with more contributors a code of a sketch would have fewer than 3 bits */
+    4096
 };
 
 /* Codec numbers that occur only in messages. */
 enum { WIRE_I22_SHARED = PL_CODEC_COUNT, WIRE_LIST16, WIRE_COUNT };
-/* variant of f32 and bf16: exponents are stored in a plane of their own */
+/* variant of f32 and bf16: the bytes with the exponents are stored in a separate
+ * section */
 enum { VARIANT_PLANES = 1 };
 
 typedef struct codec_section {
@@ -63,7 +68,7 @@ typedef struct codec_section {
 typedef struct codec_stretch {
     int codec, variant; /* variant: VARIANT_PLANES, or topk's bits per value */
     int exponent;       /* homomorphic stretches: value = code * 2^exponent */
-    uint32_t cells;     /* sketch16: cells in each third of a full segment */
+    uint32_t cells;     /* sketch16: number of cells in each third of a full segment */
     uint64_t first, count;
     uint64_t kept; /* topk and list16: number of values sent */
     int n_sections;
@@ -79,21 +84,21 @@ typedef struct codec_header {
 
 /* ---- codec_policy.c ---- */
 int codec_of_part(const pl_codec_options *o, const pl_codec_part *part);
-/* Returns how many of `len` elements are kept: k of every 4096, rounded up. */
+/* Returns the number of values to keep of `len` values: k of every 4096, rounded up. */
 size_t codec_budget(const pl_codec_options *o, size_t len);
-/* Returns the number of cells in a third of a full segment, enough for the union of W
- * independent selections. */
+/* Returns the number of cells in a third of a full segment. It is enough for the union
+ * of the elements that W contributors select independently. */
 uint32_t codec_cells(const pl_codec_options *o, int n_contributors);
 bool codec_wire_homomorphic(int codec);
-/* codec_limit returns the largest code of one contributor, codec_stretch_exponent the
- * exponent of a stretch. */
+/* codec_limit returns the largest magnitude of a contributor's code.
+ * codec_stretch_exponent returns the exponent of a stretch's scale. */
 int32_t codec_limit(int codec, int n_contributors);
 int codec_stretch_exponent(int codec, const pl_codec_round *round);
-/* The number of cells in a third of a segment with `len` elements. */
+/* Returns the number of cells in a third of a segment with `len` elements. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len);
-/* The number of cells of all segments together. */
+/* Returns the number of cells of all segments together. */
 uint64_t codec_sketch_cells(uint32_t cells, uint64_t count);
-/* Bytes per code in a sum of this many messages. */
+/* Returns the number of bytes per code in a sum of this many messages. */
 size_t codec_shared_width(int codec, uint32_t contributors);
 /* Writes the raw size of each section of a stretch (for topk's indices only a lower
  * bound), and returns the number of sections. */
@@ -101,23 +106,23 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
                     uint64_t raw[SECTIONS_MAX]);
 
 /* ---- codec_message.c ---- */
-/* Writing: codec_writer_begin reserves header and table, then codec_writer_stretch is
- * called once per stretch, then codec_writer_end. */
+/* To write a message, call codec_writer_begin, which reserves the header and the table;
+ * then codec_writer_stretch for each stretch; then codec_writer_end. */
 typedef struct codec_writer {
     pl_buf *out;
     size_t start, table_at, table_end;
     codec_header header;
 } codec_writer;
 void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out);
-/* `sections[i].data` has the raw bytes; with `in_place` they are at the end of `out`
- * already. */
+/* `sections[i].data` points to the uncompressed bytes. With `in_place` these bytes are
+ * already at the end of `out`. */
 pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place);
 void codec_writer_end(codec_writer *w);
-/* returns the bytes of a stretch's record and section entries */
+/* returns the size of a stretch's record and section entries in the table */
 uint32_t codec_table_bytes(int codec, int variant);
 
-/* Reading: codec_reader_open checks header and table completely; codec_reader_next goes
- * through the stretches. */
+/* To read a message, call codec_reader_open, which checks the header and the table
+ * completely; then codec_reader_next for each stretch. */
 typedef struct codec_reader {
     const uint8_t *data, *table, *body;
     codec_header header;
@@ -132,7 +137,8 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
 /* ---- codec.c ---- */
-/* Encoding one stretch. Values come as a = weight * update + beta * residual. */
+/* The encoding of one stretch. The values to encode are a = weight * update + beta *
+ * residual. */
 typedef struct codec_job {
     const pl_codec_options *options;
     const pl_codec_round *round; /* NULL unless the codec is homomorphic */
@@ -141,24 +147,26 @@ typedef struct codec_job {
     float weight, beta;
     codec_stretch stretch;
     codec_writer *writer;
-    pl_buf scratch; /* memory for raw sections that are not written in place */
+    pl_buf scratch; /* memory for uncompressed sections that are not written in place */
     bool in_place;
 } codec_job;
 
-/* Returns values [at, at+TILE) of the stretch: in `tile` if they had to be computed,
- * else where they are in the update. */
+/* Returns a pointer to the values to encode from `at` to `at` + TILE - 1. They are
+ * written to `tile` if they must be computed; else the pointer is into the update. */
 const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE]);
 /* Stores in the residual, for each value from `at` on, the part that was not sent. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE]);
 size_t job_tile_length(const codec_job *job, uint64_t at);
-/* ERR_NUMERIC if a value is not finite; `top` is the largest |value| as bits. */
+/* Returns ERR_NUMERIC if a value of the tile at `at` is not finite. `top` is the bit
+ * pattern of the tile's largest |value|. */
 pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
-/* Reserves room for raw sections; `exact`: their sizes will not change. at[i] gets the
- * address of section i. */
+/* Reserves memory for uncompressed sections. at[i] gets the address of section i.
+ * `exact` says that the sizes are final. */
 void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
                   uint8_t *at[SECTIONS_MAX]);
 
-/* Receives decoded values; values outside of [begin, end) are ignored. */
+/* A sink gets decoded values. It ignores values whose index is outside of [begin,
+ * end). */
 typedef struct codec_sink {
     float *sum; /* sum of the whole update, or NULL */
     float weight;
@@ -176,8 +184,8 @@ typedef struct codec_task {
     codec_sink *sink;
 } codec_task;
 
-/* Returns the start of the first tile of the stretch with values for the sink; task_end
- * returns the end of the last one. */
+/* task_begin returns the start of the stretch's first tile that has values for the
+ * sink; task_end returns the end of the last such tile. */
 static inline uint64_t task_begin(const codec_task *task)
 {
     uint64_t first = task->stretch->first, begin = task->sink->begin;
@@ -190,20 +198,20 @@ static inline uint64_t task_end(const codec_task *task)
     return end < s->count ? end : s->count;
 }
 
-/* A checked message with decompressed sections. Several threads may decode parts of it
- * at once. */
+/* A message that was checked, with its sections decompressed. Several threads may
+ * decode parts of it at once. */
 typedef struct codec_opened {
     pl_codec_message message; /* borrowed */
     size_t n;
     bool splits; /* whether a part is decoded in less time than the whole message */
     pl_buf raw;  /* decompressed sections, one after the other */
 } codec_opened;
-/* `out` must be all zeros, or one that was opened before, whose memory is used
- * again. */
+/* `out` must be all zeros, or must have been opened before; in the second case its
+ * memory is used again. */
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
 void codec_opened_destroy(codec_opened *m);
-/* Decodes a message into the sink. The values of a homomorphic message are added with
- * weight 1. */
+/* Decodes a message and passes the values to the sink. Values of a homomorphic message
+ * are added with weight 1. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink);
 
 /* ---- codecs ---- */
@@ -222,12 +230,12 @@ pl_status topk_decode(const codec_task *task);
 pl_status shared_decode(const codec_task *task);
 pl_status sketch_decode(const codec_task *task);
 
-/* codec_shared.c: q = clamp(round(a 2^-e)); left = a - q 2^e. Returns the largest |a|
- * as bits. */
+/* Defined in codec_shared.c. Computes q = clamp(round(a 2^-e)) and left = a - q 2^e.
+ * Returns the bit pattern of the largest |a|. */
 uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
                      float left[TILE]);
-/* Reads codes [at, at+n) of a section with `width` bytes per code; fills the rest of q
- * with zeros. */
+/* Reads n codes, from number `at` on, of a section with `width` bytes per code. Fills
+ * the rest of q with zeros. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE]);
 float codec_power(int exponent); /* returns 2^exponent for -126..127 */
@@ -243,8 +251,8 @@ static inline float codec_bits_float(uint32_t bits)
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* Returns the largest |value| as bits: without the sign bit, floats and their bits have
- * the same order. */
+/* Returns the bit pattern of the largest |value|. Without the sign bit, bit patterns of
+ * floats have the same order as the floats. */
 CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 {
     int32_t top = 0;
@@ -256,8 +264,9 @@ CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 }
 
 /* ---- codec_select.c ---- */
-/* A value is kept if its |value|, as bits, is above `above`; of those equal to `above`,
- * the first `ties` are kept. */
+/* Which values are kept. A value is kept if the bit pattern of its magnitude is greater
+ * than `above`. Of the values with a bit pattern equal to `above`, the first `ties` are
+ * kept. */
 typedef struct codec_choice {
     uint32_t above;
     size_t ties;
@@ -266,11 +275,13 @@ typedef struct codec_choice {
 pl_status select_stretch(const codec_job *job, codec_choice *out);
 /* Chooses the k largest values of a tile. */
 codec_choice select_tile(const float a[TILE], size_t k);
-/* Writes the indices of the values of a tile that are kept, in rising order; zeros are
- * never kept. Subtracts the ties that it keeps from choice->ties. */
+/* Writes the indices of the kept values of a tile, in rising order, and returns their
+ * number. Zeros are never kept. The number of kept values that equal choice->above is
+ * subtracted from choice->ties. */
 size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
                       uint16_t out[TILE]);
-uint32_t select_top(const float a[TILE]); /* the largest |value| as bits */
+/* returns the bit pattern of the largest |value| */
+uint32_t select_top(const float a[TILE]);
 
 #ifdef __cplusplus
 }

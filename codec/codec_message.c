@@ -1,8 +1,8 @@
-/* Writes and reads the message around the stretches: header, table, sections.
+/* Writes and reads the parts of a message: header, table and sections.
  *
- * The header's checksum covers header and table; each section has its own checksum over
- * its bytes as they are sent. Before it reads a section, a reader knows from the table
- * how long everything must be. */
+ * The checksum in the header covers the header and the table. Each section has a
+ * separate checksum over its bytes as they are sent. The table contains all lengths, so
+ * a reader knows them before it reads a section. */
 #include "codec/codec_internal.h"
 
 static const char magic[4] = {'P', 'L', 'U', '2'};
@@ -32,15 +32,15 @@ void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out
     out->len += bytes;
 }
 
-/* Whether compression may help. Mantissas are noise, and fewer than 64 bytes cannot
- * shrink. */
+/* Returns whether compressing the section may help. It does not help for mantissas,
+ * which are noise, or for fewer than 64 bytes. */
 static bool may_shrink(const codec_stretch *s, int section)
 {
     bool mantissas = s->variant == VARIANT_PLANES && section == 1;
     return !mantissas && s->sections[section].raw_bytes >= 64;
 }
 
-/* Appends the section, as a zstd frame if that saves 3 % or more. */
+/* Appends the section. It is compressed with zstd if that saves 3 % or more. */
 static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
 {
     const codec_section *section = &s->sections[i];
@@ -55,8 +55,8 @@ static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
     return PL_OK;
 }
 
-/* Writes the record of a stretch. Bytes 24 to 32 of it stay zero, as codec_writer_begin
- * left them. */
+/* Writes the record of a stretch. The last 8 of the record's 32 bytes stay zero, as
+ * codec_writer_begin has set them. */
 static void write_record(codec_writer *w, const codec_stretch *s)
 {
     uint8_t *at = w->out->data + w->table_at;
@@ -112,7 +112,8 @@ static uint64_t header_checksum(const uint8_t *header, uint32_t table_bytes)
     return pl_checksum_pieces(pieces, 3);
 }
 
-/* The header is written last, because it contains lengths that are known only now. */
+/* Writes the header. This is done last, because the header contains lengths that are
+ * known only now. */
 void codec_writer_end(codec_writer *w)
 {
     const codec_header *h = &w->header;
@@ -168,7 +169,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     h->n_contributors = (int)get_le_value(data + 34, 2);
     h->table_bytes = (uint32_t)get_le_value(data + 36, 4);
     h->body_bytes = get_le_value(data + 40, 8);
-    /* lengths are checked before the checksum, because they say which bytes it
+    /* lengths are checked first, because they determine which bytes the checksum
      * covers */
     uint64_t behind = bytes - HEADER_BYTES;
     if (h->count != n)
@@ -186,8 +187,8 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
                        "the update's header is damaged: its checksum does not match");
     if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get_le_value(data + 48, 8) != 0)
         return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
-    /* W and the number of contributors determine the limits of codes and the widths of
-     * sums */
+    /* W and the number of contributors determine the limits of codes and the number of
+     * bytes per code */
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
                 h->contributors <= (uint32_t)h->n_contributors &&
                 h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;
@@ -202,8 +203,8 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
 }
 
 /* ---- reading the table ---- */
-/* Whether a record is possible. Fields that a codec does not use are zero, so a message
- * has exactly one form. */
+/* Returns whether a record is valid. Fields that a codec does not use must be zero, so
+ * that a message has exactly one valid form. */
 static bool record_is_possible(const codec_header *h, const codec_stretch *s)
 {
     bool planes = s->variant == 0 || s->variant == VARIANT_PLANES;
@@ -258,8 +259,9 @@ static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_str
     return PL_OK;
 }
 
-/* The record determines a section's raw length, except for topk's indices: their gaps
- * take one byte per value and one more per 255 skipped values. */
+/* Reads a section entry. The record determines the uncompressed length of a section,
+ * except for topk's indices: a gap takes one byte per kept value, and one more byte per
+ * 255 skipped values. */
 static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
                               const uint8_t *at, uint64_t left, codec_section *out)
 {
@@ -319,8 +321,8 @@ static void rewind_reader(codec_reader *r)
     r->next = 0;
 }
 
-/* Opens a reader. Opening goes through the whole table once, so that codec_reader_next
- * cannot fail. */
+/* Opens a reader. The complete table is checked here, so that codec_reader_next cannot
+ * fail. */
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, size_t n)
 {
     codec_stretch s;
@@ -339,7 +341,8 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     return PL_OK;
 }
 
-/* Cannot fail, because codec_reader_open has checked the table. */
+/* Gets the next stretch; returns false after the last one. It cannot fail, because
+ * codec_reader_open has checked the table. */
 bool codec_reader_next(codec_reader *r, codec_stretch *s)
 {
     return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;
@@ -357,8 +360,8 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
     if (section->wire_bytes == section->raw_bytes)
         return PL_OK;
     before = scratch->len;
-    /* raw_bytes is not larger than the record needs (checked before), so memory is
-     * limited */
+    /* it was checked before that raw_bytes is not larger than the record allows, so the
+     * memory is limited */
     if (pl_unzip(section->data, wire, (size_t)section->raw_bytes, scratch) != PL_OK)
         return pl_fail_in(PL_ERR_DATA, "an update");
     *raw = scratch->data + before;

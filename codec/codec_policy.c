@@ -1,12 +1,12 @@
 /* Chooses the codec of each tensor, and computes sizes and scales from options.
  *
- * Only + - * / and sqrt on doubles are used here, because sender and home must compute
- * the same numbers on different machines. */
+ * Only + - * / and sqrt on doubles are used here, because the sender and the home must
+ * compute the same numbers on different machines. */
 #include "codec/codec_internal.h"
 
 #include <math.h>
 
-/* numbers that are used only inside messages have no name */
+/* codec numbers that are used only in messages have no name */
 static const char *const codec_names[PL_CODEC_COUNT] = {
     [PL_CODEC_F32] = "f32",
     [PL_CODEC_BF16] = "bf16",
@@ -62,10 +62,10 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     if (codec == PL_CODEC_TOPK)
         out->beta = 0.95; /* the factor that SparseLoCo uses */
     if (tagc) {
-        /* TAGC (arXiv:2504.05638) compresses the large matrices (by number of elements:
-         * both of the MLP, and the tied embedding) and leaves attention and norms
-         * dense. TAGC's published operating point is 80 % zeros: a fifth of 4096 values
-         * is kept. */
+        /* TAGC (arXiv:2504.05638) compresses only the matrices with the most elements
+         * (the matrices of the MLP, and the tied embedding); attention and norms are
+         * sent densely. TAGC's published setting makes 80 % of the values zero, so a
+         * fifth of 4096 values is kept. */
         const uint8_t sketch = PL_CODEC_SKETCH16, dense = PL_CODEC_I8_SHARED;
         out->codec[PL_ROLE_ATTENTION_IN] = out->codec[PL_ROLE_ATTENTION_OUT] = dense;
         out->codec[PL_ROLE_MLP] = out->codec[PL_ROLE_EMBED] = out->codec[PL_ROLE_HEAD] =
@@ -90,8 +90,9 @@ bool pl_codec_is_homomorphic(const pl_codec_options *options)
     return false;
 }
 
-/* Homomorphic messages also round parts with f32, but such options always contain a
- * lossy codec, too. */
+/* Returns whether the options contain a lossy codec. In homomorphic messages even
+ * tensors with f32 are rounded, but the options of such messages always contain another
+ * lossy codec. */
 bool pl_codec_is_lossy(const pl_codec_options *options)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
@@ -110,7 +111,8 @@ bool pl_codec_drops_much(const pl_codec_options *o)
 
 pl_status pl_codec_options_check(const pl_codec_options *o)
 {
-    /* a message can be added without decoding only if all its parts can */
+    /* a message can be added without decoding only if this is possible for all its
+     * tensors */
     bool homomorphic = pl_codec_is_homomorphic(o);
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = o->codec[role];
@@ -147,7 +149,8 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
 }
 
 /* ---- roles ---- */
-/* Derives the role from the end of the tensor's name, which is a Llama name. */
+/* Derives the role from the end of the tensor's name. Tensors have the names that Llama
+ * models use. */
 static int role_of(const pl_slot *slot, const pl_tensor *tensor)
 {
     static const struct {
@@ -201,8 +204,9 @@ int pl_codec_exponent(double norm, size_t n)
     return exponent < -96 ? -96 : exponent > 64 ? 64 : exponent;
 }
 
-/* W codes within the limit add up to at most 2^15 - 1 in a sketch's cell, and to 22
- * bits elsewhere. fp32 represents these exactly, with two bits to spare. */
+/* Returns the limit of a contributor's code. The codes of W contributors add up to at
+ * most 2^15 - 1 in a sketch, and to at most 22 bits elsewhere. fp32 represents such
+ * sums exactly, with two bits to spare. */
 int32_t codec_limit(int codec, int n_contributors)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -218,8 +222,10 @@ static int floor_log2(int32_t x)
     return log;
 }
 
-/* The range of one contributor is 2^7 steps of 2^E in 8 bits, 2^9 in sketches, which
- * have the largest values, and 2^10 for small tensors, whose scale may differ. */
+/* Returns the exponent of a stretch. It is chosen so that the range of a contributor's
+ * values is 2^7 times 2^E for 8 bits, 2^9 times 2^E for sketches, which have the
+ * largest values, and 2^10 times 2^E for small tensors, whose values may be of a
+ * different size. */
 int codec_stretch_exponent(int codec, const pl_codec_round *round)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -241,8 +247,8 @@ size_t codec_budget(const pl_codec_options *o, size_t len)
     return whole * k + (rest * k + TILE - 1) / TILE;
 }
 
-/* If W selections of density d are independent, their union has density u = 1 -
- * (1-d)^W. */
+/* If W contributors independently select elements with density d, the union of the
+ * selected elements has the density u = 1 - (1-d)^W. */
 uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
 {
     double outside = 1, density = (double)o->k / TILE;
@@ -252,7 +258,8 @@ uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
     return cells < SEGMENT ? (uint32_t)cells : SEGMENT;
 }
 
-/* The cells are in proportion to the segment, rounded up, so there is at least one. */
+/* The number of cells is in proportion to the length of the segment. It is rounded up,
+ * so it is at least one. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len)
 {
     return (uint32_t)(((uint64_t)cells * len + SEGMENT - 1) / SEGMENT);
@@ -276,8 +283,8 @@ static uint64_t blocks_of(uint64_t count, uint64_t block)
     return count / block + (count % block != 0);
 }
 
-/* With planes the top bytes are a separate section, the only one that is worth
- * compressing. */
+/* Sets the sizes of the sections of f32 and bf16. With planes, the top bytes of the
+ * values are a separate section, which is the only one worth compressing. */
 static void plane_bytes(const codec_stretch *s, uint64_t width,
                         uint64_t raw[SECTIONS_MAX])
 {
@@ -323,7 +330,8 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
 }
 
 /* ---- the longest message ---- */
-/* Compression never lengthens a section, so raw sizes are an upper bound. */
+/* Returns the largest size of a stretch in a message. A section is compressed only if
+ * it gets shorter, so the uncompressed sizes are an upper bound. */
 static uint64_t stretch_bound(const pl_codec_options *o, int codec, uint64_t count,
                               int n_contributors)
 {

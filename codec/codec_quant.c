@@ -2,10 +2,10 @@
  *
  *   i8, i4:  s = max|a| / L over a block,  code = round(a / s),  L = 127 or 7
  *
- * The scale of i4 is a bf16, rounded up, so that no code exceeds L. Rounding to nearest
- * even is done by an addition: a float of size 2^23 has no fraction bits, so a value
- * added to 1.5 * 2^23 is rounded into the low bits of the sum. A block whose scale
- * would be subnormal counts as zero. */
+ * The scale of i4 is a bf16 that is rounded up, so that no code exceeds L. Values are
+ * rounded to nearest even by an addition: a float between 2^23 and 2^24 has no fraction
+ * bits, so if a value is added to 1.5 * 2^23, the rounded value is in the low bits of
+ * the sum. A block whose scale would be subnormal is encoded as zeros. */
 #include "codec/codec_internal.h"
 
 #include <float.h>
@@ -19,8 +19,9 @@ CODEC_INLINE int32_t round_code(float x)
 }
 
 /* ---- f32 ---- */
-/* Splits floats into planes of bytes. The sign moves to the low end, so that the
- * exponent fills the top byte. */
+/* Splits floats into planes: the first bytes of all floats, then the second bytes, and
+ * so on. The sign is moved to the lowest bit, so that the top byte is exactly the
+ * exponent. */
 CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
                                  uint8_t *restrict high, uint8_t *restrict middle,
                                  uint8_t *restrict low)
@@ -35,7 +36,7 @@ CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
     }
 }
 
-/* Reverses f32_split exactly, also for NaN. */
+/* Reverses f32_split exactly, even for NaN. */
 CODEC_WIDE static void f32_join(const uint8_t *restrict top,
                                 const uint8_t *restrict high,
                                 const uint8_t *restrict middle,
@@ -85,7 +86,8 @@ pl_status f32_encode(codec_job *job)
     return PL_OK;
 }
 
-/* Joins planes, or copies values, because sections may begin at any address. */
+/* Gets the values of a tile. Planes are joined; without planes the values are copied,
+ * because a section may begin at an unaligned address. */
 static const float *f32_tile(const codec_task *task, uint64_t i, size_t n, float *tile)
 {
     const codec_stretch *s = task->stretch;
@@ -122,8 +124,8 @@ CODEC_WIDE static void bf16_tile(const float *restrict a, uint16_t *restrict out
     }
 }
 
-/* Splits as f32_split does: the top byte has the 8 bits of the exponent, the other one
- * the 7 of the mantissa and the sign. */
+/* Splits bf16 values as f32_split splits floats: the top byte has the 8 bits of the
+ * exponent, and the other byte has the 7 bits of the mantissa and the sign. */
 CODEC_WIDE static void bf16_split(const uint16_t *restrict halves,
                                   uint8_t *restrict top, uint8_t *restrict low)
 {
@@ -276,8 +278,8 @@ CODEC_INLINE void i4_block(const float *restrict a, float scale,
                 (uint8_t)((q[half * 32 + j] & 15) | (q[half * 32 + 16 + j] & 15) << 4);
 }
 
-/* Adding 0xffff before the shift rounds a positive float up to bf16; below 0x80 it is
- * subnormal. */
+/* Adding 0xffff before the shift rounds a positive float up to bf16. A bf16 with bits
+ * below 0x80 is subnormal. */
 CODEC_WIDE static uint32_t i4_tile(const float *restrict a, uint8_t *restrict codes,
                                    uint16_t *restrict scales, float *restrict left)
 {

@@ -1,8 +1,9 @@
 /* Reads the messages of a round one after the other, and makes their weighted sum.
  *
- * Several threads make the sum, and the number of threads changes no bit: first each
- * thread opens some messages of a batch (checksums, decompression), then each adds one
- * slice of the vector over all messages in their order. */
+ * Several threads make the sum, and the result has the same bits for any number of
+ * threads. First the threads open the messages of a batch: they check checksums and
+ * decompress. Then each thread takes one slice of the vector, and adds this slice of
+ * all messages in their order. */
 #include "codec/codec_internal.h"
 
 enum { THREADS_MAX = 4, SLICES = 4, ALONE = 1 << 18 };
@@ -100,8 +101,8 @@ pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *su
             a.opened = pl_alloc((size_t)a.run.n * sizeof *a.opened);
             a.n_opened = a.run.n;
         }
-        /* A few values are not worth a thread. If each slice would have to decode whole
-         * messages, there is only one slice. */
+        /* With few values a second thread is not worth its cost. There is only one
+         * slice if each slice would need the decoding of complete messages. */
         int n_threads = a.n * (size_t)a.run.n < ALONE ? 1 : pl_codec_add_threads();
         PL_TRY(pl_parallel(n_threads, (size_t)a.run.n, open_message, &a));
         a.n_slices = n_threads > 1 ? (size_t)(n_threads * SLICES) : 1;

@@ -1,13 +1,13 @@
-/* Selects the values of a stretch that are sent: the largest.
+/* Selects the values of a stretch that are sent: those with the largest magnitudes.
  *
  *   exact   the k largest of every 4096, ties to the lower index
  *   tagc    25 fixed thresholds; bisection finds the first that keeps few enough.
  *           (TAGC's code then takes the threshold before, which keeps up to twice as
  *           many; a sketch of a planned size has no room for them.)
  *
- * Neither way keeps more than k of 4096 values on average: if a fixed threshold keeps
- * more than that, or less than half of it, the exact threshold of the whole stretch is
- * used instead. Zeros are never kept. */
+ * Neither method keeps more than k of 4096 values on average. If the fixed threshold
+ * keeps more values than that, or fewer than half of them, the exact threshold for the
+ * complete stretch is used instead. Zeros are never kept. */
 #include "codec/codec_internal.h"
 
 #include <math.h>
@@ -37,7 +37,8 @@ CODEC_WIDE static size_t count_above(const float *a, int32_t threshold)
     return (size_t)count;
 }
 
-/* Bisects on bits: more than k values lie above `low`, at most k above `high`. */
+/* Chooses the threshold of a tile by bisection on bit patterns: more than k values are
+ * above `low`, and at most k values are above `high`. */
 codec_choice select_tile(const float a[TILE], size_t k)
 {
     int32_t low = 0, high = (int32_t)select_top(a);
@@ -104,8 +105,8 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
         1e-20f, 1e-8f, 2e-8f, 5e-8f, 1e-7f, 2e-7f, 5e-7f, 1e-6f, 2e-6f,
         5e-6f,  1e-5f, 2e-5f, 5e-5f, 1e-4f, 2e-4f, 5e-4f, 1e-3f, 2e-3f,
         5e-3f,  1e-2f, 2e-2f, 5e-2f, 1e-1f, 2e-1f, 5e-1f};
-    /* the first threshold that keeps few enough is in low..high; if no threshold does,
-     * the last is used */
+    /* the first threshold that keeps at most `budget` values has an index in low..high;
+     * if no threshold keeps so few, the last one is used */
     int low = 0, high = 24;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -117,9 +118,9 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
     return thresholds[low];
 }
 
-/* Counts values in bins. The budget-th largest |a| is found exactly with two
- * histograms: one of the upper 16 bits, then one of the lower 15 in the bin that
- * contains it. */
+/* Counts values per bin. The budget-th largest |a| is found exactly with two
+ * histograms. The first one is over the upper 16 bits of |a|. The second one is over
+ * the lower 15 bits of the values in the bin that contains the value searched for. */
 static void count_bins(const codec_job *job, int upper, uint64_t *bins)
 {
     float tile[TILE];
@@ -137,8 +138,8 @@ static void count_bins(const codec_job *job, int upper, uint64_t *bins)
     }
 }
 
-/* Finds the bin with the value that has `*left` larger ones, and subtracts the values
- * in higher bins from *left. The count of bin 0 is never read. */
+/* Finds the bin that contains the *left-th largest value, and subtracts the number of
+ * values in higher bins from *left. The count of bin 0 is never read. */
 static int find_bin(const uint64_t *bins, uint64_t *left)
 {
     int bin = SELECT_BINS - 1;

@@ -1,10 +1,11 @@
-/* Dense codes on a shared scale, whose sums are exact.
+/* Dense codes with a scale that all contributors share, so that sums of codes are
+ * exact.
  *
  *   q = clamp(round(a 2^-e), +-limit)      sum of W of them: value = (sum of q) 2^e
  *
- * A sum never exceeds 22 bits and a sign, and 2^e is a power of two, so decoded values,
- * and sums of them, are exact in fp32, and order cannot matter. The part that the clamp
- * removes stays in the residual. */
+ * A sum of codes has at most 22 bits and a sign, and 2^e is a power of two. So decoded
+ * values and their sums are exact in fp32, and the order of additions does not matter.
+ * The part of a value that the clamp cuts off stays in the residual. */
 #include "codec/codec_internal.h"
 
 #define ROUNDER 12582912.0f /* 1.5 * 2^23, see codec_quant.c */
@@ -72,7 +73,8 @@ pl_status shared_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-/* Sections may begin at any address, so codes are copied before they are widened. */
+/* Reads codes of a section. They are copied before they are widened, because a section
+ * may begin at an unaligned address. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE])
 {
@@ -92,7 +94,7 @@ void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
     }
 }
 
-/* Returns whether all codes are within the limit. */
+/* Computes out = q * step. Returns whether all codes are within the limit. */
 CODEC_WIDE static bool scale_tile(const int32_t *restrict q, float step, int32_t limit,
                                   float *restrict out)
 {

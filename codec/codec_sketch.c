@@ -1,22 +1,26 @@
-/* sketch16: the largest values of an update, summed into cells. Sums of messages can be
- * decoded without any of the messages (TAGC, redone as lossless compression).
+/* The codec sketch16: the largest values of an update are summed into cells. A sum of
+ * messages can be decoded without the single messages. (The idea is TAGC's; here the
+ * compression of the selected values is lossless.)
  *
- * Purpose. A relay adds the messages of several workers without decoding them, so the
- * message must be additive, and small although most values are not sent. A message has
- * a bitmap of the elements that were kept, and cells of 16 bits.
+ * Purpose. A relay adds the messages of several workers without decoding them. So it
+ * must be possible to add messages byte by byte, and messages must be small, because
+ * most values are not sent. A message has a bitmap of the elements that were kept, and
+ * cells of 16 bits.
  *
  * Encoding. Each element of a segment (2^20 values) belongs to three cells, one in each
- * third of the cells, drawn by a hash of (seed, element). For each element that it
- * keeps an encoder sets the bit and adds the element's code, with a sign from the hash,
- * to its cells modulo 2^16. Messages of one round have the same seed and shared scales.
- * Adding two messages adds their cells and joins their bitmaps by OR:
+ * third of the cells, drawn by a hash of (seed, element). For each kept element the
+ * encoder sets the element's bit, and adds the element's code, with signs from the
+ * hash, to the element's three cells modulo 2^16. Messages of one round have the same
+ * seed and shared scales. Adding two messages adds their cells and joins their bitmaps
+ * by OR:
  *
  *   element e, code q:   bitmap[e] = 1;   cell[h1] +- q   cell[h2] +- q   cell[h3] +- q
  *                                         1st third       2nd third       3rd third
  *
- * Decoding peels. A cell to which only one element of the bitmap belongs holds the sum
- * of that element. The element is then subtracted from its other two cells, which may
- * leave single elements there, and so on:
+ * Decoding is called peeling. If only one element of the bitmap belongs to a cell, the
+ * cell contains the summed code of that element. This code is then subtracted from the
+ * element's other two cells. After that, only one element may be left in those cells,
+ * and so on:
  *
  *            degree of a cell = elements of the bitmap that belong to it
  *   counted ----------------> cells with degree 1 are ready
@@ -25,26 +29,27 @@
  *         no cell is ready: every element came out and all cells are 0 --> decoded
  *                           else                                       --> ERR_PEEL
  *
- * Whether peeling succeeds depends on the elements and the seed, not on the values.
- * Below 0.818 elements per cell (the threshold of three hashes) peeling nearly always
- * succeeds. Nothing is estimated: decoding gives the exact result or fails.
+ * Whether peeling succeeds depends on which elements are in the bitmap and on the seed,
+ * but not on the values. With fewer than 0.818 elements per cell (the threshold for
+ * three hashes) peeling nearly always succeeds. Decoding gives the exact result or
+ * fails; no value is an estimate.
  *
  * Two forms of the same content
- *   - WIRE_LIST16: the bitmap and one code per bit, without cells. sketch_encode makes
- *     it first. The list is sent if the encoder cannot peel its own sketch.
+ *   - WIRE_LIST16: the bitmap and one code per set bit, without cells. sketch_encode
+ *     makes this form first. It is sent if the encoder cannot peel its own sketch.
  *   - PL_CODEC_SKETCH16: the bitmap and the cells, built from the list (sketch_build).
  *
  * Invariants
- *   - A code is at most 32767 / n_contributors in size, so a sum over all contributors
- *     fits 16 bits and modulo 2^16 loses nothing.
+ *   - The magnitude of a code is at most 32767 / n_contributors. So a sum over all
+ *     contributors fits into 16 bits, and nothing is lost by computing modulo 2^16.
  *   - A segment has at least one cell per third, and all but the last segment of a
  *     stretch have the same number of cells.
- *   - A cell enters `ready` once, since its degree only falls.
- *   - Bytes from the network are not trusted: bits behind the end, a wrong number of
- *     codes and codes above the limit are errors (sparse_codes).
+ *   - A cell is put into `ready` only once, because its degree only falls.
+ *   - Bytes from the network are not trusted: set bits after the end of the stretch, a
+ *     wrong number of codes, and codes above the limit are errors (sparse_codes).
  *
- * Ownership. Lists and cells lie in the scratch memory of the job (reserve_lists). A
- * peeling owns its arrays and serves all segments of one stretch. */
+ * Ownership. Lists and cells are in the scratch memory of the job (reserve_lists). A
+ * struct peeling owns its arrays and is used for all segments of one stretch. */
 #include "codec/codec_sketch.h"
 
 /* ---- bitmaps ---- */
@@ -87,8 +92,8 @@ typedef struct list_out {
     uint64_t n;
 } list_out;
 
-/* Encodes a tile. The whole tile is quantised, then all values but the selected ones
- * are discarded; so both loops have no branches. */
+/* Encodes a tile into the list. All values of the tile are quantised, and then only the
+ * selected values are used. This is faster than a test per value. */
 static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *choice,
                                   list_out *o)
 {
@@ -156,7 +161,7 @@ static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *
 /* ---- peeling ---- */
 typedef struct peeling {
     uint32_t third, n_cells;
-    uint64_t seed, base; /* base: index in the update of the segment's first element */
+    uint64_t seed, base; /* base: index of the segment's first element */
     uint16_t *cells;
     /* for each cell: how many elements belong to it, and the XOR of their numbers */
     uint32_t *degrees, *members;
@@ -195,7 +200,8 @@ static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
             p->ready[p->n_ready++] = c;
 }
 
-/* A cell's degree only falls: it becomes 1 once, and enters `ready` once. */
+/* Removes an element from its three cells. A cell's degree only falls, so it becomes 1
+ * only once, and the cell is put into `ready` only once. */
 static void peel_element(peeling *p, uint32_t element, const sketch_cells *at,
                          int32_t code)
 {
@@ -209,8 +215,8 @@ static void peel_element(peeling *p, uint32_t element, const sketch_cells *at,
     p->n_left--;
 }
 
-/* Fails with ERR_PEEL: n_left elements of the segment at value `first` of the stretch,
- * which has n_cells cells, could not be decoded. */
+/* Returns ERR_PEEL. The text says that n_left elements of the segment that begins at
+ * value `first` of the stretch, with n_cells cells, could not be decoded. */
 static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
                        uint32_t n_cells)
 {
@@ -256,7 +262,8 @@ pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitm
 {
     peeling p;
     pl_status status = PL_OK;
-    /* Allocates memory for the largest segment; smaller ones use a part of it. */
+    /* Allocates memory for the largest segment; smaller segments use a part of this
+     * memory. */
     size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
     size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
     memset(&p, 0, sizeof p);
@@ -281,7 +288,8 @@ done:
 }
 
 /* ---- encoding ---- */
-/* Sets the sections of a list, or of the sketch that has the same content. */
+/* Sets the sections of a list, or, if `cells` is not NULL, of the sketch with the same
+ * content. */
 static void set_sections(codec_stretch *s, const list_out *list, const uint16_t *cells)
 {
     uint64_t raw[SECTIONS_MAX];
@@ -295,8 +303,8 @@ static void set_sections(codec_stretch *s, const list_out *list, const uint16_t 
     s->sections[1].data = cells ? (const uint8_t *)cells : (const uint8_t *)list->codes;
 }
 
-/* Reserves bitmap, list and cells in the job's scratch memory; each begins at a
- * multiple of 8. */
+/* Reserves memory for the bitmap, the list and the cells in the job's scratch memory.
+ * Each begins at a multiple of 8 bytes. */
 static uint16_t *reserve_lists(codec_job *job, list_out *list)
 {
     const codec_stretch *s = &job->stretch;
@@ -311,8 +319,8 @@ static uint16_t *reserve_lists(codec_job *job, list_out *list)
     return (uint16_t *)(void *)(at + bitmap + codes);
 }
 
-/* Encodes a sketch. If the encoder cannot decode its own sketch, no receiver can; then
- * the list is sent, and sums that contain it are also lists. */
+/* Encodes a sketch. If the encoder cannot decode its own sketch, no receiver can decode
+ * it. In this case the list is sent, and every sum with this list is also a list. */
 pl_status sketch_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;
@@ -336,8 +344,8 @@ pl_status sketch_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-/* ERR_DATA: the bitmap has bits after the stretch's end, or its number of bits is not
- * the number of codes. */
+/* Returns ERR_DATA if the bitmap has set bits after the end of the stretch, or if the
+ * number of its set bits is not the number of codes. */
 static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
                               uint64_t n_codes)
 {

@@ -1,5 +1,5 @@
-/* Private to the codecs: bitmaps of kept elements, their cells and their codes
- * (codec_sketch.c has the essay). */
+/* Private to the codecs: bitmaps of kept elements, and the cells and codes of these
+ * elements. The comment at the top of codec_sketch.c explains sketches. */
 #ifndef PL_CODEC_CODEC_SKETCH_H
 #define PL_CODEC_CODEC_SKETCH_H
 #include "codec/codec_internal.h"
@@ -7,8 +7,8 @@
 extern "C" {
 #endif
 
-/* Visits the set bits of [first, end) in rising order. `first` is a multiple of 8, and
- * the bits after `end` in its byte must be zero. */
+/* Visits the set bits from `first` to `end` - 1 in rising order. `first` must be a
+ * multiple of 8, and the bits from `end` on in the last byte must be zero. */
 typedef struct bit_walk {
     const uint8_t *bitmap;
     uint64_t next_byte, end, base, word;
@@ -41,18 +41,19 @@ static inline void sketch_find(uint64_t seed, uint64_t element, uint32_t third,
     out->signs = (uint32_t)y & 7;
 }
 
-/* Returns the code with its sign in cell j. */
+/* Returns the code with the sign that it has in cell j. */
 static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
 {
     return (uint16_t)(p->signs >> j & 1 ? -code : code);
 }
 
-/* Appends the codes (i16) of the bitmap's elements in order, decoded from the cells.
- * ERR_PEEL. */
+/* Decodes the codes of the bitmap's elements from the cells, and appends them (as i16)
+ * in the order of the elements. ERR_PEEL if that is impossible. */
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes);
-/* As sketch_peel, for a received sketch or list, whose bytes are checked completely.
- * `rest` is the second section: cells or codes. */
+/* Appends the codes like sketch_peel, for a received sketch or list. All bytes are
+ * checked. `rest` is the second section: the cells of a sketch, or the codes of a
+ * list. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);
 

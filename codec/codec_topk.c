@@ -1,8 +1,9 @@
 /* The codec topk: the largest values, as gaps and codes.
  *
- * An index is sent as the number of values that are skipped since the last kept one, in
- * bytes; a byte of 255 means that more bytes follow. Scales are bf16, one per 4096
- * values:
+ * The index of a kept value is sent as a gap: the number of values that are skipped
+ * since the previous kept value. A gap takes one or more bytes; a byte of 255 means
+ * that another byte follows. Each block of 4096 values has its own scale or scales, as
+ * bf16:
  *
  *   8 bits   s = max|a| / 127, rounded up; code = round(a / s)
  *   2 bits   the sign, and one of two magnitudes: the mean of the kept magnitudes up to
@@ -50,8 +51,8 @@ static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t 
     for (size_t i = 0; i < n_kept; i++)
         sum += (double)magnitude(a[kept[i]]);
     double bound = n_kept ? sum / (double)n_kept : 0;
-    /* computes the means of the magnitudes up to `bound` and above it; 0 for an empty
-     * class */
+    /* computes the mean of the magnitudes up to `bound`, and the mean of those above
+     * it; 0 if there are none */
     double sums[2] = {0, 0};
     size_t counts[2] = {0, 0};
     for (size_t i = 0; i < n_kept; i++) {
@@ -113,7 +114,8 @@ pl_status topk_encode(codec_job *job)
     uint8_t *at[SECTIONS_MAX];
     topk_out o = {0};
     s->variant = job->options->value_bits;
-    s->kept = codec_budget(job->options, (size_t)s->count); /* not yet exact */
+    /* an upper bound until all tiles are encoded */
+    s->kept = codec_budget(job->options, (size_t)s->count);
     int n = codec_raw_bytes(s, 1, raw);
     raw[1] += s->count / 255;
     job_sections(job, raw, n, false, at);
@@ -160,7 +162,8 @@ static float get_value(const codec_task *task, uint64_t index, uint64_t i)
     return code & 2 ? -m : m;
 }
 
-/* Adds only the kept values, which takes a fiftieth of the time for a dense update. */
+/* Decodes a stretch. Only the kept values are added, which takes a fiftieth of the time
+ * that a dense update takes. */
 pl_status topk_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
