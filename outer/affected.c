@@ -1,5 +1,6 @@
-/* Finds what changes without some documents (affected.h). Each rule can only lower the
- * phases in `changes`; all rules are repeated until no phase is lowered any more. */
+/* Finds which phases and versions change if some documents are left out (affected.h).
+ * Each rule can only lower the phases in `changes`. All rules are repeated until no
+ * rule lowers a phase. */
 #include "outer/affected.h"
 #include "outer/rounds.h"
 
@@ -40,7 +41,7 @@ static int64_t first_change(const search *s, int module)
     return first;
 }
 
-/* The newest version up to `version` from which the home can go on. */
+/* Returns the newest version, up to `version`, from which the home can continue. */
 static int64_t resumable(const search *s, int module, int64_t version)
 {
     while (version > 0 && !(has(s, PL_KEPT_VERSION, module, version) &&
@@ -49,7 +50,8 @@ static int64_t resumable(const search *s, int module, int64_t version)
     return version;
 }
 
-/* Goes back with a module, and spreads the change to its other contributors. */
+/* Finds the version to which a module must go back, and lowers `changes` of all its
+ * contributors to the phase from which they must train again. */
 static void spread_change(search *s, int module)
 {
     int64_t first = first_change(s, module);
@@ -62,8 +64,9 @@ static void spread_change(search *s, int module)
             lower(s, i, s->out->changes[i] > first && keeps_round ? first + 1 : first);
 }
 
-/* Chooses the state with which a task begins again. If a version is gone with which one
- * of the repeated phases begins, the task goes back further, and its modules as far. */
+/* Chooses the state from which a task begins again. If the store no longer has a
+ * version with which one of the repeated phases begins, the task and its modules go
+ * back further. */
 static void choose_state(search *s, int task)
 {
     const pl_topology *t = s->topology;
@@ -82,7 +85,8 @@ static void choose_state(search *s, int task)
         }
 }
 
-/* Whether an arm that is affected at all begins from its first phase. */
+/* Returns whether the arm must begin from its first phase if any of its tasks is
+ * affected. */
 static bool begins_anew(const pl_arm *arm)
 {
     return arm->n_scored > 0 || !pl_method_averages(arm->outer.method.method);

@@ -1,21 +1,24 @@
-/* Which phases and versions of an arm change if documents are taken out of its samples,
- * and from where it must be trained again. A pure function of the arm, of the phases
- * that draw the documents, and of what the store has kept.
+/* Finds which phases and versions of an arm change if some documents are removed from
+ * the training data, and from which phases the arm must be trained again. The result
+ * depends only on the arm, on the phases whose samples contain the documents, and on
+ * the data that the store has kept.
  *
- *   - A phase changes if it draws a document, if the path's phase before changed, or if
- *     a path that shares a module with it changed in the phase before.
- *   - Version r + 1 of a module changes if the phase r of one of its contributors
- *     changes. So the module goes back to its newest version that does not change.
- *   - The other contributors of that round keep their updates (store.keep_updates);
- *     without them they train the phase again.
- *   - A path begins again with a state that was kept (store.keep_states). Without it,
- *     the path repeats earlier phases to make its state again: the home finds their
- *     updates to be duplicates.
- *   - A version is continued with its momentum (store.keep_momentum); without it, the
- *     module goes back to an older version.
+ *   - A phase of a path changes if its samples contain one of the documents, if the
+ *     path's previous phase changed, or if in the previous phase another path changed
+ *     that shares a module with this path.
+ *   - Version r + 1 of a module changes if phase r of one of its contributors changes.
+ *     So the module goes back to its newest version that does not change.
+ *   - If the store has kept the updates of round r (store.keep_updates), the other
+ *     contributors need not train phase r again.
+ *   - A path begins again from a state that the store has kept (store.keep_states).
+ *     Without such a state, the path repeats earlier phases to make its state again,
+ *     and the home ignores the updates of these phases as duplicates.
+ *   - The training of a module continues from a version only if the store has kept the
+ *     momentum of that version (store.keep_momentum). Without it, the module goes back
+ *     to an older version.
  *
- * If paths carry parameters of their own (noloco, eager, streaming), the arm is trained
- * again from its beginning. */
+ * If paths have their own parameters in addition to the versions (noloco, eager,
+ * streaming), the arm is trained again from the beginning. */
 #ifndef PL_OUTER_AFFECTED_H
 #define PL_OUTER_AFFECTED_H
 #include "outer/arm.h"
@@ -26,23 +29,26 @@ extern "C" {
 typedef enum pl_kept {
     PL_KEPT_STATE,   /* the state of task `index` after `number` phases */
     PL_KEPT_VERSION, /* the parameters of version `number` of module `index` */
-    PL_KEPT_STEP,    /* what the outer step after version `number` needs besides them */
+    /* the data that the outer step after version `number` needs besides the
+     * parameters */
+    PL_KEPT_STEP,
     PL_KEPT_UPDATES, /* the updates that made version `number` */
 } pl_kept;
-/* Version 0, the state before the first phase and that after the last one count as
- * kept; they are not asked for. */
+/* Returns whether the store has kept this item. The function is not called for version
+ * 0, for the state before the first phase and for the state after the last phase,
+ * because these always count as kept. */
 typedef bool (*pl_kept_fn)(void *context, pl_kept what, int index, int64_t number);
 
 typedef struct pl_affected {
-    /* [tasks] index path * R + replica: the first phase whose result changes, and the
-     * phase with which training begins again; the arm's number of phases if there is
-     * none */
+    /* [tasks] with the index path * R + replica. `changes` is the first phase whose
+     * result changes, and `begins` is the phase with which the task's training begins
+     * again. Both are the arm's number of phases if nothing changes. */
     int64_t *changes, *begins;
-    int64_t *stays; /* [modules] the newest version that stays */
+    int64_t *stays; /* [modules] the newest version that does not change */
 } pl_affected;
 
-/* draws [tasks]: the first phase that draws a document; the arm's number of phases: the
- * task draws none. */
+/* draws [tasks] has for each task the first phase whose samples contain one of the
+ * documents, or the arm's number of phases if no phase does. */
 void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
                       const int64_t *draws, pl_kept_fn kept, void *context,
                       pl_affected *out);

@@ -1,13 +1,14 @@
-/* Decodes the messages of a round, forms their weighted mean, adds params - origin and
- * multiplies by a factor if the caller asks for it, and takes the outer step with the
- * result (arith.h). Homes and workers both call this code, so that a worker can predict
- * the version that a home will make. */
+/* Decodes the messages of a round, computes their weighted mean, adds params - origin
+ * and multiplies by a factor if the caller wants this, and takes the outer step with
+ * the result (arith.h). Homes and workers both use this code, so that a worker can
+ * predict the version that a home will make. */
 #include "outer/arith.h"
 
 static pl_status add_present(const pl_arith_merge *m, float *mean)
 {
     pl_codec_walk walk = {.source = m->messages};
-    float *one, weight = 1.0f; /* one: [2, n], the decoded message, then W (arith.h) */
+    /* one: [2, n], the decoded message, followed by W (arith.h) */
+    float *one, weight = 1.0f;
     pl_codec_message message;
     pl_status status = PL_OK;
     double norm = 0;

@@ -20,9 +20,10 @@ extern "C" {
  *   D = factor D
  *   D = with equal singular values per matrix in `matrices` (outer/iso.h)
  *
- * W is, for each value, the sum of the weights of the messages that are not 0 there (as
- * in SparseLoCo, arXiv:2508.15706). pl_codec_add_all adds homomorphic messages, without
- * weights. */
+ * W has for each value the sum of the weights of the messages in which this value is
+ * not 0 (as in SparseLoCo, arXiv:2508.15706). Homomorphic messages are added by
+ * pl_codec_add_all, without weights, because they were multiplied by their weights when
+ * they were encoded. */
 typedef struct pl_arith_merge {
     const pl_outer_step *step;
     pl_outer_state *state;
@@ -37,7 +38,8 @@ typedef struct pl_arith_merge {
     int n_matrices;
 } pl_arith_merge;
 
-/* In the report, mean_norm is the norm of D before singular values were changed. */
+/* Computes D and takes the outer step. report->mean_norm is the norm of D before its
+ * singular values were changed. */
 PL_MUST_CHECK pl_status pl_arith_step(const pl_arith_merge *merge,
                                       pl_outer_report *report);
 

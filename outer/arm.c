@@ -3,20 +3,20 @@
 #include "outer/change.h"
 #include "outer/held.h"
 
-/* Tags of lists with a variable length, or of fields that depend on more than one
- * member; all other tags are in the tables below. */
+/* Tags of fields that are lists of variable length, or that depend on more than one
+ * member of the struct. All other tags are in the tables below. */
 enum {
     TAG_EXPERTS = 12, /* number of experts of each level */
     TAG_BLOCKS,       /* number of blocks of each level */
     TAG_PRIVATE,      /* numbers of the path-specific blocks */
-    /* the pl_state_kind of the moments; residuals and own parameters follow if theirs
-     * are not f32 */
+    /* the pl_state_kind of the moments; then those of residuals and of own parameters,
+     * if these two are not both f32 */
     TAG_STATE = 40,
-    /* codec of versions, then whether they are entropy-coded; absent: f32 */
+    /* codec of versions, then whether versions are compressed by zstd; absent: f32 */
     TAG_DOWN,
     TAG_FROZEN,     /* numbers of the frozen modules */
     TAG_ABSENT,     /* combinations of experts that are left out */
-    TAG_DESCENT,    /* ancestor of each level, then of each expert */
+    TAG_DESCENT,    /* the parent of each level, then the parent of each expert */
     TAG_SHARD = 50, /* hash of each path's data shard */
     TAG_WEIGHT,
     TAG_HELD, /* hash of each path's held-out text, if there is any in the arm */
@@ -61,7 +61,7 @@ static const pl_field first_fields[] = {
 /* The tables of fields check the ranges of enumerations; check_arm checks whether the
  * numbers fit together. */
 enum { VALUE_BITS_MAX = 8 };
-/* limit for numbers whose type in memory has more than 32 bits */
+/* the limit for numbers that have more than 32 bits in memory */
 #define INT_LIMIT (1ull << 31)
 static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 15, spec.embed_choice),
@@ -171,8 +171,8 @@ void pl_arm_encode(const pl_arm *arm, pl_buf *out)
         pl_put_u64(out, TAG_HELD_BYTES, arm->held_bytes[p]);
 }
 
-/* Reads a choice below `count`. If the number is too large, returns 0 and the reader
- * fails. */
+/* Reads the number of an enumeration with `count` values. If the number is too large,
+ * returns 0 and sets the reader's error. */
 static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
 {
     uint64_t value = pl_get_u64(r, tag, i);
@@ -309,8 +309,8 @@ static pl_status check_inner(const pl_arm *arm)
     return PL_OK;
 }
 
-/* Checks the descent, as far as this is possible without the previous arm's
- * topology. */
+/* Checks the list of parents, as far as this is possible without the topology of the
+ * previous arm. */
 static pl_status check_descent(const pl_arm *arm)
 {
     const pl_descent *d = &arm->descent;
@@ -343,9 +343,10 @@ static pl_status check_descent(const pl_arm *arm)
                    arm->name);
 }
 
-/* Frozen modules are in rising order. A frozen module has no rounds. Methods whose
- * paths have their own parameters, or that count arrivals, need a round of every
- * module, so they refuse frozen modules. */
+/* Checks the frozen modules: they must be in rising order. A frozen module has no
+ * rounds. Frozen modules are refused for methods whose paths have their own parameters,
+ * and for methods that count arrivals, because these methods need rounds of every
+ * module. */
 static pl_status check_frozen(const pl_arm *arm, const pl_topology *t)
 {
     const pl_method_traits *of = pl_traits(arm->outer.method.method);
@@ -383,7 +384,7 @@ bool pl_arm_is_frozen(const pl_arm *arm, int module)
     return false;
 }
 
-/* A definition is accepted only if a topology can be made of it. */
+/* Checks a definition. It is accepted only if its topology can be made. */
 static pl_status check_arm(const pl_arm *arm)
 {
     pl_topology *topology = NULL;
@@ -549,7 +550,7 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
     if (pl_traits(m.method)->gossips && !arm->outer.own_consensus)
-        /* gamma equals beta, so that one vector is sent instead of two */
+        /* with gamma equal to beta, one vector is sent instead of two */
         m.consensus = m.lr;
     return m;
 }

@@ -1,9 +1,10 @@
 /* An arm: one training of one topology inside a run.
  *
- * A run holds several arms in one store: the base model, the mixture, and the baselines
- * it is compared with. An arm's definition is an immutable object ("arm/NAME") from
- * which hub, homes and workers derive everything they do. So a task is a pure function
- * of (arm, path, replica, phase) and of the module versions that it names. */
+ * A run has several arms in one store: the base model, the mixture, and the baselines
+ * with which the mixture is compared. The definition of an arm is an immutable object
+ * ("arm/NAME"). Hub, homes and workers derive everything they do from it. So the result
+ * of a task depends only on (arm, path, replica, phase) and on the module versions with
+ * which the task begins. */
 #ifndef PL_OUTER_ARM_H
 #define PL_OUTER_ARM_H
 #include "codec/codec.h"
@@ -15,18 +16,20 @@ extern "C" {
 
 enum {
     PL_ARM_NAME_MAX = 24,
-    /* limit for paths times replicas, so that a definition fits into one message */
+    /* limit for the number of paths times replicas, so that a definition fits into one
+     * message */
     PL_TASKS_MAX = 16384
 };
 
 /* Classes of modules, by how many paths share them. Settings of the outer step may
  * differ per class. */
 typedef enum pl_class {
-    PL_CLASS_EMBED,  /* an embedding that several paths share */
-    PL_CLASS_HEAD,   /* a final norm and output matrix that several paths share */
-    PL_CLASS_COMMON, /* blocks that all paths share, or all replicas of one path */
-    PL_CLASS_LEVEL,  /* blocks of a level with more than one module */
-    /* modules with a single contributor: of one path without replicas */
+    PL_CLASS_EMBED, /* an embedding that several paths share */
+    PL_CLASS_HEAD,  /* a final norm and output matrix that several paths share */
+    /* blocks that all paths share, or that only the replicas of one path share */
+    PL_CLASS_COMMON,
+    PL_CLASS_LEVEL, /* blocks of a level with more than one module */
+    /* modules with a single contributor, that is, of one path without replicas */
     PL_CLASS_PRIVATE,
     PL_CLASS_COUNT
 } pl_class;
@@ -36,10 +39,11 @@ typedef enum pl_class {
 typedef enum pl_state_kind {
     PL_STATE_F32,  /* exact */
     PL_STATE_BF16, /* rounded to 2 bytes */
-    /* not sent at all: the vector stays with the worker. A path that changes workers
-     * starts with a fresh one, so the result depends on which worker trained what. */
+    /* not sent: the vector stays in the memory of the worker. If another worker gets
+     * the path, that worker starts with a new vector. So the result depends on which
+     * worker trained which phase. */
     PL_STATE_LOCAL,
-    /* rounded to 8 bits, with one power of two as the scale of 256 values */
+    /* rounded to 8 bits, with a power of two as the common scale of 256 values */
     PL_STATE_I8,
     PL_STATE_F24, /* rounded to 3 bytes: fp32 without the last 8 bits */
     PL_STATE_COUNT
@@ -47,65 +51,78 @@ typedef enum pl_state_kind {
 
 typedef struct pl_inner {
     int batch; /* B, sequences per step */
-    /* sequences in one pass; gradients of the passes are added; 0: the whole batch in
-     * one pass */
+    /* number of sequences per pass; the gradients of the passes of a step are added; 0:
+     * the batch is computed in one pass */
     int micro_batch;
     int context; /* T, targets per sequence */
     int tau;     /* inner steps per phase */
-    int phases; /* number of phases of the arm; a path makes tau * phases inner steps */
-    /* the peak learning rate, and the last rate as a share of the peak */
+    /* number of phases of the arm; each path makes tau * phases inner steps */
+    int phases;
+    /* the peak learning rate, and the final rate as a fraction of the peak */
     double lr, lr_floor;
     int warmup; /* number of steps of the warm-up */
     pl_schedule_kind schedule;
-    int decay; /* wsd: number of last steps of the arm in which the rate falls */
-    /* Steps that were done before the arm began; under wsd they include those of the
-     * base model. The arm's schedule and AdamW's bias correction count on from them. */
+    /* wsd: the rate falls during this number of steps at the end of the arm */
+    int decay;
+    /* Number of steps that were done before the arm began; with wsd this includes the
+     * steps of the base model. The learning rate schedule and AdamW's bias correction
+     * count steps from this number on. */
     int first_step;
     double beta1, beta2, eps, weight_decay, clip;
-    /* number of targets at a document's start that are left out of the loss */
+    /* number of targets at the start of each document that are left out of the loss */
     int skip_prefix;
-    bool pack;     /* whether several short windows share a row of the batch */
-    bool muon;     /* Muon steps the matrices of blocks, AdamW everything else */
-    int muon_rows; /* number of rows that Muon steps as a separate matrix; 0: all */
+    bool pack; /* whether several short windows are packed into one row of the batch */
+    /* whether Muon updates the matrices of blocks, and AdamW all other parameters */
+    bool muon;
+    /* number of rows of a matrix that Muon treats as a separate matrix; 0: all rows */
+    int muon_rows;
 } pl_inner;
 
 typedef struct pl_outer {
     double lr[PL_CLASS_COUNT];       /* eta */
     double momentum[PL_CLASS_COUNT]; /* mu */
-    /* whether the weight of a contributor follows its shard's size; else all weigh the
-     * same */
+    /* whether a contributor's weight is proportional to the size of its shard; else all
+     * contributors have the same weight */
     bool weighted;
     bool rescale; /* whether the mean is multiplied by sqrt(number of contributors) */
-    bool present; /* the mean of a value is taken over the contributors that send it */
+    /* whether the mean of a value is taken only over the contributors that send this
+     * value */
+    bool present;
     /* settings for shared modules; lr and momentum come from the arrays above */
     pl_method_settings method;
     pl_outer_schedule schedule; /* how lr changes over the rounds of a module */
-    /* noloco: whether gamma is method.consensus; else gamma equals beta (lr) */
+    /* noloco: whether gamma is method.consensus; if false, gamma equals beta (lr) */
     bool own_consensus;
-    /* noloco: how long the first mate of a pair waits for the second (0: for ever).
-     * With a quorum: how long a round waits for the missing updates (0: not at all). */
+    /* noloco: how long the first mate of a pair waits for the second mate (0: without
+     * limit). With a quorum: how long a round waits for the missing updates after the
+     * quorum is reached (0: not at all). */
     int deadline_ms;
-    /* The share of a module's contributors that a round needs. Once that many updates
-     * are in, the round waits deadline_ms and is then merged without the others. 0: all
-     * are needed, so nothing depends on when updates arrive. */
+    /* The fraction of a module's contributors that a round needs. When this many
+     * updates have arrived, the round waits for deadline_ms and is then merged without
+     * the missing updates. 0: all contributors are needed, so the result does not
+     * depend on arrival times. */
     double quorum;
-    /* The weight of a late update in the round that is open when it arrives, to the
-     * power of the delay in rounds; 0: the update is dropped. */
+    /* An update that is late by d rounds is added to the round that is open when the
+     * update arrives, with its weight multiplied by late_weight^d. 0: late updates are
+     * dropped. */
     double late_weight;
     /* delayed-nesterov: how many phases a path may be ahead of the slowest path */
     int staleness;
-    bool dynamic; /* delayed-nesterov: slower workers do fewer steps of a phase */
+    /* delayed-nesterov: whether slower workers do fewer inner steps per phase */
+    bool dynamic;
     pl_codec_options codec; /* the codec of updates */
     char codec_name[16];    /* name of the codec in the configuration */
-    /* the codec of versions (outer/change.h); f32 or 0: versions are sent whole */
+    /* the codec of versions (outer/change.h); f32 or 0: versions are sent as parameters
+     * and not as changes */
     pl_codec_options down;
     /* form in which AdamW's moments are sent: f32, bf16 or local */
     pl_state_kind state;
     /* form in which residuals of lossy codecs are sent: f32, bf16 or i8 */
     pl_state_kind residual;
-    /* form in which paths' own parameters are sent (streaming): f32, f24 or bf16 */
+    /* form in which the paths' own parameters are sent (streaming): f32, f24 or bf16 */
     pl_state_kind own;
-    /* error feedback: what a lossy codec leaves out is added to the next update */
+    /* error feedback: whether the part that a lossy codec does not send is added to the
+     * next update */
     bool feedback;
 } pl_outer;
 
@@ -117,34 +134,37 @@ typedef struct pl_arm {
     pl_outer outer;
     uint64_t seed;
     pl_hash config; /* hash of the run's canonical configuration */
-    /* The optimizer's m and v (the first two vectors of a path's state, in f32) with
-     * which every path begins: the hash of the blob of the object PL_MOMENTS_OBJECT.
-     * With the zero hash m and v begin at zero. */
+    /* Hash of the blob of the object PL_MOMENTS_OBJECT. The blob has the optimizer's m
+     * and v with which every path begins (the first two vectors of a path's state, in
+     * f32). With the zero hash m and v begin at zero. */
     pl_hash moments;
-    /* For an arm that continues another one: the name of that arm, and the hash of the
-     * blob of the object "states/NAME". The blob has for each path and replica the hash
-     * of the state (outer/rounds.h) with which it begins, or the zero hash if it begins
-     * with zeros. "" and the zero hash: the arm continues none. */
+    /* For an arm that continues another arm: the name of that arm, and the hash of the
+     * blob of the object "states/NAME". For each path and replica the blob has the hash
+     * of the state (outer/rounds.h) with which the path begins, or the zero hash if the
+     * path begins with zeros. "" and the zero hash: this arm does not continue another
+     * arm. */
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
-    /* How modules and paths descend from those of the previous chapter, if the topology
-     * has changed. After a split there is no list of parents, and `experts` is recorded
-     * only together with `before`. */
+    /* The parents of modules and paths in the previous chapter, if the topology has
+     * changed. After a split there is no list of parents, and `experts` is recorded
+     * only if `before` is set. */
     pl_descent descent;
-    /* Number of documents of each shard that its path scores instead of training: the
-     * arm's only phase makes no versions, and the path's state after it is the score of
-     * each document (f64, nats). The first inner.skip_prefix targets do not count. 0:
-     * the arm trains. */
+    /* If above 0, the paths of this arm do not train but score documents: each path
+     * scores this number of documents of its shard. Such an arm has one phase and makes
+     * no versions. After the phase, the state of a path is the list of its documents'
+     * scores (f64, nats). The first inner.skip_prefix targets of a document do not
+     * count. 0: the arm trains. */
     int64_t n_scored;
-    /* [n_frozen] modules that keep version 0, in rising order: paths train through them
-     * and send no updates of them; owned */
+    /* [n_frozen] modules that stay at version 0, in rising order: paths use them in
+     * training but send no updates for them; owned */
     int n_frozen, *frozen;
-    /* Held-out text of the paths, for curves (outer/held.h): a path scores it before
-     * every held_every-th phase, without its first held_prefix tokens per document. 0:
-     * none; then both lists are NULL. */
+    /* Held-out text of the paths, for loss curves (outer/held.h). A path scores its
+     * held-out text before every held_every-th phase, without the first held_prefix
+     * tokens of each document. held_every 0: there is no held-out text, and both lists
+     * are NULL. */
     int held_every, held_prefix;
-    /* [n_shards] hashes of the blobs of token files (zero: the path has none), and the
-     * bytes of text that are scored; owned */
+    /* [n_shards] hashes of the blobs of the held-out token files (zero: the path has no
+     * held-out text), and the number of bytes of text that are scored; owned */
     pl_hash *held;
     uint64_t *held_bytes;
     int n_shards;    /* number of paths, because each path has a shard */
@@ -152,16 +172,17 @@ typedef struct pl_arm {
     double *weights; /* [n_shards] number of targets in each shard; owned */
 } pl_arm;
 
-/* The object that holds the moments at the end of the base model. An arm's definition
- * names the hash of the object's blob. */
+/* The object with the optimizer's moments at the end of the base model's training. An
+ * arm's definition contains the hash of the object's blob. */
 #define PL_MOMENTS_OBJECT "moments/base"
 
 /* The mixture is trained in chapters, each an arm of its own: "mix", then "mix~1",
- * "mix~2" and so on. Returns the number of the chapter, 0 for "mix"; -1 for any other
- * arm. */
+ * "mix~2" and so on. Returns the number of an arm's chapter (0 for "mix"), or -1 if the
+ * arm is not a chapter. */
 int pl_arm_chapter(const char *name);
-/* For "mix/L1.E0" writes "mix" to `out` and returns "L1.E0". A name without an arm, or
- * whose arm does not fit into `out`, gives "" and is returned whole. */
+/* Splits a module's name. For "mix/L1.E0" writes "mix" to `out` and returns "L1.E0". If
+ * the name contains no arm, or if the arm does not fit into `out`, writes "" to `out`
+ * and returns the complete name. */
 const char *pl_arm_of_module(const char *module, char *out, size_t size);
 void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
 /* Writes the name of the arm in which the paths score documents before this chapter:
@@ -178,28 +199,30 @@ pl_schedule pl_arm_schedule(const pl_inner *inner);
 void pl_arm_clear(pl_arm *arm);
 void pl_arm_encode(const pl_arm *arm, pl_buf *out);
 /* Decodes and checks a definition. After success the topology of the arm can be
- * created. ERR_PROTO. */
+ * created. ERR_PROTO if the definition is wrong. */
 PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
-/* Reads the arm of this name from a store; clear it also after a failure.
- * ERR_NOT_FOUND. */
+/* Reads the arm with this name from a store. Clear `arm` afterwards, even after a
+ * failure. ERR_NOT_FOUND if the store has no such arm. */
 PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
                                     pl_topology **topology);
-/* Writes the name of the mixture's newest chapter, which is the one that serves: "mix"
- * if the mixture has only one chapter, or none yet. */
+/* Writes the name of the mixture's newest chapter, which is used for serving. It is
+ * "mix" if the mixture has only one chapter, or none yet. */
 void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 
-/* Writes the module of the previous chapter, whose last version is version 0 of this
- * module; "" if there is none. Both names are full names: "mix/L1.E0". */
+/* Writes the name of the module's parent in the previous chapter; "" if there is none.
+ * The last version of the parent is version 0 of this module. Both names include the
+ * arm: "mix/L1.E0". */
 PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
                                          char out[PL_MODULE_NAME_MAX]);
 
-/* Writes the name of the next chapter, if it has no module that descends from this one:
- * the module ended there. "" if a module of that chapter descends from it, or if there
- * is no such chapter. */
+/* If the next chapter has no module that descends from `module`, writes the name of
+ * that chapter. Writes "" if a module of the next chapter descends from `module`, or if
+ * there is no next chapter. */
 PL_MUST_CHECK pl_status pl_module_end(pl_store *store, const char *module,
                                       char out[PL_ARM_NAME_MAX]);
 
-/* ERR_CONFIG: the quorum is not a share, or does not work with the codec. */
+/* Checks outer.quorum. ERR_CONFIG: the quorum is not between 0 and 1, or cannot be used
+ * with the codec. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
 /* Checks outer.mean=present. The message of ERR_CONFIG names the setting with which it
  * cannot be used. */
@@ -208,30 +231,31 @@ PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);
 bool pl_arm_is_frozen(const pl_arm *arm, int module);
 pl_class pl_arm_class(const pl_topology *topology, int module);
 int pl_arm_contributors(const pl_topology *topology, int module);
-/* How this module is merged: by the arm's method, with lr and momentum of the module's
- * class. A module with a single contributor is merged as under diloco whatever the
- * method, because it has no other contributors to wait for. */
+/* Returns the settings with which a module is merged: the arm's method, with lr and
+ * momentum of the module's class. A module with a single contributor is merged as in
+ * diloco under every method, because it has no other contributors to wait for. */
 pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
                                  int module);
 /* Returns alpha, the weight of a path's update in the mean of its module. */
 double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
                     int path);
-/* Write "ARM/L1.E0" and "ARM/p01.r0". */
+/* These two functions write "ARM/L1.E0" and "ARM/p01.r0". */
 void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
                         char out[96]);
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96]);
-/* pl_arm_before_name writes the name that this path and replica had in the previous arm
- * (several paths may come from one that was split). pl_arm_states_name writes the name
- * of the object with the states that a successor's paths begin with. */
+/* pl_arm_before_name writes the name that this path and replica had in the previous
+ * arm. (If a path was split, several paths had the same name.) pl_arm_states_name
+ * writes the name of the object with the states with which the paths of a continuing
+ * arm begin. */
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                         char out[96]);
 void pl_arm_states_name(const pl_arm *arm, char out[96]);
-/* The object with the state of a path after `phase` phases, if
- * store.keep_states keeps it: "state/mix/p01.r0/3". */
+/* Writes the name of the object with the state of a path after `phase` phases:
+ * "state/mix/p01.r0/3". The object exists only with store.keep_states. */
 void pl_kept_state_name(const char *path, int64_t phase, char out[96]);
-/* The number of the sampler's stream of a path: every path draws samples in its own
- * order. */
+/* Returns the number of the random stream with which the sampler draws the samples of a
+ * path. Each path has a different stream. */
 uint64_t pl_arm_stream(const pl_arm *arm, int path);
 
 #ifdef __cplusplus

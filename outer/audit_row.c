@@ -1,6 +1,7 @@
-/* Draws the tasks that are done twice, writes and reads the row of an audit as JSON,
- * computes what is compared, and compares it (audit_row.h). This file uses no store and
- * no socket: homes keep the rows, and the hub gives out the tasks. */
+/* Chooses the tasks that are done twice, writes and reads the record of an audit as
+ * JSON, and computes and compares the digests and likenesses of results (audit_row.h).
+ * This file uses no store and no socket: homes store the records, and the hub leases
+ * the tasks. */
 #include "outer/audit_row.h"
 #include "codec/codec.h"
 #include "outer/rounds.h"
@@ -19,11 +20,12 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* These are not audited: methods that begin with the newest version (noloco,
- * delayed-nesterov) or need a mean that is soon dropped (eager), arms whose moments
- * never leave a worker, and arms whose updates may have no record (a quorum). */
-/* Whether tasks of this arm can be done again later. Everything that they need must
- * still exist then, and they must give the same bytes. */
+/* Some arms are not audited: those with a method that begins with whatever version is
+ * newest (noloco, delayed-nesterov) or needs a mean that is soon dropped (eager), those
+ * whose moments never leave a worker, and those with a quorum, whose updates may not be
+ * recorded. */
+/* Returns whether tasks of this arm can be done again later with the same result. All
+ * data that a task needs must still exist then. */
 static bool covers_arm(const pl_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->outer.method.method);
@@ -64,7 +66,7 @@ static void set_key(pl_json *o, const pl_pubkey *key)
     pl_json_set_text(o, "key", text);
 }
 
-/* Reads a key; a missing one becomes the zero key. */
+/* Reads a key. If there is none, sets `out` to zeros. */
 static bool get_key(const pl_json *o, pl_pubkey *out)
 {
     const char *text = pl_json_text(pl_json_get(o, "key"), NULL);
@@ -92,7 +94,8 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
     if (audit->reason[0])
         pl_json_set_text(o, "reason", audit->reason);
     if (audit->seed) {
-        /* JSON numbers cannot hold whole numbers of 64 bits. */
+        /* The seed is written as text, because JSON numbers cannot hold all integers of
+         * 64 bits. */
         char text[2 * sizeof audit->moments + 1] = "", seed[17];
         const uint8_t *bytes = (const uint8_t *)audit->moments;
         snprintf(seed, sizeof seed, "%016llx", (unsigned long long)audit->seed);
@@ -126,7 +129,7 @@ static bool get_text(const pl_json *o, const char *key, char *out, size_t size)
     return text && pl_copy_text(out, size, text);
 }
 
-/* Reads a hash; a missing one becomes the zero hash. */
+/* Reads a hash. If there is none, sets `out` to zeros. */
 static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
 {
     const char *text = pl_json_text(pl_json_get(o, key), NULL);
@@ -134,8 +137,8 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
-/* Reads the distances between result k and the results before it. A distance that the
- * row lacks is 0 if the digests are equal, else -1. */
+/* Reads the distances between result k and the results before it. A distance that is
+ * missing in the row is set to 0 if the digests are equal, else to -1. */
 static bool get_apart(const pl_json *one, pl_audit *out, int k)
 {
     const pl_json *list = pl_json_get(one, "apart");
@@ -275,7 +278,7 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     return status;
 }
 
-/* Reads a moment's n values, which lie in the state as bf16 or f32. */
+/* Reads n values of a moment. The state stores them as bf16 or f32. */
 static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, size_t n,
                         float *out)
 {
@@ -288,8 +291,8 @@ static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, si
     }
 }
 
-/* Sketches the scores of an arm that scores; they take the place of the first
- * moment. */
+/* Computes the likeness of the scores in an arm that scores documents. The scores take
+ * the place of the first moment. */
 static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
                               uint64_t seed, const uint8_t *data, uint64_t bytes,
                               pl_likeness out[PL_AUDIT_MOMENTS])

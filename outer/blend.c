@@ -1,4 +1,4 @@
-/* Computes one module's parameters from those of several (blend.h). */
+/* Computes the parameters of one module from those of several modules (blend.h). */
 #include "outer/blend.h"
 
 #include <math.h>
@@ -94,8 +94,8 @@ static void add_sources(const pl_blend *b, const float *const *sources,
     }
 }
 
-/* Computes the factors of slerp. If the vectors are parallel or one is zero there is no
- * arc, and the factors are linear. */
+/* Computes the factors of slerp. If the vectors are parallel or one of them is zero,
+ * there is no arc between them, and the factors are those of the linear method. */
 static void find_arc(const float *x, const float *y, size_t n, double t,
                      double factors[2])
 {
@@ -118,7 +118,8 @@ static float difference_at(const float *x, const float *base, size_t i)
     return x[i] - base[i];
 }
 
-/* The bits of |v|, which have the same order as |v|. */
+/* Returns the bit pattern of |v|. Bit patterns have the same order as the
+ * magnitudes. */
 static uint32_t bits_of_size(float v)
 {
     uint32_t bits;
@@ -126,9 +127,10 @@ static uint32_t bits_of_size(float v)
     return bits & 0x7fffffffu;
 }
 
-/* Finds the largest half (the high or low 16 bits) such that at least `want`
- * differences have this half or a larger one; *above gets the number of differences
- * with a larger one. */
+/* `counts` has for each value of 16 bits (the high or low half of a bit pattern) the
+ * number of differences with that half. Finds the largest half such that at least
+ * `want` differences have this half or a larger one. *above gets the number of
+ * differences with a larger half. */
 static uint32_t find_half(const uint64_t *counts, uint64_t want, uint64_t *above)
 {
     uint32_t half = UINT16_MAX;
@@ -157,8 +159,8 @@ static uint32_t find_threshold(const float *x, const float *base, size_t n,
     return high << 16 | find_half(counts, want - above, &more);
 }
 
-/* Computes one value of ties: the mean of the differences that have the elected
- * sign. */
+/* Computes one value of the method ties: the mean of the differences that have the
+ * elected sign. */
 static double elect_value(const pl_blend *b, const float *const *sources,
                           const float *base, const uint32_t *thresholds, size_t i)
 {

@@ -1,19 +1,21 @@
-/* Blends: one module's parameters made from those of several, after training.
+/* Blends: the parameters of one module are computed from those of several modules,
+ * after training.
  *
  *   linear   sum_i w_i x_i / sum_i w_i
- *   slerp    of two, on the arc between them: t = w_2 / (w_1 + w_2), o the angle
- * between x_1 and x_2, (sin((1-t) o) x_1 + sin(t o) x_2) / sin o (Shoemake 1985);
- *            linear where the arc has no direction
- *   ties     base + scale * mean, each d_i = x_i - base without all but its largest
- *            values (share `density` of them); value by value the sign of sum_i w_i d_i
- *            is elected, and the mean is over those d_i that have it (TIES-Merging,
- *            Yadav et al. 2023, arXiv:2306.01708)
+ *   slerp    a point on the arc between two sources: with t = w_2 / (w_1 + w_2) and
+ *            the angle o between x_1 and x_2, it is (sin((1-t) o) x_1 + sin(t o) x_2)
+ *            / sin o (Shoemake 1985); like linear if the arc has no direction
+ *   ties     base + scale * mean. In each difference d_i = x_i - base only the largest
+ *            values are kept (the fraction `density`). For each value the sign of
+ *            sum_i w_i d_i is elected, and the mean is taken over the d_i with this
+ *            sign (TIES-Merging, Yadav et al. 2023, arXiv:2306.01708)
  *   task     base + scale * sum_i w_i (x_i - base) (task arithmetic, Ilharco et al.
- *            2022, arXiv:2212.04089); a negative weight takes away
+ *            2022, arXiv:2212.04089); a source with a negative weight is subtracted
  *
- * Sums are in double, in the order of the sources; the result is rounded once. A source
- * of weight 0 is left out, so weights 1 and 0 give the bytes of the first source. ties
- * trims each module by itself, not the model as a whole. */
+ * Sums are computed in double, in the order of the sources, and the result is rounded
+ * once. A source with weight 0 is left out, so the weights 1 and 0 give exactly the
+ * bytes of the first source. ties selects the largest values per module, not over the
+ * complete model. */
 #ifndef PL_OUTER_BLEND_H
 #define PL_OUTER_BLEND_H
 #include "base/base.h"
@@ -44,8 +46,9 @@ typedef struct pl_blend {
 /* ERR_USAGE: the method cannot be used with these numbers. */
 PL_MUST_CHECK pl_status pl_blend_check(const pl_blend *blend);
 
-/* Writes out [n]. sources [n_sources] have n values each; base [n] may be NULL if the
- * method does not need it. ERR_NUMERIC: a value of the result is not finite. */
+/* Computes the blend and writes it to out [n]. Each of the n_sources sources has n
+ * values. base [n] may be NULL if the method needs no base. ERR_NUMERIC: a value of the
+ * result is not finite. */
 PL_MUST_CHECK pl_status pl_blend_run(const pl_blend *blend, const float *const *sources,
                                      const float *base, size_t n, float *out);
 

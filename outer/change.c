@@ -1,5 +1,5 @@
-/* Makes and applies the encoded change as which a version is sent (change.h). A home
- * and a worker apply the same bytes with the same code, so they hold the same
+/* Makes and applies changes: encoded differences between two versions (change.h). A
+ * home and a worker apply the same bytes with the same code, so both get the same
  * version. */
 #include "outer/change.h"
 

@@ -1,5 +1,5 @@
-/* The chapters of the mixture: their names, and which modules of a chapter descend from
- * which of the previous chapter. */
+/* The chapters of the mixture: their names, and the parents of a chapter's modules in
+ * the previous chapter. */
 #include "outer/outer.h"
 #include <stdio.h>
 #include <string.h>
@@ -44,13 +44,14 @@ void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX])
     snprintf(out, PL_ARM_NAME_MAX, "score~%d", chapter);
 }
 
-/* Two chapters of the mixture, one after the other. */
+/* Two consecutive chapters of the mixture. */
 typedef struct chapter_pair {
     pl_arm before, arm;
     pl_topology *from, *to;
 } chapter_pair;
 
-/* ERR_NOT_FOUND: the store does not have this chapter. */
+/* Reads a chapter and the chapter before it. ERR_NOT_FOUND: the store does not have
+ * this chapter. */
 static pl_status open_pair(pl_store *store, int chapter, chapter_pair *out)
 {
     char name[PL_ARM_NAME_MAX];

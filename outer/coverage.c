@@ -1,5 +1,5 @@
-/* Counts, from the versions and pending contributions in a store, how often each
- * phase of each path was merged into each of its modules (coverage.h). */
+/* Counts how often each phase of each path was merged into each of the path's modules,
+ * from the versions and pending contributions in a store (coverage.h). */
 #include "outer/coverage.h"
 #include "outer/rounds.h"
 
@@ -24,7 +24,8 @@ static void note_example(pl_coverage *c, int64_t *counter, const char *module,
                  (long long)phase, c->path, what, module);
 }
 
-/* Points to the count of this contributor's phase in the scanned module. */
+/* Returns a pointer to the count of this path, replica and phase in the scanned
+ * module. */
 static uint16_t *contributor_count(const scan *s, int path, int replica, int64_t phase)
 {
     int place = pl_topology_path_place(s->topology, s->index, path);
@@ -60,8 +61,8 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
     return PL_OK;
 }
 
-/* Handles a version without contributions, which a rollback has made instead of a
- * round. The phases of the round that the rollback replaced are not checked. */
+/* Handles a version that a rollback has made instead of a round, and that therefore has
+ * no contributions. The phases of the replaced round are not checked. */
 static void give_round_up(scan *s, int64_t round)
 {
     int64_t phases = s->arm->inner.phases;

@@ -1,10 +1,10 @@
-/* Reads from the store's records on which samples of each path's stream its modules
- * were trained, and checks that no phase was lost or counted twice.
+/* Finds from the store's records on which samples of each path the path's modules were
+ * trained, and checks that no phase was lost or counted twice.
  *
- * Phase p of a path has S = pl_phase_samples samples, from number p S on. In each
- * module to which the phase contributes it must occur exactly once, as a contribution
- * to a version or as a pending one. A phase that the path has not finished may occur in
- * some of its modules. */
+ * Phase p of a path has S = pl_phase_samples samples, numbered from p S on. Each module
+ * to which the phase contributes must have exactly one contribution of this phase,
+ * either in a version or pending. If the path has not finished the phase, only some of
+ * its modules may have one. */
 #ifndef PL_OUTER_COVERAGE_H
 #define PL_OUTER_COVERAGE_H
 #include "outer/arm.h"
@@ -20,21 +20,23 @@ typedef struct pl_coverage {
     uint64_t n_tokens;             /* number of targets in those samples */
     /* passes over the shard: n_tokens divided by the shard's number of targets */
     double passes;
-    uint64_t skipped;   /* samples that slower workers left out (dynamic steps) */
-    int64_t n_given_up; /* (phase, module) pairs in rounds that a rollback replaced */
+    uint64_t skipped; /* samples that slower workers left out (dynamic steps) */
+    /* number of (phase, module) pairs in rounds that a rollback replaced */
+    int64_t n_given_up;
     int64_t
-        n_left_out; /* (phase, module) pairs whose round a quorum merged without them */
-    /* all other (phase, module) pairs of finished phases; each must occur exactly
-     * once */
+        /* number of (phase, module) pairs without which a quorum merged the round */
+        n_left_out;
+    /* number of all other (phase, module) pairs of finished phases; each of these must
+     * have exactly one contribution */
     int64_t n_checked;
     /* number of checked pairs that are missing, repeated, or have samples of a
      * different phase */
     int64_t n_lost, n_repeated, n_wrong;
-    /* a sentence about the first of these faults; "" if there is no fault */
+    /* a sentence about the first fault; "" if there is no fault */
     char example[256];
 } pl_coverage;
 
-/* Fills paths [P*R], indexed by path * R + replica. */
+/* Fills paths [P*R]; the index is path * R + replica. */
 PL_MUST_CHECK pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
                                        const pl_topology *topology, pl_coverage *paths);
 

@@ -1,26 +1,28 @@
-/* Counts how much of some documents paths and modules were trained on (exposure.h).
- * Only one data shard at a time is in memory. */
+/* Counts how many tokens of certain documents paths and modules were trained on
+ * (exposure.h). Only one data shard at a time is in memory. */
 #include "outer/exposure.h"
 #include "outer/rounds.h"
 
 #include <stdlib.h>
 
-/* The data for one path while it is counted. */
+/* The data that are needed while one path is counted. */
 typedef struct counting {
     const pl_arm *arm;
     const pl_topology *topology;
     int path;
     pl_buf bytes; /* the path's data shard */
     pl_tokens *shard;
-    bool *marks; /* [n_docs] whether the document belongs to the subject */
+    /* [n_docs] whether each document belongs to the subject (pl_subject) */
+    bool *marks;
     uint64_t n_docs;
     pl_sampler **samplers; /* [R] one sampler per replica */
-    /* [R, phases] counts of whole phases; while n_tokens is 0 the phase is not counted
+    /* [R, phases] counts of complete phases; n_tokens is 0 if the phase was not counted
      * yet */
     uint64_t *n_tokens, *of_tokens;
-    bool *seen;          /* [R, phases] whether the record has this phase of the path */
-    pl_exposure *module; /* the module that is being counted */
-    pl_exposure *replicas; /* [R] the path's own counts */
+    /* [R, phases] whether a version read so far has this phase as a contribution */
+    bool *seen;
+    pl_exposure *module;   /* counts of the module that is being read */
+    pl_exposure *replicas; /* [R] counts of the path, one per replica */
 } counting;
 
 static bool is_meant(const pl_subject *subject, const pl_tokens *shard,
@@ -77,8 +79,8 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     return PL_OK;
 }
 
-/* Adds the samples of a replica from `first` on; the counts of a whole phase are
- * computed only once. */
+/* Adds the counts of n samples of a replica, from number `first` on. The counts of a
+ * complete phase are computed only once and kept. */
 static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
                         pl_exposure *into)
 {
@@ -114,8 +116,9 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
                            "not have",
                            v->module, (unsigned long long)v->number);
         add_samples(c, (int)k->replica, k->first_sample, k->n_samples, c->module);
-        /* In the counts of the path a phase is counted once: with the first module that
-         * contains it. After a rollback a module may lack phases. */
+        /* Several modules have a contribution of the same phase. In the counts of the
+         * path a phase is counted only once, with the first such module. (After a
+         * rollback some modules may have no contribution of a phase.) */
         const uint64_t phase = k->first_sample / pl_phase_samples(c->arm);
         if (phase >= (uint64_t)c->arm->inner.phases)
             continue;
@@ -176,7 +179,7 @@ static int compare_parts(const void *x, const void *y)
     return strcmp(a->domain, b->domain);
 }
 
-/* Fills one part per domain of the shard that has targets in these samples. */
+/* Fills one part for each domain of the shard that has targets in these samples. */
 static void count_domains(counting *c, const pl_sample_range *ranges, size_t n,
                           int replica, pl_domain_part *parts, size_t *n_parts)
 {

@@ -1,8 +1,10 @@
-/* How much of some documents each path and each module of an arm was trained on.
+/* Counts how many tokens of certain documents each path and each module of an arm was
+ * trained on.
  *
- * The counts come from the store's records: the sampler draws the samples that
- * contributions name again from the path's data shard. A module's tokens are those of
- * all contributions to its versions; a path's are those of its finished phases. */
+ * Contributions in the store's records contain the numbers of their samples. From these
+ * numbers the sampler draws the same samples again from the path's data shard. The
+ * count of a module includes all contributions to its versions. The count of a path
+ * includes its finished phases. */
 #ifndef PL_OUTER_EXPOSURE_H
 #define PL_OUTER_EXPOSURE_H
 #include "corpus/corpus.h"
@@ -12,8 +14,8 @@
 extern "C" {
 #endif
 
-/* The documents that are counted: those of a domain, or those with one of these
- * hashes. */
+/* The documents that are counted: all documents of a domain, or all documents with one
+ * of these hashes. */
 typedef struct pl_subject {
     const char *domain; /* name of the domain; NULL: `hashes` choose the documents */
     const uint64_t *hashes;
@@ -24,8 +26,8 @@ typedef struct pl_exposure {
     char name[PL_MODULE_NAME_MAX]; /* "mix/p01.r0", "mix/L1.E0" */
     /* number of the subject's documents in the path's shard; 0 for modules */
     uint64_t n_docs;
-    /* number of targets on which the path or module was trained: in all documents, and
-     * in the subject's documents */
+    /* number of targets on which the path or module was trained: n_tokens in all
+     * documents, of_tokens in the subject's documents */
     uint64_t n_tokens, of_tokens;
 } pl_exposure;
 
@@ -36,7 +38,7 @@ PL_MUST_CHECK pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
                                          const pl_subject *subject, pl_exposure *paths,
                                          pl_exposure *modules);
 
-/* Samples first to end - 1 of a path's stream. */
+/* The samples `first` to `end` - 1 of a path. */
 typedef struct pl_sample_range {
     uint64_t first, end;
 } pl_sample_range;
@@ -55,9 +57,9 @@ PL_MUST_CHECK pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
                                             int task, pl_domain_part **parts,
                                             size_t *n_parts);
 
-/* Fills draws [P*R] with the first phase of each path and replica that draws one of the
- * documents; the arm's number of phases if none does. *emptied is the first path that
- * would have no text without them, or -1. */
+/* Fills draws [P*R]: for each path and replica the first phase whose samples contain
+ * one of the documents, or the arm's number of phases if no phase does. *emptied gets
+ * the first path that would have no text without these documents, or -1. */
 PL_MUST_CHECK pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
                                           const pl_topology *topology,
                                           const pl_subject *subject, int64_t *draws,

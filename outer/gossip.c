@@ -1,30 +1,34 @@
-/* The arithmetic of noloco (gossip.h has its equations): who meets whom, the step of a
- * meeting, and how fast the parameters of a module's holders converge.
+/* The arithmetic of noloco (gossip.h has the equations): it pairs the holders of a
+ * module, computes the step of a pair, and computes how fast the parameters of the
+ * holders become equal.
  *
- * Purpose. Under noloco no home averages a module. Each training that passes through
- * the module (a holder) keeps its own parameters x and velocity v, meets one mate per
- * round, and both take a step from what they have exchanged. This file is pure: it gets
- * vectors and returns vectors. Which rounds exist and who the holders are is in
- * rounds.c.
+ * Purpose. Under noloco no home averages a module. Each path and replica that trains
+ * the module is called a holder. A holder keeps its own parameters x and velocity v. In
+ * each round it meets one other holder, its mate; the two exchange vectors, and each
+ * takes a step with them. This file is pure: it gets vectors and returns vectors.
+ * rounds.c defines the rounds and the holders.
  *
- *   1. Matching (pl_gossip_match). Every process computes all pairs by itself, so all
- *      must compute the same. Members are sorted by a hash of (seed, round, module,
- *      member), and neighbours in that order are pairs:
+ *   1. Matching (pl_gossip_match). Every process computes all pairs by itself, and all
+ *      processes must get the same pairs. The members are sorted by a hash of (seed,
+ *      round, module, member). Members that are next to each other in this order form
+ *      pairs:
  *
  *   even:  h1 h2 | h3 h4 | h5 h6          odd:  h1 h2 | h3 h4    h5 goes alone
  *
- * With an odd number one member goes alone. The member that goes alone is at position
- * round mod n of a second order, which does not depend on the round. So all members
- * take their turn.
+ * If the number of members is odd, one member has no mate in this round. It is the
+ * member at position round mod n of a second order, which does not depend on the round.
+ * So each member is without a mate equally often.
  *
- *   2. The step. Which function takes the step depends on what the mates exchanged:
+ *   2. The step. The function that takes the step depends on the vectors that the mates
+ *      exchanged:
  *
  *   caller                 vectors of each mate          function of a block
  *   pl_gossip_apply_one    one: x - g (gamma = beta)     meet_one
  *   pl_gossip_apply_two    two: g and x                  meet_two, alone meet_nobody
  *   pl_gossip_apply_views  two, as a codec rounded them  meet_views, alone meet_nobody
  *
- * A holder without a mate (meet_nobody) is a group of one: the mean is its own value.
+ * A holder without a mate (meet_nobody) is a group of one, so the mean is the holder's
+ * value.
  *
  *   3. Agreement. pl_gossip_next maps the second moments of the disagreement to those
  *      of the next round; it is linear, so pl_gossip_rate is the spectral radius of a
@@ -36,14 +40,14 @@
  *     floating point, and mean_of(a, a) = a.
  *   - half_way adds to one mate exactly the amount that it takes from the other, so the
  *     mean of all holders does not drift even when a codec rounds.
- *   - If only one mate took its step, the mean of all holders would move. Whether a
- *     pair meets or splits is therefore decided once, by the home (home_meet.c), and
- *     never here.
- *   - Values of one index depend on nothing at another index, so threads and the length
- *     of blocks do not change the result.
+ *   - If only one mate of a pair took the step of a pair, the mean of all holders would
+ *     change. So the home decides once whether a pair meets or splits (home_meet.c).
+ *     This file never decides it.
+ *   - The result at one index does not depend on values at other indices, so neither
+ *     the number of threads nor the length of blocks changes the result.
  *
- * Ownership. Vectors are borrowed; params and velocity are changed in place and alias
- * nothing. `struct meeting` holds the arguments of one call. */
+ * Ownership. Vectors are borrowed. `params` and `velocity` are changed in place and
+ * must not overlap any other vector. `struct meeting` has the arguments of one call. */
 #include "outer/gossip.h"
 
 #include <math.h>
@@ -56,8 +60,9 @@ typedef struct ranked {
     int index;
 } ranked;
 
-/* Hashes a member. `use` distinguishes the order of a round from the order that is the
- * same in all rounds (round 0). */
+/* Computes the hash by which a member is sorted. `use` distinguishes the order of a
+ * round from the order that is the same in all rounds (which is computed with round
+ * 0). */
 static void rank_member(const char *use, uint64_t seed, const char *module,
                         uint64_t round, ranked *r)
 {
@@ -97,7 +102,7 @@ static pl_status check_members(ranked *list, int n_members)
     return PL_OK;
 }
 
-/* With an odd number of members, moves the one that gets no mate to the end of the
+/* If the number of members is odd, moves the member that gets no mate to the end of the
  * list. */
 static void move_leftover_last(ranked *list, int n_members, uint64_t seed,
                                const char *module, uint64_t round)
@@ -153,24 +158,27 @@ typedef struct meeting {
     float alpha, beta, gamma, pull; /* pull: gamma / beta (used with Nesterov) */
     bool is_nesterov, has_one_vector;
     float *params, *velocity;
-    /* the holder's and its mate's vectors (offers, or updates); if the holder is alone,
-     * both are its own */
+    /* the vectors (offers or updates) of the holder and of its mate; if the holder has
+     * no mate, both pointers are to the holder's vector */
     const float *own, *mate;
-    /* the mate's x, needed with updates; NULL if the holder is alone */
+    /* the mate's x, which is needed if updates were exchanged; NULL if the holder has
+     * no mate */
     const float *mate_params;
-    /* the holder's x as rounded for its mate, if a codec rounded it */
+    /* the holder's x as the codec has rounded it for the mate; NULL without a codec */
     const float *own_view;
     size_t n;
 } meeting;
 
-/* Steps x and v of one element as in the header; v does not contain eta. */
+/* Takes the Nesterov step for one element (gossip.h has the equation); v does not
+ * contain eta. */
 INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
 {
     *v = alpha * *v + g;
     *x -= beta * (g + alpha * *v);
 }
 
-/* The result does not depend on the order of arguments; mean_of(a, a) is a. */
+/* Returns the mean. It does not depend on the order of the arguments, and mean_of(a, a)
+ * is a. */
 INLINE float mean_of(float a, float b)
 {
     return 0.5f * (a + b);
@@ -210,7 +218,8 @@ INLINE void meet_two(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
-/* Adds to one mate exactly the amount that it takes from the other, bit for bit. */
+/* Returns half of the difference between two values, so that one mate gets exactly the
+ * amount that the other mate loses, bit for bit. */
 INLINE float half_way(float a, float b)
 {
     return 0.5f * (b - a);
@@ -235,7 +244,8 @@ INLINE void meet_views(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
-/* The step of meet_two, with the holder itself as its mate. */
+/* Takes the step of a holder without a mate: the step of meet_two in which the mate's
+ * vectors equal the holder's. */
 INLINE void meet_nobody(const meeting *m, float *restrict x, float *restrict v,
                         const float *own, size_t count)
 {
@@ -265,7 +275,8 @@ INLINE void meet_block(const meeting *m, size_t first, size_t count)
         meet_nobody(m, x, v, own, count);
 }
 
-/* Whole blocks have a constant length, so that compilers vectorise their loops. */
+/* Takes the step for one span. All blocks but the last have a constant length, so that
+ * compilers vectorise the loops. */
 static pl_status meet_span(void *context, size_t item, int thread)
 {
     const meeting *m = context;
@@ -287,7 +298,7 @@ static pl_status meet_vectors(const pl_gossip_step *step, meeting *m, int n_thre
     return pl_parallel(n_threads, (m->n + SPAN - 1) / SPAN, meet_span, m);
 }
 
-/* With gamma = beta one vector is enough (pl_gossip_apply_one). */
+/* Returns whether gamma = beta, so that one vector is enough (pl_gossip_apply_one). */
 static bool needs_one(const pl_gossip_step *step)
 {
     return step->gamma == step->beta;
@@ -360,7 +371,7 @@ pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
     return meet_vectors(step, &m, n_threads);
 }
 
-/* ---- how disagreement dies out ---- */
+/* ---- how fast the disagreement between holders falls ---- */
 double pl_gossip_coupling(int n_holders)
 {
     if (n_holders == 1)
@@ -407,7 +418,7 @@ static matrix3 square_matrix(const matrix3 *m)
     return out;
 }
 
-/* Divides by the largest element and returns it. */
+/* Divides the matrix by its largest element and returns that element. */
 static double normalise(matrix3 *m)
 {
     double largest = 0;
@@ -418,7 +429,8 @@ static double normalise(matrix3 *m)
     return largest;
 }
 
-/* The spectral radius of the moments' map as lim |M^k|^(1/k), k = 2^50. */
+/* Returns the spectral radius of the matrix M that maps the moments to those of the
+ * next round, computed as |M^k|^(1/k) with k = 2^50. */
 double pl_gossip_rate(const pl_gossip_step *step, double h)
 {
     matrix3 m;

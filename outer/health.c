@@ -1,12 +1,12 @@
-/* Finds pseudo-gradients in the steps between versions, and compares them (health.h).
- */
+/* Computes the pseudo-gradients of the steps between versions, and compares them
+ * (health.h). */
 #include "outer/health.h"
 #include <math.h>
 #include <string.h>
 
 struct pl_health_walk {
     size_t n;
-    /* values of the previous version; last: the g of its step */
+    /* values of the previous version; `last` is g of the step that made it */
     float *params, *momentum, *last;
     bool has_momentum, has_last;
 };
@@ -41,8 +41,8 @@ void pl_health_begin(pl_health_walk *walk, const float *params, bool initial)
     walk->has_last = false;
 }
 
-/* The factors of g = scale (s / eta - pull m). Returns false for methods whose steps
- * also contain other vectors than the mean and the momentum. */
+/* Finds the factors in g = scale (s / eta - pull m). Returns false for methods whose
+ * steps depend on further vectors besides the mean and the momentum. */
 static bool find_factors(const pl_health_step *step, double *scale, double *pull)
 {
     static const char *const nesterov[] = {"nesterov", "sgd", "diloco", "iso",
@@ -70,7 +70,7 @@ static double transverse_share(const pl_health_step *step)
     if (step->n < 2 || !(squares > 0) || !(total > 0))
         return NAN;
     const double share = 1 - step->mean_norm * step->mean_norm * total / squares;
-    return share > 0 ? share : 0; /* rounding may give less than 0 */
+    return share > 0 ? share : 0; /* rounding may give a value below 0 */
 }
 
 void pl_health_next(pl_health_walk *w, const float *params, const pl_health_step *step,

@@ -1,4 +1,4 @@
-/* Says which phases score held-out text, and adds the scores up (held.h). */
+/* Determines which phases score held-out text, and adds up the scores (held.h). */
 #include "outer/held.h"
 
 #include <math.h>

@@ -1,9 +1,10 @@
 /* Replaces the singular values of a matrix by their mean (iso.h).
  *
- * All extents are rounded up to whole tiles with zeros, which change no sum. A product
- * is made in tiles of ROWS x COLUMNS elements that stay in registers; each element adds
- * its terms in rising order of the summed index. The loops are compiled once per
- * instruction set, and give the same bits in each. */
+ * The numbers of rows and columns are rounded up to whole tiles; the added elements are
+ * zeros, which do not change any sum. A matrix product is computed in tiles of ROWS x
+ * COLUMNS elements that stay in registers. The terms of each element are added in
+ * rising order of the summed index. The loops are compiled once per instruction set,
+ * and all versions give the same bits. */
 #include "outer/iso.h"
 #include <math.h>
 #include <string.h>
@@ -44,7 +45,7 @@ INLINE void multiply_tile(const iso_product *p, size_t row, size_t column)
         memcpy(p->out + (row + (size_t)r) * p->C + column, sums[r], sizeof sums[r]);
 }
 
-/* Computes TILE rows of a product, the unit of work of a thread. */
+/* Computes TILE rows of a product. This is the unit of work of a thread. */
 #define MULTIPLY(isa, attribute)                                                       \
     attribute static pl_status multiply_rows_##isa(void *context, size_t item,         \
                                                    int thread)                         \
@@ -72,7 +73,8 @@ static pl_item_fn best_rows(void)
 }
 #endif
 
-/* X [n,m] with n <= m, its transpose, A = X X^T and B = A A; extents are rounded up. */
+/* The matrices X [n,m] with n <= m, the transpose of X, A = X X^T and B = A A. n and m
+ * are rounded up to whole tiles. */
 typedef struct iso_work {
     size_t n, m;
     float *x, *xt, *a, *b, *y;
@@ -119,7 +121,8 @@ size_t pl_iso_work_bytes(int rows, int cols)
     return (3 * a * b + 2 * n * n) * sizeof(float);
 }
 
-/* Copies between the matrix and X, in which it may lie transposed. */
+/* Returns the place in X of an element of the matrix. If `turned`, X has the transposed
+ * matrix. */
 static size_t place_in_x(const iso_work *w, bool turned, size_t row, size_t col)
 {
     return turned ? col * w->m + row : row * w->m + col;

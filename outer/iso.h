@@ -1,12 +1,12 @@
-/* The mean of a module's updates with equal singular values per matrix
- * (outer.method=iso; IsoLoCo, arXiv:2607.03011).
+/* The method iso: in the mean of a module's updates, the singular values of each matrix
+ * are made equal (outer.method=iso; IsoLoCo, arXiv:2607.03011).
  *
- * A matrix G = U S V^T of rank r = min(rows, cols) becomes mean(S) U V^T: a step of the
- * same length in all directions in which the contributors moved. Vectors, the embedding
- * and the head keep their plain mean.
+ * A matrix G = U S V^T of rank r = min(rows, cols) becomes mean(S) U V^T. So the step
+ * has the same length in all directions in which the contributors moved. For vectors,
+ * the embedding and the head the mean is not changed.
  *
- * U V^T comes from an iteration of matrix products (Newton-Schulz), not from an SVD, on
- * the matrix or, if it has more rows than columns, on its transpose:
+ * U V^T is computed by an iteration of matrix products (Newton-Schulz), not by an SVD.
+ * If the matrix has more rows than columns, the iteration is applied to its transpose:
  *
  *   X = G / (1.01 |G|), |G| the Frobenius norm; PL_ISO_ITERATIONS times
  *   A = X X^T,  X = a X + (b A + c A A) X
@@ -14,12 +14,13 @@
  *
  * The first five a, b, c are those of Polar Express (arXiv:2505.16932); the last two
  * are (15, -10, 3) / 8, which converge cubically. In exact arithmetic a singular value
- * from |G|/1000 to |G| ends within 1.2e-6 of 1. Smaller singular values end smaller, at
- * most 1, so that directions of pure rounding noise are not blown up. Zero stays zero.
+ * from |G|/1000 to |G| ends within 1.2e-6 of 1. Smaller singular values end smaller and
+ * never above 1, so that directions with only rounding noise are not amplified to full
+ * length. Zero stays zero.
  *
- * Pure; fp32. Every element is summed by one thread in the order of its index, without
- * contraction, so the bytes depend neither on the number of threads nor on the
- * processor. */
+ * The functions are pure and compute in fp32. The sum of each element is computed by
+ * one thread in a fixed order, without contraction. So the result depends neither on
+ * the number of threads nor on the processor. */
 #ifndef PL_OUTER_ISO_H
 #define PL_OUTER_ISO_H
 #include "modules/modules.h"
@@ -35,14 +36,15 @@ typedef struct pl_iso_matrix {
     int rows, cols;
 } pl_iso_matrix;
 
-/* The matrices of blocks in a module, in the order of their offsets. Returns their
- * number; *out is the caller's to free, and NULL if there are none. */
+/* Lists the matrices of the blocks in a module, in the order of their offsets, and
+ * returns their number. The caller frees *out, which is NULL if there are no
+ * matrices. */
 int pl_iso_matrices(const pl_topology *topology, int module, pl_iso_matrix **out);
 
-/* The bytes that pl_iso_equalize allocates while it runs. */
+/* Returns the number of bytes that pl_iso_equalize allocates while it runs. */
 size_t pl_iso_work_bytes(int rows, int cols);
-/* Changes one matrix [rows, cols] in place. A matrix whose norm is 0 or not finite
- * stays as it is. ERR_NOMEM. */
+/* Makes the singular values of a matrix [rows, cols] equal, in place. A matrix whose
+ * norm is 0 or not finite is not changed. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_iso_equalize(float *values, int rows, int cols,
                                         int n_threads);
 

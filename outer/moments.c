@@ -1,4 +1,4 @@
-/* Checks the state of a path for moments that training could have left (moments.h). */
+/* Checks whether training could have left the moments in a path's state (moments.h). */
 #include "outer/moments.h"
 #include "outer/rounds.h"
 
@@ -7,8 +7,9 @@
 
 enum { BLOCK = 1024 };
 
-/* What the check adds to the bound of m^2: `slack` is a factor, for moments rounded to
- * bf16; `tiny` is added, for gradients whose squares are too small for v. */
+/* The bound of m^2 is multiplied by `slack`, because moments may be rounded to bf16,
+ * and `tiny` is added to it, because the squares of tiny gradients may become 0 in
+ * v. */
 static const float slack = 1.5f, tiny = 1e-30f;
 static const float largest = 1e30f; /* upper limit for the mean square of gradients */
 
@@ -47,8 +48,8 @@ static void read_values(const pl_arm *arm, const uint8_t *at, size_t first, size
     }
 }
 
-/* Whether training could leave these moments. NaN gives false, because comparisons with
- * NaN are false. */
+/* Returns whether training could leave these moments. The result is false for NaN,
+ * because comparisons with NaN are false. */
 static bool can_exist(const float *m, const float *v, size_t n, float bound)
 {
     /* If the decays give no bound, a first moment is allowed even if v is 0. */
@@ -78,14 +79,14 @@ static pl_status refuse_moments(size_t first)
                    first, BLOCK - 1);
 }
 
-/* Where the moments of a packed state lie. */
+/* The moments in a packed state. */
 typedef struct packed_moments {
     const pl_arm *arm;
     const uint8_t *m, *v;
 } packed_moments;
 
-/* Checks the moments of AdamW of `count` parameters from `at` on, whose v begin at
- * `second`. */
+/* Checks AdamW's moments of `count` parameters. Their first moments begin at index
+ * `at`, and their second moments at index `second`. */
 static pl_status check_adamw(const packed_moments *state, size_t at, size_t second,
                              size_t count)
 {
@@ -100,7 +101,8 @@ static pl_status check_adamw(const packed_moments *state, size_t at, size_t seco
     return PL_OK;
 }
 
-/* Adds the squares of Muon's momentum of `count` parameters from `at` on. */
+/* Adds the squares of Muon's momentum of `count` parameters, from index `at` on, to
+ * *squares. */
 static pl_status add_muon_squares(const packed_moments *state, size_t at, size_t count,
                                   double *squares)
 {
@@ -116,8 +118,8 @@ static pl_status add_muon_squares(const packed_moments *state, size_t at, size_t
     return PL_OK;
 }
 
-/* Goes through the tensors and treats each as the optimizer does: by Muon or by AdamW
- * (modules/model_params.c). */
+/* Checks each tensor as moments of Muon or of AdamW, depending on which one updates the
+ * tensor (modules/model_params.c). */
 static pl_status check_muon(const packed_moments *state, const pl_topology *t)
 {
     const double clip = state->arm->inner.clip;
@@ -144,7 +146,7 @@ static pl_status check_muon(const packed_moments *state, const pl_topology *t)
 
 static bool is_finite_i8(const uint8_t *at, size_t n)
 {
-    /* with this exponent the largest value, -128 x 2^120, is finite */
+    /* with this exponent the largest magnitude, 128 x 2^120, is finite */
     enum { LARGEST_EXPONENT = 120 };
     int bad = 0;
     for (size_t i = 0; i < n; i += PL_STATE_I8_BLOCK) {
@@ -178,7 +180,7 @@ pl_status pl_moments_check(const pl_arm *arm, const pl_topology *t, size_t n_par
                            const void *state)
 {
     const uint8_t *at = state;
-    /* such a state consists of scores, and no task begins with it */
+    /* the state consists of scores, and no task begins with it */
     if (arm->n_scored > 0)
         return PL_OK;
     const packed_moments moments = {arm, at,

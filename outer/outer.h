@@ -1,5 +1,5 @@
-/* The door of outer: the pure arithmetic that turns updates into versions. No function
- * here opens a file or a socket, or writes to a store.
+/* The public header of outer: the pure arithmetic that makes versions from updates. No
+ * function here opens a file or a socket, or writes to a store.
  *
  * Read in this order: arm (the definition of a training), step_method, step,
  * step_overlap, gossip and iso (the outer step of every method), rounds (which versions

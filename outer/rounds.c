@@ -1,12 +1,12 @@
 /* Computes which phase contributes to which round of a module, and which vectors a
- * path's state has. rounds.h has the table of all methods; this file turns it into
- * functions.
+ * path's state has. rounds.h has a table of all methods; the functions here implement
+ * that table.
  *
  * Purpose. Hub, home and worker must agree on which versions a task starts from, which
  * rounds its updates belong to, and how many messages an update has. Each of them calls
  * these functions with the same arm and topology and gets the same answer.
  *
- * Two counters, which are equal for most methods:
+ * There are two counters, which are equal for most methods:
  *
  *   phase p   a phase of one path                     0 .. phases - 1
  *   round r   a merge of one module: version r -> version r + 1
@@ -21,13 +21,13 @@
  *   phase     0     1     2     3         and is merged in round p
  *
  * Special cases
- *   - A module with one contributor is merged as under diloco (method_of) under every
- *     method, because it has no other contributors to wait for. Under streaming such a
- *     module is still sent by fragments.
+ *   - Under every method, a module with one contributor is merged as in diloco
+ *     (method_of), because it has no other contributors to wait for. But under
+ *     streaming such a module is sent in its fragment, like other modules.
  *   - Under streaming a module belongs to a fragment, and only every F-th phase sends
  *     it. pl_round_of then returns -1 for the other phases.
- *   - Under delayed-nesterov every arrival is a round. Only the home knows its number,
- *     so the answer of pl_round_of means nothing there.
+ *   - Under delayed-nesterov every arrival is a round. Only the home knows the number
+ *     of a round, so the result of pl_round_of must not be used.
  *   - An arm that scores documents has one phase, no rounds, and a state of scores.
  *   - A frozen module has no rounds: every phase begins from its version 0.
  *   - Under noloco updates are relative to version 0, which every worker has.
@@ -64,8 +64,8 @@ static bool streams(const pl_arm *arm)
     return pl_traits(arm->outer.method.method)->streams;
 }
 
-/* Slots are dealt to fragments round-robin. Modules with a single contributor are
- * included. */
+/* Returns the fragment of a module. Slots are assigned to fragments in turn, and slots
+ * with a single contributor are included. */
 static int fragment_of(const pl_arm *arm, const pl_topology *t, int module)
 {
     return pl_streaming_fragment(pl_topology_module_slot(t, module),
@@ -101,7 +101,7 @@ uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
     return round > delay ? (uint64_t)(round - delay) : 0;
 }
 
-/* How often a module's fragment was sent in phases before `phase`. */
+/* Returns how often a module's fragment was sent before `phase`. */
 static uint64_t rounds_before(const pl_arm *arm, const pl_topology *t, int module,
                               int64_t phase)
 {
@@ -190,8 +190,8 @@ pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int modul
     int contributors = pl_round_contributors(arm, t, module);
     double all = pl_arm_contributors(t, module);
     uint64_t stream = pl_stream(arm->name, (uint64_t)module, arm->seed);
-    /* Under delayed-nesterov a round's number is not known when the update is encoded,
-     * and updates are never added to each other. */
+    /* Under delayed-nesterov the number of the round is not known when the update is
+     * encoded, and updates are never added to each other. */
     bool arrives = contributors < all;
     return (pl_codec_round){
         .seed = pl_stream("sketch", arrives ? 0 : (uint64_t)round, stream),
@@ -286,8 +286,8 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
         return arm->outer.state;
     if (v == l.residual)
         return arm->outer.residual;
-    /* Under noloco and eager, vectors that mates have seen must not be rounded
-     * afterwards. */
+    /* Under noloco and eager, vectors that others have already received must not be
+     * rounded later. */
     if (v == l.params && streams(arm))
         return arm->outer.own;
     return PL_STATE_F32;

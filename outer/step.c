@@ -3,30 +3,30 @@
  * block.
  *
  * Purpose. A home calls pl_outer_merge once per round of a module. A module may have
- * hundreds of millions of values, and the step is bound by memory, so D (the mean of
- * the updates) is never stored as a whole. D is computed block by block and used while
- * the block lies in the cache:
+ * hundreds of millions of values, and memory bandwidth limits the speed of the step. So
+ * D (the mean of the updates) is never stored completely. It is computed block by
+ * block, and each block is used while it is in the cache:
  *
  *   module   |---------- span ----------|---------- span ----------|-- span --|
  *   span     |block|block|block| ...      256 blocks; what one thread takes at a time
  *   block    512 values: fill() writes D, then kernels->step() changes params, momentum
  *            and carry, and adds to the span's three sums of squares
  *
- * The gap penalty of co2 (PL_GAP_NORM) divides D by a number that depends on |D|
- * itself. Only then two passes are made:
+ * The gap penalty of co2 (PL_GAP_NORM) divides D by a number that depends on |D|. Only
+ * in this case two passes are made:
  *
  *   gap: measure_span over all spans -> |D| -> Lambda (1 without the penalty)
  *   step_span over all spans, with the coefficients that contain Lambda
  *
- * With the gap penalty fill() is called twice for a block and must give the same bytes
- * both times.
+ * In this case fill() is called twice per block and must give the same bytes both
+ * times.
  *
  * Invariants
- *   - The same bits for every number of threads. A span is summed by one thread in
- *     order of its blocks, and the sums of the spans are added in their order
- *     (sum_spans).
- *   - The same bits on every machine: blocks have a fixed length, and no kernel
- *     contracts products and sums.
+ *   - The result has the same bits for every number of threads. A span is summed by one
+ *     thread in the order of its blocks, and the sums of the spans are added in their
+ *     order (sum_spans).
+ *   - The result has the same bits on every machine, because blocks have a fixed
+ *     length, and no kernel contracts products and sums.
  *   - pl_l2_norm uses the same blocks and spans, so it equals the norm that a step
  *     reports.
  *   - After an error the vectors may be partly changed. The caller discards the
@@ -82,7 +82,8 @@ static pl_status step_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Only measures |D|, because Lambda needs it before anything is changed. */
+/* Measures |D| and changes nothing. Lambda depends on |D| and is needed before the
+ * step. */
 static pl_status measure_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
@@ -242,8 +243,8 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                           report ? report : &unwanted);
 }
 
-/* Collects pointers to value `first` of the four updates u to u + 3. Returns false if
- * fewer than four are left, or if one is not bf16. */
+/* Gets pointers to value `first` of each of the updates u to u + 3. Returns false if
+ * fewer than four updates are left, or if one of them is not bf16. */
 static bool find_four(const pl_update_list *updates, int u, size_t first,
                       step_quad *quad)
 {
@@ -292,8 +293,8 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
     return PL_OK;
 }
 
-/* Uses the blocks and spans of a step, so that this norm equals the one that a step
- * reports. */
+/* Computes the L2 norm with the blocks and spans of a step, so that it equals the norm
+ * that a step reports. */
 double pl_l2_norm(const float *values, size_t n)
 {
     const step_kernels *kernels = step_kernels_best();

@@ -14,17 +14,19 @@
  *   delayed       S += g; every N-th arrival m = mu m + S/N, S = 0 and
  *   nesterov      x -= eta ((1 - cN + c) mu m + g/N), else x -= eta (c mu m + g/N)
  *
- * m does not contain eta, so a change of the learning rate does not rescale past
- * updates.
+ * m does not contain eta, so a change of the learning rate does not rescale the updates
+ * that m already contains.
  *
- * A delay needs no arithmetic of its own: version v is the result of v merges, phase p
- * starts from version max(0, p - delay), and its update is the p-th merge. That is
- * x_{t+1} = x_t - eta m(g_{t-1}) of the paper, where round 0 applies nothing and the
- * last update is flushed; only the numbers are shifted.
+ * A delay does not change the equations: version v is the result of v merges, phase p
+ * starts from version max(0, p - delay), and the update of phase p is merged in round
+ * p. This equals x_{t+1} = x_t - eta m(g_{t-1}) in the paper, except that rounds are
+ * numbered differently: there round 0 applies no update, and the last update is applied
+ * after the end.
  *
- * One pass over memory: blocks of fixed size are filled with D by the caller's function
- * and used while they lie in the cache. Sums over a module are made block by block in a
- * fixed order, so the bytes depend neither on threads nor on the machine's vectors. */
+ * A step makes one pass over memory: the caller's function fills blocks of fixed size
+ * with D, and each block is used while it is in the cache. Sums over a module are made
+ * block by block in a fixed order, so the result depends neither on the number of
+ * threads nor on the vector length of the processor. */
 #ifndef PL_OUTER_STEP_H
 #define PL_OUTER_STEP_H
 #include "outer/step_method.h"
@@ -44,7 +46,7 @@ typedef struct pl_outer_step {
     int n_contributors;
     pl_method method; /* any but noloco (outer/gossip.h) */
     pl_rule rule;
-    /* number of phases between an update's start and its use; if 0, Lambda is 1 */
+    /* number of phases by which updates are used late; if 0, Lambda is 1 */
     int delay;
     pl_gap gap;
     double gap_constant, clip;
@@ -52,18 +54,19 @@ typedef struct pl_outer_step {
     double spread;
 } pl_outer_step;
 
-/* The step for these settings in a phase with learning rate `lr`. In delayed-nesterov
- * each call is for one arrival. */
+/* Returns the step for these settings in a phase with learning rate `lr`. In
+ * delayed-nesterov each step is for one arrival. */
 pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                              bool rescale, int n_contributors);
 
-/* The vectors that a module's home keeps: [n] fp32 each, zero at first, changed in
- * place. They are borrowed. `displacement` and `arrivals` are stored with the version.
+/* The vectors that a module's home keeps, each with n fp32 values. `momentum` and
+ * `carry` are zero at first. The vectors are borrowed and changed in place.
+ * `displacement` and `arrivals` are stored in the version's record.
  *
- * Before a step, `displacement` is how far x has moved since the version that the
- * updates are relative to; after the step, it is the length of the step. With a delay
- * of 1 a step leaves the value that the next one needs; with a longer delay the caller
- * sets it before each step. */
+ * Before a step, `displacement` must be the distance between x and the version to which
+ * the updates are relative. After the step it is the length of the step. With a delay
+ * of 1 this is already the value that the next step needs; with a longer delay the
+ * caller sets it before each step. */
 typedef struct pl_outer_state {
     float *params;
     float *momentum;     /* may be NULL if pl_outer_keeps_momentum is false */
@@ -75,9 +78,9 @@ typedef struct pl_outer_state {
 bool pl_outer_keeps_momentum(const pl_outer_step *step);
 bool pl_outer_keeps_carry(const pl_outer_step *step);
 
-/* Writes D for the values first .. first+count-1 to mean[0..count). Several threads
- * call it at once, for blocks in any order, perhaps twice for a block; it must give the
- * same bytes each time. */
+/* A function that writes D for the values first .. first+count-1 to mean[0..count).
+ * Several threads call it at once, for blocks in any order, and it may be called twice
+ * for a block. It must give the same bytes each time. */
 typedef pl_status (*pl_mean_fn)(void *context, size_t first, size_t count, float *mean);
 
 typedef struct pl_outer_report {
@@ -86,22 +89,24 @@ typedef struct pl_outer_report {
     double gap;         /* Lambda */
 } pl_outer_report;
 
-/* Takes one outer step. Errors: those of `fill` (the state is then partly changed:
- * discard it), ERR_ARG for noloco or a missing vector, ERR_NOMEM. */
+/* Takes one outer step. ERR_ARG: the method is noloco, or a vector is missing.
+ * ERR_NOMEM. An error of `fill` is returned unchanged; the state is then partly changed
+ * and must be discarded. */
 PL_MUST_CHECK pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state,
                                        size_t n, pl_mean_fn fill, void *context,
                                        int n_threads, pl_outer_report *report);
 
-/* Does what pl_outer_merge does, with a mean that exists as a vector; report may be
- * NULL. */
+/* Takes one outer step like pl_outer_merge, but with D as the vector `mean`. `report`
+ * may be NULL. */
 PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                                        const float *mean, size_t n,
                                        pl_outer_report *report);
 
-/* A pl_mean_fn over plain arrays: sum_u weight_u values_u, added in the order of the
- * list to zero. bf16 values need no alignment. Eight arrays at addresses that differ by
- * multiples of the page compete for the same lines of the cache (a quarter of the
- * speed): let each array begin some lines further than the previous one. */
+/* A list of updates as plain arrays, for a pl_mean_fn that computes sum_u weight_u
+ * values_u in the order of the list. bf16 values need no alignment. If the addresses of
+ * eight arrays differ by multiples of the page size, the arrays compete for the same
+ * cache lines, and the speed falls to a quarter. To avoid this, let each array begin
+ * some cache lines further than the previous one. */
 typedef struct pl_update_view {
     const void *values; /* float [n], or bf16 [n] */
     bool is_bf16;
@@ -113,10 +118,11 @@ typedef struct pl_update_list {
 } pl_update_list;
 pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mean);
 
-/* returns the L2 norm; sums are double, over fixed blocks */
+/* returns the L2 norm; sums are computed in double over fixed blocks */
 double pl_l2_norm(const float *values, size_t n);
 
-/* Whether a step must know |D| before it begins, and must measure |x_t - x_{t-1}|. */
+/* Returns whether a step needs |D| before it begins, and must measure |x_t -
+ * x_{t-1}|. */
 bool pl_outer_depends_on_gap(const pl_outer_step *step);
 
 #ifdef __cplusplus

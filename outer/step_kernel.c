@@ -14,9 +14,9 @@ INLINE void add_squares(half_sums *sums, const float *values)
     *sums += wide * wide;
 }
 
-/* Lane l sums the squares of values l, l + LANES, ..., in the same order on all
- * machines. There are two sets of lanes, so that an addition need not wait for the
- * previous one. */
+/* Sums of squares in lanes: lane l sums the squares of the values l, l + LANES, ..., in
+ * the same order on all machines. There are two sets of lanes, so that an addition need
+ * not wait for the previous one. */
 typedef struct lane_sums {
     half_sums low, high;
 } lane_sums;
@@ -151,8 +151,9 @@ INLINE void step_of(const step_coefficients *c, const step_block *b, size_t coun
     }
 }
 
-/* Steps a whole block, a few values at a time. Each sum must wait for its own previous
- * addition; in this way the waits overlap with the step and with each other. */
+/* Takes the step for a complete block, a few values at a time. An addition to a sum
+ * must wait for the previous addition to the same sum. By working on a few values at a
+ * time, the processor computes other values meanwhile. */
 INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
                               bool measures_step, step_sums *out)
 {
@@ -172,8 +173,8 @@ INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
     out->step += measures_step ? sum_of_lanes(&step) : 0;
 }
 
-/* Steps the last, shorter block in three passes, with the same bits as
- * step_block_summed. */
+/* Takes the step for the last, shorter block in three passes. The result has the same
+ * bits as with step_block_summed. */
 INLINE void step_rest_summed(const step_coefficients *c, const step_block *b,
                              bool measures_step, step_sums *out)
 {
@@ -207,8 +208,8 @@ INLINE void add_halves(float *restrict out, const uint8_t *restrict values,
         out[i] = (fresh ? 0.0f : out[i]) + weight * half_at(values, i);
 }
 
-/* Adds four updates at once, in the order of four calls of add_halves; the sum stays in
- * registers. */
+/* Adds four updates at once. Each value is added in the same order as by four calls of
+ * add_halves, but the sum stays in a register. */
 INLINE void add_four_halves(float *restrict out, const step_quad *q, bool fresh,
                             size_t count)
 {

@@ -1,9 +1,9 @@
 /* Private to outer: the arithmetic of one block of an outer step.
  *
- * The loops run over a constant number of values, so that compilers vectorise them.
- * The source is written once and compiled for the portable instruction set and for
- * AVX2. Without contraction both versions give the same bits, in single elements and in
- * sums over LANES interleaved lanes. */
+ * The loops have a constant number of values, so that compilers vectorise them. The
+ * source is compiled twice, for the portable instruction set and for AVX2. Both
+ * versions give the same bits, because products and sums are not contracted, and sums
+ * are made in a fixed number (LANES) of interleaved lanes. */
 #ifndef PL_OUTER_STEP_KERNEL_H
 #define PL_OUTER_STEP_KERNEL_H
 #include "outer/step.h"
@@ -31,8 +31,8 @@ typedef struct step_coefficients {
     float pull;  /* delayed-nesterov: factor of m in the step */
 } step_coefficients;
 
-/* Vectors of `count` <= PL_OUTER_BLOCK values; mean holds D on entry, and on return the
- * step that was subtracted from params. */
+/* The vectors of one block, with `count` <= PL_OUTER_BLOCK values. `mean` is D on
+ * entry; on return it is the step that was subtracted from `params`. */
 typedef struct step_block {
     float *params, *momentum, *carry, *mean;
     size_t count;
@@ -54,12 +54,13 @@ typedef struct step_sums {
 } step_sums;
 
 typedef struct step_kernels {
-    /* Takes the step and adds to the sums of squares: those of D, of the new parameters
-     * and, with `measures_step`, of the step that was subtracted. */
+    /* Takes the step and adds to the sums of squares. These are the sums for D, for the
+     * new parameters, and, with `measures_step`, for the step that was subtracted. */
     void (*step)(const step_coefficients *c, const step_block *block,
                  bool measures_step, step_sums *sums);
     double (*squares)(const float *values, size_t count); /* sum of squares */
-    /* out = 0 + weight values, or out += weight values; count <= STEP_PIECE */
+    /* if `fresh`, out = 0 + weight values; else out += weight values; count <=
+     * STEP_PIECE */
     void (*add_float)(float *out, const void *values, float weight, bool fresh,
                       size_t count);
     void (*add_bf16)(float *out, const void *values, float weight, bool fresh,

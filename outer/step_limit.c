@@ -1,4 +1,5 @@
-/* Computes the limits of the coefficients, and checks settings against them. */
+/* Computes the limits within which the coefficients of outer methods are stable, and
+ * checks settings against these limits. */
 #include "outer/gossip.h"
 #include "outer/step.h"
 
@@ -6,8 +7,8 @@
 
 enum { DEGREE_MAX = PL_DELAY_MAX + 3 };
 
-/* Whether the step is stable for k = eta lambda. The header (step_method.h) has the
- * polynomial. */
+/* Returns whether the step is stable for k = eta lambda. The polynomial is in the
+ * comment at pl_outer_limit (step_method.h). */
 static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, double k)
 {
     double p[DEGREE_MAX + 1] = {0};
@@ -20,9 +21,9 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
     p[1] += k * linear * (1 - fresh);
     p[delay] += k * constant * fresh;
     p[delay + 1] += k * linear * fresh;
-    /* Whether all roots are inside the unit circle (Schur-Cohn): |p_0| < |p_n|, and the
-     * same holds for (p - (p_0/p_n) p*)/z, which has one root fewer; p* has the
-     * coefficients of p in reverse order. */
+    /* Tests whether all roots are inside the unit circle (Schur-Cohn). This is the case
+     * if |p_0| < |p_n|, and the same is true for (p - (p_0/p_n) p*)/z, which has one
+     * root fewer. p* has the coefficients of p in reverse order. */
     int degree = delay + 2;
     for (int n = degree; n > 0; n--) {
         double ratio = p[0] / p[n], next[DEGREE_MAX + 1];
@@ -132,7 +133,7 @@ pl_status pl_method_check(const pl_method_settings *s)
         return pl_fail(PL_ERR_CONFIG,
                        "%s cannot have an outer delay of %d; choose 0 to %d",
                        pl_traits(s->method)->name, s->delay, PL_DELAY_MAX);
-    /* Refuses another rule for a method that has only one. */
+    /* Refuses the rule if the method has only one rule and it is a different one. */
     bool heavy = s->method == PL_METHOD_HEAVY_BALL;
     bool either = s->method == PL_METHOD_NOLOCO || s->method == PL_METHOD_CO2 ||
                   s->method == PL_METHOD_EAGER || s->method == PL_METHOD_FEDAVG;
@@ -155,7 +156,8 @@ pl_status pl_method_check(const pl_method_settings *s)
         return check_co2(s);
     case PL_METHOD_STREAMING:
         return check_streaming(s);
-    /* eager: the share 1/M of the mean is from this phase, the rest is one phase old */
+    /* eager: the fraction 1/M of the mean is from this phase, and the rest is one phase
+     * old */
     case PL_METHOD_EAGER:
         return check_step_limit(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
     case PL_METHOD_DELAYED_NESTEROV:

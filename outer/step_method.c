@@ -4,8 +4,9 @@
 
 #include <math.h>
 
-/* Default lr, momentum and rule of each method: the papers' values, if the papers have
- * them and the limits allow them (DiLoCo's 0.7 and 0.9 are not stable with a delay). */
+/* Default lr, momentum and rule of each method. They are the values in the papers, if
+ * the papers have values and these are within the limits. (DiLoCo's values 0.7 and 0.9
+ * are not stable with a delay.) */
 static const pl_method_traits traits[PL_METHOD_COUNT] = {
     [PL_METHOD_DILOCO] = {"diloco", 0.7, 0.9, PL_RULE_NESTEROV, .settles = true},
     [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV, .settles = false},
@@ -25,8 +26,8 @@ static const char *const rules[] = {"nesterov", "heavy-ball"};
 static const char *const gaps[] = {"none", "norm", "constant"};
 static const char *const decays[] = {"constant", "cosine", "linear"};
 
-/* Finds the index of `text` in `names`; the message of ERR_CONFIG names the nearest
- * name and all names. */
+/* Finds the index of `text` in `names`. The text of ERR_CONFIG has the most similar
+ * name and the list of all names. */
 static pl_status find_name(const char *what, const char *text, const char *const *names,
                            int n_names, int *out)
 {

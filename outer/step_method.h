@@ -11,9 +11,10 @@
  *   iso               diloco with the mean's singular values equal per matrix
  *                     (outer/iso.h)
  *
- * A limit holds for updates g = lambda (x - x*). A phase that trains to its optimum has
- * lambda 1, and no phase has more. So 1 is the default curvature, and settings that are
- * stable there are stable for every smaller one. */
+ * Limits are computed for updates g = lambda (x - x*), where x* is the optimum. A phase
+ * that reaches the optimum has lambda 1, and lambda is never larger. So the default
+ * curvature is 1, and settings that are stable with curvature 1 are stable with every
+ * smaller one. */
 #ifndef PL_OUTER_STEP_METHOD_H
 #define PL_OUTER_STEP_METHOD_H
 #include "base/base.h"
@@ -21,7 +22,7 @@
 extern "C" {
 #endif
 
-/* The definitions of arms contain these numbers. */
+/* The definitions of arms contain these numbers, so they must not change. */
 typedef enum pl_method {
     PL_METHOD_DILOCO,
     PL_METHOD_FEDAVG,
@@ -35,7 +36,8 @@ typedef enum pl_method {
     PL_METHOD_COUNT
 } pl_method;
 
-/* How momentum is used: x -= eta (g + mu m) or x -= eta m, both with the new m. */
+/* How momentum is used: x -= eta (g + mu m) for Nesterov, x -= eta m for heavy ball.
+ * Both use the new m. */
 typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
 
 /* co2's staleness penalty, by which an update is divided:
@@ -44,28 +46,28 @@ typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
  *   constant  `gap_constant` */
 typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
 
-/* The properties of a method. Only outer/step*.c, which compute, look at the enum; all
- * other code asks for these properties. A method without gossips, streams, leads and
- * arrives "averages": each version is made from a mean, and paths begin with versions
- * alone. */
+/* The properties of a method. Only outer/step*.c use the enum; all other code uses
+ * these properties. If gossips, streams, leads and arrives are all false, each version
+ * is made from the mean of a round's updates, and paths begin their phases with
+ * versions only. */
 typedef struct pl_method_traits {
     const char *name;
     double lr, momentum; /* default lr and momentum, for this rule */
     pl_rule rule;
     bool delays;  /* an update is used `delay` phases after it was made */
-    bool gossips; /* pairs of contributors step together; a home only keeps updates */
+    bool gossips; /* contributors take steps in pairs; a home only stores updates */
     bool streams; /* fragments of the model are merged at offsets within a phase */
-    /* a path steps at once with its own part of a mean that comes later */
+    /* a path takes its step at once, before the mean of the round is known */
     bool leads;
-    bool arrives;   /* each update is merged alone when it arrives */
-    bool equalizes; /* the mean gets equal singular values per matrix of a block */
+    bool arrives;   /* each update is merged by itself when it arrives */
+    bool equalizes; /* the singular values of each matrix in the mean are made equal */
     bool settles;   /* allows pl_outer_schedule.settle */
 } pl_method_traits;
 
 const pl_method_traits *pl_traits(pl_method method);
 bool pl_method_averages(pl_method method);
-/* Whether paths keep parameters of their own in addition to the versions: gossips,
- * streams or leads. */
+/* Returns whether paths keep their own parameters in addition to the versions, that is,
+ * whether gossips, streams or leads is true. */
 bool pl_method_keeps_own(pl_method method);
 
 typedef struct pl_method_settings {
@@ -73,11 +75,11 @@ typedef struct pl_method_settings {
     /* heavy-ball and co2 need heavy ball; noloco and eager allow both rules */
     pl_rule rule;
     double lr, momentum; /* eta, mu; in noloco beta, alpha */
-    double curvature;    /* lambda > 0, for which limits are computed */
+    double curvature;    /* lambda > 0, with which the limits are computed */
     int holders;         /* number of contributors of the module; 0: many */
     double consensus;    /* noloco's gamma */
-    int delay;  /* co2: number of phases between an update's start and its use */
-    pl_gap gap; /* co2 */
+    int delay;           /* co2: number of phases by which updates are used late */
+    pl_gap gap;          /* co2 */
     double gap_constant; /* co2, >= 1 */
     double clip;         /* co2: |m| <= clip after each step; 0 is off */
     /* streaming: H, inner steps between two steps of one fragment */
@@ -89,23 +91,24 @@ typedef struct pl_method_settings {
     double spread; /* delayed-nesterov: c in [0, 1/N] */
 } pl_method_settings;
 
-/* The message of ERR_CONFIG names the nearest known method, and all methods. */
+/* The text of ERR_CONFIG has the most similar method and the list of all methods. */
 PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
-/* The names of a rule ("nesterov", "heavy-ball") and of a gap ("none", "norm",
- * "constant"). ERR_CONFIG. */
+/* The names of the rules are "nesterov" and "heavy-ball"; the names of the gaps are
+ * "none", "norm" and "constant". ERR_CONFIG if there is no such name. */
 const char *pl_rule_name(pl_rule rule);
 PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
 PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
 
-/* Returns the default settings of a method. Coefficients that a method does not use
- * have no effect. The defaults pass the check for every number of holders. */
+/* Returns the default settings of a method. Coefficients that the method does not use
+ * have no effect. The defaults pass pl_method_check for every number of holders. */
 pl_method_settings pl_method_defaults(pl_method method);
 
-/* The message of ERR_CONFIG names the coefficient, its limit, and what to lower. */
+/* Checks settings. The text of ERR_CONFIG has the coefficient, its limit, and what to
+ * lower. */
 PL_MUST_CHECK pl_status pl_method_check(const pl_method_settings *settings);
 
-/* Returns the delay of a module; 0 if it has a single contributor, which waits for no
- * others. */
+/* Returns the delay of a module. It is 0 if the module has a single contributor,
+ * because that contributor need not wait for others. */
 int pl_method_delay(const pl_method_settings *settings, int n_contributors);
 
 /* ---- limits ---- */
@@ -146,7 +149,7 @@ typedef struct pl_outer_schedule {
 } pl_outer_schedule;
 double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
 /* Sets lr and momentum of `settings` to the values for this phase. Returns whether this
- * phase takes the plain mean, which must not be rescaled. */
+ * phase takes the plain mean; in this case the mean must not be rescaled. */
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings);
 

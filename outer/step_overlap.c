@@ -9,8 +9,8 @@ int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)
     return (int)((int64_t)index * fragments / n_blocks);
 }
 
-/* Returns the fragment that is sent after `done` steps, at its offset (p+1) H/F; *round
- * gets the number of that sending. */
+/* Returns the fragment p that is sent after `done` steps, at its offset (p+1) H/F.
+ * *round gets the number of times that it was sent before. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round)
 {
     int64_t every = s->inner_steps / s->fragments;
@@ -35,8 +35,8 @@ void pl_streaming_mix(float *local, const float *merged, double mix, size_t n)
         local[i] = a * local[i] + rest * merged[i];
 }
 
-/* The operations have this order so that with one worker the result is exactly `own`.
- */
+/* The operations are in this order so that with n_workers 1 the result is exactly
+ * `own`. */
 void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out)
 {

@@ -1,17 +1,18 @@
-/* Methods that overlap an exchange with training: the part that a worker computes.
+/* The worker's computations for methods in which vectors are exchanged while training
+ * continues.
  *
  * Streaming (arXiv:2501.18512): a path's blocks form F fragments. Fragment p is sent
  * after the inner steps s = (p+1) H/F (mod H); `overlap` steps later its next version
  * is mixed into the local parameters. F = 1, overlap 0, mix 0 is DiLoCo.
  *
- * Eager (arXiv:2502.12996): a contributor steps at once with the mean of the previous
- * phase, in which its own part is replaced by the new one,
+ * Eager (arXiv:2502.12996): a contributor takes its step at once. It uses the mean of
+ * the previous phase, in which its previous update is replaced by its new one:
  *
  *   g~_i(t) = gbar(t-1) + (g_i(t) - g_i(t-1)) / M
  *
- * on its own x_i and m_i. The mean of the g~_i is gbar(t-1) + (gbar(t) - gbar(t-1))/M;
- * as the rules are linear, a home that steps with it (method eager of outer/step.h)
- * holds the mean of all x_i. */
+ * The contributor applies this step to its own x_i and m_i. The mean of the g~_i is
+ * gbar(t-1) + (gbar(t) - gbar(t-1))/M. The rules are linear, so if a home takes steps
+ * with this mean (eager in outer/step.h), its parameters are the mean of all x_i. */
 #ifndef PL_OUTER_STEP_OVERLAP_H
 #define PL_OUTER_STEP_OVERLAP_H
 #include "outer/step_method.h"
@@ -19,15 +20,15 @@
 extern "C" {
 #endif
 
-/* Returns the fragment of block `index` of a path with `n_blocks` blocks (embedding and
- * head are blocks of their own, at the ends): if `strided`, block b is in fragment b
- * mod F, so that each fragment has shallow and deep blocks; else a fragment has
- * consecutive blocks. */
+/* Returns the fragment of block `index` of a path with `n_blocks` blocks. The embedding
+ * counts as the first block and the head as the last one. If `strided`, block b is in
+ * fragment b mod F, so that each fragment has shallow and deep blocks; else a fragment
+ * has consecutive blocks. */
 int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided);
 
-/* Returns the fragment that is sent after `done` finished inner steps of the arm (from
- * 1), or -1. If `round` is not NULL, *round gets how often this fragment was sent
- * before. */
+/* Returns the fragment that is sent when `done` inner steps of the arm are finished
+ * (`done` is at least 1), or -1 if none is sent. If `round` is not NULL, *round gets
+ * the number of times that this fragment was sent before. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round);
 
 /* local = mix local + (1 - mix) merged; mix 0 copies, mix 1 leaves local as it is. */
@@ -38,9 +39,9 @@ void pl_streaming_mix(float *local, const float *merged, double mix, size_t n);
 void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out);
 
-/* The inner steps of a slower worker (dynamic local steps, Async DiLoCo,
- * arXiv:2401.09135): max(1, floor(H v / v_max)) for a worker of speed v, so that all
- * need about the same time; H if a speed is not positive. */
+/* Returns the number of inner steps of a slower worker (dynamic local steps, Async
+ * DiLoCo, arXiv:2401.09135). For a worker of speed v it is max(1, floor(H v / v_max)),
+ * so that all workers need about the same time. It is H if a speed is not positive. */
 int pl_local_steps(int inner_steps, double speed, double top_speed);
 
 #ifdef __cplusplus
