@@ -1,4 +1,5 @@
-/* Asks homes questions, and repeats them until they are answered (client.h). */
+/* Sends questions to homes, and repeats each question until it is answered
+ * (client.h). */
 #include "net/client_internal.h"
 #include "net/submission.h"
 
@@ -17,10 +18,8 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
     pl_places_equal(&c->places, options->n_homes);
     if (options->places && options->places->n > 0)
         c->places = *options->places;
-    if (c->places.n > options
-                          /* addresses of homes that are missing in the list come later,
-                           * from answers of other homes */
-                          ->n_homes)
+    /* the addresses of further homes come later, in answers of the homes in the list */
+    if (c->places.n > options->n_homes)
         c->places.n = options->n_homes;
     c->patience_ms = options->patience_ms;
     c->idle = options->idle;
@@ -152,16 +151,16 @@ pl_status client_query(pl_client *c, int home, const char *name, pl_message *que
 }
 
 /* ---- names ---- */
-/* An upload and the question that needs it. */
+/* A question and the blob that must be uploaded before it. */
 typedef struct errand {
     const char *name;
     int home; /* number of the home to ask; HOME_OF_NAME: the home that owns `name` */
     client_blob blob;
 } errand;
 
-/* Uploads a blob, then asks the question that needs it. A home that restarted in
- * between has lost the upload, and if the name has moved, another home needs the blob.
- * In both cases upload and question are repeated. */
+/* Uploads a blob, then asks the question that needs the blob. If the home restarted in
+ * between, it has lost the upload. If the name has moved, another home needs the blob.
+ * In both cases the upload and the question are repeated. */
 static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
                              pl_message *a)
 {
@@ -175,7 +174,9 @@ static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
         if (status != PL_OK || a->type != PL_MSG_MOVED)
             continue;
         PL_CHECK(client_follow(c, a, since));
-        i--; /* a moved name does not count as a try; client_follow has a time limit */
+        /* a moved name does not count as a try; client_follow limits the time
+         * instead */
+        i--;
         status = PL_ERR_NOT_FOUND;
     }
     return status;
@@ -270,8 +271,8 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
     return client_query(c, HOME_OF_NAME, name, &q, NULL, NULL);
 }
 
-/* Creates a module. First asks without sending bytes: if the arm begins where another
- * one ended, the home has the bytes already. */
+/* Creates a module. The first question is sent without the bytes, because the home
+ * already has them if the arm continues another arm. */
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {
@@ -346,7 +347,7 @@ pl_status client_read_result(pl_message *answer, pl_submit_result *result,
     return PL_OK;
 }
 
-/* Submits an update. Whenever the home answers that it lacks the blob, sends the blob
+/* Submits an update. If the home answers that it does not have the blob, sends the blob
  * and submits again. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, pl_submit_result *result,

@@ -1,12 +1,12 @@
-/* Transfers blobs between a client and a home in pieces, several of which are under way
- * at once. */
+/* Transfers blobs between a client and a home in pieces. Several pieces are requested
+ * or sent before the first one is answered; these pieces are called "under way". */
 #include "net/client_internal.h"
 
 enum { UP_WINDOW = 8, DOWN_WINDOW = 4, LEAST_WINDOW = 2 };
 
-/* Chooses how many pieces are under way. Pieces under way are a second copy of their
- * part of the blob, so the window is limited. With a quarter of the blob under way, a
- * transfer costs at most four round trips. */
+/* Chooses how many pieces are under way at once (the window). Pieces under way need
+ * memory in addition to the blob, so the window is limited. With a quarter of the blob
+ * under way, a transfer takes at most four round trips. */
 static size_t choose_window(uint64_t bytes, size_t most)
 {
     uint64_t quarter = bytes / 4 / PL_WIRE_DATA_MAX;
@@ -15,14 +15,15 @@ static size_t choose_window(uint64_t bytes, size_t most)
     return quarter < most ? (size_t)quarter : most;
 }
 
-/* ---- down: pieces are asked for ahead and taken in order ---- */
-/* If an answer is lost, or shorter than requested, everything from there on is
- * requested again. A home answers in the order of the questions, so this happens only
- * when a connection breaks. Bytes are hashed while further ones arrive. */
+/* ---- downloads: pieces are requested ahead and used in order ---- */
+/* A download. If an answer is lost, or shorter than requested, all bytes from that
+ * place on are requested again. A home answers questions in order, so this happens only
+ * if a connection breaks. Bytes are hashed while further bytes arrive. */
 typedef struct download {
     pl_client *client;
     pl_socket *socket;
-    /* the home that owns this name has the blob; NULL: the home at `socket` has it */
+    /* the blob is requested from the home that owns this name; NULL: from the home at
+     * `socket` */
     const char *name;
     pl_hash blob;
     pl_buf *out;
@@ -33,7 +34,7 @@ typedef struct download {
     /* request numbers of the pieces under way, the oldest first */
     uint64_t requests[DOWN_WINDOW];
     size_t n_under_way;
-    /* retry.sent_ms: when everything was last requested again */
+    /* retry.sent_ms is the time when all pieces under way were last requested again */
     client_retry retry;
     uint64_t line;
 } download;
@@ -100,13 +101,14 @@ static pl_status run_download(download *d, pl_message *a)
         bool ours =
             status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
         if (ours && d->name && a->type == PL_MSG_MOVED) {
-            /* The name has moved to another home; the rest of the blob is read
-             * there. */
+            /* The name has moved to another home, so the rest of the blob is read from
+             * that home. */
             PL_CHECK(client_follow(d->client, a, d->retry.heard_ms));
             d->socket = client_socket_of(d->client, d->name);
             d->line = 0;
             (void)pl_wire_reconnected(d->socket, &d->line);
-            go_back(d); /* a move is no progress, so the time limit continues to run */
+            /* a move does not count as progress, so the time limit continues to run */
+            go_back(d);
         } else if (ours) {
             PL_CHECK(take_piece(d, a));
             d->retry.heard_ms = pl_now_ms();
@@ -151,7 +153,8 @@ pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_has
     return status;
 }
 
-/* ---- blobs up: pieces under way, each acknowledged by its request ---- */
+/* ---- uploads: several pieces are under way, and each is acknowledged by its request
+ * number ---- */
 typedef struct upload {
     pl_client *client;
     pl_socket *socket;
@@ -160,7 +163,7 @@ typedef struct upload {
     pl_hash hash;
     bool impatient; /* whether to return ERR_BUSY at once if the home has no room */
     size_t n_pieces, next, n_waiting, window;
-    /* retry of the whole upload, with the time of the last acknowledgement */
+    /* when to send pieces again; it contains the time of the last acknowledgement */
     client_retry retry;
     uint64_t line;
     struct {
@@ -188,7 +191,7 @@ static pl_status send_piece(upload *u, size_t slot)
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
-/* Sends new pieces, and sends pieces again whose acknowledgement is late. */
+/* Sends new pieces, and sends each piece again whose acknowledgement is late. */
 static pl_status send_due_pieces(upload *u)
 {
     bool anew = pl_wire_reconnected(u->socket, &u->line);
@@ -207,9 +210,9 @@ static pl_status send_due_pieces(upload *u)
     return PL_OK;
 }
 
-/* Handles an acknowledgement. A home without room asks the client to wait, and the
- * piece is sent again a little later. The first piece reserves room for the whole blob,
- * so uploads cannot block each other. */
+/* Handles an acknowledgement. A home without free memory asks the client to wait, and
+ * the piece is sent again a little later. The first piece reserves memory for the
+ * complete blob at the home, so two uploads cannot block each other. */
 static pl_status acknowledge(upload *u, pl_message *answer)
 {
     for (size_t i = 0; i < u->n_waiting; i++) {

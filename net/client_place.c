@@ -1,6 +1,6 @@
-/* Chooses the home that a client asks. A home that is asked for a name of another home
- * answers which home owns the name, and the client remembers that. So a client with an
- * old table needs an additional question, but never gets a wrong answer. */
+/* Chooses the home that a client asks. If a home does not own the name, it answers
+ * which home owns it, and the client remembers the answer. So a client with an old
+ * table needs one more question, but never gets a wrong answer. */
 #include "net/client_internal.h"
 #include "net/move.h"
 

@@ -1,4 +1,5 @@
-/* Submits all results of a task together, with several questions under way at once. */
+/* Submits all results of a task together. Several questions are sent before the first
+ * one is answered. */
 #include "net/client_internal.h"
 
 enum { SLOW_MS = 300 };
@@ -10,8 +11,8 @@ typedef struct parcel {
     pl_message *questions, *answers;
     bool *done;
     client_retry retry; /* one retry for all open questions together */
-    /* for each home, the number of the connection on which the open questions were sent
-     */
+    /* for each home, the number of the connection on which the unanswered questions
+     * were sent */
     uint64_t lines[PL_HOMES_MAX];
 } parcel;
 
@@ -25,8 +26,8 @@ static bool are_lines_new(parcel *p)
     return anew;
 }
 
-/* Sends open questions in order, so that a home gets the path's state after its
- * updates. */
+/* Sends the unanswered questions in order, so that a home gets the path's state after
+ * the updates. */
 static void send_open(parcel *p)
 {
     bool anew = are_lines_new(p);
@@ -44,14 +45,12 @@ static pl_status take_home_answer(parcel *p, pl_message *a)
     for (int i = 0; i < p->n; i++)
         if (!p->done[i] && p->questions[i].request == a->request) {
             if (a->type == PL_MSG_MOVED) {
-                /* the name has moved, so its new home is asked, a little later */
+                /* the name has moved, so the new home is asked a little later */
                 p->retry.sent_ms = pl_now_ms();
                 p->retry.again_ms = BOUNCE_MS;
                 pl_status status = client_learn(p->client, a);
-                return status == PL_ERR_NOT_FOUND ? PL_OK
-                                                  /* the new home's address is not known
-                                                   * yet, but will arrive */
-                                                  : status;
+                /* if the new home's address is not known yet, it will arrive later */
+                return status == PL_ERR_NOT_FOUND ? PL_OK : status;
             }
             pl_message kept = p->answers[i];
             p->answers[i] = *a;
@@ -124,9 +123,9 @@ static pl_message *put_question(parcel *p, uint16_t type, const char *name)
     return q;
 }
 
-/* Uploads one more blob of the task. The client must not wait for room in a home while
- * its own uploads fill it: if there is no room, the updates that were uploaded so far
- * are submitted first. */
+/* Uploads one more blob of the task. If a home has no free memory, this client's own
+ * uploads may have filled it, and waiting would not help. So in this case the updates
+ * that were uploaded so far are submitted first. */
 static pl_status stage(parcel *p, const char *name, const void *data, uint64_t bytes,
                        const pl_hash *blob)
 {
@@ -146,8 +145,8 @@ static bool is_result_in(pl_submit_result result)
            result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
 }
 
-/* Reads the results of the updates. A home that restarted has lost uploads; their
- * updates are sent once more. */
+/* Reads the results of the updates. If a home restarted, it has lost uploads, and their
+ * updates are submitted once more. */
 static pl_status settle_updates(parcel *p, pl_submission *s, int n,
                                 pl_submit_result *results, char (*texts)[256],
                                 bool *all_in)
@@ -163,8 +162,9 @@ static pl_status settle_updates(parcel *p, pl_submission *s, int n,
     return PL_OK;
 }
 
-/* A path's home knows only updates that it owns itself. So the path's state must not be
- * sent before all homes have accepted the updates of the task. */
+/* Submits the results of a task. The home of a path knows only the updates of modules
+ * that it owns. So the path's state must not be sent before all homes have accepted the
+ * updates of the task. */
 pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                                 const pl_path_state *state, const void *moments,
                                 uint64_t bytes, pl_submit_result *results,
@@ -194,8 +194,8 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     }
     PL_TRY(ask_all(&p));
     PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
-    /* the state may have been rejected because it arrived before an update that was
-     * lost on the way */
+    /* the state may have been rejected because an update was lost on the way and
+     * arrived after the state */
     if (all_in && !is_result_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
         PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
 done:

@@ -1,5 +1,5 @@
-/* Seals and opens leases. A record is read only after its MAC was checked, so an error
- * in it can only come from the hub. */
+/* Seals and opens leases. A record is read only after its MAC was checked, so a wrong
+ * record can only come from the hub. */
 #include "net/lease.h"
 
 void pl_lease_secret_create(pl_lease_secret *out)

@@ -1,13 +1,14 @@
-/* A lease that the hub has certified: it names the worker, and the task and phase whose
- * results the worker may send.
+/* A sealed lease is a certificate from the hub. It names a worker, and the task and
+ * phase whose results the worker may send.
  *
  * The hub seals each lease with a key that only the hub and the homes have, so a worker
- * cannot make, change or pass on a lease. A home acts on a worker's message only under
- * a sealed lease, which is checked before any memory is reserved for an upload.
+ * cannot make, change or pass on a lease. A home accepts a worker's uploads and
+ * submissions only with a sealed lease. The lease is checked before any memory is
+ * reserved for an upload.
  *
  *   bytes = MAC (32, keyed BLAKE2b-256 over the record) | record (docs/PROTOCOL.md 2.5)
  *
- * The worker gets the bytes with TASK and returns them unchanged. */
+ * The worker gets these bytes with TASK and sends them unchanged with its messages. */
 #ifndef PL_NET_LEASE_H
 #define PL_NET_LEASE_H
 #include "base/base.h"
@@ -23,13 +24,13 @@ typedef struct pl_lease {
     char arm[PL_MODULE_NAME_MAX];
     int64_t path, replica, phase;
     uint64_t token; /* fencing token */
-    int64_t late;   /* 1: the holder may split its pairs of the previous phase */
+    int64_t late; /* 1: the worker may split its pairs of the previous phase (noloco) */
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key; /* the worker's key; zeros if connections are not encrypted */
 } pl_lease;
 
-/* The key that seals leases. The homes keep this key, and the hub gets it from the
- * first home. */
+/* The key with which leases are sealed. The homes store this key, and the hub gets it
+ * from the first home. */
 typedef struct pl_lease_secret {
     uint8_t bytes[PL_HASH_BYTES];
 } pl_lease_secret;

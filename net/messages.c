@@ -1,4 +1,5 @@
-/* The tables of bodies (base/fields.h), from net/messages.def. */
+/* The tables of fields of all message bodies (base/fields.h), generated from
+ * net/messages.def. */
 #include "net/lease.h"
 #include "outer/outer.h"
 

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Limit for the length of the sentence that says why a worker is fenced. */
+/* Limit for the length of the text that says why a worker was excluded (fenced). */
 enum { PL_FENCED_TEXT_MAX = 400 };
 
 typedef enum pl_message_type {
@@ -60,14 +60,14 @@ typedef enum pl_tag {
 #define PL_SAY(message, TYPE, body, ...)                                               \
     pl_message_put((message), PL_MSG_##TYPE, pl_fields_of_##body(),                    \
                    &(pl_msg_##body){__VA_ARGS__})
-/* PL_HEAR(&m, get_object, &question) reads the body; ERR_PROTO unless it is of this
- * kind. */
+/* PL_HEAR(&m, get_object, &question) reads the body; ERR_PROTO if the message has a
+ * different body. */
 #define PL_HEAR(message, body, to)                                                     \
     pl_message_get((message), #body, pl_fields_of_##body(),                            \
                    true ? (to) : (pl_msg_##body *)NULL)
 #define PL_SAY_BODY(record, body, ...)                                                 \
     pl_put_fields((record), pl_fields_of_##body(), &(pl_msg_##body){__VA_ARGS__})
-/* Appends one more RECORD. */
+/* PL_SAY_RECORD appends one more field RECORD with a nested record. */
 #define PL_SAY_RECORD(record, body, ...)                                               \
     pl_put_nested((record), PL_TAG_RECORD, pl_fields_of_##body(),                      \
                   &(pl_msg_##body){__VA_ARGS__})
@@ -75,25 +75,26 @@ typedef enum pl_tag {
 /* Results of SUBMIT and SUBMIT_PATH. */
 typedef enum pl_submit_result {
     PL_SUBMIT_ACCEPTED = 0,  /* durable */
-    PL_SUBMIT_DUPLICATE = 1, /* the update was accepted before, or is merged already */
+    PL_SUBMIT_DUPLICATE = 1, /* the update was accepted before, or was merged already */
     PL_SUBMIT_UNKNOWN_BLOB = 2, /* the blob is missing: send it, then submit again */
-    PL_SUBMIT_FENCED = 3,       /* the lease was given to another worker */
-    PL_SUBMIT_REJECTED = 4,     /* the update is not acceptable; TEXT says why */
-    /* the update's round was merged without it, as TEXT says; the worker continues as
-     * if it had been accepted */
+    PL_SUBMIT_FENCED = 3,       /* the task was leased to another worker since */
+    PL_SUBMIT_REJECTED = 4,     /* the update is wrong; TEXT says why */
+    /* the round was merged without this update; TEXT says so; the worker continues as
+     * if the update had been accepted */
     PL_SUBMIT_DROPPED = 5,
-    /* different bytes of this update were accepted before, and TEXT names their sender.
-     * The task is done, but a task that began from this worker's own result must begin
-     * again. */
+    /* another worker's result for this task, with different bytes, was accepted before;
+     * TEXT names that worker. The task is done. If this worker has begun a task from
+     * its own result, it must begin that task again. */
     PL_SUBMIT_OTHER = 6
 } pl_submit_result;
 
-/* The decision about a pair (noloco). The worker that asks first makes it, and it never
- * changes. */
+/* The decision about a pair (noloco). The first worker that expresses a wish makes the
+ * decision, and it never changes. */
 typedef enum pl_meeting {
-    PL_MEETING_OPEN,  /* not decided; as a wish: only asks for the decision */
+    /* as an answer: not decided; as a wish: only asks for the decision */
+    PL_MEETING_OPEN,
     PL_MEETING_MET,   /* both mates take the step of a pair */
-    PL_MEETING_SPLIT, /* each of the two takes a step by itself */
+    PL_MEETING_SPLIT, /* each of the two mates takes a step alone */
     PL_MEETING_COUNT
 } pl_meeting;
 

@@ -1,10 +1,10 @@
-/* Moving names between homes: the client's side. A name is a module, a path or an
- * object. home/home_moving.c and home/home_places.c are the homes' side, and
+/* Moves names between homes. A name is that of a module, a path or an object. This file
+ * is the client's side; home/home_moving.c and home/home_places.c are the homes' side.
  * docs/PROTOCOL.md 2.14 describes the messages.
  *
- * Purpose. When homes are added, drained or given different weights, names must change
- * their home while workers continue to send updates. The mover may be killed at any
- * moment, and so may both homes.
+ * Purpose. When homes are added or drained, or get different weights, names must move
+ * to other homes while workers continue to send updates. The process that moves names
+ * (the mover) and the homes may be killed at any moment.
  *
  * One name goes from home A to home B (pl_move_name). The stamp of a name counts its
  * moves:
@@ -31,29 +31,32 @@
  * longer hold, at most 6 times and 10 s each.
  *
  * If the mover is killed
- *   - before the decision: A still owns the name. The next mover compares rows again
- *     and carries only the rest;
- *   - after it: B has every row but does not know that it owns them. The hub sees both
- *     notes once per second and sends ADOPT; pl_client_settle_places does the same.
+ *   - before the commit of A: A still owns the name. The next mover compares the rows
+ *     again and copies only the rest;
+ *   - after the commit of A: B has every row but does not know that it owns the name.
+ *     The hub compares the notes of all homes once per second and sends ADOPT;
+ *     pl_client_settle_places does the same.
  *
  * A whole placement (pl_move_to) is changed in this order:
- *   1. every home gets the new table as `next`: new names are placed by it;
- *   2. names that are not where the table says are moved, home after home, until one
- *      look at all homes moves none;
- *   3. every home gets the table for clients, home 1 last. So the table of home 1 is
- *      already valid everywhere, and an interrupted change is seen as unfinished.
+ *   1. every home gets the new table as `next`, which determines the homes of new
+ *      names;
+ *   2. names that are not in the home that the table says are moved, home after home,
+ *      until a pass over all homes moves no name;
+ *   3. every home gets the table for clients, home 1 last. So when home 1 has the
+ *      table, all homes have it, and the old table in home 1 shows that a change was
+ *      interrupted.
  *
  * Invariants
- *   - At every moment exactly one home owns a name: if there are several notes, the one
- *     with the highest stamp is true, and only an owner's commit raises the stamp.
- *   - B adopts only rows that were brought with exactly this stamp. Rows left from an
- *     earlier move are no proof, which is why PUT_ROWS is sent even if nothing differs.
+ *   - At every moment exactly one home owns a name. If there are several notes, the one
+ *     with the highest stamp is valid, and only a commit of the owner raises the stamp.
+ *   - B adopts a name only if it got rows with exactly this stamp. Rows from an earlier
+ *     move are not enough. This is why PUT_ROWS is sent even if no row differs.
  *   - Both lists come in the same order (family, key), so one pass over both finds all
  *     differences.
  *
- * Ownership. A mover belongs to one call; it borrows the client and the name, and owns
- * the buffer of rows that are still to be put. Definitions of arms ("arm/...") are
- * stored in every home and never move. */
+ * Ownership. A struct mover belongs to one call. It borrows the client and the name,
+ * and owns the buffer of rows that were not sent yet. Definitions of arms ("arm/...")
+ * are stored in every home and never move. */
 #include "net/move.h"
 #include "outer/outer.h"
 #include "net/client_internal.h"
@@ -61,10 +64,11 @@
 enum {
     ROWS_BYTES = 512 << 10, /* approximate size of one PUT_ROWS in bytes */
     ROW_ROOM = 1024,        /* most bytes that a record needs in addition to its row */
-    /* limit for blobs that are uploaded before rows name them */
+    /* limit for the bytes of blobs that are uploaded before rows that name them are
+     * sent */
     BLOBS_BYTES = 64 << 20,
-    FREE_PASSES = 4, /* number of passes while updates may arrive */
-    HELD_TRIES = 6,  /* tries while updates are held */
+    FREE_PASSES = 4, /* number of passes during which updates may arrive */
+    HELD_TRIES = 6,  /* number of tries during which updates wait */
     HOLD_MS = 500,
     HOLD_MAX_MS = 10000
 };
@@ -127,7 +131,7 @@ static pl_status open_list(mover *m, int home, row_list *out)
     return pl_reader_status(&out->reader);
 }
 
-/* Reads a row without moving on; *there is false after the last row. */
+/* Reads the next row without moving past it. *there is false after the last row. */
 static pl_status peek_row(row_list *l, pl_msg_listed_row *out, bool *there)
 {
     pl_reader r;
@@ -150,7 +154,8 @@ static int compare_rows(const pl_msg_listed_row *a, const pl_msg_listed_row *b)
     return (a_len > b_len) - (a_len < b_len);
 }
 
-/* Computes the mark of all rows. The home computes its mark in the same way. */
+/* Computes the mark of all rows (a hash). The home computes the mark of its rows in the
+ * same way. */
 static pl_status mark_rows(row_list *l, pl_hash *out)
 {
     pl_buf digests = {0};
@@ -167,9 +172,9 @@ static pl_status mark_rows(row_list *l, pl_hash *out)
     return status;
 }
 
-/* ---- carrying ---- */
-/* Sends rows, even if there are none, because the next home then notes which home owns
- * the name and since which stamp. */
+/* ---- copying rows ---- */
+/* Sends the gathered rows. The message is sent even without rows, because with it the
+ * next home notes which home owns the name, and with which stamp. */
 static pl_status put_rows(mover *m)
 {
     pl_message q = {0};
@@ -262,8 +267,8 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
     }
 }
 
-/* Compares both homes once and copies the differences. If a row is deleted meanwhile (a
- * merged update), the next pass finds a difference. */
+/* Compares the rows of both homes once and copies the differences. If a row is deleted
+ * meanwhile (a merged update), the next pass finds the difference. */
 static pl_status carry_pass(mover *m, bool *same, pl_hash *mark)
 {
     row_list ours = {0}, theirs = {0};
@@ -284,7 +289,7 @@ done:
     return status;
 }
 
-/* ---- the change of owners ---- */
+/* ---- the change of the owner ---- */
 static pl_status adopt(mover *m, uint64_t stamp)
 {
     pl_message q = {0};
@@ -292,9 +297,9 @@ static pl_status adopt(mover *m, uint64_t stamp)
     return client_query(m->c, m->to, NULL, &q, NULL, NULL);
 }
 
-/* Sends HOLD or HAND_OVER and reads the owner's answer: its stamp, or that the name has
- * moved. In the second case *gone is set, and it is an error unless the name moved to
- * the right home. Frees the question. */
+/* Sends HOLD or HAND_OVER and reads the owner's answer: the stamp of the name, or that
+ * the name has moved. In the second case *gone is set, and it is an error if the name
+ * moved to a different home than `to`. Frees the question. */
 static pl_status ask_owner(mover *m, pl_message *q, bool *gone)
 {
     pl_message a;
@@ -322,8 +327,8 @@ static pl_status hold(mover *m, int64_t ms, bool *gone)
     return ask_owner(m, &q, gone);
 }
 
-/* Hands the name over. If an answer was lost and the question is repeated, the owner
- * answers where the name has moved. */
+/* Hands the name over. If the answer is lost and the question is repeated, the home
+ * answers that the name has moved. */
 static pl_status hand_over(mover *m, const pl_hash *mark)
 {
     pl_message q = {0};
@@ -332,9 +337,9 @@ static pl_status hand_over(mover *m, const pl_hash *mark)
     return ask_owner(m, &q, &gone);
 }
 
-/* Each try holds the name longer: several times as long as the last pass took. The next
- * home adopts the name only with a note of exactly this stamp; rows from an earlier
- * move have a different one. */
+/* Finishes a move while the name is held. Each try holds the name several times as long
+ * as the last pass took. The next home adopts the name only if its note has exactly
+ * this stamp; rows from an earlier move have a different stamp. */
 static pl_status finish_move(mover *m)
 {
     int64_t wait_ms = HOLD_MS;
@@ -416,7 +421,7 @@ pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *conte
         pl_reader r;
         pl_reader_enter(&r, "a name", &all, PL_TAG_RECORD, i);
         if (pl_field_count(&r, PL_TAG_NAME) == 0 || pl_field_count(&r, PL_TAG_HOME) > 0)
-            continue; /* this name is a table or a note, which does not move */
+            continue; /* the name of a table or a note, which does not move */
         pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
         PL_TRY(pl_reader_status(&r));
         PL_TRY(fn(context, name));
@@ -495,7 +500,8 @@ typedef struct knowledge {
     size_t n;
 } knowledge;
 
-/* Of two notes about a name, the one with the higher stamp is true. */
+/* Remembers a note about a name. If there are two notes about a name, the one with the
+ * higher stamp is valid. */
 static void note_place(knowledge *k, const known_place *place)
 {
     int at = pl_name_table_get(k->index, place->name);
@@ -563,13 +569,14 @@ typedef struct resettling {
     pl_client *c;
     const pl_places *fresh;
     int from;
-    char (*names)[PL_MODULE_NAME_MAX]; /* the names that home `from` gives away */
+    char (*names)[PL_MODULE_NAME_MAX]; /* the names that move away from home `from` */
     int *to;
     size_t n;
 } resettling;
 
-/* Collects a name to be moved. Objects with the state before an audited task are left
- * out: they stay in the home with the audit's row, which does not move. */
+/* Collects a name if it must be moved. Objects with the state before an audited task
+ * are left out: they stay in the home that has the row of the audit, and that row does
+ * not move. */
 static pl_status gather_name(void *context, const char *name)
 {
     resettling *s = context;
@@ -618,9 +625,9 @@ static pl_status empty_out(resettling *s, int home, pl_moved_fn said, void *cont
     return status;
 }
 
-/* Writes a table to all homes. The table for clients is written to home 1 last: so the
- * table of home 1 is already valid everywhere, and an interrupted change is seen as
- * unfinished. */
+/* Writes a table to all homes. The table for clients is written to home 1 last. So when
+ * home 1 has the table, all homes have it, and the old table in home 1 shows that a
+ * change was interrupted. */
 static pl_status put_everywhere(pl_client *c, const pl_places *places, bool next)
 {
     for (int i = 0; i < places->n; i++)
@@ -633,7 +640,8 @@ int pl_client_n_homes(const pl_client *c)
     return c->n_homes;
 }
 
-/* Reads a ref whose text has the form "SELF TABLE". */
+/* Reads a table from a ref. The text of the ref is "SELF TABLE": the number of the
+ * home, then the table. */
 pl_status pl_places_of_store(pl_store *first, bool next, pl_places *out)
 {
     pl_buf text = {0};
@@ -677,8 +685,9 @@ pl_status pl_move_to(pl_client *c, pl_places *fresh, pl_moved_fn said, void *con
     fresh->epoch = (next.epoch > table.epoch ? next.epoch : table.epoch) + 1;
     PL_TRY(pl_client_each_name(c, 0, bring_arm, c));
     PL_TRY(put_everywhere(c, fresh, true));
-    /* Repeats until a pass over all homes finds no misplaced name. Once all homes place
-     * new names by the new table, the number of misplaced names can only fall. */
+    /* Repeats until a pass over all homes finds no misplaced name. All homes use the
+     * new table for new names already, so the number of misplaced names can only
+     * fall. */
     uint64_t before;
     do {
         before = report->n_names;

@@ -1,10 +1,10 @@
-/* The door of net: the messages between the processes of a job.
+/* The public header of net: the messages between the processes of a job.
  *
  * Read in this order: messages.def and messages (the protocol's types and fields, and
  * the code generated from them), roles (which key may send which message), placement
  * (which home has which name), lease (the sealed permission to submit), submission (the
- * update that a worker sends), client (asking homes), move (moving modules from home to
- * home, as a client). */
+ * update that a worker sends), client (questions to homes), move (moves modules, paths
+ * and objects between homes). */
 #ifndef PL_NET_NET_H
 #define PL_NET_NET_H
 #include "net/client.h"

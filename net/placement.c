@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* -log2(h / 2^64) in units of 2^-30, rounded up. The value is computed digit by digit,
- * by squaring the mantissa, and never rises with h. */
+/* Returns -log2(h / 2^64) in units of 2^-30, rounded up. The value is computed digit by
+ * digit, by squaring the mantissa. For a larger h it is never larger. */
 static uint64_t cost_of(uint64_t h)
 {
     enum { DIGITS = 30 };
@@ -32,8 +32,8 @@ typedef struct bid {
     int weight;
 } bid;
 
-/* Compares cost / weight by products, which are exact: costs are below 2^37, weights
- * below 2^14. */
+/* Returns whether a has the smaller cost / weight. The function compares products,
+ * which are exact, because costs are below 2^37 and weights below 2^14. */
 static bool is_better(const bid *a, const bid *b)
 {
     uint64_t left = a->cost * (uint64_t)b->weight,

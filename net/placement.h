@@ -4,11 +4,11 @@
  *   h_i  = XXH3-64 of "home I NAME",  u_i = h_i / 2^64
  *   home = argmin over i of -log2(u_i) / w_i
  *
- * Home i gets w_i / sum w of the names (Thaler & Ravishankar 1998; weights:
- * Schindelhauer & Schomaker 2005). A new home, or a higher weight, takes names from all
- * other homes in proportion and moves no other name. The logarithm is computed in whole
- * numbers, so all machines agree; with equal weights the home with the highest h_i is
- * chosen. */
+ * Home i gets the fraction w_i / sum w of all names (Thaler & Ravishankar 1998; with
+ * weights: Schindelhauer & Schomaker 2005). If a home is added or gets a higher weight,
+ * names move only to that home, from all other homes in proportion. The logarithm is
+ * computed with integers, so all machines get the same result. With equal weights the
+ * home with the highest h_i is chosen. */
 #ifndef PL_NET_PLACEMENT_H
 #define PL_NET_PLACEMENT_H
 #include "base/base.h"

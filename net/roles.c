@@ -1,5 +1,5 @@
-/* For each message: the roles whose keys may send it, and what the message costs its
- * key (roles.h). A message type that is missing here is refused for every key. */
+/* For each message type: the roles whose keys may send it, and the cost of the message
+ * (roles.h). A message type that is missing here is refused for every key. */
 #include "net/roles.h"
 
 #define BIT(role) (1u << PL_AS_##role)
@@ -13,11 +13,11 @@ enum {
             BIT(ADMIN) | BIT(LOCAL)
 };
 
-/* What a message takes out of its key's token bucket (base/quota.h): CARRIES for
- * messages that carry up to 1 MiB or make the server read that much; NAMES for messages
- * that make the server store a worker or a key, or give a task to another worker;
- * DESCRIBES for messages that the server answers with a description of the whole job.
- */
+/* Costs of messages, which are taken from the token bucket of the sender's key
+ * (base/quota.h). CARRIES is for messages that contain up to 1 MiB of data, or make the
+ * server read so much. NAMES is for messages that make the server store a worker or a
+ * key, or lease a task to another worker. DESCRIBES is for messages that the server
+ * answers with a description of the complete job. */
 enum { CARRIES = 4, NAMES = 40, DESCRIBES = 400 };
 
 static const struct {

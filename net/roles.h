@@ -1,5 +1,6 @@
-/* Which role of key may send which message (docs/PROTOCOL.md 1.6). Hub, home, relay and
- * worker share one table, because the numbers of messages are the same everywhere. */
+/* Determines which messages a key may send; this depends on the key's role
+ * (docs/PROTOCOL.md 1.6). Hub, home, relay and worker use the same table, because
+ * message types have the same numbers in all of them. */
 #ifndef PL_NET_ROLES_H
 #define PL_NET_ROLES_H
 #include "net/messages.h"
@@ -7,9 +8,11 @@
 extern "C" {
 #endif
 
-/* Also returns false for unknown types and for answers. */
+/* Returns whether a key with this role may send messages of this type as questions.
+ * Returns false for unknown types and for answers. */
 bool pl_role_allows(pl_key_role role, uint16_t type);
-/* The cost of a message, which is taken from its key's token bucket (base/quota.h). */
+/* Returns the cost of a message, which is taken from the token bucket of the sender's
+ * key (base/quota.h). */
 unsigned pl_message_cost(uint16_t type);
 
 #ifdef __cplusplus

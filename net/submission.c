@@ -1,6 +1,7 @@
-/* Reads and writes SUBMIT. The fields of a single contributor are beside those of the
- * update; in a sum each contributor has its own record with its own lease. The lease
- * tells who the contributor is, and only a home can open it. */
+/* Reads and writes SUBMIT. If there is a single contributor, its fields are in the
+ * message itself, beside the fields of the update. In a sum, each contributor has a
+ * nested record with its fields and its lease. A lease names the contributor, and only
+ * a home can open it. */
 #include "net/submission.h"
 
 int pl_submission_order(const pl_contribution *a, const pl_contribution *b)

@@ -6,11 +6,11 @@
 #include "net/messages.h"
 #include "store/store.h"
 
-/* The number of contributors that always fit into one message, even with the longest
- * names. */
+/* Largest number of contributors of a message. So many always fit, even with the
+ * longest names. */
 enum { PL_SUBMISSION_MAX = 96 };
 
-/* The sealed lease of a contributor, as its worker got it from the hub. */
+/* The sealed lease of a contributor. The contributor's worker got it from the hub. */
 typedef struct pl_submission_lease {
     size_t len;
     uint8_t bytes[PL_LEASE_MAX];
@@ -27,11 +27,12 @@ typedef struct pl_submit_message {
     pl_submission_lease *leases;   /* [n] */
 } pl_submit_message;
 
-/* Compares two contributors: negative, 0 (the same path and replica) or positive. */
+/* Compares two contributors by (path, replica), for sorting. Returns a negative number,
+ * 0 if path and replica are equal, or a positive number. */
 int pl_submission_order(const pl_contribution *a, const pl_contribution *b);
-/* ERR_PROTO: a field is missing or wrong, or contributors are out of order, listed
- * twice, or more than PL_SUBMISSION_MAX. The caller owns the list and clears it, also
- * after an error. */
+/* Reads SUBMIT. ERR_PROTO: a field is missing or wrong, or the contributors are not
+ * sorted, one of them is listed twice, or there are more than PL_SUBMISSION_MAX. The
+ * caller must call pl_submission_clear, even after an error. */
 pl_status pl_submission_read(pl_message *submit, pl_submit_message *out);
 /* Writes the fields of `s` into the message's body. */
 void pl_submission_write(const pl_submit_message *s, pl_message *out);
