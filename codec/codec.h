@@ -30,9 +30,10 @@
  * All functions are pure: they keep no state, any thread may call them, and equal input
  * gives equal bytes on every machine.
  *
- * Read in this order: codec_internal (private types), codec_policy (options, roles),
- * codec (the door), codec_message (header, table, sections), codec_quant, codec_select,
- * codec_topk, codec_shared, codec_sketch, codec_combine, codec_round. */
+ * Read the files in this order: codec_internal (private types), codec_policy (options,
+ * roles), codec (the public functions), codec_message (header, table, sections),
+ * codec_quant, codec_select, codec_topk, codec_shared, codec_sketch, codec_combine,
+ * codec_round. */
 #ifndef PL_CODEC_CODEC_H
 #define PL_CODEC_CODEC_H
 #include "modules/modules.h"

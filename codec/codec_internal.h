@@ -168,7 +168,7 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
 /* A sink gets decoded values. It ignores values whose index is outside of [begin,
  * end). */
 typedef struct codec_sink {
-    float *sum; /* sum of the whole update, or NULL */
+    float *sum; /* the vector to add to, for the complete update; or NULL */
     float weight;
     uint64_t begin, end; /* the range of elements of the update */
     double squares;
@@ -203,8 +203,9 @@ static inline uint64_t task_end(const codec_task *task)
 typedef struct codec_opened {
     pl_codec_message message; /* borrowed */
     size_t n;
-    bool splits; /* whether a part is decoded in less time than the whole message */
-    pl_buf raw;  /* decompressed sections, one after the other */
+    /* whether decoding a part takes less time than decoding the complete message */
+    bool splits;
+    pl_buf raw; /* decompressed sections, one after the other */
 } codec_opened;
 /* `out` must be all zeros, or must have been opened before; in the second case its
  * memory is used again. */
@@ -271,7 +272,7 @@ typedef struct codec_choice {
     uint32_t above;
     size_t ties;
 } codec_choice;
-/* Chooses one threshold for the whole stretch (PL_SELECT_TAGC). */
+/* Chooses one threshold for the complete stretch (PL_SELECT_TAGC). */
 pl_status select_stretch(const codec_job *job, codec_choice *out);
 /* Chooses the k largest values of a tile. */
 codec_choice select_tile(const float a[TILE], size_t k);

@@ -153,8 +153,7 @@ pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_has
     return status;
 }
 
-/* ---- uploads: several pieces are under way, and each is acknowledged by its request
- * number ---- */
+/* ---- uploads: pieces are sent ahead, and each is acknowledged ---- */
 typedef struct upload {
     pl_client *client;
     pl_socket *socket;

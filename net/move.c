@@ -11,7 +11,7 @@
  *
  *   A owns the name, stamp s                       B has nothing, or an old copy
  *     |
- *     |  HOLD for 0 ms: A tells the stamp
+ *     | HOLD for 0 ms: A answers the stamp
  *     |  pass: LIST both, carry each row that        copies of rows and blobs, with the
  *     |  differs with its blobs, drop what A         note "home A, stamp s"
  *     |  no longer has; up to 4 times

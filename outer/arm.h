@@ -176,9 +176,9 @@ typedef struct pl_arm {
  * arm's definition contains the hash of the object's blob. */
 #define PL_MOMENTS_OBJECT "moments/base"
 
-/* The mixture is trained in chapters, each an arm of its own: "mix", then "mix~1",
- * "mix~2" and so on. Returns the number of an arm's chapter (0 for "mix"), or -1 if the
- * arm is not a chapter. */
+/* The mixture is trained in chapters. Each chapter is a separate arm: "mix", then
+ * "mix~1", "mix~2" and so on. Returns the number of an arm's chapter (0 for "mix"), or
+ * -1 if the arm is not a chapter. */
 int pl_arm_chapter(const char *name);
 /* Splits a module's name. For "mix/L1.E0" writes "mix" to `out` and returns "L1.E0". If
  * the name contains no arm, or if the arm does not fit into `out`, writes "" to `out`

@@ -48,8 +48,8 @@ typedef struct pl_gossip_step {
 } pl_gossip_step;
 pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr);
 
-/* Computes the single vector that is sent: out = x - share * update. out may alias
- * update. */
+/* Computes the vector that is sent if gamma equals beta, the offer: out = x - share *
+ * update. `out` and `update` may be the same vector. */
 void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
                      float *out);
 

@@ -10,7 +10,7 @@
  *   module   |---------- span ----------|---------- span ----------|-- span --|
  *   span     |block|block|block| ...      256 blocks; what one thread takes at a time
  *   block    512 values: fill() writes D, then kernels->step() changes params, momentum
- *            and carry, and adds to the span's three sums of squares
+ *            and carry, and adds to the three sums of squares of the span
  *
  * The gap penalty of co2 (PL_GAP_NORM) divides D by a number that depends on |D|. Only
  * in this case two passes are made:

@@ -145,7 +145,7 @@ typedef struct pl_outer_schedule {
     pl_decay decay;
     int64_t warmup, phases;
     double floor;
-    int64_t settle; /* number of last phases with the plain mean; 0: none */
+    int64_t settle; /* how many phases at the end take the plain mean; 0: none */
 } pl_outer_schedule;
 double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
 /* Sets lr and momentum of `settings` to the values for this phase. Returns whether this

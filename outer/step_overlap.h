@@ -34,8 +34,8 @@ int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round
 /* local = mix local + (1 - mix) merged; mix 0 copies, mix 1 leaves local as it is. */
 void pl_streaming_mix(float *local, const float *merged, double mix, size_t n);
 
-/* out = mean_before + (own - own_before) / n_workers. The vectors of the previous phase
- * are NULL in the first phase. out may alias own. */
+/* out = mean_before + (own - own_before) / n_workers. own_before and mean_before are
+ * NULL in the first phase. `out` and `own` may be the same vector. */
 void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out);
 

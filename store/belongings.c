@@ -240,7 +240,7 @@ static pl_status write_brought_row(pl_txn *txn, const char *name, const pl_row *
     return status;
 }
 
-/* Whether a row under this key may belong to the name. */
+/* Returns whether a row with this key may belong to the name. */
 static bool is_key_of(const char *name, const char *refs, int family,
                       const uint8_t *key, size_t len)
 {

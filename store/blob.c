@@ -573,8 +573,8 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     blob_record old;
     bool found = false;
     PL_CHECK(bulk_begin(txn, blob->bytes));
-    /* Hashes a group of chunks, puts it, and goes on to the next. The hashes of the
-     * first group are known at the start. */
+    /* Puts a group of chunks while the next group is hashed. The hashes of the first
+     * group are known at the start. */
     blob_flow f = {.txn = txn, .data = data, .blob = blob};
     size_t known = TOGETHER, n = blob_chunks(blob);
     for (; known < n; known += f.n_next) {

@@ -1,6 +1,6 @@
-/* Writes the chunks of a large blob to a table file beside RocksDB's log, takes the
- * file into the database at the commit, and deletes such files when their chunks are
- * no longer referenced (bulk.h). */
+/* Writes the chunks of a large blob to a table file instead of RocksDB's log, moves the
+ * file into the database at the commit, and drops such files when their chunks are no
+ * longer referenced (bulk.h). */
 #include "store/bulk.h"
 #include <stdio.h>
 #include <stdlib.h>

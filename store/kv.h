@@ -129,7 +129,7 @@ void kv_batch_digest(kv_batch *batch, pl_hash *out);
  * must not be written to again. */
 PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
 
-/* ---- table files that are made beside the database ---- */
+/* ---- table files that are made outside of the database ---- */
 typedef struct kv_file kv_file;
 PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_file **out);
 /* Adds a row; each key must be greater than the previous one. */

@@ -447,7 +447,7 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
     return copy_to_target(&m, to);
 }
 
-/* ---- the rest of a copy in two steps ---- */
+/* ---- the second step of a copy in two steps ---- */
 
 static pl_status fill_batch(kv_batch *batch, pl_reader *r)
 {

@@ -74,8 +74,8 @@ pl_status mirror_check(const char *folder)
 }
 
 /* ---- links and mount points ---- */
-/* Whether the path is a link or a mount point, which cannot be renamed or removed
- * together with its contents. */
+/* Returns whether the path is a link or a mount point. These cannot be renamed or
+ * removed together with their contents. */
 static bool is_elsewhere(const char *folder, const char *path)
 {
     struct stat above;

@@ -1,8 +1,8 @@
 /* Removes the last part of a store. The data of that part must no longer be needed.
  *
- * Steps: write the file home-N.removed, which announces the removal; lower the number
- * in PARTS by one; remove the folder. If the process is killed after PARTS was written,
- * the rest of the folder is ignored. */
+ * The steps are: write the file home-N.removed, which announces the removal; lower the
+ * number in PARTS by one; remove the folder. If the process is killed after PARTS was
+ * written, the rest of the folder is ignored. */
 #include "store/parts.h"
 #include "store/rollback.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* A store in parts: one sub-store per home of a job, shown to readers as one store.
  *
- * Purpose. With several homes every home writes a store of its own, FOLDER/home-1,
+ * Purpose. With several homes, every home writes a separate store: FOLDER/home-1,
  * FOLDER/home-2 and so on; FOLDER/PARTS has their number. This file makes and counts
  * the parts, opens all of them for reading as one pl_store, and implements the reading
  * functions of store.h for it. A writer always opens a single part.

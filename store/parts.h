@@ -2,7 +2,7 @@
  * comment at the top of parts.c says how readers see the parts as one store.
  *
  *   FOLDER/PARTS      text: "pathloom parts 1", then the number N
- *   FOLDER/home-1 ..  N stores, each with a writer of its own
+ *   FOLDER/home-1 .. N stores, each with its own writer
  *
  * After homes were added or removed, the second line of PARTS has a second number: the
  * number of parts when the store was made. */

@@ -22,7 +22,8 @@ PL_MUST_CHECK pl_status rollback_forget_parts(const char *folder, int n);
 
 typedef enum rollback_view {
     ROLLBACK_WHOLE, /* the same rollback is the last one of all parts */
-    ROLLBACK_MIXED, /* a rollback is under way, or a part was read too early */
+    /* a rollback is in progress, or a part was read before the others */
+    ROLLBACK_MIXED,
     /* a rollback was decided, but a part has not yet carried out its share: the process
      * is still at work, or was killed */
     ROLLBACK_HALF

@@ -1,4 +1,5 @@
-/* The door of store: RocksDB as a versioned module store. A store holds:
+/* The public header of store: a store of versions of modules, built on RocksDB. A store
+ * contains:
  *
  * - blob: immutable bytes named by their hash, cut into chunks of at most 1 MiB. Equal
  *   chunks are stored once, even if they belong to different versions.

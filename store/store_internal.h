@@ -1,5 +1,5 @@
-/* Private to the store: the open store and the open transaction, which the files of
- * this folder share. */
+/* Private to the store: the structs of an open store and an open transaction, and the
+ * functions that the files of this folder share. */
 #ifndef PL_STORE_STORE_INTERNAL_H
 #define PL_STORE_STORE_INTERNAL_H
 #include "store/chunk.h"

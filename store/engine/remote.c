@@ -45,7 +45,8 @@ static pl_status check_same(const char *folder, const char *place)
                    folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
 }
 
-/* Each part of a store has a namespace of its own. */
+/* Computes the URL for this folder, because each part of a store has its own
+ * namespace. */
 static pl_status engine_place_of(const char *folder, const char *place,
                                  char out[ENGINE_URL_MAX])
 {
