@@ -46,9 +46,8 @@ enum {
     SEGMENT = 1 << 20, /* number of elements of one sketch */
     I8_BLOCK = 256,
     I4_BLOCK = 64,
-    SKETCH_W_MAX =
-        /* with more contributors a code of a sketch would have fewer than 3 bits */
-    4096
+    /* with more contributors a code of a sketch would have fewer than 3 bits */
+    SKETCH_W_MAX = 4096
 };
 
 /* Codec numbers that occur only in messages. */

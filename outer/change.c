@@ -9,8 +9,8 @@ pl_status pl_change_check(const pl_outer *outer)
     const pl_method_traits *of = pl_traits(outer->method.method);
     if (codec <= PL_CODEC_F32)
         return PL_OK;
-    if (codec > PL_CODEC_I4) /* the other codecs need the contributors of a round, or
-                                leave values out */
+    /* the other codecs need the contributors of a round, or leave values out */
+    if (codec > PL_CODEC_I4)
         return pl_fail(PL_ERR_CONFIG,
                        "codec.down cannot be %s, because versions cannot be sent in "
                        "this way; set codec.down to f32, bf16, i8 or i4",

@@ -23,9 +23,8 @@ typedef struct pl_coverage {
     uint64_t skipped; /* samples that slower workers left out (dynamic steps) */
     /* number of (phase, module) pairs in rounds that a rollback replaced */
     int64_t n_given_up;
-    int64_t
-        /* number of (phase, module) pairs without which a quorum merged the round */
-        n_left_out;
+    /* number of (phase, module) pairs without which a quorum merged the round */
+    int64_t n_left_out;
     /* number of all other (phase, module) pairs of finished phases; each of these must
      * have exactly one contribution */
     int64_t n_checked;

@@ -61,9 +61,8 @@ void pl_store_close(pl_store **store);
  * With WRITE or CREATE it takes the folder of one part. */
 enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
-PL_MUST_CHECK pl_status pl_store_parts(const char *folder,
-                                       /* **n is 0 for a store in one piece */
-                                       int *n);
+/* Gets the number of parts of a store; *n is 0 for a store in one piece. */
+PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);
 /* For a reader: returns the number (from 0) of the part that has this module, path or
  * object, or -1 if no part has it. */
 int pl_store_part_of(pl_store *store, const char *name);
@@ -415,9 +414,8 @@ PL_MUST_CHECK pl_status pl_store_clear_copy(const char *folder);
 /* Returns the number of the newest commit of part `part` (from 0) that this reader
  * shows. */
 uint64_t pl_store_part_sequence(const pl_store *store, int part);
-int pl_store_n_parts(
-    /* number of parts of an open reader; 0: the store is in one piece */
-    const pl_store *store);
+/* Returns the number of parts of an open reader; 0: the store is in one piece. */
+int pl_store_n_parts(const pl_store *store);
 
 /* ---- rebuilding ---- */
 typedef struct pl_rebuild_report {

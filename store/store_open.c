@@ -270,9 +270,8 @@ static pl_status open_writer(pl_store *store)
     watermark mark;
     bool marked = false;
     PL_CHECK(lock(store));
-    PL_CHECK(mirror_check(
-        /* check again, because a copy may have been decided meanwhile */
-        store->folder));
+    /* A copy may have been decided before this process had the lock. */
+    PL_CHECK(mirror_check(store->folder));
     PL_CHECK(check_format(store));
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
