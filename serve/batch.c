@@ -1,17 +1,17 @@
-/* Continuous batching: requests may join before each step and leave after it. They may
- * be answered by different paths of one shape: the decoder multiplies the rows of all
- * of them by a module that they share.
+/* Continuous batching: requests may join before each step and leave after it. Different
+ * paths of one shape may answer them. If several of these paths share a module, the
+ * decoder multiplies the rows of all their requests by that module together.
  *
  * A prompt is read by itself, piece by piece, so that its matrix products have the same
- * shapes as without other requests. Only the decoding steps are shared, and the rows of
- * a step do not affect each other (modules/decoder.c). Between two steps at most READ
- * tokens of prompts are read, so that a long prompt does not delay the other answers. A
- * prompt that a slot still holds is not read again (prefix_cache.h), unless the request
- * asks for the scores of its tokens.
+ * shapes as without other requests. Requests share only the decoding steps, and the
+ * rows of a step do not affect each other (modules/decoder.c). Between two steps at
+ * most READ tokens of prompts are read, so that a long prompt does not delay the other
+ * answers. A prompt that a slot still holds is not read again (prefix_cache.h), unless
+ * the request asks for the scores of its tokens.
  *
- * A request whose path is chosen again (rerouting.h) has its own slots, one per path.
- * What its paths read at a border is read like a prompt: in pieces, before the next
- * step. */
+ * A request whose path is chosen again (rerouting.h) has a slot for each path. The
+ * tokens that its paths must read before a new choice are read like a prompt: in
+ * pieces, before the next step. */
 #include "serve/prefix_cache.h"
 #include "serve/rerouting.h"
 #include "serve/sequence.h"
@@ -21,7 +21,7 @@ enum { READ = 512 };
 
 typedef struct place {
     sequence sequence;
-    const pl_path *path; /* NULL: the model's own */
+    const pl_path *path; /* NULL: the model's own parameters */
     int32_t *prompt;     /* freed when the prompt has been read */
     int n_read;
     bool scored;     /* the request asks for scores of the prompt's tokens */
@@ -32,9 +32,10 @@ typedef struct place {
     void *context;
     double answering; /* time when the prompt was read and the answer began */
     bool taken;
-    /* the place has no request: its slot is used by a path of a rerouted request */
+    /* the place has no request, but a request whose path is chosen again uses its
+     * slot */
     bool lent;
-    /* used if the path is chosen again: */
+    /* The fields below are used only if the path of the request is chosen again. */
     rerouting *route;
     /* [n_slots] the slot of each path; the first is the slot of this place */
     int *slots;
@@ -213,7 +214,7 @@ static void list_taken(const pl_batch *b, bool taken[PL_DECODER_SLOTS_MAX])
         taken[i] = b->places[i].taken || b->places[i].lent;
 }
 
-/* Fills in what all requests have. */
+/* Fills in the fields that every kind of request uses. */
 static void take_place(pl_batch *b, place *p, const pl_batch_request *q)
 {
     const size_t bytes = (size_t)q->n_prompt * sizeof *q->prompt;
@@ -234,7 +235,7 @@ static pl_status on_rerouted_score(void *context, const pl_token_score *score)
     return p->scores ? p->score(p->context, score) : PL_OK;
 }
 
-/* Gives each path a slot. */
+/* Gives each path of a request whose path is chosen again a slot. */
 static pl_status open_route(pl_batch *b, place *p, const pl_batch_request *q)
 {
     const pl_batch_routes *r = q->routes;
@@ -276,7 +277,8 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
     p->scores = scored.scores;
     p->score = q->score;
     p->moved = q->routes->moved;
-    scored.scores |= !q->routes->rule.gate; /* without a gate they are the evidence */
+    /* without a gate the scores choose the path */
+    scored.scores |= !q->routes->rule.gate;
     pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
                                      q->n_prompt, &scored, q->emit, q->context);
     if (status == PL_OK)
@@ -363,7 +365,8 @@ static pl_status score_prompt_rows(void *context, int first, int count,
     return PL_OK;
 }
 
-/* Reads the next n tokens; b->logits gets the logits after the prompt's last token. */
+/* Reads the next n tokens of a prompt. b->logits gets the logits after its last
+ * token. */
 static pl_status read_prompt_tokens(pl_batch *b, int slot, int n, bool last)
 {
     place *p = &b->places[slot];
@@ -394,8 +397,8 @@ static void begin_answer(pl_batch *b, int slot)
     }
 }
 
-/* Lets the paths of a request read about n tokens; returns the number of tokens read.
- */
+/* Lets the paths of a request read about n tokens. Returns the number of tokens read.
+ * */
 static int reroute_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];
@@ -411,7 +414,7 @@ static int reroute_on(pl_batch *b, int slot, int n)
     return n_read > 0 ? n_read : 1;
 }
 
-/* Reads at most n tokens of a prompt; returns the number of tokens read. */
+/* Reads at most n tokens of a prompt. Returns the number of tokens read. */
 static int read_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];

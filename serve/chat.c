@@ -22,7 +22,7 @@ typedef struct chat_prompt {
 
 typedef struct chat_request {
     const pl_chat_template *chat;
-    pl_completion *completion; /* gets the values of the keys */
+    pl_completion *completion; /* gets the values of the request's keys */
     chat_message *messages;
     int n;
     bool scores;
@@ -148,7 +148,8 @@ void pl_chat_of_model(const char *folder, char out[PL_CHAT_NAME_MAX])
         const char *jinja = pl_json_text(value, NULL);
         if (jinja)
             name_jinja(jinja, out);
-        else if (pl_json_count(value) > 0) /* several, of which clients name one */
+        /* several templates, of which each client names one */
+        else if (pl_json_count(value) > 0)
             pl_copy_text(out, PL_CHAT_NAME_MAX, "unknown");
     }
     pl_json_destroy(&config);
@@ -168,7 +169,7 @@ static pl_status append_content(const pl_json *value, pl_buf *out)
     return PL_OK;
 }
 
-/* A text, or a list of parts, which must all be text. */
+/* Reads a message's content: a text, or a list of parts that must all be text. */
 static pl_status read_content(const pl_json *value, pl_buf *out)
 {
     if (!pl_json_is_array(value))
@@ -230,8 +231,8 @@ static pl_status read_messages(const pl_json *value, chat_request *q)
 }
 
 /* ---- the request ---- */
-/* Parses a key of a chat request: first the keys that /v1/completions does not have in
- * this form. */
+/* Parses a key of a chat request. The keys that /v1/completions has, too, in the same
+ * form are left to the parser of completions. */
 static pl_status read_chat_key(void *context, const char *key, const pl_json *value)
 {
     static const char *const others[] = {"prompt", "echo", "best_of", "suffix"};
@@ -332,7 +333,7 @@ pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokeni
     chat_request q = {.chat = chat, .completion = out};
     pl_completion_defaults(out);
     out->chat = true;
-    /* the end of the context is reached earlier */
+    /* no context has more tokens than this, so the context is the real limit */
     out->options.max_tokens = PL_TOKENS_MAX;
     pl_status status = read_chat(body, len, &q, tokenizer);
     for (int i = 0; i < q.n; i++)

@@ -1,9 +1,10 @@
 /* Chooses a token: softmax at a temperature; keep the k likeliest tokens (Fan et al.
- * 2018, arXiv:1805.04833); of these keep the nucleus with probability p (Holtzman et
- * al. 2019, arXiv:1904.09751); then draw with one keyed random number.
+ * 2018, arXiv:1805.04833); of these keep the nucleus, the likeliest tokens that
+ * together have probability p (Holtzman et al. 2019, arXiv:1904.09751); then draw with
+ * one keyed random number.
  *
- * The likeliest tokens are taken from a heap, so a nucleus of m tokens costs V + m log
- * V, and the vocabulary need not be sorted. */
+ * The likeliest tokens are taken from a heap, so the vocabulary need not be sorted: a
+ * nucleus of m tokens of a vocabulary of V costs V + m log V steps. */
 #include "serve/serve.h"
 #include <math.h>
 
@@ -83,7 +84,8 @@ static double sum_weights(const double *weight, int n)
     return sum;
 }
 
-/* Ranks tokens until `most` are ranked or their weights reach `share` of the sum. */
+/* Ranks tokens until `most` are ranked, or until their weights reach `share` of the sum
+ * of all weights. */
 static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
                        const pl_choice *choice, int most, double share)
 {
@@ -124,8 +126,8 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
         }
         return n;
     }
-    /* Every token is a candidate, so no ranking is needed: tokens stay in their own
-     * order. */
+    /* Every token is a candidate, so no ranking is needed: tokens stay in the order of
+     * their numbers. */
     double temperature = choice->temperature;
     for (int32_t v = 0; v < chooser->vocab; ++v) {
         chooser->token[v] = v;
@@ -138,8 +140,8 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
                        choice->top_p * sum_weights(chooser->weight, n));
 }
 
-/* The candidate at which the running sum of weights passes u * (sum of weights); never
- * a candidate with weight 0. */
+/* Returns the candidate at which the running sum of weights passes u * (sum of
+ * weights); never a candidate with weight 0. */
 static int32_t draw_candidate(const pl_chooser *chooser, int n, double u)
 {
     double target = u * sum_weights(chooser->weight, n), sum = 0.0;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Defaults are OpenAI's values, and seed 0, so that equal requests get equal
+/* The defaults are OpenAI's values. The seed is 0, so that equal requests get equal
  * answers. */
 static const pl_completion defaults = {
     .model = "auto",
@@ -211,7 +211,7 @@ typedef struct completion_key {
     const char *name;
     char kind;          /* i, r, b: integer, real, boolean; f: parsed by `read` */
     size_t at;          /* offset of the key's field */
-    double least, most; /* limits, for kinds i and r */
+    double least, most; /* limits of the value, for kinds i and r */
     pl_status (*read)(const pl_json *value, pl_completion *c); /* for kind f */
 } completion_key;
 
@@ -373,7 +373,8 @@ void pl_completion_clear(pl_completion *c)
         union {
             const char *in;
             void *out;
-            /* parsing allocated these texts, so the cast to free them is safe */
+            /* parsing allocated these texts, so it is safe to cast const away and free
+             * them */
         } stop = {c->options.stop[i]};
         pl_free(stop.out);
         c->options.stop[i] = NULL;

@@ -59,7 +59,7 @@ static pl_json *make_vector(const float *values, int width, bool base64)
     for (int i = 0; i < width; i++) {
         const float value = (float)((double)values[i] * scale);
         if (base64)
-            /* little-endian; all supported machines are */
+            /* The format is little-endian, like all supported machines. */
             pl_buf_append(&bytes, &value, sizeof value);
         else
             pl_json_push(list, pl_json_make_real((double)value));

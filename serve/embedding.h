@@ -2,15 +2,15 @@
  * writes their answers.
  *
  * The embedding of a text is the mean, over its tokens, of the last block's hidden
- * states. (The router uses the same features of a document's first tokens.) The
- * embedding is scaled to length 1. */
+ * states, scaled to length 1. (The router uses the same mean, over the first tokens of
+ * a document.) */
 #ifndef PL_SERVE_EMBEDDING_H
 #define PL_SERVE_EMBEDDING_H
 #include "serve/serve.h"
 
-/* Parses a body of /v1/embeddings into the prompts and the model of a request.
- * `base64`: whether the answer's numbers are written in base64. ERR_USAGE names the
- * key. Clear the request afterwards, also after a failure. */
+/* Parses a body of /v1/embeddings into the prompts and the model of a request. `base64`
+ * tells whether the answer's numbers must be written in base64. The sentence of
+ * ERR_USAGE names the key. The caller clears the request, also after a failure. */
 PL_MUST_CHECK pl_status embedding_parse(const char *body, size_t len,
                                         pl_completion *out, bool *base64);
 

@@ -1,16 +1,17 @@
-/* Exchange: exports one path as files that other programs load, and imports their
- * models.
+/* Exchange: exports one path as files that other programs load, and imports the models
+ * of other programs.
  *
- * A path is a Llama decoder (with QK norm a Qwen3 decoder) with the names and the order
- * of rotary pairs of transformers, so safetensors files get its parameters unchanged.
- * GGUF orders the rows of q and k of a Llama differently (weights.h).
+ * A path is a Llama decoder (with QK norm, a Qwen3 decoder). Its tensors have the names
+ * that the library transformers uses, and its rotary pairs have the same order as
+ * there, so its parameters are written to safetensors files unchanged. GGUF orders the
+ * rows of q and k of a Llama differently (weights.h).
  *
  *   folder  model.safetensors, config.json, generation_config.json, tokenizer.model,
  *           tokenizer.json, tokenizer_config.json, special_tokens_map.json
  *   file    GGUF version 3, architecture llama or qwen3, with the tokenizer inside
  *
- * The same parameters, options and notes give the same bytes. Files that are read are
- * not trusted: every length, offset, shape and type is checked before it is used.
+ * The same parameters, options and notes give the same bytes. Files of other programs
+ * are not trusted: every length, offset, shape and type is checked before it is used.
  *
  * Read in this order: safetensors, weights, llama_config, import; piece_list,
  * tokenizer_files, gguf, sink, export. */
@@ -21,7 +22,8 @@
 extern "C" {
 #endif
 
-/* The type in which parameters are written. In GGUF norms always stay f32. */
+/* The type in which parameters are written. In GGUF the weights of norms are always
+ * f32. */
 typedef enum pl_weight_type {
     PL_WEIGHT_F32,
     PL_WEIGHT_F16,
@@ -50,26 +52,27 @@ typedef struct pl_export {
     int n_notes;
 } pl_export;
 
-/* Writes the model into a new folder. Each file is written durably, or not at all. A
- * tokenizer that is not BPE over unchanged text would be misread by other programs, so
- * it is only copied, as sentencepiece.model. ERR_UNSUPPORTED for type q8_0. ERR_NUMERIC
- * names the tensor with a parameter that the type cannot hold. ERR_IO. */
+/* Writes the model into a new folder. Each file is written durably, or not at all.
+ * Other programs would misread a tokenizer that is not BPE over unchanged text, so such
+ * a tokenizer is only copied, as sentencepiece.model. ERR_UNSUPPORTED for type q8_0.
+ * ERR_NUMERIC names the tensor with a parameter that the type cannot hold. ERR_IO. */
 PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
-/* Writes a GGUF file. Errors as above, and ERR_UNSUPPORTED for a tokenizer that is not
- * BPE. In a q8_0 file, rows whose length is not a multiple of 32 are written as f16. */
+/* Writes a GGUF file. The errors are those of pl_export_folder, except that q8_0 is
+ * supported, and ERR_UNSUPPORTED for a tokenizer that is not BPE. In a q8_0 file, rows
+ * whose length is not a multiple of 32 are written as f16. */
 PL_MUST_CHECK pl_status pl_export_gguf(const pl_export *e, const char *path);
 
 typedef struct pl_import pl_import;
 
-/* `path`: a folder with config.json and either model.safetensors or its shards, or a
- * .safetensors file with config.json beside it. After OK every needed tensor exists
+/* `path` is either a folder with config.json and model.safetensors (or its shards), or
+ * a .safetensors file with config.json beside it. After OK, every needed tensor exists
  * exactly once, with the right shape. If the model is refused, the sentence names the
  * field, its value, and what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
 PL_MUST_CHECK pl_status pl_import_open(const char *path, pl_import **out);
 void pl_import_close(pl_import **import); /* accepts NULL */
 const pl_shape *pl_import_shape(const pl_import *import);
 int pl_import_n_files(const pl_import *import); /* number of safetensors files */
-/* Path of the SentencePiece model in the folder; "" if there is none. */
+/* Returns the path of the SentencePiece model in the folder; "" if there is none. */
 const char *pl_import_tokenizer(const pl_import *import);
 
 /* `params` has room for pl_topology_path_params floats. The topology's context may

@@ -7,7 +7,7 @@
 
 enum { HEADER_ALIGNMENT = 8 };
 
-/* Names by pl_weight_type: first those of the file, then those of torch. */
+/* The names of each pl_weight_type in safetensors files (dtypes) and in torch. */
 static const char *const dtypes[PL_WEIGHT_COUNT] = {"F32", "F16", "BF16", ""};
 static const char *const torch_dtypes[PL_WEIGHT_COUNT] = {"float32", "float16",
                                                           "bfloat16", ""};
@@ -41,7 +41,7 @@ static pl_status write_header(const pl_export *e, sink *out)
 {
     pl_buf text = {0};
     uint8_t len[8];
-    /* The header is padded with blanks, so that the data begin at a multiple of 8. */
+    /* The header is padded with blanks, so that the data begins at a multiple of 8. */
     pl_json *o = pl_json_object();
     uint64_t at = 0;
     pl_json_set(o, "__metadata__", metadata_of(e));
@@ -98,9 +98,9 @@ static pl_status write_pipeline(const pl_export *e, const piece_list *list,
     return put_text(folder, "special_tokens_map.json", text);
 }
 
-/* transformers reads every file tokenizer.model of a Llama model as BPE over unchanged
- * text. So a tokenizer of any other kind gets a different file name, and the program
- * reports a missing tokenizer instead of misreading it. */
+/* The library transformers reads the file tokenizer.model of a Llama model always as
+ * BPE over unchanged text. So a tokenizer of any other kind gets a different file name,
+ * and transformers reports a missing tokenizer instead of misreading this one. */
 static pl_status write_tokenizer(const pl_export *e, const char *folder, pl_buf *text)
 {
     piece_list list;

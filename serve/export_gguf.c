@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* `general.file_type`, by pl_weight_type. */
+/* The value of the key `general.file_type` for each pl_weight_type. */
 static const uint32_t file_types[PL_WEIGHT_COUNT] = {0, 1, 32, 7};
 enum { QUANTISATION = 2 }; /* ggml's version number of its quantised blocks */
 
@@ -109,7 +109,7 @@ static pl_weight_type type_of(const pl_export *e, const pl_tensor *t)
     return odd ? PL_WEIGHT_F16 : e->type;
 }
 
-/* Keys of the shape begin with the name of the architecture. */
+/* Writes the keys of the shape, which begin with the name of the architecture. */
 static void put_shape(const pl_shape *s, gguf_head *h)
 {
     const struct {
@@ -174,7 +174,7 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
     gguf_head_encode(&head, &bytes);
     PL_TRY(sink_open(path, &out));
     PL_TRY(sink_write(out, bytes.data, bytes.len));
-    /* Only llama pairs neighbours in a rotation (weights.h). */
+    /* Only GGUF's llama needs rows in a different order (weights.h). */
     const pl_shape *shape = pl_topology_shape(e->topology);
     const int head_size = shape->qk_norm ? 0 : shape->head_size;
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {

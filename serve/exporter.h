@@ -1,4 +1,4 @@
-/* Serves /metrics over HTTP in the hub's process, on threads of its own. */
+/* Serves /metrics over HTTP in the hub's process, on separate threads. */
 #ifndef PL_SERVE_EXPORTER_H
 #define PL_SERVE_EXPORTER_H
 #include "base/base.h"
@@ -7,8 +7,8 @@ extern "C" {
 #endif
 
 typedef struct pl_exporter pl_exporter;
-/* Parses IPv4:PORT; port is 0 if PORT is `*`. False if the text does not have this
- * form. */
+/* Parses IPv4:PORT; the port becomes 0 if PORT is `*`. Returns false if the text does
+ * not have this form. */
 struct sockaddr_in;
 bool pl_http_address(const char *listen, struct sockaddr_in *out);
 

@@ -3,9 +3,10 @@
  *   "GGUF" | version u32 | n_tensors u64 | n_keys u64
  *   key*     name | type u32 | value
  *   tensor*  name | n_dims u32 | dims u64*, fastest first | type u32 | offset u64
- *   zeros to 32 | data of each tensor, each padded to 32
+ *   zeros up to a multiple of 32 bytes | data of each tensor, padded in the same way
  *
- * A text is its length (u64) and its bytes. All numbers are little-endian. */
+ * A text is stored as its length (u64), then its bytes. All numbers are
+ * little-endian. */
 #ifndef PL_SERVE_GGUF_H
 #define PL_SERVE_GGUF_H
 #include "serve/exchange.h"
@@ -38,7 +39,7 @@ void gguf_add_text(gguf_head *h, const char *text, size_t len);
 void gguf_add_f32(gguf_head *h, float value);
 void gguf_add_i32(gguf_head *h, int32_t value);
 
-/* Describes a tensor. Call it in the order in which the data of the tensors will
+/* Describes a tensor. Call it for each tensor, in the order in which their data will
  * follow. */
 void gguf_add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
                      pl_weight_type type);

@@ -24,7 +24,8 @@ enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *
 enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *type,
                            const void *data, size_t len)
 {
-    /* MHD takes a pointer to data that is not const, but copies it. */
+    /* The library's argument is not a pointer to const, but the library only copies the
+     * data. */
     union {
         const void *in;
         void *out;

@@ -18,22 +18,24 @@ enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
 enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
                            const http_header *headers, size_t n_headers,
                            struct MHD_Response *r);
-/* A page made of one HTML file. Its own script and styles are marked with a random
- * number (a nonce). Browsers run nothing else and load nothing from elsewhere. */
+/* A page made of one HTML file. The script and the styles in this file are marked with
+ * a random number (a nonce). Browsers run no other script and load nothing from
+ * elsewhere. */
 typedef struct http_page {
     pl_buf html;
     char policy[256];
 } http_page;
 void http_page_make(const unsigned char *asset, size_t bytes, http_page *out);
 void http_page_clear(http_page *page);
-/* The page as an answer with type and headers; the page must outlive the answer. NULL
- * if memory is short. */
+/* Makes an answer of the page, with type and headers. The page must outlive the answer.
+ * Returns NULL if memory is short. */
 struct MHD_Response *http_page_response(const http_page *page);
-/* Whether the method is GET or HEAD. Both get the same answer; for HEAD the library
- * leaves out its body. */
+/* Whether the method is GET or HEAD. Both get the same answer, but for HEAD the library
+ * leaves out the body. */
 bool http_only_reads(const char *method);
-/* The error for an HTTP server that did not start; the cause is in errno. `option` is
- * the option or key that would change the address; `what` says what is served there. */
+/* Returns the error for an HTTP server that could not listen at `listen`; the cause is
+ * in errno. `option` is the option or key that sets the address; `what` says what the
+ * server would serve. */
 pl_status http_not_listening(const char *listen, const char *what, const char *option,
                              int cause);
 

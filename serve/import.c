@@ -1,8 +1,8 @@
 /* Reads an existing Llama or Qwen3 model as parameters of our model.
  *
  * Everything is checked when the model is opened: the configuration, the structure of
- * every file, and that the tensors are exactly those of our layout. So loading only
- * copies. */
+ * every file, and that the files have exactly the tensors of our layout. So loading
+ * only copies values. */
 #include "serve/exchange.h"
 #include "serve/llama_config.h"
 #include "serve/safetensors.h"
@@ -55,7 +55,8 @@ static safetensors *file_called(const pl_import *m, const char *path)
     return NULL;
 }
 
-/* An index may name only files of its own folder. */
+/* Opens a file that the index names. The file must be in the same folder as the
+ * index. */
 static pl_status open_index_shard(pl_import *m, const char *tensor, const char *name)
 {
     char path[PL_PATH_MAX];
@@ -156,8 +157,8 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     return status;
 }
 
-/* Whether the tensor has rotary frequencies, which old programs stored. They can be
- * computed from theta, so the tensor is not needed. */
+/* Whether the tensor has rotary frequencies, which old programs stored. The tensor is
+ * not needed, because the frequencies can be computed from theta. */
 static bool is_derived(const char *name)
 {
     return pl_ends_with(name, ".rotary_emb.inv_freq");

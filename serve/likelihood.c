@@ -1,9 +1,9 @@
 /* Finds the path under which a text is likeliest.
  *
  * A path that was trained on a kind of text predicts the first tokens of such a text
- * better than the other paths do. So the paths themselves can route: each reads the
- * first tokens, and the path that predicts them best writes the answer. This needs no
- * training, and costs one short forward pass per path. */
+ * better than the other paths do. So the paths can route without a router: each reads
+ * the first tokens, and the path that predicts them best writes the answer. This method
+ * needs no further training, and costs one short forward pass per path. */
 #include "serve/serve.h"
 #include <math.h>
 

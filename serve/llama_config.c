@@ -1,5 +1,6 @@
 /* Reads a Llama or Qwen3 configuration as a shape, if our model supports it, and writes
- * a shape as such a configuration. A Qwen3 model is a Llama model with QK norm. */
+ * a shape as a configuration of this kind. A Qwen3 model is a Llama model with QK
+ * norm. */
 #include "serve/llama_config.h"
 #include <limits.h>
 #include <string.h>
@@ -78,7 +79,8 @@ static pl_status check_architecture(const config_reader *c, bool *qk_norm)
     return expect_text(c, "model_type", architectures[*qk_norm].type, remedy);
 }
 
-/* Attention of Qwen3 may be limited to a window, which ours is not. */
+/* Refuses attention that is limited to a window, as it may be in Qwen3: our attention
+ * has no window. */
 static pl_status check_whole_attention(const config_reader *c)
 {
     static const char remedy[] =
@@ -108,8 +110,8 @@ static pl_status bad_number(const config_reader *c, const char *name,
     return status;
 }
 
-/* Reads a number. If the field is missing, it becomes `other`; if `other` is 0, the
- * field is required. */
+/* Reads a number. If the field is missing, the number becomes `other`; if `other` is 0,
+ * the field is required. */
 static pl_status take_config_int(const config_reader *c, const char *name, int other,
                                  int *out)
 {
@@ -134,8 +136,8 @@ static pl_status take_config_real(const config_reader *c, const char *name,
     return PL_OK;
 }
 
-/* Older files have the scaling of rotary angles in `rope_scaling`; newer files have it
- * in `rope_parameters`, together with theta. */
+/* Reads the scaling of rotary angles. Older files have it in `rope_scaling`; newer
+ * files have it in `rope_parameters`, together with theta. */
 static pl_status take_rope_of(const config_reader *c, const char *name, double *theta)
 {
     static const char plain[] = "only plain rotary embedding is supported; use a "
@@ -171,8 +173,8 @@ static pl_status take_shape(const config_reader *c, pl_shape *s)
     PL_CHECK(take_config_int(c, "intermediate_size", 0, &s->ffn));
     PL_CHECK(take_config_int(c, "num_hidden_layers", 0, &s->n_blocks));
     PL_CHECK(take_config_int(c, "num_attention_heads", 0, &s->n_heads));
-    /* Llama derives these two from other fields; Qwen3 has defaults that fit only its
-     * own sizes, so there both are required. */
+    /* Llama derives these two fields from others. The defaults of Qwen3 fit only the
+     * models that were published with it, so both fields are required there. */
     const bool derived = !s->qk_norm;
     PL_CHECK(take_config_int(c, "num_key_value_heads", derived ? s->n_heads : 0,
                              &s->n_kv_heads));

@@ -4,9 +4,9 @@
 #define PL_SERVE_LLAMA_CONFIG_H
 #include "serve/exchange.h"
 
-/* ERR_UNSUPPORTED names a field that our model does not support, its value and the
- * remedy. ERR_DATA: a field is missing or not valid. `what` is the file's name for
- * errors. */
+/* The sentence of ERR_UNSUPPORTED names a field that our model does not support, its
+ * value and the remedy. ERR_DATA: a field is missing or not valid. `what` is the file's
+ * name for errors. */
 PL_MUST_CHECK pl_status llama_config_read(const char *what, const char *text,
                                           size_t len, pl_shape *out);
 

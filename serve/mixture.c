@@ -1,5 +1,5 @@
-/* Reads a trained mixture from the store of its run, also while its job runs
- * (mixture.h). */
+/* Reads a trained mixture from the store of its run (mixture.h). The job may still be
+ * running. */
 #include "serve/serve.h"
 
 void pl_mixture_close(pl_mixture *mix)

@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* Which versions of a path's modules are read: those that the tag `at` names, or with
- * `best` each path's best version, else the newest. */
+/* Which versions of a path's modules are read. If `at` is set: the versions that this
+ * tag names. If `best` is set: the best version of the path. Otherwise: the newest
+ * versions. */
 typedef struct pl_which {
     const pl_snapshot *at; /* borrowed, or NULL */
     bool best;
@@ -25,8 +26,7 @@ typedef struct pl_answer_settings {
     /* [n_paths], borrowed: true for paths that are never chosen and never read; NULL:
      * all paths may answer */
     const bool *closed;
-    char chat[16]; /* name of its chat template (chat.h); "": it has none; "unknown": an
-                      imported model has one that is none of ours */
+    char chat[16]; /* chat template (chat.h); "": none; "unknown": not in our table */
 } pl_answer_settings;
 
 static inline bool pl_path_is_closed(const pl_answer_settings *settings, int path)
@@ -34,7 +34,8 @@ static inline bool pl_path_is_closed(const pl_answer_settings *settings, int pat
     return settings->closed && settings->closed[path];
 }
 
-/* Owns all that it points to. pl_mixture_close accepts a struct of zeros. */
+/* A mixture owns everything that it points to. pl_mixture_close accepts a struct of
+ * zeros. */
 typedef struct pl_mixture {
     char dir[PL_PATH_MAX]; /* folder of the run */
     pl_store *store;
@@ -47,16 +48,16 @@ typedef struct pl_mixture {
 } pl_mixture;
 void pl_mixture_close(pl_mixture *mix);
 
-/* router.answer=auto uses likelihood up to this many paths. */
+/* router.answer=auto means likelihood for a run with at most this many paths. */
 enum { PL_LIKELIHOOD_PATHS_MAX = 16 };
 /* Whether a run of n_paths paths answers by likelihood (true: the path under which a
- * prompt is likeliest) or by the router (false). */
+ * prompt is likeliest answers it) or by the router (false). */
 bool pl_answers_by_likelihood(const char *rule, int prefix, int n_paths);
 
 /* ---- from a store ---- */
-/* Reads the parameters of a path. `version` is the number of a version of each module;
- * UINT64_MAX stands for each module's newest one. ERR_NOT_FOUND if the parameters were
- * collected. */
+/* Reads the parameters of a path. Every module is read in the version with the number
+ * `version`; UINT64_MAX means the newest version of each module. ERR_NOT_FOUND if
+ * garbage collection has deleted the parameters. */
 PL_MUST_CHECK pl_status pl_read_path(pl_store *store, const pl_arm *arm,
                                      const pl_topology *t, int path, uint64_t version,
                                      float *params);
@@ -66,21 +67,22 @@ typedef struct pl_path_module {
     pl_hash params;
 } pl_path_module;
 /* Names the modules [n_slots] of a path and the versions that `which` asks for. An arm
- * that is no chapter of the mixture has no best versions: the newest are taken.
- * ERR_NOT_FOUND: a tag lacks a module, or the best versions are not chosen yet. */
+ * that is not a chapter of the mixture has no best versions, so its newest versions are
+ * used. ERR_NOT_FOUND: a tag lacks a module, or the best versions are not chosen
+ * yet. */
 PL_MUST_CHECK pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm,
                                              const pl_topology *t, int path,
                                              pl_which which, pl_path_module *modules);
 /* Finds the version of a module whose name and version number are set (UINT64_MAX: the
- * newest); sets its number and its hash. ERR_NOT_FOUND if its parameters were
- * collected. */
+ * newest version), and sets the number and the hash of this version. ERR_NOT_FOUND if
+ * garbage collection has deleted its parameters. */
 PL_MUST_CHECK pl_status pl_find_path_module(pl_store *store, pl_path_module *module);
-/* Reads a module that was found: the floats of the slot. */
+/* Reads the floats of a module that pl_find_path_module has found. */
 PL_MUST_CHECK pl_status pl_read_path_module(pl_store *store, const pl_topology *t,
                                             int slot, const pl_path_module *module,
                                             float *out);
 /* Reads modules [n_slots] whose names and version numbers are set (UINT64_MAX: the
- * newest), and sets numbers and hashes to those of the versions that were read. */
+ * newest version), and sets the numbers and hashes of the versions that were read. */
 PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
                                              pl_path_module *modules, float *params);
 /* The tag that names the best version of a path on its held-out documents:
@@ -91,11 +93,13 @@ void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
 PL_MUST_CHECK pl_status pl_read_path_at(pl_store *store, const pl_arm *arm,
                                         const pl_topology *t, int path, pl_which which,
                                         float *params);
-/* Closes all paths that use one of these modules, "L1.E3,B0.E1": closed [n_paths], from
- * pl_alloc. ERR_NOT_FOUND: there is no such module. ERR_USAGE: no path is left. */
+/* Closes all paths that use one of the named modules, given as "L1.E3,B0.E1". closed
+ * [n_paths] is from pl_alloc. ERR_NOT_FOUND: there is no such module. ERR_USAGE: no
+ * path is left. */
 PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules,
                                        bool **closed);
-/* Finds a path by its name: 1 for "p01" or "1". ERR_NOT_FOUND. */
+/* Finds the number of a path by its name: "p01" and "1" both mean path 1.
+ * ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_find_path(const pl_topology *t, const char *name, int *path);
 
 #ifdef __cplusplus

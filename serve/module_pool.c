@@ -2,14 +2,14 @@
 #include "serve/module_pool.h"
 #include <string.h>
 
-/* A module in memory. Two modules are the same if their parameters and the tensors of
- * their slots are equal. */
+/* A module in memory. Two modules count as the same if their parameters are equal and
+ * the tensors of their slots have the same names and sizes. */
 typedef struct resident {
     pl_hash params, layout;
     pl_module *module;
     uint64_t bytes;
     int n_users; /* paths that point to it */
-    bool kept;   /* it stays although no path uses it */
+    bool kept;   /* the module stays although no path uses it */
 } resident;
 
 struct pl_module_pool {
@@ -54,8 +54,8 @@ pl_pool_counts pl_module_pool_count(const pl_module_pool *pool)
 }
 
 /* ---- modules ---- */
-/* A hash of the names and sizes of a slot's tensors. It differs between a tied and an
- * untied embedding, because the classifier is made from a tied one. */
+/* A hash of the names and sizes of a slot's tensors. The hash differs between a tied
+ * and an untied embedding, because only a tied embedding is also the classifier. */
 static pl_hash hash_layout(const pl_topology *t, int slot)
 {
     const pl_slot *s = pl_topology_slot(t, slot);
@@ -95,7 +95,8 @@ static void add_resident(pl_module_pool *pool, resident *r)
     pool->residents[pool->n++] = r;
 }
 
-/* Removes the modules that nobody uses; with `kept` also those that are kept. */
+/* Removes the modules that no path uses. With `kept`, also removes those that are
+ * marked as kept. */
 static bool drop_unused(pl_module_pool *pool, bool kept)
 {
     int n = 0;
@@ -145,8 +146,8 @@ static pl_status read_resident(pl_module_pool *pool, const pl_topology *t, int s
 }
 
 /* ---- paths ---- */
-/* Names the modules of a path and finds the hashes of their versions. The caller frees
- * *out, also after a failure. */
+/* Names the modules of a path and finds the hashes of their versions. The caller must
+ * free *out, also after a failure. */
 static pl_status name_modules(const pl_module_pool *pool, const pl_path_source *source,
                               pl_path_module **out)
 {
@@ -180,7 +181,7 @@ pl_status pl_module_pool_missing(const pl_module_pool *pool,
     return status;
 }
 
-/* Points the path's slots to modules in memory, which are read if needed. */
+/* Points the path's slots to modules in memory. Missing modules are read first. */
 static pl_status take_modules(pl_module_pool *pool, const pl_path_module *modules,
                               pl_pooled_path *p)
 {
@@ -272,7 +273,8 @@ pl_status pl_module_pool_compare(pl_module_pool *pool, const pl_pooled_path *pat
         *current = *current &&
                    pl_hash_equal(&path->modules[slot]->params, &modules[slot].params);
     }
-    /* A path that will be opened again needs its other modules then. */
+    /* The path will be opened again, and will then need the modules that have not
+     * changed. */
     for (int slot = 0; status == PL_OK && !*current &&
                        slot < pl_topology_n_slots(path->source.topology);
          slot++) {

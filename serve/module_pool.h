@@ -1,9 +1,10 @@
-/* The modules that a process has in memory, each once.
+/* The modules that a process has in memory, each of them once.
  *
- * A module is kept under the hash of its parameters, so it is in memory once whichever
- * paths, arms or versions use it. A path of the pool is a table of pointers to modules;
- * a module leaves memory when the last path that uses it is closed. All modules of a
- * pool have the format of its backend (f32, bf16, int8). For one thread. */
+ * Modules are found by the hash of their parameters, so equal modules are in memory
+ * once, even if several paths, arms or versions use them. A path of the pool is a table
+ * of pointers to modules; a module leaves memory when the last path that uses it is
+ * closed. All modules of a pool have the format of its backend (f32, bf16, int8). Only
+ * one thread may use a pool. */
 #ifndef PL_SERVE_MODULE_POOL_H
 #define PL_SERVE_MODULE_POOL_H
 #include "serve/mixture.h"
@@ -12,47 +13,48 @@ extern "C" {
 #endif
 
 typedef struct pl_module_pool pl_module_pool;
-/* Borrows both until destroy. */
+/* Borrows backend and store until destroy. */
 pl_module_pool *pl_module_pool_create(pl_backend *be, pl_store *store);
 /* All paths must be closed. Accepts NULL. */
 void pl_module_pool_destroy(pl_module_pool **pool);
 
 typedef struct pl_pool_counts {
     int n_modules;
-    uint64_t bytes;  /* of these modules */
+    uint64_t bytes;  /* size of these modules */
     uint64_t n_read; /* modules read from the store so far */
 } pl_pool_counts;
 pl_pool_counts pl_module_pool_count(const pl_module_pool *pool);
 
-/* Which path, and which versions of its modules. Everything is borrowed while the path
- * is open. */
+/* Names a path, and the versions of its modules. All pointers are borrowed while the
+ * path is open. */
 typedef struct pl_path_source {
     const pl_arm *arm;
     const pl_topology *topology;
     int path;
     pl_which which;
 } pl_path_source;
-/* Computes the bytes of the path's modules that are not in memory, and would be read by
- * opening it. */
+/* Computes how many bytes of modules would be read from the store if the path were
+ * opened now. */
 PL_MUST_CHECK pl_status pl_module_pool_missing(const pl_module_pool *pool,
                                                const pl_path_source *source,
                                                uint64_t *bytes);
 /* A path whose modules are in memory. */
 typedef struct pl_pooled_path pl_pooled_path;
-/* Reads the modules that are not in memory. Errors are those of reading a path. */
+/* Opens a path: reads those of its modules that are not in memory. The errors are those
+ * of pl_read_path. */
 PL_MUST_CHECK pl_status pl_module_pool_open(pl_module_pool *pool,
                                             const pl_path_source *source,
                                             pl_pooled_path **out);
 void pl_module_pool_close(pl_module_pool *pool, pl_pooled_path **path);
 const pl_path *pl_pooled_path_table(const pl_pooled_path *path);
-/* A number for the contents: paths with equal modules have the same number, even if one
- * was closed before the other was opened. */
+/* Returns a number that stands for the path's modules: paths with equal modules have
+ * the same number, even if one was closed before the other was opened. */
 uint64_t pl_pooled_path_contents(const pl_pooled_path *path);
 
 /* ---- new versions ---- */
-/* Compares the path with the store. *current: opening the path now would give the same
- * modules. If not, those that would be the same are kept in memory after the path is
- * closed, until pl_module_pool_drop_kept. */
+/* Compares the path with the store. *current becomes true if opening the path now would
+ * give the same modules. Otherwise, the modules that have not changed stay in memory
+ * even after the path is closed, until pl_module_pool_drop_kept is called. */
 PL_MUST_CHECK pl_status pl_module_pool_compare(pl_module_pool *pool,
                                                const pl_pooled_path *path,
                                                bool *current);
@@ -60,7 +62,8 @@ PL_MUST_CHECK pl_status pl_module_pool_compare(pl_module_pool *pool,
 bool pl_module_pool_drop_kept(pl_module_pool *pool);
 
 /* ---- plan ---- */
-/* The bytes of all modules of a topology, and of the modules of one path. */
+/* pl_modules_bytes returns the size of all modules of a topology; the second function
+ * returns the size of the modules of one path. */
 uint64_t pl_modules_bytes(const pl_backend *be, const pl_topology *t);
 uint64_t pl_path_bytes(const pl_backend *be, const pl_topology *t);
 

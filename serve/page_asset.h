@@ -1,4 +1,4 @@
-/* Private to serve: the pages, one HTML file each, which cmake/page.cmake makes from
+/* Private to serve: two pages, of one HTML file each. cmake/page.cmake makes them from
  * serve/page/ (the page of a run) and serve/talk/ (the page of a server). */
 #ifndef PL_SERVE_PAGE_ASSET_H
 #define PL_SERVE_PAGE_ASSET_H

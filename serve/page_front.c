@@ -29,7 +29,7 @@ struct pl_page_front {
     char host[INET_ADDRSTRLEN];
     http_page page;
     pl_queue *questions;
-    /* these three are accessed by atomic operations */
+    /* the three fields below are accessed by atomic operations */
     uint64_t number;
     int64_t asked_ms;
     bool closing;

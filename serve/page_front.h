@@ -2,15 +2,15 @@
  *
  *   GET /          the page; it contains no data of the run, so it needs no token
  *   GET /events    server-sent events: the number of the newest state
- *   GET /NAME?...  a question; the owner of the front answers it in JSON
+ *   GET /NAME?...  a question, which the owner of the front answers in JSON
  *
- * The library runs a thread per connection. A question waits until the owner has taken
- * and answered it, so that only one thread reads the run. Methods other than GET and
- * HEAD are refused.
+ * The HTTP library runs a thread per connection. This thread waits until the owner of
+ * the front has taken and answered the question, so that only the owner's thread reads
+ * the run. Methods other than GET and HEAD are refused.
  *
- * An address that other machines can reach needs a file of tokens. On a loopback
- * address the Host header must be a name of this machine: so a page from a foreign site
- * whose name was made to resolve to 127.0.0.1 is refused. */
+ * If other machines can reach the address, a file of tokens is required. On a loopback
+ * address the Host header must be a name of this machine. So a request from a page of a
+ * foreign site is refused even if the site's name resolves to 127.0.0.1. */
 #ifndef PL_SERVE_PAGE_FRONT_H
 #define PL_SERVE_PAGE_FRONT_H
 #include "base/base.h"
@@ -34,7 +34,7 @@ typedef struct pl_page_question {
     pl_buf body;
     int owners;
 } pl_page_question;
-/* The value of the argument with this name; "" if it is missing. */
+/* Returns the value of the argument with this name; "" if the argument is missing. */
 const char *pl_page_ask(const pl_page_question *q, const char *name);
 
 typedef struct pl_page_front pl_page_front;
@@ -43,21 +43,21 @@ typedef struct pl_page_front_options {
     /* file with names and hashes, in the form of `serve --api-keys`; or NULL */
     const char *tokens;
 } pl_page_front_options;
-/* Writes the address at which it listens to `address`. ERR_USAGE: the address can be
- * reached from other machines, and there are no tokens. */
+/* Opens the front, and writes the address at which it listens to `address`. ERR_USAGE:
+ * other machines can reach the address, and there are no tokens. */
 PL_MUST_CHECK pl_status pl_page_front_open(const pl_page_front_options *options,
                                            pl_page_front **out, char address[64]);
 /* Closes the front. Questions that still wait are refused. Accepts NULL. */
 void pl_page_front_close(pl_page_front **front);
-/* Takes the next question; NULL after the timeout. Every question that was taken must
- * be answered. */
+/* Takes the next question; returns NULL after the timeout. The owner must answer every
+ * question that it takes. */
 pl_page_question *pl_page_front_take(pl_page_front *front, int timeout_ms);
 /* Answers a question, and takes ownership of the body, a JSON text. If `status` is an
- * error, the answer is its sentence. */
+ * error, the answer is the sentence of this error. */
 void pl_page_front_answer(pl_page_question *question, pl_status status, pl_buf *body);
-/* Tells all pages that there is a new state, by its number. */
+/* Tells all open pages the number of a new state. */
 void pl_page_front_publish(pl_page_front *front, uint64_t number);
-/* Whether a page has asked or listened within the last seconds. */
+/* Whether a page has asked a question or listened to events within the last seconds. */
 bool pl_page_front_is_watched(const pl_page_front *front);
 
 #ifdef __cplusplus

@@ -8,8 +8,8 @@
 
 /* A path in memory whose likelihood can be computed. */
 typedef struct scoring {
-    pl_pooled_path *pooled; /* NULL: none was read */
-    int path;               /* its number; -1: it must be read (again) */
+    pl_pooled_path *pooled; /* NULL: no path was read */
+    int path;               /* the path's number; -1: the path must be read (again) */
 } scoring;
 
 struct pl_path_chooser {
@@ -19,7 +19,7 @@ struct pl_path_chooser {
     /* the fields below are used if likelihood decides */
     pl_backend *backend; /* computes likelihoods */
     pl_module_pool *pool;
-    pl_model *model; /* computes the paths, one after another */
+    pl_model *model; /* computes the losses of one path after another */
     const pl_arm *arm;
     const pl_topology *topology;
     scoring *scorings; /* path p is held in scorings[p modulo n_held] */
@@ -134,8 +134,9 @@ void pl_path_chooser_reload(pl_path_chooser *c)
         c->scorings[i].path = -1;
 }
 
-/* Lets the model compute this path, which is read if needed. The path that it had is
- * closed only afterwards, so modules that both use are not read again. */
+/* Lets the model compute this path. The path is read if needed, and replaces another
+ * path. The other path is closed only afterwards, so that modules that both use are not
+ * read again. */
 static pl_status hold_path(pl_path_chooser *c, int path)
 {
     scoring *s = &c->scorings[path % c->n_held];
@@ -159,7 +160,7 @@ static void close_costs(const pl_path_chooser *c, double *costs)
             costs[path] = INFINITY;
 }
 
-/* The first path whose parameters must still be read; -1: none. */
+/* Returns the first path whose parameters must still be read; -1 if there is none. */
 static int missing_path(const pl_path_chooser *c)
 {
     for (int path = 0; c->n_held > 0 && path < pl_topology_n_paths(c->topology); path++)

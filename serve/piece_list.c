@@ -1,5 +1,5 @@
-/* Reads the protobuf of a SentencePiece model: tags, varints and lengths. Nothing is
- * read beyond the end of a message. */
+/* Reads the protobuf message of a SentencePiece model: tags, varints and lengths.
+ * Nothing is read beyond the end of a message. */
 #include "serve/piece_list.h"
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct field {
     uint64_t number;
     unsigned wire;
     uint64_t value;      /* the value of a varint or fixed number */
-    const uint8_t *data; /* the bytes of a field that has bytes */
+    const uint8_t *data; /* the content of a field that consists of bytes */
     size_t len;
 } field;
 
@@ -50,7 +50,7 @@ static uint64_t take_fixed(message *m, size_t len)
     return bytes ? pl_le_get(bytes, len) : 0;
 }
 
-/* False at the end, or if the next field is not valid. */
+/* Reads the next field. Returns false at the end, or if the next field is not valid. */
 static bool next_message_field(message *m, field *f)
 {
     if (m->at == m->end || m->broken)

@@ -1,7 +1,8 @@
-/* Reads from a SentencePiece model what other formats need: its pieces with scores and
- * kinds, and how it prepares text.
+/* Reads those parts of a SentencePiece model that other formats need: its pieces with
+ * their scores and kinds, and how the model prepares text.
  *
- * The model is a protobuf message. These fields are read (number: meaning):
+ * The model is a protobuf message. The numbers and meanings of the fields that are
+ * read:
  *
  *   model       1: piece (repeated)  2: trainer  3: normaliser
  *   piece       1: text  2: score, f32  3: kind

@@ -3,8 +3,8 @@
 #include "serve/pieces.h"
 #include <string.h>
 
-/* The length of a character, from its first byte; 0 if no character begins with this
- * byte. */
+/* Returns the length of a character, from its first byte; 0 if no character begins with
+ * this byte. */
 static size_t length_of(uint8_t first)
 {
     if (first < 0x80)
@@ -55,8 +55,8 @@ static void drop_front(pl_buf *buf, size_t n)
     buf->len -= n;
 }
 
-/* Moves complete characters from raw to text; with `end`, an incomplete last one,
- * too. */
+/* Moves complete characters from `raw` to `text`. With `end`, also moves an incomplete
+ * last character. */
 static void take_characters(pieces *p, bool end)
 {
     size_t at = 0;
@@ -76,7 +76,8 @@ static void take_characters(pieces *p, bool end)
         drop_front(&p->raw, at);
 }
 
-/* The position of the first stop text, or len if there is none. */
+/* Returns the position of the first stop text, or the text's length if there is
+ * none. */
 static size_t find_stop(const pieces *p)
 {
     size_t best = p->text.len;
@@ -89,8 +90,7 @@ static size_t find_stop(const pieces *p)
     return best;
 }
 
-/* The number of bytes at the end of the text that may be the beginning of a stop
- * text. */
+/* Returns how many bytes at the end of the text may be the beginning of a stop text. */
 static size_t held_back(const pieces *p)
 {
     size_t most = 0;

@@ -19,8 +19,9 @@ typedef struct pieces {
     void *context;
 } pieces; /* starts as zeros, except stop, n_stop, emit and context */
 
-/* Adds bytes and emits the text that is final. `stopped` is set when a stop text
- * appeared: the text before it was emitted, and no more bytes may be added. */
+/* Adds bytes and emits the text that is final. `stopped` is set if a stop text
+ * appeared. Then the text before the stop text was emitted, and no more bytes may be
+ * added. */
 PL_MUST_CHECK pl_status pieces_add(pieces *p, const void *data, size_t len,
                                    bool *stopped);
 /* Ends the text: emits what was held back. */

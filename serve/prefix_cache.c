@@ -44,8 +44,8 @@ static int count_kept(const kept_prompt *k)
     return (int)(k->tokens.len / sizeof(int32_t));
 }
 
-/* Returns how many first tokens of the prompt need not be read, because the slot has
- * exactly the bytes that reading them would give. */
+/* Returns how many of the prompt's first tokens need not be read: for these tokens the
+ * slot has exactly the bytes that reading would give. */
 static int match_prompt(const prefix_cache *c, int slot, const prefix_prompt *prompt)
 {
     const kept_prompt *k = &c->slots[slot];
@@ -77,7 +77,7 @@ prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
     prefix_match m = {.from = -1};
     for (int i = 0; i < c->n_slots && again; i++) {
         const int known = match_prompt(c, i, prompt);
-        /* if two slots hold equally many tokens, one that is free is preferred */
+        /* if two slots hold equally many of the tokens, a free slot is preferred */
         if (known > m.n_known || (known > 0 && known == m.n_known && !taken[i])) {
             m.n_known = known;
             m.from = i;

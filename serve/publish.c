@@ -1,10 +1,10 @@
 /* The protocol of a hub of models, in this order:
  *
- *   POST /api/repos/create               409: it exists
+ *   POST /api/repos/create               409: the repository exists
  *   POST /api/models/NAME/paths-info/main which files the hub has, by hash
  *   POST /api/models/NAME/preupload/main  which files are large (LFS), and which go
  *                                         into the commit itself
- *   POST /NAME.git/info/lfs/objects/batch which large files it does not have yet
+ *   POST /NAME.git/info/lfs/objects/batch which large files the hub does not have yet
  *   PUT  each of those; then POST to `verify`
  *   POST /api/models/NAME/commit/main     NDJSON: a head, then one line per file
  *   POST /api/models/NAME/paths-info/main do the hashes agree?
@@ -20,7 +20,7 @@
 #include <string.h>
 
 enum { FILES_MAX = 256, SAMPLE_BYTES = 512 };
-/* An object storage takes at most this in one PUT. */
+/* An object storage accepts at most this many bytes in one PUT. */
 static const uint64_t FILE_BYTES_MAX = (uint64_t)5 << 30;
 #define LFS "application/vnd.git-lfs+json"
 
@@ -97,7 +97,8 @@ static file *find_file(publication *p, const char *name)
 }
 
 /* ---- what the hub has ---- */
-/* A member that is an object; NULL if there is none. Some hubs say null for none. */
+/* Returns the member of `o` if it is an object; otherwise NULL. Some hubs send null for
+ * a missing member. */
 static const pl_json *find_part(const pl_json *o, const char *key)
 {
     const pl_json *part = pl_json_get(o, key);
@@ -152,7 +153,7 @@ static size_t count_changed(const publication *p)
     return n;
 }
 
-/* Creates a private repository, because its owner decides who may see it. */
+/* Creates a private repository, so that its owner can decide later who may see it. */
 static pl_status make_repository(publication *p)
 {
     const char *slash = strchr(p->name, '/');
@@ -345,7 +346,7 @@ static pl_status check_published(publication *p)
     return PL_OK;
 }
 
-/* "USER/NAME", of the characters that hubs allow. */
+/* Checks that the name has the form "USER/NAME" and only characters that hubs allow. */
 static pl_status check_repository_name(const char *name)
 {
     const char *slash = strchr(name, '/');

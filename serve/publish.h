@@ -13,17 +13,18 @@ typedef struct pl_publish_report {
     char url[640];   /* address of the repository's page */
     char commit[80]; /* the hub's identifier of the commit; "": nothing had changed */
     bool made;       /* this call created the repository, as a private one */
-    int n_files, n_sent; /* n_sent: those whose bytes were sent */
+    int n_files, n_sent; /* n_sent: files whose bytes were sent */
     uint64_t sent_bytes;
 } pl_publish_report;
 
-/* Makes the hub's repository `name` ("USER/NAME") have the files of `folder`, in one
- * commit. Bytes that the hub has already, by their hash, are not sent again, so a call
- * that failed may be repeated. Other files of the repository stay.
+/* Puts the files of `folder` into the hub's repository `name` ("USER/NAME"), in one
+ * commit. The hub's hashes show which bytes it already has; these are not sent again,
+ * so a call that failed may be repeated. Other files of the repository stay.
  *
- * The hub is HF_ENDPOINT (https://huggingface.co). The token is HF_TOKEN, or the
- * content of the file HF_TOKEN_PATH, or of HF_HOME/token (~/.cache/huggingface). It is
- * sent to no other host and is in no message.
+ * The hub's address is in the environment variable HF_ENDPOINT (default
+ * https://huggingface.co). The token is in HF_TOKEN, or in the file that HF_TOKEN_PATH
+ * names, or in the file HF_HOME/token (default of HF_HOME: ~/.cache/huggingface). The
+ * token is sent to no other host, and no message contains it.
  *
  * ERR_NOPERM: there is no token, or the hub refuses it. ERR_NET, ERR_TIMEOUT: the hub
  * did not answer, after several tries. ERR_DAMAGED: the hub has different bytes than

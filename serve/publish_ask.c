@@ -14,8 +14,8 @@ enum {
 #define HUB "https://huggingface.co"
 
 /* ---- the address and the token ---- */
-/* Whether the address is http:// of this machine. In http://127.0.0.1:80@HOST the host
- * is what follows the @. */
+/* Whether the address begins with http:// and names this machine. The text after an @
+ * must be checked: the address http://127.0.0.1:80@HOST means HOST. */
 static bool is_this_machine(const char *url)
 {
     static const char *const hosts[] = {"http://127.0.0.1", "http://localhost",
@@ -29,7 +29,8 @@ static bool is_this_machine(const char *url)
     return false;
 }
 
-/* Whether a token may be sent there: encrypted, or to this machine. */
+/* Whether a token may be sent to this address: the connection is encrypted, or stays on
+ * this machine. */
 static bool is_safe(const char *url)
 {
     return pl_starts_with(url, "https://") || is_this_machine(url);
@@ -115,7 +116,7 @@ void asker_close(asker *a)
 }
 
 /* ---- one request ---- */
-/* Appends what the hub says about a failure, unless it repeats the token. */
+/* Appends the hub's text about a failure, unless this text contains the token. */
 static void add_reason(asker *a, pl_buf *out)
 {
     pl_json *json = NULL;

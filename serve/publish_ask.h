@@ -15,10 +15,11 @@ typedef struct asker {
 PL_MUST_CHECK pl_status asker_open(asker *a);
 void asker_close(asker *a); /* wipes the token */
 
-/* Makes a request, and repeats it after temporary failures: a broken connection, 429
- * and 5xx. If `url` begins with "/", the endpoint is prepended. The token is sent only
- * with requests to the endpoint. `headers` end with NULL. Fails for every status except
- * 2xx; `what` names the purpose in errors, such as "make the repository". */
+/* A request, which is repeated after temporary failures: a broken connection, and the
+ * statuses 429 and 5xx. If `url` begins with "/", the endpoint is prepended. The token
+ * is sent only with requests to the endpoint. `headers` end with NULL. Every status
+ * except 2xx is an error. `what` names the purpose of the request in errors, such as
+ * "make the repository". */
 typedef struct ask {
     const char *what, *method, *url;
     const char *const *headers;
@@ -26,8 +27,8 @@ typedef struct ask {
     size_t len;
 } ask;
 PL_MUST_CHECK pl_status asker_do(asker *a, const ask *q);
-/* Posts text of this type. *answer is the answer's JSON, which the caller destroys;
- * NULL: the answer is not read. */
+/* Posts text of this type. *answer becomes the answer's JSON, which the caller
+ * destroys. If `answer` is NULL, the answer is not read. */
 PL_MUST_CHECK pl_status asker_post(asker *a, const char *what, const char *url,
                                    const char *type, const pl_buf *body,
                                    pl_json **answer);

@@ -1,4 +1,4 @@
-/* Opens paths that generate one text (readers.h). */
+/* Opens the paths that generate one text (readers.h). */
 #include "serve/readers.h"
 
 pl_status pl_readers_open(const pl_mixture *mix, const char *precision, pl_readers *r)

@@ -12,18 +12,18 @@ typedef struct pl_readers {
     const pl_mixture *mix;
     pl_backend *backend;
     pl_module_pool *pool;
-    pl_model *model; /* all paths go through it */
+    pl_model *model; /* computes all paths */
     pl_pooled_path **paths;
-    pl_decoder **decoders; /* [n], as pl_generate and pl_reroute_generate need them */
+    pl_decoder **decoders; /* [n] for pl_generate or pl_reroute_generate */
     int *numbers;          /* [n] the paths' numbers in the mixture */
     int n;
 } pl_readers;
-/* Opens the mixture's backend, on all processors, without any path. precision: NULL
- * means the run's. Borrows the mixture until close. Close the readers also after a
- * failure. */
+/* Opens the mixture's backend, on all processors, without any path. If `precision` is
+ * NULL, the run's precision is used. Borrows the mixture until close. The caller closes
+ * the readers, also after a failure. */
 PL_MUST_CHECK pl_status pl_readers_open(const pl_mixture *mix, const char *precision,
                                         pl_readers *r);
-/* Adds a path; at most once per path of the mixture. */
+/* Adds a path of the mixture. Each path may be added at most once. */
 PL_MUST_CHECK pl_status pl_readers_add(pl_readers *r, int path);
 void pl_readers_close(pl_readers *r);
 

@@ -1,6 +1,6 @@
 /* Generates text and chooses the path again for each piece of text (rerouting.h). "With
- * a gate" means the rule "gate W": the router's models choose the path. Without a gate
- * the losses of the paths choose it. */
+ * a gate" means the rule "gate W": the router's models choose the path. "Without a
+ * gate" means the rule "history W": the losses of the paths choose it. */
 #include "serve/rerouting.h"
 #include "eval/eval.h"
 #include "serve/sequence.h"
@@ -8,11 +8,11 @@
 
 /* The work that remains before the next token is chosen. */
 typedef enum stage {
-    /* the path is chosen; without a gate, the paths from number `next` on first read
-     * what they have missed */
+    /* the path is chosen; without a gate, the paths from number `next` on must first
+     * read the tokens that they have missed */
     STAGE_CHOICE,
     STAGE_PROMPT, /* the first path reads the prompt again */
-    STAGE_MOVE,   /* with a gate: the chosen path reads what it has missed */
+    STAGE_MOVE,   /* with a gate: the chosen path reads the tokens that it has missed */
     STAGE_READY
 } stage;
 
@@ -22,17 +22,17 @@ struct rerouting {
     pl_route_rule rule;
     int *numbers;  /* [n_paths] copy of the rule's; NULL without a gate */
     int32_t *text; /* [context] tokens of the text */
-    /* [n_paths, context] loss of token t + 1, given the tokens up to t; with a gate,
-     * under the gate's models */
+    /* [n_paths, context] loss of token t + 1, given the tokens up to t, by each path;
+     * with a gate, by each of the gate's models */
     float *losses;
     double *evidence; /* [n_paths] evidence against each path (eval/every.c) */
-    void *memory;     /* the memory of these three arrays */
+    void *memory;     /* the memory of the three arrays above */
     int n, counted; /* n: tokens of the text; counted: losses that are in `evidence` */
     int path;       /* the path that writes */
     stage stage;
     int next;
     int64_t n_read; /* tokens that were read for the choice */
-    double seconds; /* of choosing, and of reading for the choice */
+    double seconds; /* time of choosing, and of reading for the choice */
     pl_reroute_trace trace;
 };
 
@@ -48,14 +48,16 @@ static float *losses_of(const rerouting *w, int path)
     return w->losses + (size_t)path * (size_t)w->context;
 }
 
-/* The loss of a token that was just chosen, from the logits that it was chosen from. */
+/* Notes the loss of a token that was just chosen. It follows from the logits from which
+ * the token was chosen. */
 void rerouting_score(rerouting *w, const pl_token_score *score)
 {
     if (!w->rule.gate)
         losses_of(w, w->path)[w->n - 1] = (float)-score->logprob;
 }
 
-/* With a gate, computes the losses of the targets counted .. end - 1. */
+/* With a gate, computes the losses of those target tokens before `end` that are not in
+ * the evidence yet. */
 static void read_by_gate(const rerouting *w, int end)
 {
     if (w->rule.gate)
@@ -83,8 +85,8 @@ static bool is_border(const rerouting *w)
     return w->n >= w->rule.prefix && (w->n - w->rule.prefix) % w->rule.every == 0;
 }
 
-/* Chooses the path of the next token. If a prompt has several borders, only the last
- * one decides. */
+/* Chooses the path of the next token. If a prompt has several borders, the path is
+ * chosen only at the last one. */
 static void choose_piece_path(rerouting *w)
 {
     const int beyond = w->n - w->rule.prefix;
@@ -105,8 +107,9 @@ static void choose_piece_path(rerouting *w)
 }
 
 /* ---- reading ---- */
-/* Reads one piece of the tokens before `end` into the slot of a path; with `losses`
- * also the losses of the tokens after them. Without, `logits` may be NULL. */
+/* Reads one piece of the tokens before `end` into the slot of a path. With `losses`,
+ * also computes the loss of the token after each of them. Without `losses`, `logits`
+ * may be NULL. */
 static pl_status read_piece(rerouting *w, int path, int end, bool losses, float *logits,
                             int *n)
 {
@@ -127,8 +130,8 @@ static bool has_missed(const rerouting *w, int path)
     return pl_decoder_length(s->decoder, s->slot) < w->n - 1;
 }
 
-/* Goes on to the first path that must read before the choice; chooses when there is
- * none. */
+/* Goes on to the first path that must read before the choice. If there is none, chooses
+ * the path. */
 static void skip_readers(rerouting *w)
 {
     const bool first = w->trace.n == 0;
@@ -284,8 +287,8 @@ static pl_status take_written_loss(void *context, const pl_token_score *score)
     return PL_OK;
 }
 
-/* Generates until the end. The last token is not fed to the decoder, because no further
- * logits are needed. */
+/* Generates until the text ends. The last token is not fed to the decoder, because no
+ * further logits are needed. */
 static pl_status write_tokens(rerouting *w, sequence *s, pl_chooser *chooser,
                               float *logits)
 {
@@ -336,7 +339,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
     void *logits = NULL;
     memset(out, 0, sizeof *out);
     *trace = (pl_reroute_trace){NULL, 0};
-    scored.scores = !r->rule.gate; /* without a gate they are the evidence */
+    scored.scores = !r->rule.gate; /* without a gate the scores choose the path */
     pl_status status = sequence_open(&s, r->tokenizer, r->vocab, r->context, n_prompt,
                                      &scored, emit, context);
     PL_TRY(status);

@@ -1,4 +1,5 @@
-/* Generates text and chooses the path again every W tokens, by the preceding text. */
+/* Generates text, and chooses the path again after every W tokens. The preceding text
+ * decides. */
 #ifndef PL_SERVE_REROUTE_H
 #define PL_SERVE_REROUTE_H
 #include "corpus/corpus.h"
@@ -11,14 +12,16 @@ extern "C" {
 struct pl_generate_options;
 struct pl_generate_result;
 
-/* When the path is chosen: by the first `prefix` tokens (router.prefix), then every W
- * tokens. Without a gate all paths read the text, and their losses decide ("history
- * W"). With a gate its models decide, and only the path that writes reads the text
- * ("gate W"). */
+/* When and how the path is chosen: first by the first `prefix` tokens (router.prefix),
+ * then again after every W tokens. Without a gate ("history W") all paths read the
+ * text, and their losses choose the path. With a gate ("gate W") the gate's models
+ * choose the path, and only the path that writes reads the text. */
 typedef struct pl_route_rule {
-    int prefix, every;        /* every: W */
-    const pl_prefix_lm *gate; /* the run's router, or NULL; borrowed until the end */
-    const int *numbers;       /* with a gate, [n_paths] the number of each path there */
+    int prefix, every; /* every: W */
+    /* the run's router; NULL: no gate; borrowed until the end */
+    const pl_prefix_lm *gate;
+    /* with a gate: [n_paths] each path's number in the gate */
+    const int *numbers;
 } pl_route_rule;
 
 /* The arguments of pl_reroute_generate; borrowed until it returns. */
@@ -40,12 +43,12 @@ typedef struct pl_reroute_trace {
 } pl_reroute_trace;
 void pl_reroute_trace_clear(pl_reroute_trace *trace);
 
-/* As pl_generate, but the path is chosen again every W tokens, by the rule "history W"
- * or "gate W" of eval/every.c. Up to token prefix + W the text is written by the path
- * under which the first `prefix` tokens are likeliest; then, every W tokens, by the
- * path with the least evidence against it. options->scores must be false. Clear the
- * trace afterwards, also after a failure. ERR_USAGE also if the prompt has no token
- * after BOS. */
+/* Like pl_generate, but chooses the path again after every W tokens, by the rule
+ * "history W" or "gate W" of eval/every.c. Up to token prefix + W, the path under which
+ * the first `prefix` tokens are likeliest writes the text. Then, for every W tokens,
+ * the path with the least evidence against it writes. options->scores must be false.
+ * The caller clears the trace, also after a failure. ERR_USAGE also if the prompt has
+ * no token after BOS. */
 PL_MUST_CHECK pl_status pl_reroute_generate(
     const pl_rerouter *rerouter, const int32_t *prompt, int n_prompt,
     const struct pl_generate_options *options,

@@ -1,24 +1,24 @@
 /* Private to serve: a text whose path is chosen again every W tokens, by the rule
- * "history W" or "gate W" of eval/every.c, as a state that its owner moves on:
- * pl_reroute_generate at once, a batch in pieces between the tokens of other requests.
- * Every path has a slot with its own keys and values.
+ * "history W" or "gate W" of eval/every.c, as a state. The owner of the state does the
+ * work: pl_reroute_generate all at once, a batch in pieces between the tokens of other
+ * requests. Every path has a slot with its own keys and values.
  *
- * History: every path reads the whole text, because its losses are needed for the
- * choice. So changing the path costs no more:
+ * History: every path reads the whole text, because the losses of every path are needed
+ * for the choice. So a change of the path costs no further reading:
  *
  *   the path that writes   has read tokens 0 .. n - 2, and reads each token after it
  *                          is chosen
  *   the other paths        have read up to the last border; at the next border they
  *                          read W tokens in one piece, as a prompt is read
  *
- * Gate: the router's models read the text, which costs next to nothing. A path reads
- * only when it is chosen: the tokens that it has missed, in one piece. Its slot still
- * has those that it read before.
+ * Gate: the router's models read the text, which costs almost nothing. A path reads
+ * only when it is chosen. Then it reads the tokens that it has missed in one piece; its
+ * slot still has the tokens that it read before.
  *
- * A border lies before token prefix + k W. There the path that is chosen has read all
- * tokens but the last; it reads the last token and writes the next one. The first path
- * reads the prompt again, as pl_generate does, so that a text whose path never changes
- * has the bytes that pl_generate would give.
+ * There is a border before each token prefix + k W. The path that is chosen at a border
+ * has read all tokens except the last. It reads the last token and writes the next one.
+ * The first path reads the prompt again, as pl_generate does, so that a text whose path
+ * never changes has the bytes that pl_generate would give.
  *
  * The owner repeats these steps: it calls rerouting_read until rerouting_is_ready;
  * feeds the last token to the slot of rerouting_writer (except right after the prompt);
@@ -41,14 +41,15 @@ PL_MUST_CHECK pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
                                        rerouting **out);
 void rerouting_close(rerouting **w); /* accepts NULL */
 
-/* Whether all tokens are read that must be read before the next one is chosen. */
+/* Whether all tokens that must be read before the next token is chosen have been
+ * read. */
 bool rerouting_is_ready(const rerouting *w);
-/* Reads about `most` tokens, at least one piece; sets *n to their number. `logits` has
- * room for a row of each slot of the decoder; when the prompt was read, it gets the
- * logits after it. */
+/* Reads about `most` tokens, at least one piece, and sets *n to their number. `logits`
+ * has room for one row per slot of the decoder. When the whole prompt has been read,
+ * `logits` gets the logits after it. */
 PL_MUST_CHECK pl_status rerouting_read(rerouting *w, int most, float *logits, int *n);
-/* Notes the score of a token that was chosen, before rerouting_take; not needed with a
- * gate. */
+/* Notes the score of a token that was chosen. Call it before rerouting_take; with a
+ * gate the call is not needed. */
 void rerouting_score(rerouting *w, const pl_token_score *score);
 /* Appends the token that was chosen. */
 void rerouting_take(rerouting *w, int32_t token);
@@ -56,7 +57,7 @@ void rerouting_take(rerouting *w, int32_t token);
 int rerouting_path(const rerouting *w); /* the path that writes */
 rerouting_slot rerouting_writer(const rerouting *w);
 int32_t rerouting_last_token(const rerouting *w);
-/* The paths so far; valid until the next call. */
+/* Returns which path wrote which tokens so far; valid until the next call. */
 const pl_reroute_trace *rerouting_trace(const rerouting *w);
 /* Sets what the choice has cost so far: n_routing and routing_seconds. */
 void rerouting_cost(const rerouting *w, pl_generate_result *out);

@@ -42,7 +42,8 @@ static pl_status wrong_tensor(const safetensors *f, const char *tensor,
     return pl_fail(PL_ERR_DATA, "%s: tensor %.128s %s", f->name, tensor, what);
 }
 
-/* Multiplies; a product of more than 63 bits cannot belong to a valid file. */
+/* Reads the sizes and multiplies them. A product of more than 63 bits cannot belong to
+ * a valid file. */
 static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tensor *t)
 {
     size_t n = pl_json_count(shape);

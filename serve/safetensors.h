@@ -5,9 +5,9 @@
  * data
  *
  * The header is an object. It has `dtype`, `shape` and `data_offsets` [begin, end) of
- * each tensor, and texts under "__metadata__". Numbers are little-endian, tensors
- * row-major. The tensors must cover the data without gaps or overlaps: other readers
- * require that, and it prevents hidden contents. */
+ * each tensor, and texts under "__metadata__". Numbers are little-endian, and tensors
+ * are row-major. The tensors must cover the data without gaps or overlaps. Other
+ * readers require that too, and it prevents hidden contents. */
 #ifndef PL_SERVE_SAFETENSORS_H
 #define PL_SERVE_SAFETENSORS_H
 #include "base/base.h"
@@ -26,7 +26,8 @@ typedef struct st_tensor {
 
 typedef struct safetensors safetensors;
 
-/* Borrows the bytes until close. `what` is their name in errors. ERR_DATA. */
+/* Parses bytes that are borrowed until close. `what` is their name in errors.
+ * ERR_DATA. */
 PL_MUST_CHECK pl_status safetensors_parse(const char *what, const uint8_t *bytes,
                                           size_t len, safetensors **out);
 /* Maps a file into memory. */
@@ -35,9 +36,9 @@ void safetensors_close(safetensors **file); /* accepts NULL */
 
 const char *safetensors_name(const safetensors *file);
 size_t safetensors_count(const safetensors *file);
-/* The i-th tensor in the order of names. */
+/* Returns the tensor with index i in the order of names. */
 const st_tensor *safetensors_at(const safetensors *file, size_t i);
-/* NULL if there is no tensor of this name */
+/* Returns the tensor with this name; NULL if there is none. */
 const st_tensor *safetensors_find(const safetensors *file, const char *name);
 
 /* Converts a tensor of F32, F16 or BF16 values to floats; ERR_UNSUPPORTED for any other

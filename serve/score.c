@@ -2,8 +2,8 @@
 #include "serve/serve.h"
 #include <math.h>
 
-/* Keeps the highest ranks so far, in falling order; if logits are equal, the token with
- * the lower number comes first. */
+/* Inserts a token into the list of the likeliest tokens so far, which is in falling
+ * order. If logits are equal, the token with the lower number comes first. */
 static void insert_rank(pl_token_score *s, int n_top, int32_t token, double logit)
 {
     int at = s->n_top;

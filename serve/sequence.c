@@ -1,4 +1,4 @@
-/* Handles a request while its tokens are chosen (sequence.h). */
+/* Keeps the state of one request while its tokens are chosen (sequence.h). */
 #include "serve/sequence.h"
 #include <math.h>
 #include <string.h>

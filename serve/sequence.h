@@ -1,8 +1,8 @@
 /* Private to serve: the state of one request while its tokens are chosen.
  *
- * The owner of a decoder passes the logits to sequence_take and feeds the token that it
- * names, until `ended`. The result depends only on the prompt, the options and the
- * logits. */
+ * The owner of a decoder passes the logits to sequence_take, then feeds `token` to the
+ * decoder, and repeats this until `ended`. The result depends only on the prompt, the
+ * options and the logits. */
 #ifndef PL_SERVE_SEQUENCE_H
 #define PL_SERVE_SEQUENCE_H
 #include "serve/pieces.h"
@@ -13,10 +13,10 @@ extern "C" {
 typedef struct sequence {
     const pl_tokenizer *tokenizer;
     pl_generate_options options; /* stop texts and biases are borrowed until close */
-    /* may be set before the first token: gets the scores that the options ask for */
+    /* gets the scores that the options ask for; may be set before the first token */
     pl_score_fn score;
     void *score_context;
-    /* vocab: tokens of the model; n_known: tokens of the tokenizer */
+    /* vocab: number of the model's tokens; n_known: number of the tokenizer's tokens */
     int vocab, n_known;
     /* [n_known] how often each token was chosen; NULL if no option needs it */
     int *chosen;
@@ -30,16 +30,16 @@ typedef struct sequence {
 } sequence;
 
 /* Checks everything that does not depend on logits; `context` and `vocab` are the
- * model's. ERR_USAGE and ERR_CONFIG as for pl_generate. Close the sequence also after a
- * failure. */
+ * model's. ERR_USAGE and ERR_CONFIG as for pl_generate. The caller closes the sequence,
+ * also after a failure. */
 PL_MUST_CHECK pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer,
                                       int vocab, int context, int n_prompt,
                                       const pl_generate_options *options,
                                       pl_piece_fn emit, void *emit_context);
 void sequence_close(sequence *s);
 
-/* Chooses a token from `logits`, which it changes, and emits its text. `room` is the
- * number of tokens that the decoder can still take. */
+/* Chooses a token from `logits` (which are changed) and emits the token's text. `room`
+ * is the number of tokens that the decoder can still take. */
 PL_MUST_CHECK pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits,
                                       int room);
 /* Reports the score of a token of the prompt, if the options ask for it; `logits` is

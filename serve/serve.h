@@ -1,29 +1,30 @@
-/* The door of serve: generates text with one path of a trained model.
+/* The main public header of serve: generates text with one path of a trained model.
  *
  * - choose: logits -> the next token (temperature, top-k, top-p, min-p; keyed random
  *   numbers)
  * - score: logits -> how likely a token was
  * - pieces: the bytes of tokens -> text: valid UTF-8, whole characters, up to a stop
  *   text
- * - generate: prompt -> prefill -> choose -> emit, until the end
- * - batch: the same for several requests at once, which may join and leave
- * - completion: a request as JSON (OpenAI's /v1/completions), and its answers
- * - likelihood: how well each path predicts a prompt -> the path that answers
+ * - generate: prompt -> read the prompt -> choose a token -> emit its text, until the
+ *   end
+ * - batch: generate for several requests at once, which may join and leave
+ * - completion: a request in JSON (OpenAI's /v1/completions), and the answers to it
+ * - likelihood: how well each path predicts a prompt -> the path that answers it
  *
  * Read them in this order: choose, score, pieces, sequence, generate, batch,
- * completion, likelihood. The other doors of this folder:
+ * completion, likelihood. The other public headers of this folder:
  *
  * - chat: the messages of a conversation -> the text of a prompt
  * - exchange: exports a path as files that other programs load, and imports their
  *   models
- * - mixture: a trained mixture, read from its store
- * - module_pool: the modules of paths in memory, each once
- * - path_chooser: which path answers a prompt
- * - readers: paths that generate one text
- * - server: the paths of a mixture over HTTP
- * - publish: an exported folder on a hub of models
- * - exporter: a hub's metrics over HTTP
- * - page_front: the page of a run over HTTP
+ * - mixture: reads a trained mixture from its store
+ * - module_pool: keeps the modules of paths in memory, each of them once
+ * - path_chooser: chooses the path that answers a prompt
+ * - readers: opens the paths that generate one text
+ * - server: serves the paths of a mixture over HTTP
+ * - publish: sends an exported folder to a hub of models
+ * - exporter: serves a hub's metrics over HTTP
+ * - page_front: serves the page of a run over HTTP
  *
  * The same model, prompt and options give the same text: random numbers depend on the
  * seed and the token's position, never on time or on other requests. */
@@ -52,22 +53,22 @@ typedef struct pl_choice {
     int top_k;          /* keep the k likeliest; 0: all */
     /* then keep the likeliest tokens that together have this probability; 1: all */
     double top_p;
-    /* before both: drop tokens whose probability is below this fraction of the
-     * likeliest token's; 0: none */
+    /* before top_k and top_p: drop tokens whose probability is below this fraction of
+     * the probability of the likeliest token; 0: drop none */
     double min_p;
     uint64_t seed;
 } pl_choice;
 pl_choice pl_choice_defaults(void); /* temperature 0.8, top_k 40, top_p 0.95 */
 
-/* Working memory for one vocabulary; for one thread. */
+/* Working memory for one vocabulary; only one thread may use it. */
 typedef struct pl_chooser pl_chooser;
 PL_MUST_CHECK pl_status pl_chooser_create(int vocab, pl_chooser **out);
 void pl_chooser_destroy(pl_chooser **chooser); /* accepts NULL */
 
-/* Chooses the token at position `index` of the sequence; a pure function of the
- * arguments. If logits are equal, the token with the lower number comes first.
- * ERR_USAGE names an option that is out of range; ERR_NUMERIC if a logit is NaN or
- * +inf, or if all are -inf. */
+/* Chooses the token at position `index` of the sequence. The result depends only on the
+ * arguments. If logits are equal, the token with the lower number comes first. The
+ * sentence of ERR_USAGE names an option that is out of range; ERR_NUMERIC if a logit is
+ * NaN or +inf, or if all are -inf. */
 PL_MUST_CHECK pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
                                         const pl_choice *choice, uint64_t index,
                                         int32_t *token);
@@ -78,8 +79,8 @@ typedef struct pl_token_rank {
     int32_t token;
     double logprob;
 } pl_token_rank;
-/* How likely a token was at its position. Probabilities are the model's own, before
- * penalties, biases and temperature. */
+/* How likely a token was at its position. The probabilities are those of the model,
+ * before penalties, biases and temperature. */
 typedef struct pl_token_score {
     int32_t token;
     double logprob; /* natural logarithm; NaN for a sequence's first token */
@@ -87,9 +88,9 @@ typedef struct pl_token_score {
     /* the likeliest tokens at this position, in falling order */
     pl_token_rank top[PL_TOP_MAX];
 } pl_token_score;
-/* Computes the score of a token. The sum is in double, in rising order of tokens. If
- * logits are equal, the token with the lower number comes first. ERR_NUMERIC if the sum
- * is not finite. */
+/* Computes the score of a token. The sum over the vocabulary is computed in double, in
+ * rising order of tokens. If logits are equal, the token with the lower number comes
+ * first. ERR_NUMERIC if the sum is not finite. */
 PL_MUST_CHECK pl_status pl_score_token(const float *logits, int vocab, int32_t token,
                                        int n_top, pl_token_score *out);
 typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);
@@ -102,16 +103,18 @@ typedef pl_status (*pl_piece_fn)(void *context, const char *text, size_t len);
 enum { PL_STOP_MAX = 4 };
 typedef struct pl_logit_bias {
     int32_t token;
-    float bias; /* is added to the token's logit before a token is chosen */
+    float bias; /* added to the token's logit before each choice */
 } pl_logit_bias;
 typedef struct pl_generate_options {
-    /* the most tokens to choose, at least 1; the end of the context may come first */
+    /* the largest number of tokens to choose, at least 1; the context may be full
+     * earlier */
     int max_tokens;
     pl_choice choice;
     /* texts that end the generation; NULL after the last one */
     const char *stop[PL_STOP_MAX];
-    /* subtracted from the logit of a token that was chosen before: presence_penalty
-     * once, frequency_penalty as often as the token was chosen */
+    /* penalties for tokens that were chosen before: from a token's logit
+     * presence_penalty is subtracted once, frequency_penalty once for each time it was
+     * chosen */
     double presence_penalty, frequency_penalty;
     const pl_logit_bias *bias; /* [n_bias], borrowed until generation ends */
     int n_bias;
@@ -135,22 +138,22 @@ typedef struct pl_generate_result {
     int n_known;
     /* tokens that paths have read only to choose the path again (reroute.h) */
     int64_t n_routing;
-    double routing_seconds; /* of this reading and of choosing */
+    double routing_seconds; /* time of this reading and of choosing */
     pl_finish finish;
     double prompt_seconds, decode_seconds;
 } pl_generate_result;
 
-/* What pl_generate works with; borrowed until the call returns. */
+/* The objects that pl_generate uses; borrowed until the call returns. */
 typedef struct pl_generator {
     pl_decoder *decoder; /* decoder of the path that answers */
     const pl_tokenizer *tokenizer;
-    int vocab;   /* number of the model's tokens, so of its logits */
+    int vocab;   /* number of the model's tokens, and so of logits */
     int context; /* the longest sequence of the decoder's model */
 } pl_generator;
 
 /* Resets the decoder, feeds prompt[0..n_prompt) and generates. The prompt begins with
- * PL_TOKEN_BOS. Only tokens that the tokenizer knows are chosen; never BOS or UNK.
- * ERR_USAGE if the prompt is empty or leaves no room in the context, or for an option
+ * PL_TOKEN_BOS. Only tokens that the tokenizer knows are chosen, but never BOS or UNK.
+ * ERR_USAGE if the prompt is empty or leaves no room in the context, or if an option is
  * out of range; ERR_CONFIG if the tokenizer has more tokens than the model. */
 PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
                                     const int32_t *prompt, int n_prompt,
@@ -159,36 +162,38 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
                                     pl_generate_result *out);
 
 /* ---- batch ---- */
-/* Requests that share steps. They may join at any time and leave when they end;
- * different paths of one shape may answer them. Each gets the answer that pl_generate
- * would give (modules/model.h says when the bytes are equal). For one thread. */
+/* Requests that share decoding steps. They may join at any time and leave when they
+ * end. Different paths of one shape may answer them. Each request gets the answer that
+ * pl_generate would give (modules/model.h says when the bytes are equal). Only one
+ * thread may use a batch. */
 typedef struct pl_batch pl_batch;
-/* The path of a request is chosen again every W tokens (reroute.h). */
+/* For a request whose path is chosen again after every W tokens (reroute.h). */
 typedef struct pl_batch_routes {
     const pl_path *const *paths; /* [n_paths] the paths are borrowed until `done` */
-    int n_paths;                 /* each takes a slot */
+    int n_paths;                 /* each path takes a slot */
     pl_route_rule rule;
-    /* Called when another path begins to write, before its first text. `from` is the
-     * index of its first token, counted from the start of the prompt. */
+    /* Called when another path begins to write, before that path's first text. `from`
+     * is the index of the path's first token, counted from the start of the prompt. */
     void (*moved)(void *context, int from, int path);
 } pl_batch_routes;
 typedef struct pl_batch_request {
     const int32_t *prompt; /* borrowed until join returns */
     int n_prompt;
-    /* its stop texts are borrowed until `done` is called */
+    /* the options' stop texts are borrowed until `done` is called */
     const pl_generate_options *options;
     pl_piece_fn emit;
     /* Called once for each request that joined, with its result and status;
      * pl_last_error has the sentence of a failure. */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
-    /* Called before each piece of the prompt is read; an error ends the request. NULL:
-     * none. */
+    /* Called before each piece of the prompt is read; an error ends the request. May be
+     * NULL. */
     pl_status (*wanted)(void *context);
-    void *context; /* is passed to all functions of this request */
+    void *context; /* passed to all functions of this request */
     /* Gets the scores that the options ask for, in the order of the tokens, before the
-     * text of each token. May be NULL if they ask for none. */
+     * text of each token. May be NULL if the options ask for no scores. */
     pl_score_fn score;
-    /* the path that answers, borrowed until `done` is called; NULL: the model's own */
+    /* the path that answers, borrowed until `done` is called; NULL: the model's own
+     * parameters are used */
     const pl_path *path;
     /* paths that give the same bytes have the same number (pl_pooled_path_contents) */
     uint64_t path_contents;
@@ -198,10 +203,10 @@ typedef struct pl_batch_request {
 PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,
                                         int vocab, int context, int n_slots,
                                         pl_batch **out);
-/* Requests in the batch end with ERR_CANCELLED. Accepts NULL. */
+/* Ends the requests in the batch with ERR_CANCELLED. Accepts NULL. */
 void pl_batch_destroy(pl_batch **batch);
 int pl_batch_active(const pl_batch *batch);
-/* number of requests that this path answers */
+/* Returns the number of requests that this path answers. */
 int pl_batch_active_on(const pl_batch *batch, const pl_path *path);
 int pl_batch_room(const pl_batch *batch); /* number of requests that may join now */
 typedef struct pl_batch_slot {
@@ -214,65 +219,68 @@ typedef struct pl_batch_slot {
     int n_prompt, n_read, max_tokens, n_tokens;
 } pl_batch_slot;
 void pl_batch_slot_state(const pl_batch *batch, int slot, pl_batch_slot *out);
-/* Adds a request. Errors are those of pl_generate's arguments, and ERR_BUSY if there is
- * no room; then the request has not joined, and `done` is not called. A request with
- * routes gets the answer of pl_reroute_generate; it cannot have prompt_scores. */
+/* Adds a request. The errors are those of pl_generate for its arguments, and ERR_BUSY
+ * if there is no room. After an error the request has not joined, and `done` is not
+ * called. A request with routes gets the answer of pl_reroute_generate, and cannot have
+ * prompt_scores. */
 PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
 /* Reads a piece of each unfinished prompt, and chooses one token for each other
- * request. An error of one request (its prompt, its emit, its logits) ends only that
- * request. A returned error is the model's, and has ended all requests. */
+ * request. An error of one request (of its prompt, its emit function or its logits)
+ * ends only that request. An error that is returned comes from the model, and has ended
+ * all requests. */
 PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
 
 /* ---- likelihood ---- */
 /* Computes how badly a path predicts a text: the sum of -log p over tokens 1 to n - 1,
  * each given the tokens before it. tokens[0] is PL_TOKEN_BOS; the model's context must
- * be at least n - 1. The sum is in double, in rising order. ERR_ARG if n < 2, and the
- * errors of pl_model_losses. */
+ * be at least n - 1. The sum is computed in double, in rising order of tokens. ERR_ARG
+ * if n < 2; also the errors of pl_model_losses. */
 PL_MUST_CHECK pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens,
                                            int n, double *nats);
-/* Chooses the path with the fewest nats, the lower number if two are equal. A path
- * whose nats are NaN or infinite is never chosen. `margin_nats` is how many nats more
- * the second best path has; INFINITY if there is none. ERR_NUMERIC if no path's nats
- * are finite. */
+/* Chooses the path with the fewest nats; if two paths have equally many, the one with
+ * the lower number. A path whose nats are NaN or infinite is never chosen.
+ * `margin_nats` is how many nats more the second best path has; INFINITY if there is
+ * none. ERR_NUMERIC if no path's nats are finite. */
 PL_MUST_CHECK pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
                                              double *margin_nats);
 
 /* ---- completion ---- */
 enum {
     PL_COMPLETION_BYTES_MAX = 1 << 20,
-    PL_CHOICES_MAX = 256, /* the most answers to one request */
+    PL_CHOICES_MAX = 256, /* largest number of answers to one request */
     PL_TOKENS_MAX = 1000000,
     PL_BIAS_MAX = 1024
 };
 typedef struct pl_completion_prompt {
-    char *text; /* a prompt is either a text or, if this is NULL, a list of tokens */
+    char *text; /* the prompt's text; NULL: it is a list of tokens */
     int32_t *tokens;
     int n_tokens;
 } pl_completion_prompt;
 typedef struct pl_completion pl_completion;
 struct pl_completion {
     char model[PL_NAME_MAX];       /* "auto": the server chooses the path */
-    pl_completion_prompt *prompts; /* owned, as are biases and the texts of `stop` */
+    pl_completion_prompt *prompts; /* owned, like biases and the stop texts */
     int n_prompts;
     int n, best_of; /* n: choices per prompt; choice number k uses the seed plus k */
-    /* -1: no log probabilities; else how many of the likeliest tokens are listed per
-     * token */
+    /* number of likeliest tokens that are listed for each token; -1: no log
+     * probabilities */
     int logprobs;
-    int route_every; /* after how many tokens the path is chosen again; 0: never */
+    int route_every; /* tokens between two choices of the path; 0: it is chosen once */
     bool echo, stream, stream_options, include_usage;
     bool chat; /* answer in the form of /v1/chat/completions */
     pl_logit_bias *bias;
     pl_generate_options options;
 };
-/* Parses a body of /v1/completions. The sentence of ERR_USAGE names the key. Clear the
- * request afterwards, also after a failure. */
+/* Parses a body of /v1/completions. The sentence of ERR_USAGE names the key. The caller
+ * clears the completion, also after a failure. */
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
-/* For requests that have further keys. The first function parses a body, which must be
- * a JSON object, and calls `read` for each of its keys; the second reads one key of a
- * completion; the next tells whether a value is null, so that the key counts as
- * missing; the last one checks keys that are valid alone but not together. */
+/* The next four functions parse requests that have further keys. The first parses a
+ * body, which must be a JSON object, and calls `read` for each of its keys. The second
+ * reads one key of a completion. The third tells whether a value is null, so that its
+ * key counts as missing. The fourth refuses keys that are valid alone but not
+ * together. */
 typedef pl_status (*pl_completion_key_fn)(void *context, const char *key,
                                           const pl_json *value);
 PL_MUST_CHECK pl_status pl_completion_each_key(const char *body, size_t len,
@@ -282,16 +290,17 @@ PL_MUST_CHECK pl_status pl_completion_read_key(const char *name, const pl_json *
                                                pl_completion *c);
 bool pl_completion_is_null(const pl_json *value);
 PL_MUST_CHECK pl_status pl_completion_check(pl_completion *c);
-/* Sets the values of a request that has no keys. */
+/* Sets every field to the value that it has if the request has no keys. */
 void pl_completion_defaults(pl_completion *out);
-/* The first function parses the value of `model`, the second that of a key with prompts
- * (texts or lists of tokens); `key` is its name for errors. */
+/* The first function parses the value of the key `model`. The second parses the value
+ * of a key with prompts (texts or lists of tokens); `key` is that key's name, for
+ * errors. */
 PL_MUST_CHECK pl_status pl_completion_read_model(const pl_json *value,
                                                  pl_completion *c);
 PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
                                                    const char *key, pl_completion *c);
-/* Parses a list of token numbers; `key` is its name for errors. Free *tokens also after
- * a failure. */
+/* Parses a list of token numbers; `key` is the name of its key, for errors. The caller
+ * frees *tokens, also after a failure. */
 PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
                                                   int32_t **tokens, int *n);
 
@@ -302,22 +311,22 @@ typedef struct pl_completion_span {
     char path[PL_NAME_MAX];
 } pl_completion_span;
 
-/* One of the answers of a request, or, in a stream, the new part of one. */
+/* One of the answers to a request, or, in a stream, the new part of one answer. */
 typedef struct pl_completion_choice {
     int index;        /* number of the prompt * n + number of the choice */
     const char *path; /* the path that answers */
-    /* the paths of an answer that has ended, if its path was chosen again */
+    /* the paths that wrote the answer, if it has ended and its path was chosen again */
     const pl_completion_span *spans;
     int n_spans;
     const char *text;
     size_t text_len;
     const pl_token_score *scores;
     size_t n_scores;
-    /* in characters: where the token of the first score begins in the whole text;
-     * writing moves it to the end of the last score's token */
+    /* number of characters in the whole text before the token of the first score; the
+     * writer moves it to the end of the last score's token */
     int64_t offset;
     bool scored; /* the request asked for scores */
-    bool first;  /* this chunk of a streamed chat must name the role */
+    bool first;  /* this chunk of a chat's stream must name the role */
     bool ended;
     pl_finish finish;
 } pl_completion_choice;
@@ -327,20 +336,21 @@ typedef struct pl_completion_answer {
     const char *model; /* the path that answers; "auto" if several paths answer */
     pl_completion_choice *choices;
     int n_choices;
-    bool chat, stream; /* write the form of chat.completion, or of its chunks */
-    bool usage;        /* also write the token counts of the whole request: */
+    /* chat: write a chat.completion; stream: write a chunk of an answer */
+    bool chat, stream;
+    bool usage; /* also write the token counts of the request: */
     int n_prompt_tokens, n_tokens;
-    int n_known_tokens; /* tokens of the prompts that did not have to be read again */
-    bool rerouted;      /* paths were chosen again; also write the cost: */
+    int n_known_tokens; /* tokens of the prompts that an earlier request had read */
+    bool rerouted;      /* the path was chosen again; also write the cost: */
     int64_t n_routing_tokens;      /* tokens that were read for these choices */
-    double routing_seconds;        /* of reading these tokens and of choosing */
+    double routing_seconds;        /* time of reading these tokens and of choosing */
     const pl_tokenizer *tokenizer; /* gives the texts of tokens in scores */
 } pl_completion_answer;
-/* Appends a JSON object: a whole answer, or one chunk of a stream. */
+/* Appends an answer as a JSON object: the whole answer, or one chunk of a stream. */
 PL_MUST_CHECK pl_status pl_completion_write(const pl_completion_answer *answer,
                                             pl_buf *out);
-/* The text of a single token: its bytes if they are UTF-8, else "bytes:\\xe2..."; BOS,
- * EOS and UNK have names. */
+/* Appends the text of a single token: its bytes if they are UTF-8, otherwise
+ * "bytes:\\xe2...". BOS, EOS and UNK have names. */
 PL_MUST_CHECK pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token,
                                       pl_buf *out);
 /* Appends {"error": {"message", "type", "code"}}. */

@@ -15,7 +15,8 @@ struct pl_server {
     bool draining;
     uint64_t n_jobs;
     server_counters counts;
-    /* [address_slot] number of unfinished requests of the addresses with this slot */
+    /* [address_slot] number of unfinished requests from all addresses that share this
+     * slot */
     int of_address[ADDRESS_SLOTS];
 };
 
@@ -59,8 +60,8 @@ static void leave_line(server_job *job)
         __atomic_fetch_sub(&job->server->counts.waiting, 1, __ATOMIC_SEQ_CST);
 }
 
-/* The counter of an address. Addresses of one network have different counters; distant
- * addresses may share one. */
+/* Returns the counter of an address. Addresses of one network have different counters;
+ * addresses of different networks may share a counter. */
 static int *address_slot(pl_server *s, uint32_t address)
 {
     return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
@@ -80,11 +81,12 @@ void server_job_leave(server_job *job)
     leave_places(job);
 }
 
-/* Counts a job that has ended and frees its places, before the front learns of the end.
- * So a client that asks again at once finds its place free. */
+/* Counts a job that has ended and frees its places before the front learns of the end.
+ * So a client that sends its next request at once finds a free place. */
 static void count_end(server_job *job)
 {
-    if (job->kind == SERVER_SLOTS) /* the front itself asked, to show the slots */
+    /* a job that only asks for the slots is not counted */
+    if (job->kind == SERVER_SLOTS)
         return;
     server_counters *n = &job->server->counts;
     const pl_status status = job->status;
@@ -142,7 +144,7 @@ static void tell_end(server_part *part, pl_status status, const char *code,
         server_job_release(&job);
 }
 
-/* Fails the whole job, before any of its parts has joined a batch. */
+/* Ends the job with an error, before any of its parts has joined a batch. */
 static void refuse_job(server_job *job, pl_status status, const char *code)
 {
     static const pl_generate_result none;
@@ -198,7 +200,7 @@ static pl_status on_score(void *context, const pl_token_score *score)
     return PL_OK;
 }
 
-/* Notes that another path writes from here on. */
+/* Notes that another path writes the answer from token `from` on. */
 static void on_moved(void *context, int from, int path)
 {
     server_part *part = context;
@@ -237,8 +239,8 @@ static const int32_t *get_prompt_tokens(const server_prompt *prompt)
     return (const int32_t *)(const void *)prompt->tokens.data;
 }
 
-/* Chooses the path of a prompt. A prompt without BOS gets one for this choice, because
- * the paths were trained on texts that begin with BOS. */
+/* Chooses the path of a prompt. For this choice BOS is put before a prompt that has
+ * none, because the paths were trained on texts that begin with BOS. */
 static pl_status route_prompt(pl_server *s, server_prompt *prompt)
 {
     const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
@@ -254,8 +256,9 @@ static pl_status route_prompt(pl_server *s, server_prompt *prompt)
     return status;
 }
 
-/* Finds the model that answers a prompt: the one that the request names, or the path
- * that is chosen. Leaves prompt->path at -1 if the server must do other work first. */
+/* Finds the model that answers a prompt: the model that the request names, or the path
+ * that is chosen. Leaves prompt->path at -1 if the server must do other work before the
+ * path can be chosen. */
 static pl_status find_prompt_path(pl_server *s, const server_job *job,
                                   server_prompt *prompt)
 {
@@ -263,7 +266,7 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     const bool embeds = job->kind == SERVER_EMBEDDING;
     if (prompt->path >= 0)
         return PL_OK;
-    /* embeddings of all texts must come from the same model */
+    /* with `auto`, different texts could get different models; embeddings must not */
     if (server_models_is_auto(job->completion.model) && embeds)
         PL_CHECK(server_models_find(models, "base", &prompt->path));
     else if (server_models_is_auto(job->completion.model))
@@ -302,8 +305,8 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
 {
     const int context = server_paths_context(s->paths);
     to->path = -1;
-    /* written before the request has an event: the front reads it after the first one
-     */
+    /* written before the job's first event, because the front reads the name after it
+     * */
     pl_copy_text(to->model, sizeof to->model, "auto");
     PL_CHECK(encode_prompt(s, from, to));
     if (count_prompt_tokens(to) <= context)
@@ -341,7 +344,7 @@ static void answer_slots(const pl_server *s, server_job *job)
     tell_end(&job->parts[0], PL_OK, NULL, &none);
 }
 
-/* Checks everything about a job that can be checked before it has a place. */
+/* Checks everything about a job that can be checked before it waits for a place. */
 static void arrive(pl_server *s, server_job *job)
 {
     if (job->kind == SERVER_SLOTS) {
@@ -364,7 +367,8 @@ static void arrive(pl_server *s, server_job *job)
     s->last = &job->next;
 }
 
-/* Computes the embedding of a part, which ends the part. *waits: the part must wait. */
+/* Computes the embedding of a part, which ends the part. *waits: nothing was computed,
+ * and the part must wait. */
 static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prompt,
                             bool *waits)
 {
@@ -406,8 +410,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     return server_paths_join_all(s->paths, every, on_moved, &request, waits);
 }
 
-/* Lets the parts of a job join batches. Returns true if no part has to wait any more,
- * so that the job leaves the queue. If a part fails, all waiting parts end. */
+/* Lets the parts of a job join batches. Returns true if no part must wait any longer;
+ * then the job leaves the queue. If a part fails, all waiting parts end. */
 static bool admit(pl_server *s, server_job *job)
 {
     int n_waiting = 0;
@@ -484,7 +488,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
     int busy = 0;
     while (*stop < 2) {
         /* `*stop` is read only once per turn, so that no job is accepted between this
-         * and the last check */
+         * check and the last one */
         bool ending = *stop > 0;
         __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
         if (*reload) {
@@ -507,7 +511,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
             busy == 0)
             return PL_OK;
     }
-    /* All jobs end with an error. The front gets a moment to report it. */
+    /* All jobs end with an error. The front gets a short time to report the error. */
     __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
     server_paths_unload(s->paths);
     for (int i = 0; i < 20 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) > 0;
@@ -519,7 +523,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 }
 
 /* ---- for the front ---- */
-/* Takes one of `most` places; returns false if none is left. */
+/* Takes one of `most` places; returns false if no place is free. */
 static bool take_counted_place(int *count, int most)
 {
     if (__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST) < most)
@@ -548,7 +552,7 @@ static pl_status take_places(pl_server *s, uint32_t address)
                    s->options.queue);
 }
 
-/* Makes a job for the front, which hands it to the engine through `incoming`. */
+/* Makes a job. The front hands the job to the engine through the queue `incoming`. */
 static pl_status create_job(pl_server *s, server_kind kind, pl_completion *completion,
                             server_job **out)
 {

@@ -1,9 +1,10 @@
 /* `pathloom serve`: serves the paths of a mixture over HTTP.
  *
- * It has two sides. The front (server_http.c) has a thread per connection: it reads a
- * request, hands a job to the engine, and writes the answer. The engine (server.c) runs
- * in the process's main thread; only the engine uses store, router and models. The two
- * sides share a queue of jobs, a queue of events per job, and counters. */
+ * The server has two sides. The front (server_http.c) has a thread per connection. This
+ * thread reads a request, hands a job to the engine, and writes the answer. The engine
+ * (server.c) runs in the main thread of the process. Only the engine uses the store,
+ * the router and the models. The two sides share a queue of jobs, one queue of events
+ * per job, and counters. */
 #ifndef PL_SERVE_SERVER_H
 #define PL_SERVE_SERVER_H
 #include "serve/chat.h"
@@ -16,28 +17,30 @@ extern "C" {
 typedef struct pl_server_options {
     pl_mixture *mix;       /* borrowed until close */
     const char *precision; /* NULL: the run's precision */
-    int threads;           /* threads that a model computes with */
-    int slots;             /* requests that are answered at the same time */
-    int paths;             /* the most paths in memory; 0: no limit but memory */
-    /* the most bytes of modules in memory, at least those of one path; 0: half of the
-     * free memory */
+    int threads;           /* number of threads that compute a model */
+    int slots;             /* number of requests that are answered at the same time */
+    /* largest number of paths in memory; 0: only memory limits it */
+    int paths;
+    /* limit of the bytes of modules in memory, at least the bytes of one path; 0: half
+     * of the free memory */
     uint64_t module_bytes;
-    int queue; /* the most requests that may wait */
-    /* the most requests of one client address at the same time; 0: no limit */
+    int queue; /* largest number of requests that wait */
+    /* largest number of requests from one client address at the same time; 0: no
+     * limit */
     int per_address;
     int timeout_s;
-    /* how conversations are written (chat.h); NULL: the server has no chat */
+    /* how conversations become prompts (chat.h); NULL: the server offers no chat */
     const pl_chat_template *chat;
-    int64_t created; /* when it started, in seconds since 1970 */
+    int64_t created; /* start of the server, in seconds since 1970 */
 } pl_server_options;
 
 /* The memory that serving takes, in bytes. */
 typedef struct pl_server_plan {
     int n_modules;
-    uint64_t modules_bytes; /* all modules, each once */
+    uint64_t modules_bytes; /* all modules, each of them once */
     uint64_t path_bytes;    /* the modules of one path */
     uint64_t engine_bytes;  /* working memory and the caches of all slots */
-    uint64_t reading_bytes; /* in the host's memory while a module is read */
+    uint64_t reading_bytes; /* taken in the host's memory while a module is read */
 } pl_server_plan;
 void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
                           pl_server_plan *out);
@@ -48,7 +51,8 @@ typedef struct pl_server pl_server;
 PL_MUST_CHECK pl_status pl_server_open(const pl_server_options *options,
                                        pl_server **out);
 void pl_server_close(pl_server **s);
-/* Serves until `*stop` is 1 and all requests are answered, or until `*stop` is 2. */
+/* Serves until `*stop` is 1 and all requests are answered, or until `*stop` is 2. A
+ * signal handler may set `*stop`. */
 PL_MUST_CHECK pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                                       volatile sig_atomic_t *reload);
 
@@ -56,16 +60,16 @@ typedef struct pl_front_options {
     const char *listen;
     /* file with the keys of clients (server_access.h); NULL: no key is needed */
     const char *api_keys;
-    /* the origin whose pages may send requests from a browser, or "*"; NULL: only the
-     * server's own page */
+    /* the web origin whose pages may send requests from a browser; "*": every origin;
+     * NULL: only the page that the server itself serves */
     const char *cors;
     const char *tls_cert, *tls_key; /* files in PEM; NULL: no TLS */
     bool log_requests;              /* log one line per request */
 } pl_front_options;
 
 typedef struct pl_server_front pl_server_front;
-/* `address` gets HOST:PORT; if `listen` ends in ":*", a free port is chosen. The texts
- * of the options are borrowed until close. */
+/* Opens the front. `address` gets HOST:PORT, where the front listens; if `listen` ends
+ * in ":*", a free port is chosen. The texts of the options are borrowed until close. */
 PL_MUST_CHECK pl_status pl_server_front_open(pl_server *s,
                                              const pl_front_options *options,
                                              pl_server_front **out, char address[64]);

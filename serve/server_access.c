@@ -116,8 +116,8 @@ void server_access_destroy(server_access **access)
     *access = NULL;
 }
 
-/* Compares the key with all known keys, so that the time does not tell which of them it
- * was. */
+/* Compares the key with all known keys, even after a match, so that the time of the
+ * call does not tell which key it was. */
 const char *server_access_find(const server_access *a, const char *header)
 {
     static const char scheme[] = "Bearer ";
@@ -126,8 +126,8 @@ const char *server_access_find(const server_access *a, const char *header)
     if (!header || strncasecmp(header, scheme, strlen(scheme)) != 0)
         return NULL;
     header += strlen(scheme);
-    /* a plain BLAKE2b hash, without the purpose that our other hashes include, so that
-     * b2sum gives the same */
+    /* a plain BLAKE2b hash, so that b2sum gives the same; our other hashes also include
+     * the purpose of the hash */
     pl_hash_of("", header, strlen(header), &hash);
     for (size_t i = 0; i < count_keys(a); i++)
         if (pl_hash_is_mac(&key_at(a, i)->hash, hash.bytes))

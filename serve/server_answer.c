@@ -1,5 +1,5 @@
 /* Answers a request from the events of its job: in one piece, or as a stream of
- * server-sent events. If there is no event for long, the stream sends a comment
+ * server-sent events. If there is no event for a long time, the stream sends a comment
  * line. */
 #include "serve/embedding.h"
 #include "serve/server_exchange.h"
@@ -7,8 +7,8 @@
 
 enum { COMMENT_MS = 5000, BLOCK_BYTES = 4096 };
 
-/* Removes a space at the beginning of the answer's text: in the template a space stands
- * between the role and the text. */
+/* Removes a space at the beginning of the answer's text, because in the template a
+ * space stands between the role and the text. */
 static void skip_space(pl_completion_choice *c)
 {
     if (c->text_len > 0 && c->text[0] == ' ') {
@@ -17,8 +17,8 @@ static void skip_space(pl_completion_choice *c)
     }
 }
 
-/* Returns the name of the path that gave all answers; if several paths did, the model
- * that the request named. */
+/* Returns the name of the path that gave all answers. If several paths gave answers,
+ * returns the model that the request named. */
 static const char *model_of(const server_job *job)
 {
     for (int i = 1; i < job->n_prompts; i++)
@@ -27,7 +27,7 @@ static const char *model_of(const server_job *job)
     return job->prompts[0].model;
 }
 
-/* Keeps the paths of an event, by name. */
+/* Adds to an answer the names of the paths that an event lists. */
 static void add_spans(exchange *x, const server_event *e)
 {
     const server_models *models =
@@ -204,7 +204,7 @@ static pl_status write_chunk(exchange *x, const server_event *e)
     return PL_OK;
 }
 
-/* The chunk with the usage has no choices. */
+/* Writes the last chunk of a stream: the usage, and no choices. */
 static pl_status write_usage(exchange *x)
 {
     pl_completion_answer a = start_answer(x);
@@ -243,7 +243,7 @@ static void write_event(exchange *x, server_event *e)
         pl_buf_printf(&x->out, "data: [DONE]\n\n");
 }
 
-/* Fills x->out with the next event, or, after a long time without one, with a
+/* Fills x->out with the next event, or, after a long time without an event, with a
  * comment. */
 static void fill_answer(exchange *x)
 {

@@ -10,16 +10,17 @@ struct server_client {
     int socket;
     uint32_t address;
     bool listed, cut; /* used only by the thread that owns the list */
-    int64_t waits_ms; /* since when it waits for a request; 0: it is busy */
-    /* since when it is busy; this and waits_ms are accessed by atomic operations */
+    int64_t waits_ms; /* time since when it has waited for a request; 0: busy */
+    /* time since when the client has been busy; this field and waits_ms are accessed by
+     * atomic operations */
     int64_t busy_ms;
     server_client *next;
 };
 
 struct server_clients {
     server_clients_options options;
-    /* each server_client* is pushed twice, when it enters and when it leaves; the
-     * list's own address ends the thread */
+    /* each server_client* is pushed twice: when it enters and when it leaves; the
+     * address of the list itself tells the thread to end */
     pl_queue *news;
     pl_queue *gone; /* server_client* that the thread has removed from its list */
     pl_thread *thread;
@@ -44,8 +45,8 @@ static int64_t waits_since(const server_client *c)
     return __atomic_load_n(&c->waits_ms, __ATOMIC_SEQ_CST);
 }
 
-/* Shuts down a client's socket. The client's own thread then sees the end of the
- * connection, and the client leaves. */
+/* Shuts down a client's socket. The thread of this client then sees the end of the
+ * connection, and calls server_clients_leave. */
 static void cut(server_client *c)
 {
     shutdown(c->socket, SHUT_RDWR);
@@ -77,9 +78,10 @@ static int count_open(const server_clients *l, int of_address[SLOTS])
     return n;
 }
 
-/* Chooses the connection to close: of the address with the most connections, the one
- * that has waited longest. The list begins with the newest connection, so among equal
- * ones the last is the oldest. NULL: all are busy. */
+/* Chooses the connection to close: of the address with the most connections, the
+ * connection that has waited longest. The list begins with the newest connection, so if
+ * several have waited equally long, the last of them is the oldest. Returns NULL if all
+ * connections are busy. */
 static server_client *find_victim(const server_clients *l, const int of_address[SLOTS])
 {
     server_client *victim = NULL;
@@ -110,8 +112,8 @@ static void cut_some(server_clients *l)
         cut(victim);
 }
 
-/* Handles a client from the queue: the first time it enters the list, the second time
- * it leaves. */
+/* Handles a client from the queue: the first time adds it to the list, the second time
+ * removes it. */
 static void note_client(server_clients *l, server_client *c)
 {
     if (!c->listed) {
@@ -154,7 +156,8 @@ server_client *server_clients_enter(server_clients *l, int socket, uint32_t addr
     return c;
 }
 
-/* The socket may be closed only after no other thread will use it. */
+/* Waits until the list's thread no longer uses the socket; only then may it be
+ * closed. */
 void server_clients_leave(server_clients *l, server_client **client)
 {
     if (!*client)

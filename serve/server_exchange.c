@@ -1,6 +1,6 @@
 /* Sends answers and waits for the events of a request's job (server_exchange.h). While
- * it waits it also watches the socket, so that the job of a client that goes away is
- * ended at once. */
+ * a thread waits it also watches the client's socket. If the client closes the
+ * connection, the thread ends the job at once. */
 #include "serve/server_exchange.h"
 #include <arpa/inet.h>
 #include <poll.h>

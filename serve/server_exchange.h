@@ -8,7 +8,7 @@
 #include <microhttpd.h>
 
 enum {
-    SERVER_TIMEOUT_S = 15, /* limit for a client that sends and receives nothing */
+    SERVER_TIMEOUT_S = 15, /* limit while a client sends and receives nothing */
     SERVER_LOOK_MS = 1000
 };
 
@@ -19,19 +19,20 @@ struct pl_server_front {
     pl_front_options options;
     server_access *access; /* NULL: no key is needed */
     pl_buf certificate, private_key;
-    http_page talk; /* the page at / */
+    http_page talk; /* the page that is served at / */
     int n_busy;     /* accessed by atomic operations */
 };
 
 /* The front's data about one answer of a request. */
 typedef struct server_answer {
-    pl_buf text, scores; /* the text so far, if the answer is sent in one piece */
+    pl_buf text, scores; /* the answer so far, if it is sent in one piece */
     /* pl_completion_span: the paths that have written so far; empty if the path is
      * fixed */
     pl_buf spans;
     /* in a stream: number of characters written so far (pl_completion_choice.offset) */
     int64_t offset;
-    /* in a stream: whether a chunk was written; whether one with text was */
+    /* in a stream: begun: a chunk was written; has_text: a chunk with text was
+     * written */
     bool begun, has_text;
     pl_generate_result result;
 } server_answer;
@@ -41,7 +42,7 @@ typedef struct endpoint {
     const char *url; /* a URL that ends in / stands for all URLs that begin with it */
     bool post;
     enum MHD_Result (*answer)(exchange *x);
-    bool open; /* open to clients without a key */
+    bool open; /* clients without a key may use it */
 } endpoint;
 
 /* One request, from its first line to the end of its answer. */
@@ -51,7 +52,7 @@ struct exchange {
     const endpoint *route; /* NULL: there is no such endpoint */
     const char *url;       /* borrowed from the library */
     const char *user;      /* the name of the client's key; "" if no key was sent */
-    unsigned status;       /* HTTP status of the answer, when it is sent */
+    unsigned status;       /* HTTP status of the answer; 0: no answer was sent yet */
     double began;
     server_client *client;
     bool busy; /* the request is counted in the front's n_busy */
@@ -74,23 +75,24 @@ enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
 enum MHD_Result exchange_send_json(exchange *x, unsigned code, pl_buf *body);
 enum MHD_Result exchange_fail(exchange *x, unsigned http, const char *message,
                               const char *code);
-/* Sends the body, or, if `status` is an error, that error. */
+/* Sends the body; if `status` is an error, sends that error instead. */
 enum MHD_Result exchange_end(exchange *x, pl_status status, pl_buf *body);
 unsigned exchange_status(pl_status status);
 
 /* ---- the client and the events of the job ---- */
 int exchange_socket(struct MHD_Connection *c);
 uint32_t exchange_address(struct MHD_Connection *c);
-/* Sets the connection's timeout in seconds; 0: none. A client need not send anything
- * while its job is computed. Setting the timeout also counts as activity. */
+/* Sets the connection's timeout in seconds; 0 means no timeout, for the time while a
+ * job is computed and the client need not send anything. Setting the timeout also
+ * counts as activity. */
 void exchange_rest(exchange *x, unsigned seconds);
-/* Waits until the job has an event, or the client goes away, or the timeout is over. */
+/* Waits until the job has an event, the client has gone, or the timeout is over. */
 void exchange_look(exchange *x, int timeout_ms);
 /* Returns the next event. NULL: there is none yet, or the client has gone. If the
  * client has gone, the engine is told to end the job. */
 server_event *exchange_next(exchange *x, int timeout_ms);
-/* Waits for the next event. If the client leaves, the engine ends the job with a last
- * event. */
+/* Waits for the next event without a timeout. If the client leaves, the engine ends the
+ * job, which also gives an event. */
 server_event *exchange_wait(exchange *x);
 
 /* ---- answers of the engine (server_answer.c) ---- */

@@ -11,7 +11,7 @@ typedef struct framing {
     bool odd;     /* a header that different programs may read differently */
 } framing;
 
-/* A character of a token, RFC 9110, section 5.6.2. */
+/* Whether the text is a token by RFC 9110, section 5.6.2. */
 static bool is_token(const char *name)
 {
     static const char letters[] =
@@ -21,7 +21,7 @@ static bool is_token(const char *name)
 
 /* Whether a header's name begins with `known` and goes on after it. The library
  * (0.9.75) appends the text of a folded line to the name of the header above it, so a
- * transfer coding on such a line would not be seen. */
+ * transfer coding on a folded line would not be seen. */
 static bool name_goes_on(const char *name, const char *known)
 {
     size_t len = strlen(known);
@@ -45,9 +45,10 @@ static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* The library (0.9.75) uses the first of several lengths, prefers a transfer coding to
- * a length, and waits for chunks of any size. Its strict mode only requires a Host
- * header in addition, and writes the head of its refusal twice. */
+/* These checks are needed because the library (0.9.75) uses the first of several
+ * lengths, prefers a transfer coding to a length, and waits for chunks of any size. The
+ * library's strict mode adds only the check for a Host header, and when it refuses a
+ * request it writes the head of the answer twice. */
 const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigned *http)
 {
     framing f = {0};

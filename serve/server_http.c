@@ -1,14 +1,14 @@
 /* The front of a server: OpenAI's endpoints over HTTP/1.1, with a thread per
  * connection.
  *
- * A request whose end is not certain is refused, and its connection closed
- * (server_framing.h). The body is collected up to a limit; then the thread waits for
- * the events of its job (server_exchange.h). Until the first event it can still answer
- * with an error status.
+ * A request whose end is not certain is refused, and its connection is closed
+ * (server_framing.h). The thread collects the body up to a limit, then waits for the
+ * events of the request's job (server_exchange.h). Until the first event the thread can
+ * still answer with an error status.
  *
- * At most BUSY_MAX connections may have a completion in progress. Other connections
- * always find a place (server_clients.h), because the library accepts no more than
- * CONNECTIONS_MAX. */
+ * At most BUSY_MAX connections may have a completion in progress. The library accepts
+ * no more than CONNECTIONS_MAX connections, so waiting connections are closed
+ * (server_clients.h) before new ones would be refused. */
 #include "serve/embedding.h"
 #include "serve/exporter.h"
 #include "serve/page_asset.h"
@@ -22,20 +22,20 @@
 
 enum {
     CONNECTIONS_MAX = 1024,
-    /* most open connections; the rest up to CONNECTIONS_MAX is for connections that are
-     * being closed */
+    /* largest number of open connections; the rest up to CONNECTIONS_MAX is for
+     * connections that are being closed */
     PLACES = 576,
     BUSY_MAX = 512,
-    /* time for the head of a request, and again for its body, even if bytes arrive
-     * slowly */
+    /* limit of time for the head of a request, and again for its body, even while bytes
+     * arrive slowly */
     REQUEST_S = 30,
     MEMORY_MAX = 32 << 10
 };
 
 /* ---- requests ---- */
 
-/* Counts the request among the busy ones. More than BUSY_MAX are refused, so that there
- * is always a place for /health. */
+/* Counts the request among the busy ones. Requests above BUSY_MAX are refused, so that
+ * there is always a place for a request for /health. */
 static pl_status become_busy(exchange *x)
 {
     x->busy = true;
@@ -47,8 +47,8 @@ static pl_status become_busy(exchange *x)
                    BUSY_MAX);
 }
 
-/* Hands a parsed request to the engine. *sent: the request failed, and the error was
- * sent. */
+/* Hands a parsed request to the engine. *sent becomes true if the request failed and
+ * the error was sent. */
 static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kind,
                                   pl_completion *completion, bool *sent)
 {
@@ -146,7 +146,7 @@ static enum MHD_Result answer_embeddings(exchange *x)
 
 /* ---- pages ---- */
 /* Sends the page of the server. The page contains no data of the run, so a browser gets
- * it without a key; its script asks the endpoints below. */
+ * it without a key; the script of the page uses the endpoints below. */
 static enum MHD_Result answer_talk(exchange *x)
 {
     struct MHD_Response *r = http_page_response(&x->front->talk);
@@ -220,7 +220,7 @@ static enum MHD_Result answer_detokenize(exchange *x)
                         &body);
 }
 
-/* Only the engine knows what its slots are doing, so it is asked. */
+/* Asks the engine what its slots are doing, because only the engine knows. */
 static enum MHD_Result answer_slots(exchange *x)
 {
     if (server_ask_slots(x->front->server, &x->job) != PL_OK)
@@ -302,8 +302,8 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
     return exchange_queue(x, http, r);
 }
 
-/* Answers OPTIONS. Before a request of a page from another origin, a browser sends
- * OPTIONS without a key, to ask what the page may do. */
+/* Answers OPTIONS. Before a browser sends a request of a page from another origin, it
+ * sends OPTIONS without a key, to ask what the page may do. */
 static enum MHD_Result answer_preflight(exchange *x)
 {
     return exchange_queue(
@@ -325,8 +325,8 @@ static bool is_allowed(exchange *x)
     return x->user[0] != '\0';
 }
 
-/* Answers requests that need no body. *more: the body must be read first. HEAD is
- * answered like GET; the library leaves out the body. */
+/* Answers requests that need no body. *more becomes true if the body must be read
+ * first. HEAD is answered like GET; the library leaves out the body. */
 static enum MHD_Result look_at_request(exchange *x, const char *method,
                                        const char *version, bool *more)
 {
@@ -424,7 +424,7 @@ static void log_request(const exchange *x)
            x->user[0] ? x->user : "-", n_prompt, n_tokens);
 }
 
-/* Called when a request ends, also if the client has gone in the middle. */
+/* Called when a request ends, also if the client has gone before its end. */
 static void on_completed(void *context, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode why)
 {
@@ -456,8 +456,8 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     __atomic_fetch_sub(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Called for a new and for a closed connection, both from the library's own thread; the
- * second call comes before the socket is closed. */
+/* Called when a connection is opened and when it ends, both times on the thread of the
+ * library. The second call comes before the socket is closed. */
 static void on_connection(void *context, struct MHD_Connection *c, void **client,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -471,7 +471,8 @@ static void on_connection(void *context, struct MHD_Connection *c, void **client
 }
 
 /* ---- opening ---- */
-/* Fills `extra`, the last part of the library's options. */
+/* Fills `extra`, the last part of the options for the library, with the files for
+ * TLS. */
 static void set_tls(pl_server_front *f, struct MHD_OptionItem extra[3])
 {
     extra[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
@@ -501,7 +502,7 @@ static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr
         on_completed, f, MHD_OPTION_ARRAY, extra, MHD_OPTION_END);
 }
 
-/* The library needs texts with a terminating NUL. */
+/* Reads a PEM file as a text with a terminating NUL, which the library needs. */
 static pl_status read_pem(const char *path, pl_buf *out)
 {
     PL_CHECK(pl_read_file(path, out));

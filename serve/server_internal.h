@@ -4,15 +4,15 @@
 #define PL_SERVE_SERVER_INTERNAL_H
 #include "serve/serve.h"
 
-/* Counters of the server. The front and the engine access these counters by atomic
- * operations, and also the fields `left`, `in_line`, `of_address` and `owners` of a
- * job. */
+/* Counters of the server. The front and the engine access them by atomic operations.
+ * They access the fields `left`, `in_line`, `of_address` and `owners` of a job in the
+ * same way. */
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, known_tokens, chosen_tokens,
         steps;
     int64_t module_bytes, modules_read, routing_tokens;
-    /* loaded: paths; modules: those in memory; open: requests that the front is working
-     * on */
+    /* loaded: paths in memory; modules: modules in memory; open: requests that the
+     * front is working on */
     int waiting, active, loaded, modules, open;
 } server_counters;
 
@@ -31,27 +31,27 @@ void server_event_destroy(server_event **event);
 
 typedef struct server_job server_job;
 
-/* A prompt of a job. All n answers to it come from the same path. */
+/* A prompt of a job. The same path gives all n answers to the prompt. */
 typedef struct server_prompt {
     pl_buf tokens;
     int path;                /* the path that answers; -1: not chosen yet */
     char model[PL_NAME_MAX]; /* name of the path; set before the first event */
 } server_prompt;
 
-/* One answer, which is one request of a batch. Used by the engine only. */
+/* One answer of a job: one request of a batch. Only the engine uses it. */
 typedef struct server_part {
     server_job *job;
     int index;
     bool joined;
     pl_generate_options options;
-    pl_buf text, scores, spans; /* what was not sent yet */
+    pl_buf text, scores, spans; /* the data that was not sent yet */
 } server_part;
 
 typedef enum server_kind {
     SERVER_COMPLETION,
-    /* the text of each part is not text but the floats of its prompt's embedding */
+    /* each part's `text` holds not text but the floats of its prompt's embedding */
     SERVER_EMBEDDING,
-    SERVER_SLOTS /* what the engine's slots are doing */
+    SERVER_SLOTS /* asks what the engine's slots are doing */
 } server_kind;
 
 struct server_job {
@@ -76,18 +76,18 @@ struct server_job {
     struct server_job *next;
 };
 void server_job_release(server_job **job);
-/* Call it when the client has gone: the job is no longer counted, and the engine ends
- * it. */
+/* Call this function when the client has gone. The job is no longer counted, and the
+ * engine ends it. */
 void server_job_leave(server_job *job);
 
 /* ---- for the front, from any thread ---- */
 /* Submits a job; takes ownership of the completion. ERR_BUSY: too many requests wait,
- * too many are from this address, or the server is ending. */
+ * too many requests are from this address, or the server is ending. */
 PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
                                       pl_completion *completion, uint32_t address,
                                       server_job **out);
-/* Submits a job that asks for the slots. The job's only event has the answer as its
- * text. */
+/* Submits a job that asks for the slots. The text of the job's only event is the
+ * answer. */
 PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);
 const pl_tokenizer *server_tokenizer(const pl_server *s);
@@ -100,8 +100,8 @@ void server_write_models(const pl_server *s, pl_buf *out);
 /* Writes one model; ERR_NOT_FOUND if it does not exist. */
 PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
                                            pl_buf *out);
-/* Writes facts that clients want to know before their first request, in the form of
- * llama-server. */
+/* Writes the server's properties, which clients read before their first request, in the
+ * form of llama-server. */
 void server_write_props(pl_server *s, pl_buf *out);
 void server_write_metrics(pl_server *s, pl_buf *out);
 

@@ -18,8 +18,8 @@ static bool serves_alike(const pl_shape *a, const pl_shape *b)
     return a->vocab == b->vocab && a->context == b->context;
 }
 
-/* Adds an arm beside the mixture, if it is a single model with the mixture's vocabulary
- * and context. */
+/* Adds an arm outside the mixture, if the arm is a single model with the mixture's
+ * vocabulary and context. */
 static pl_status add_other_arm(void *context, const pl_object *object)
 {
     static const char folder[] = "arm/";

@@ -7,11 +7,11 @@
 #define PL_SERVE_SERVER_MODELS_H
 #include "serve/mixture.h"
 
-/* the most arms beside the mixture */
+/* largest number of arms outside the mixture */
 enum { SERVER_OTHERS_MAX = 16 };
 typedef struct server_models server_models;
 
-/* Where a model's parameters are read from. */
+/* The arm and the path from which a model's parameters are read. */
 typedef struct server_model {
     const pl_arm *arm;
     const pl_topology *topology;
@@ -24,10 +24,11 @@ void server_models_close(server_models **models); /* accepts NULL */
 int server_models_count(const server_models *m);
 server_model server_models_get(const server_models *m, int number);
 void server_models_name(const server_models *m, int number, char name[PL_NAME_MAX]);
-/* Whether the server answers as this model: not if its path is closed
+/* Whether the server may answer with this model; false if its path is closed
  * (settings.closed). */
 bool server_models_is_open(const server_models *m, int number);
-/* Finds a model; ERR_NOT_FOUND lists the names that exist. */
+/* Finds a model by its name. The sentence of ERR_NOT_FOUND lists the names that
+ * exist. */
 PL_MUST_CHECK pl_status server_models_find(const server_models *m, const char *name,
                                            int *number);
 /* Whether this name means that the server chooses the path of each prompt: `auto`, or

@@ -42,7 +42,7 @@ pl_status server_write_model(const pl_server *s, const char *name, pl_buf *out)
     return PL_OK;
 }
 
-/* The values that a request has for keys that it does not set. */
+/* Makes an object with the default values of the keys of a request. */
 static pl_json *make_default_params(void)
 {
     pl_completion c;
@@ -62,7 +62,8 @@ static pl_json *make_default_params(void)
     return o;
 }
 
-/* The modules in memory, of all that the mixture has. */
+/* Makes an object with the modules in memory and the number of all modules of the
+ * mixture. */
 static pl_json *make_modules(pl_server *s)
 {
     const server_counters *n = server_counts(s);

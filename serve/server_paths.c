@@ -1,19 +1,21 @@
 /* Keeps paths in memory. A path is a table of pointers to modules, which are in memory
  * once (module_pool.h). Missing modules are read from the store when a request needs
- * their path. If there is no room, idle paths are dropped, the longest unused first;
- * only modules that no other path uses leave memory with them.
+ * their path. If there is no room, idle paths are dropped, first the path that was not
+ * used for the longest time. With a path only those modules leave memory that no other
+ * path uses.
  *
- * All paths of a shape go through one engine: its working memory, its slots and their
- * caches do not depend on the number of paths. */
+ * One engine computes all paths of a shape. So working memory, slots and their caches
+ * do not grow with the number of paths. */
 #include "serve/server_paths.h"
 #include "serve/module_pool.h"
 #include "serve/path_chooser.h"
 
 enum {
-    /* the shortest time that a path stays in memory; without it, the server might only
-     * load */
+    /* the shortest time that a path stays in memory; without this limit, the server
+     * might load paths all the time */
     STAY_MS = 1000,
-    /* the most time for routing between two steps, while requests are being answered */
+    /* limit of the time for routing between two steps, while requests are being
+     * answered */
     ROUTE_MS = 20,
     ENGINES_MAX = 1 + SERVER_OTHERS_MAX
 };
@@ -28,12 +30,12 @@ typedef struct engine {
 typedef struct loaded {
     pl_pooled_path *pooled;
     engine *engine;
-    /* number: the model's number in the list of models; edition: number of reloads
-     * before its versions were chosen or found unchanged */
+    /* number: the model's number in the list of models; edition: number of reloads at
+     * the time when the path's versions were last chosen or found unchanged */
     int number, edition;
     /* no further request may join, because another path waits for memory */
     bool leaving;
-    /* must not be dropped while more paths are loaded for the same request */
+    /* must not be dropped: more paths are being loaded for the same request */
     bool pinned;
     uint64_t asked;
     int64_t since_ms;
@@ -50,20 +52,21 @@ struct server_paths {
     int n_engines;
     loaded **paths;
     int n_paths, room;
-    uint64_t budget; /* the most bytes of modules */
+    uint64_t budget; /* limit of the bytes of modules */
     int edition;     /* number of reloads so far */
     uint64_t asked;
-    /* an earlier request waits for several slots, or for memory, so later ones take no
-     * slots, or load no paths, in this turn */
+    /* holds: an earlier request waits for several slots, so in this turn later requests
+     * take no slots; short_of_memory: an earlier request waits for memory, so in this
+     * turn later requests load no paths */
     bool holds, short_of_memory;
-    bool gated;       /* the router answers, and so also chooses paths again */
+    bool gated;       /* the router chooses paths, also when they are chosen again */
     double routing_s; /* seconds spent on routing since the last step */
 };
 
 /* ---- opening ---- */
-/* Sets up the choice by likelihood or by the router. The modules that compute
- * likelihoods must fit into a quarter of the free memory; their memory is subtracted
- * from *left. */
+/* Decides whether paths are chosen by likelihood or by the router. The modules that
+ * compute likelihoods must fit into a quarter of the free memory, and their memory is
+ * subtracted from *left. */
 static pl_status decide_routing(server_paths *p, uint64_t *left)
 {
     char needed[16], room[16];
@@ -104,7 +107,7 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
     return PL_OK;
 }
 
-/* The caches of a slot are as long as the model's context. */
+/* Returns the size of a slot's caches, which are as long as the model's context. */
 static uint64_t caches_bytes(const pl_backend *be, const pl_shape *s, int context,
                              int slots)
 {
@@ -132,8 +135,8 @@ void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
     }
 }
 
-/* Plans the memory: modules may take half of what the engine leaves. While a module is
- * read, its parameters are also in the host's memory in fp32. */
+/* Plans the memory: modules may take half of the memory that the engine leaves free.
+ * While a module is read, its parameters are also in the host's memory in fp32. */
 static pl_status plan_memory(server_paths *p, uint64_t left)
 {
     char text[4][16];
@@ -187,8 +190,8 @@ static pl_status open_engine(server_paths *p, const pl_topology *t, engine **out
     return PL_OK;
 }
 
-/* Finds the versions of every path that may answer, so that a tag that does not exist
- * is reported when the server starts and not at a request. */
+/* Finds the versions of every path that may answer. So a tag that does not exist is
+ * reported when the server starts, not when a request comes. */
 static pl_status check_versions(const server_paths *p)
 {
     const pl_mixture *mix = p->mix;
@@ -216,9 +219,9 @@ static pl_status open_path_places(server_paths *p)
     PL_CHECK(server_models_open(p->mix, &p->models));
     PL_CHECK(pl_backend_open(&backend, &p->backend));
     p->pool = pl_module_pool_create(p->backend, p->mix->store);
-    /* The router is always read, because likelihood needs it for prompts without a
-     * token. The free memory is measured after this, so that the router's memory is not
-     * counted as free. */
+    /* The router is always read, because it also chooses the path of prompts that are
+     * too short for likelihood. The free memory is measured after this, so that the
+     * router's memory is not counted as free. */
     PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
     PL_CHECK(pl_path_chooser_by_router(p->chooser));
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
@@ -290,9 +293,10 @@ int server_paths_context(const server_paths *p)
 }
 
 /* ---- routing ---- */
-/* Chooses the path of a prompt; *path is -1 if this must go on later. Routing blocks
- * the engine's only thread, so while requests are being answered, it pauses after
- * ROUTE_MS, when it has finished reading a path or routing a prompt. */
+/* Chooses the path of a prompt; *path is -1 if the work must go on later. Routing
+ * blocks the engine's only thread. So while requests are being answered, routing pauses
+ * after ROUTE_MS, at the next moment when a path has been read or a prompt has been
+ * routed. */
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
 {
     pl_path_choice choice;
@@ -313,8 +317,8 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 }
 
 /* ---- loading ---- */
-/* Paths whose modules have no newer versions stay. Of the others, modules that have not
- * changed stay in memory for the paths that will be opened next. */
+/* Paths whose modules have no newer versions stay. The modules of other paths that have
+ * not changed stay in memory for the paths that will be opened next. */
 pl_status server_paths_reload(server_paths *p)
 {
     PL_CHECK(pl_store_refresh(p->mix->store));
@@ -344,8 +348,8 @@ static bool is_leaving(const server_paths *p, const loaded *l)
 }
 
 /* Drops the idle path that was not used for the longest time. If all paths are busy,
- * marks one of them as leaving, so that it gets no new requests: otherwise a request
- * for another path might wait forever. Returns whether a path was dropped. */
+ * marks one of them as leaving, so that this path gets no new requests; otherwise a
+ * request for another path might wait forever. Returns whether a path was dropped. */
 static bool drop_one_path(server_paths *p)
 {
     loaded *busy = NULL;
@@ -370,7 +374,8 @@ static bool drop_one_path(server_paths *p)
     return oldest >= 0;
 }
 
-/* Makes room for a path. *fits is false if it must wait until another path leaves. */
+/* Makes room for a path. *fits becomes false if the path must wait until another path
+ * leaves. */
 static pl_status make_path_room(server_paths *p, const pl_path_source *source,
                                 bool *fits)
 {
@@ -403,9 +408,10 @@ static loaded *add_loaded(server_paths *p)
     return p->paths[p->n_paths++] = pl_alloc(sizeof(loaded));
 }
 
-/* Loads a model; *out is NULL if it must wait for memory. Once a request waits, the
- * requests behind it load nothing: they would keep in use the modules whose memory it
- * waits for, also by loading a path again that leaves. */
+/* Loads a model; *out stays NULL if the model must wait for memory. While a request
+ * waits for memory, later requests load nothing. Otherwise they could keep modules in
+ * use whose memory the first request needs, for example by loading a leaving path
+ * again. */
 static pl_status load_server_path(server_paths *p, int number, loaded **out)
 {
     const server_model from = server_models_get(p->models, number);
@@ -502,7 +508,7 @@ static pl_status check_all_fit(const server_paths *p, int n)
     return PL_OK;
 }
 
-/* Loads all paths that may answer. *n is less than `wanted` if some must wait for
+/* Loads all paths that may answer. *n is less than `wanted` if some paths must wait for
  * memory. */
 static pl_status load_all_paths(server_paths *p, int wanted, const pl_path **tables,
                                 int *n)
@@ -556,8 +562,8 @@ pl_status server_paths_join_all(server_paths *p, int every,
     return status;
 }
 
-/* An embedding blocks the engine's only thread, so it shares the time of routing: at
- * most ROUTE_MS between two steps, or one text if that takes longer. */
+/* An embedding blocks the engine's only thread, so embeddings and routing share one
+ * limit of time: ROUTE_MS between two steps, or one text if it takes longer. */
 pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, int n,
                              pl_buf *out, bool *waits)
 {
@@ -579,14 +585,16 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
     if (status == PL_OK)
         pl_buf_append(out, values, width * sizeof *values);
     const pl_status unused =
-        pl_model_use(l->engine->model, NULL); /* it may be dropped */
+        /* the path may be dropped before the next use */
+        pl_model_use(l->engine->model, NULL);
     status = status == PL_OK ? unused : status;
     pl_free(values);
     p->routing_s += pl_now() - start;
     return status;
 }
 
-/* Drops paths that must leave and have no requests; then makes a step of all others. */
+/* Drops paths that must leave and have no requests; then makes a step of every
+ * engine. */
 int server_paths_step(server_paths *p)
 {
     int n = 0;
@@ -626,7 +634,7 @@ pl_pool_counts server_paths_modules(const server_paths *p)
 
 /* ---- slots ---- */
 /* Writes the name of the model that answers in a slot: "" if the slot is free, "auto"
- * if its path is chosen again. */
+ * if the path of its request is chosen again. */
 static void name_slot(const server_paths *p, const pl_batch_slot *slot,
                       char name[PL_NAME_MAX])
 {

@@ -21,23 +21,25 @@ int server_paths_loaded(const server_paths *p);
 /* The modules in memory, without those that route prompts. */
 pl_pool_counts server_paths_modules(const server_paths *p);
 
-/* Makes new commits of the store visible. From now on, new versions are loaded. If a
- * module of a path in memory has changed, the path is dropped when its present requests
+/* Looks for new commits of the store. From now on, new versions are loaded. If a module
+ * of a path in memory has changed, the path is dropped as soon as its present requests
  * have ended. */
 PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
 /* Chooses the path that answers a prompt, as `pathloom generate` does. *path is -1 if
- * this is not known yet; call it again after the next step. */
+ * the path is not known yet; then call the function again after the next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
                                            int n, int *path);
-/* Lets a request join the batch of this model, and sets its path. *waits: the request
- * has not joined; it must wait for a slot, or until another path leaves memory. */
+/* Lets a request join the batch of this model, and sets the request's path. *waits: the
+ * request has not joined, because it must wait for a slot or until another path leaves
+ * memory. */
 PL_MUST_CHECK pl_status server_paths_join(server_paths *p, int model,
                                           pl_batch_request *request, bool *waits);
-/* Lets a request whose path is chosen again every `every` tokens join a batch on all
- * paths that may answer, and sets its routes. `moved` gets numbers of these paths; the
- * second function gives the number of a path in the mixture. A server that answers by
- * likelihood lets the paths choose, one that answers by the router the router.
- * ERR_USAGE if not all paths fit into its slots and memory. */
+/* Lets a request whose path is chosen again after every `every` tokens join a batch on
+ * all paths that may answer, and sets the request's routes. `moved` gets indices of
+ * these paths; the second function turns such an index into the path's number in the
+ * mixture. If the server answers by likelihood, the paths choose; if it answers by the
+ * router, the router chooses. ERR_USAGE if the server has too few slots or too little
+ * memory for all paths. */
 PL_MUST_CHECK pl_status server_paths_join_all(server_paths *p, int every,
                                               void (*moved)(void *context, int from,
                                                             int path),
@@ -45,8 +47,8 @@ PL_MUST_CHECK pl_status server_paths_join_all(server_paths *p, int every,
 int server_paths_open_path(const server_paths *p, int nth);
 
 /* Computes the embedding of a text with a model and appends it as floats [width].
- * *waits: nothing was computed; call it again later, because the model must wait for
- * memory or other work comes first. */
+ * *waits: nothing was computed, because the model must wait for memory or other work
+ * comes first; call the function again later. */
 PL_MUST_CHECK pl_status server_paths_embed(server_paths *p, int model,
                                            const int32_t *tokens, int n, pl_buf *out,
                                            bool *waits);

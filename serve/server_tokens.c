@@ -40,8 +40,9 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
     return PL_OK;
 }
 
-/* Parses a request. In vLLM's form (`prompt`) the tokens begin with BOS unless the
- * request says no; in llama-server's form (`content`) they do not. */
+/* Parses a request. In vLLM's form (key `prompt`) the tokens begin with BOS unless the
+ * request says that they must not. In llama-server's form (key `content`) they begin
+ * with BOS only if the request says so. */
 static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
 {
     const bool content = pl_json_get(json, "content") != NULL;
@@ -57,7 +58,8 @@ static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
 }
 
 /* ---- tokens of a text ---- */
-/* Finds the next special text. Returns its token, or -1, and where it begins. */
+/* Finds the next special text. Returns its token, or -1 if there is none; *at gets the
+ * position where it begins. */
 static int find_special(const char *text, size_t len, size_t *at)
 {
     for (*at = 0; *at < len; ++*at)
@@ -92,7 +94,8 @@ static pl_status encode_text(const pl_tokenizer *tokenizer, const tokens_request
     return PL_OK;
 }
 
-/* Writes the text of a token, or a list of its bytes if they are not valid text. */
+/* Writes the text of a token; if its bytes are not valid text, writes a list of the
+ * bytes. */
 static pl_status push_piece(const pl_tokenizer *tokenizer, int32_t token, pl_json *list)
 {
     pl_buf bytes = {0};

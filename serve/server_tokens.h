@@ -1,11 +1,11 @@
-/* Private to serve: requests about tokens, in the forms of llama-server (`content`) and
- * of vLLM (`prompt`). Any thread may call these functions. */
+/* Private to serve: answers requests about tokens, in the forms of llama-server (key
+ * `content`) and of vLLM (key `prompt`). Any thread may call these functions. */
 #ifndef PL_SERVE_SERVER_TOKENS_H
 #define PL_SERVE_SERVER_TOKENS_H
 #include "serve/serve.h"
 
 /* POST /tokenize: writes the tokens of a text. The texts "<s>" and "</s>" become BOS
- * and EOS, unless `parse_special` is false. ERR_USAGE names the key. */
+ * and EOS, unless `parse_special` is false. The sentence of ERR_USAGE names the key. */
 PL_MUST_CHECK pl_status tokens_encode(const pl_tokenizer *tokenizer, int context,
                                       const char *body, size_t len, pl_buf *out);
 /* POST /detokenize: writes the text of a list of tokens. */

@@ -8,11 +8,11 @@ typedef struct sink sink;
 /* Opens the temporary file path.tmp-PID. */
 PL_MUST_CHECK pl_status sink_open(const char *path, sink **out);
 PL_MUST_CHECK pl_status sink_write(sink *s, const void *data, size_t len);
-/* Writes zeros up to the next multiple. */
+/* Writes zeros until the file's size is a multiple of `multiple`. */
 PL_MUST_CHECK pl_status sink_align(sink *s, uint64_t multiple);
-/* Flushes the file to the disk and gives it its name. */
+/* Flushes the file to the disk and renames it to its final name. */
 PL_MUST_CHECK pl_status sink_end(sink *s);
-/* Accepts NULL. A file that was not ended is removed. */
+/* Accepts NULL. Removes the file if sink_end was not called. */
 void sink_close(sink **s);
 
 #endif

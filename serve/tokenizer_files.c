@@ -1,10 +1,10 @@
 /* Writes tokenizer.json, which describes SentencePiece's BPE as a pipeline: blanks
- * become U+2581, symbols are cut out first, then pairs of pieces are merged; the pair
+ * become U+2581, special symbols are cut out, then pairs of pieces are merged. The pair
  * that makes the piece with the best score is merged first.
  *
  * SentencePiece's model has no list of merges: a piece can be made from any two pieces
- * that spell it. So this file lists all such pairs, ordered by the score of the piece
- * that they make, then by the numbers of the two pieces. */
+ * that spell it together. So tokenizer.json lists all these pairs, ordered by the score
+ * of the piece that they make, then by the numbers of the two pieces. */
 #include "serve/tokenizer_files.h"
 #include "corpus/corpus.h"
 #include <stdlib.h>
@@ -39,7 +39,7 @@ typedef struct merge {
 
 typedef struct merge_list {
     const piece_list *list;
-    int32_t *sorted; /* numbers of the pieces that merges can make, by text */
+    int32_t *sorted; /* numbers of the pieces that merges can make, sorted by text */
     size_t n_sorted;
     merge *merges;
     size_t n, cap;
@@ -295,8 +295,8 @@ static void set_special_tokens(const piece_list *list, pl_json *o)
     pl_json_set(o, "unk_token", piece_text_json(&list->pieces[PL_TOKEN_UNK]));
 }
 
-/* Names the class that uses tokenizer.json unchanged; the class named after Llama would
- * build a pipeline of its own. */
+/* Names the tokenizer class of transformers that uses tokenizer.json unchanged. The
+ * class named after Llama would build a different pipeline. */
 void tokenizer_config(const piece_list *list, int context, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *inputs = pl_json_array();

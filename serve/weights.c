@@ -46,8 +46,8 @@ static uint8_t *put_u16(uint8_t *to, uint16_t value)
     return to + 2;
 }
 
-/* A block of 32 values: the scale, which is the largest magnitude / 127, then each
- * value divided by the scale, rounded. */
+/* Writes a block of 32 values: first the scale, which is the largest magnitude / 127,
+ * then each value divided by the scale and rounded. */
 static uint8_t *put_q8_block(uint8_t *to, const float *values)
 {
     float largest = 0;

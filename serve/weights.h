@@ -4,7 +4,8 @@
  * D; in GGUF's llama it is (2i, 2i + 1). So in GGUF, row 2i + j of each head of q and k
  * is our row i + j D/2, for i < D/2 and j < 2. Attention scores do not change: q and k
  * are permuted in the same way, and a score is a sum over the head. GGUF's qwen3, for
- * models with QK norm, pairs as we do, so nothing is permuted there. */
+ * models with QK norm, has the same pairs as our models, so nothing is permuted for
+ * it. */
 #ifndef PL_SERVE_WEIGHTS_H
 #define PL_SERVE_WEIGHTS_H
 #include "serve/exchange.h"
@@ -20,7 +21,7 @@ uint64_t weight_bytes(pl_weight_type type, const pl_tensor *tensor);
 PL_MUST_CHECK pl_status weight_encode(pl_weight_type type, const char *what,
                                       const float *values, size_t n, pl_buf *out);
 
-/* Writes all rows of a tensor; with head_size > 0 in GGUF's order. */
+/* Writes all rows of a tensor, in GGUF's order if head_size > 0. */
 PL_MUST_CHECK pl_status weight_write(const pl_export *e, const pl_tensor *tensor,
                                      pl_weight_type type, int head_size, sink *out);
 

@@ -1,5 +1,5 @@
 'use strict';
-/* Functions for all views: elements, numbers as text, colours, questions to the server.
+/* Functions for all views: elements, numbers as text, colours, requests to the server.
  * Text of the run is only set as textContent, so it cannot become HTML. */
 const $ = (id) => document.getElementById(id);
 const SVG = 'http://www.w3.org/2000/svg';
@@ -66,7 +66,8 @@ function readColours() {
 }
 const pathColour = (index) => css.paths[index % 8];
 const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-/* The colour of a loss, from 0 (the lowest) to 1. */
+/* Returns the colour of a loss; share is 0 for the lowest loss and 1 for the
+ * highest. */
 function lossColour(share) {
   const t = Math.min(1, Math.max(0, share)) * 2;
   const [a, b] = t < 1 ? [rgb(css.low), rgb(css.middle)] : [rgb(css.middle), rgb(css.high)];

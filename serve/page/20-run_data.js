@@ -121,8 +121,9 @@ const plainPath = (group, name) =>
   group.names.every((n) => n.endsWith('.r0')) ? name.replace(/\.r0$/, '')
     : group.names.every((n) => n.startsWith('p00')) ? name.replace(/^p0+\./, '') : name;
 
-/* Returns the held-out curve of one group at the time that is shown: [percent of its
- * training, bits per byte] for each phase before which all paths scored their part. */
+/* Returns the held-out curve of one group at the time that is shown. It has a point
+ * [percent of the group's training, bits per byte] for each phase before which all
+ * paths scored their part of the held-out text. */
 function heldPoints(group) {
   const at = time(), points = [];
   for (const part of group.parts) {
@@ -139,7 +140,8 @@ function heldPoints(group) {
   return points.sort((a, b) => a[0] - b[0]);
 }
 
-/* Returns one row per path of a group: its cells and leases at the time that is shown. */
+/* Returns one row per path of a group, with the path's cells and leases at the time
+ * that is shown. */
 function weave(group) {
   const at = time(), rows = group.names.map((name) => ({ name, cells: [], leases: [] }));
   for (const part of group.parts)

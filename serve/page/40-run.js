@@ -301,7 +301,8 @@ function meanRow(rows) {
   });
   return { ...rows[0], cells };
 }
-/* Held-out text while it trains: a part of it, which the workers score. */
+/* Draws the loss on a part of the held-out text, which the workers score while they
+ * train. */
 function drawCurve() {
   const series = groups().map((g) => ({ name: g.label, points: heldPoints(g), colour: g.name === 'mix' ? css.accent : css.soft,
     weak: g.name !== 'mix', dash: g.name === 'mix' ? undefined : '4 3' })).filter((s) => s.points.length > 0);

@@ -1,5 +1,5 @@
-/* Draws the view of the modules: when each module got its versions and from which paths,
- * one version with its contributors, and how the module's tensors changed. */
+/* Draws the view of the modules: when and from which paths each module got its
+ * versions, one version with its contributors, and how the module's tensors changed. */
 const modules = { arm: '', graph: null, asked: '', by: 'time', module: '', version: null, detail: null,
   heat: null, heatAsked: '', heatCursor: null, trouble: '' };
 

@@ -2,7 +2,7 @@
  * and how the domains are spread over the shards. */
 const router = { map: null, asked: '', trouble: '', by: 'path', point: null, order: [],
   text: '', sent: '', answer: null, refused: '', timer: null, bar: null };
-const TEXT_BYTES = 4000; // the server takes 4,095; the first tokens decide
+const TEXT_BYTES = 4000; // the server takes 4,095; the first tokens choose the path
 
 function makeRouter(main) {
   main.append(
@@ -68,7 +68,7 @@ async function sendText() {
   try {
     const answer = await fetch(query('/route.json', { text }), { headers: headers(), cache: 'no-store' });
     if (router.sent !== text) return;
-    if (answer.status === 503) { router.timer = setTimeout(sendText, 300); return; } // texts come too fast
+    if (answer.status === 503) { router.timer = setTimeout(sendText, 300); return; } // too many texts
     if (answer.status === 401) $('token').hidden = false;
     if (!answer.ok) throw new Error((await answer.text()).trim() || 'HTTP ' + answer.status);
     Object.assign(router, { answer: await answer.json(), refused: '' });
@@ -104,8 +104,8 @@ function drawAnswer() {
 }
 
 /* ---- documents ---- */
-/* The names and colours of the groups by which points are coloured; eight colours repeat,
- * and shapes tell the repeats apart. */
+/* The names and colours of the groups by which points are coloured; there are eight
+ * colours, and groups with the same colour have different shapes. */
 function mapGroups() {
   const m = router.map;
   return router.by === 'path' ? { names: m.paths, of: m.path } : { names: m.domains.map((d, i) => domainName(i)), of: m.domain };

@@ -1,5 +1,5 @@
-/* The page of a server: one path or two continue a text, and each token shows its path's
- * colour and its probability. The page uses only the server's API. */
+/* The page of a server: one path or two continue a text, and each token shows the
+ * colour of its path and its probability. The page uses only the server's API. */
 const talk = { models: [], answers: [], cursor: null, abort: null };
 const isPath = (name) => /^p[0-9a-f]+$/.test(name);
 const colourOf = (name) => (isPath(name) ? pathColour(talk.models.filter(isPath).indexOf(name)) : css.soft);
@@ -85,8 +85,8 @@ function takeEvent(answer, event) {
 }
 
 /* ---- the text ---- */
-/* Returns the text to show for each token. If several tokens form one character, it is
- * shown at the last of them. */
+/* Returns the text to show for each token. If several tokens form one character, the
+ * character is shown at the last of them. */
 function shownTexts(tokens) {
   let bytes = [];
   return tokens.map(({ token }) => {
