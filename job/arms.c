@@ -1,9 +1,9 @@
 /* Defines the arms of a run: the base model, the mixture, and the baselines.
  *
- * All arms have the mixture's slots, so that all have the same layout of parameters; a
- * dense arm has one module in each slot. Its only contributor's update is taken
- * unchanged (outer learning rate 1, no momentum). So plain training uses the same
- * code. */
+ * All arms have the mixture's slots, so that all have the same layout of parameters. A
+ * dense arm has one module in each slot. This module has only one contributor, and the
+ * contributor's update is taken unchanged (outer learning rate 1, no momentum). So
+ * plain training uses the same code. */
 #include "job/run.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static pl_status make_dense(pl_arm *arm)
     return pl_codec_options_default("f32", &arm->outer.codec);
 }
 
-/* Makes the baseline `diloco`: always DiLoCo as published, whatever outer.method the
- * mixture uses. So the mean of its updates is not rescaled. */
+/* Makes the baseline `diloco`: always DiLoCo as published, even if the mixture uses a
+ * different outer.method. So the mean of the baseline's updates is not rescaled. */
 static void make_diloco(pl_arm *arm)
 {
     pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
@@ -106,17 +106,16 @@ int64_t run_path_phases(const pl_run *r)
     return all * pl_topology_n_replicas(r->topology);
 }
 
-/* Inner steps of one replica of the base model: its share of train.base_steps, rounded
- * up to whole phases. */
+/* Returns the inner steps of one replica of the base model: the replica's share of
+ * train.base_steps, rounded up to whole phases. */
 static int base_steps(const config *c)
 {
     int64_t share = (c->base_steps + c->base_replicas - 1) / c->base_replicas;
     return (int)((share + c->tau - 1) / c->tau * c->tau);
 }
 
-/* For the schedule wsd: the learning rate decays in the last of the arm's own steps.
- * From the round in which the decay begins, the outer step is the plain mean
- * (outer.settle). */
+/* For the schedule wsd: the learning rate decays in the last steps of the arm. From the
+ * round in which the decay begins, the outer step is the plain mean (outer.settle). */
 static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
 {
     pl_inner *in = &arm->inner;
@@ -126,7 +125,7 @@ static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
 }
 
 /* For a chapter of train.more: the learning rate has decayed already, so the chapter
- * begins with a warm-up and decays again at its end. */
+ * begins with a warm-up, and the rate decays again at the chapter's end. */
 static void begin_anew(const config *c, pl_arm *arm, int64_t phases)
 {
     arm->inner.phases = (int)phases;
@@ -135,8 +134,9 @@ static void begin_anew(const config *c, pl_arm *arm, int64_t phases)
         decay_at_end(c, arm, phases * arm->inner.tau);
 }
 
-/* Under wsd the arm's schedule begins at the base model's last step. Chapters of the
- * mixture that router.em makes share one schedule: only the last one decays. */
+/* With the schedule wsd the arm's schedule begins at the base model's last step.
+ * Chapters of the mixture that router.em makes share one schedule: the learning rate
+ * decays only in the last of them. */
 static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t end)
 {
     pl_inner *in = &arm->inner;
@@ -172,8 +172,9 @@ done:
     return status;
 }
 
-/* Gives a baseline as many steps, as large a batch or as many replicas as all paths of
- * the mixture have together (`trainings` paths and replicas). */
+/* Gives a baseline the same resources as the mixture, which has `trainings` paths and
+ * replicas: as many steps, as large a batch, or as many replicas as all of these
+ * together. */
 static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
 {
     const config *c = &r->cfg;
@@ -181,8 +182,8 @@ static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
         out->inner.phases = (int)run_path_phases(r);
     if (strcmp(out->name, "dense-batch") == 0) {
         /* This baseline stands for machines that exchange gradients at every step: it
-         * takes as many steps as one path, and its batch is as large as those of all
-         * paths together. */
+         * takes as many steps as one path, and its batch is as large as the batches of
+         * all paths together. */
         out->inner.batch *= trainings;
         out->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
     }

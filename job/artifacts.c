@@ -1,5 +1,5 @@
 /* Opens the parts of a run folder that answer prompts: store, tokenizer and mixture.
- * This works also while the job runs. */
+ * The job may be running meanwhile. */
 #include "job/run.h"
 
 pl_status store_open_run(const char *dir, pl_store **out)
@@ -25,7 +25,7 @@ pl_status run_document_hashes(const pl_run *r, const char *path, pl_buf *hashes)
     const size_t len = hashes->len;
     PL_CHECK(
         pl_documents_cut(path, (size_t)r->cfg.cut, add_document_hash, hashes, &stats));
-    if (stats.n_documents == n_whole) /* nothing was cut */
+    if (stats.n_documents == n_whole) /* no document was cut, so both lists are equal */
         hashes->len = len;
     return PL_OK;
 }
@@ -47,8 +47,8 @@ pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out)
     return status;
 }
 
-/* Finds the name of the run's chat template: that of model.chat, or, for `auto`, that
- * of the model that the run began with. */
+/* Finds the name of the run's chat template: the value of model.chat, or, if this value
+ * is `auto`, the template of the imported model with which the run began. */
 static void find_chat(const config *c, char out[PL_CHAT_NAME_MAX])
 {
     out[0] = '\0';

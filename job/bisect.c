@@ -1,15 +1,17 @@
 /* Binary search over the phases of the mixture (bisect.h).
  *
- * The invariant: the good end is predicted better than the middle of both ends' bits
- * per byte, the bad end is not. So the search ends at two neighbouring phases between
- * which the text became worse, whatever the curve does elsewhere. Evaluations use the
- * same documents and the path that `generate` would use. */
+ * The search keeps two phases, the good end and the bad end. The limit is the middle
+ * between the bits per byte of the first good end and of the first bad end. Invariant:
+ * at the good end the text has fewer bits per byte than the limit, and at the bad end
+ * it does not. So the search ends at two neighbouring phases between which the text
+ * became worse, for any form of the curve elsewhere. Evaluations use the same documents
+ * and the path that `generate` would use. */
 #include "job/bisect.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The number of phases that are tried if the user gives no good end. */
+/* Number of phases that are tried if the user gives no good end. */
 enum { PROBES = 4 };
 
 typedef struct bisection {
@@ -39,11 +41,12 @@ static pl_status fill_versions(const bisection *b, int64_t phase, pl_snapshot *o
     return pl_tag_fill(b->store, out);
 }
 
-/* Lists the phases from `from` to `to` of which gc has collected nothing. */
+/* Lists the phases from `from` to `to` from which garbage collection has deleted
+ * nothing. */
 static pl_status list_available(bisection *b)
 {
     int64_t newest = 0;
-    /* fails if the arm's versions belong to no phases */
+    /* This call fails if the arm's versions do not belong to phases. */
     PL_CHECK(pl_tag_phase(b->store, b->arm_name, "0", &newest));
     const int64_t from = b->wish->from < 0 ? 0 : b->wish->from;
     int64_t to = b->arm.inner.phases;
@@ -97,7 +100,8 @@ static void replace_trial(trial *into, trial *by)
     *into = *by;
 }
 
-/* Finds the good end: the user's, else the best of a few phases before the bad end. */
+/* Finds the good end: the phase that the user gave, otherwise the best of a few phases
+ * before the bad end. */
 static pl_status find_good(bisection *b, trial *good)
 {
     const size_t last = b->n - 1;

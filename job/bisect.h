@@ -1,4 +1,4 @@
-/* Finds the phase of the mixture at which a text became worse predicted (pathloom store
+/* Finds the phase at which the mixture began to predict a text worse (pathloom store
  * bisect). */
 #ifndef PL_JOB_BISECT_H
 #define PL_JOB_BISECT_H
@@ -6,35 +6,38 @@
 
 typedef struct bisect_wish {
     const char *arm;    /* a chapter of the mixture; NULL: the newest one */
-    const char *domain; /* domain of the held-out documents to use; NULL: all */
+    const char *domain; /* use only held-out documents of this domain; NULL: use all */
     /* a text to use instead of the held-out text, or NULL */
     const evaluation_text *text;
-    int64_t from, to; /* phases to search; -1: from the best of a few, to the newest */
+    /* phases to search; from = -1: the best of a few phases; to = -1: the newest */
+    int64_t from, to;
 } bisect_wish;
 
 /* One evaluation of the mixture as it was after `phase`. */
 typedef struct bisect_step {
     int64_t phase;
     double bits; /* bits per byte of the text */
-    bool worse;  /* bits are nearer to those of the bad end than of the good end */
+    bool worse;  /* `bits` is nearer to the bad end's value than to the good end's */
 } bisect_step;
 typedef void (*bisect_fn)(void *context, const bisect_step *step);
 
 typedef struct bisect_result {
     char arm[PL_ARM_NAME_MAX];
-    /* The text was predicted better after phase `before` than after phase `at`; no
-     * phase between them has its parameters. at = -1: it did not become worse. */
+    /* The text was predicted better after phase `before` than after phase `at`. The
+     * store has no parameters of phases between these two. at = -1: the text did not
+     * become worse. */
     int64_t before, at;
     double bits_before, bits_at;
     double error; /* standard error of the difference over documents; NaN: unknown */
-    size_t n_docs, n_paths; /* documents that were scored; paths that answered them */
-    /* the versions that came between the two, of modules of those paths; the caller
+    /* number of scored documents; number of paths that answered them */
+    size_t n_docs, n_paths;
+    /* the versions that modules of these paths got between the two phases; the caller
      * clears it with pl_snapshot_clear */
     pl_snapshot versions;
 } bisect_result;
 
-/* `r` is a run with its text opened. ERR_NOT_FOUND: fewer than two of these phases have
- * their parameters. */
+/* `r` is a run whose text is open. ERR_NOT_FOUND: the store has the parameters of fewer
+ * than two phases between `from` and `to`. */
 PL_MUST_CHECK pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish,
                                    bisect_fn fn, void *context, bisect_result *out);
 

@@ -1,4 +1,4 @@
-/* Writes the model card of an exported path (card.h). It contains no time and no
+/* Writes the model card of an exported path (card.h). The card names no time and no
  * machine, so the same store and evaluation give the same bytes. */
 #include "job/card.h"
 
@@ -12,11 +12,11 @@
     "- pathloom\n---\n\n"
 
 typedef struct trained {
-    double tokens; /* in all arms that the path went through, base model first */
+    double tokens; /* of all arms in which the path was trained, base model included */
     double flops;
 } trained;
 
-/* Text of a user in a cell of a table. */
+/* Writes a user's text into a cell of a table. */
 static void put_cell(pl_buf *out, const char *text)
 {
     pl_buf safe = {0};
@@ -86,7 +86,7 @@ static void put_domains(const card *c, const pl_tokens *shard, pl_buf *out)
     pl_free(docs);
 }
 
-/* How the base model was made, behind "trained on". */
+/* Returns the words for how the base model was made, to follow "trained on". */
 static const char *base_words(const card *c)
 {
     const bool imported = c->r->cfg.import[0] != '\0';
@@ -151,7 +151,7 @@ static pl_status add_arm(const card *c, const pl_arm *arm, const pl_topology *t,
     return PL_OK;
 }
 
-/* The arm and all that it continues, the base model first. */
+/* Adds the arm and all arms that it continues, the base model first. */
 static pl_status add_arms(const card *c, const pl_arm *arm, const pl_topology *t,
                           int path, trained *sum, pl_buf *out)
 {
@@ -222,8 +222,9 @@ static void put_versions(const card *c, pl_buf *out)
 }
 
 /* ---- evaluation ---- */
-/* Whether the last evaluation may be of other versions than the exported ones. The
- * report does not name the chapter or the versions that it evaluated. */
+/* Whether the last evaluation may have used other versions than the exported ones. The
+ * report of an evaluation does not name the chapter and the versions that were
+ * evaluated. */
 static bool may_be_of_others(const card *c)
 {
     char newest[PL_ARM_NAME_MAX];
@@ -236,13 +237,13 @@ static bool may_be_of_others(const card *c)
         if (pl_store_get_version(c->store, c->modules[s].name, c->modules[s].number,
                                  &v) != PL_OK)
             return true;
-        others = pl_version_source(&v, &source); /* a rollback made it */
+        others = pl_version_source(&v, &source); /* a rollback made this version */
         pl_version_clear(&v);
     }
     return others;
 }
 
-/* The run's last evaluation, if it was one of the newest versions. */
+/* Writes the run's last evaluation, if it was an evaluation of the newest versions. */
 static void put_evaluation(const card *c, pl_buf *out)
 {
     char path[PL_PATH_MAX];

@@ -1,5 +1,5 @@
-/* The model card of an exported path: README.md beside its files, made from the
- * provenance in the store and the run's last evaluation. */
+/* The model card of an exported path: the README.md in the folder of its files. The
+ * card is made from the provenance in the store and from the run's last evaluation. */
 #ifndef PL_JOB_CARD_H
 #define PL_JOB_CARD_H
 #include "job/run.h"
@@ -12,12 +12,13 @@ typedef struct card {
     int path;
     const pl_path_module *modules; /* [n_slots] the versions that were exported */
     const char *title;
-    bool chosen; /* the user chose versions; they may be older than the newest ones */
+    /* the user chose the versions, which may be older than the newest ones */
+    bool chosen;
 } card;
 
 /* ERR_USAGE if FOLDER/README.md exists and is not a card. */
 PL_MUST_CHECK pl_status card_refuse_other(const char *folder);
-/* Writes FOLDER/README.md. What the store does not know is left out. */
+/* Writes FOLDER/README.md. Facts that the store does not have are left out. */
 PL_MUST_CHECK pl_status card_write(const card *c, const char *folder);
 
 #endif

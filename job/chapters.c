@@ -11,26 +11,27 @@
  *   mix~1    phases [e1, e2)     dealt by a linear router, from the scores of mix
  *   mix~2    phases [e2, ...)    dealt by a linear router, from the scores of mix~1
  *
- * Each chapter is an arm of its own, because hub, homes and workers derive everything
- * from an arm's definition, which never changes. It continues where the previous arm
- * ended: its modules begin as the last versions of that arm, its paths begin with that
- * arm's last states, and the schedule continues. Outer momentum begins at zero.
+ * Each chapter is a separate arm, because hub, homes and workers derive everything from
+ * an arm's definition, and a definition never changes. A chapter continues where the
+ * previous arm ended: the chapter's modules begin as the last versions of that arm, its
+ * paths begin with that arm's last states, and the schedule continues. Outer momentum
+ * begins at zero.
  *
  * If the topology changes (topology.split, topology.graft), each new module begins as a
  * copy of the module that it descends from, and each new path with the state of the
  * path that it descends from. K-means deals a path's documents to the paths that
  * descend from it. If a path has no descendants, its documents are dealt to the
- * remaining paths. No path scores documents for this.
+ * remaining paths. This needs no scores of documents.
  *
  * A chapter that begins because modules are frozen (train.freeze) keeps the shards, the
- * router and the paths' states. Frozen modules keep version 0 of their chapter.
+ * router and the paths' states. In such a chapter a frozen module has only version 0.
  *
  * A chapter of train.more does not deal documents: it keeps the shards and the router
  * of the previous chapter. The learning rate has decayed already, so the chapter begins
  * with a warm-up and new moments.
  *
  * Everything here is computed from data in the homes, and the arm's definition is
- * stored last. If this process dies at any point, the next one stores the same
+ * stored last. If this process dies at any point, the next process stores the same
  * bytes. */
 #include "eval/eval.h"
 #include "job/stages.h"
@@ -41,7 +42,7 @@ typedef struct chapter {
     pl_run *r;
     const config_chapter *what;
     pl_arm before, scoring, arm;
-    /* from: the topology of the previous arm; topology: that of the new arm */
+    /* from: topology of the previous arm; topology: topology of the new arm */
     pl_topology *from, *topology;
     routing g;
     uint32_t *docs; /* [n_docs] the documents that the paths score */
@@ -65,8 +66,8 @@ static pl_status last_version(chapter *c, int module, const pl_slot **slot)
 }
 
 /* Creates the modules of `arm`, which has topology t, as copies of the last versions of
- * the modules from which they descend. If a level was cut, a module is a copy of some
- * blocks only. */
+ * the modules from which they descend. If a level was cut, the new module is a copy of
+ * only some blocks of its ancestor. */
 static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topology *t)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -93,8 +94,8 @@ static void choose_documents(chapter *c)
             c->docs[c->n_docs++] = d;
 }
 
-/* Publishes the arm in which each path scores all these documents, with one task per
- * path. */
+/* Publishes the arm in which each path scores all documents of c->docs, with one task
+ * per path. */
 static pl_status publish_scoring(chapter *c)
 {
     const config *cfg = &c->r->cfg;
@@ -153,8 +154,8 @@ done:
     return status;
 }
 
-/* Lets the workers score the documents, and reads the scores. Other arms train
- * meanwhile, but the scoring tasks are leased first. */
+/* Lets the workers score the documents, and reads the scores. Other arms train at the
+ * same time, but the hub leases the scoring tasks first. */
 static pl_status score_documents(chapter *c, const char *const *arms, int n_arms)
 {
     const char *shown[ARMS_MAX + 1];
@@ -241,7 +242,7 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* Appends the documents that a path had in its shard in the previous arm. */
+/* Appends the documents of a path's shard in the previous arm. */
 static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n,
                             pl_buf *docs)
 {
@@ -319,7 +320,8 @@ static pl_status split_modules(chapter *c)
     PL_TRY(read_shards(c, &docs, before.first));
     before.docs = (uint32_t *)(void *)docs.data;
     PL_TRY(stages_base_params(c->r, c->params));
-    if (c->what->descent.n_parents > 0) /* only topology.graft ends paths */
+    /* only topology.graft gives parents and can end paths */
+    if (c->what->descent.n_parents > 0)
         PL_TRY(read_router(c, &router));
     origin.answers = router;
     PL_TRY(routing_split(c->r, c->params, &origin, &c->g));
@@ -343,7 +345,7 @@ done:
     return status;
 }
 
-/* Takes the weights of the shards, and the held-out text for curves, from the previous
+/* Copies the weights of the shards, and the held-out text for curves, from the previous
  * arm. */
 static pl_status take_texts(chapter *c)
 {
@@ -365,9 +367,9 @@ done:
     return status;
 }
 
-/* Publishes a chapter that keeps the shards and the router: it has more phases, frozen
- * modules, or levels that were cut. A cut gives paths new names and changes nothing
- * else of them. */
+/* Publishes a chapter that keeps the shards and the router: a chapter with more phases,
+ * with frozen modules, or with levels that were cut. A cut only gives the paths new
+ * names. */
 static pl_status publish_same_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];

@@ -1,5 +1,5 @@
-/* Checks the invariants of a store (check.h). Damage that makes a record unreadable is
- * a finding of the invariant that needed the record, and the check goes on. */
+/* Checks the invariants of a store (check.h). If damage makes a record unreadable, this
+ * is a finding of the invariant that needed the record, and the check goes on. */
 #include "job/check.h"
 #include "job/forget.h"
 
@@ -17,7 +17,8 @@ typedef struct checker {
     pl_arm arm;
     pl_topology *topology;
     forgotten forgotten; /* documents that no shard may have */
-    bool has_data; /* the store has shards or states of paths, so it belongs to a run */
+    /* the store has shards or states of paths, so it is the store of a run */
+    bool has_data;
     pl_status (*each)(struct checker *c);
 } checker;
 
@@ -39,7 +40,8 @@ static void note_unproven(checker *c, const char *why)
         pl_copy_text(c->now->why, sizeof c->now->why, why);
 }
 
-/* A failure that the store's content has caused becomes a finding; others stay. */
+/* Turns a failure that the store's content has caused into a finding. Returns every
+ * other failure. */
 static pl_status judge_failure(checker *c, pl_status status)
 {
     if (status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND &&
@@ -133,7 +135,7 @@ static pl_status check_data(checker *c)
 }
 
 /* ---- beginnings ---- */
-/* Writes the arm that this one continues, "" for the base model. */
+/* Finds the name of the arm that this arm continues; "" for the base model. */
 static void find_origin(const pl_arm *arm, char out[PL_ARM_NAME_MAX])
 {
     const int chapter = pl_arm_chapter(arm->name);
@@ -162,7 +164,7 @@ static pl_status read_arm_params(checker *c, const char *module, uint64_t number
 }
 
 /* Puts into `out`, which has room for a path, the parameters with which this module
- * began. ERR_STALE: these parameters were collected. */
+ * began. ERR_STALE: garbage collection has deleted these parameters. */
 static pl_status read_beginning(checker *c, const pl_arm *before,
                                 const pl_topology *from, int module, float *out)
 {
@@ -182,9 +184,9 @@ static pl_status read_beginning(checker *c, const pl_arm *before,
         memmove(out, out + (own->offset - its->offset), own->n_params * sizeof *out);
         return PL_OK;
     }
-    /* The slots of the base model may have other bounds than ours. Reads each of them
-     * that overlaps our slot to its place in the path, and then moves our slot's
-     * parameters to the front of `out`. */
+    /* The base model's slots may have other bounds than the slots of this arm. Reads
+     * each slot of the base model that overlaps this slot to its place in the path, and
+     * then moves this slot's parameters to the front of `out`. */
     const pl_slot *own = pl_topology_slot(c->topology, slot);
     for (int s = 0; s < pl_topology_n_slots(from); s++) {
         const int m = pl_topology_module_of_path(from, s, 0);
@@ -232,8 +234,8 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
     return PL_OK;
 }
 
-/* Whether the arm can descend from `before` at all. Without this check the functions
- * that find a module's ancestor could be misled by a store's bytes. */
+/* Whether the arm can descend from `before`. Without this check, damaged bytes of a
+ * store could mislead the functions that find a module's ancestor. */
 static bool fits_before(const checker *c, const pl_arm *before, const pl_topology *from)
 {
     if (strcmp(before->name, "base") == 0)
@@ -251,7 +253,7 @@ static pl_status check_arm_beginning(checker *c)
     find_origin(&c->arm, name);
     if (name[0])
         status = pl_read_arm(c->store, name, &before, &from);
-    if (status == PL_ERR_NOT_FOUND && !c->has_data) { /* only one arm was pushed */
+    if (status == PL_ERR_NOT_FOUND && !c->has_data) { /* the store got this arm alone */
         note_unproven(c, "the store does not have the arm that they continue");
         status = PL_OK;
         goto done;
@@ -314,7 +316,7 @@ static bool contributes_before(const pl_version *v, int index)
 }
 
 /* Checks that each contribution is by a contributor of this module, in this round. With
- * a quorum updates may be missing, or come a round too late. */
+ * a quorum, an update may be missing, or may be merged one round later. */
 static void check_contributions(const round_check *r, const pl_version *v)
 {
     checker *c = r->c;
@@ -431,7 +433,8 @@ static pl_status check_version(checker *c, const pl_version *v)
     return PL_OK;
 }
 
-/* Versions that a rollback made, and first versions, are judged by other invariants. */
+/* Checks the newest versions, except first versions and versions that a rollback made:
+ * other invariants judge those. */
 static pl_status check_newest_versions(void *context, const pl_version *head)
 {
     checker *c = context;
@@ -485,7 +488,7 @@ static void check_blank(checker *c, const pl_tokens *shard, const char *object)
 
 typedef struct device_check {
     checker *c;
-    char device[PL_TEXT_MAX]; /* of the first contribution; empty: there was none */
+    char device[PL_TEXT_MAX]; /* device of the first contribution; "": there was none */
 } device_check;
 
 static pl_status check_device(void *context, const pl_version *v)
@@ -603,7 +606,7 @@ pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n
         if (invariants[i].check == check_forgotten && c.forgotten.n == 0)
             continue;
         status = judge_invariant(&c, i, &result);
-        /* A job that has begun meanwhile would explain it. */
+        /* A job that has begun meanwhile could be the cause of a finding. */
         if (status == PL_OK && result.verdict == CHECK_BROKEN)
             status = refuse_writer(&c);
         if (status == PL_OK)

@@ -1,5 +1,5 @@
 /* Checks the invariants of a stopped or finished run, from its store alone (pathloom
- * check). Each invariant is checked by itself, so one kind of damage does not hide
+ * check). Each invariant is checked separately, so one kind of damage does not hide
  * another. */
 #ifndef PL_JOB_CHECK_H
 #define PL_JOB_CHECK_H
@@ -8,31 +8,32 @@
 typedef enum check_verdict {
     CHECK_HOLDS,
     CHECK_BROKEN,
-    CHECK_UNPROVEN /* nothing contradicts it, but data that could prove it are gone */
+    /* nothing contradicts it, but the data that could prove it is gone */
+    CHECK_UNPROVEN
 } check_verdict;
 extern const char *const check_verdicts[]; /* "holds", ... */
 
 /* One invariant. */
 typedef struct check_result {
     const char *name;  /* "rounds" */
-    const char *claim; /* the claim that must hold, without a full stop */
+    const char *claim; /* the claim that is checked, without a full stop */
     const char *unit;  /* what was counted: "versions" */
     check_verdict verdict;
     uint64_t n_checked, n_unproven;
-    char why[512]; /* why something could not be proven; "" */
+    char why[512]; /* why something could not be proven, or "" */
     pl_findings broken;
 } check_result;
 
-/* `recompute`: how many of the newest versions of each module are computed again; -1:
- * all of them. */
+/* `recompute` is the number of newest versions of each module that are computed again;
+ * -1: all versions. */
 typedef struct check_wish {
-    const char *folder; /* of the store */
+    const char *folder; /* folder of the store */
     int64_t recompute;
 } check_wish;
 typedef void (*check_fn)(void *context, const check_result *result);
 
-/* Calls `fn` for each invariant as soon as it is judged. *n_broken: the number of
- * broken ones. ERR_BUSY: a job writes to the store. */
+/* Calls `fn` for each invariant as soon as the invariant is judged. *n_broken gets the
+ * number of broken invariants. ERR_BUSY: a job writes to the store. */
 PL_MUST_CHECK pl_status check_store(const check_wish *wish, check_fn fn, void *context,
                                     int *n_broken);
 

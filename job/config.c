@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* the default of router.sees in a run that answers by likelihood */
+/* default of router.sees in a run that answers by likelihood */
 enum { DEALING_WINDOWS = 4 };
 
 bool config_pair_is_local(const char *pair)
@@ -40,8 +40,8 @@ static double own_floor(const config *c)
     return strcmp(c->schedule, "wsd") == 0 ? 0 : 0.1;
 }
 
-/* Returns the value that -1 stands for in router.sees. It is 0 if topology.levels
- * cannot be parsed; config_check reports that error. */
+/* Returns the value that router.sees=-1 stands for. Returns 0 if topology.levels cannot
+ * be parsed; config_check reports that error. */
 static int64_t own_sees(const config *c)
 {
     pl_topology_spec spec;
@@ -84,7 +84,8 @@ void config_leave_derived(config *c)
         c->sees = -1;
 }
 
-/* If both paths lead to the same file, keeps the spelling that is stored in the run. */
+/* If both file names lead to the same file, keeps the spelling that is stored in the
+ * run. */
 static void keep_path(const config_text own, config_text given)
 {
     if (strcmp(own, "-") == 0 || strcmp(given, "-") == 0)
@@ -105,8 +106,8 @@ void config_keep_own(const config *own, config *c)
     keep_path(own->import, c->import);
 }
 
-/* A file made by `pathloom init` sets all keys. If only its preset is changed, the new
- * preset would have no effect, so this is an error. */
+/* A file that `pathloom init` made sets all keys. If a user changes only the preset in
+ * such a file, the new preset would have no effect, so this is an error. */
 static pl_status check_preset(const config *preset, const config *c)
 {
     config laptop;
@@ -262,8 +263,8 @@ static pl_status parse_blocks(const char *text, pl_topology_spec *spec)
     return PL_OK;
 }
 
-/* Checks the numbers of blocks before pl_topology_create does, because its error would
- * not name the keys. */
+/* Checks the numbers of blocks before pl_topology_create does, because the error of
+ * pl_topology_create would not name the keys. */
 static pl_status check_blocks(const config *c, const pl_topology_spec *spec)
 {
     int64_t sum = 0, n = spec->n_levels;
@@ -330,9 +331,9 @@ static pl_status check_listener(const config *c, const char *key, const char *te
 }
 
 /* ---- chapters of the mixture ---- */
-/* Checks each chapter's list of frozen modules, and that the outer method allows it: a
- * frozen module has no versions after its first, and a method whose paths have their
- * own parameters, or that counts arrivals, needs them. */
+/* Checks each chapter's list of frozen modules, and that the outer method allows frozen
+ * modules. A frozen module gets no version after its first. Methods whose paths have
+ * private parameters, and methods that count arrivals, need further versions. */
 static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chapters)
 {
     const pl_method_traits *of = pl_traits(outer->method.method);
@@ -352,9 +353,9 @@ static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chap
     return PL_OK;
 }
 
-/* Checks train.holdout. `splits`: a chapter has other paths than the one before;
- * `grows`: such a chapter begins before train.phases are over; `change`: the key that
- * asks for it. */
+/* Checks train.holdout. `splits`: a chapter has other paths than the chapter before it;
+ * `grows`: a chapter with other paths begins before train.phases are over; `change`:
+ * the key that changes the paths. */
 static pl_status check_holdout(const config *c, const pl_outer *outer, bool splits,
                                bool grows, const char *change)
 {
@@ -384,8 +385,8 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0, last = 0;
-    /* grows: the number of paths changes before train.phases are over, so while
-     * baselines train */
+    /* grows: the number of paths changes before train.phases are over, when baselines
+     * may still train */
     bool splits = false, deals = false, grows = false, grafts = false;
     const char *change = ""; /* the key of the last chapter with another topology */
     PL_CHECK(config_chapters(c, chapters, &n));

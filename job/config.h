@@ -1,5 +1,5 @@
 /* The configuration of a run: its keys, how values from several sources are combined,
- * and how they are checked and derived. config_keys.c has the table of keys,
+ * and how values are checked and derived. config_keys.c has the table of keys,
  * config_preset.c the presets, and config_outer.c turns keys into an outer method and a
  * codec.
  *
@@ -8,9 +8,9 @@
  * has one field per row.
  *
  * config_build applies values from several sources; a later source overrides an earlier
- * one. A preset is chosen by a key and changes the defaults of other keys, so the file
- * and --set are read three times: to find the preset's name, to see which values of the
- * preset do not fit, and finally to set the values.
+ * one. The key `preset` changes the defaults of other keys. So the file and --set are
+ * read three times: to find the preset's name, to see which values of the preset do not
+ * fit, and finally to set the values.
  *
  *   defaults + file + --set  -> only the value of `preset` is used
  *   defaults + preset        = P
@@ -22,9 +22,10 @@
  * - config_build ends with config_check, so every configuration that it returns can be
  *   trained. Keys of the outer method keep the value -1; config_outer resolves it.
  * - The hash of a run covers every key that is not local. Local keys do not change
- *   results; a run may be resumed with different values of them.
- * - config_lay alone applies a command's options to the run's own configuration.
- *   Afterwards config_keep_own restores values that the user did not really change. */
+ *   results, so a run may be resumed with different values of local keys.
+ * - Only config_lay applies a command's options to the saved configuration of a run.
+ *   Afterwards config_keep_own computes derived values again and keeps the saved
+ *   spelling of file names. */
 #ifndef PL_JOB_CONFIG_H
 #define PL_JOB_CONFIG_H
 #include "base/base.h"
@@ -79,7 +80,8 @@ typedef struct config {
     bool entropy, dynamic_steps;
     double outer_lr, outer_momentum;
     double lr_of[PL_CLASS_COUNT],
-        momentum_of[PL_CLASS_COUNT]; /* below 0: outer.lr or outer.momentum is used */
+        /* a value below 0 stands for outer.lr or outer.momentum */
+        momentum_of[PL_CLASS_COUNT];
     bool rescale, settle;
     double norm_gate;
 
@@ -109,21 +111,22 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
 /* Sets shape, topology and training settings to those of the preset that c->preset
  * names (config_preset.c). Does nothing if c->preset is empty. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_apply_preset(config *c);
-/* Applies the file (or NULL) and then the --set pairs to the present values.
+/* Applies first the file (may be NULL) and then the --set pairs to the present values.
  * ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
                                    int n_sets);
-/* Used after config_lay on a copy of `own`. Computes derived values again, and restores
- * the spelling of paths that lead to the same file as in `own`. Every value that still
- * differs from `own` was changed by the user. */
+/* Called after config_lay was applied to c, a copy of `own`. Computes derived values
+ * again. Where a file name leads to the same file as in `own`, restores the spelling of
+ * `own`. Afterwards, every value of c that differs from `own` was changed by the
+ * user. */
 void config_keep_own(const config *own, config *c);
 pl_status config_check(const config *c);
-/* For a file that users edit: keys that are derived from other keys (head_size from
- * width and heads) get the value 0 again, so that they are derived anew after an
+/* For a file that users edit: keys that are derived from other keys (such as head_size,
+ * from width and heads) get the value 0 again, so that they are derived again after an
  * edit. */
 void config_leave_derived(config *c);
-/* Whether KEY in KEY=VALUE is local: it may have a new value each time the run is
- * started. */
+/* Whether KEY in KEY=VALUE is local: a local key may get a new value each time the run
+ * is started. */
 bool config_pair_is_local(const char *pair);
 
 /* Values that are computed from the configuration. */
@@ -139,7 +142,7 @@ void config_hash(const config *c, pl_hash *out);
 int config_pass(const config *c);
 /* Whether Muon is the optimizer for the matrices of blocks. */
 bool config_has_muon(const config *c);
-/* Arms that a run may train beside the mixture. */
+/* Largest number of arms that a run may train besides the mixture. */
 enum { CONFIG_BASELINES = 4 };
 extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
@@ -150,15 +153,15 @@ bool config_wants(const config *c, const char *baseline);
  * train.more. */
 typedef struct config_chapter {
     int64_t begin,
-        /* phases of a path: the chapter has phases begin to end - 1; those of
-         * train.more are counted after train.phases */
+        /* the chapter has phases begin to end - 1 of each path; the phases of
+         * train.more come after train.phases */
         end;
-    /* splits: each path's documents are dealt to the paths that descend from it; if no
-     * path does, to all others */
+    /* splits: each path's documents are dealt to the paths that descend from it, or, if
+     * no path descends from it, to all other paths */
     bool deals, splits, more;
     pl_topology_spec spec;
-    /* how the topology descends from that of the previous chapter; it has a list of
-     * parents only after topology.graft */
+    /* how the topology descends from the topology of the previous chapter; has a list
+     * of parents only after topology.graft */
     pl_descent descent;
 } config_chapter;
 enum {
@@ -167,37 +170,37 @@ enum {
     CONFIG_PHASES_MAX = 1000000,
     CONFIG_CHAPTERS_MAX = 4 * CONFIG_LIST_MAX + CONFIG_FREEZE_MAX + 1
 };
-/* Fills in all chapters; there is at least one. ERR_CONFIG if the five keys contradict
- * each other. */
+/* Fills in all chapters, at least one. ERR_CONFIG if the five keys contradict each
+ * other. */
 PL_MUST_CHECK pl_status config_chapters(const config *c,
                                         config_chapter out[CONFIG_CHAPTERS_MAX],
                                         int *n);
-/* config_graft.c: change the topology of a chapter as an item of topology.split ("4x4")
- * or topology.graft ("drop:L2.E1") says. At the call, the chapter has the spec of the
- * previous chapter. ERR_CONFIG. */
+/* config_graft.c: these functions change the topology of a chapter by an item of
+ * topology.split ("4x4") or topology.graft ("drop:L2.E1"). Before the call, the chapter
+ * must have the spec of the previous chapter. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_split(const pl_shape *shape, const char *levels,
                                      config_chapter *chapter);
 PL_MUST_CHECK pl_status config_graft(const pl_shape *shape, const char *text,
                                      config_chapter *chapter);
-/* config_freeze.c: the phases above 0 in which train.freeze changes what is frozen, in
- * rising order. */
+/* config_freeze.c: lists the phases above 0 in which train.freeze changes the list of
+ * frozen modules, in rising order. */
 PL_MUST_CHECK pl_status config_freeze_phases(const config *c,
                                              int64_t phases[CONFIG_FREEZE_MAX], int *n);
-/* Which modules of this chapter of the mixture are frozen: [n_modules of its topology],
- * to be freed with pl_free. ERR_CONFIG: train.freeze names what is not there, or leaves
- * a path nothing to train. */
+/* Tells which modules of this chapter of the mixture are frozen: [n_modules of the
+ * chapter's topology], which the caller frees with pl_free. ERR_CONFIG: train.freeze
+ * names a module that does not exist, or a path would have no module to train. */
 PL_MUST_CHECK pl_status config_frozen(const config *c, int chapter, bool **frozen);
-/* Whether train.freeze of `c` is that of the run `own` with further items for phases
- * that the run does not have yet. */
+/* Whether train.freeze of `c` is the value of the run `own`, perhaps with further items
+ * for phases that the run does not have yet. */
 bool config_freezes_later(const config *own, const config *c);
-/* Number of phases of a path of the mixture in all chapters: train.phases plus
- * train.more. */
+/* Returns the number of phases of a path of the mixture in all chapters: train.phases
+ * plus train.more. */
 int64_t config_all_phases(const config *c);
-/* Resolves router.answer for a run with n_paths paths. True: a prompt is answered by
- * the path under which it is likeliest. False: the router chooses the path. */
+/* Tells what router.answer means for a run with n_paths paths. True: the path under
+ * which a prompt is likeliest answers it. False: the router chooses the path. */
 bool config_answers_by_likelihood(const config *c, int n_paths);
-/* Checks an option that overrides router.answer. ERR_USAGE if the key does not allow
- * the value. */
+/* Checks the value of an option that overrides router.answer. ERR_USAGE if this key
+ * does not allow the value. */
 PL_MUST_CHECK pl_status config_check_answer(const char *option, const char *value);
 
 #endif

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each must be
- * greater than the previous one. With `levels`, a colon and the modules per level
- * follow each number. */
+/* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each number
+ * must be greater than the previous one. With `levels`, a colon and the modules per
+ * level follow each number. */
 static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],
                         config_text levels[CONFIG_LIST_MAX], int *n)
@@ -79,9 +79,9 @@ static pl_status read_changes(const char *key, const char *text, const char *exa
     return PL_OK;
 }
 
-/* Fills in a chapter that begins after `begin` phases. Chapters are added in order.
- * If the next change of the topology is after this number of phases, the chapter uses
- * it. */
+/* Fills in a chapter that begins after `begin` phases. Chapters are added in order. If
+ * the next change of the topology comes after exactly `begin` phases, the chapter makes
+ * this change. */
 static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_t begin,
                              config_chapter *chapter)
 {
@@ -93,8 +93,8 @@ static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_
                               : config_split(shape, changes->texts[i], chapter);
 }
 
-/* The phases at which chapters begin, as the keys name them, and how many of each list
- * have begun a chapter so far. */
+/* The phases at which chapters begin, one list per key, and how many items of each list
+ * have been used so far. */
 typedef struct beginnings {
     int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], freezes[CONFIG_FREEZE_MAX];
     int n_em, n_more, n_freezes, dealt, frozen;
@@ -118,8 +118,8 @@ static pl_status read_beginnings(const config *c, beginnings *out)
         c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
 }
 
-/* Fills in the next chapter that begins before train.phases are over. *added is false
- * if there is none. */
+/* Fills in the next chapter that begins before train.phases are over. *added becomes
+ * false if there is none. */
 static pl_status add_next(const config *c, const pl_shape *shape, beginnings *b,
                           config_chapter *chapter, bool *added)
 {

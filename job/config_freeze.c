@@ -1,13 +1,13 @@
-/* train.freeze: which modules of the mixture keep their versions, and from which phase
- * on.
+/* train.freeze: which modules of the mixture are frozen (get no new versions), and from
+ * which phase on.
  *
  *   train.freeze=embed,4:L1.E0,4:head    embed from the beginning, two modules from
  *                                        phase 4 on
  *
  * A phase above 0 begins a chapter, because an arm's definition never changes
- * (job/chapters.c). What is frozen in a chapter stays frozen in the next: a module is
+ * (job/chapters.c). A frozen module stays frozen in the next chapter: a module is
  * frozen if the module from which it descends was frozen when the previous chapter
- * ended, unless `none` ends all that was frozen. */
+ * ended. The name `none` ends this for all modules. */
 #include "job/config.h"
 
 #include <string.h>
@@ -17,7 +17,8 @@ typedef struct freeze_item {
     char name[PL_NAME_MAX]; /* "embed", "L1", "L1.E0" or "none" */
 } freeze_item;
 
-/* Refuses `none` after a module of the same phase, which would then not be frozen. */
+/* Refuses `none` after the name of a module for the same phase, because the module
+ * would then not be frozen. */
 static pl_status check_none_first(const config *c, const freeze_item *items, int n)
 {
     for (int i = 1; i < n; i++)
@@ -109,8 +110,8 @@ static pl_status check_some_train(const pl_topology *t, const bool *frozen)
     return PL_OK;
 }
 
-/* Updates `frozen`, the list of the previous chapter, to that of `chapter`, whose
- * topology is t. */
+/* Changes `frozen` from the list of the previous chapter to the list of `chapter`,
+ * whose topology is t. */
 static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
                                 const freeze_item *items, int n_items, bool *frozen)
 {
@@ -125,7 +126,8 @@ static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology
     return check_some_train(t, frozen);
 }
 
-/* Replaces the list of the topology `from` by that of `t`, which descends from it. */
+/* Replaces the list for the topology `from` by the list for the topology t, which
+ * descends from `from`. */
 static void inherit_frozen(const pl_topology *t, const pl_descent *d,
                            const pl_topology *from, bool **frozen)
 {

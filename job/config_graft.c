@@ -7,9 +7,9 @@
  *   4:copy:L1.E0    level 1 has one more module, which begins as a copy
  *   4:cut:L1:2      the first two blocks of level 1 become a level of their own
  *
- * Several modules or paths are joined by +. Every change is described by two lists: for
- * each new module, the module from which it descends (pl_descent); and the combinations
- * of modules that are not paths. */
+ * A + separates the names of several modules or paths. Two lists describe every change:
+ * the module from which each new module descends (pl_descent), and the combinations of
+ * modules that are not paths. */
 #include "job/config.h"
 
 #include <string.h>
@@ -17,9 +17,9 @@
 typedef struct grafting {
     const char *text; /* "drop:L2.E1" */
     const pl_topology *from;
-    const pl_topology_spec *was; /* that of `from` */
-    config_chapter *chapter;     /* that begins */
-    bool *gone;                  /* [paths of from] which paths end */
+    const pl_topology_spec *was; /* the spec of `from` */
+    config_chapter *chapter;     /* the chapter that begins */
+    bool *gone;                  /* [paths of from] true for paths that end */
 } grafting;
 
 static pl_status refuse(const grafting *g, const char *why, const char *name)
@@ -79,8 +79,8 @@ static int cell_before(const pl_topology_spec *was, const config_chapter *c, int
     return at;
 }
 
-/* Leaves out each combination that does not descend from a path, or that descends from
- * a path that ends (`gone`; NULL: no path ends). */
+/* Removes each combination of modules that does not descend from a path, or that
+ * descends from a path that ends (`gone`; NULL: no path ends). */
 static pl_status leave_out(const pl_topology *from, const bool *gone, config_chapter *c)
 {
     const pl_topology_spec *was = pl_topology_get_spec(from);
@@ -158,14 +158,14 @@ static pl_status end_combinations(const grafting *g)
                            : pl_fail_in(status, "topology.graft `%s`", g->text);
 }
 
-/* Keeps the modules of the levels that are in a path that does not end. */
+/* Keeps those modules of the levels that belong to a path which does not end. */
 static pl_status keep_used(grafting *g)
 {
     for (int l = 0; l < g->was->n_levels; l++) {
         bool ends[PL_DESCENT_MAX] = {false};
         int n_left = 0;
         if (g->was->experts[l] > PL_DESCENT_MAX)
-            return add_level(g, l, NULL); /* which refuses it */
+            return add_level(g, l, NULL); /* refuses a level of so many modules */
         for (int e = 0; e < g->was->experts[l]; e++) {
             const int m = pl_topology_module(g->from, l + 1, e);
             ends[e] = true;
@@ -284,8 +284,8 @@ pl_status config_graft(const pl_shape *shape, const char *text, config_chapter *
     pl_topology_destroy(&from);
     if (status != PL_OK)
         return status;
-    /* Whether the model can have these levels is asked here, because the chapters after
-     * this one have them, too, and would be blamed. */
+    /* Checks here whether the model can have these levels. Later chapters have the same
+     * levels, so a later check would report an error for the wrong chapter. */
     status = pl_topology_create(shape, &chapter->spec, &from);
     pl_topology_destroy(&from);
     return status == PL_OK ? status : pl_fail_in(status, "topology.graft `%s`", text);

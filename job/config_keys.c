@@ -1,5 +1,5 @@
-/* The keys of a run's configuration. This table makes the reader of run.yaml, --set,
- * `pathloom init`, `pathloom explain KEY` and docs/CONFIG.md. */
+/* The keys of a run's configuration. The reader of run.yaml, --set, `pathloom init`,
+ * `pathloom explain KEY` and docs/CONFIG.md all use this table. */
 #include "job/config.h"
 
 #include <stddef.h>
@@ -11,7 +11,8 @@
     }
 
 /* A row: name, type, offset, default, min, max, choices, unit, help, local. Local keys
- * do not change results; a run may be resumed with different values of them. */
+ * do not change results, so a run may be resumed with different values of local
+ * keys. */
 static const pl_key keys[] = {
     {"preset", PL_KEY_TEXT, AT(preset), "laptop", 0, 0, NULL, "",
      "name of a set of model, topology and training settings to start from; keys that "

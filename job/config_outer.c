@@ -100,8 +100,8 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_CHECK(pl_codec_options_check(o));
     PL_CHECK(pl_quorum_check(out));
     PL_CHECK(pl_mean_check(out));
-    /* If a block has large values, small values that are kept in the residual would be
-     * rounded to zero. */
+    /* If a block has large values, the small values in the residual of that block would
+     * be rounded to zero. */
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = out->codec.codec[role];
         bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
@@ -112,8 +112,8 @@ static pl_status read_codec(const config *c, pl_outer *out)
                 "leaves for later; use bf16 or f32",
                 pl_codec_name((pl_codec)codec));
     }
-    /* An update that is offered to a mate must be complete, so no part of it may be
-     * left for later. */
+    /* An update that is offered to a mate must be complete, so no part of the update
+     * may be left for later. */
     bool partial = pl_codec_is_homomorphic(&out->codec);
     for (int role = 0; role < PL_ROLE_COUNT; role++)
         partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
@@ -160,7 +160,7 @@ pl_status config_outer(const config *c, pl_outer *out)
         out->lr[k] = chosen(c->lr_of[k], out->method.lr);
         out->momentum[k] = chosen(c->momentum_of[k], out->method.momentum);
     }
-    /* Settings of a class must be valid for all modules of that class. */
+    /* The settings of a class must be valid for all modules of that class. */
     for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
         pl_method_settings m = out->method;
         m.lr = out->lr[k];

@@ -5,15 +5,16 @@
  * section 4; DiLoCo, arXiv:2311.08105): 24,000 steps of the base model, then 64,000
  * steps of each path, with 512 full sequences of 1,024 tokens per step. Settings that
  * the papers do not give (AdamW's betas, clipping, the end of the cosine) keep the
- * key's default; so do the router's feature transforms and balance, which the papers do
- * not have. A dense preset trains the same 88,000 steps in the same two parts, each
- * with its own cosine; the paper's dense curve seems to have one cosine for all. */
+ * key's default; the router's feature transforms and balance keep their defaults, too,
+ * although the papers have neither. A dense preset trains the same 88,000 steps in the
+ * same two parts, each with its own cosine; the dense curve of the paper seems to have
+ * one cosine for all steps. */
 #include "job/config.h"
 
-/* train.phases=427: so many phases of 150 steps are needed for 64,000 steps. With
+/* train.phases=427, because 64,000 steps need 427 phases of 150 steps. With
  * outer.lr_private and outer.momentum_private at -1, modules of a single path take the
- * same outer step as the others: 0.7 and 0.9 for diloco, as in the paper, and the
- * method's own values for every other outer.method. */
+ * same outer step as the other modules: 0.7 and 0.9 for diloco, as in the paper, and
+ * the default values of the method for every other outer.method. */
 #define PAPER                                                                          \
     "train.batch=512 train.lr=4e-4 train.base_lr=0 train.warmup=1000 "                 \
     "train.base_warmup=1000 train.schedule=cosine train.base_replicas=1 "              \
@@ -28,8 +29,9 @@
           "outer.momentum_private=0 eval.baselines=none"
 
 /* A row applies to every preset whose name starts with `beginning`. If several rows
- * apply, later rows override earlier ones. If none does, the keys keep their defaults.
- */
+ * apply, later rows override earlier ones. If no row applies, the keys keep their
+ * defaults.
+ * */
 static const struct {
     const char *beginning, *settings;
 } rows[] = {

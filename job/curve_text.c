@@ -1,21 +1,23 @@
-/* Deals held-out text to the paths of an arm, for the curves that are shown while it
- * trains (eval.curves; outer/held.h says who scores it).
+/* Deals held-out text to the paths of an arm, for the curves that are shown while the
+ * arm trains (eval.curves; outer/held.h says who scores the text).
  *
  * All arms score the same documents of the held-out text. A document goes to the path
- * that the router's prefix model chooses, as new text does. A path with more text
- * scores it before fewer phases, so that all its scores read the share eval.curves of
- * the sequences that it trains on. Only a short arm may read more: ROWS_LEAST
- * sequences, once or more often. */
+ * that the router's prefix model chooses, like new text. eval.curves limits how many
+ * sequences a path may score, as a share of the sequences that it trains on. So a path
+ * with more text scores it before fewer phases. Only a short arm may score more:
+ * ROWS_LEAST sequences, at least once. */
 #include "eval/eval.h"
 #include "job/stages.h"
 
 #include <math.h>
 
-/* An arm that takes as many steps as one path gets POINTS points, or fewer if only
- * then ROWS_LEAST sequences can be scored. A path scores at most TASKS_MOST times the
- * sequences of a task at once, because its lease would be ended if it took too long. */
+/* An arm that takes as many steps as one path gets POINTS points, or fewer points if
+ * ROWS_LEAST sequences could not be scored otherwise. At once a path scores at most
+ * TASKS_MOST times as many sequences as a task has: a lease that takes too long would
+ * be ended. */
 enum { POINTS = 8, ROWS_LEAST = 16, TASKS_MOST = 16, TARGETS_MOST = 1 << 18 };
-/* An arm with more paths has no curves: its definition would not fit into a message. */
+/* An arm with more paths has no curves, because its definition would not fit into a
+ * message. */
 enum { CURVE_PATHS_MAX = PL_TASKS_MAX / 2 };
 
 typedef struct dealt {
@@ -35,7 +37,7 @@ static void pick_texts(const pl_run *r, dealt *d)
     const double targets = fmin(rows * (double)c->context, TARGETS_MOST);
     const size_t n = pl_tokens_n_docs(r->valid);
     d->docs = pl_alloc((n + 1) * sizeof *d->docs);
-    /* A document is scored as a whole or not at all. */
+    /* A document is scored completely or not at all. */
     for (size_t i = 0; i < n; i++)
         if ((double)pl_doc_targets(pl_tokens_doc(r->valid, (uint32_t)i)) <= targets)
             d->docs[d->n++] = (uint32_t)i;
@@ -62,7 +64,8 @@ static void deal_texts(const pl_run *r, const pl_prefix_lm *router, dealt *d)
     pl_free(text);
 }
 
-/* Stores the documents of a path. *rows is the number of sequences that they take. */
+/* Stores the documents of a path. *rows gets the number of sequences of these
+ * documents. */
 static pl_status put_path_text(pl_run *r, pl_arm *arm, const pl_topology *t, int path,
                                const dealt *d, double *rows)
 {

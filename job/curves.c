@@ -1,13 +1,13 @@
 /* Writes training curves as TensorBoard event files (curves.h).
  *
- * This is a reader of the store, so nothing in the job depends on it. A point is
- * written when all paths of an arm have done its phase or a later one, or the job has
- * ended. A path without an update of the phase (after a rollback, or if a quorum did
- * not wait for it) is left out of the point; a phase without any update has no point.
- * Points are in the order of phases, and the file itself tells which it has: after a
- * kill the torn end is cut off, and the next point is appended. So no point is written
- * twice. If the history has joined phases (phase_history.h), a point stands for several
- * phases. */
+ * This code only reads the store, so nothing in the job depends on it. A point is
+ * written when all paths of an arm have done the point's phase or a later phase, or
+ * when the job has ended. A path without an update of the phase (after a rollback, or
+ * if a quorum did not wait for the path) is left out of the point. A phase without any
+ * update has no point. Points are in the order of phases, and the file shows which
+ * points it has. After a kill the torn end of the file is cut off, and the next point
+ * is appended. So no point is written twice. If the history has joined phases
+ * (phase_history.h), a point stands for several phases. */
 #include "job/curves.h"
 #include "job/phase_history.h"
 #include "job/tfevents.h"
@@ -62,7 +62,8 @@ void curves_close(curves **c)
 }
 
 /* ---- files ---- */
-/* Makes the folder of a kind of points of an arm, and writes the name of its file. */
+/* Makes the folder for one kind of points of an arm, and computes the name of the file
+ * in it. */
 static pl_status point_file(const char *folder, const char *arm, const char *what,
                             char out[PL_PATH_MAX])
 {
@@ -73,7 +74,7 @@ static pl_status point_file(const char *folder, const char *arm, const char *wha
     return PL_OK;
 }
 
-/* Cuts off a torn end, and finds the step of the last point in the file. */
+/* Cuts off a torn end of the file, and finds the step of its last point. */
 static pl_status find_last(const char *path, int64_t *last_step)
 {
     pl_buf bytes = {0};
@@ -93,7 +94,7 @@ done:
     return status;
 }
 
-/* The file stays the same one, because TensorBoard may have it open. */
+/* Appends to the file instead of replacing it, because TensorBoard may have it open. */
 static pl_status append_points(const char *path, const pl_buf *bytes)
 {
     pl_status status = PL_OK;
@@ -111,8 +112,9 @@ typedef struct points {
     size_t n;
 } points;
 
-/* Names are those of workers, too, which may come from elsewhere: a tag is ASCII. A
- * value of 0 was not measured. */
+/* Adds a scalar with a name. The name may be a worker's name, which other people
+ * choose, so only ASCII characters get into the tag. A value of 0 means that nothing
+ * was measured, and is not added. */
 static void put_scalar_named(points *p, const char *what, const char *of, double value)
 {
     if (!(value > 0))
@@ -126,7 +128,8 @@ static void put_scalar_named(points *p, const char *what, const char *of, double
             *c = '_';
 }
 
-/* Sums over the paths of an arm in a phase, or over those that one worker had. */
+/* Sums for one phase of an arm: over all paths, or over the paths that one worker
+ * trained. */
 typedef struct sums {
     int worker, n;
     double nats, tokens, rates, gradients, memory_bytes;
@@ -216,8 +219,9 @@ static void put_held_out(points *p, const phase_arm *a, size_t slot)
 }
 
 /* ---- the points of an arm ---- */
-/* A point of held-out text belongs to the step at which the phase began, a point of
- * training to the one at which it ended. Updates *last_step if a point is added. */
+/* A point of held-out text belongs to the step at which its phase began. A point of
+ * training belongs to the step at which its phase ended. Updates *last_step if a point
+ * is added. */
 static void add_points(const phase_history *h, const phase_arm *a, size_t slot, kind k,
                        int64_t *last_step, pl_buf *out)
 {
@@ -296,7 +300,7 @@ void curves_tick(curves *c, bool all)
 {
     if (!c || (!all && pl_now_ms() < c->next_ms))
         return;
-    if (all) /* the job has ended: its last commits may not reach this reader */
+    if (all) /* the job has ended; an open reader may miss its last commits */
         pl_store_close(&c->store);
     c->ended = all;
     if (read_curves(c) != PL_OK && !c->failed) {

@@ -6,32 +6,33 @@
 
 /* ---- predicting bits per byte ---- */
 static const double E_BITS = 0.94, A = 0.30, A_POWER = 0.5, B = 1.30, B_POWER = 0.35;
-/* GAIN: how many bits per byte the mixture gains with each doubling of its paths and of
- * its tokens per parameter. EVEN: the binary logarithm of the tokens per parameter at
- * which there is no gain. */
+/* GAIN: how many bits per byte the mixture gains for the doublings of its paths, times
+ * the doublings of its tokens per parameter beyond EVEN. EVEN: the binary logarithm of
+ * the tokens per parameter at which the mixture gains nothing. */
 static const double GAIN = 0.009, EVEN = 1.9;
 /* The binary logarithm of the largest number of tokens per parameter that was measured.
- * Beyond it, the gain is assumed to stay the same. */
+ * For larger numbers, the gain is assumed to stay the same. */
 static const double MOST = 4.6;
 static const double REPEATS = 15;
 
-/* The fraction of its time in which a worker trains. BUSY_ALONE: on the base model,
- * whose state is saved now and then. BUSY: on paths, which also wait for each other. */
+/* The fraction of its time in which a worker trains. BUSY_ALONE: on the base model; the
+ * rest of the time its state is saved. BUSY: on paths, which also wait for each
+ * other. */
 static const double BUSY_ALONE = 0.96, BUSY = 0.94;
 /* An evaluation's forward pass is this many times as fast as a training step. */
 static const double FORWARD = 3;
-/* Fraction of the time that evaluation may take. */
+/* The fraction of the given time that evaluation may take. */
 static const double EVALUATION = 0.05;
-/* In seconds: START for starting processes, FIT for fitting a router's clusters, END
- * for writing samples and ending processes. */
+/* Seconds: START to start processes, FIT to fit a router's clusters, END to write
+ * samples and end processes. */
 static const double START = 0.5, FIT = 0.5, END = 0.8;
 enum { LEAST_STEPS = 20, LEAST_EVALUATION = 20000 };
 /* The largest values that the keys allow. */
 static const double STEPS_MAX = 1e9, TAU_MAX = 1e6, PHASES_MAX = 1e6;
-/* READING: the share of the time in which text may be read. READ_BYTES: bytes per
- * second that are read and encoded at most. READ_PER_TOKEN: bytes that are read while a
- * worker would train a small model (SMALL_FLOPS) on one token, because a slow machine
- * also reads slowly. */
+/* READING: the fraction of the given time in which text may be read. READ_BYTES: the
+ * largest number of bytes that are read and encoded per second. READ_PER_TOKEN: the
+ * number of bytes that are read in the time in which a worker trains a small model
+ * (SMALL_FLOPS) on one token; a slow machine also reads slowly. */
 static const double READING = 0.1, READ_BYTES = 3e6, READ_PER_TOKEN = 30,
                     BYTES_PER_TOKEN = 3, SMALL_FLOPS = 2.2e6;
 /* A path's shard needs at least this many documents. */
@@ -131,8 +132,8 @@ double dial_rate(const dial_facts *f, double flops, bool alone)
            pow(measured_rate(large, alone) / measured_rate(small, alone), at);
 }
 
-/* The time in which all arms take one step per path of the mixture, counted in steps of
- * one worker. */
+/* Returns the time in which the mixture takes one step per path and the baselines take
+ * their share, counted in steps of one worker. */
 static double steps_of_arms(const dial_facts *f, const dial_choice *c)
 {
     const double paths = (double)c->paths;
@@ -148,7 +149,7 @@ static double seconds_of_routing(const dial_facts *f, double forward)
     return FIT + fmin(f->tokens, f->documents * WINDOWS * f->context) / forward;
 }
 
-/* The number of models that score each document in the evaluation: every path, the
+/* Returns how many models score each document in the evaluation: every path, the
  * router, the baselines. */
 static double models_of_evaluation(const dial_facts *f, const dial_choice *c)
 {
@@ -166,8 +167,8 @@ static double tokens_of_evaluation(const dial_facts *f, const dial_choice *c,
 
 /* Divides the steps of a path into phases. A longer training has more and longer
  * phases: 6 of 50 steps for 300 steps, 12 of 61 for 732, 20 of 78 for 1,560, as in
- * docs/results/pays.md. The base model takes as many steps as all paths together, so
- * half of all tokens. */
+ * docs/results/pays.md. The base model takes as many steps as all paths together, and
+ * so trains on half of all tokens. */
 static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps)
 {
     const double wanted = f->tau > 0 ? (double)f->tau : round(7 * cbrt(steps));
@@ -185,7 +186,8 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     c->base_steps = (int64_t)base;
 }
 
-/* The seconds that one step takes a worker: alone, or while all workers train. */
+/* The seconds that a worker needs for one step: if it trains alone, and if all workers
+ * train. */
 typedef struct step_seconds {
     double alone, together;
 } step_seconds;
@@ -205,8 +207,8 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
         c->seconds += c->part[i];
 }
 
-/* The number of steps of each path for which the other parts leave time. The user's
- * keys may fix the length of some parts. */
+/* Returns the number of steps of each path for which the other parts of the run leave
+ * time. The user's keys may fix the length of some of these parts. */
 static double steps_in_time(const dial_facts *f, const dial_choice *c,
                             const step_seconds *step, double forward)
 {
@@ -240,9 +242,9 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
 }
 
 /* ---- the choice ---- */
-/* Chooses the batch. For 2 to 25 million tokens 8 sequences were best. With more tokens
- * the batch doubles such that it grows with the power 0.38 of their number (as in
- * nanochat). */
+/* Chooses the batch. For 2 to 25 million tokens, 8 sequences were best. For more tokens
+ * the batch is doubled so that it grows with the power 0.38 of the number of tokens (as
+ * in nanochat). */
 static int64_t batch_for(double tokens)
 {
     int64_t batch = 8;
@@ -270,10 +272,10 @@ static void try_candidate(const dial_facts *f, const dial_rung *rung, int64_t pa
 }
 
 /* Whether a candidate may be chosen. A path's shard must have enough documents. A model
- * may have at most half as many parameters as the text has tokens, or it learns the
- * text by heart. If a number of tokens is given instead of a time, larger models always
- * predict better, so a path must have at least a certain number of tokens per
- * parameter. */
+ * may have at most half as many parameters as the text has tokens, because a larger
+ * model would learn the text by heart. If a number of tokens is given instead of a
+ * time, the formula always prefers larger models, so a path must have at least a
+ * certain number of tokens per parameter. */
 static bool is_allowed(const dial_facts *f, const dial_choice *c)
 {
     enum { TOKENS_PER_PARAM = 12, TEXT_PER_PARAM = 2 };
@@ -285,8 +287,8 @@ static bool is_allowed(const dial_facts *f, const dial_choice *c)
            c->params * TOKENS_PER_PARAM <= f->n_tokens;
 }
 
-/* Whether candidate a is better: it is predicted to have fewer bits per byte. If both
- * take too long, the shorter one is better. */
+/* Whether candidate a is better than b: a is predicted to have fewer bits per byte. If
+ * both take too long, the one that takes less time is better. */
 static bool is_better(const dial_choice *a, const dial_choice *b)
 {
     if (a->short_of_time && b->short_of_time)
@@ -327,7 +329,7 @@ void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes)
     dial_choice best, c;
     dial_facts endless = *f;
     endless.tokens = 1e18;
-    /* with 0 documents, routing and evaluation take no time */
+    /* with 0 documents and 0 tokens, routing and evaluation take no time */
     endless.documents = endless.valid_tokens = 0;
     if (f->paths == 0)
         endless.paths = 8;

@@ -1,23 +1,23 @@
 /* The dial of `pathloom train`: chooses the keys of a run from a given time or number
  * of tokens.
  *
- * The choice is a pure function of the facts below; measure/train_dial.c measures them.
- * It predicts the held-out bits per byte of every candidate and takes the candidate
- * with the least:
+ * The choice depends only on the facts below, which measure/train_dial.c measures. The
+ * dial predicts the held-out bits per byte of every candidate and takes the candidate
+ * with the fewest:
  *
  *   dense(N, D)   = E + A / N^a + B / D^b         bits per byte of one model
  *   mixture of P  = dense + GAIN log2(P) (EVEN - log2(D / N))
  *
- * N is the number of parameters of a path in millions, D the number of training tokens
- * in millions, including the base model's. Text that is read again counts less each
- * time (Muennighoff et al. 2023, arXiv:2305.16264, eq. 5): R epochs after the first
- * count as REPEATS (1 - exp(-R / REPEATS)) epochs. docs/results/dial.md has the
- * measurements to which the constants were fitted. */
+ * N is the number of parameters of a path in millions. D is the number of training
+ * tokens in millions, including the tokens of the base model. Text that is read again
+ * counts less each time (Muennighoff et al. 2023, arXiv:2305.16264, eq. 5): R further
+ * epochs after the first count as REPEATS (1 - exp(-R / REPEATS)) epochs.
+ * docs/results/dial.md has the measurements to which the constants were fitted. */
 #ifndef PL_JOB_DIAL_H
 #define PL_JOB_DIAL_H
 #include "job/config.h"
 
-/* The parts of a run, in their order, as far as the dial plans them. */
+/* The parts of a run for which the dial plans time, in the order in which they run. */
 typedef enum dial_part {
     DIAL_START,
     DIAL_BASE,
@@ -28,32 +28,32 @@ typedef enum dial_part {
 } dial_part;
 extern const char *const dial_part_names[DIAL_PARTS];
 
-/* A worker's tokens per second on a model with a certain number of FLOPs per token:
- * `alone` while it trains alone, as for the base model; `together` while all workers
- * train, as for the paths. */
+/* A worker's tokens per second on a model with a certain number of FLOPs per token.
+ * `alone`: while only this worker trains, as on the base model. `together`: while all
+ * workers train, as on the paths. */
 typedef struct dial_speed {
     double flops, alone, together;
 } dial_speed;
 enum { DIAL_SPEEDS = 2 };
 
-/* The facts from which the dial chooses. A field that the user's keys determine has its
- * value from them; a field with 0 is chosen by the dial. */
+/* The facts from which the dial chooses. If the user's keys determine a field, the
+ * field has that value. If a field is 0, the dial chooses the value. */
 typedef struct dial_facts {
-    double tokens, documents, valid_tokens; /* of the text */
+    double tokens, documents, valid_tokens; /* numbers for the text */
     int workers;                    /* number of workers that train at the same time */
-    dial_speed speeds[DIAL_SPEEDS]; /* for the smallest model first */
+    dial_speed speeds[DIAL_SPEEDS]; /* rising size of the model */
     int n_speeds;                   /* 0: not measured */
     /* time left for training, routing, merges and evaluation; 0: not limited */
     double seconds;
-    double n_tokens;              /* number of tokens to train on if `seconds` is 0 */
+    double n_tokens;              /* tokens to train on if `seconds` is 0 */
     int vocab;                    /* size of the tokenizer's vocabulary */
     int context;                  /* tokens of a sequence */
-    bool muon;                    /* Muon is used; its learning rate is twice AdamW's */
+    bool muon;                    /* Muon is used: its learning rate is twice AdamW's */
     int64_t width, heads, blocks; /* either all three are fixed or all are 0 */
     double params;                /* parameters of a path with this shape */
     int64_t paths, batch, tau, phases, base_steps;
-    /* Steps of all baselines together, and of the longest baseline, each as a multiple
-     * of the steps of all paths. */
+    /* The steps of all baselines together, and the steps of the longest baseline, each
+     * divided by the steps of all paths together. */
     double baselines, longest_baseline;
     int n_baselines;
 } dial_facts;
@@ -61,33 +61,35 @@ typedef struct dial_facts {
 typedef struct dial_choice {
     int64_t width, heads, blocks, paths, batch, base_steps, tau, phases, eval_tokens;
     double lr;
-    double params; /* parameters of a path */
-    double tokens; /* training tokens of the mixture, including the base model's */
-    double epochs; /* passes over the text */
+    double params;           /* parameters of a path */
+    double tokens;           /* training tokens of mixture and base model together */
+    double epochs;           /* passes over the text */
     double part[DIAL_PARTS]; /* predicted seconds; 0 if no speed was measured */
-    double seconds;          /* their sum */
+    double seconds;          /* sum of the parts */
     double bits;             /* predicted bits per byte */
     bool short_of_time; /* even the smallest run takes longer than the given time */
 } dial_choice;
 
-enum { DIAL_LEAST_BYTES = 1000000 }; /* the least text for --for and --tokens */
+enum { DIAL_LEAST_BYTES = 1000000 }; /* smallest text for --for and --tokens */
 
 /* Parses a time such as "90s", "15min", "2h" or "1.5h" to seconds. ERR_USAGE. */
 PL_MUST_CHECK pl_status dial_parse_time(const char *text, double *seconds);
-/* FLOPs of a training step per token. Only ratios of this number are used. */
+/* Returns the FLOPs of a training step per token. Only ratios of these numbers are
+ * used. */
 double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
 /* Computes the size of the vocabulary and how many bytes of text to read, before the
- * text is known. If a time is given, the text is what can be read in a tenth of this
- * time; else it is what training reads once. */
+ * text is known. If a time is given, as many bytes are read as can be read in a tenth
+ * of this time. Otherwise as many are read as the training needs if it reads the text
+ * once. */
 void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes);
 /* Predicts the tokens per second on a model with this number of FLOPs per token.
- * Between two measured models the rate is a power of the FLOPs; outside it is inversely
- * proportional to them. 0: nothing was measured. */
+ * Between two measured models the rate is a power of the FLOPs; outside the measured
+ * range it is inversely proportional to them. Returns 0 if nothing was measured. */
 double dial_rate(const dial_facts *f, double flops, bool alone);
-/* Chooses everything but vocabulary and text. The caller may measure the speed on the
- * chosen model and then call this function again. */
+/* Chooses all keys except those for vocabulary and text. The caller may measure the
+ * speed on the chosen model and then call this function again. */
 void dial_choose(const dial_facts *f, dial_choice *out);
-/* The levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
+/* Returns the levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
 const char *dial_levels(int64_t paths);
 
 #endif

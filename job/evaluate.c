@@ -14,7 +14,7 @@ static const struct {
     [ROW_DILOCO] = {"diloco", "diloco", "same machines, DiLoCo", "DiLoCo"},
     [ROW_BATCH] = {"dense-batch", "dense-batch", "same machines, one batch", "batch"},
     [ROW_EQUAL] = {"dense-eq", "dense-eq", NULL,
-                   "dense-eq"}, /* evaluate writes the title, with the factor */
+                   "dense-eq"}, /* the title contains a factor, so it is made later */
     [ROW_BASE] = {"base", "base", "base model, before", "base"}};
 
 void evaluation_clear(evaluation *e)
@@ -38,9 +38,10 @@ double evaluation_bits(const evaluation *e, const pl_score *score)
 
 /* ---- tokens and time spent on training ---- */
 typedef struct spent {
-    /* tokens of all trainings (paths and replicas) of an arm, and of the longest one */
+    /* tokens: of all trainings (paths and replicas) of an arm; longest: of the training
+     * with the most tokens */
     uint64_t tokens, longest;
-    /* mean tokens per training; for the mixture, the sum over its chapters */
+    /* mean tokens per training; for the mixture, the sum of its chapters' means */
     uint64_t mean;
     double seconds;
     int n;
@@ -67,12 +68,12 @@ typedef struct job {
     pl_scorer *scorer;
     float *params;
     char chapter[PL_ARM_NAME_MAX]; /* name of the mixture's newest chapter */
-    pl_snapshot tag;               /* the tag that the command names, if it names one */
+    pl_snapshot tag;               /* the tag that the command names, if any */
     /* versions of the chapter to evaluate; NULL: the newest ones */
     const pl_snapshot *versions;
     bool *closed;         /* [n_paths] paths that are never chosen nor read, or NULL */
-    pl_prefix_lm *router; /* of the chapter */
-    spent spent[ROW_COUNT]; /* [row] what the arm of each row has used */
+    pl_prefix_lm *router; /* the chapter's router */
+    spent spent[ROW_COUNT]; /* the tokens and time of the arm of each row */
 } job;
 
 typedef struct arm_source {
@@ -161,9 +162,9 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                               scores_of(e, kind));
 }
 
-/* Training time in seconds, if each path or replica had its own machine. It is computed
- * from tokens, with the run's mean rate per machine: measured times depend on which
- * arms happened to run at the same time. */
+/* Returns the seconds of training if each path or replica had its own machine. They are
+ * computed from tokens and the run's mean rate per machine, because measured times
+ * depend on which arms ran at the same time. */
 static double training_seconds(const job *j, const evaluation_row *w, const spent *s)
 {
     double tokens = (double)s->longest;
@@ -191,7 +192,7 @@ static void fill_spent(job *j, evaluation_row *w, const pl_arm *arm,
                   run_is_last_chapter(j->r, arm->name);
 }
 
-/* Fills all rows of one arm; `kind` is the first of them. */
+/* Fills all rows of one arm. `kind` is the first of these rows. */
 static pl_status fill_rows(job *j, row_kind kind)
 {
     pl_arm arm;
@@ -304,8 +305,8 @@ static pl_status read_arm_spent(job *j, const char *arm, spent *out)
     return PL_OK;
 }
 
-/* Adds up what all chapters of the mixture have used. The progress of the paths is that
- * of the newest chapter. */
+/* Adds up the tokens and the time of all chapters of the mixture. The progress of the
+ * paths is taken from the newest chapter. */
 static pl_status read_mixture_spent(job *j, spent *out)
 {
     spent all = {0};
@@ -325,7 +326,7 @@ static pl_status read_mixture_spent(job *j, spent *out)
     return PL_OK;
 }
 
-/* Reads the tokens and seconds that each arm was trained for, and the mean rate. */
+/* Reads the tokens and seconds for which each arm was trained, and the mean rate. */
 static pl_status read_spent(job *j)
 {
     uint64_t tokens = 0;
@@ -358,7 +359,7 @@ pl_status evaluation_open_valid(pl_run *r)
     return status;
 }
 
-/* Puts the documents that are scored into e->docs. ERR_DATA if there are none. */
+/* Lists the documents to score in e->docs. ERR_DATA if there are none. */
 static pl_status choose_documents_to_score(const pl_run *r, evaluation *e)
 {
     const char *domain = e->wish.domain;

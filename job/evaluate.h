@@ -24,7 +24,7 @@ typedef enum row_kind {
 typedef struct evaluation_row {
     const char *arm;   /* "mix", "dense", ... */
     const char *name;  /* name of the row in JSON */
-    const char *brief; /* heading of its column in the table by domain */
+    const char *brief; /* heading of the arm's column in the table by domain */
     char title[40];    /* title of the row in the table */
     bool present, finished;
     pl_score *scores; /* [n_docs] */
@@ -45,27 +45,27 @@ typedef struct evaluation_text {
     pl_buf file, sources; /* encoded by pl_documents_encode */
 } evaluation_text;
 
-/* What a command asks for, beside the table of the run's newest versions. */
+/* The wishes of a command. All fields 0: evaluate the run's newest versions. */
 typedef struct evaluation_wish {
-    /* show each document of this text; NULL: the run's text */
+    /* evaluate this text and show each of its documents; NULL: the run's text */
     const evaluation_text *text;
     /* which version of the mixture, and which paths, are evaluated */
     mixture_wish mixture;
     /* numbers of tokens after which the path is chosen again */
     int every[PL_EVERY_MAX], n_every;
     bool best; /* evaluate each path's best version, not its newest */
-    /* evaluate these versions of the mixture, in place of mixture.at; borrowed */
+    /* evaluate these versions of the mixture, not those of mixture.at; borrowed */
     const pl_snapshot *versions;
     const char *domain; /* evaluate only documents of this domain; NULL: all */
     bool only_mixture;  /* evaluate no baselines */
 } evaluation_wish;
 
 typedef struct evaluation {
-    char chapter[PL_ARM_NAME_MAX]; /* of the mixture that was scored */
+    char chapter[PL_ARM_NAME_MAX]; /* the mixture's chapter that was scored */
     evaluation_row rows[ROW_COUNT];
     row_kind answer; /* the row with the rule that `generate` and `serve` use */
     uint32_t *docs;  /* documents that are scored */
-    int *path_of;    /* for each scored document, the router's path */
+    int *path_of;    /* path that the router chooses for each document */
     /* for each scored document, the likeliest path; NULL if not known */
     pl_likeliest *likeliest;
     uint64_t *bytes; /* [n_docs] bytes of the counted text of each document */
@@ -73,42 +73,44 @@ typedef struct evaluation {
     int n_open;             /* number of paths that may be chosen */
     pl_every_choice *every; /* [wish.n_every, n_docs]; NULL: none */
     evaluation_wish wish;
-    /* n_targets: counted tokens; n_bytes: bytes of their text */
+    /* n_targets: number of counted tokens; n_bytes: bytes of the text of these
+     * tokens */
     uint64_t n_targets, n_bytes;
-    /* scores of the best path in hindsight, per document and per window */
+    /* scores of the path that is best in hindsight, chosen per document and per
+     * window */
     pl_score best, best_windows;
     double rate; /* training tokens per second of one machine: the mean over all arms */
-    /* how well the router's paths match the domains of the training documents; NaN
-     * without domains */
+    /* how well the router's paths match the domains of the training documents; NaN if
+     * the documents have no domains */
     double purity, nmi, purity_k8;
     double seconds;
 } evaluation;
 
 /* Opens the run's held-out text as r->valid. The text is hashed and checked, because
- * damaged text would give a number that looks right. */
+ * damaged text would give wrong numbers that look right. */
 pl_status evaluation_open_valid(pl_run *r);
-/* Scores the versions in a run's store that `wish` names, also while it trains; NULL:
- * the newest. */
+/* Scores the versions in a run's store that `wish` names (NULL: the newest versions).
+ * The run may be training meanwhile. */
 pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
                    evaluation *out);
 void evaluation_clear(evaluation *e);
-/* The path that answers the i-th scored document. */
+/* Returns the path that answers the scored document with index i. */
 static inline int evaluation_path(const evaluation *e, size_t i)
 {
     return e->answer == ROW_LIKELIHOOD ? e->likeliest[i].path : e->path_of[i];
 }
-/* Bits per byte for a sum of scores over the scored documents. */
+/* Returns the bits per byte for `score`, a sum over the scored documents. */
 double evaluation_bits(const evaluation *e, const pl_score *score);
 void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out);
 void evaluation_print(const pl_run *r, const evaluation *e);
-/* every_report.c: the first prints a row for the choice once per document and, for each
- * W, the rows of history, gate and oracle; the second makes a JSON array of the
- * rows. */
+/* every_report.c: the first function prints a row for the choice once per document and,
+ * for each W, the rows of history, gate and oracle. The second function makes a JSON
+ * array of the same rows. */
 void evaluation_print_every(const evaluation *e);
 pl_json *evaluation_every_json(const evaluation *e);
-/* text_report.c: evaluation_read_text encodes a text with the run's tokenizer and makes
- * it r->valid; call evaluation_text_clear after the run is closed. The other functions
- * print one line per document, or make a JSON array. */
+/* text_report.c: evaluation_read_text encodes a text with the run's tokenizer and sets
+ * r->valid to it; evaluation_text_clear is called after the run is closed. The other
+ * functions print one line per document, or make a JSON array of the lines. */
 pl_status evaluation_read_text(pl_run *r, const char *path, evaluation_text *out);
 void evaluation_text_clear(evaluation_text *text);
 void evaluation_print_documents(const pl_run *r, const evaluation *e);

@@ -1,7 +1,7 @@
 /* Prints how much it helps to choose the path again every W tokens. It compares four
- * rules: once per document; every W tokens by the paths' losses on the text before
- * (history), or by the router's models of that text (gate); and every W tokens in
- * hindsight (oracle). */
+ * rules. once: one choice per document. history: every W tokens, by the paths' losses
+ * on the preceding text. gate: every W tokens, by the losses of the router's models on
+ * the preceding text. oracle: every W tokens, in hindsight. */
 #include "job/evaluate.h"
 
 #include <math.h>
@@ -11,17 +11,18 @@ static const char *const every_rules[EVERY_RULES] = {"history", "gate", "oracle"
 
 typedef struct every_row {
     const char *rule; /* "once", or one of every_rules */
-    int every;        /* W; 0: once */
+    int every;        /* W; 0: the rule "once" */
     double bits, bits_error, ppl;
     /* by how many percent the perplexity is below that of "once", and the standard
      * error */
     double below, below_error;
-    /* gain in nats over "once", divided by the oracle's for the same W; NaN in the rows
-     * of once and oracle */
+    /* gain in nats over "once", divided by the gain of "oracle" for the same W; NaN in
+     * the rows of "once" and "oracle" */
     double share;
-    /* fraction of choices that changed the path; NaN in the rows of once and oracle */
+    /* fraction of choices that changed the path; NaN in the rows of "once" and
+     * "oracle" */
     double changes;
-    /* tokens that paths read for the choice, per scored token; NaN as above */
+    /* tokens that paths read for the choice, per scored token; NaN in the same rows */
     double read;
 } every_row;
 
@@ -30,7 +31,8 @@ static int count_every_rows(const evaluation *e)
     return 1 + EVERY_RULES * e->wish.n_every;
 }
 
-/* Collects the scores of one rule, and what its choices did. */
+/* Collects the scores of one rule, and counts the changes and the tokens read by its
+ * choices. */
 static void collect_scores(const evaluation *e, int w, int rule, pl_score *scores,
                            every_row *out)
 {
@@ -53,7 +55,8 @@ static void collect_scores(const evaluation *e, int w, int rule, pl_score *score
         rule == EVERY_HISTORY ? e->n_open - 1 : (double)n_missed / (double)e->n_targets;
 }
 
-/* Fills in the fields that every row has, from its scores and those of "once". */
+/* Fills in the fields that every row has, from the row's scores and the scores of
+ * "once". */
 static void fill_every_row(const evaluation *e, const pl_score *scores, every_row *out)
 {
     const pl_score *once = e->rows[ROW_LIKELIHOOD].scores;
@@ -118,9 +121,9 @@ pl_json *evaluation_every_json(const evaluation *e)
     return list;
 }
 
-/* Writes "12.3 ±0.4", or only "12.3" if there is just one document and so no error. "±"
- * has two bytes and takes one column, so one byte more is needed to fill `width`
- * columns. */
+/* Writes "12.3 ±0.4", or only "12.3" if there is only one document, so that the error
+ * is not known. "±" has two bytes but takes one column, so `width` columns need one
+ * byte more. */
 static void write_with_error(char out[48], int width, int digits, double value,
                              double error, const char *unit)
 {

@@ -1,5 +1,5 @@
-/* pathloom forget: finds the documents, prints what forgetting them costs, and
- * exchanges the store for one that ends before them (forget.h). */
+/* pathloom forget: finds the documents, prints the cost of forgetting them, and
+ * replaces the store by one that ends before their first use (forget.h). */
 #include "job/forget.h"
 #include "serve/serve.h"
 
@@ -13,11 +13,11 @@ typedef struct forgetting {
     const forget_request *q;
     pl_run r;
     pl_store *store;
-    forgotten list; /* the run's list before */
+    forgotten list; /* the run's list before this command */
     pl_buf hashes;  /* hashes of the documents that are named now */
-    size_t n_again; /* number of these that the list has already */
+    size_t n_again; /* how many of these the list already has */
     uint64_t n_tokens;
-    int n_rechosen; /* number of paths that choose their best version again */
+    int n_rechosen; /* number of paths whose best version is chosen again */
     pl_rewind rewind;
 } forgetting;
 
@@ -45,9 +45,9 @@ static pl_status move_old_store(const char *dir)
     }
 }
 
-/* The old text is no longer needed, because the new store has what was dealt. It
- * becomes blank here, so that the user may remove it from data.corpus before the
- * training. */
+/* Makes the forgotten documents blank in the run's text. The text of these documents is
+ * no longer needed, because the new store has the shards. So the user may remove the
+ * documents from data.corpus before the training. */
 static pl_status blank_text(const char *dir, const pl_buf *list)
 {
     char data[PL_PATH_MAX];
@@ -61,7 +61,8 @@ static pl_status blank_text(const char *dir, const pl_buf *list)
     return status;
 }
 
-/* Every step may be the first one that a killed process did not make. */
+/* An earlier process may have been killed before any of these steps, so every step may
+ * be repeated. */
 static pl_status exchange_store(const char *dir)
 {
     char ready[PL_PATH_MAX], fresh[PL_PATH_MAX], store[PL_PATH_MAX], path[PL_PATH_MAX];
@@ -147,7 +148,7 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
                            "`%s` is the document %016" PRIx64
                            ", which was named before",
                            word, hash));
-        /* a folder may have the same text twice */
+        /* a folder may have the same text twice, which counts once */
         if (pl_doc_listed(&(pl_doc_list){known, n_known}, hash) ||
             !is_in(f->r.train, hash, &f->n_tokens))
             continue;
@@ -184,8 +185,9 @@ static pl_status find_documents(forgetting *f)
 }
 
 /* ---- the plan ---- */
-/* A chapter that deals documents reads the text of all of them. So from the first such
- * chapter on, or after the first chapter that changes, all is made anew. */
+/* Marks the chapters that must be made again. A chapter that deals documents reads the
+ * text of all documents. So all chapters are made again from the first chapter that
+ * deals documents, and all chapters after the first one that changes. */
 static pl_status drop_chapters(forgetting *f)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -208,7 +210,8 @@ static pl_status drop_chapters(forgetting *f)
     return PL_OK;
 }
 
-/* Whether a path's held-out documents (train.holdout) had one that is named now. */
+/* Whether one of the documents that are named now is among a path's held-out documents
+ * (train.holdout). */
 static pl_status has_held_out(const forgetting *f, const char *object, bool *out)
 {
     pl_buf bytes = {0};
@@ -228,8 +231,9 @@ static pl_status has_held_out(const forgetting *f, const char *object, bool *out
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-/* A path's best version was chosen by its held-out documents, from all versions. If one
- * of these is forgotten or changes, the choice is made again. */
+/* A path's best version was chosen from all its versions, by its held-out documents. If
+ * one of these documents is forgotten, or the versions change, the choice is made
+ * again. */
 static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
 {
     char path[PL_NAME_MAX], tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
@@ -246,8 +250,8 @@ static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
     return PL_OK;
 }
 
-/* Refuses to leave a path without text. An arm that is made anew deals its documents
- * again. */
+/* Refuses to leave a path without text. Arms that are made again are not checked,
+ * because they deal their documents again. */
 static pl_status check_texts(const forgetting *f)
 {
     char path[PL_NAME_MAX];
@@ -264,8 +268,8 @@ static pl_status check_texts(const forgetting *f)
     return PL_OK;
 }
 
-/* The store has no record of an imported file by which a second import could be
- * compared with the first. */
+/* Refuses runs with an imported model whose import would be repeated: the store has no
+ * record with which a second import could be compared with the first. */
 static pl_status check_import(const forgetting *f)
 {
     const pl_rewind_arm *base = pl_rewind_find(&f->rewind, "base");
@@ -277,8 +281,9 @@ static pl_status check_import(const forgetting *f)
                    f->r.cfg.import);
 }
 
-/* Devices of different kinds round differently. So phases that are trained again on a
- * new kind, or that were trained on several, would end with different bytes. */
+/* Devices of different kinds round differently. So phases that are trained again on
+ * another kind of device, or that were trained on several kinds, would end with
+ * different bytes. */
 static pl_status check_devices(forgetting *f)
 {
     pl_run *r = &f->r;
@@ -313,8 +318,9 @@ static pl_status plan_forgetting(forgetting *f)
     pl_rewind_arm *base = pl_rewind_find(w, "base");
     if (base && !f->q->from_start)
         pl_rewind_keep(base);
-    /* The base model has seen documents that only the paths forgot, and their text is
-     * gone. So it begins anew, and never sees them. */
+    /* The base model has seen documents that only the paths have forgotten so far, and
+     * the text of these documents is gone. So the base model is trained again without
+     * them. */
     for (size_t i = 0; base && f->q->from_start && i < f->list.n; i++)
         if (!f->list.starts[i])
             pl_rewind_drop(base);
@@ -462,7 +468,8 @@ static pl_status check_ended(const forgetting *f, bool *ended)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-/* Whether all that was asked for is done, or at least decided. */
+/* Whether an exchange that does everything that was asked for is done, or at least
+ * decided. */
 static pl_status is_exchange_decided(const forgetting *f, bool *decided, bool *trains)
 {
     bool ended = false;

@@ -1,49 +1,52 @@
-/* Exact unlearning (pathloom forget): a run ends with the parameters of a run whose
- * samples never had some documents.
+/* Exact unlearning (pathloom forget): a run ends with the parameters that it would have
+ * if some documents had never been in its samples.
  *
  * Definition. A forgotten document is blank (corpus/corpus.h): it keeps its place in
  * its shard and its weight, but none of its tokens is read and none of its targets
- * counts. So all other samples, and the sums of all other updates, stay what they were.
- * RUN/data/forgotten lists these documents, one line each: the hash of the text, and
- * from where on it is blank:
+ * counts. So all other samples, and the sums of all other updates, stay the same.
+ * RUN/data/forgotten lists these documents. Each line has the hash of a text and a word
+ * for the parts of the run in which the text is blank:
  *
- *   paths   for the mixture and its baselines: base model, router and tokenizer saw it
- *   start   for the base model and the router, too: only the tokenizer saw it
+ *   paths   in the mixture and its baselines; base model, router and tokenizer have
+ *   read it
+ *   start   in the base model and the router, too; only the tokenizer has read it
  *
  * A run that has the list from its beginning (data.forget), and a run that forgets a
  * document after it has ended, have the same parameters.
  *
- * How a run forgets. The store is copied without all that depends on the documents
- * (home/rewind.h). The copy takes the place of the store:
+ * How a run forgets. The store is copied without the data that depends on the documents
+ * (home/rewind.h). Then the copy replaces the store:
  *
- *   RUN/forget/store   the copy while it is made; without RUN/forget/ready it is
- *                      incomplete, and the next command makes it again
- *   RUN/forget/ready   the new list. Now it is decided: the next `train` or `forget`
- *                      first finishes the exchange
- *   RUN/forgotten/N    the old store, until `forget --purge`
+ *   RUN/forget/store   the copy; without RUN/forget/ready it is incomplete, and the
+ *                      next command makes it again
+ *   RUN/forget/ready   the new list; once this file exists, the exchange is decided:
+ *                      every command that opens the run finishes it first
+ *   RUN/forgotten/N    the old store, until `forget --purge` deletes it
  *
- * Then the run is one whose training has not ended, and `train` ends it. */
+ * After the exchange, the training of the run has not ended; `train` continues it to
+ * its end. */
 #ifndef PL_JOB_FORGET_H
 #define PL_JOB_FORGET_H
 #include "job/run.h"
 
 typedef struct forgotten {
     uint64_t *hashes; /* [n] owned */
-    bool *starts;     /* [n] blank from the start; owned */
+    bool *starts;     /* [n] the word `start`; owned */
     size_t n;
 } forgotten;
 
-/* Reads a list. No file: an empty list. ERR_CONFIG names the line that is wrong. Call
- * forgotten_clear also after a failure. */
+/* Reads a list. If there is no file, the list is empty. The sentence of ERR_CONFIG
+ * names the line that is wrong. The caller calls forgotten_clear, also after a
+ * failure. */
 PL_MUST_CHECK pl_status forgotten_read(const char *path, forgotten *out);
 PL_MUST_CHECK pl_status forgotten_parse(const char *what, const pl_buf *text,
                                         forgotten *out);
 void forgotten_clear(forgotten *list);
 
-/* For `train`. The first function takes over the list of data.forget in a new run, and
- * makes documents blank in the run's training text: those that are blank from the
- * start, or with `all` every one. The second stores the list in the homes, so that
- * `pathloom check` knows it. */
+/* For `train`. In a new run, the first function makes the list of data.forget the list
+ * of the run. In every run, it makes the listed documents blank in the training text:
+ * those with the word `start`, or all if `all` is true. The second function stores the
+ * list in the homes, where `pathloom check` reads it. */
 PL_MUST_CHECK pl_status forgotten_blank(pl_run *r, bool all);
 PL_MUST_CHECK pl_status forgotten_note(const pl_run *r);
 
@@ -54,11 +57,11 @@ typedef struct forget_request {
     bool from_start, only_cost, purge;
 } forget_request;
 
-/* Prints the cost; then exchanges the store. *trains: the run must now be trained to
- * its end. ERR_BUSY: the training has not ended. ERR_UNSUPPORTED: the run cannot forget
- * exactly. */
+/* Prints the cost, then exchanges the store. *trains becomes true if the run must now
+ * be trained to its end. ERR_BUSY: the training has not ended. ERR_UNSUPPORTED: the run
+ * cannot forget exactly. */
 PL_MUST_CHECK pl_status forget_run(const forget_request *q, bool *trains);
-/* Finishes an exchange that was decided. Does nothing if there is none. */
+/* Finishes an exchange that was decided. Does nothing if no exchange was decided. */
 PL_MUST_CHECK pl_status forget_finish(const char *dir);
 
 #endif

@@ -74,7 +74,7 @@ static pl_status check_known(const pl_run *r, const forgotten *list)
     return PL_OK;
 }
 
-/* In a new run, data.forget becomes the run's list. */
+/* In a new run, makes the list of data.forget the list of the run. */
 static pl_status take_over(pl_run *r, const char *own)
 {
     pl_buf text = {0};

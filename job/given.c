@@ -1,4 +1,4 @@
-/* Collects what a command line gives several times (given.h). */
+/* Collects options that a command line may give several times (given.h). */
 #include "job/given.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* What a command line gives several times: texts, and settings KEY=VALUE of a
- * configuration. */
+/* Options that a command line may give several times: texts, and settings KEY=VALUE of
+ * a configuration. */
 #ifndef PL_JOB_GIVEN_H
 #define PL_JOB_GIVEN_H
 #include "job/config.h"
@@ -14,13 +14,13 @@ enum { GIVEN_PAIRS_MAX = 128, GIVEN_MADE_MAX = 16 };
 typedef struct given_settings {
     const char *pairs[GIVEN_PAIRS_MAX];
     int n;
-    /* memory for pairs that were made from options that set a key */
+    /* memory for pairs that are made from options which set a key */
     char made[GIVEN_MADE_MAX][PL_KEY_TEXT_MAX + 32];
     int n_made;
 } given_settings;
 
 /* Adds the pair "key=value"; if key is NULL, `value` is the pair. ERR_USAGE: there are
- * too many pairs, or this one is too long. */
+ * too many pairs, or this pair is too long. */
 PL_MUST_CHECK pl_status given_add(given_settings *s, const char *key,
                                   const char *value);
 /* Whether one of the pairs sets this key. */

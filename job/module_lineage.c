@@ -8,7 +8,7 @@ static lineage_line *take_line(module_lineage *g, const char *module)
 {
     for (size_t i = 0; i < g->n_lines; i++) {
         /* Versions come module by module, so the search begins at the module that was
-         * found last. */
+         * found in the last call. */
         const size_t at = (g->newest + i) % g->n_lines;
         if (strcmp(g->lines[at].module, module) == 0) {
             g->newest = at;
@@ -82,8 +82,8 @@ static void halve_lines(module_lineage *g)
     }
 }
 
-/* Finds or adds the node of a version. NULL if there are more modules than nodes, or if
- * the number is out of range. */
+/* Finds or adds the node of a version. Returns NULL if there are more modules than
+ * nodes, or if the version's number is out of range. */
 static lineage_node *make_node(module_lineage *g, lineage_line *line, uint64_t number)
 {
     const uint64_t most = UINT64_C(1) << 40;

@@ -1,10 +1,10 @@
-/* For all arms: when each module got which version, and from whose
- * updates, in bounded memory.
+/* Collects for all arms when each module got which version, and from the updates of
+ * which paths, in bounded memory.
  *
  * A module has one node per version. When the nodes of all modules exceed a limit, the
- * stride doubles: neighbouring versions are joined into one node, so even 10,000
- * versions keep their shape. A single version's exact record is read from the store
- * when it is needed. */
+ * stride doubles: neighbouring versions are joined into one node, so a picture of even
+ * 10,000 versions keeps its shape. The exact record of a single version is read from
+ * the store when it is needed. */
 #ifndef PL_JOB_MODULE_LINEAGE_H
 #define PL_JOB_MODULE_LINEAGE_H
 #include "store/store.h"
@@ -13,17 +13,17 @@ enum { LINEAGE_NODES_MAX = 4096, LINEAGE_STRANDS = 8 };
 
 typedef struct lineage_node {
     uint64_t last; /* the newest version in the node */
-    /* from_ms: when the work on its first update began; wall_ms: when it was
-     * committed */
+    /* from_ms: when the work on the node's first update began; wall_ms: when the node's
+     * newest version was committed */
     int64_t from_ms, wall_ms;
     double loss, tokens; /* loss: mean over contributors; tokens: sum */
-    /* n: number of versions in the node; n_contributions: contributions to all of
-     * them */
+    /* n: number of versions in the node; n_contributions: number of contributions to
+     * all these versions */
     int n, n_contributions;
     int n_paths; /* number of paths in `paths`, each listed once */
     /* paths that contributed; those that do not fit are left out */
     uint16_t paths[LINEAGE_STRANDS];
-    bool rolled_back; /* one of its versions was made by a rollback */
+    bool rolled_back; /* a rollback made one of the node's versions */
 } lineage_node;
 
 typedef struct lineage_line {
@@ -42,9 +42,9 @@ typedef struct module_lineage {
 
 void module_lineage_add(module_lineage *g, const pl_version *version);
 const lineage_line *module_lineage_find(const module_lineage *g, const char *module);
-/* Makes a list of nodes. Each node is the list [newest version, number of versions,
- * time of the commit, ms from the first lease to the commit, loss, contributors, 1 if
- * made by a rollback else 0, paths]. */
+/* Makes a list of nodes. Each node is a list: [newest version, number of versions, time
+ * of the commit, ms from the first lease to the commit, loss, contributors, 1 if a
+ * rollback made it and otherwise 0, paths]. */
 pl_json *module_lineage_nodes(const lineage_line *line);
 void module_lineage_clear(module_lineage *g);
 

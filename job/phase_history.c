@@ -194,8 +194,8 @@ static void double_stride(phase_history *h)
         halve_merged(&h->arms[a]);
 }
 
-/* Finds or adds the cell of a phase. The number comes from a record that may be
- * damaged, so a phase that no series can have is ignored. */
+/* Finds or adds the cell of a phase. The phase's number comes from a record that may be
+ * damaged, so a number that no series can have is ignored. */
 static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
 {
     const int64_t most = INT64_C(1) << 40;
@@ -214,8 +214,8 @@ static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
             return &s->cells[slot];
         }
         if (h->stride > most)
-            /* even at the largest stride the series need more cells than there may
-             * be */
+            /* even with the largest stride, the series need more cells than the
+             * limit */
             return NULL;
         double_stride(h);
     }
@@ -227,8 +227,8 @@ phase_cell *phase_history_cell(phase_history *h, phase_series *s, int64_t phase)
     return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
 }
 
-/* Counts a version in the newest phase from which it has an update. Only phases with a
- * cell count, so memory stays bounded. */
+/* Counts a version in the newest phase from which it has an update. Phases that can
+ * have no cell are ignored, so memory stays bounded. */
 static void count_merged(phase_history *h, const pl_version *v)
 {
     const char *slash = strchr(v->module, '/');
@@ -250,9 +250,9 @@ static void count_merged(phase_history *h, const pl_version *v)
     a->merged[slot]++;
 }
 
-/* Adds one contribution to its path's cell. All modules of a path name the same lease,
- * so it counts only once. A later lease of the same phase means that the arm was rolled
- * back in between; it replaces the earlier one. */
+/* Adds one contribution to the cell of its path. The versions of all modules of a path
+ * name the same lease, so a lease counts only once. A later lease of the same phase
+ * means that the arm was rolled back meanwhile, so it replaces the earlier lease. */
 static void add_contribution(phase_history *h, const pl_version *v,
                              const pl_contribution *c)
 {
@@ -353,8 +353,8 @@ pl_held_sum phase_history_held(const phase_arm *a, size_t slot)
 }
 
 /* ---- JSON ---- */
-/* Rounds to four digits after the point: enough for a picture, and half as many
- * bytes. */
+/* Rounds to four digits after the point. This is enough for a picture, and halves the
+ * number of bytes. */
 static pl_json *rounded(double value)
 {
     return pl_json_make_real(round(1e4 * value) / 1e4);
@@ -379,7 +379,8 @@ static pl_json *cell_json(const phase_history *h, int path, size_t slot,
     return row;
 }
 
-/* Bytes of the held-out text that a series scores; only first replicas do. */
+/* Returns the bytes of the held-out text that a series scores. Only first replicas
+ * score held-out text. */
 static int64_t held_bytes_of(const phase_arm *a, int series)
 {
     const bool scores =

@@ -35,8 +35,9 @@ pl_status process_configure(process *p)
     for (int i = 0; i < p->settings.n; i++)
         PL_CHECK(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],
                                   "an option"));
-    /* Refuses --set with a key that changes results, because such keys must be the same
-     * for the whole run. A worker has options of its own for some of them. */
+    /* Refuses --set with a key that changes results, because this key must have the
+     * same value for the whole run. Some keys that change results have special options
+     * for workers, which are allowed. */
     const given_settings *s = &p->settings;
     for (int i = 0; i < s->n; i++) {
         const char *pair = s->pairs[i];
@@ -63,9 +64,9 @@ static pl_status await_address(process *p, const char *file, int slot, const cha
     return PL_OK;
 }
 
-/* Whether the process uses keys: yes, if the configuration asks for encryption, or if
- * the run has keys already. But if `train` runs the job without encryption, its
- * processes use none, even if an earlier job made keys. */
+/* Whether the process uses keys. It does if the configuration asks for encryption, or
+ * if the run already has keys. But if `train` runs the job without encryption, the
+ * job's processes use no keys, even if an earlier job made some. */
 static bool uses_encryption(const process *p)
 {
     char job[PL_PATH_MAX];
@@ -121,7 +122,7 @@ static pl_status find_store(process *p)
     return PL_OK;
 }
 
-/* Waits until the number of homes is known, which is when the first of them has
+/* Waits until the number of homes is known. It is known when the first home has
  * started. */
 static pl_status await_parts(const process *p, int *n)
 {
@@ -135,7 +136,8 @@ static pl_status await_parts(const process *p, int *n)
             return PL_OK;
         pl_sleep_ms(50);
     } while (pl_now_ms() - start < ADDRESS_WAIT_MS);
-    return PL_OK; /* no error here: waiting for the address will report the problem */
+    /* not an error here: the wait for the address will report the problem */
+    return PL_OK;
 }
 
 static pl_status await_homes(process *p, const char *role)
@@ -197,8 +199,8 @@ static pl_status find_in_run(process *p, const char *role)
     return p->homes.n == 0 ? await_homes(p, role) : PL_OK;
 }
 
-/* Finds the address at which the process listens. A socket in the run folder is named
- * after the file that gets its address. */
+/* Finds the address at which the process listens. A socket in the run folder gets the
+ * name of the file to which the address is written. */
 static void find_listen_address(process *p, const char *role)
 {
     char name[64];
@@ -267,7 +269,7 @@ void process_allow_files(void)
         return;
     files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0)
-        return; /* no error: the limit stays unchanged */
+        return; /* not an error: the limit stays unchanged */
 }
 
 pl_status process_open(process *p, const char *role)

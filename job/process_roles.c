@@ -1,5 +1,5 @@
-/* Runs one process of a job: hub, home, relay or worker (process.h). Each may die and
- * be restarted at any time. */
+/* Runs one process of a job: hub, home, relay or worker (process.h). Each process may
+ * die and be restarted at any time. */
 #include "job/process.h"
 
 #include <string.h>
@@ -53,8 +53,8 @@ static pl_backup read_backup(const config *c)
                                            : PL_BACKUP_AUTO;
 }
 
-/* Warns if workers on other machines would be told addresses of homes that they cannot
- * reach. */
+/* Warns if the hub would tell workers on other machines addresses of homes that these
+ * workers cannot reach. */
 static void warn_of_local_homes(const process *p)
 {
     pl_address hub, home;
@@ -82,7 +82,8 @@ static pl_status run_hub(const process *p)
 }
 
 /* ---- home ---- */
-/* An existing store keeps its engine, unless an option asks for one. */
+/* Prepares a home. An existing store keeps its engine, unless an option names an
+ * engine. */
 static pl_status prepare_home(process *p)
 {
     PL_CHECK(needs(p->store, "home needs --run FOLDER, or --store FOLDER"));
@@ -126,21 +127,21 @@ pl_status process_work(const process *p)
 {
     char cache[PL_PATH_MAX], offers[PL_ADDRESS_MAX] = "";
     const config *c = &p->cfg;
-    /* On the hub's machine, other workers may connect to this worker. On any other
-     * machine the user must allow it (--offer). */
+    /* If this worker runs on the hub's machine, other workers may connect to it. On any
+     * other machine the user must allow this with --offer. */
     pl_address hub;
     PL_CHECK(pl_address_parse(p->hub, &hub));
     if (p->offer)
         pl_copy_text(offers, PL_ADDRESS_MAX, p->offer);
-    /* the hub listens at a socket in the run's folder, so this worker makes one beside
-     * it */
+    /* the hub listens at a socket in the run's folder, so this worker makes a socket
+     * beside that one */
     else if (!hub.host[0])
         pl_address_beside(p->hub, p->name, offers);
     else
         pl_copy_text(offers, PL_ADDRESS_MAX,
                      hub.is_local || p->run ? "tcp://127.0.0.1:*" : "");
-    /* The list of keys is not used here: mates connect with the key that the hub gives
-     * to all workers. */
+    /* The list of keys is not used here, because mates (workers that exchange updates)
+     * connect with the key that the hub gives to all workers. */
     bool encrypted = hub.has_key && offers[0] && !pl_gate_is_open();
     PL_CHECK(encrypted ? pl_admission_open(p->key, "") : PL_OK);
     pl_log(PL_LOG_INFO, "worker.settings",

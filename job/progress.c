@@ -26,7 +26,8 @@ typedef struct progress {
     pl_status failure_status;
 } progress;
 
-/* The position of the arm in the list that is shown; -1 if it is not shown. */
+/* Returns the position of the arm in the list of arms that are shown; -1 if the arm is
+ * not shown. */
 static int place_of(const progress *p, const char *arm)
 {
     for (int i = 0; i < p->n_arms; i++)
@@ -35,7 +36,8 @@ static int place_of(const progress *p, const char *arm)
     return -1;
 }
 
-/* Adds up the arms that must finish. `finished` if all of them exist and are done. */
+/* Adds up the steps of the arms that must finish. Sets `finished` if all of them exist
+ * and are done. */
 static void measure_progress(progress *p, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
@@ -68,7 +70,7 @@ static void measure_progress(progress *p, const pl_json *status)
     p->failure_status = why > 0 && why < PL_STATUS_COUNT ? (pl_status)why : PL_ERR_DATA;
 }
 
-/* Estimated seconds left; negative while that is not known. */
+/* Returns the estimated seconds that are left; negative while they are not known. */
 static double eta(const progress *p)
 {
     double rate = (p->done - p->first_done) / (pl_now() - p->started);
@@ -97,8 +99,8 @@ static void put_loss(double loss, pl_buf *out)
         pl_buf_printf(out, " -");
 }
 
-/* Writes the phase of the slowest path, and the last loss of as many paths as fit into
- * `columns`. */
+/* Writes the phase of the slowest path, and the last losses of the paths, as many as
+ * fit into `columns`. */
 static void arm_line(const pl_json *a, int columns, pl_buf *out)
 {
     /* room for the number of paths left out, and a free last column */
@@ -198,7 +200,8 @@ static void draw_block(progress *p, const pl_json *status)
     pl_buf_destroy(&out);
 }
 
-/* The mean of the last losses of the paths that have begun; 0 if none has. */
+/* Returns the mean of the last losses of the paths that have begun; 0 if no path has
+ * begun. */
 static double mean_loss(const pl_json *paths)
 {
     double sum = 0;

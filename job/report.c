@@ -34,8 +34,8 @@ static pl_json *result_row_json(const pl_run *r, const evaluation *e,
     return o;
 }
 
-/* Lists for each path how many documents the router, or likelihood, gives to it; the
- * list is empty if that is not known. */
+/* Lists how many documents each path gets from the router, or by likelihood. The list
+ * is empty if the numbers are not known. */
 static pl_json *counts_json(const pl_run *r, const evaluation *e, bool by_likelihood)
 {
     const int n_paths =
@@ -141,8 +141,8 @@ pl_status evaluation_save(const pl_run *r, const evaluation *e)
 }
 
 /* ---- the table ---- */
-/* By how many percent the mixture's perplexity is lower or higher, with the standard
- * error of the difference over documents. */
+/* By how many percent the mixture's perplexity is lower or higher than another row's,
+ * with the standard error of the difference over documents. */
 typedef struct gain {
     double percent, error;
 } gain;
@@ -210,7 +210,8 @@ static void print_domains(const pl_run *r, const evaluation *e)
     pl_buf_destroy(&line);
 }
 
-/* Says in words what the numbers mean, also if the mixture is worse. */
+/* Prints in words what the numbers mean, also if the mixture is worse than the
+ * baseline. */
 static void print_comparison(const evaluation *e)
 {
     const char *gap = "\n";
@@ -234,7 +235,7 @@ static void print_comparison(const evaluation *e)
     }
 }
 
-/* "p00 12, p01 30": how many held-out documents each path answers. */
+/* Prints how many held-out documents each path answers, as in "p00 12, p01 30". */
 static void print_documents(const pl_run *r, const evaluation *e)
 {
     int n_paths = pl_topology_n_paths(r->topology);

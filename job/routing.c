@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The most memory that a list may take. Longer lists are kept in a file, and a router
- * is fitted to a part of the documents that fits into this memory. */
+/* The largest memory for a list. A longer list is kept in a file, and a router is
+ * fitted to only as many documents as fit into this memory. */
 enum { ROUTER_BYTES = 1 << 30 };
 
 pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what, void **out)
@@ -88,8 +88,8 @@ bool routing_trains(const pl_run *r, uint32_t document)
     return !routing_scores(r, document) && !routing_holds(r, document);
 }
 
-/* Removes the documents that no arm trains on from the shards, and lists for each path
- * those that are held out. If all documents of a path were removed, the path trains on
+/* Removes the documents that no arm trains on from the shards, and lists each path's
+ * held-out documents. If all documents of a path would be removed, the path trains on
  * them anyway. */
 static void drop_untrained(const pl_run *r, routing *g)
 {
@@ -146,8 +146,8 @@ static pl_status deal(pl_run *r, routing *g)
     return PL_OK;
 }
 
-/* Prepares what every fit needs: the documents' tokens, and their features under the
- * base model `params`. */
+/* Computes the data that every fit needs: the tokens of the documents, and their
+ * features by the base model `params`. */
 static pl_status look_at_documents(pl_run *r, const float *params, routing *g)
 {
     const config *c = &r->cfg;
@@ -272,8 +272,8 @@ static int child_path(const splitting *s, int parent, int child)
 }
 
 /* Returns how many modules of a level the children of a path use. If the children are
- * all combinations of these modules, they are numbered like the paths of a topology
- * that has these numbers of modules. */
+ * all combinations of the modules of all levels, they are numbered like the paths of a
+ * topology with these numbers of modules. */
 static int count_experts(const splitting *s, int parent, int level)
 {
     const pl_topology *t = s->g->topology;
@@ -292,8 +292,8 @@ static int count_experts(const splitting *s, int parent, int level)
 }
 
 /* Deals the documents docs [n] of a parent to its children by a k-means of these
- * documents. A child whose centroid is nearest to no document gets the documents that
- * are nearest to it; other children have them, too. */
+ * documents. If a child's centroid is not the nearest one for any document, the child
+ * gets the documents nearest to its centroid, which also stay with other children. */
 static pl_status deal_to_children(const splitting *s, int parent, int n_children,
                                   const uint32_t *docs, size_t n)
 {
@@ -357,7 +357,7 @@ static pl_status split_shard(const splitting *s, int parent)
     return PL_OK;
 }
 
-/* Computes s->nats of the first window of a document. */
+/* Computes s->nats for the first window of a document. */
 static void judge_document(const splitting *s, const pl_prefix_lm *lm,
                            uint32_t document)
 {
@@ -439,8 +439,8 @@ static void give_orphans(const splitting *s)
 }
 
 /* Makes the paths' shards from their lists of documents. If a document is in the lists
- * of several paths, the router for new text is fitted as if it belonged to the first of
- * them. */
+ * of several paths, the router for new text is fitted as if the document belonged only
+ * to the first of these paths. */
 static pl_status gather_shards(const splitting *s)
 {
     routing *g = s->g;
@@ -469,7 +469,7 @@ static pl_status gather_shards(const splitting *s)
     return PL_OK;
 }
 
-/* Documents that no path trained on are assigned to the path that the prefix model
+/* Assigns each document that is in no path's list to the path that the prefix model
  * chooses. */
 static void place_others(const splitting *s)
 {
@@ -589,8 +589,8 @@ static void say_shard(pl_run *r, const routing *g, int path)
     pl_free(counts);
 }
 
-/* Prints which share of the rows is padding, if it is so large that packing would
- * help. */
+/* Prints which share of the rows is padding, if the share is so large that packing
+ * would help. */
 static void say_padding(const pl_run *r, const routing *g)
 {
     const double least_share = 0.15;
@@ -610,7 +610,7 @@ static void say_padding(const pl_run *r, const routing *g)
  * paths that repeat their shard too often. */
 static void say_shards(pl_run *r, const routing *g)
 {
-    /* up to this number of epochs, repetition hardly harms (arXiv:2305.16264) */
+    /* up to this number of epochs, repetition does almost no harm (arXiv:2305.16264) */
     const double epochs_max = 4;
     int n_paths = g->shards.n_paths, n_over = 0, most = 0, least = 0;
     char name[PL_NAME_MAX];
@@ -675,7 +675,7 @@ static void say_unbalanced(const pl_run *r, const routing *g)
 }
 
 /* Prints how large the largest shard is and, if the corpus has several domains, how
- * well the router's paths match them. */
+ * well the router's paths match the domains. */
 static void say_router(const pl_run *r, const routing *g, const pl_judgement *own,
                        const pl_judgement *eight)
 {

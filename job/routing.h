@@ -18,13 +18,13 @@ typedef struct routing {
     /* [n] number of targets of each document, by which shards are balanced */
     double *tokens;
     size_t n;
-    /* of the groups of documents that begin alike, the one with most tokens */
+    /* the largest group (by tokens) of documents with the same beginning */
     pl_alike alike;
     int dim;
     pl_router *router;
     pl_shards shards;
-    /* Documents of each path that no arm trains on (train.holdout): those of path p
-     * are held[held_first[p]] up to held[held_first[p + 1]]. */
+    /* Documents of each path that no arm trains on (train.holdout): the documents of
+     * path p are held[held_first[p]] to held[held_first[p + 1] - 1]. */
     uint32_t *held;
     size_t *held_first;    /* [n_paths + 1] */
     pl_prefix_lm *answers; /* fitted to the shards; routes new text */
@@ -35,46 +35,46 @@ typedef struct routing {
     uint32_t *domains;
 } routing;
 
-/* Memory for a list of documents; a large list (above 1 GiB) is kept in a file of the
- * run's folder. routing_free needs the same number of bytes. */
+/* Allocates memory for a list of documents. A large list (above 1 GiB) is kept in a
+ * file of the run's folder. routing_free must get the same number of bytes. */
 PL_MUST_CHECK pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what,
                                       void **out);
 void routing_free(void *memory, uint64_t bytes);
 /* Computes features of the training documents with the base model `params`, fits the
- * router to them, and deals the documents to shards. Call routing_clear afterwards,
- * also after a failure. */
+ * router to them, and deals the documents to shards. The caller calls routing_clear
+ * afterwards, also after a failure. */
 pl_status routing_fit(pl_run *r, const float *params, routing *g);
-/* The same with a linear router: scores [n_docs, paths] say how well each path predicts
- * the documents `docs`. */
+/* Like routing_fit, but fits a linear router: scores [n_docs, paths] tell how well each
+ * path predicts each of the documents `docs`. */
 pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
                         size_t n_docs, const double *scores, routing *g);
-/* The chapter from which the paths of a new one descend. */
+/* The chapter from which the paths of a new chapter descend. */
 typedef struct routing_origin {
     const pl_topology *topology;
-    const pl_descent *descent; /* how the new paths descend from it */
+    const pl_descent *descent; /* how the new paths descend from that chapter */
     /* the documents of each path; a document may be in several lists */
     const pl_shards *shards;
     const pl_prefix_lm *answers; /* needed if a path has no descendants */
 } routing_origin;
 /* Deals the documents of each path to the paths of g->topology that descend from it.
- * Documents of a path without descendants go where the earlier chapter's router would
- * send them without that path, within router.balance. */
+ * Documents of a path without descendants go to the path that the earlier chapter's
+ * router would choose if that path did not exist, within the limit of
+ * router.balance. */
 PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
                                       const routing_origin *origin, routing *g);
-/* Whether no arm trains on the document (router.em, router.share). The paths score such
- * documents, so that a router can be fitted to the scores. Only the document's hash
- * decides. */
+/* Whether the paths score this document (router.em, router.share) to fit a router to
+ * the scores. No arm trains on a scored document. Only the document's hash decides. */
 bool routing_scores(const pl_run *r, uint32_t document);
 /* Whether an arm trains on the document: it is neither scored nor held out for the
  * choice of versions (train.holdout). Only the document's hash decides. */
 bool routing_trains(const pl_run *r, uint32_t document);
-/* Prints the shards and how well they match the corpus's domains. Writes both to
- * RUN/router.json, and a picture to RUN/router_map.json. */
+/* Prints the sizes of the shards and how well the shards match the corpus's domains.
+ * Writes both to RUN/router.json, and a picture to RUN/router_map.json. */
 pl_status routing_report(pl_run *r, routing *g);
 /* routing_map.c: writes RUN/router_map.json; needs g->domains. */
 PL_MUST_CHECK pl_status routing_write_map(const pl_run *r, const routing *g);
-/* Gives the paths in the picture the names that they have in topology t, which has the
- * same paths. */
+/* Renames the paths in the picture to their names in topology t, which has the same
+ * paths. */
 PL_MUST_CHECK pl_status routing_rename_map(const pl_run *r, const pl_topology *t);
 /* Stores the router as the object router/ARM. */
 pl_status routing_put(pl_run *r, const routing *g, const char *arm);

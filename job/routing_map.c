@@ -1,17 +1,18 @@
 /* Writes RUN/router_map.json: a picture of how documents were dealt to paths, for the
  * page of the run.
  *
- * It is made while the run is routed, when the features of all documents are in memory
- * and the assignment is known. A page could compute them again only with the base
- * model, for minutes. At most MAP_DOCUMENTS evenly spaced documents are shown, so the
- * size of the file depends on the number of paths, and not on the corpus. */
+ * The picture is made while the run is routed: then the features of all documents are
+ * in memory, and the assignment is known. A page would need the base model and minutes
+ * to compute them again. At most MAP_DOCUMENTS evenly spaced documents are shown, so
+ * the size of the file depends on the number of paths, and not on the corpus. */
 #include "job/routing.h"
 
 #include <math.h>
 
 enum {
     MAP_DOCUMENTS = 2000,
-    /* the largest domains have names; all others together are one more */
+    /* number of named domains, the largest ones; all others together count as one
+     * more */
     MAP_DOMAINS = 15,
     MAP_SIDE = 1000 /* coordinates are whole numbers from 0 to this */
 };
@@ -65,7 +66,7 @@ static pl_json *rank_domains(router_map *m)
     return names;
 }
 
-/* [path][domain] the tokens of each shard */
+/* Makes a list [path][domain] with the tokens of each shard. */
 static pl_json *shard_tokens(const router_map *m)
 {
     const pl_shards *shards = &m->g->shards;
@@ -116,8 +117,9 @@ static pl_json *axis_json(const router_map *m, size_t axis)
     return list;
 }
 
-/* Sets two values for each document: the path that would answer new text with the same
- * first tokens, and by how many nats this path is better than the second. */
+/* Sets two values for each document: the path that would answer a new text with the
+ * same first tokens, and by how many nats this path is better than the second best
+ * path. */
 static void set_answers(const router_map *m, pl_json *o)
 {
     const int n_paths = m->g->shards.n_paths, prefix = (int)m->r->cfg.prefix;
@@ -216,7 +218,8 @@ pl_status routing_rename_map(const pl_run *r, const pl_topology *t)
         pl_topology_path_name(t, p, name);
         pl_json_push(paths, pl_json_make_text(name));
     }
-    /* An earlier release made no picture; the page says if a picture is damaged. */
+    /* There may be no picture, because earlier releases made none. If the picture is
+     * damaged, the page reports it. */
     if (pl_read_file(path, &text) == PL_OK &&
         pl_json_parse(pl_buf_text(&text), text.len, &o) == PL_OK &&
         pl_json_is_object(o)) {

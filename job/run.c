@@ -1,8 +1,8 @@
 /* Opens, locks and closes the folder of a run, and decides which configuration a
- * command uses. Before anything was trained, the command's configuration is used; the
- * saved one is used only if the command changes nothing that matters. After that, the
- * command's values are applied to the saved configuration, and a difference in a key
- * that changes results is an error. */
+ * command uses. Before training has begun, the command's configuration is used; the
+ * saved configuration is used only if the command changes no key that changes results.
+ * After training has begun, the command's values are applied to the saved
+ * configuration, and a difference in a key that changes results is an error. */
 #include "job/curves.h"
 #include "job/forget.h"
 
@@ -58,8 +58,8 @@ static pl_status load_saved(const pl_run *r, config *out)
     return pl_conf_load(&config_table, out, run_file(r, "run.yaml", saved));
 }
 
-/* Whether a run in which training has not begun uses its saved configuration: only if
- * the command just names the run, or changes only local keys. */
+/* Whether a run in which training has not begun uses its saved configuration. It does
+ * so only if the command gives no configuration file and sets only local keys. */
 static bool takes_saved(const run_request *q, const char *saved)
 {
     if (q->file || !pl_path_exists(saved))
@@ -70,7 +70,7 @@ static bool takes_saved(const run_request *q, const char *saved)
     return true;
 }
 
-/* Whether `now` is the list `was` with further items at its end. */
+/* Whether `now` is the list `was`, perhaps with further items at its end. */
 static bool list_goes_on(const char *was, const char *now)
 {
     size_t n = strlen(was);
@@ -86,8 +86,8 @@ static int changes_before(const config_chapter *chapters, int n, int64_t end)
     return n_changes;
 }
 
-/* Whether all new changes of the topology come after the phases that the run already
- * has. */
+/* Whether all changes of the topology that the command adds come after the phases that
+ * the run already has. */
 static bool changes_later(const config *own, const config *c)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -124,8 +124,8 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     pl_buf was = {0}, is = {0};
     config lengthened = *saved;
     const config *own = &lengthened;
-    /* train.more may get longer, and modules may be changed or frozen where the added
-     * phases begin. All other keys must stay equal, except local ones. */
+    /* The list train.more may get longer, and where the added phases begin, modules may
+     * be changed or frozen. All other keys must stay equal, except local ones. */
     r->lengthened = list_goes_on(saved->more, r->cfg.more);
     r->phases_before = config_all_phases(saved);
     if (r->lengthened)
@@ -161,9 +161,9 @@ static pl_status configure_run(const run_request *q, pl_run *r)
     pl_copy_text(r->dir, sizeof r->dir, c.out);
     PL_CHECK(forget_finish(r->dir));
     if (has_begun(r)) {
-        /* The command's values are applied to the run's own configuration, so that they
-         * need not be repeated. The error names the first key whose value may not
-         * differ. */
+        /* The command's values are applied to the saved configuration, so a command
+         * need not repeat the values of earlier commands. The error names the first key
+         * that must not be changed. */
         config own;
         PL_CHECK(load_saved(r, &own));
         r->cfg = own;

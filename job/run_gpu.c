@@ -1,9 +1,10 @@
-/* Computes how much memory the workers of this machine need on its GPU, and whether
- * that fits. */
+/* Computes how much memory the workers of this machine need on the GPU, and whether the
+ * GPU has so much. */
 #include "job/run.h"
 
 /* An estimate of the memory of a process's CUDA context with cuBLAS's code. If less GPU
- * memory was in use when this process had its own context, that number is used. */
+ * memory than this was in use while this process had its context, the smaller number is
+ * used. */
 enum { CONTEXT_BYTES = 512 << 20 };
 
 void run_gpu_plan(const pl_run *r, pl_model_plan *out)

@@ -1,14 +1,14 @@
-/* What `pathloom homes` changes in a run: adds or removes a home, and reads weights.
- * net/move.c moves the names. */
+/* Changes the homes of a run for `pathloom homes`: adds or removes a home, and reads
+ * weights. net/move.c moves the names. */
 #include "job/job.h"
 
 #include <string.h>
 
 enum { HOME_WAIT_MS = 60000 };
 
-/* Two processes that move names at the same time would each write a table without the
- * other's change. RUN/log is locked because it exists longer than the job, and no other
- * process locks it. */
+/* If two processes moved names at the same time, each would write a table without the
+ * change of the other. The lock is on RUN/log, because this folder exists longer than
+ * the job and nothing else locks it. */
 pl_status run_lock_movers(const pl_run *r, int *lock)
 {
     char logs[PL_PATH_MAX];
@@ -80,8 +80,8 @@ pl_status run_begin_home(pl_run *r, int n)
     PL_CHECK(pl_client_begin_places(r->client, n));
     if (offline)
         run_stop(r, false);
-    /* A store in one piece becomes the first of two parts. No process has the store
-     * open at this point. */
+    /* A store in one piece becomes the first of two parts. No process has opened the
+     * store at this point. */
     char store[PL_PATH_MAX];
     run_file(r, "store", store);
     PL_CHECK(n == 1 ? pl_store_divide(store) : pl_store_grow_parts(store, n + 1));
@@ -109,7 +109,7 @@ pl_status run_home_weights(const pl_run *r, pl_places *out)
     if (out->n == 0)
         pl_places_equal(out, n);
     if (out->n < n)
-        out->n = n; /* homes that were added have weight 0 */
+        out->n = n; /* added homes have weight 0 */
     return PL_OK;
 }
 

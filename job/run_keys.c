@@ -27,8 +27,8 @@ bool run_has_keys(const char *dir)
     return pl_path_exists(run_key_list(dir, path));
 }
 
-/* Makes a key pair. If two processes call this at the same time, both use the pair of
- * the first one. */
+/* Makes a key pair. If two processes call this function at the same time, both use the
+ * key pair of the first process. */
 static pl_status make_pair(const char *dir, pl_key_role role, pl_key_entry *entry)
 {
     pl_keypair pair;
@@ -54,16 +54,16 @@ static pl_status put_all(pl_key_list *list, void *context)
     return PL_OK;
 }
 
-/* Whether the job needs this key: one of its own keys, except the relay's, because a
- * job may have no relay. */
+/* Whether the job needs this key: it is one of the job's own keys, but not the relay's,
+ * because a job may have no relay. */
 static bool is_needed(const pl_key_entry *e)
 {
     return pl_starts_with(e->name, PL_KEY_OWN) &&
            strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
 }
 
-/* The job's own keys must be valid. `key revoke` and `key allow --expires` do not
- * change them, but the list may have been edited by hand. */
+/* Checks that the job's own keys are valid. `key revoke` and `key allow --expires`
+ * cannot make them invalid, but the list may have been edited by hand. */
 static pl_status check_own_keys(const char *dir)
 {
     char path[PL_PATH_MAX], key[PL_PUBKEY_TEXT];
@@ -86,8 +86,8 @@ static pl_status check_own_keys(const char *dir)
     return status;
 }
 
-/* Makes the keys and then the list. A process that finds the list can rely on the
- * keys. */
+/* Makes first the keys and then the list. So if a process finds the list, the keys
+ * exist. */
 pl_status run_make_keys(const char *dir)
 {
     char path[PL_PATH_MAX];

@@ -10,8 +10,8 @@ static pl_path_layout layout_of(const pl_outer *outer)
     return pl_path_layout_of(&arm);
 }
 
-/* The most paths that a chapter has: r->topology, that of the last one, may have fewer
- * (topology.graft). */
+/* Returns the largest number of paths in any chapter. The last chapter, whose topology
+ * is r->topology, may have fewer (topology.graft). */
 static int most_paths(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -30,8 +30,9 @@ static uint64_t n_tasks(const pl_run *r)
     return (uint64_t)most_paths(r) * (uint64_t)pl_topology_n_replicas(r->topology);
 }
 
-/* noloco: bytes that a worker keeps for mates: the updates of the last two rounds of
- * each of its tasks. Tasks seldom change their worker. */
+/* For noloco: returns the bytes that a worker keeps for its mates: the updates of the
+ * last two rounds of each of its tasks. A task is usually leased to the same worker
+ * again. */
 static uint64_t offers(const pl_run *r, const pl_outer *outer)
 {
     uint64_t workers = (uint64_t)r->n_workers;
@@ -39,12 +40,12 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
     return gossips ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
 }
 
-/* Memory that code and data of the program and its libraries take in every process. */
+/* Memory in every process for code and data of the program and its libraries. */
 enum { PROCESS_BYTES = 38 << 20 };
 
-/* Memory for the messages of one transfer that are on their way at the same time: a
- * quarter of the transfer, at least two and at most eight messages of 1 MiB
- * (net/client_blob.c). */
+/* Returns the memory for those messages of one transfer that are on their way at the
+ * same time: a quarter of the transfer, but at least two and at most eight messages of
+ * 1 MiB (net/client_blob.c). */
 static uint64_t transfer_bytes(uint64_t bytes)
 {
     enum { LEAST = 2 << 20, MOST = 8 << 20 };
@@ -53,12 +54,12 @@ static uint64_t transfer_bytes(uint64_t bytes)
     return bytes < window ? bytes : window;
 }
 
-/* A worker's memory: a model for training, its cache, and up to three tasks: one that
- * was fetched (versions and state), one that was just trained (also with new
- * parameters), and one that is being sent (state and updates). If paths have parameters
- * of their own, each task also has those at its start. Updates from mates and packed
- * states are added. Pages of data files are not counted, because the kernel takes them
- * back when memory is short. */
+/* Returns a worker's memory: a model for training, the worker's cache, and up to three
+ * tasks. One task was fetched (versions and state), one was just trained (versions,
+ * state and new parameters), and one is being sent (state and updates). If paths have
+ * private parameters, each task also has the private parameters at its start. Updates
+ * from mates and packed states are added. Pages of data files are not counted, because
+ * the kernel frees them when memory is short. */
 static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
 {
     const pl_arm arm = {.shape = *pl_topology_shape(r->topology),
@@ -93,10 +94,10 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
            (local < most ? local : most) + transfer_bytes(state * path);
 }
 
-/* Memory for the updates that a home reads while it merges a module of `module` bytes:
- * one per thread, or as many small ones as home/home_updates.h reads together.
- * Decompressed sections are added; they have at most a quarter of the updates' size in
- * f32. */
+/* Returns the memory for the updates that a home reads while it merges a module of
+ * `module` bytes: one update per thread, or as many small updates as
+ * home/home_updates.h reads together. Decompressed sections are added. They take at
+ * most a quarter of the updates' size in f32. */
 static uint64_t updates_bytes(const pl_run *r, uint64_t module)
 {
     uint64_t all = n_tasks(r) * module;
@@ -106,7 +107,8 @@ static uint64_t updates_bytes(const pl_run *r, uint64_t module)
     return all + all / 4;
 }
 
-/* Memory for the largest matrix whose singular values a home makes equal. */
+/* Returns the memory to make the singular values of the largest matrix equal, which a
+ * home does for some outer methods. */
 static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
 {
     uint64_t most = 0;
@@ -120,10 +122,11 @@ static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
     return most;
 }
 
-/* A home's memory: it merges one module at a time (vectors and updates), and it holds
- * uploads from every path that sends to it, and messages. The database keeps what was
- * written last, and the allocator keeps freed blocks, more in longer jobs (measured: 10
- * MiB after 8 phases of the default job, 40 MiB after 60). */
+/* Returns a home's memory. A home merges one module at a time (vectors and updates). It
+ * holds uploads from every path that sends to it, and messages. The database keeps the
+ * data that was written last in memory. The allocator keeps freed blocks, more of them
+ * in longer jobs (measured: 10 MiB after 8 phases of the default job, 40 MiB after
+ * 60). */
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
     enum { WRITTEN_BYTES = 60 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
@@ -144,10 +147,10 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
            senders * (task + transfer_bytes(task));
 }
 
-/* The launcher's memory. The launcher prepares the text, then computes routing
- * features, then scores held-out text; the stage with the most memory counts. Scoring
- * needs one model for inference on about 2048 tokens per processor, and the losses of
- * every path. */
+/* Returns the launcher's memory. The launcher prepares the text, then computes routing
+ * features, then scores held-out text; the stage that needs the most memory counts.
+ * Scoring needs one model for inference on about 2048 tokens per processor, and the
+ * losses of every path. */
 static uint64_t launcher_bytes(const pl_run *r)
 {
     enum { STORE_READER_BYTES = 38 << 20, PATH_LOSSES_BYTES = 4 << 20 };
@@ -177,9 +180,9 @@ static uint64_t launcher_bytes(const pl_run *r)
  * DATABASE_BYTES: disk space that a home's database takes in advance. */
 enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
 
-/* Bytes that the homes keep for the mixture: every version of every chapter. Pending
- * updates and moments are added elsewhere. 0 if the chapters cannot be read from the
- * configuration. */
+/* Returns the bytes that the homes keep for the mixture: every version of every
+ * chapter. Pending updates and moments are added elsewhere. Returns 0 if the chapters
+ * cannot be read from the configuration. */
 static uint64_t mixture_bytes(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -229,7 +232,7 @@ static pl_status refuse_shortage(const char *what, uint64_t need, uint64_t have,
                    pl_human_bytes((double)have, b), remedy);
 }
 
-/* Prints what train.freeze keeps in each chapter of the mixture. */
+/* Prints which modules train.freeze freezes in each chapter of the mixture. */
 static pl_status say_frozen(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -269,9 +272,9 @@ static pl_status say_frozen(const pl_run *r)
 }
 
 /* ---- changes of the topology ---- */
-/* Reads how many documents the paths have that a chapter changes. False if it is not
- * known: RUN/router.json is of the newest chapter that exists, so only of the paths
- * that the first added chapter changes. */
+/* Reads how many documents each path has before a chapter changes the paths. Returns
+ * false if this is not known. RUN/router.json has the documents of the newest existing
+ * chapter, so they are known only for the first added chapter. */
 static bool read_documents(const pl_run *r, const config_chapter *chapter, int n_paths,
                            int64_t *documents)
 {
@@ -290,7 +293,8 @@ static bool read_documents(const pl_run *r, const config_chapter *chapter, int n
     return known;
 }
 
-/* Prints which paths descend from a path, such as "p02 -> p01", or that it ends. */
+/* Prints which paths descend from a path, such as "p02 -> p01", or that the path
+ * ends. */
 static void say_path(const pl_topology *from, const pl_topology *t, const pl_descent *d,
                      int path, const int64_t *documents)
 {
@@ -393,7 +397,7 @@ static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
 void run_say_peak(pl_run *r)
 {
     char text[4][16];
-    if (r->peak.hub == 0) /* all tasks were done already, so no process was started */
+    if (r->peak.hub == 0) /* all tasks were already done, so no process was started */
         return;
     r->peak.launcher = pl_memory_peak_bytes((int)getpid());
     say("memory   at most: worker %s, home %s, hub %s, this command %s",

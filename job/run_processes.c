@@ -17,8 +17,8 @@ static bool job_is_encrypted(const pl_run *r)
 }
 
 /* Turns PL_ADDRESS_PRIVATE into RUN/proc/ipc/NAME.sock. An encrypted job listens on
- * loopback instead: it is meant for several machines, or its keys separate the users of
- * one machine. */
+ * loopback instead, because such a job is meant for several machines, or its keys
+ * separate the users of one machine. */
 void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,
                    char out[PL_ADDRESS_MAX])
 {
@@ -57,8 +57,9 @@ int run_workers_behind(const config *c, int relay)
     return n == 0 ? 0 : (run_local_workers(c, 0) - relay + n - 1) / n;
 }
 
-/* `name` names the process's log and socket; index 0: there is only one process of its
- * role. `asked` is the address at which it must listen; NULL: it does not listen. */
+/* Starts a process. Its log and its socket get the name `name`. index 0: there is only
+ * one process with this role. `asked` is the address at which the process must listen;
+ * NULL: it does not listen. */
 static pl_status start_job_process(pl_run *r, const char *role, const char *name,
                                    int index, const char *asked, const char *ready)
 {
@@ -131,7 +132,8 @@ static bool takes_any_port(const char *address)
     return pl_ends_with(address, "*");
 }
 
-/* Checks now, and not after minutes of work, whether a port is in use. */
+/* Checks whether a port is in use, so that the user learns of it now and not after
+ * minutes of work. */
 static pl_status check_address(const char *key, const char *address)
 {
     pl_status status = pl_wire_check_free(address);
@@ -160,7 +162,7 @@ pl_status run_find_device(pl_run *r)
 {
     const config *c = &r->cfg;
     pl_backend *backend = NULL;
-    if (r->n_workers == 0) /* all workers run elsewhere, with devices of their own */
+    if (r->n_workers == 0) /* all workers run on other machines, with other devices */
         return PL_OK;
     pl_backend_options options = {
         .name = c->backend, .n_threads = 1, .precision = c->precision};
@@ -178,8 +180,8 @@ pl_status run_find_device(pl_run *r)
     return status;
 }
 
-/* Sets *n to the number of homes in the placement table, if there is one: homes that
- * are not in it never stored anything. */
+/* Sets *n to the number of homes in the placement table, if there is a table. A home
+ * that is not in the table has never stored anything. */
 static pl_status count_placed(pl_store *first, int *n)
 {
     pl_places places;
@@ -190,8 +192,8 @@ static pl_status count_placed(pl_store *first, int *n)
 }
 
 /* Checks that no part of the store was lost. All parts are made before anything is
- * committed. So if one part has commits and another is missing, that part was lost, and
- * a new empty part would hide the loss. */
+ * committed. So if one part has commits and another part is missing, the missing part
+ * was lost; a new empty part would hide the loss. */
 static pl_status check_store_parts(const char *folder, const pl_parts *parts)
 {
     char part[PL_PATH_MAX];
@@ -224,8 +226,8 @@ static pl_status check_store_parts(const char *folder, const pl_parts *parts)
                    pl_store_part(folder, missing, part), (unsigned long long)commits);
 }
 
-/* Counts the homes, including those that were added to the run later: they do not
- * change store.homes. */
+/* Counts the homes, including homes that were added to the run later, which do not
+ * change the key store.homes. */
 static pl_status count_homes(pl_run *r, pl_parts *parts)
 {
     char path[PL_PATH_MAX];
@@ -267,8 +269,8 @@ static pl_status check_store(pl_run *r)
         return PL_OK; /* check_store_parts has opened the parts */
     pl_status status = store_open_run(r->dir, &store);
     pl_store_close(&store);
-    /* If there is no store yet, a home died while it made it; the next home will finish
-     * it. */
+    /* If there is no store yet, a home died while it made the store; the next home that
+     * starts will finish it. */
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
@@ -356,7 +358,7 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
     return PL_OK;
 }
 
-/* Uses processes that were started by hand or by the system. This command does not end
+/* Uses processes that the user or the system has started. This command does not end
  * them. */
 static pl_status attach(pl_run *r)
 {
@@ -436,7 +438,7 @@ pl_status run_find_homes(pl_run *r)
     for (int i = 0; i < r->n_homes; i++) {
         run_home_file(i, r->n_homes, file);
         if (i + 1 == r->n_homes && !pl_store_part_begun(store, &parts, i))
-            r->n_homes = i; /* the home was asked for but does not run yet */
+            r->n_homes = i; /* the home was added but does not run yet */
         else if (run_await_address(r->dir, file, SOON_MS, r->homes_at[i]) != PL_OK)
             return pl_fail(PL_ERR_NOT_FOUND,
                            "home %d of %s has not written its address; is it running?",
@@ -461,8 +463,8 @@ pl_status run_tell_homes(pl_run *r)
     return status;
 }
 
-/* Starts a home that was added and tells the hub. When the hub restarts, it reads the
- * homes from the run folder. */
+/* Starts a home that was added and tells the hub. If the hub restarts, it reads the
+ * list of homes from the run folder. */
 static pl_status add_home(pl_run *r)
 {
     int i = r->n_homes++;
@@ -512,8 +514,8 @@ void run_stop(pl_run *r, bool drain)
                            .home = pl_launcher_peak_bytes(r->launcher, "home"),
                            .hub = pl_launcher_peak_bytes(r->launcher, "hub")};
     /* With `drain`, workers may finish tasks of any length, until a second Ctrl+C.
-     * Without it (after a failure) nobody may be left to receive results, so they get
-     * only a short time. */
+     * Without `drain` (after a failure) perhaps no process is left that receives
+     * results, so the workers get only a short time. */
     pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
     pl_launcher_stop(r->launcher, "relay", 5000);
     pl_launcher_stop(r->launcher, "hub", 5000);
@@ -553,8 +555,8 @@ pl_status run_watch(pl_run *r, const run_request *q)
     return pl_wire_connect(address, &r->hub);
 }
 
-/* Asks the hub for its status. If the hub does not answer, tests the run's lock,
- * because a killed job leaves its hub's address, but not its lock. */
+/* Asks the hub for its status. If the hub does not answer, tests the run's lock: a
+ * killed job leaves its hub's address behind, but not its lock. */
 pl_status run_ask_hub(pl_run *r, pl_json **out)
 {
     int lock = -1;

@@ -1,18 +1,18 @@
 /* Chooses a version for each path when the mixture has ended (train.holdout).
  *
- * A path that sees its shard many times learns it by heart. Then an earlier version
- * predicts new text better than the last one. So each path has documents of its shard
- * that no arm trains on ("holdout/ARM/pNN"). When the arm has ended, every version of
- * the path is scored on them, and the best one gets the tag "best-ARM-pNN". This is the
- * newest version, unless an earlier one is better by more than chance. `--select best`
- * reads these tags; training never does. This is the early stopping per path of DiPaCo
- * (section 2.7).
+ * A path that reads its shard many times learns the shard by heart. Then an earlier
+ * version predicts new text better than the last version. So some documents of each
+ * path's shard are held out: no arm trains on them ("holdout/ARM/pNN"). When the arm
+ * has ended, the versions of the path are scored on these documents, and the best
+ * version gets the tag "best-ARM-pNN". The best version is the newest one, unless an
+ * earlier one is better by more than chance. `--select best` reads these tags; training
+ * never reads them. This method is the early stopping per path of DiPaCo (section 2.7).
  *
- * The launcher computes the scores, as in the evaluation that follows. The cost is
+ * The launcher computes the scores, as it computes those of the evaluation. The cost is
  * limited: at most VERSIONS_MAX versions, and in total at most the fraction COST of the
  * tokens that the arm trained on (or TARGETS_LEAST per version, if that is more). A
- * choice depends only on data in the store, and its tag contains no time. So if the
- * launcher is killed here, the next one writes the same bytes. */
+ * choice depends only on data in the store, and the tag contains no time. So if the
+ * launcher is killed here, the next launcher writes the same bytes. */
 #include "eval/eval.h"
 #include "home/home.h"
 #include "job/stages.h"
@@ -20,8 +20,8 @@
 
 #include <math.h>
 
-/* Up to TARGETS_LEAST targets of a version may be scored even if that exceeds COST.
- * With fewer documents than DOCUMENTS_LEAST the newest version is taken. */
+/* Up to TARGETS_LEAST targets of a version may be scored even if that exceeds COST. A
+ * path with fewer held-out documents than DOCUMENTS_LEAST gets its newest version. */
 enum { VERSIONS_MAX = 32, TARGETS_LEAST = 16384, DOCUMENTS_LEAST = 4 };
 #define COST  0.1
 #define DOUBT 1.0
@@ -32,16 +32,16 @@ typedef struct selection {
     pl_topology *topology;
     pl_scorer *scorer;
     float *params;        /* parameters of a path */
-    pl_snapshot_item *at; /* [n_slots] the versions that `params` has now */
-    /* [n_phases] the phases after which versions are scored; the last is the arm's
-     * end */
+    pl_snapshot_item *at; /* [n_slots] the versions that are in `params` now */
+    /* [n_phases] the phases after which versions are scored; the last one is the arm's
+     * last phase */
     int64_t *phases;
     int n_phases;
 } selection;
 
 typedef struct found {
     int64_t phase;
-    /* nats per target: of the chosen version, and of the newest version */
+    /* nats per target of the chosen version; last_nats: of the newest version */
     double nats, last_nats;
     size_t n_docs;
 } found;
@@ -77,7 +77,8 @@ pl_status select_put_holdouts(pl_run *r, const pl_arm *arm, const routing *g)
     return status;
 }
 
-/* Reads the documents that a path holds out, as a token file; empty if it has none. */
+/* Reads the held-out documents of a path, as a token file; empty if the path has
+ * none. */
 static pl_status read_holdout(pl_run *r, const pl_topology *t, const char *arm,
                               int path, pl_buf *bytes)
 {
@@ -140,8 +141,7 @@ static double nats_per_target(const pl_score *scores, size_t n)
     return sum.n_targets > 0 ? sum.nats / (double)sum.n_targets : NAN;
 }
 
-/* Chooses the documents that are scored: all, or as many as the limit of the cost
- * allows. */
+/* Chooses the documents to score: all, or as many as the limit of the cost allows. */
 static size_t pick_held(const selection *s, const pl_tokens *tokens, uint32_t *docs)
 {
     const pl_inner *inner = &s->arm.inner;
@@ -154,9 +154,9 @@ static size_t pick_held(const selection *s, const pl_tokens *tokens, uint32_t *d
     return pl_pick_documents(tokens, (int)s->r->cfg.prefix, (uint64_t)most, docs, n);
 }
 
-/* Finds the phase with the least loss, the earliest of equals. scores [2, n] gets the
- * scores at the arm's end, and after that phase. Phases whose parameters were collected
- * cannot be chosen. */
+/* Finds the phase with the lowest loss; if several are equal, the earliest of them.
+ * scores [2, n] gets the scores at the arm's end and the scores after this phase. A
+ * phase whose parameters garbage collection has deleted cannot be chosen. */
 static pl_status find_least(selection *s, int path, const pl_tokens *tokens,
                             const uint32_t *docs, pl_score *scores, found *out)
 {
@@ -186,9 +186,9 @@ done:
     return status;
 }
 
-/* Chooses the phase. Another version than the newest one must be better by more than
- * DOUBT standard errors of the difference over the documents, because the best of many
- * noisy scores is often the best by chance. */
+/* Chooses the phase. An earlier version is chosen only if it is better than the newest
+ * by more than DOUBT standard errors of the difference over the documents, because the
+ * best of many noisy scores is often the best by chance. */
 static pl_status compare_phases(selection *s, int path, const pl_tokens *tokens,
                                 found *out)
 {

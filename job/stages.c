@@ -1,6 +1,6 @@
 /* The stages of `train`: data, base model, routing, arms. Each stage first checks
- * whether its result exists, so that the same command continues where the last one
- * stopped. */
+ * whether its result exists, so that a repeated command continues where the last
+ * command stopped. */
 #include "job/stages.h"
 #include "job/forget.h"
 #include "eval/eval.h"
@@ -20,8 +20,8 @@ bool stages_scores(const pl_run *r, uint32_t document)
            pl_counted_targets(r->train, document, (int)r->cfg.prefix) > 0;
 }
 
-/* If documents are dealt anew (router.em), checks that enough documents can be scored:
- * at least as many as there are paths. */
+/* If documents are dealt again (router.em), checks that at least as many documents can
+ * be scored as there are paths. */
 static pl_status check_scored(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -88,7 +88,7 @@ pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int pat
     if (status == PL_OK)
         status = pl_client_put_object(r->client, object, bytes.data, bytes.len,
                                       &arm->shards[path]);
-    /* Number of targets in one epoch of these documents. */
+    /* The number of targets in one epoch of these documents. */
     double targets = 0;
     for (size_t i = 0; i < n; i++)
         targets +=
@@ -146,8 +146,8 @@ pl_status stages_put_arm(pl_run *r, const pl_arm *arm)
     return status;
 }
 
-/* Makes version 0 of every module, then the definition. So the hub sees either the
- * complete arm or none. */
+/* Stores version 0 of every module, and then the arm's definition. So the hub sees
+ * either the complete arm or no arm. */
 static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
                              const float *params)
 {
@@ -212,7 +212,7 @@ pl_status stage_base(pl_run *r)
     return progress_wait(r, names, 1, 1);
 }
 
-/* Adds the moments that a replica of the base model ended with. */
+/* Adds the moments that a replica of the base model had at its end. */
 static pl_status add_moments(pl_run *r, const pl_arm *arm, const pl_topology *t,
                              int replica, float *sum)
 {
@@ -234,8 +234,8 @@ done:
     return status;
 }
 
-/* Stores the moments at the end of the base model, as the mean over its replicas. With
- * the schedule wsd, arms continue with these moments. */
+/* Stores the mean of the moments that the replicas of the base model had at their end.
+ * With the schedule wsd, arms continue with these moments. */
 static pl_status put_moments(pl_run *r)
 {
     pl_arm arm;
@@ -258,7 +258,7 @@ done:
 }
 
 /* Stores the base model's moments before the arm is published, so that workers always
- * find what the arm names. */
+ * find the blob that the arm names. */
 static pl_status begin_arm(pl_run *r, pl_arm *arm)
 {
     if (arm->inner.first_step == 0)
@@ -304,7 +304,7 @@ pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
     return status;
 }
 
-/* The base model's final parameters, from the home. */
+/* Reads the base model's final parameters from the homes. */
 pl_status stages_base_params(pl_run *r, float *params)
 {
     pl_arm arm;

@@ -7,8 +7,9 @@ PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exi
 /* Whether the paths score this training document for router.em. */
 bool stages_scores(const pl_run *r, uint32_t document);
 /* Reads a version of a module into `out` [slot->n_params], and its hash. Waits for the
- * version, because homes merge the last round a moment after its updates have arrived.
- * ERR_NOT_FOUND: the version does not appear, or its parameters were collected. */
+ * version, because homes merge the last round only some time after the round's updates
+ * have arrived. ERR_NOT_FOUND: the version does not appear, or garbage collection has
+ * deleted its parameters. */
 PL_MUST_CHECK pl_status stages_read_version(pl_run *r, const char *module,
                                             uint64_t number, const pl_slot *slot,
                                             float *out, pl_hash *params);
@@ -18,16 +19,17 @@ PL_MUST_CHECK pl_status stages_path_params(const pl_run *r, float **out);
 PL_MUST_CHECK pl_status stages_base_params(pl_run *r, float *params);
 /* Stores the shard of each path, and sets hashes and weights in the arm. */
 PL_MUST_CHECK pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g);
-/* Stores the definition of an arm. Everything that it names must be stored before. */
+/* Stores the definition of an arm. Everything that the definition names must be stored
+ * before. */
 PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
 
 /* Stores a shard with these documents, and sets its hash and weight in the arm. */
 PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t,
                                          int path, const uint32_t *docs, size_t n);
 
-/* select.c: the first function stores the documents that each path holds out
- * (train.holdout) as objects "holdout/ARM/pNN"; the second copies those of another arm;
- * the third tags the best version of each path when the arm has ended. */
+/* select.c: the first function stores the held-out documents of each path
+ * (train.holdout) as objects "holdout/ARM/pNN". The second copies these objects from
+ * another arm. The third tags the best version of each path when the arm has ended. */
 PL_MUST_CHECK pl_status select_put_holdouts(pl_run *r, const pl_arm *arm,
                                             const routing *g);
 PL_MUST_CHECK pl_status select_copy_holdouts(pl_run *r, const pl_arm *before,
@@ -45,8 +47,8 @@ PL_MUST_CHECK pl_status curve_text_copy(pl_run *r, const pl_arm *from,
                                         const pl_topology *before, pl_arm *to,
                                         const pl_topology *t);
 
-/* chapters.c: makes chapter `number` (1, 2, ...) of the mixture, when the one before
- * has ended. `arms` are trained meanwhile, and their progress is shown. */
+/* chapters.c: makes chapter `number` (1, 2, ...) of the mixture when the chapter before
+ * has ended. Meanwhile the arms `arms` are trained, and their progress is shown. */
 PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
                                       const char *const *arms, int n_arms);
 

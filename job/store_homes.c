@@ -1,5 +1,5 @@
-/* How a command reads or changes a store that the homes of a job may have locked: it
- * opens the part itself, or asks the home that has locked the part (run.h). */
+/* Reads or changes a store for a command, while the homes of a job may have locked it:
+ * opens a part of the store, or asks the home that has locked the part (run.h). */
 #include "job/job.h"
 
 #include <string.h>
@@ -21,9 +21,10 @@ static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
     return status;
 }
 
-/* Whether to try again to use the store. A home that starts locks the store before its
- * address is known, and a home that ends keeps the lock a moment longer. False if
- * `status` is not ERR_BUSY, or later than 5 s after `begun_ms`. */
+/* Whether to try again to use the store. A home that starts locks the store before the
+ * home's address is known, and a home that ends keeps the lock a short time longer.
+ * Returns false if `status` is not ERR_BUSY, or if more than 5 s have passed since
+ * `begun_ms`. */
 static bool try_store_again(pl_status status, int64_t begun_ms)
 {
     enum { SOON_MS = 5000, STEP_MS = 50 };
@@ -153,9 +154,10 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
 }
 
 /* ---- several parts at one moment ---- */
-/* Makes the reader show all parts at one moment, by locking all of them. Without that,
- * parts would be read one after another, and a path's state in a later part could need
- * updates that an earlier part got in between. *busy: a process has locked a part. */
+/* Makes the reader show the state of all parts at one moment, by locking all parts.
+ * Without the locks, parts would be read one after another, and a path's state in a
+ * later part could need updates that an earlier part got after it was read. *busy:
+ * another process has locked a part. */
 static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
 {
     int n = pl_store_n_parts(store), locks[PL_PARTS_MAX];
@@ -173,7 +175,8 @@ static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
 }
 
 /* Makes the homes stop writing for at most `ms`, and lets the reader read their newest
- * commits. *same: it has exactly these, so it shows all homes at one moment. */
+ * commits. *same becomes true if the reader has exactly these commits, so that it shows
+ * all homes at one moment. */
 static pl_status look_still(const char *folder, pl_store *store, pl_client *homes,
                             int64_t ms, bool *same)
 {

@@ -24,7 +24,7 @@ void evaluation_text_clear(evaluation_text *text)
     pl_buf_destroy(&text->sources);
 }
 
-/* The content of one line about a document. Documents are scored in the order of the
+/* The data of one line about a document. Documents are scored in their order in the
  * text. */
 typedef struct document_row {
     uint32_t number, tokens; /* number: counted from 0; tokens: without BOS and EOS */
@@ -49,8 +49,8 @@ static document_row document_row_of(const pl_run *r, const evaluation *e, size_t
     return row;
 }
 
-/* Skips the names of files: `sources` is the name for document `at`; returns the name
- * for document `to`. */
+/* Goes forward in the list of file names: `sources` is at the name for document `at`.
+ * Returns the place of the name for document `to`. */
 static const char *skip_sources(const char *sources, uint32_t at, uint32_t to)
 {
     for (; at < to; at++)
@@ -82,8 +82,8 @@ pl_json *evaluation_documents_json(const pl_run *r, const evaluation *e)
     return list;
 }
 
-/* Writes the document's domain, or its file if there are no domains. If the name is
- * long, only its end is written. */
+/* Prints the document's domain, or the name of its file if there are no domains. Of a
+ * long name only the end is printed. */
 static void print_document_name(const char *domain, const char *source, pl_buf *out)
 {
     enum { WIDE = 28 };

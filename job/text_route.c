@@ -104,6 +104,6 @@ double text_route_posterior(const text_route *route, int path)
     if (nats && !isfinite(nats[path])) /* the path is closed (--without) */
         return 0.0;
     for (int other = 0; nats && other < route->n_paths; other++)
-        sum += exp(nats[path] - nats[other]); /* a closed path adds 0 */
+        sum += exp(nats[path] - nats[other]); /* exp gives 0 for a closed path */
     return nats ? 1.0 / sum : NAN;
 }

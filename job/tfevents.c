@@ -1,6 +1,6 @@
-/* Encodes TensorBoard's event files, and finds where a torn one ends (tfevents.h).
- * Protobuf and TFRecord are published formats. Scalars need few fields, so these are
- * written here without a library. */
+/* Encodes TensorBoard's event files, and finds the end of the whole records in a torn
+ * file (tfevents.h). Protobuf and TFRecord are published formats. Scalars need only a
+ * few fields, so the bytes are written here without a library. */
 #include "job/tfevents.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@ enum { HEAD = 12, TAIL = 4 };
 enum { WALL_TIME = 0x09, STEP = 0x10, FILE_VERSION = 0x1a, SUMMARY = 0x2a };
 enum { SUMMARY_VALUE = 0x0a, VALUE_TAG = 0x0a, VALUE_SIMPLE = 0x15 };
 
-/* CRC32C (Castagnoli, reflected), bit by bit: the files are small. */
+/* Computes CRC32C (Castagnoli, reflected) bit by bit, which is fast enough for small
+ * files. */
 uint32_t tfevents_crc(const void *data, size_t len)
 {
     const uint8_t *bytes = data;
@@ -102,7 +103,8 @@ void tfevents_add(pl_buf *out, double wall_s, int64_t step,
 }
 
 /* ---- reading back ---- */
-/* The step of an event as tfevents_add writes it; -1: it has none. */
+/* Returns the step of an event that tfevents_add has written; -1 if the event has no
+ * step. */
 static int64_t step_of_event(const uint8_t *event, size_t len)
 {
     enum { AT = 9 };

@@ -15,12 +15,14 @@ typedef struct tfevents_scalar {
 } tfevents_scalar;
 
 uint32_t tfevents_crc(const void *data, size_t len); /* masked CRC32C */
-/* Append the first record of a file, and one of scalars of the same step. */
+/* These functions append the first record of a file, and a record with scalars of one
+ * step. */
 void tfevents_begin(pl_buf *out, double wall_s);
 void tfevents_add(pl_buf *out, double wall_s, int64_t step,
                   const tfevents_scalar *scalars, size_t n);
-/* The bytes of the whole and undamaged records at the start of `data`, and the step of
- * the last one of them that has one; -1: none has. */
+/* Returns the number of bytes of the whole and undamaged records at the start of
+ * `data`. *last_step gets the step of the last record that has a step, or -1 if none
+ * has. */
 size_t tfevents_whole(const uint8_t *data, size_t len, int64_t *last_step);
 
 #endif

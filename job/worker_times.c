@@ -1,4 +1,4 @@
-/* Says and saves how the workers spent their time (worker_times.h). */
+/* Prints and saves how the workers spent their time (worker_times.h). */
 #include "job/worker_times.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 worker_times worker_times_now(pl_run *r)
 {
     worker_times s = {.at = pl_now()};
-    /* a failure is no error, because the result is only shown */
+    /* a failure is ignored, because the result is only shown */
     if (run_hub_status(r, 10000, &s.status) != PL_OK)
         s.status = NULL;
     return s;
@@ -17,7 +17,7 @@ static const pl_json *workers_of(const worker_times *s)
     return pl_json_get(s->status, "workers");
 }
 
-/* The sum over all workers of what each added between the two. */
+/* Returns the sum over all workers of the increase between the two totals. */
 static double sum(const worker_times *before, const worker_times *after,
                   const char *key)
 {
@@ -29,8 +29,9 @@ static double sum(const worker_times *before, const worker_times *after,
     return total[1] - total[0];
 }
 
-/* Prints how the workers spent their time. The rest of the time they had no task: they
- * waited for updates of other workers, or at the end for the last task. */
+/* Prints how the workers spent their time. In the rest of the time the workers had no
+ * task, because they waited for updates of other workers, or at the end for the last
+ * task. */
 static void say_spent(const worker_times *before, const worker_times *after)
 {
     char rate[16];
@@ -54,7 +55,7 @@ static const pl_json *find_worker_sums(const worker_times *s, const char *name)
         if (strcmp(pl_json_get_text(w, "worker"), name) == 0)
             return w;
     }
-    return NULL; /* the worker came later, so its totals began at 0 */
+    return NULL; /* the worker joined later, so its totals began at 0 */
 }
 
 static double since(const pl_json *was, const pl_json *now, const char *key)
