@@ -1,7 +1,7 @@
-# Compiles the CUDA backend twice: with nvcc where it is found (PL_CUDA), and as C++ against
-# the headers of tests/gpu/emulation/toolkit, which needs no CUDA at all.
+# Compiles the CUDA backend twice: with nvcc, if nvcc is found (PL_CUDA), and as C++
+# with the headers of tests/gpu/emulation/toolkit, for which no CUDA is needed.
 #
-# nvcc is called directly, because CMake's own CUDA support would use the device at
+# nvcc is called directly, because the CUDA support of CMake would use the device at
 # configure time and link every program with nvcc.
 file(GLOB PL_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cuda/*.cu)
 find_program(PL_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
@@ -38,8 +38,8 @@ function(pl_nvcc result)
   set(${result} ${objects} PARENT_SCOPE)
 endfunction()
 
-# The runtime is linked statically and looks for the driver when it is first called;
-# cuBLAS is loaded with the first cuda backend (modules/cuda/blas.cu).
+# The CUDA runtime is linked statically, and looks for the driver when it is first
+# called. cuBLAS is loaded when the first cuda backend is opened (modules/cuda/blas.cu).
 if(PL_CUDA AND PL_NVCC)
   get_filename_component(toolkit ${PL_NVCC} REALPATH)
   get_filename_component(toolkit ${toolkit}/../.. ABSOLUTE)

@@ -1,5 +1,6 @@
-# The engines that can keep chunks besides RocksDB (store/engine/engine.h). Where an
-# engine's library is missing, a file is compiled instead that says what to install.
+# Finds the libraries of the storage engines that can keep chunks besides RocksDB
+# (store/engine/engine.h). If the library of an engine is missing, a file is compiled
+# instead whose error says what to install.
 find_path(RADOS_INCLUDE rados/librados.h)
 find_library(RADOS_LIBRARY rados)
 

@@ -17,7 +17,7 @@ target_compile_options(pl_options INTERFACE ${PL_WARNINGS}
   $<$<COMPILE_LANGUAGE:C>:${PL_C_WARNINGS}> -fno-math-errno -ffp-contract=off)
 if(PL_SANITIZE)
   # With sanitizers GCC's warnings about values are often wrong, as its manual says.
-  # Emulated kernels (tests/gpu/emulation) have checks of their own.
+  # Emulated kernels (tests/gpu/emulation) have separate checks.
   target_compile_options(pl_options INTERFACE
     "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:PL_EMULATED>>>:-fsanitize=${PL_SANITIZE}>"
     -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)
@@ -62,7 +62,7 @@ else()
   pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
   pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
   find_library(ROCKSDB_LIBRARY rocksdb REQUIRED)
-  # Some builds of xxHash cannot choose a vector unit when the program runs.
+  # Not every build of xxHash can choose a vector unit when the program runs.
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES PkgConfig::XXHASH)
   check_c_source_compiles("#include <xxh_x86dispatch.h>

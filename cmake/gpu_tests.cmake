@@ -1,6 +1,6 @@
-# test_X_gpu runs on the GPU the tests that every backend has to pass, and those of the cuda
-# backend that need no emulation. Where cmocka is missing, tests/gpu/standin replaces the
-# parts of it that they use.
+# The programs test_X_gpu run tests on the GPU: the tests that every backend must pass,
+# and the tests of the cuda backend that need no emulation. If cmocka is missing,
+# tests/gpu/standin replaces the parts of cmocka that these tests use.
 if(NOT TARGET pl_support)
   include(${CMAKE_SOURCE_DIR}/tests/support/support.cmake)
 endif()

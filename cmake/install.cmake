@@ -5,12 +5,13 @@ file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.1)
 install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${CMAKE_SOURCE_DIR}/share/pathloom.bash RENAME pathloom
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-# The pages lie as in the source, so that links between them work.
+# The pages are installed in the same folders as in the source, so that links between
+# them work.
 install(FILES LICENSE README.md CONTRIBUTING.md CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES examples/train_one.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY docs deploy DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN man EXCLUDE)
-# Debian wants the license in a file of this name.
+# Debian requires the license in a file with this name.
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 
 set(CPACK_PACKAGE_CONTACT "The Pathloom authors")
@@ -21,6 +22,6 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-# dpkg-shlibdeps finds the libraries that the package depends on.
+# The program dpkg-shlibdeps finds the libraries on which the package depends.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 include(CPack)

@@ -37,8 +37,8 @@ if(PL_OPENBLAS_LINKS)
 else()
   list(APPEND PL_MODULES_SKIP "modules/cpu/gemm_blas")
 endif()
-# GCC 12's check for use after return aligns stack frames to 32 bytes at most (its bug
-# 110027), so a vector of 64 bytes on the stack would end the process.
+# GCC 12's check for use after return aligns stack frames to at most 32 bytes (GCC bug
+# 110027), so a vector of 64 bytes on the stack would crash the process.
 set(PL_AVX512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 if(PL_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL GNU)
   list(APPEND PL_AVX512 --param=asan-use-after-return=0)
@@ -46,14 +46,14 @@ endif()
 set(PL_CPU_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-ffp-contract=fast")
 if(OpenMP_C_FOUND)
   list(APPEND PL_MODULES_LIBS OpenMP::OpenMP_C)
-else() # one thread: pragmas have no effect, and some parameters have no other use
+else() # without OpenMP pragmas have no effect
   list(APPEND PL_CPU_OPTIONS -Wno-unknown-pragmas -Wno-unused-parameter)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_blas.c PROPERTIES
     COMPILE_OPTIONS -Wno-unknown-pragmas)
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_wide.c PROPERTIES
   COMPILE_OPTIONS "${PL_CPU_OPTIONS}")
-# Not every compiler knows fp16 arithmetic, so this tests whether it compiles.
+# Not every compiler supports fp16 arithmetic, so this tests whether it compiles.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(CMAKE_REQUIRED_FLAGS -mavx512fp16)
   check_c_source_compiles("#include <immintrin.h>
@@ -70,8 +70,8 @@ if(PL_HAVE_CUDA)
   target_link_libraries(pl_modules PUBLIC pl_cuda)
 endif()
 
-# Compiles the cpu operations for one instruction set `isa`, with the compiler's flags for
-# it.
+# Compiles the cpu operations for one instruction set `isa`, with the compiler flags for
+# this instruction set.
 function(pl_cpu_operations isa)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cpu/*_cpu.c)
   list(FILTER sources EXCLUDE REGEX "(backend|matmul)_cpu")

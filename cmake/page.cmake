@@ -1,4 +1,5 @@
-# Makes a page: joins its parts to one HTML file, and writes that as a C array.
+# Makes a page: joins the page's parts to one HTML file, and writes this file as a C
+# array.
 #   cmake -DPARTS=FOLDER -DSHARED=FOLDER -DNAME=NAME -DOUT=FILE.c -P page.cmake
 # The folder PARTS has one *.html file and *.js and *.css files. If SHARED is another
 # folder, its page.css and 10-base.js come first.

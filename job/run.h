@@ -7,8 +7,8 @@
  *   RUN/log/          one log per process
  *   RUN/proc/         addresses of hub and homes while the job runs; proc/ipc, which
  *                     only its owner can enter, has the sockets of a job on one machine
- *   RUN/keys/         the keys that may connect, if other machines
- *                     may connect (docs/SECURITY.md)
+ *   RUN/keys/         the keys that may connect, if other machines may connect
+ *                     (docs/SECURITY.md)
  *   RUN/router.json   how documents were routed; RUN/router_map.json: a picture of it
  *   RUN/workers.json  how the workers spent their time since the last start
  *   RUN/report.json   the last evaluation */

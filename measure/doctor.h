@@ -7,16 +7,16 @@
 typedef enum health { HEALTH_OK, HEALTH_WARN, HEALTH_FAIL } health;
 
 typedef struct doctor {
-    /* gets each finding: health, the thing that was checked, what was found, and the
-     * remedy ("" if none is needed) */
+    /* gets each finding: its health, the thing that was checked, the sentence about it,
+     * and the remedy ("" if no remedy is needed) */
     void (*tell)(void *context, health how, const char *what, const char *found,
                  const char *remedy);
     void *context;
     int n[3]; /* number of findings by health */
 } doctor;
 
-/* Checks this machine; then the connection to `hub` with the key file `key`, or if hub
- * is NULL the run in `dir`. */
+/* Checks this machine. Then checks the connection to `hub` with the key in the file
+ * `key`; if `hub` is NULL, checks the run in `dir` instead. */
 void doctor_examine(doctor *d, const char *dir, const char *hub, const char *key);
 
 #endif

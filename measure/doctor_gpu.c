@@ -2,7 +2,7 @@
  * needs. */
 #include "measure/doctor_internal.h"
 
-/* What to do if a worker does not fit. */
+/* Returns the remedy if a worker does not fit on the GPU. */
 static const char *remedy_of(const pl_run *r)
 {
     return r->cfg.recompute
@@ -10,7 +10,8 @@ static const char *remedy_of(const pl_run *r)
                : "use --set workers.recompute=true, or a smaller train.batch";
 }
 
-/* Compares what one worker's model needs with the `left` free bytes of a GPU. */
+/* Compares the memory that one worker's model needs with the `left` free bytes of a
+ * GPU. */
 static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
 {
     char text[6][16];
@@ -32,8 +33,8 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
         (int)r->cfg.context, pl_human_bytes((double)plan.scratch_bytes, text[5]));
 }
 
-/* Compares the memory of all workers of the run that train on the GPU with the
- * GPU's. */
+/* Compares the memory of the GPU with the memory that all workers of the run that train
+ * on it need. */
 static void tell_sharers(doctor *d, const pl_run *r, const pl_backend *be)
 {
     char text[2][16];

@@ -4,7 +4,7 @@
 #include "job/job.h"
 #include "measure/doctor.h"
 
-/* Counts and tells a finding; the format gives what was found. */
+/* Counts a finding and tells it to the user. The format makes the sentence about it. */
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...) PL_PRINTF(5, 6);
 

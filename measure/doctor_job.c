@@ -118,8 +118,8 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* Checks the GPU for a run. Opens the run again, because errors of this check would
- * overwrite the sentence about a run that cannot be read. */
+/* Checks the GPU for a run. Opens the run again, because an error of this check would
+ * overwrite the error sentence about the run. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
     pl_run r;
@@ -128,7 +128,7 @@ static void look_at_gpu(doctor *d, const char *dir, bool running)
     run_close(&r);
 }
 
-/* Checks that the tokenizer is the one that made the run's data. If the data are not
+/* Checks that the tokenizer is the one that made the run's data. If the data is not
  * complete yet, there is no hash to compare with. */
 static void look_at_tokenizer(doctor *d, const pl_run *r)
 {

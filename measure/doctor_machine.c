@@ -42,7 +42,7 @@ static void look_at_processor(doctor *d)
 }
 
 /* Looks for OPENBLAS_CORETYPE in the environment with which the process began, because
- * main has removed it from the present one. */
+ * main has removed the variable from the present environment. */
 static void look_at_coretype(doctor *d)
 {
     pl_buf before = {0};
@@ -70,8 +70,8 @@ static int by_flush_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Measures the median time of a small write with a flush, in ms; negative if it
- * fails. */
+/* Measures the median time of a small write with a flush, in ms. Returns a negative
+ * number if a write fails. */
 static double flush_ms(const char *folder)
 {
     enum { TIMES = 41 };

@@ -1,9 +1,9 @@
-/* The door of measure: what commands find out about this machine.
+/* The public header of measure: measures and checks this machine for commands.
  *
  * - measure_SUBJECT.c: the measurements of `pathloom bench`. Each prints a table or,
  *   with `json`, one JSON object on one line.
- * - train_dial: the keys of a run from the measured speed
- * - doctor: problems that would make a job slow or its data unsafe */
+ * - train_dial: chooses the keys of a run by the measured speed
+ * - doctor: looks for problems that would make a job slow or its data unsafe */
 #ifndef PL_MEASURE_MEASURE_H
 #define PL_MEASURE_MEASURE_H
 #include "job/job.h"
@@ -11,13 +11,14 @@
 #include "measure/train_dial.h"
 
 /* Measures the codecs of updates: speed per core, bytes per parameter, error. The
- * updates come from the run in `folder`; if it is NULL, a small model is trained for
- * them. */
+ * updates come from the run in `folder`. If `folder` is NULL, a small model is trained
+ * to get updates. */
 pl_status measure_codec(bool json, const char *folder);
 /* Measures the outer methods: parameters per second, bytes touched per parameter. */
 pl_status measure_outer(bool json);
 
-/* Measures a training step, or with `ops` its operations (measure_engine.c). */
+/* Options of the measurements of a training step and of generation (measure_engine.c,
+ * measure_generate.c). */
 typedef struct measure_options {
     bool ops, json, cpu_clock;
     bool muon;                   /* measure with train.optimizer=muon */
@@ -28,17 +29,18 @@ typedef struct measure_options {
     int threads;
     int processes; /* 0: only this process, with a table of where its time goes */
     const char *backend, *precision, *clock;
-    /* with `processes`: for how many seconds steps are measured, of which the mean
-     * counts; 0: a few steps, of which the best counts */
+    /* with `processes`: number of seconds for which steps are measured, and the mean
+     * step counts; 0: a few steps are measured, and the best step counts */
     double seconds;
 } measure_options;
 pl_status measure_engine(const measure_options *o);
-/* Measures reading a prompt and writing tokens. precision NULL: all precisions. */
+/* Measures reading a prompt and writing tokens. If o->precision is NULL, all precisions
+ * are measured. */
 pl_status measure_generate(const measure_options *o);
 
 /* Measures the tokens per second of one of a job's workers while all of them train the
  * model of this configuration for the given number of seconds (measure_crew.c). On GPUs
- * one worker trains alone, and its rate is divided by the workers of a GPU. */
+ * one worker trains alone, and its rate is divided by the number of workers per GPU. */
 PL_MUST_CHECK pl_status measure_workers(const config *c, int workers, int n_gpus,
                                         double seconds, double *tokens_per_s);
 

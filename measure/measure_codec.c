@@ -1,10 +1,10 @@
 /* pathloom bench codec: measures each codec on a real update, on one core.
  *
- * Speed is in bytes of the fp32 update per second, the best of several passes, because
- * other work on the machine only ever adds time. A codec encodes with a residual if
- * training would keep one (codec.feedback auto), or if the row says so. The error is
- * that of a single message: what the residual would correct in later messages counts as
- * error, too. */
+ * Speed is in bytes of the fp32 update per second. The best of several passes counts,
+ * because other work on the machine can only add time. A codec encodes with a residual
+ * if training would keep a residual (codec.feedback auto), or if the row says so. The
+ * error is the error of a single message, including the part that the residual would
+ * correct in later messages. */
 #include "measure/measure.h"
 #include "measure/update_internal.h"
 #include "codec/codec.h"

@@ -1,8 +1,8 @@
 /* Measures a whole machine: several processes train at once.
  *
  * Each child is forked before this process has opened a backend, because the threads of
- * OpenMP do not survive a fork. Each child reports the seconds of its best step (or of
- * the mean step) through a pipe. */
+ * OpenMP do not exist in a forked child. Each child reports the seconds of its best
+ * step (or of its mean step) through a pipe. */
 #include "measure/engine_internal.h"
 
 #include <errno.h>
@@ -20,9 +20,9 @@ typedef struct child {
     int pipe;
 } child;
 
-/* Binds the calling process to `n` of its processors, from number `first` on, starting
- * again at 0 after the last. If the kernel refuses, the processes stay unbound and the
- * measurement is less steady. */
+/* Binds the calling process to `n` of the processors that it may use, from number
+ * `first` on; after the last processor, number 0 follows. If the kernel refuses, the
+ * process stays unbound and the measurement varies more. */
 static void bind_processors(int first, int n)
 {
     cpu_set_t all, mine;
@@ -155,8 +155,8 @@ pl_status measure_workers(const config *c, int workers, int n_gpus, double secon
         *tokens_per_s = crew.tokens_per_s / workers;
         return PL_OK;
     }
-    /* On GPUs this process itself measures, because a child that is forked after CUDA
-     * has started cannot use it. */
+    /* On GPUs this process measures, not a child, because a child that is forked after
+     * CUDA has started cannot use CUDA. */
     PL_CHECK(time_crew_training(&o, &model, crew.threads, &step));
     const int sharers = workers > n_gpus ? (workers + n_gpus - 1) / n_gpus : 1;
     *tokens_per_s = model.batch * model.shape.context / step / sharers;

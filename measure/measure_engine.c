@@ -1,9 +1,10 @@
 /* pathloom bench step and bench ops: measure a training step and its operations.
  *
- * Each figure is printed beside a limit that was measured in the same run: for a step
- * the time of its matrix products, for an operation the best product or the best
- * stream. With --processes the whole machine is measured: that many single-threaded
- * processes, each bound to a processor, against one process with as many threads. */
+ * Each figure is printed beside a limit that is measured in the same run. The limit of
+ * a step is the time of its matrix products. The limit of an operation is the rate of
+ * the best product or of the best stream. --processes N measures the whole machine: N
+ * processes with one thread, each bound to a processor, are compared with one process
+ * with N threads. */
 #include "measure/engine_internal.h"
 
 #include <math.h>
@@ -30,9 +31,9 @@ static pl_status model_of_sets(const measure_options *o, measured_model *out)
     return status;
 }
 
-/* Chooses the models to measure: that of --model or --set, else all models that a CPU
- * can train. For operations the default is a single model, because their table is long.
- * `own` holds a model that the user defined. */
+/* Chooses the models to measure: the model of --model or --set, otherwise all models
+ * that a CPU can train. For operations the default is a single model, because a table
+ * of operations is long. `own` gets a model that the user defined. */
 static pl_status choose(const measure_options *o, measured_model *own,
                         const measured_model **first, int *n)
 {
@@ -168,7 +169,7 @@ static pl_status measure_process(const measure_options *o, const measured_model 
 }
 
 /* ---- a whole machine ---- */
-/* Measures each crew twice, in turn; the better result counts. */
+/* Measures the two kinds of crews in turn, each twice. The better result counts. */
 static pl_status measure_crews(const measure_options *o, const measured_model *m,
                                measure_crew crews[2], int n_crews)
 {

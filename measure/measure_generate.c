@@ -1,11 +1,11 @@
 /* pathloom bench generate: measures how fast a path reads a prompt and writes tokens.
  *
- * A single token needs every weight once, so its limit is the rate at which weights
- * come from memory. That rate is measured in the same run, once per round, by threads
- * that only read. Figures are the best of the rounds, because other work on a machine
- * only ever adds time. If a cache holds a large part of the weights, they do not come
- * from memory, and no share of the limit is printed. On a GPU the limit is the rate of
- * its own memory. */
+ * A single token needs every weight once, so the limit of its speed is the rate at
+ * which weights come from memory. That rate is measured in the same run, once per
+ * round, by threads that only read. The best of the rounds counts, because other work
+ * on a machine can only add time. If a cache holds a large part of the weights, they do
+ * not come from memory, and no share of the limit is printed. On a GPU the limit is the
+ * rate of the GPU's memory. */
 #include "measure/engine_internal.h"
 
 #include <math.h>
@@ -19,8 +19,8 @@ enum {
     BATCHES_MAX = 3,
     STEPS = 24,   /* number of decoding steps per round, of which the mean is taken */
     PROMPT = 192, /* length of the prompt in tokens, at most half of the context */
-    /* distance of a prompt's token numbers, which are no text: only their count
-     * matters */
+    /* distance between the token numbers of a prompt; the prompt is not a text, because
+     * only the number of its tokens matters */
     TOKEN_STEP = 7
 };
 static const int batches[BATCHES_MAX] = {1, 4, 16};
@@ -72,8 +72,8 @@ static pl_status open_precision(bench *b)
     return pl_decoder_create_slots(b->model, b->n_slots, &b->decoder);
 }
 
-/* Bytes that one token reads: all matrices except the embedding, of which it reads one
- * row (a tied embedding is read as the classifier). */
+/* Returns the bytes that are read for one token: all matrices, but only one row of the
+ * embedding (a tied embedding is read completely, as the classifier). */
 static double weight_bytes(const bench *b)
 {
     const pl_shape *s = &b->shape;
@@ -86,8 +86,8 @@ static double weight_bytes(const bench *b)
 }
 
 /* ---- measuring ---- */
-/* The size of the last cache; 0 if the system does not tell it. sysconf would give the
- * sum of all caches of a virtual machine's host. */
+/* Returns the size of the last cache; 0 if the system does not tell it. sysconf is not
+ * used: in a virtual machine it gives the sum of all caches of the host. */
 static size_t last_cache_bytes(void)
 {
     long kib = 0;
@@ -147,7 +147,8 @@ static pl_status time_reading(bench *b)
     return PL_OK;
 }
 
-/* Measures the best step of n sequences, each of which begins with a short prompt. */
+/* Measures the best decoding step of n sequences, each of which begins with a short
+ * prompt. */
 static pl_status time_batch_steps(bench *b, int which)
 {
     const int n = batches[which];

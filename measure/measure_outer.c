@@ -1,10 +1,10 @@
 /* pathloom bench outer: measures each method's step against the rate of the memory.
  *
  * A step does little arithmetic on much memory, so its limit is the rate at which
- * memory is read and written. The rate of the memory depends on the mix of reads and
- * writes. Therefore each row is compared with a pass that reads and rewrites the same
- * bytes and computes almost nothing. Each figure is the best of a few rounds, in which
- * rows take turns, because other work on a machine can only add time. */
+ * memory is read and written. This rate depends on the mix of reads and writes.
+ * Therefore each row is compared with a pass that reads and rewrites as many bytes and
+ * computes almost nothing. The rows are measured in turn, in a few rounds. The best
+ * round of each row counts, because other work on a machine can only add time. */
 #include "measure/measure.h"
 #include "outer/outer.h"
 #include <math.h>
@@ -20,7 +20,7 @@ enum {
 };
 
 typedef struct bench {
-    /* for noloco, carry and own are the vectors that two mates exchange */
+    /* in noloco, carry and own are the vectors that two mates exchange */
     float *x, *m, *carry, *own;
     uint16_t *updates; /* bf16 [UPDATES][STRIDE] */
     pl_update_view views[UPDATES];
@@ -39,8 +39,9 @@ typedef struct row {
     double seconds, memory_seconds; /* results */
 } row;
 
-/* An array of floats that is only read counts as two of n_reads. co2 reads updates a
- * second time, because it needs |g| for the penalty before it changes any element. */
+/* The rows. An array of floats that is only read counts as two arrays in n_reads. The
+ * method co2 reads updates a second time, because it needs |g| for the penalty before
+ * it changes any element. */
 static row rows[] = {
     {"diloco", PL_METHOD_DILOCO, 1, 1, 2, 0, 0},
     {"diloco", PL_METHOD_DILOCO, 8, 8, 2, 0, 0},

@@ -1,5 +1,6 @@
-/* Gets a real update for measurements: from a run, or from a few training steps here.
- */
+/* Gets a real update for measurements: reads it from a run, or makes it by a few
+ * training steps.
+ * */
 #include "measure/update_internal.h"
 
 void measure_update_free(measure_update *update)
@@ -15,8 +16,8 @@ static pl_status alloc_update(size_t n, float **out)
 }
 
 /* ---- from a run ---- */
-/* Reads the update that path 0 sent for a module, if the store has kept it, and writes
- * it over the difference in `out`. */
+/* Reads the update that path 0 sent for a module, if the store still has it. The update
+ * replaces the difference in `out`. */
 static pl_status read_kept(pl_store *store, const pl_version *v, size_t n, float *out,
                            bool *kept)
 {
@@ -118,8 +119,8 @@ done:
 /* ---- by training ---- */
 enum { BATCH = 8, CONTEXT = 64, STEPS = 60, PHASE = 20 };
 
-/* Draws random words of a language that can be learnt: few are frequent, most are rare,
- * and each word depends on the words before it. */
+/* Draws random words of an artificial language that a model can learn: few words are
+ * frequent, most are rare, and each word depends on the words before it. */
 static void draw_text(int vocab, int step, int32_t *tokens, int32_t *targets)
 {
     for (int b = 0; b < BATCH; b++) {

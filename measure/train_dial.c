@@ -1,6 +1,7 @@
 /* The dial of `pathloom train`: measures the facts from which job/dial.c chooses, and
- * sets the chosen keys in the run. A key that the user gave is not chosen; if it
- * concerns the model, paths, batch or phases, the other keys are chosen to fit it. */
+ * sets the chosen keys in the run. A key that the user gave is not chosen. If such a
+ * key concerns the model, paths, batch or phases, the other keys are chosen to fit
+ * it. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -55,7 +56,8 @@ static void choose_int(train_dial *d, const char *key, int64_t value, const char
     choose_text(d, key, text, why);
 }
 
-/* Sets these pairs in the run and then the user's own, which override them. */
+/* Sets these pairs in the run, and then the pairs that the user gave, which override
+ * them. */
 static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *pairs,
                             int n_pairs)
 {
@@ -82,9 +84,9 @@ static double seconds_left(const train_dial *d, const pl_run *r)
     return d->time ? fmax(d->seconds - (pl_now() - r->started), 1) : 0;
 }
 
-/* Measures the speed of the run's present model and stores it as the i-th speed. Each
- * of the two ways (one worker alone, all workers together) takes 1/120 of the run's
- * time, but 0.3 to 5 s. */
+/* Measures the speed of the run's present model and stores it as the i-th speed. Two
+ * measurements are made: one worker alone, and all workers together. Each takes 1/120
+ * of the run's time, but at least 0.3 s and at most 5 s. */
 static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
 {
     enum { WAYS = 2, SHARE = 60 };
@@ -98,16 +100,16 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
         s->together = s->alone;
     else
         PL_CHECK(measure_workers(c, r->n_workers, r->n_gpus, seconds, &s->together));
-    /* A worker alone cannot be slower; other programs may have disturbed this
-     * measurement. */
+    /* A worker alone cannot be slower than together with others. If it seems slower,
+     * other programs have disturbed the measurement. */
     s->alone = fmax(s->alone, s->together);
     PL_CHECK(run_stopped(r));
     d->facts.n_speeds = i + 1;
     return PL_OK;
 }
 
-/* Measures speeds before the text is known: of a small and a larger model, or, if the
- * user gave one, only of that model. */
+/* Measures speeds before the text is known: with a small and a larger model, or, if the
+ * user gave a model, only with that model. */
 static pl_status measure_before(train_dial *d, pl_run *r)
 {
     static const char *const small[] = {"model.width=64", "model.heads=2"},
@@ -139,7 +141,7 @@ static bool is_model_given(const train_dial *d)
     return false;
 }
 
-/* Notes what the user's own keys determine about model, paths and baselines. */
+/* Notes the facts about model, paths and baselines that the user's keys determine. */
 static void note_given(train_dial *d, const pl_run *r)
 {
     const config *c = &r->cfg;
@@ -188,8 +190,8 @@ static pl_status check_size(const pl_run *r)
                    corpus, (unsigned long long)bytes);
 }
 
-/* If an earlier command has read the text and then ended, takes the values that it
- * chose, because the data folder was made with them. */
+/* If an earlier command has read the text and then ended, uses the values that it
+ * chose, because the data folder was made with these values. */
 static void take_prepared(const pl_run *r, int64_t *vocab, int64_t *bytes)
 {
     char path[PL_PATH_MAX];
@@ -229,7 +231,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
 }
 
 /* ---- the choice ---- */
-/* The least number of blocks for two levels and two private end blocks. */
+/* The smallest number of blocks for two levels and two private blocks at the ends. */
 enum { LEAST_BLOCKS = 4 };
 
 static void choose_model(train_dial *d, const dial_choice *c)
@@ -312,7 +314,8 @@ static void print_keys(const train_dial *d, const dial_choice *c)
 }
 
 /* Called when the text is known. Chooses the model by the speeds that were measured
- * before; then measures this model, and chooses its training by that speed. */
+ * before the text was known. Then measures the speed of this model, and chooses its
+ * training by that speed. */
 pl_status train_dial_finish(train_dial *d, pl_run *r)
 {
     dial_facts *f = &d->facts;

@@ -12,7 +12,7 @@ typedef struct dial_keys {
 } dial_keys;
 
 typedef struct train_dial {
-    const char *time, *tokens; /* as the user gave them; NULL: not given */
+    const char *time, *tokens; /* the user's texts; NULL: not given */
     const given_settings
         *settings;            /* the user's settings, which override chosen ones */
     double seconds, n_tokens; /* exactly one of the two is not 0 */
@@ -33,7 +33,8 @@ PL_MUST_CHECK pl_status train_dial_begin(train_dial *d, pl_run *r);
 PL_MUST_CHECK pl_status train_dial_finish(train_dial *d, pl_run *r);
 /* Notes that a part of the run has ended. Parts must end in the order of dial_part. */
 void train_dial_mark(train_dial *d, dial_part part);
-/* Prints for each part how long it took and how long was planned. */
+/* Prints for each part of the run the time that it took and the time that was
+ * planned. */
 void train_dial_account(const train_dial *d);
 
 #endif

@@ -13,15 +13,15 @@ typedef struct measure_update {
     char source[160];
 } measure_update;
 
-/* Reads the update of path 0 of a run's mixture: the one that it sent in the last
- * merged phase, if the store has kept it, else the difference of the last two versions.
- * ERR_NOT_FOUND if nothing was merged. */
+/* Reads the update of path 0 of a run's mixture: the update that the path sent in the
+ * last merged phase, if the store still has it, otherwise the difference between the
+ * last two versions. ERR_NOT_FOUND if nothing was merged yet. */
 pl_status measure_update_read(const char *folder, measure_update *out);
 /* Trains the laptop preset on random text for some steps; the last 20 steps make the
  * update. */
 pl_status measure_update_train(measure_update *out);
-/* The data with which a module of the update is encoded; `norm` is the norm of the
- * whole update. */
+/* The data that a codec needs to encode one module of the update. `norm` is the norm of
+ * the whole update. */
 enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
 typedef struct measure_module {
     const pl_slot *slot; /* the module's values begin at slot->offset */

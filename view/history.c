@@ -41,8 +41,8 @@ static history_row phase_row(const phase_history *h, const phase_arm *a, size_t 
     return r;
 }
 
-/* Adds the rows of an arm: row number first + slot is that of the slot, so that audits
- * find it. */
+/* Adds the rows of an arm, one per slot in order. So the row of a slot is the arm's
+ * first row plus the slot's number, by which audits find it. */
 static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
                      history *out)
 {
@@ -80,8 +80,8 @@ static pl_status count_audit(void *context, const char *name, const char *target
 }
 
 /* ---- logs ---- */
-/* The first row that ended at or after this time; NULL: the event belongs to a phase
- * that is not finished. */
+/* Returns the first row that ended at or after this time. Returns NULL if there is
+ * none, because the event belongs to a phase that is not finished. */
 static history_row *row_at(const history *h, int64_t ms)
 {
     size_t low = 0, high = h->n;
@@ -97,13 +97,13 @@ static history_row *row_at(const history *h, int64_t ms)
 
 typedef struct log_count {
     history *out;
-    phase_history names;             /* only its list of workers is used */
+    phase_history names;             /* only the list of workers is used */
     int64_t hub_ms;                  /* the hub's first start; 0: not seen */
-    int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its process; 0: not known */
+    int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its process id; 0: not known */
 } log_count;
 
-/* Whether a worker that joined had ended before. All workers join again when the hub
- * restarts, but their processes are the same. */
+/* Whether a worker that joins has been restarted. When the hub restarts, all workers
+ * join again, but their processes are the same. */
 static bool worker_restarted(log_count *c, const page_event *e)
 {
     char value[PL_TEXT_MAX];
@@ -177,8 +177,8 @@ static void order_rows(history *h)
         qsort(h->rows, h->n, sizeof *h->rows, compare_row_times);
 }
 
-/* Whether all arms have done their last phase. A path whose last update came too late
- * for a quorum never has a cell there. */
+/* Whether all arms have done their last phase. The cells do not show this: a path whose
+ * last update came too late for a quorum never has a cell in the last phase. */
 static bool has_ended(pl_store *store)
 {
     pl_buf levels = {0};
@@ -209,7 +209,7 @@ pl_status history_make(const phase_history *h, pl_store *store, const char *logs
 /* ---- output ---- */
 typedef enum column_kind { TEXT, WHOLE, REAL, NUMBER_OR_NONE } column_kind;
 typedef struct column_value {
-    char text[32]; /* of TEXT */
+    char text[32]; /* value of TEXT */
     double number;
 } column_value;
 
@@ -300,8 +300,8 @@ static void write_json_row(const column_value values[N_COLUMNS], pl_buf *out)
     pl_json_destroy(&o);
 }
 
-/* Appends a cell. A name comes from the store, perhaps from another person's, and a
- * spreadsheet would compute what begins with one of these signs. */
+/* Appends a cell. Names come from the store, so another person may have chosen them,
+ * and a spreadsheet would compute a name that begins with one of these signs. */
 static void write_cell(const struct column *c, const char *text, pl_buf *out)
 {
     const bool computes = c->kind == TEXT && *text && strchr("=+-@", *text);
@@ -315,7 +315,7 @@ static void write_cell(const struct column *c, const char *text, pl_buf *out)
     pl_buf_printf(out, "\"");
 }
 
-/* Writes one row, or with r NULL the header. Only JSON has none. */
+/* Writes one row; if r is NULL, writes the header. JSON has no header. */
 static void write_row(const history_row *r, history_form form, pl_buf *out)
 {
     column_value values[N_COLUMNS];

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* U+FFFE and U+FFFF, which XML does not allow, also not as references. */
+/* Whether the text is U+FFFE or U+FFFF, which XML does not allow, not even as
+ * references. */
 static bool is_no_character(const char *text, size_t n)
 {
     return n == 3 && memcmp(text, "\xef\xbf", 2) == 0 && (uint8_t)text[2] >= 0xbe;
@@ -55,7 +56,7 @@ static bool find_scale(const html_line *lines, size_t n_lines, scale *out)
             out->low = isfinite(value) ? fmin(out->low, value) : out->low;
             out->high = isfinite(value) ? fmax(out->high, value) : out->high;
         }
-    /* The last term keeps the steps of the axis larger than a rounding error. */
+    /* The last term keeps the axis's steps larger than a rounding error. */
     const double pad =
         fmax(0.05 * (out->high - out->low), fmax(1e-3, 1e-9 * fabs(out->high)));
     out->low -= pad;
@@ -91,7 +92,8 @@ static void draw_axes(pl_buf *out, const scale *s)
                   LEFT, HEIGHT - 4);
 }
 
-/* The last point that can be drawn, as x and y; NULL if the line has none. */
+/* Returns the line's last point that can be drawn, as x and y; NULL if there is
+ * none. */
 static const double *last_point(const html_line *l)
 {
     for (size_t i = l->n; i-- > 0;)
@@ -100,7 +102,8 @@ static const double *last_point(const html_line *l)
     return NULL;
 }
 
-/* A value that is not finite leaves a gap: the training of a path may diverge. */
+/* Draws a line. A value that is not finite leaves a gap, because the training of a path
+ * may diverge. */
 static void draw_line(pl_buf *out, const html_line *l, const scale *s)
 {
     const double *last = last_point(l);
@@ -175,7 +178,7 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
 }
 
 /* ---- grids ---- */
-/* A colour between dark blue (0) and pale yellow (1). */
+/* Computes a colour between dark blue (share 0) and pale yellow (share 1). */
 static void heat_colour(double share, int rgb[3])
 {
     static const double stops[3][3] = {{22, 63, 107}, {95, 158, 166}, {236, 229, 211}};
@@ -257,7 +260,7 @@ void html_alone(pl_buf *picture, const char *title, pl_buf *out)
     double width = 0, height = 0;
     if (!box || sscanf(box, "viewBox=\"0 0 %lf %lf", &width, &height) != 2 ||
         picture->len < head + strlen(end))
-        return; /* nothing was drawn */
+        return; /* the picture is empty */
     begin_picture(out, title, width, height + HEAD);
     pl_buf_printf(out, "\n<style>svg{background:#fbfaf6;font-family:sans-serif}"
                        "text{font-size:12px;fill:#5d5952}.bar{fill:#0a5c8f}</style>\n"

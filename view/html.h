@@ -5,7 +5,7 @@
 #include "modules/modules.h"
 
 /* Appends text that cannot become markup; ill-formed UTF-8 becomes U+FFFD, and
- * characters that steer a terminal or the direction of writing are left out. */
+ * characters that control a terminal or the direction of writing are left out. */
 void html_text(pl_buf *out, const char *text);
 
 /* One line of a chart. Its colour is the CSS class "s<colour>" (s0 to s7). */
@@ -24,7 +24,7 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
 typedef struct html_grid {
     const char *label;
     const char (*names)[PL_NAME_MAX]; /* [n_rows] */
-    int name_width; /* in pixels; 0: 84. Names are left out if there are many rows. */
+    int name_width;                   /* in pixels; 0: 84. Many rows have no names. */
     const double *values;
     size_t n_rows, n_columns;
 } html_grid;

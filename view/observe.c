@@ -17,25 +17,25 @@
 
 enum { SKEW_MS = 2000, SKEWS_MAX = 64, READ_BYTES = 64 << 10 };
 
-/* next.serial is the time by which the stream is sorted. The file is read and not
- * mapped, because reading a mapping of a log that is cut while it is rotated would end
- * the process. */
+/* A log file. Streams are sorted by next.serial, which is a time. The file is read and
+ * not mapped into memory: a rotation may cut the file, and reading a mapping beyond the
+ * new end would kill the process. */
 typedef struct stream {
     char name[128];
     int file;
-    off_t at;      /* behind the bytes of the window */
-    pl_buf window; /* up to `used` its lines are taken */
+    off_t at;      /* position after the bytes in the window */
+    pl_buf window; /* the lines up to `used` have been taken */
     size_t used;
-    bool is_long; /* the window had no end of the current line: it is no event */
+    bool is_long; /* the current line is longer than the window: not an event */
     page_event next;
-    int64_t back_ms;  /* by how much its times go back at most */
-    uint64_t n_other; /* lines that are no events */
+    int64_t back_ms;  /* largest step back in the stream's times */
+    uint64_t n_other; /* lines that are not events */
 } stream;
 
 /* The newest times of the two events about a worker that joined. */
 typedef struct meeting {
     char worker[PAGE_ROLE_MAX];
-    int64_t ready_ms, joined_ms, apart_ms; /* apart: INT64_MAX, or the smallest found */
+    int64_t ready_ms, joined_ms, apart_ms; /* apart_ms: smallest distance found */
 } meeting;
 
 typedef struct observation {
@@ -46,7 +46,8 @@ typedef struct observation {
 } observation;
 
 /* ---- streams ---- */
-/* Reads more of the file behind the rest of the window; false at the end. */
+/* Keeps the unread rest of the window, and reads more of the file after it. Returns
+ * false at the end. */
 static bool fill_window(stream *s)
 {
     const size_t left = s->window.len - s->used;
@@ -63,8 +64,9 @@ static bool fill_window(stream *s)
     return true;
 }
 
-/* Takes the next line that has an end, without it. NULL: there is none. A last line
- * without its end is torn: its process was killed, or is just writing it. */
+/* Takes the next complete line, without its line end. Returns NULL if there is none. A
+ * last line without a line end is not complete: its process was killed, or is still
+ * writing it. */
 static const char *next_line(stream *s, size_t *len)
 {
     do {
@@ -81,7 +83,7 @@ static const char *next_line(stream *s, size_t *len)
     return NULL;
 }
 
-/* Reads the next event; false at the end. */
+/* Reads the next event. Returns false at the end. */
 static bool next_event(stream *s)
 {
     const int64_t before = (int64_t)s->next.serial;
@@ -101,7 +103,7 @@ static bool next_event(stream *s)
     return false;
 }
 
-/* Moves the first stream back to its place among the others. */
+/* Moves the first stream to its place in the order of the streams. */
 static void sort_first(observation *o)
 {
     for (size_t i = 0; i + 1 < o->n; i++) {
@@ -149,7 +151,8 @@ static void close_stream(stream *s)
     pl_free(s);
 }
 
-/* "hub.log", "hub.log.1", "hub.log-20261125", but not "hub.log.gz". */
+/* Whether the name is that of a log: "hub.log", "hub.log.1", "hub.log-20261125", but
+ * not "hub.log.gz". */
 static bool is_log(const char *name)
 {
     const char *end = strstr(name, ".log");
@@ -177,8 +180,8 @@ static pl_status add_folder(observation *o, const char *run)
 }
 
 /* ---- filters ---- */
-/* Whether `name`, such as "mix/p01.r0", is meant by `asked`: all of it, or without its
- * arm, or without its replica. */
+/* Whether `asked` means the task `name`, such as "mix/p01.r0". `asked` may leave out
+ * the arm and the replica. */
 static bool names_task(const char *name, const char *asked)
 {
     const char *slash = strchr(name, '/');
@@ -308,7 +311,7 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
 {
     observation o = {.n = 0};
     pl_status status = PL_OK;
-    process_allow_files(); /* a run may have a log per worker and rotation */
+    process_allow_files(); /* a run may have many logs per worker */
     PL_TRY(open_streams(&o, wish, out));
     while (o.n > 0) {
         stream *s = o.streams[0];

@@ -3,23 +3,23 @@
 #define PL_VIEW_OBSERVE_H
 #include "view/page_log.h"
 
-/* Which events are shown; NULL: all. */
+/* Says which events are shown. A field that is NULL excludes no event. */
 typedef struct observe_wish {
-    const char *run; /* its folder; NULL: only the files in `logs` */
+    const char *run; /* the run's folder; NULL: only the files in `logs` */
     /* logs of processes on other machines */
     const char *const *logs;
     int n_logs;
-    const char *event;  /* begins with this */
+    const char *event;  /* the event's name begins with this */
     const char *path;   /* "p01", "mix/p01" or "mix/p01.r0" */
     const char *module; /* "L1.E0" or "mix/L1.E0" */
-    /* the worker that wrote the event, or that it names */
+    /* the worker that wrote the event, or that the event names */
     const char *worker;
 } observe_wish;
 
 typedef struct observe_out {
     void (*event)(void *context, const page_event *event, const char *file);
-    /* A remark about the logs: a clock that differs from the hub's, times that go back,
-     * lines that are no events. */
+    /* Gets a remark about the logs: a clock differs from the hub's clock, times go
+     * back, or lines are not events. */
     void (*remark)(void *context, const char *sentence);
     void *context;
 } observe_out;

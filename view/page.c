@@ -5,7 +5,8 @@
 #include <sys/stat.h>
 
 enum {
-    /* versions that a tick reads at most, so that questions do not wait long */
+    /* largest number of versions that a tick reads, so that questions do not wait
+     * long */
     READ_AT_ONCE = 500,
     ASK_MS = 1500,
     ASK_AGAIN_MS = 2000, /* wait this long after the hub did not answer */
@@ -51,14 +52,14 @@ uint64_t page_number(const page *p)
 }
 
 /* ---- the store ---- */
-/* Opens the store again if a home was added, because that home has a part of its
- * own. */
+/* Opens the store again if a home was added, because that home has a separate part of
+ * the store. */
 static pl_status follow_store(page *p)
 {
     if (!pl_path_exists(p->folder))
         return PL_OK;
-    /* `anew`: the job has ended, and only a reader that is opened now surely sees its
-     * last commits */
+    /* `anew`: the job has ended, and only a newly opened reader certainly sees the
+     * job's last commits */
     if (p->anew) {
         pl_store_close(&p->store);
         p->anew = false;
@@ -118,8 +119,8 @@ static void add_sample(page *p, int64_t now)
 }
 
 /* Asks the hub for its status. A job that was killed leaves its hub's address behind.
- * A page must not take the run's lock to see whether the job runs, because that would
- * block the next `train`. */
+ * The page must not test the run's lock by taking it, because the lock would block the
+ * next `train`. */
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();

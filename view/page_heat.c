@@ -21,7 +21,8 @@ pl_json *page_figures(double value, int n)
 
 typedef struct heat {
     pl_comparison compare;
-    /* tensors: their names; cells: changes in the interval that is being compared */
+    /* tensors: names of the tensors; cells: their changes between the two versions that
+     * are being compared */
     pl_json *tensors, *cells;
     int n_tensors;
 } heat;
@@ -62,8 +63,8 @@ static pl_status add_heat_column(heat *h, const pl_version *a, const pl_version 
     return status;
 }
 
-/* Compares n + 1 versions at equal distances between the first and the last. Each is
- * compared with the next one that still has its parameters. */
+/* Compares n + 1 versions at equal distances between the first and the last. Each of
+ * them is compared with the next of them whose parameters still exist. */
 static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
                                   uint64_t to, uint64_t n, pl_json *columns)
 {
@@ -89,8 +90,8 @@ static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
     return status;
 }
 
-/* Fills in the heat map. If old versions were collected, the newest ones are
- * compared. */
+/* Fills in the heat map. If the parameters of old versions were deleted, only newer
+ * versions are compared. */
 static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint64_t to,
                            bool large, pl_json *columns)
 {

@@ -14,7 +14,7 @@ typedef struct page_lease {
     int worker;
 } page_lease;
 
-/* How many inner steps were done by a certain time, to compute the rate. */
+/* The number of inner steps that were done at a certain time, to compute the rate. */
 typedef struct page_sample {
     int64_t ms;
     double done;
@@ -24,9 +24,9 @@ typedef struct page_sample {
 typedef struct page_route {
     pl_mixture mix;
     text_router *router; /* NULL: not opened yet */
-    uint64_t sequence;   /* the state of the store when it was opened */
-    int64_t free_ms;     /* no text is taken before this time */
-    char note[256];      /* why likelihoods are not computed; "" */
+    uint64_t sequence;   /* commit number of the store when it was opened */
+    int64_t free_ms;     /* no text is accepted before this time */
+    char note[256];      /* why likelihoods are not computed, or "" */
 } page_route;
 
 struct page {
@@ -62,8 +62,8 @@ PL_MUST_CHECK pl_status page_router_json(page *p, const pl_page_question *q,
 void page_route_close(page_route *route);
 /* page_state.c */
 void page_state_json(const page *p, pl_buf *out);
-/* Adds up the inner steps of the arms in the hub's status: those that are done, and
- * all. */
+/* Adds up the inner steps of the arms in the hub's status: `done` gets the steps that
+ * are done, `total` all steps. */
 void page_work(const pl_json *hub, double *done, double *total);
 
 #endif

@@ -26,8 +26,8 @@ static bool parse_log_time(const char *text, int64_t *ms)
     return true;
 }
 
-/* Copies the word up to the next blank. Returns what follows the blank, or NULL if the
- * word is too long. */
+/* Copies the word up to the next blank. Returns the text after the blank, or NULL if
+ * the word is too long. */
 static const char *take_word(const char *from, char *out, size_t size)
 {
     size_t n = strcspn(from, " ");
@@ -116,8 +116,8 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 }
 
 /* ---- files ---- */
-/* Events about tasks are left out: the history has them, and there are too many for a
- * list. */
+/* Whether the event is kept for the list of events. Events about tasks are not kept:
+ * the history has them, and there are too many of them for a list. */
 static bool is_rare(const page_event *e)
 {
     static const char *const common[] = {"lease.granted", "task.done", "task.returned",
@@ -149,8 +149,8 @@ static void read_lines(page_log *log, const char *data, size_t len, page_event_f
     }
 }
 
-/* Reads only whole lines. A line that is still being written is read at a later call.
- */
+/* Reads only whole lines. A line that is still being written is read by a later call.
+ * */
 static void read_log_file(page_log *log, page_log_file *f, const char *path,
                           page_event_fn fn, void *context, bool *more)
 {
@@ -161,7 +161,7 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
     if (fstat(file, &info) == 0 && S_ISREG(info.st_mode)) {
         const uint64_t size = (uint64_t)info.st_size;
         if (size < f->read)
-            f->read = 0; /* the file is shorter than before, so it was started anew */
+            f->read = 0; /* the file is shorter than before, so a new one was started */
         const uint64_t tail = log->tail_bytes > 0 ? log->tail_bytes : TAIL_BYTES;
         if (f->read == 0 && size > tail)
             f->read = size - tail;
@@ -172,7 +172,7 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
         const char *end = got > 0 ? memrchr(data, '\n', (size_t)got) : NULL;
         const size_t whole = end ? (size_t)(end - data) + 1 : 0;
         read_lines(log, data, whole, fn, context);
-        /* skips a line that is longer than one read: it is no event */
+        /* skips a line that is longer than one read, because it is not an event */
         f->read += whole == 0 && n == READ_BYTES ? n : whole;
         *more = *more || (whole > 0 && left > n);
         pl_free(data);

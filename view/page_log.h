@@ -1,8 +1,8 @@
 /* Private to the page: the event logs of a run's processes, RUN/log/NAME.log.
  *
- * Every line is an event with a time. Leases are kept, and the newest events of kinds
- * that are rarer than tasks. Other processes wrote the lines, with names that came over
- * the network, so a line with an unexpected form is skipped. */
+ * Every line is an event with a time. Leases are kept, and the newest of those events
+ * that are rarer than events about tasks. Other processes wrote the lines, with names
+ * that came over the network, so a line with an unexpected form is skipped. */
 #ifndef PL_VIEW_PAGE_LOG_H
 #define PL_VIEW_PAGE_LOG_H
 #include "base/base.h"
@@ -11,7 +11,7 @@ enum {
     PAGE_EVENTS_MAX = 2000,
     PAGE_LOGS_MAX = 4200,
     PAGE_EVENT_BYTES = 1280,
-    PAGE_SHOWN_BYTES = 240, /* the page shows at most this part of an event */
+    PAGE_SHOWN_BYTES = 240, /* the page shows at most so many bytes of an event */
     PAGE_ROLE_MAX = 96
 };
 
@@ -39,12 +39,13 @@ typedef struct page_log {
 /* Parses one line, without its line end, in the text or JSON form. Returns false if it
  * is not an event. */
 bool page_log_parse(const char *line, size_t len, page_event *out);
-/* The value of a key in an event's text; "" if it has none. */
+/* Returns the value of a key in an event's text; "" if the text does not have the
+ * key. */
 const char *page_event_value(const page_event *e, const char *key, char *out,
                              size_t size);
 /* Reads what was added to the logs in `folder`, up to `most` bytes per file, and calls
- * fn for every event. The first call skips the beginning of long files. *more: there is
- * more to read. */
+ * fn for every event. The first call skips the beginning of long files. *more becomes
+ * true if there is more to read. */
 typedef void (*page_event_fn)(void *context, const page_event *event);
 void page_log_read(page_log *log, const char *folder, page_event_fn fn, void *context,
                    bool *more);

@@ -4,7 +4,8 @@
  * Lineages are in memory. Versions and tensors are read from the store when a browser
  * asks for them. The number of values that a question may read is limited, because one
  * thread answers all questions. While the store is being written, a reader may find
- * that a file was just replaced; it then catches up and reads once more. */
+ * that a file was replaced a moment ago. The reader is then refreshed and reads once
+ * more. */
 #include "view/page_internal.h"
 
 #include <math.h>
@@ -34,8 +35,8 @@ static const phase_arm *arm_of_module(const page *p, const char *module)
 }
 
 /* ---- lineages ---- */
-/* Sets "before": the module of the previous chapter whose last version became this
- * module's version 0. */
+/* Sets the member "before": the module of the previous chapter whose last version
+ * became this module's version 0. */
 static void set_module_before(const page *p, const phase_arm *a, int module, pl_json *o)
 {
     const phase_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
@@ -70,8 +71,8 @@ static pl_json *lines_json(const page *p, const phase_arm *a)
     return list;
 }
 
-/* The arm that the question names. Without a name, the mixture's newest chapter; if the
- * mixture does not exist yet, the first arm. */
+/* Returns the arm that the question names. If the question names no arm, returns the
+ * mixture's newest chapter, or, if the mixture does not exist yet, the first arm. */
 static const phase_arm *asked_arm(const page *p, const char *name)
 {
     const phase_history *h = &p->history;
@@ -112,8 +113,8 @@ static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 }
 
 /* ---- how updates agree ---- */
-/* Whether the update of this contribution is a sum: if a relay has added updates,
- * several contributors name the same one. */
+/* Whether the version was made from sums of updates: if a relay has added updates,
+ * several contributors name the same update. */
 static bool has_sums(const pl_version *v)
 {
     for (int i = 1; i < v->n_contributions; i++)
@@ -173,8 +174,8 @@ done:
     return status;
 }
 
-/* Sets the cosine of each update with the mean of all, or the reason why it cannot be
- * computed. */
+/* Sets the cosine between each update and the mean of all updates, or the reason why it
+ * cannot be computed. */
 static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
                          char why[256])
 {
@@ -198,7 +199,7 @@ static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
 }
 
 /* ---- one version ---- */
-/* The verdict of the audit of this task; NULL if the task was not drawn for an
+/* Makes the verdict of the audit of this task; NULL if the task was not selected for an
  * audit. */
 static pl_json *audit_json(pl_store *store, const char *task, int64_t phase)
 {

@@ -1,6 +1,6 @@
 /* Writes a run as one HTML file without scripts (page.h): results, curves, the grid of
- * paths and phases, the history, versions, configuration, and where all of it came
- * from. Unlike the page it needs no server, so it can be kept or sent. */
+ * paths and phases, the history, versions, configuration, and the origin of the data.
+ * Unlike the page, this report needs no server, so a user can keep it or send it. */
 #include "view/history.h"
 #include "view/html.h"
 #include "view/page_internal.h"
@@ -52,8 +52,8 @@ static void write_head(pl_buf *out, const char *name)
 }
 
 /* ---- tables ---- */
-/* Begins a table; the columns are separated by '|', and those that begin with '#' are
- * numbers. */
+/* Begins a table. The names of the columns are separated by '|'; a '#' at the beginning
+ * of a name marks a column of numbers. */
 static void begin_table(pl_buf *out, const char *columns)
 {
     pl_buf_printf(out, "<div class=\"scroll\"><table>\n<thead><tr>");
@@ -148,7 +148,8 @@ static bool has_curve(const phase_arm *a)
     return a->arm.n_scored == 0 && a->arm.inner.phases > 0;
 }
 
-/* Makes one line per arm: the loss after each phase, or the held-out bits before it. */
+/* Makes one line per arm: the loss after each phase, or the held-out bits per byte
+ * before each phase. */
 static void write_curve(const page *p, const history *rows, bool held, pl_buf *out)
 {
     html_line *lines = pl_alloc(PHASE_ARMS_MAX * sizeof *lines);
@@ -325,7 +326,7 @@ static pl_status write_versions(const page *p, pl_buf *out)
 }
 
 /* ---- configuration and provenance ---- */
-/* Appends a file of the run, if it is there and not unreasonably large. */
+/* Appends a file of the run, if the file exists and is not too large. */
 static void write_file(const page *p, const char *name, pl_buf *out)
 {
     enum { FILE_MAX = 256 << 10 };

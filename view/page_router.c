@@ -1,9 +1,10 @@
-/* Answers /router.json, the picture of the router that the job wrote when it routed the
- * run, and /route.json?text=..., the path that would answer a text (page.h).
+/* Answers /router.json with the picture of the router that the job wrote when it routed
+ * the run, and /route.json?text=... with the path that would answer a text (page.h).
  *
- * To route a text, the parameters of all paths may have to be read, and one thread
- * answers all questions. So the length of a text and the bytes that are read for it are
- * limited, and after a text the page refuses texts for as long as that text took. */
+ * To route a text, the page may have to read the parameters of all paths, and one
+ * thread answers all questions. So the length of a text and the bytes that are read for
+ * it are limited. After each text the page refuses further texts for as long as the
+ * routing of that text took. */
 #include "view/page_internal.h"
 
 #include <math.h>
@@ -51,7 +52,7 @@ void page_route_close(page_route *route)
     route->note[0] = '\0';
 }
 
-/* The page computes on the processor, because workers may need all memory of the
+/* Makes the page compute on the processor, because workers may need all memory of the
  * GPU. */
 static void compute_on_processor(pl_answer_settings *settings)
 {

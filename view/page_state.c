@@ -1,6 +1,6 @@
-/* Writes the state of a run as /state.json (page.h). The text stays small (less than
- * 200 kB with 4,096 workers and 256 paths), because rows are lists without keys and
- * long names appear only once. */
+/* Writes the state of a run as /state.json (page.h). The JSON text stays small (less
+ * than 200 kB with 4,096 workers and 256 paths), because rows are lists without keys,
+ * and long names appear only once. */
 #include "view/page_internal.h"
 
 #include <math.h>
@@ -71,7 +71,7 @@ static pl_json *live_arm(const pl_json *arm)
     return o;
 }
 
-/* The same arm, read from the store because no hub is running. */
+/* Makes the state of an arm from the store, because no hub is running. */
 static pl_json *stored_arm(const page *p, const phase_arm *a)
 {
     pl_json *rows = pl_json_array();

@@ -1,4 +1,4 @@
-/* Draws what the store has as SVG files (store_picture.h). */
+/* Draws pictures of the store's contents as SVG files (store_picture.h). */
 #include "view/store_picture.h"
 #include "view/html.h"
 #include "view/page_heat.h"
@@ -65,7 +65,7 @@ static pl_status draw_changes(const pl_json *heat, const char *file)
              "%s, versions %lld to %lld in %zu steps: relative change from %.3g (dark) "
              "to %.3g (pale)",
              module, from, to, n_columns, pow(10, range[0]), pow(10, range[1]));
-    /* A tensor that was zero has no relative change. */
+    /* There may be no change: a tensor that was zero has no relative change. */
     pl_status status =
         isfinite(range[0])
             ? write_picture(&picture, label, file)

@@ -5,8 +5,8 @@
 #include "home/home.h"
 
 /* Writes a heat map of the relative change of each tensor of a module, from version
- * `from` to version `to` in at most 48 steps. ERR_NOT_FOUND: no two of the versions
- * have their parameters. */
+ * `from` to version `to` in at most 48 steps. ERR_NOT_FOUND: fewer than two of these
+ * versions still have their parameters. */
 PL_MUST_CHECK pl_status store_picture_changes(pl_store *store, const char *module,
                                               uint64_t from, uint64_t to,
                                               const char *file);
