@@ -1,4 +1,5 @@
-/* Private to cli: the verbs, and the functions that they share. */
+/* Private to cli: the verbs (the commands of pathloom), and the functions that they
+ * share. */
 #ifndef PL_CLI_CLI_H
 #define PL_CLI_CLI_H
 #include "cli/options.h"
@@ -7,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The verbs. Each has a file of its own, cmd_NAME.c. */
+/* The verbs. Each verb has a separate file, cmd_NAME.c. */
 extern const cli_verb verb_train, verb_eval, verb_generate, verb_route, verb_serve,
     verb_export, verb_import, verb_store, verb_check, verb_data, verb_audit,
     verb_forget, verb_status, verb_observe, verb_top, verb_page, verb_doctor,
@@ -19,16 +20,16 @@ extern const size_t cli_n_verbs;
 
 /* Prints "pathloom: SENTENCE" and returns the exit code of the status. */
 int cli_fail(pl_status status);
-/* From now on a C++ exception that nobody catches ends the process like any error:
- * `tell` prints the last error and returns the exit code. */
+/* After this call, a C++ exception that no code catches ends the process like any
+ * error: `tell` prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));
 /* The exit code of train when a signal has stopped it. */
 enum { CLI_EXIT_STOPPED = 130 };
-/* Returns a flag that signals raise. The first SIGTERM, SIGUSR1, SIGHUP (unless it was
- * ignored) and, with_interrupt, SIGINT sets it to 1; a second one sets it to 2. A
- * second SIGINT ends the process at once. */
+/* Returns a flag that signals set. The signals are SIGTERM, SIGUSR1, SIGHUP (unless it
+ * was ignored) and, if with_interrupt is true, SIGINT. The first signal sets the flag
+ * to 1, the second to 2. A second SIGINT ends the process at once. */
 volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
-/* From now on the first SIGINT ends the process, because there is no work left to
+/* After this call, the first SIGINT ends the process, because no work is left to
  * finish. */
 void cli_stop_at_once(void);
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* pathloom audit: prints which tasks were done twice and the results of the comparison,
- * which workers are fenced, and to which versions a worker contributed, with the
- * commands that roll back to before these versions. */
+/* pathloom audit: prints which tasks were done twice with the results of the
+ * comparison, which workers are fenced, and to which versions a worker contributed.
+ * Also prints the commands that roll back to before these versions. */
 #include "cli/cli.h"
 #include "cli/store_print.h"
 
@@ -10,7 +10,7 @@ typedef struct audit_call {
     pl_store *store;
     int64_t counts[PL_VERDICT_COUNT];
     int64_t n_fenced;
-    /* for one worker: its versions of one module, and of one arm */
+    /* with `worker`: counts of the worker's versions of one module, and of one arm */
     char arm[PL_MODULE_NAME_MAX];
     uint64_t arm_first;
     uint64_t first, last, n;
@@ -102,7 +102,7 @@ static pl_status note_worker_version(void *context, const pl_version *v)
 }
 
 /* Prints the command that rolls back to before all contributions of the worker. The
- * command rolls the whole arm back, because the arm's modules were trained together. */
+ * command rolls back all modules of the arm, because they were trained together. */
 static void print_remedy(const audit_call *call)
 {
     if (call->json || !call->arm[0] || call->arm_first == UINT64_MAX)

@@ -7,7 +7,7 @@
 typedef struct check_request {
     const char *run, *store, *recompute;
     bool json;
-    bool damaged; /* bytes of the store are damaged: a backup would help */
+    bool damaged; /* bytes of the store are damaged, so the remedy is a backup */
 } check_request;
 
 static const cli_option options[] = {

@@ -1,5 +1,6 @@
-/* pathloom data coverage: prints which samples the paths were trained on, and with --of
- * how much of a domain or of a file's documents, as recorded in the store. */
+/* pathloom data coverage: prints on which samples the paths were trained, as recorded
+ * in the store. With --of, prints on how much of a domain, or of the documents of a
+ * file, they were trained. */
 #include "cli/cli.h"
 #include "cli/row.h"
 #include "codec/codec.h"
@@ -10,7 +11,7 @@
 
 typedef struct coverage_call {
     const char *only; /* name of an arm; NULL: all arms */
-    const char *of;   /* a domain or a file; NULL: all samples are checked instead */
+    const char *of;   /* a domain or a file; NULL: all samples are checked */
     pl_subject subject;
     pl_buf hashes; /* hashes of the file's documents */
     uint64_t n_meant;

@@ -24,8 +24,8 @@ done:
     return status;
 }
 
-/* Keys that do not change results (they say how much is scored) may differ from the
- * run's. */
+/* Applies the user's settings. Only keys that do not change training may differ from
+ * the run's values, such as keys for how much text is scored. */
 static pl_status apply_settings(pl_run *r, const given_settings *s)
 {
     for (int i = 0; i < s->n; i++) {
@@ -39,7 +39,8 @@ static pl_status apply_settings(pl_run *r, const given_settings *s)
     return PL_OK;
 }
 
-/* Parses a list such as "128,64": after how many tokens the path is chosen again. */
+/* Parses a list such as "128,64": numbers of tokens after which the path is chosen
+ * again. */
 static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *wish)
 {
     char one[24];

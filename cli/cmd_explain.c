@@ -14,7 +14,8 @@ static void print_explanation_json(const pl_explanation *e)
     say_json(o);
 }
 
-/* ERR_BUSY, err_busy and BUSY mean the same status. */
+/* Whether the word names this explanation. ERR_BUSY, err_busy and BUSY mean the same
+ * status. */
 static bool is_named(const pl_explanation *e, const char *word)
 {
     return strcasecmp(e->code, word) == 0 ||

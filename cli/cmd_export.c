@@ -79,8 +79,8 @@ typedef struct job {
     pl_store *store;
     pl_arm arm;
     pl_topology *topology;
-    pl_snapshot tag; /* --at TAG; no items: a number, or the newest versions */
-    int64_t number;  /* --at N; -1: not a number */
+    pl_snapshot tag; /* --at TAG; without items: --at is not a tag */
+    int64_t number;  /* --at N; -1: --at is not a number */
     pl_buf tokenizer;
     float *params;
     pl_path_module *modules;
@@ -129,8 +129,9 @@ static void add_export_note(job *j, const char *key, const char *value)
 }
 
 /* ---- where the files go ---- */
-/* With one path, the folder is --out itself; with several, --out gets one folder per
- * path. A GGUF file is named after its path, unless --out names a file. */
+/* Finds where a path is written. With one path, the folder is --out. With several
+ * paths, --out gets one folder per path. A GGUF file gets the name of its path, unless
+ * --out names a file. */
 static pl_status target_of(const job *j, const char *path, char out[PL_PATH_MAX])
 {
     char name[2 * PL_NAME_MAX];
@@ -189,8 +190,8 @@ static pl_status export_path(job *j, int path)
          slot++)
         j->modules[slot].number = (uint64_t)j->number;
     PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
-    /* "pathloom.module.L1.E0": "4 HASH" is the note about a module; the other notes say
-     * how the model was made. */
+    /* The note about a module has the form "pathloom.module.L1.E0": "4 HASH". The other
+     * notes say how the model was made. */
     char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
     j->n_notes = 0;
     add_export_note(j, "version", PL_VERSION);

@@ -1,5 +1,5 @@
-/* pathloom forget: exact unlearning. It prepares the run, and then becomes
- * `pathloom train`, which trains what is missing. */
+/* pathloom forget: exact unlearning. The command prepares the run, and then becomes
+ * `pathloom train`, which repeats the missing training. */
 #include "cli/cli.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@ typedef struct request {
     pl_generate_options options;
     int64_t seed;
     const char *select;
-    int every; /* after how many tokens the path is chosen again; 0: never */
+    int every; /* tokens between two choices of the path; 0: only one choice */
     given_texts stop;
     bool json;
 } request;
@@ -79,11 +79,11 @@ typedef struct session {
     pl_mixture mix;
     pl_path_chooser *chooser;
     pl_path_choice choice;
-    pl_readers readers; /* one path; with --route-every, all paths that may answer */
+    pl_readers readers; /* the path; with --route-every: all that may answer */
     pl_reroute_trace trace;
     bool gated; /* with --route-every: the router chooses, not the paths' losses */
     pl_buf tokens, text;
-    /* the prompt was printed, which happens together with the first new text */
+    /* the prompt was printed; it is printed together with the first new text */
     bool echoed;
 } session;
 
@@ -157,7 +157,7 @@ static void add_nats(const session *s, pl_json *o)
     pl_json_set(o, "nats", nats);
 }
 
-/* Adds the list of spans: from which token on which path wrote. */
+/* Adds the list of spans: each path that wrote, and its first token. */
 static void add_spans(const session *s, pl_json *o)
 {
     pl_json *list = pl_json_array();

@@ -1,5 +1,5 @@
-/* pathloom homes: shows which home owns which names, and moves names, while a job runs
- * or is stopped.
+/* pathloom homes: shows which home owns which names, and moves names. The job may be
+ * running or stopped.
  *
  * If the job runs, this command is a further client of its homes. If the job is
  * stopped, the command starts only the homes and stops them at the end. In both cases
@@ -10,11 +10,11 @@
 
 typedef struct homes_call {
     const char *verb, *words[2], *dir;
-    int n_words, lock; /* lock: lock: held by the one process that may move names */
+    int n_words, lock; /* lock: the lock for moving names */
     int64_t weight;
     bool json;
     pl_run r;
-    pl_places places; /* the weights that the user wants */
+    pl_places places; /* the new weights */
     pl_move_report report;
 } homes_call;
 
@@ -62,7 +62,8 @@ static pl_status read_home(const homes_call *h, const char *text, int *out)
 }
 
 /* ---- reaching the homes ---- */
-/* *running: a job is running; else this command has locked the run. */
+/* *running becomes true if a job is running; otherwise this command has locked the
+ * run. */
 static pl_status look_at_run(homes_call *h, bool *running)
 {
     PL_CHECK(run_look(h->dir, &h->r));
@@ -111,7 +112,7 @@ static pl_status settle(homes_call *h)
     return PL_OK;
 }
 
-/* Checks the number of the home that is to be added. Does nothing if it exists. */
+/* Checks the number of the home that the user adds. Does nothing if the home exists. */
 static pl_status check_new_home(const homes_call *h, int n, bool *there)
 {
     int64_t wanted = n + 1;
@@ -125,8 +126,8 @@ static pl_status check_new_home(const homes_call *h, int n, bool *there)
     return PL_OK;
 }
 
-/* A home that runs but is not in the table yet was added by an earlier call, even if an
- * unfinished next table contains it. */
+/* Adds the next home. If a home runs but is not in the table yet, an earlier call has
+ * added it, even if an unfinished next table contains it. */
 static pl_status add_next_home(homes_call *h)
 {
     pl_places table, next;
@@ -171,7 +172,7 @@ static pl_status reweigh(homes_call *h)
 
 /* ---- one name ---- */
 typedef struct search {
-    /* "mix/L1.E0"; or "L1.E0", which is in the mixture's newest chapter */
+    /* "mix/L1.E0"; or "L1.E0", which means a module of the mixture's newest chapter */
     const char *asked;
     char name[PL_MODULE_NAME_MAX];
     int home, chapter, looks_at;
@@ -316,8 +317,8 @@ done:
     return status;
 }
 
-/* Lists the homes of a running or stopped job. To read a stopped job's store, the run
- * is not locked, so it may be started meanwhile. */
+/* Lists the homes of a running or stopped job. The run is not locked while a stopped
+ * job's store is read, so the job may be started meanwhile. */
 static pl_status list_any(homes_call *h)
 {
     bool running = false;
@@ -359,10 +360,10 @@ static pl_status drop_home(homes_call *h)
 /* ---- the verb ---- */
 static const struct {
     const char *name;
-    int n_words, n_more; /* n_more: number of further words that are optional */
+    int n_words, n_more; /* n_more: number of optional further words */
     pl_status (*run)(homes_call *h);
     const char *words;
-    bool by_itself; /* `run` itself opens what it needs */
+    bool by_itself; /* `run` opens everything itself */
 } table[] = {{"list", 0, 0, list_any, "", true},
              {"add", 0, 1, add_next_home, " [HOME]", false},
              {"drain", 1, 0, drain_home, " HOME", false},

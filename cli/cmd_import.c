@@ -1,5 +1,5 @@
 /* pathloom import: writes a configuration for a run that begins with an existing Llama
- * model. The model is checked completely here. The model's parameters are read when
+ * model. This command checks the model completely. The parameters are read when
  * training begins. */
 #include "cli/cli.h"
 #include "serve/serve.h"
@@ -77,7 +77,8 @@ static pl_status make_real(request *q, const char *key, double value)
     return given_add(&q->settings, key, pl_format_real(value, text));
 }
 
-/* Makes the path absolute, because it may be used from another folder. */
+/* Sets a key to a file's absolute path, because the configuration may be used in
+ * another folder. */
 static pl_status make_path(request *q, const char *key, const char *path)
 {
     char *whole = realpath(path, NULL);

@@ -1,7 +1,7 @@
 /* pathloom join TOKEN: makes this machine a worker of a job on another machine. The
- * machine makes a key pair and sends only the public half. The token's secret proves
- * that the machine may join, and the hub adds the key to its list. The same command may
- * be repeated and uses the same key. */
+ * machine makes a key pair and sends only the public half. The secret in the token
+ * proves that the machine may join, and the hub adds the key to the hub's list. The
+ * command may be repeated; it uses the same key again. */
 #include "cli/process_options.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Names the file of this machine's key. There is one key per job; the file is named
- * after the hub's key. */
+/* Names the file of this machine's key. There is one key per job, so the name of the
+ * file is made from the hub's key. */
 static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
 {
     char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
@@ -34,8 +34,8 @@ static pl_status own_key(const char *path, pl_keypair *out)
     return pl_keypair_save(path, out);
 }
 
-/* Whether the hub knows the key already. If so, the token is not used, because the
- * machine has joined before and the token may be used up. */
+/* Whether the hub knows the key already. If the hub knows the key, the token is not
+ * used: the machine has joined before, and the token may be used up. */
 static bool hub_knows_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;
@@ -74,7 +74,7 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
-/* Reads the token from a file, which may be a pipe, such as the shell makes for
+/* Reads the token from a file. The file may be a pipe, as the shell makes for
  * <(command). */
 static pl_status read_token(const char *path, char out[PL_TOKEN_MAX])
 {

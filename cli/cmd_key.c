@@ -31,7 +31,7 @@ static const cli_option options[] = {
     CLI_JSON(key_options, json),
 };
 
-/* Parses a time such as "90s", "30m", "24h" or "7d"; 0 means for ever. */
+/* Parses a time such as "90s", "30m", "24h" or "7d"; 0 means without end. */
 static pl_status parse_span(const char *text, int64_t *out)
 {
     static const struct {
@@ -177,9 +177,9 @@ static void name_entry(const char *given, const char *kind, pl_key_entry *e)
         snprintf(e->name, sizeof e->name, "%s-%.8s", kind, key);
 }
 
-/* Puts an entry into the list. One of the job's own keys keeps its name, gets the role
- * that the name contains, and never expires, because the job would not work with
- * another role. */
+/* Puts an entry into the list. If the key is one of the job's own keys, the entry keeps
+ * its name, gets the role that the name contains, and never expires, because the job
+ * would not work otherwise. */
 static pl_status put_key_entry(pl_key_list *list, void *context)
 {
     pl_key_entry e = *(const pl_key_entry *)context;
@@ -211,8 +211,8 @@ static pl_status allow_key(const key_options *o)
     return pl_key_list_edit(path, put_key_entry, &e);
 }
 
-/* Finds the entry with this key or this name. ERR_USAGE if several have the name, as in
- * a list that was edited by hand. */
+/* Finds the entry with this key or this name. ERR_USAGE if several entries have the
+ * name, which is possible in a list that was edited by hand. */
 static pl_status find_entry(const pl_key_list *list, const char *word,
                             pl_key_entry *out)
 {

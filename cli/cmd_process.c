@@ -1,6 +1,6 @@
 /* pathloom hub, home, relay, worker: each runs one process of a job
- * (job/process_roles.c). `train` starts them, but they can also be started by hand, and
- * each may die and be restarted at any time. */
+ * (job/process_roles.c). `train` starts these processes, but users can also start them.
+ * Each process may die and be restarted at any time. */
 #include "cli/process_options.h"
 
 static int run_process(int argc, char **argv);

@@ -80,8 +80,8 @@ static pl_status score_paths(routing_call *call)
                            (int)(call->tokens.len / sizeof(int32_t)), &call->route);
 }
 
-/* Shows a number of a path, or a dash of the same width where the path has none: it is
- * closed, or the likelihood is not known. */
+/* Shows a number of a path. Shows a dash of the same width if the path has no such
+ * number, because it is closed or its likelihood is not known. */
 static void show_path_real(row *r, const char *key, double value, const char *format,
                            const char *dash)
 {

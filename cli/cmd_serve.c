@@ -3,7 +3,7 @@
 #include "serve/serve.h"
 #include <time.h>
 
-/* Set by a signal handler: the store must be read again. */
+/* A signal handler sets this flag: the store must be read again. */
 static volatile sig_atomic_t reload;
 
 static void on_hangup(int signal)
@@ -16,8 +16,8 @@ typedef struct request {
     const char *dir;
     mixture_wish wish;
     pl_front_options front;
-    const char *chat;  /* overrides model.chat; NULL: model.chat counts */
-    const char *route; /* overrides router.answer; NULL: router.answer counts */
+    const char *chat;  /* replaces model.chat; NULL: model.chat is used */
+    const char *route; /* replaces router.answer; NULL: router.answer is used */
     const char *select;
     pl_server_options server;
 } request;
@@ -83,8 +83,9 @@ static pl_status parse_serve_args(int argc, char **argv, request *q)
     return q->route ? config_check_answer("--route", q->route) : PL_OK;
 }
 
-/* Serves until a signal. After Ctrl+C or TERM, open requests are finished; after a
- * second signal they are not. HUP makes the server read the store again. */
+/* Serves until a signal arrives. After Ctrl+C or TERM the server finishes open requests
+ * first; a second signal ends it without finishing them. HUP makes it read the store
+ * again. */
 static pl_status serve_mixture(request *q)
 {
     pl_status status = PL_OK;

@@ -13,9 +13,9 @@ static bool has_finished(const char *dir)
     return is;
 }
 
-/* Answers if no job is running: {"finished": true} if the run is finished, else the
- * error. So a script that starts workers in a cluster can ask whether there is work
- * left. */
+/* Makes the answer if no job is running: {"finished": true} if the run is finished,
+ * otherwise an error. So a script that starts workers in a cluster can ask whether work
+ * is left. */
 static pl_status without_job(const pl_run *r, pl_json **out)
 {
     char sentence[1024];

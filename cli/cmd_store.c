@@ -1,8 +1,8 @@
 /* pathloom store: shows and maintains a store of modules, also while training runs.
  *
  * Verbs that show something open the store as a reader: they cannot disturb or change a
- * job, and they show one consistent state, as of the moment of opening. Verbs that
- * change the store take its lock, which a running job holds. */
+ * job, and they show the state of the store at the moment of opening. Verbs that change
+ * the store take the store's lock, which a running job holds. */
 #include "cli/store_call.h"
 
 /* ---- the tables ---- */
@@ -272,8 +272,8 @@ pl_status store_open_to_write(store_call *call, pl_store **out)
     return status == PL_ERR_BUSY ? is_held(call) : status;
 }
 
-/* Refuses a single part of a store: it does not show which of its versions paths in
- * other parts need. */
+/* Refuses a single part of a store, because a part does not show which of its versions
+ * are needed by paths in other parts. */
 pl_status store_refuse_part(const char *folder)
 {
     char above[PL_PATH_MAX];
@@ -309,7 +309,7 @@ static pl_status run_on_store(store_call *call)
 static int run_store(int argc, char **argv)
 {
     store_call call;
-    /* verbs of pathloom itself, which users sometimes look for here */
+    /* verbs of pathloom that users sometimes expect below `store` */
     for (int i = 0; argc > 1 && i < 2; i++) {
         const cli_verb *v = i == 0 ? &verb_export : &verb_import;
         if (strcmp(argv[1], v->name) == 0)

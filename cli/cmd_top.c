@@ -19,7 +19,7 @@ typedef struct screen {
 } screen;
 
 /* ---- the terminal ---- */
-/* Prepares the terminal: it delivers keys one by one and does not show them. */
+/* Prepares the terminal: keys arrive one by one, and are not shown. */
 static void enter(screen *s)
 {
     s->tty = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
@@ -169,7 +169,8 @@ static void put_path_row(screen *s, const pl_json *arm, size_t i)
                     pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
 }
 
-/* Whether a further line leaves room for the line that counts what is not shown. */
+/* Whether, after one more line, there is still room for the line that counts the hidden
+ * paths. */
 static bool has_room(const screen *s)
 {
     return !s->tty || s->line < s->rows - 2;
@@ -239,8 +240,8 @@ static bool wait_key(const screen *s)
     return key == 'q' || key == 'Q';
 }
 
-/* Redraws the screen until q is pressed. If the hub does not answer for a moment, the
- * last screen stays. */
+/* Redraws the screen until q is pressed. If the hub does not answer for a short time,
+ * the last screen stays. */
 static pl_status watch_job(pl_run *r, screen *s)
 {
     volatile sig_atomic_t *stop = cli_stop_flag(true);

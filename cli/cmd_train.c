@@ -1,5 +1,5 @@
-/* pathloom train: does everything from text to the final table, in one command, which
- * can be stopped and repeated at any time. */
+/* pathloom train: does all steps from text to the final table. The command can be
+ * stopped and repeated at any time. */
 #include "cli/cli.h"
 #include "measure/measure.h"
 
@@ -44,8 +44,8 @@ done:
     return status;
 }
 
-/* Starts the page, a process of its own that only reads and ends with this command. If
- * the page does not start, the training continues without it. */
+/* Starts the page: a separate process that only reads, and that ends with this command.
+ * If the page does not start, the training continues without a page. */
 static void start_page(pl_run *r, pl_launcher **viewer)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX], ready[PL_PATH_MAX];
@@ -67,8 +67,9 @@ static void start_page(pl_run *r, pl_launcher **viewer)
         say("note     there is no page: %s", pl_last_error());
 }
 
-/* Prepares text and configuration. Under --for and --tokens the keys of a new run are
- * chosen by the text and the speed of this machine; later commands keep them. */
+/* Prepares text and configuration. With --for or --tokens, the keys of a new run are
+ * chosen by the text and by the speed of this machine. Later commands keep these
+ * keys. */
 static pl_status prepare_run(pl_run *r, train_dial *dial)
 {
     const bool decided = r->resumed || r->took_saved;
@@ -112,9 +113,9 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
     if (status == PL_ERR_CANCELLED)
         say("stopping: the workers finish their tasks; Ctrl+C again stops at once,\n"
             "         without losing a committed version");
-    /* Only a job that is stopped in the middle waits for tasks. When all arms are
-     * finished, no task matters any more, and a worker that hangs must not delay the
-     * end. The last errors of the processes must not replace the first error. */
+    /* Only a job that is stopped before its end waits for tasks. When all arms are
+     * finished, no task is needed, and a worker that hangs must not delay the end.
+     * Later errors, while the processes end, must not replace the first error. */
     char sentence[1024];
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
     run_stop(r, status == PL_ERR_CANCELLED);

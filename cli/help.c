@@ -4,8 +4,8 @@
 
 enum { HELP_COLUMN = 22, LINE_END = 79 };
 
-/* Prints the words of a paragraph, starting in `column`. Breaks lines before LINE_END;
- * further lines begin at column `indent`. */
+/* Prints the words of a paragraph. The first line begins at `column`, further lines at
+ * column `indent`. Lines end before LINE_END. */
 static void print_words(const char *text, int column, int indent)
 {
     bool first = true;

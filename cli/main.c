@@ -1,5 +1,5 @@
-/* The main function of pathloom: finds the verb and calls it. Each verb has a file of
- * its own (cmd_VERB.c). */
+/* The main function of pathloom: finds the verb and calls it. Each verb has a separate
+ * file (cmd_VERB.c). */
 #include "cli/cli.h"
 #include "cli/store_call.h"
 
@@ -49,7 +49,7 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* If --help is anywhere in the command line, only the help is printed. */
+/* Whether the command line contains --help. If so, only the help is printed. */
 static bool asks_help(int argc, char **argv)
 {
     return has_word(argc, argv, "--help") || has_word(argc, argv, "-h");
@@ -119,11 +119,12 @@ static int run_verb(int argc, char **argv)
     return code;
 }
 
-/* Lets OpenMP's threads spin for a short time before they sleep. If threads spin for
- * long, they take the processor from the thread that they wait for. If they sleep at
- * once, waking them takes longer than many operations. 2,000 turns are some tens of
- * microseconds. OpenMP reads this setting when it is loaded, so a verb that computes
- * sets it and executes the program once more; child processes inherit it. */
+/* Lets OpenMP's waiting threads spin for a short time before they sleep. If they spin
+ * for a long time, they use the processor that the other threads need. If they sleep at
+ * once, waking them takes longer than many operations. 2,000 turns take some tens of
+ * microseconds. OpenMP reads this setting when it is loaded. So a verb that computes
+ * makes the setting and executes the program once more. Child processes inherit the
+ * setting. */
 static void wait_with_little_spinning(char **argv)
 {
     char self[4096];
@@ -135,22 +136,22 @@ static void wait_with_little_spinning(char **argv)
         setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
         return;
     self[n] = '\0';
-    execv(self, argv); /* if execv fails, threads spin for longer */
+    execv(self, argv); /* if execv fails, threads only spin longer */
 }
 
 int main(int argc, char **argv)
 {
-    /* An inherited core type would make the BLAS library slow. */
+    /* An inherited core type could make the BLAS library slow. */
     unsetenv("OPENBLAS_CORETYPE");
-    /* If a file reaches its size limit, the write must fail, but the system would kill
-     * the process. */
+    /* If a file reaches a size limit, the write must fail with an error. Without this,
+     * the system would kill the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
     wait_with_little_spinning(argv);
-    /* Flushing stdout shows if the disk is full, for instance in `pathloom init >
+    /* Flushing stdout shows whether the disk is full, for example in `pathloom init >
      * RUN.yaml`. */
     int code = run_verb(argc, argv);
     bool lost = fflush(stdout) != 0 || ferror(stdout);

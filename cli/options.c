@@ -16,9 +16,9 @@ int cli_fail(pl_status status)
     return pl_status_exit_code(status);
 }
 
-/* Whether this signal only repeats the last one. The same signal may come twice for one
- * reason: Slurm and systemd signal a script and its child processes, and the script
- * passes the signal on. */
+/* Whether this signal only repeats the last signal. The same signal may come twice for
+ * one reason: Slurm and systemd send it to a script and to the script's child
+ * processes, and the script sends it to them, too. */
 static bool is_same_wish(int number)
 {
     static volatile sig_atomic_t first_s;
@@ -31,8 +31,8 @@ static bool is_same_wish(int number)
     return false;
 }
 
-/* Counts signals in the stop flag. The second Ctrl+C ends the process at once; child
- * processes end with it. */
+/* Counts signals in the stop flag. The second Ctrl+C ends the process and its child
+ * processes at once. */
 static void on_signal(int number)
 {
     if (is_same_wish(number))
@@ -57,7 +57,8 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    /* Under nohup SIGHUP is ignored; it stays ignored, also in child processes. */
+    /* nohup makes SIGHUP ignored. Then the signal stays ignored, also in child
+     * processes. */
     struct sigaction old;
     if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
@@ -89,7 +90,7 @@ static pl_status unknown_option(const cli_verb *verb, const char *word)
 }
 
 /* Makes the error for an option that getopt refused. A short option may be in the
- * middle of a word; its letter is in optopt. */
+ * middle of a word; optopt has the letter of the option. */
 static pl_status bad_option(const cli_verb *verb, int option, char **argv)
 {
     const char *word = argv[optind - 1];

@@ -1,5 +1,5 @@
-/* Private to cli: the options of a verb. One table per verb gives the parser, --help,
- * the manual page and the shell completion. An option that is not in the table is
+/* Private to cli: the options of a verb. The parser, --help, the manual page and the
+ * shell completion all use one table per verb. An option that is not in the table is
  * refused. */
 #ifndef PL_CLI_OPTIONS_H
 #define PL_CLI_OPTIONS_H
@@ -29,7 +29,7 @@ typedef struct cli_option {
     const char *help;
     double least, most; /* limits of a number */
     /* CLI_SET: the key that the option sets; NULL: the argument is KEY=VALUE. An option
-     * without argument sets its key to true. */
+     * without an argument sets its key to true. */
     const char *key;
 } cli_option;
 #define CLI_COUNT(options) (sizeof(options) / sizeof *(options))
@@ -68,7 +68,7 @@ typedef struct cli_option {
     CLI_OPTION("select", CLI_TEXT, type, field, "VERSION",                             \
                "head: each path's newest version; best: the version that is best on "  \
                "its held-out documents, see train.holdout (head)")
-/* Options that reach a job: run_request `field`. */
+/* Options that name a job: `field` is a run_request. */
 #define CLI_JOB(type, field, hub_help)                                                 \
     CLI_OPTION("run", CLI_TEXT, type, field.run, "RUN",                                \
                "folder of the run (pathloom-run)"),                                    \
@@ -78,7 +78,7 @@ typedef struct cli_option {
 #define CLI_SETTINGS(type, field, text)                                                \
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 
-/* The most words (arguments that are not options) of a command. */
+/* Largest number of words (arguments that are not options) of a command. */
 enum { CLI_WORDS_MAX = 12 };
 typedef struct cli_words {
     const char *at[CLI_WORDS_MAX];
@@ -92,21 +92,23 @@ typedef struct cli_verb {
     size_t n_options;
     const char *notes; /* text after the list of options; NULL: none */
     int most_words;    /* largest number of words that the verb accepts */
-    /* the verb runs a process of a job; the short help leaves it out */
+    /* the verb runs a process of a job; the short help does not list it */
     bool is_process;
     bool computes; /* the verb trains or generates, so main.c prepares the threads */
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns a
                                           process exit code */
-    /* prints the help instead of the list of options and notes */
+    /* NULL, or a function that prints the verb's help instead of the list of options
+     * and notes */
     void (*explain)(int argc, char **argv);
 } cli_verb;
 
-/* Sets the fields of `into` that the options name; the other fields stay unchanged.
- * `words` may be NULL if the verb accepts none. ERR_USAGE: one sentence says what is
- * wrong. */
+/* Reads the command line. Sets those fields of `into` that belong to the given options;
+ * other fields stay unchanged. `words` may be NULL if the verb accepts no words. The
+ * sentence of ERR_USAGE says what is wrong. */
 PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
                                  void *into, cli_words *words);
-/* Reads --select (NULL: not given): *best is whether it says best. ERR_USAGE. */
+/* Reads the value of --select (NULL: not given). *best tells whether the value is
+ * `best`. ERR_USAGE. */
 PL_MUST_CHECK pl_status cli_read_select(const char *text, const char *at, bool *best);
 
 /* help.c */

@@ -28,8 +28,8 @@
                    "file that gets the address when the process listens")
 #define INDEX_OPTION(text)                                                             \
     CLI_NUMBER("index", CLI_INT, process, index, "I", 1, 4096, text)
-/* Options that say with what a worker computes. A worker that joined from another
- * machine has no run folder with a configuration. */
+/* Options that say how a worker computes. They are needed because a worker that joined
+ * from another machine has no run folder with a configuration. */
 #define COMPUTE_OPTIONS                                                                \
     CLI_KEY("backend", process, settings, "NAME", "workers.backend",                   \
             "auto, ref, cpu or cuda (the run's, or auto)"),                            \

@@ -1,4 +1,4 @@
-/* Prints one description of a row as text or as JSON (row.h). */
+/* Prints a row as text or as JSON, from the same description (row.h). */
 #include "cli/row.h"
 #include "cli/cli.h"
 
@@ -61,8 +61,8 @@ void row_say(row *r, const char *format, ...)
     pl_buf_printf(&r->text, "%s", text);
 }
 
-/* Adds the text of a format, in which the value replaces the place: `text`, or `number`
- * if `text` is NULL. */
+/* Adds the text of a format with the value at its place. The value is `text`, or
+ * `number` if `text` is NULL. */
 static void put_formatted(row *r, const char *format, const char *text, double number)
 {
     for (const char *p = format; p && *p; p++) {
@@ -93,7 +93,7 @@ void row_text(row *r, const char *key, const char *value, const char *format)
         pl_json_set_text(r->json, key, value);
 }
 
-/* Adds an integer to the JSON, or `shown` to the text. */
+/* Adds the integer `value` to the JSON, or the words `shown` to the text. */
 static void put_counted(row *r, const char *key, int64_t value, const char *shown,
                         const char *format)
 {

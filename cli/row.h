@@ -1,15 +1,15 @@
-/* Private to cli: a row of output is described once, and printed as a line of text for
- * people or as a JSON object for programs.
+/* Private to cli: prints a row of output from one description, either as a line of text
+ * for people or as a JSON object for programs.
  *
  *   row r = row_begin(json);
  *   row_text(&r, "module", v->module, "%-*s");
  *   row_count(&r, "version", v->number, "  version %-6s");
  *   row_finish(&r);
  *
- * Each field has a key and a format. A field without a key is left out of the JSON, a
- * field without a format is left out of the text. A format contains one place for the
- * value: "%s", possibly with a width and "-" ("*" stands for r.width), or "%.4f" or
- * "%.4g" for a number with digits; "%h" prints all digits of a hash. "%%" is a percent
+ * Each field has a key and a format. A field without a key is not in the JSON; a field
+ * without a format is not in the text. A format contains one place for the value. For a
+ * text this is "%s", possibly with a width and "-" ("*" stands for r.width); for a
+ * number with digits "%.4f" or "%.4g"; for all digits of a hash "%h". "%%" is a percent
  * sign. */
 #ifndef PL_CLI_ROW_H
 #define PL_CLI_ROW_H
@@ -21,7 +21,7 @@ extern "C" {
 typedef struct row {
     pl_json *json; /* NULL: the row is printed as text */
     pl_json *list; /* borrowed: list of the rows that row_item makes */
-    pl_json *into; /* borrowed: gets this row when it ends; NULL: the row is printed */
+    pl_json *into; /* borrowed: gets this row at its end; NULL: it is printed */
     pl_buf text;
     int width;
 } row;
@@ -31,7 +31,8 @@ row row_begin(bool json);
 void row_finish(row *r);
 /* Ends a line of the text, for a row that has several lines. */
 void row_break(row *r);
-/* Begins a list of rows, which row_item makes. In the text each of them is a line. */
+/* Begins a list of rows. row_item makes the rows. In the text each row of the list is a
+ * line. */
 void row_list(row *r, const char *key);
 row row_item(const row *r);
 /* Adds text that belongs to no field. */
@@ -39,12 +40,12 @@ void row_say(row *r, const char *format, ...) PL_PRINTF(2, 3);
 
 void row_text(row *r, const char *key, const char *value, const char *format);
 void row_int(row *r, const char *key, int64_t value, const char *format);
-/* A number above INT64_MAX becomes INT64_MAX in JSON. */
+/* Adds an integer. In JSON, a number above INT64_MAX becomes INT64_MAX. */
 void row_count(row *r, const char *key, uint64_t value, const char *format);
-/* A value that is not finite becomes null in JSON. */
+/* Adds a number with digits. In JSON, a value that is not finite becomes null. */
 void row_real(row *r, const char *key, double value, const char *format);
-/* A truth value. If the value is true, the text contains `format`, which has no place
- * for a value. */
+/* Adds a truth value. If it is true, the text contains `format`, which has no place for
+ * a value. */
 void row_flag(row *r, const char *key, bool value, const char *format);
 void row_hash(row *r, const char *key, const pl_hash *hash, const char *format);
 /* Bytes, tokens and seconds are numbers in JSON; the text shows "1.4 MiB", "12.3k" or
@@ -52,8 +53,8 @@ void row_hash(row *r, const char *key, const pl_hash *hash, const char *format);
 void row_bytes(row *r, const char *key, uint64_t bytes, const char *format);
 void row_tokens(row *r, const char *key, uint64_t count, const char *format);
 void row_seconds(row *r, const char *key, double seconds, const char *format);
-/* A time as returned by pl_wall_ms. The text shows the date; row_age shows how long ago
- * it was. */
+/* Adds a time as returned by pl_wall_ms. In the text, row_date shows the date, and
+ * row_age shows how long ago the time was. */
 void row_date(row *r, const char *key, int64_t wall_ms, const char *format);
 void row_age(row *r, const char *key, int64_t wall_ms, const char *format);
 

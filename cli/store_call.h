@@ -1,9 +1,9 @@
 /* Private to cli: the verbs of `pathloom store`, with their words and options.
  *
- * One table row per verb and one per option give the parser, the help, the manual page
- * and the completion. A verb prints to standard output (with --json, one line of JSON
- * per item) and returns a status; the caller prints the error sentence and sets the
- * exit code. */
+ * Each verb and each option has one row in a table. The parser, the help, the manual
+ * page and the completion use these tables. A verb prints to standard output (with
+ * --json, one line of JSON per item) and returns a status. The caller prints the error
+ * sentence and sets the exit code. */
 #ifndef PL_CLI_STORE_CALL_H
 #define PL_CLI_STORE_CALL_H
 #include "cli/cli.h"
@@ -71,11 +71,11 @@ typedef struct store_verb {
     const char *name, *words, *help;
     const char *about; /* more text for the verb's help and the manual page */
     int min_words, max_words;
-    /* the options that it accepts, as bits 1 << store_option; run, store and json are
-     * always accepted */
+    /* the options that the verb accepts, as bits 1 << store_option; every verb accepts
+     * run, store and json */
     unsigned takes;
     bool reads; /* the store must be opened for reading before `run` */
-    /* NULL: the verb of the same name in cli_verbs does the work */
+    /* NULL: the verb of pathloom with the same name is called */
     pl_status (*run)(store_call *call);
 } store_verb;
 extern const store_verb store_verbs[];
@@ -86,25 +86,26 @@ const cli_option *store_option_row(int option);
 void store_explain(int argc, char **argv); /* argv[0] is "store" */
 void store_print_completion(void);
 
-/* Reads a whole number of at least `min`; gives `initial` if the option is missing.
- * ERR_USAGE. */
+/* Reads a whole number of at least `min`. *out becomes `initial` if the option is
+ * missing. ERR_USAGE. */
 pl_status store_option_int(const store_call *call, store_option option, int64_t initial,
                            int64_t min, int64_t *out);
 /* Opens the store for writing. The sentence of ERR_BUSY says what to do while a job
  * runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
-/* The same for all parts of a store; also reads the table by which homes place new
- * names. */
+/* Opens all parts of a store for writing. Also reads the table that tells which home
+ * gets a new name. */
 pl_status store_open_writers(const store_call *call, pl_writers **out,
                              pl_places *places);
-/* ERR_USAGE if the other folder is the store, lies inside it, or contains it. */
+/* ERR_USAGE if the folder `other` is the store, is inside the store, or contains the
+ * store. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);
 
-/* ERR_USAGE if the store is a single part of a store in parts, because needed data may
- * be in other parts. */
+/* ERR_USAGE if the folder is a single part of a store in several parts, because needed
+ * data may be in other parts. */
 pl_status store_refuse_part(const char *folder);
 
-/* Prints tags, for `ls --tags` and `tag`. */
+/* Prints the tags of a store, for `ls --tags` and `tag`. */
 pl_status look_at_tags(store_call *call);
 
 pl_status store_ls(store_call *call);
@@ -118,7 +119,7 @@ pl_status store_merge(store_call *call);
 pl_status store_rollback(store_call *call);
 /* store_tag.c: ERR_USAGE if a tag cannot have this name. */
 pl_status store_check_tag_name(pl_store *store, const char *name);
-/* ERR_EXISTS if there is a tag of this name and --force was not given. */
+/* ERR_EXISTS if a tag with this name exists and --force was not given. */
 pl_status store_check_new_tag(const store_call *call, pl_store *store,
                               const char *name);
 /* Stores the tag, or removes it if `bytes` is empty. `store` is a reader. */

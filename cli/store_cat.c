@@ -8,7 +8,7 @@ typedef enum cat_format { CAT_RAW, CAT_NPY, CAT_TEXT } cat_format;
 enum { PIECE_FLOATS = 65536, NPY_ALIGN = 64, NPY_HEAD = 10 };
 
 typedef struct stretch {
-    size_t first, count; /* the floats first to first + count - 1 of the module */
+    size_t first, count; /* floats first to first + count - 1 of the module */
     int rows, cols;      /* rows is 0 for a vector */
 } stretch;
 
@@ -82,7 +82,8 @@ static pl_status choose_stretch(store_call *call, const pl_version *v, stretch *
 }
 
 /* ---- writing ---- */
-/* NumPy's format 1.0: magic, version, length of the header, the header as text. */
+/* Writes the head of a file in NumPy's format 1.0: magic, version, length of the
+ * header, the header as text. */
 static pl_status write_npy_head(const stretch *s)
 {
     char shape[64], text[256];

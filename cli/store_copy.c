@@ -23,7 +23,7 @@ pl_status store_init(store_call *call)
 
 /* ---- checked copies ---- */
 /* Whether `place` is in the store. Parts of a store and their databases may be links to
- * other places, so each is tested. */
+ * other places, so each part and each database is tested. */
 static bool lies_in_store(const char *place, const char *store)
 {
     char part[PL_PATH_MAX], db[PL_PATH_MAX];
@@ -67,8 +67,8 @@ static void note_first_problem(void *context, const char *sentence)
         pl_copy_text(p->text, sizeof p->text, sentence);
 }
 
-/* Checks the whole store, with `bytes` also the bytes of its chunks. ERR_DAMAGED names
- * the first damage. */
+/* Checks the store completely; with `bytes`, also the bytes of its chunks. The sentence
+ * of ERR_DAMAGED names the first damage. */
 static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *report)
 {
     pl_store *store = NULL;
@@ -128,8 +128,8 @@ pl_status store_backup(store_call *call)
     return PL_OK;
 }
 
-/* Makes the folder of a store again from its storage engine, which has copies of all
- * other data, too. */
+/* Makes the folder of a store again from the store's storage engine, which has copies
+ * of all data in the folder. */
 static pl_status rebuild(const store_call *call, const char *place)
 {
     pl_rebuild_report report;
@@ -149,7 +149,8 @@ static pl_status rebuild(const store_call *call, const char *place)
     return PL_OK;
 }
 
-/* Restores from a backup, which is checked completely before it replaces anything. */
+/* Restores a store from a backup. The backup is checked completely before it replaces
+ * anything. */
 pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;

@@ -1,10 +1,10 @@
-/* pathloom store log --graph: draws from which versions a version was made, newest
- * first, with one lane per line of descent. */
+/* pathloom store log --graph: draws from which versions a version was made, the newest
+ * first. Each line of descent has a lane (a column of the drawing). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* The most lanes that are drawn. Versions that need more are named, but their sources
- * are not followed. */
+/* LANES_MAX: largest number of lanes that are drawn. A version that needs another lane
+ * is named, but its sources are not followed. */
 enum { LANES_MAX = 32, SHOWN = 8, ROWS_MAX = 1 << 20 };
 
 typedef struct lane {
@@ -30,8 +30,8 @@ static pl_status enter_lane(graph *g, int at, const pl_module_at *source)
     return pl_lineage_of(g->call->store, &l->v, &l->from);
 }
 
-/* The lane of the version that was committed last. If a commit has several versions of
- * one module, they are drawn in falling order. */
+/* Returns the lane whose version was committed last. If a commit has several versions
+ * of one module, they are drawn in falling order. */
 static int choose_lane(const graph *g)
 {
     int best = -1;
@@ -85,9 +85,10 @@ static void print_node(const graph *g, int at)
     row_finish(&r);
 }
 
-/* Draws a line from lane `at` to each lane of `ends`, which lie to its right. Each line
- * ends with the character `end`. If lane `at` has ended, the line bends to the right.
- */
+/* Draws a line from lane `at` to each lane in `ends`; these lanes are to the right.
+ * Each line ends with the character `end`. If lane `at` has ended, the line bends to
+ * the right.
+ * */
 static void print_branch(const graph *g, int at, const bool *ends, char end)
 {
     row r = row_begin(false);
@@ -121,8 +122,8 @@ static int find_lane(const graph *g, int except, const pl_module_at *source)
     return -1;
 }
 
-/* The lane's version gives place to the first of its sources; further sources get lanes
- * of their own, unless a lane waits for the same version. */
+/* Replaces the lane's version by the first of its sources. Each further source gets a
+ * new lane, unless a lane waits for the same version. */
 static pl_status follow_sources(graph *g, int at)
 {
     const pl_lineage from = g->lanes[at].from;
@@ -153,7 +154,7 @@ static pl_status draw(graph *g, const pl_module_at *start)
     pl_copy_text(first.module, sizeof first.module, start->module);
     PL_CHECK(enter_lane(g, 0, &first));
     for (int at; (at = choose_lane(g)) >= 0;) {
-        /* Damaged records of merges may name one another in a circle. */
+        /* Damaged records of merges may name each other in a circle. */
         if (++g->n_rows > ROWS_MAX)
             return pl_fail(PL_ERR_DAMAGED, "the descent of %s@%llu does not end",
                            start->module, (unsigned long long)start->number);

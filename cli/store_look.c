@@ -1,4 +1,5 @@
-/* pathloom store ls, log, show, stat: list what a store has, and show single things. */
+/* pathloom store ls, log, show, stat: list the contents of a store, and show single
+ * items. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -130,8 +131,8 @@ static pl_status nothing_like(const look *q, int kind, const char *asked)
                                           : store_option_row(kinds[kind].option)->name);
 }
 
-/* Completes a name that the user gave: tries it unchanged, then in the mixture, then in
- * the only arm that has it. */
+/* Completes a name that the user gave. Tries the name unchanged, then with the
+ * mixture's arm, then with any other arm if only one arm has the name. */
 static pl_status complete_asked_name(const look *q, int kind, const char *asked,
                                      char out[PL_PATH_MAX])
 {
@@ -201,7 +202,7 @@ pl_status store_ls(store_call *call)
 }
 
 /* ---- log, show, stat ---- */
-/* The size of a blob; 0 if the blob was collected. */
+/* Finds the size of a blob; 0 if garbage collection has deleted the blob. */
 static pl_status bytes_of(look *q, const pl_hash *blob, uint64_t *bytes)
 {
     *bytes = 0;
@@ -229,8 +230,8 @@ static pl_status note_best_path(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* `last`: this is the newest version; also prints the chapter in which the module
- * ended, if it has ended. */
+/* Prints a version. `last`: the version is the newest; if the module has ended, the
+ * chapter in which it ended is printed, too. */
 static pl_status show_version(look *q, const pl_version *v, bool full, bool last)
 {
     uint64_t bytes, momentum_bytes;
@@ -258,7 +259,7 @@ static pl_status show_tag_items(const look *q, const char *name)
     return PL_OK;
 }
 
-/* Shows a module's version, or else a tag. If an arm and a tag have the same name, the
+/* Shows a version of a module, or a tag. If an arm and a tag have the same name, the
  * tag is shown, because an arm cannot be shown. */
 pl_status store_show(store_call *call)
 {
@@ -280,9 +281,9 @@ pl_status store_show(store_call *call)
     return status;
 }
 
-/* Prints the versions of a module, the newest first, or from @VERSION downwards.
- * Version 0 of a chapter's module is the last version of a module of the previous
- * chapter, whose versions follow. */
+/* Prints the versions of a module from the newest, or from @VERSION, down to 0. In a
+ * chapter, version 0 is the last version of a module of the previous chapter, so the
+ * versions of that module follow. */
 pl_status store_log(store_call *call)
 {
     pl_version v;
@@ -317,8 +318,8 @@ pl_status store_stat(store_call *call)
     return PL_OK;
 }
 
-/* The folders of the run beside its store: token files, data shards that workers keep,
- * logs. */
+/* Prints the sizes of the run's folders beside the store: token files, data shards that
+ * workers keep, logs. */
 static void print_folders(const store_call *call)
 {
     static const char *const names[] = {"data", "cache", "log", "tensorboard"};

@@ -1,12 +1,12 @@
-/* pathloom store pack: codes old versions now (otherwise a home does it while it is
- * idle), and returns the space to the disk. */
+/* pathloom store pack: compresses old versions now (otherwise a home does this while it
+ * is idle), and returns the free space to the disk. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
 enum { PACK_BYTES = 64 << 20 };
 
-/* Bytes of all chunks: chunk_bytes without compression; before, after: as stored before
- * and after packing. */
+/* Bytes of all chunks. chunk_bytes: without compression; before, after: as stored
+ * before and after packing. */
 typedef struct packed {
     uint64_t chunk_bytes, before, after;
 } packed;

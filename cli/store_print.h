@@ -7,21 +7,23 @@
 #include "cli/row.h"
 #include "store/store.h"
 
-/* Each prints one line of `store ls`; `width` is the width of the column of names. */
+/* Each function prints one line of `store ls`. `width` is the width of the column of
+ * names. */
 void print_head(bool json, const pl_version *version, uint64_t bytes, int width);
 void print_path(bool json, const pl_path_state *path, int width);
 void print_object(bool json, const pl_object *object, int width);
 void print_ref(bool json, const char *name, const char *target, int width);
-/* `full`: also prints the versions that the tag names; JSON always has them. */
+/* `full`: also prints the versions that the tag names. The JSON always has these
+ * versions. */
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
-/* best: the paths whose best version has this version, or ""; end: the chapter that
- * goes on without the module, or "". */
+/* best: the paths whose best version contains this version, or ""; end: the chapter in
+ * which the module no longer exists, or "". */
 typedef struct version_notes {
     const char *best, *end;
 } version_notes;
 /* Prints an entry of `store log`, or with `full` all fields. `bytes`: size of the
- * parameters; `momentum_bytes`: size of the momentum, 0 without one. */
+ * parameters; `momentum_bytes`: size of the momentum, or 0 if there is none. */
 void print_version(bool json, const pl_version *version, uint64_t bytes,
                    uint64_t momentum_bytes, bool full, version_notes notes);
 

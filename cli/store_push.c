@@ -1,5 +1,5 @@
-/* pathloom store push, pull: copy to another store the versions that it lacks
- * (home/transfer.h). */
+/* pathloom store push, pull: copy versions from one store to another, if the other
+ * lacks them (home/transfer.h). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 

@@ -1,4 +1,4 @@
-/* pathloom store rollback: an older version becomes the newest again
+/* pathloom store rollback: makes an older version the newest again
  * (home/rollback_plan.c).
  *
  *   store_open_writers --> was_resumed? --yes--> done: opening the store ended the
@@ -8,7 +8,7 @@
  *   refused               plan --> commit (pl_writers_roll_back) --> print
  *
  * `struct rollback` borrows the call and owns the plan and the writers. plan.store is
- * the writers' view and belongs to them. */
+ * the view of the writers, which own it. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -41,8 +41,8 @@ static void print_changes(const rollback *r)
         say("training of %s has finished; these are its newest versions", p->arm_name);
 }
 
-/* Whether opening the store has just completed this same rollback, which an earlier
- * call had begun. */
+/* Whether opening the store has completed the same rollback, because an earlier call
+ * had begun it. */
 static bool was_resumed(const rollback *r)
 {
     char words[PL_TEXT_MAX];

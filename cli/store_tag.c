@@ -1,14 +1,15 @@
 /* pathloom store tag: names a consistent set of versions of an arm.
  *
- * While a job runs its home has locked the store, so the home is asked to store the
- * tag; else this process writes it. */
+ * While a job runs, a home has locked the store, so this command asks the home to store
+ * the tag. Otherwise this command stores the tag. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
 /* ---- the versions of a tag ---- */
 /* Finds the versions for a tag. Versions of one phase always belong together. The
- * newest versions of several homes do so only if all homes are read at one moment: a
- * module may be made from a version that an earlier state of another home lacks. */
+ * newest versions of several homes belong together only if all homes are read at one
+ * moment. Otherwise a module may have been made from a version that the state read from
+ * another home does not have. */
 static pl_status fill_tag(store_call *call, pl_snapshot *tag)
 {
     int64_t held_ms;
@@ -25,8 +26,8 @@ static pl_status fill_tag(store_call *call, pl_snapshot *tag)
 }
 
 /* ---- the verb ---- */
-/* Writes the tag, or removes it if there are no bytes. A home keeps an empty tag, which
- * counts as removed. */
+/* Stores the tag, or removes it if `bytes` is empty. A home stores an empty tag
+ * instead, which counts as removed. */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
                          const pl_buf *bytes)
 {
@@ -36,8 +37,8 @@ pl_status store_keep_tag(const store_call *call, pl_store *store, const char *na
     return run_keep_object(call->folder, store, object, bytes);
 }
 
-/* Refuses a name that would be ambiguous: a version number, a part of a path, the word
- * for the newest versions, or the name of an arm or a module. */
+/* Refuses a name that would be ambiguous: a version's number, a part of a path's name,
+ * the word for the newest versions, or the name of an arm or a module. */
 pl_status store_check_tag_name(pl_store *store, const char *name)
 {
     int64_t number;

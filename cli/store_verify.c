@@ -73,7 +73,7 @@ static void print_task(const verification *w, const pl_version *v,
     row_finish(&r);
 }
 
-/* Whether the update is a sum that a relay made of several workers' updates. */
+/* Whether the update is a sum that a relay made from the updates of several workers. */
 static bool is_sum(const pl_version *v, int index)
 {
     for (int i = 0; i < v->n_contributions; i++)

@@ -1,9 +1,9 @@
 /* Private to job: the curves of every arm, path and worker as TensorBoard event files
  * (eval.tensorboard):
  *
- *   RUN/tensorboard/ARM/train/       loss, tokens,
- *                                    tokens per second, norm of the gradient, memory:
- *                                    of the arm, of paths and of workers
+ *   RUN/tensorboard/ARM/train/       loss, tokens, tokens per second, norm of the
+ *                                    gradient, memory: of the arm, of paths and of
+ *                                    workers
  *   RUN/tensorboard/ARM/held-out/    bits per byte of the held-out text (eval.curves)
  *   RUN/tensorboard/ARM/evaluation/  bits per byte and perplexity of the final report
  *

@@ -8,7 +8,7 @@
  * for the parts of the run in which the text is blank:
  *
  *   paths   in the mixture and its baselines; base model, router and tokenizer have
- *   read it
+ *           read it
  *   start   in the base model and the router, too; only the tokenizer has read it
  *
  * A run that has the list from its beginning (data.forget), and a run that forgets a

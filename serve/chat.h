@@ -4,8 +4,8 @@
  * interpreted here. There is a table of templates, by name:
  *
  *   chatml   <|im_start|>ROLE\nTEXT<|im_end|>\n ...; <|im_end|> ends the answer
- *   llama2   [INST] <<SYS>>\nSYSTEM\n<</SYS>>\n\nUSER [/INST] ANSWER; each
- *            pair of turns is a separate text between BOS and EOS
+ *   llama2   [INST] <<SYS>>\nSYSTEM\n<</SYS>>\n\nUSER [/INST] ANSWER; each pair of
+ *            turns is a separate text between BOS and EOS
  *   plain    "ROLE: TEXT" line by line, for models that saw no template
  *
  * A message that contains a mark of the template is refused, because the message could
