@@ -3,13 +3,14 @@
  *
  *   bench_curve [bytes=N] [rounds=R]
  *
- * Each round measures the following in turn, so that other work on the machine affects
- * all of them: ZeroMQ alone (messages of one frame, a window of them under way), then a
- * module of N bytes through the code of home and worker, checksums and content hashes
- * included: up into the home's memory (PUT_BLOB), up and committed by its store
- * (PUT_OBJECT), down from its store (GET_BLOB); all with and without CURVE. The program
- * prints the median rate, the processor time of both processes, and the median of (rate
- * / rate of ZeroMQ alone with encryption in the same round). */
+ * Each round measures four transfers in turn, with and without encryption (CURVE), so
+ * that other work on the machine affects all of them. The first is ZeroMQ alone:
+ * messages of one frame, several of them sent before an answer. The other three send a
+ * module of N bytes through the code of home and worker, with checksums and content
+ * hashes: up into the home's memory (PUT_BLOB), up and committed by the home's store
+ * (PUT_OBJECT), and down from the home's store (GET_BLOB). The program prints the
+ * median rate, the processor time of both processes, and the median of the ratio rate /
+ * (rate of ZeroMQ alone with encryption in the same round). */
 #include "net/net.h"
 #include "home/home.h"
 
@@ -58,7 +59,7 @@ typedef struct bench {
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;
 
-/* Processor time of this process and of the child. */
+/* Returns the processor time of this process and of the child. */
 static double cpu_seconds(pid_t child)
 {
     struct timespec mine = {0}, other = {0};
@@ -84,7 +85,7 @@ static void raw_options(void *socket, const pl_keypair *own, const pl_pubkey *se
     }
 }
 
-/* Receives frames and answers each with one byte, until it is killed. */
+/* Receives frames and answers each with one byte, until the process is killed. */
 static void raw_server(const bench *b, bool curve, int address_to)
 {
     char at[256], small[1] = {0};
@@ -243,16 +244,17 @@ static pl_status run_turn(bench *b, what w, bool curve)
 static pl_status measure_turn(bench *b, what w, bool curve, int round)
 {
     pid_t other = w == RAW ? b->raw[curve].pid : b->home[curve].pid;
-    if (w != DOWN) /* new bytes each time, which the home does not have yet */
+    if (w != DOWN) /* new bytes, which the home does not have yet */
         for (int64_t at = 0; at < b->bytes; at += FRAME)
             b->data[at]++;
     double start = pl_now(), cpu = cpu_seconds(other);
     PL_CHECK(run_turn(b, w, curve));
     b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
     b->cpu[w][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
-    /* A home frees an upload when it is committed. Without the commit, each round would
-     * need memory that the machine has not touched yet, and would measure that memory.
-     */
+    /* A home frees an upload when the upload is committed. Without the commit, each
+     * round would use memory for the first time, and would also measure how long the
+     * system takes to provide it.
+     * */
     if (w == UP)
         PL_CHECK(run_turn(b, UP_STORED, curve));
     if (w == UP || w == UP_STORED)

@@ -1,21 +1,23 @@
 /* bench_ops: measures each operation of a backend within a training step, and the step
- * itself, for one shape. `pathloom bench ops` shows the same to users; this program
- * needs only the folder modules, as on a GPU machine (tests/gpu.sh).
+ * itself, for one shape. `pathloom bench ops` shows the same figures to users. This
+ * program needs only the folder modules, so it also runs where only that folder is
+ * built (tests/gpu.sh).
  *
  *   bench_ops batch=8 context=128 width=128 blocks=4 vocab=2048 precision=auto
  *
- * Other keys: heads, kv_heads, head (elements of one), ffn, threads, backend, repeats,
- * clock, mode; preset=dense-150m takes a preset's shape instead; stream: MiB of each of
- * four vectors for the rate of memory. Each row gives the best of `repeats` samples,
- * the time of all its calls in a step, GB/s, GF/s, and its rate as a share of the limit
- * that it is nearer to: the best product, or the best stream. The last lines compare
- * the step with its products alone.
+ * Other keys: heads, kv_heads, head (size of a head), ffn, threads, backend, repeats,
+ * clock, mode; preset=dense-150m takes the shape of a preset instead; stream is the
+ * size in MiB of each of the four vectors with which the rate of memory is measured.
+ * Each row gives the best of `repeats` samples of an operation, the time of all calls
+ * of the operation in a step, GB/s, GF/s, and a share: the rate of the operation
+ * divided by the nearer of two limits, the best product and the best stream. The last
+ * lines compare the step with its products alone.
  *
  *   bench_ops mode=decode context=1024 precision=int8 ...
  *
- * reads a prompt of half the context instead, then decodes with 1, 8 and 32 sequences
- * of that length at once (as many as fit): the best step's time, tokens/s, and the
- * bytes of weights that are read per second. */
+ * reads a prompt of half the context instead. Then it decodes with 1, 8 and 32
+ * sequences of that length at once (or as many as fit into memory), and prints the time
+ * of the best step, tokens/s, and the bytes of weights that are read per second. */
 #include "modules/modules.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,8 +152,8 @@ static pl_status time_decode_steps(decoding *d, int n, double *best)
     return PL_OK;
 }
 
-/* The bytes of all matrices that are used for a token; a tied embedding counts once, as
- * the classifier. */
+/* Returns the bytes of all matrices that are used for a token. A tied embedding counts
+ * once, as the classifier. */
 static double matrix_bytes(const decoding *d)
 {
     const pl_shape *s = pl_topology_shape(d->topology);

@@ -1,13 +1,14 @@
-/* Measures the gain of packing: trains one small model on the same data without
- * packing, with packing for the same number of useful tokens (counted targets), and
- * with packing for the same number of steps, which takes the same time.
+/* Measures the gain of packing: trains a small model three times on the same data. The
+ * first training has no packing. The second has packing and the same number of useful
+ * tokens (counted targets) as the first. The third has packing and the same number of
+ * steps as the first, so it takes the same time.
  *
  *   bench_pack DATA CONTEXT BATCH MTOKENS SEED
  *
- * DATA is the data folder of a run (train.tok, valid.tok). For each of the three
- * trainings it prints the share of a row that is useful, steps, useful tokens per
- * second of processor time, and the loss of the held-out documents, whose windows are
- * the same in all. */
+ * DATA is the data folder of a run (train.tok, valid.tok). For each training the
+ * program prints the share of a row that is useful, the number of steps, the useful
+ * tokens per second of processor time, and the loss of the held-out documents. The
+ * windows of these documents are the same in all three. */
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include <math.h>
@@ -101,7 +102,7 @@ static pl_model *make_bench_model(const bench *b, const pl_topology *topology)
     return model;
 }
 
-/* The number of steps that train on b->tokens useful tokens. */
+/* Returns the number of steps that train on b->tokens useful tokens. */
 static int64_t count_steps(const bench *b, bool pack, uint64_t n_targets)
 {
     pl_sampler *sampler = open_sampler(b, b->train, pack);

@@ -1,15 +1,15 @@
-/* Measures what choosing the path again costs in serving: the same request is answered
- * by one path, with the rule "history W" (all paths read the text), and with the rule
- * "gate W" (the router's models read it), in turn.
+/* Measures the cost of choosing the path again in serving. The same request is answered
+ * in three ways, in turn: by one path, with the rule "history W" (all paths read the
+ * text), and with the rule "gate W" (the router's models read the text).
  *
  *   bench_reroute FOLDER MODEL PRECISION W ROUNDS THREADS
  *
  * MODEL is 2m, 13m or 124m, as in `pathloom bench`. Four paths of 2x2 modules with
  * random weights share embedding and output. FOLDER gets a small tokenizer. A request
- * has a prompt of 32 tokens and writes four pieces of W tokens and two more, so that
- * the paths are chosen four times. The first round only warms up. It prints the
- * milliseconds per token of every answer, without its prompt, and the medians over the
- * rounds. */
+ * has a prompt of 32 tokens. Its answer has four pieces of W tokens and two more
+ * tokens, so that the path is chosen four times. The first round only warms up. The
+ * program prints the milliseconds per token of every answer, without the time for the
+ * prompt, and the medians over the rounds. */
 #include "router/router.h"
 #include "serve/serve.h"
 #include <stdio.h>
@@ -56,7 +56,7 @@ static void need(pl_status status)
     exit(1);
 }
 
-/* Of all threads of this process. */
+/* Returns the processor time of all threads of this process. */
 static double processor_seconds(void)
 {
     return (double)clock() / CLOCKS_PER_SEC;
@@ -88,7 +88,7 @@ static void open_tokenizer(bench *b, const char *folder)
     pl_buf_destroy(&text);
 }
 
-/* The gate knows a text of each path. */
+/* Makes a gate with one model per path; each model is made from a different text. */
 static void open_gate(bench *b, const char *folder)
 {
     int path_of[PATHS];
@@ -283,7 +283,7 @@ static void print_medians(medians *m, int rounds)
     }
 }
 
-/* The order of the three ways changes from round to round. */
+/* Measures the three ways, in an order that changes from round to round. */
 static void measure(const bench *b, int rounds)
 {
     medians m;

@@ -1,16 +1,17 @@
 /* Plans shards for many documents, on synthetic features: fits a router, deals every
- * document to a path, prices a linear router, and finds documents that look the same,
- * as the launcher does. Prints the time of each stage and the most private memory that
- * the process had; the features lie in a file that is mapped.
+ * document to a path, fits a linear router, and finds documents that look the same, as
+ * the launcher does. Prints the time of each stage and the largest private memory of
+ * the process. The features are not private memory: they are in a mapped file.
  *
  *   bench_router FOLDER DOCS PATHS DIM [FIT_MIB]
  *
- * FOLDER takes the features (DOCS * DIM * 4 bytes), FIT_MIB is the memory of a fit
- * (1024; 0: every document is used). Documents are drawn from 2 * PATHS normal clouds
- * of unequal sizes. For each router it prints measures of its shards over all
- * documents: the share of the variance that lies within shards, the weight of the
- * heaviest shard divided by the mean, and the purity against the clouds. So a fit that
- * sees only a sample can be compared with one that sees everything. */
+ * FOLDER gets the file of features (DOCS * DIM * 4 bytes). FIT_MIB is the memory for a
+ * fit (default 1024; 0: every document is used). Documents are drawn from 2 * PATHS
+ * normal clouds of unequal sizes. For each router the program prints three figures
+ * about its shards of all documents: the share of the variance that lies within shards,
+ * the weight of the heaviest shard divided by the mean weight, and the purity of the
+ * shards with respect to the clouds. So a fit that uses only a sample can be compared
+ * with a fit that uses all documents. */
 #include "router/router.h"
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +48,8 @@ static void *need_memory(size_t bytes)
 }
 
 /* ---- documents ---- */
-/* splitmix64: a stream per document, so that threads do not matter. */
+/* splitmix64. Each document has a separate stream, so the number of threads does not
+ * change the documents. */
 static uint64_t next_bits(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -56,7 +58,8 @@ static uint64_t next_bits(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* A nearly normal number with variance 1: the sum of four uniform numbers. */
+/* Returns an almost normal number with variance 1: the scaled sum of four uniform
+ * numbers. */
 static float next_normal(uint64_t *state)
 {
     const uint64_t bits = next_bits(state);
@@ -99,7 +102,7 @@ static void make_documents(bench *b, const char *folder)
 }
 
 /* ---- how good shards are ---- */
-/* The share of the variance of all features that lies within shards. */
+/* Returns the share of the variance of all features that lies within shards. */
 static double variance_within(const bench *b, const pl_shards *shards)
 {
     const size_t dim = (size_t)b->dim, k = (size_t)b->n_paths;
@@ -193,8 +196,8 @@ static void fit_clusters(const bench *b)
     pl_router_destroy(&router);
 }
 
-/* The score of a document on a path is nearness to the path's cloud, so the fit has
- * something to learn. */
+/* Fits a linear router to scores. The score of a document on a path is the nearness of
+ * the document to the path's cloud, so that the scores can be learned. */
 static void fit_scores(const bench *b)
 {
     const size_t n = b->n < 65536 ? b->n : 65536, k = (size_t)b->n_paths;
@@ -249,7 +252,7 @@ static void plan_documents(bench *b, const char *folder)
 }
 
 /* ---- memory ---- */
-/* Private memory of a process now, in KiB: without mapped files. */
+/* Returns the present private memory of a process in KiB, without mapped files. */
 static long private_kib(pid_t pid)
 {
     char name[64], line[256];

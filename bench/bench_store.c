@@ -1,18 +1,19 @@
-/* bench_store: measures what a commit costs, by its number of bytes, with real syncs.
+/* bench_store: measures the time of a commit for different numbers of bytes, with real
+ * syncs to the disk.
  *
  *   bench_store folder=/tmp repeats=40
  *   bench_store bytes=67108864                     commits of one size
  *   bench_store engine=rados://POOL/NAMESPACE      chunks lie there, and stay there
  *
- * Each commit writes what a home writes for one module: parameters and momentum of the
- * next version (each has half of the bytes in the row). A commit also deletes the
- * momentum of the version before the previous one. `written` is the number of bytes
- * that the process wrote to disk per byte stored, including flushes and compactions.
- * Each commit is compared with writing the same bytes to a file and flushing it (`of
- * plain`), and each read with reading as many bytes from a file in the page cache (`of
- * cache`); both are medians of ratios. `1st` is the time of the first read after all
- * commits. The store is made in a new folder inside the given one and removed
- * afterwards. */
+ * Each commit writes the data that a home writes for one module: parameters and
+ * momentum of the next version (each has half of the bytes that the row names). A
+ * commit also deletes the momentum of the version before the previous one. `written` is
+ * the number of bytes that the process wrote to disk per byte stored, including flushes
+ * and compactions. Each commit is compared with writing the same bytes to a file and
+ * flushing it (`of plain`), and each read with reading as many bytes from a file in the
+ * page cache (`of cache`); both are medians of ratios. `1st` is the time of the first
+ * read after all commits. The store is made in a new folder inside the given one and
+ * removed afterwards. */
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,8 +69,8 @@ done:
     return status;
 }
 
-/* The disk and the page cache alone: seconds to write and flush a new file, or to read
- * it back. */
+/* Measures the disk and the page cache alone: returns the seconds to write and flush a
+ * new file, or to read the file again. */
 static double plain_seconds(const bench *b, size_t bytes, bool reads)
 {
     int file = open(b->plain, reads ? O_RDONLY : O_CREAT | O_TRUNC | O_WRONLY, 0600);
@@ -122,7 +123,8 @@ static pl_status run_size(bench *b, size_t bytes)
     double open_seconds = 0, read_seconds = 0, total = 0;
     size_t n = (size_t)b->repeats;
     PL_CHECK(pl_remove_tree(b->folder));
-    /* each size gets its own place: files that exist there belong to another store */
+    /* each size gets a separate place in the engine, because existing files belong to
+     * the store of another size */
     char place[PL_PATH_MAX];
     int path = (int)strcspn(b->engine, "?");
     snprintf(place, sizeof place, "%.*s/%lld.%zu%s", path, b->engine,
@@ -131,7 +133,8 @@ static pl_status run_size(bench *b, size_t bytes)
     PL_CHECK(pl_store_open(b->folder, PL_STORE_CREATE, &b->store));
     uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
-        /* different bytes each time, as incompressible as trained weights */
+        /* new bytes for each commit, which cannot be compressed, like trained
+         * weights */
         for (size_t at = 0; at + 16 <= bytes; at += 16) {
             uint32_t block[4];
             pl_philox(i, 1, at / 16, block);

@@ -2,10 +2,10 @@
  *
  *   bench_wire bytes=67108864
  *
- * Sends that many bytes as messages of 64 KiB from a client to a server in the same
- * process and prints the rate at which they arrived. With checksums included, this is
- * the rate that a worker gets to a home; on a slower link (bench/link.sh) it is the
- * rate of the link. */
+ * Sends `bytes` bytes as messages of 64 KiB from a client to a server in the same
+ * process, and prints the rate at which they arrive. Checksums are included, so this is
+ * the rate between a worker and a home. On a slower link (bench/link.sh) it is the rate
+ * of the link. */
 #include "base/base.h"
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +18,8 @@ typedef struct bench {
     int64_t bytes, sent, received;
 } bench;
 
-/* Keeps a few messages under way: enough to fill a link, too few to measure memory
- * instead of the link. */
+/* Keeps a few messages on their way: enough to fill a link, but so few that the link
+ * and not the memory is measured. */
 static pl_status send_wire_window(bench *b)
 {
     static const uint8_t zeros[PIECE];

@@ -6,12 +6,13 @@
 #   sh bench/claims.sh [--quick] [--seeds "1 2 3"] [--only "S1 S7"] [--out FOLDER]
 #                      [TRAIN VALID]
 #
-# TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd), as
-# tools/corpus.sh makes them; without them the text that this machine has is used. --quick
-# is one seed and short runs, about 20 minutes on two cores; otherwise three seeds and about
-# two hours. Runs that exist already in FOLDER (claims, or claims-quick) are only read,
-# so an interrupted script continues where it stopped. The exit code is 0 if all runs
-# worked, even if claims fail.
+# TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd),
+# as tools/corpus.sh makes them; without them the text that this machine has is used.
+# --quick means one seed and short runs, which take about 20 minutes on two cores.
+# Otherwise there are three seeds, which take about two hours. Runs that already exist
+# in FOLDER (default claims, or claims-quick) are only read, so an interrupted script
+# continues where it stopped. The exit code is 0 if all runs worked, even if claims
+# fail.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
@@ -60,8 +61,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# The text of this machine as JSON lines: up to 3 MB per domain, and one document in
-# twenty-five is held out.
+# Writes the text of this machine as JSON lines: up to 3 MB per domain. One of
+# twenty-five documents is held out.
 machine_text() {
     perl -e '
         my ($out) = @ARGV;
@@ -99,7 +100,8 @@ wanted() { # claim
     [ -z "$only" ] || case " $only " in *" $1 "*) ;; *) return 1 ;; esac
 }
 
-# Trains NAME with all seeds, unless it is there, and adds its time to that of the claim.
+# Trains the run NAME with all seeds, unless it exists, and adds the time to the time of
+# the claim.
 run() { # name, key=value...
     name=$1
     shift
@@ -113,8 +115,8 @@ run() { # name, key=value...
     seconds=$((seconds + $(date +%s) - began))
 }
 
-# The perplexities of one row of a run, one per seed. For a mixture, the row in which
-# the likelihood of the prefix chooses the path is used, if it exists.
+# Prints the perplexities of one row of a run, one per seed. For a mixture, the row in
+# which the likelihood of the prefix chooses the path is used, if this row exists.
 ppl() { # run, row
     awk -F'\t' -v want="$2" '
         $2 == want { exact[$1] = $4 }
@@ -144,7 +146,7 @@ holds() { # rule, limit, values
         }'
 }
 
-# Prints a row of the table, and keeps it for the table at the end.
+# Prints a row of the table, and saves it for the table at the end.
 row() { # claim, text, paper, here, passes if, verdict
     printf '| %s | %s | %s | %s | %s | %s | %d s |\n' "$1" "$2" "$3" "$4" "$5" "$6" "$seconds" |
         tee -a "$work/table"
@@ -236,8 +238,8 @@ few_documents() {
         }'
 }
 
-# The perplexity of the mixture with the best versions of its paths over that with their
-# newest versions, one per seed.
+# Prints one ratio per seed: the perplexity of the mixture with the best versions of its
+# paths, divided by its perplexity with the newest versions.
 ratio_of_best() { # run
     for seed in $seeds; do
         for select in best head; do
@@ -282,7 +284,8 @@ if wanted S7; then
     [ -e "$out/S7/run" ] || ln -s "../4x4/seed$first" "$out/S7/run"
     sh "$root/bench/routing.sh" "$train" "$valid" "$out/S7" >"$out/S7.md"
     seconds=$((seconds + $(date +%s) - began))
-    # Perplexities on mixed documents: once, history 128 to 16, oracle 64.
+    # Perplexities on mixed documents, for the rules once, history 128 to 16, and oracle
+    # 64.
     of_rule() { # rule, every
         grep -o '{"rule":[^}]*}' "$out/S7/mixed.json" | grep "\"rule\":\"$1\"" |
             { [ -z "$2" ] && cat || grep "\"every\":$2,"; } | head -n 1 |
@@ -307,8 +310,8 @@ if wanted S8; then
 fi
 
 if wanted S9; then
-    # Averages the replicas' weights after every step, which is the closest that updates
-    # can come to one synchronous training. Each path keeps its own moments.
+    # Averages the replicas' weights after every step, which is as near as updates can
+    # come to one synchronous training. Each path keeps separate moments.
     run 2x2-sync topology.levels=2x2 outer.method=fedavg train.tau=1 "train.phases=$steps" \
         eval.baselines=none
     sync=$(ratio 2x2 mix 2x2-sync mix)
@@ -316,8 +319,8 @@ if wanted S9; then
         "0.96 to 1.04" "$sync" "mean within 3 %" "$(verdict "$(check near 0.03 "$sync")")"
 fi
 
-# The share of the workers' time, in percent, that a link of 50 Mb/s costs one path with
-# two replicas, with the given options.
+# Prints the share of the workers' time, in percent, that is lost on a link of 50 Mb/s.
+# The run has one path with two replicas, and the given options.
 exposed() { # name, key=value...
     name=$1
     shift
@@ -356,7 +359,8 @@ if wanted S11; then
         "1.00 to 1.04" "$tagc" "mean at most 1.03" "$(verdict "$(check mean 1.03 "$tagc")")"
 fi
 
-# Kills a worker every three seconds while the first seed of 2x2 trains once more.
+# Trains the first seed of 2x2 once more, and kills a worker every three seconds
+# meanwhile.
 with_kills() {
     rm -rf "$out/kills"
     set --

@@ -3,9 +3,10 @@
 #
 #   sh bench/curve.sh OUT.svg TITLE FOLDER [FOLDER ...]
 #
-# One FOLDER per number of tokens. Each point is the mean over the seeds in FOLDER/rows.tsv,
-# its bar reaches from the lowest to the highest. A mark shows the number of tokens at which
-# the mixture's line crosses the line of one machine with all tokens.
+# There is one FOLDER per number of tokens. Each point is the mean over the seeds in
+# FOLDER/rows.tsv; the bar at a point reaches from the lowest to the highest value. A
+# mark shows the number of tokens at which the mixture's line crosses the line of one
+# machine that trains on all tokens.
 set -eu
 svg=$1 title=$2
 shift 2
@@ -38,7 +39,8 @@ done | awk -F'\t' -v title="$title" '
         printf "<polyline class=\"%s\" points=\"%s\"/>\n", class, points
         ends[++n_ends] = py(mean_y(row, last)); names[n_ends] = label; classes[n_ends] = class
     }
-    # Labels at the right end, pushed apart where lines end close to each other.
+    # Writes labels at the right ends of the lines, moved apart where lines end close to
+    # each other.
     function write_labels(   i, j, t) {
         for (i = 1; i <= n_ends; i++)
             for (j = i + 1; j <= n_ends; j++)

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Measures the gain of each default of the training: the mixture's held-out perplexity with
-# one setting changed, divided by that of the defaults with the same seed. All alternatives
-# train on the same number of tokens as the defaults.
+# Measures the gain of each default of the training: the mixture's held-out perplexity
+# with one setting changed, divided by the perplexity with the defaults and the same
+# seed. All alternatives train on the same number of tokens as the defaults.
 #
 #   sh bench/defaults.sh CORPUS VALID OUTFOLDER "1 2 3" [key=value ...]
 #
-# CORPUS and VALID may be "" for the text of this machine; the pairs apply to every run.
-# Runs that exist already are only read; only the report of a finished run is kept.
-# Prints a table in Markdown: ratios below 1 are better than the default.
+# CORPUS and VALID may be "" for the text of this machine; the pairs key=value apply to
+# every run. Runs that already exist are only read. Of a finished run only the report is
+# kept. Prints a table in Markdown: ratios below 1 are better than the default.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 corpus=$1 valid=$2 out=$3 seeds=$4
@@ -65,7 +65,7 @@ for seed in $seeds; do
     done
 done
 
-# Perplexity of a row in a report.
+# Prints the perplexity of a row in a report.
 ppl() { # report, row
     awk -F'": *' -v row="$2" '
         { value = $2; sub(/,$/, "", value); gsub(/"/, "", value) }

@@ -4,18 +4,20 @@
 #
 #   sh bench/exposed.sh RATE FIRST LAST RUN [OPTION OF train ...]
 #
-# Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit). For the time
-# of every worker between its task FIRST and its task LAST it prints the shares of inner
-# steps, of loading and saving, of waiting for data, and of having no task. The script
-# looks ten times per second, so a time is known to about 0.1 s. Settings are the laptop's
-# defaults except for one path, two replicas, two workers, 50 steps per phase, and moments
-# that stay with the worker. PATHLOOM names the binary.
+# Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit). The time
+# of every worker between its task FIRST and its task LAST counts. The script prints
+# which share of this time the worker spent on inner steps, on loading and saving, on
+# waiting for data, and without a task. It reads the status ten times per second, so
+# times are known to about 0.1 s. Settings are the defaults of the preset laptop except
+# for one path, two replicas, two workers, 50 steps per phase, and moments that stay
+# with the worker. The variable PATHLOOM names the binary.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 
-# Prints per worker: its name, its tasks, and seconds: of this clock, of inner steps, of
-# loading and saving around them, and the part of loading and saving that it waited.
+# Prints for each worker its name, its number of tasks, and seconds: of the present
+# time, of inner steps, of loading and saving around them, and of that part of loading
+# and saving in which it waited.
 look() { # run
     "$pathloom" status --run "$1" --json 2>/dev/null | tr '{' '\n' |
         awk -v now="$(cut -d' ' -f1 /proc/uptime)" '

@@ -4,19 +4,20 @@
  *   hub_load --pathloom FILE [--workers N] [--seconds S] [--task S] [--levels AxB]
  *            [--burn]
  *
- * This process plays the home and forks another that plays the workers, each with its
- * own connection to a real `pathloom hub`: HELLO, TASK_REQ, RENEW every quarter of a
- * lease's life, DONE. A task lasts 0.5 to 1.5 times --task (10 s; real ones last
- * minutes, so this is more traffic than a training of that size). There are twice as
- * many paths as workers. Without --levels every path has its own modules, so that a
- * task is always ready, and the time from TASK_REQ to TASK is spent in the hub alone.
- * With --levels, paths share modules as in a training, and that time includes waiting
- * for other workers. --burn: a third process keeps one core busy all the time.
+ * This process simulates the home. It forks a process that simulates the workers. Each
+ * worker has a separate connection to a real `pathloom hub` and sends HELLO, TASK_REQ,
+ * RENEW every quarter of a lease's life, and DONE. A task lasts 0.5 to 1.5 times --task
+ * (default 10 s; real tasks last minutes, so this is more traffic than in a training
+ * with as many workers). There are twice as many paths as workers. Without --levels
+ * every path has separate modules, so a task is always ready, and the time from
+ * TASK_REQ to TASK is spent only in the hub. With --levels, paths share modules as in a
+ * training, and this time includes waiting for other workers. With --burn, a third
+ * process keeps one core busy all the time.
  *
- * The time of a question ends when the kernel has the answer (SO_TIMESTAMPNS), even if
- * the process of the workers looks later. The program prints the times of grants and of
- * renewals, and memory and processor time of the hub, and fails if there were no
- * grants. */
+ * The time of a request ends when the kernel has the answer (SO_TIMESTAMPNS), even if
+ * the process of the workers reads the answer later. The program prints the times until
+ * tasks and renewals are granted, and the memory and processor time of the hub. It
+ * fails if no task was granted. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -64,7 +65,7 @@ static void must(pl_status status)
 
 /* ---- a worker's connection to the hub ---- */
 /* ZMTP 3.0 without encryption (RFC 23), written by hand: thousands of ZeroMQ sockets
- * would need more of the two cores than the hub that is measured. */
+ * would need more processor time than the hub that is measured. */
 enum { GREETING = 64, HEADER = 64, LINE_MAX = 4096, ZMTP_MORE = 1, ZMTP_LONG = 2 };
 
 typedef struct line {
@@ -89,7 +90,7 @@ static void send_whole_bytes(int fd, const uint8_t *data, size_t n)
         exit_with_errno("a worker cannot send");
 }
 
-/* The clock of the kernel's time stamps. */
+/* Returns the time of the clock that the kernel uses for time stamps. */
 static double wall_now(void)
 {
     struct timespec now;
@@ -189,8 +190,8 @@ static void take_frame(line *l, const uint8_t *data, size_t n)
     }
 }
 
-/* Takes one whole message out of the bytes that have arrived; false if there is none
- * yet. */
+/* Takes one whole message from the bytes that have arrived. Returns false if there is
+ * none yet. */
 static bool next_message(line *l)
 {
     size_t skip = l->greeted ? 0 : GREETING;
@@ -343,7 +344,7 @@ static void step_player(player *p, pl_socket *home, uint64_t pid, int64_t now)
     }
 }
 
-/* Workers join one after another, and all of them send HELLO within a second. */
+/* Opens the workers one after another. All of them send HELLO within a second. */
 static player *open_players(const load *l, int watch)
 {
     player *players = pl_alloc((size_t)l->workers * sizeof *players);
@@ -361,7 +362,7 @@ static player *open_players(const load *l, int watch)
     return players;
 }
 
-/* The process of all workers; gives its samples to `out`. */
+/* Runs in the process of the workers; writes the samples to `out`. */
 static void play(const load *l, int out)
 {
     int watch = epoll_create1(0);
@@ -387,7 +388,7 @@ static void play(const load *l, int out)
     FILE *file = fdopen(out, "wb");
     if (!file || fwrite(s, sizeof *s, 1, file) != 1 || fclose(file) != 0)
         _exit(74);
-    _exit(0); /* the exit of the process ends thousands of connections */
+    _exit(0); /* the exit of the process closes all connections */
 }
 
 /* ---- the home ---- */
@@ -629,7 +630,7 @@ static void print_times(const char *what, float *ms, size_t n)
                ms[n * 99 / 100], ms[n - 1]);
 }
 
-/* Seconds of processor time that the hub has used so far. */
+/* Returns the seconds of processor time that the hub has used so far. */
 static double hub_cpu(const load *l)
 {
     char path[64];
@@ -645,7 +646,7 @@ static double hub_cpu(const load *l)
     return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Collects the samples; returns whether the hub gave any task at all. */
+/* Collects the samples. Returns whether the hub granted any task. */
 static bool collect_sample(const load *l, int from)
 {
     sample *s = pl_alloc(sizeof *s);

@@ -5,13 +5,13 @@
 #
 # RATE is a rate for tc, such as 10mbit, 100mbit or 1gbit, or `free`: a separate network
 # without a limit. All processes of the command share one link, in both directions
-# together, so n processes that send at the same time get a part each. Packets have the
-# size of Ethernet's (1500 bytes) and their headers count. The link has a queue of up to
-# 400 ms and adds no other delay. Exit code: that of the command; 69 if this machine does
-# not allow such networks.
+# together, so n processes that send at the same time share the rate. Packets have 1500
+# bytes, as on Ethernet, and their headers count. The link has a queue of up to 400 ms
+# and adds no other delay. The exit code is the exit code of the command, or 69 if this
+# machine does not allow separate networks.
 #
-# The network exists as long as a process is in it: nothing is left behind, however
-# the command ends. `cat /proc/net/dev` inside it tells how many bytes have passed.
+# The network exists as long as a process uses it, so nothing is left after the command
+# has ended. `cat /proc/net/dev` inside the network shows how many bytes were sent.
 set -u
 
 refuse() { # code, sentence
@@ -25,7 +25,7 @@ if [ "${1-}" = --inside ]; then
     shift 2
     ip link set lo mtu 1500 up || exit 69
     if [ "$rate" != free ]; then
-        # A burst is what 1 Gb/s or 100 Mb/s carries in 2 to 3 ms.
+        # A burst has the bytes that a link of 1 Gb/s or 100 Mb/s carries in 2 to 3 ms.
         case $rate in
         *gbit) burst=256kb ;;
         *) burst=32kb ;;

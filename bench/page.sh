@@ -1,7 +1,7 @@
 #!/bin/sh
 # Measures over HTTP how long a browser waits for the first byte of the page of a run
 # with many versions, and of each JSON file that the page loads: first while the page
-# still reads the store, then when it has read the whole store.
+# still reads the store, then after it has read the whole store.
 #
 #   sh bench/page.sh [PATHLOOM] [WORKFOLDER] [PHASES]
 #
@@ -36,7 +36,8 @@ done
 opened=$(date +%s%N)
 at=http://$(cat "$work/ready")
 
-# Seconds to the first byte of an answer, and its bytes.
+# Prints the seconds to the first byte of an answer, and the number of bytes of the
+# answer.
 first_byte() { # url
     curl -s -o "$work/answer" -w '%{time_starttransfer} %{size_download}\n' --max-time 60 "$at$1"
 }

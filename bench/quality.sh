@@ -4,10 +4,9 @@
 #
 #   sh bench/quality.sh CORPUS VALID OUTFOLDER "1 2 3" [key=value ...]
 #
-# CORPUS and VALID may be "" for the text of this machine. Each seed is one
-# `pathloom train`; runs that exist already are only read. Prints a table in
-# Markdown, and writes OUTFOLDER/rows.tsv, which bench/curve.sh draws: one line per seed
-# and row.
+# CORPUS and VALID may be "" for the text of this machine. Each seed is one run of
+# `pathloom train`; runs that already exist are only read. Prints a table in Markdown,
+# and writes OUTFOLDER/rows.tsv, which bench/curve.sh draws: one line per seed and row.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 corpus=$1 valid=$2 out=$3 seeds=$4
@@ -30,8 +29,8 @@ for seed in $seeds; do
     }
 done
 
-# The rows of a report, one per line: seed, row, bits per byte, perplexity, tokens in all,
-# training FLOPs, seconds with one machine per path, title.
+# Prints the rows of a report, one per line: seed, row, bits per byte, perplexity, total
+# tokens, training FLOPs, seconds with one machine per path, title.
 rows() {
     awk -F'": *' -v OFS='\t' -v seed="$1" '
         { value = $2; sub(/,$/, "", value); gsub(/"/, "", value) }

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Measures the gain of choosing the path again within documents: once per document,
-# every W tokens by the preceding text, and in hindsight; on documents as they are and
-# on mixed ones.
+# Measures the gain of choosing the path again within documents. Compares one choice per
+# document, choices every W tokens by the preceding text, and choices in hindsight, on
+# unchanged documents and on mixed documents.
 #
 #   sh bench/routing.sh TRAIN VALID OUTFOLDER [key=value ...]
 #
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd). A
-# mixed document consists of pieces of about 1,000 bytes from six documents of VALID; each
-# has a different domain than the piece before it. The run is trained on TRAIN unchanged;
-# a run that exists already is only read.
+# mixed document consists of pieces of about 1,000 bytes from six documents of VALID;
+# each piece has a different domain than the piece before it. The run is trained on
+# TRAIN unchanged. A run that already exists is only read.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 train=$1 valid=$2 out=$3
@@ -22,8 +22,9 @@ lines() { # file
     esac
 }
 
-# Works on the escaped text of JSON: a piece ends after an escaped line end, so no escape
-# is cut. In lines of VALID `text` must come before `domain`, as Python's json writes them.
+# Makes the mixed documents. Works on the escaped text in the JSON: a piece ends after
+# an escaped line end, so no escape is cut. In each line of VALID, `text` must come
+# before `domain`.
 mixed() { # file
     lines "$1" | awk '
         {
@@ -45,7 +46,7 @@ mixed() { # file
                 piece = ""
             }
         }
-        # The domain with the most pieces left that is not the previous one.
+        # Returns the domain with the most remaining pieces, except the previous domain.
         function next_domain(before,    d, best) {
             best = ""
             for (d = 0; d < n_domains; d++)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Measures a job of many paths: time, commits, disk, and the memory of each process, phase
-# by phase. Also tests that such a job ends with the same bytes when it is disturbed.
+# Measures a job of many paths in each phase: time, commits, disk, and the memory of
+# each process. Also tests that a job of many paths ends with the same bytes if it is
+# disturbed.
 #
 #   sh bench/scale.sh job RUN LEVELS HOMES PHASES [OPTION OF train ...]
 #   sh bench/scale.sh faults RUN LEVELS HOMES PHASES [OPTION OF train ...]
@@ -13,14 +14,16 @@
 # script reads the job's status and the state of its processes into RUN.samples; at the
 # end it prints a table with one line per phase.
 #
-# faults: the same job, but in each phase a worker is killed with -9, once also the hub,
-# and once a home. Modules are moved, and a home is added. Half-way the job is stopped, old
-# versions are collected, and the job continues. At the end the store is checked.
+# faults: the same job, but in each phase a worker is killed with kill -9; in one phase
+# the hub is killed, too, and in one phase a home. Modules are moved, and a home is
+# added. In the middle the job is stopped, garbage collection deletes old versions, and
+# the job continues. At the end the store is checked.
 #
 # same: tests whether two runs have the same modules, versions and hashes.
 # move: measures the time to empty home 2 of a stopped job, and to fill it again.
 #
-# PATHLOOM names the binary, CORPUS a text file (else this project's sources).
+# The variable PATHLOOM names the binary. CORPUS names a text file (default: the sources
+# of this project).
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
@@ -60,7 +63,8 @@ members() { # role
     done
 }
 
-# Resident KiB and processor seconds of processes, one line: "kib s, kib s".
+# Prints the resident KiB and the processor seconds of processes as one line: "kib s,
+# kib s".
 cost_of() { # pids
     for pid in "$@"; do
         kib=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null)
@@ -69,9 +73,9 @@ cost_of() { # pids
     done
 }
 
-# One line from the status: phases that all paths have finished, tasks done, versions,
-# seconds of merges, bytes of the stores, bytes that homes sent and received, bytes of
-# the status itself.
+# Prints one line from the status: phases that all paths have finished, tasks that are
+# done, versions, seconds of merges, bytes of the stores, bytes that homes have sent and
+# received, and bytes of the status.
 look() { # run
     "$pathloom" status --run "$1" --json 2>/dev/null | tr '{' '\n' | awk '
         function of(key,  at) {
@@ -91,7 +95,7 @@ sample() { # run
         kill -0 "$job" 2>/dev/null || return
         sleep 0.2
     done
-    # Commits so far, of all homes: the first line.
+    # The first line has the number of commits of all homes so far.
     "$pathloom" store stat --run "$1" --json | sed -n 's/.*"sequence":\([0-9]*\).*/commits \1/p'
     while kill -0 "$job" 2>/dev/null; do
         hub=$(members hub) homes=$(members home) crew=$(members worker)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Time to the same held-out bits per byte: one dense model trained by pathloom, and by
-# bench/rivals/nano.py (PyTorch), on the same tokens. Prints a table in Markdown.
+# Compares the time to the same held-out bits per byte: one dense model is trained by
+# pathloom and by bench/rivals/nano.py (PyTorch), on the same tokens. Prints a table in
+# Markdown.
 #
 #   sh bench/time_to_quality.sh CORPUS VALID OUTFOLDER [--model 1m|13m] [--steps N]
 #       [--rates "1e-3 2e-3 4e-3"] [--lengths "0.4 0.5 0.6 0.8 1"] [--optimizer muon]
@@ -11,11 +12,11 @@
 #      schedule, until one is as good as the target: that length counts.
 #   3. Both programs make steps in turn, --rounds times: the best time of a step counts.
 #
-# The time is steps times seconds per step, so that other work on the machine disturbs
-# it as little as possible; on a quiet machine it is the time that training takes.
-# --clock cpu measures processor time with one thread each, --clock wall uses all
-# processors. Trainings that are there already are only read. Exit code: 69 if PyTorch or
-# the build is missing.
+# The time is the number of steps times the seconds per step, so that other work on the
+# machine has as little effect as possible. On a quiet machine it is the time that the
+# training takes. --clock cpu measures processor time with one thread per program;
+# --clock wall uses all processors. Trainings that already exist are only read. The exit
+# code is 69 if PyTorch or the build is missing.
 set -eu
 root=$(dirname "$0")/..
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
@@ -63,7 +64,8 @@ torch=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null) ||
     fail 69 "PyTorch is missing: python3 -m venv venv && venv/bin/pip install torch numpy, then add --python venv/bin/python"
 mkdir -p "$out"
 
-# The model and training as pairs for --set, and as options of nano.py.
+# The settings of the model and the training, as pairs for --set and as options of
+# nano.py.
 shape="model.width=$width model.blocks=$blocks model.heads=$heads model.ffn=$ffn
     data.vocab=$vocab model.context=$context train.batch=$batch"
 options="--width $width --blocks $blocks --heads $heads --ffn $ffn --context $context

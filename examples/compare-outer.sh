@@ -18,11 +18,12 @@
 #   --table              runs nothing; prints the table of finished runs
 #
 # All runs with a seed train on the same samples from the same base model. Perplexity is
-# measured in runs on plain loopback. Timed runs are short, with the first seed. Each is in
-# a network namespace, and all its processes share one link (bench/link.sh). The
-# straggler is stopped (SIGSTOP) for three quarters of each tenth of a second. Progress
-# goes to stderr, the table in Markdown to stdout. Each number in it is read from
-# files that the runs wrote. The exit code is 1 if a run failed; its cells say so.
+# measured in runs on plain loopback. Timed runs are short, with the first seed. Each
+# timed run is in a network namespace, and all processes of the run share one link
+# (bench/link.sh). A straggler is a worker that is stopped (SIGSTOP) for three quarters
+# of each tenth of a second. Progress goes to stderr, the table in Markdown to stdout.
+# Each number in the table is read from files that the runs have written. The exit code
+# is 1 if a run failed; the cells of this run say so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
@@ -46,7 +47,7 @@ if [ "${1-}" = --counted ]; then
     wait_for_mixture "$run" "$job" && before=$(passed)
     code=0
     wait "$job" || code=$?
-    if [ "$code" -gt 128 ]; then # a signal ended `wait`; the job may still run
+    if [ "$code" -gt 128 ]; then # a signal ended `wait`; the job may still be running
         code=0
         wait "$job" || code=$?
     fi
@@ -65,10 +66,12 @@ links=2x2
 rates="free 1gbit 100mbit 10mbit"
 workers=2
 table_only=
-# The published tables were taken with these two: a schedule per arm, shards by prefix.
+# The published tables were measured with the first two settings: each arm has a
+# separate schedule, and shards are made by the prefix.
 sets="train.schedule=cosine router.sees=0 data.vocab=512 data.max_bytes=4000000 model.width=64 model.blocks=4
     model.context=64 train.tau=48 train.phases=12 train.base_steps=288"
-# Only loopback is shaped, so these runs use it, and not sockets of the file system.
+# Only loopback has a limited rate, so these runs use loopback and not sockets of the
+# file system.
 link_sets="train.phases=4 train.base_steps=48 eval.max_tokens=20000 net.hub=tcp://127.0.0.1:* net.home=tcp://127.0.0.1:*"
 
 while [ $# -gt 0 ]; do
@@ -159,7 +162,7 @@ config() { # topology, row, seed, further settings
 
 finished() { [ -s "$1/report.json" ]; }
 
-# Runs a command (`train`, maybe with a wrapper) unless its run exists.
+# Runs a command (`train`, perhaps called by another command) unless the run exists.
 attempt() { # run, command ...
     run=$1
     shift
@@ -172,7 +175,8 @@ attempt() { # run, command ...
     [ "$code" -eq 0 ] || echo "    $(tail -n 1 "$run.log")" >&2
 }
 
-# A timed run is not resumed: it is measured without interruption.
+# A timed run must be measured without interruption, so an unfinished one is deleted and
+# not resumed.
 begin_anew() { finished "$1" || rm -rf "$1"; }
 
 on_link() { # rate, run, command ...
@@ -281,7 +285,8 @@ perplexity_cell() { # topology, row; with the cell of its ratio to the first row
             else printf " | -" }'
 }
 
-# Number of parameters of a path, times the numbers of paths, replicas and phases.
+# Prints the number of parameters of a path, times the numbers of paths, replicas and
+# phases.
 trained_params() { # run
     awk -v per_path="$(field "$1/report.json" params_per_path)" \
         -v paths="$(field "$1/report.json" paths)" '
@@ -380,7 +385,8 @@ print_row() { # topology, row
     echo
 }
 
-# If a key is set twice, the last value is used. Of files only the names are kept.
+# Prints settings for the table. If a key is set twice, the last value is used. Of files
+# only the names are printed, without folders.
 spell() { # settings
     for pair in "$@"; do
         echo "$pair"

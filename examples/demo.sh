@@ -2,9 +2,9 @@
 # From a fresh machine to a trained mixture of paths: install, build, train.
 #   sh examples/demo.sh                      into ./pathloom-run
 #   sh examples/demo.sh --out RUN --set ...  arguments go to `pathloom train`
-# It reads the text that the machine already has below /usr, or what --corpus names.
-# A second call continues where the first one ended; for a finished run it only prints the
-# report.
+# It trains on the text that the machine already has below /usr, or on the text that
+# --corpus names. A second call continues where the first one ended; for a finished run
+# it only prints the report.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 start=$(date +%s)

@@ -1,7 +1,7 @@
 /* train_one: from text to a trained language model in one program.
  *
- * This is a tutorial on the library's public headers. It does by hand, on one machine
- * and in one process, what one worker of a job does:
+ * This is a tutorial on the library's public headers. In one process on one machine, it
+ * does the same steps as one worker of a job, and the steps before and after them:
  *
  *   1. prepare   text -> documents -> tokenizer -> two files of tokens
  *   2. train     windows of tokens -> loss -> gradients -> AdamW, some hundred times
@@ -16,15 +16,14 @@
  * reads text that the machine has below /usr. With the defaults it takes about a minute
  * on two cores. The same text and options give the same model, byte for byte.
  *
- * What a job adds to this: many paths that share modules, a router that decides which
- * documents a path trains on, outer steps that merge what the paths learned, and a
- * store that keeps every version. docs/TUTORIAL.md shows that.
+ * A job adds many paths that share modules, a router that decides on which documents a
+ * path trains, outer steps that merge the updates of the paths, and a store that keeps
+ * every version. docs/TUTORIAL.md shows a job.
  *
  * How errors work here. Every function that can fail returns a pl_status. The function
- * that first sees the problem has already written one sentence about it; everybody else
- * only hands the status on. PL_CHECK(call) returns from the function if the call
- * failed; PL_TRY(call) jumps to the label `done`, which cleans up. main prints the
- * sentence. */
+ * that finds the problem writes one sentence about it; every function above it only
+ * returns the status. PL_CHECK(call) returns from the function if the call failed;
+ * PL_TRY(call) jumps to the label `done`, which cleans up. main prints the sentence. */
 #include "base/base.h"
 #include "corpus/corpus.h"
 #include "modules/modules.h"
@@ -37,7 +36,7 @@
 typedef struct options {
     const char *text;   /* file or folder to train on; "": the machine's own text */
     const char *out;    /* folder for everything that this program writes */
-    const char *prompt; /* what the trained model continues */
+    const char *prompt; /* text that the model continues */
     int vocab;          /* pieces of the tokenizer */
     int steps;          /* optimizer steps */
     int threads;
@@ -46,7 +45,7 @@ typedef struct options {
 static const options default_options = {
     .text = "", .out = "", .prompt = "The", .vocab = 2048, .steps = 300, .threads = 2};
 
-/* A step sees BATCH sequences of CONTEXT tokens: 1024 tokens. */
+/* A step trains on BATCH sequences of CONTEXT tokens: 1024 tokens. */
 enum { BATCH = 8, CONTEXT = 128, SEED = 1 };
 
 /* ---- 1. prepare ---- */
@@ -63,7 +62,7 @@ static void print_line(void *context, const char *line)
     printf("%s\n", line);
 }
 
-/* Reads the text, leaves out duplicates, holds 4 % of the documents out for evaluation,
+/* Reads the text, removes duplicates, holds out 4 % of the documents for evaluation,
  * trains a tokenizer, and writes tokenizer.model, train.tok and valid.tok. Files that
  * an earlier call made with the same options are verified and used again. */
 static pl_status prepare(const options *o, data *d)
@@ -104,13 +103,14 @@ static void close_data(data *d)
 
 /* ---- the model's shape ---- */
 
-/* A topology says how paths are put together from modules. One level with one expert is
- * the simplest one: a single path, which shares nothing. With n_levels = 2 and experts
- * = {2, 2} the same code would describe four paths that share their halves. */
+/* A topology describes how paths are made of modules. The simplest topology is one
+ * level with one expert: a single path, which shares nothing. With n_levels = 2 and
+ * experts = {2, 2} the same code would describe four paths; each half of a path is
+ * shared with another path. */
 static const pl_topology_spec one_path = {.n_levels = 1, .experts = {1}, .replicas = 1};
 
-/* A shape says how large a path is: this is a Llama decoder with four blocks and about
- * a million parameters. */
+/* A shape describes how large a path is. This shape is a Llama decoder with four blocks
+ * and about a million parameters. */
 static pl_status describe_model(const data *d, pl_topology **topology)
 {
     const pl_shape shape = {.vocab = pl_tokenizer_vocab(d->tokenizer),
@@ -128,7 +128,7 @@ static pl_status describe_model(const data *d, pl_topology **topology)
 }
 
 /* The parameters of a path are one block of floats, slot after slot (embedding, blocks,
- * head). Initial values depend on the seed and the tensor's name alone. */
+ * head). Initial values depend only on the seed and the tensor's name. */
 static pl_status initial_parameters(const pl_topology *topology, float **params)
 {
     size_t n = pl_topology_path_params(topology);
@@ -141,16 +141,16 @@ static pl_status initial_parameters(const pl_topology *topology, float **params)
 
 /* ---- 2. train, 3. evaluate ---- */
 
-/* For each token the target is the token that follows. A target of -1 is ignored: it is
- * padding after a document's end. */
+/* For each token the target is the token that follows. A target of -1 means padding
+ * after a document's end, and is ignored. */
 typedef struct batch {
     int32_t tokens[BATCH * CONTEXT], targets[BATCH * CONTEXT];
     float losses[BATCH * CONTEXT]; /* for evaluation */
 } batch;
 
-/* The sampler cuts documents into windows and shuffles them. It has no state: window i
- * is a pure function of the seed, the stream and i. So if a job loses a worker, another
- * worker can do the same steps again. */
+/* Opens a sampler, which cuts documents into windows and shuffles the windows. A
+ * sampler has no state: window i depends only on the seed, the stream and i. So if a
+ * job loses a worker, another worker can do the same steps again. */
 static pl_status open_sampler(const pl_tokens *tokens, pl_sampler **sampler)
 {
     const pl_sampler_options sampler_options = {
@@ -158,7 +158,8 @@ static pl_status open_sampler(const pl_tokens *tokens, pl_sampler **sampler)
     return pl_sampler_create(tokens, &sampler_options, sampler);
 }
 
-/* Mean loss in nats per token over all held-out windows, and no change to the model. */
+/* Computes the mean loss in nats per token over all held-out windows. Does not change
+ * the model. */
 static pl_status evaluate(pl_model *model, const data *d, double *loss)
 {
     pl_status status;
@@ -181,8 +182,8 @@ done:
     return status;
 }
 
-/* The loop that everybody knows. pl_model_train_step runs forward, backward, gradient
- * clipping and AdamW; nothing is allocated inside of it. */
+/* The usual training loop. pl_model_train_step computes the forward pass, the backward
+ * pass, gradient clipping and AdamW, and allocates no memory. */
 static pl_status train(pl_model *model, const options *o, const data *d)
 {
     pl_status status;
@@ -225,8 +226,8 @@ static pl_status train_and_evaluate(const options *o, const data *d,
     pl_status status;
     pl_model *model = NULL;
     double before, after;
-    /* A training model plans all of its memory now: parameters, gradients, the two
-     * moments of AdamW, and the activations of one batch. */
+    /* A model for training allocates all its memory here: for parameters, gradients,
+     * the two moments of AdamW, and the activations of one batch. */
     const pl_model_options size = {
         .batch = BATCH, .context = CONTEXT, .training = true};
     PL_TRY(pl_model_create(backend, topology, &size, &model));
@@ -245,7 +246,7 @@ done:
 /* ---- 4. save ---- */
 
 /* Writes model.safetensors, config.json and the tokenizer. Each file appears complete
- * or not at all, even if the machine loses power in between. */
+ * or not at all, even if the machine loses power meanwhile. */
 static pl_status save(const options *o, const data *d, const pl_topology *topology,
                       const float *params)
 {
@@ -264,8 +265,9 @@ static pl_status save(const options *o, const data *d, const pl_topology *topolo
 
 /* ---- 5. generate ---- */
 
-/* Gets each piece of text as soon as it is final: always whole UTF-8 characters. The
- * model may write anything, also bytes that would steer the terminal. */
+/* Gets each piece of text as soon as the piece is final. A piece always has whole UTF-8
+ * characters. The model may write any characters, also those that would control the
+ * terminal. */
 static pl_status print_piece(void *context, const char *text, size_t len)
 {
     pl_buf printable = {0};
@@ -316,7 +318,7 @@ static pl_status generate(const options *o, const data *d, pl_backend *backend)
     PL_TRY(pl_import_open(pl_join(folder, o->out, "model"), &import));
     PL_TRY(pl_topology_create(pl_import_shape(import), &one_path, &topology));
     PL_TRY(initial_parameters(topology, &params));
-    PL_TRY(pl_import_load(import, topology, params)); /* overwrites all of them */
+    PL_TRY(pl_import_load(import, topology, params)); /* overwrites all parameters */
     PL_TRY(pl_model_create(backend, topology, &model_options, &model));
     PL_TRY(pl_model_load(model, params));
     PL_TRY(pl_decoder_create(model, &decoder));
@@ -339,8 +341,9 @@ static pl_status train_one(const options *o)
     pl_topology *topology = NULL;
     pl_backend *backend = NULL;
     float *params = NULL;
-    /* The backend does the arithmetic: "cpu", "cuda", or "ref", which is slow and is
-     * the specification of the other two. "auto" takes the fastest precision. */
+    /* The backend does the arithmetic. "cpu" and "cuda" are fast; "ref" is slow and is
+     * the specification of the other two. The precision "auto" means the fastest
+     * one. */
     const pl_backend_options backend_options = {
         .name = "cpu", .n_threads = o->threads, .precision = "auto"};
 

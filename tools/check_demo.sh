@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Trains a small run with real processes and checks what it left: numbers in the
-# report, versions in the store, text from a path, no process, and a second call that
-# trains nothing again. Needs jq.
+# Trains a small run with real processes. Then checks the numbers in the report, the
+# versions in the store, the text from a path, that no process is left, and that a
+# second call trains nothing again. Needs jq.
 #   bash tools/check_demo.sh PROGRAM FOLDER [options of `pathloom train` ...]
 set -euo pipefail
 program=$1
@@ -9,7 +9,7 @@ run=$2/run
 shift 2
 trap 'echo "check_demo: line $LINENO failed: $BASH_COMMAND" >&2' ERR
 
-# Processes that name this run on their command line.
+# Prints the processes that name this run on their command line.
 processes() {
     local file
     for file in /proc/[0-9]*/cmdline; do
@@ -33,8 +33,8 @@ jq -e '[.ppl_routed, .ppl_dense, .ppl_diloco, .ppl_dense_equal_tokens]
        | all(type == "number" and . > 1 and . < 1e5)' "$run/report.json"
 jq -e '.tokens_total > .tokens_per_path and .tokens_per_path > 0 and
        .router_purity > 0 and .router_purity <= 1' "$run/report.json"
-# The model has learned something: its perplexity is below that of a random choice among
-# 2048 pieces.
+# The model has learned something if its perplexity is below 2048, the perplexity of a
+# random choice among 2048 pieces.
 jq -e '.ppl_routed < 2048' "$run/report.json"
 
 echo "-- eval"

@@ -1,5 +1,7 @@
 #!/bin/sh
-# Checks what the compiler does not check: layers, doors, foreign headers, budgets.
+# Checks rules that the compiler does not check: which folders a folder may use
+# (layers), which headers of a folder are public (doors), where headers of other
+# libraries may be included, and limits of lengths (budgets).
 #
 #   tools/check_tree.sh [folder of the tree]
 #
@@ -7,8 +9,8 @@
 # any. Lines that start with "warning:" are not violations. Needs a POSIX shell, awk, grep
 # and a C and C++ compiler (CC, CXX).
 #
-# A function may exceed 100 lines when the comment right above it says why, after
-# the word "budget:".
+# A function may have more than 100 lines if the comment directly above it gives the
+# reason, after the word "budget:".
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 export LC_ALL=C
@@ -56,7 +58,7 @@ function top_of(path) { sub(/\/.*/, "", path); return path }
 
 function is_door(path) { return path == top_of(path) "/" top_of(path) ".h" }
 
-# A test may look inside the one folder that its first line names.
+# A test may use private headers of the one folder that its first line names.
 function check_quoted(path,    to) {
     to = top_of(path)
     if (index(path, "/") == 0 || (!(to in rank) && to != top)) {
@@ -129,7 +131,8 @@ code ~ /(^|[^A-Za-z0-9_.>])(quick_)?exit *\(/ {
         report(FNR, "only a main function or cli may call exit; return a status")
 }
 
-# Functions: a brace alone in the first column opens one, its partner closes it.
+# Functions: a brace alone in the first column begins a function, and the closing brace
+# in that column ends it.
 /^[ \t]*$/ && !in_function { paragraph = ""; name = "" }
 /^[^ \t]/ && !in_function {
     paragraph = paragraph $0 "\n"
@@ -160,7 +163,7 @@ AWK
 xargs awk -v layers="$layers" -f "$scratch/lines.awk" < "$scratch/files" \
     > "$scratch/found"
 
-# All files with the same name apart from the extension lie in one folder.
+# All files whose names differ only in the extension must be in one folder.
 printf '%s\n' "$layer_files" | awk '
     $0 != "" {
         folder = $0; sub(/\/[^\/]*$/, "", folder)
@@ -170,7 +173,8 @@ printf '%s\n' "$layer_files" | awk '
         place[stem] = folder
     }' >> "$scratch/found"
 
-# No folder has more than 13 % of the lines of sources; subfolders count alone.
+# No folder may have more than 13 % of the lines of all sources. Subfolders count
+# separately.
 printf '%s\n' "$layer_files" | xargs wc -l | awk '
     $2 == "total" { all += $1; next }
     { folder = $2; sub(/\/[^\/]*$/, "", folder); lines[folder] += $1 }
@@ -206,8 +210,8 @@ grep -v '^tests/' "$scratch/files" | grep -E '\.(c|cc|cpp|cu)$' | xargs awk '
     }
     END { end_opening() }' >> "$scratch/found"
 
-# Sources, build files and scripts may not name paths of one machine; /tmp is allowed in
-# tests only.
+# Sources, build files and scripts may not name paths that exist on one machine only.
+# /tmp is allowed in tests only.
 find $layers bench examples tests cmake tools CMakeLists.txt -type f 2>/dev/null |
     grep -E '\.(c|h|cc|cpp|cu|cuh|cmake|sh|txt|py|awk)$' |
     grep -v '^tools/check_tree\.sh$' > "$scratch/sources"
@@ -218,8 +222,9 @@ grep -v '^tests/' "$scratch/sources" | xargs grep -nHE '(^|[^A-Za-z0-9_.])/tmp/'
     sed 's/:\([0-9]*\):.*/:\1: a path under \/tmp; take TMPDIR or a folder/' \
     >> "$scratch/found"
 
-# Every header compiles alone, as C11 and as C++17. Those of modules/cpu belong to C
-# sources that are compiled once per instruction set.
+# Every header must compile alone, as C11 and as C++17. The headers of modules/cpu are
+# compiled only as C11, because they belong to C sources that are compiled once per
+# instruction set.
 alone() { # LANGUAGE COMPILER NAME HEADER
     "$2" "-std=$1" -D_GNU_SOURCE -DCPU_ISA=portable -I. -fsyntax-only -x "${1%??}" \
         -include "$4" /dev/null 2> /dev/null ||

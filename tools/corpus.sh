@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes a corpus of many domains from Debian packages, of which nothing is installed.
+# Makes a corpus of many domains from Debian packages. The packages are only unpacked,
+# not installed.
 #
 #   sh tools/corpus.sh OUT                     OUT/train.jsonl.zst, OUT/valid.jsonl.zst
 #   sh tools/corpus.sh OUT --list FILE         other packages than tools/corpus.list
@@ -7,11 +8,11 @@
 #
 # The list pins the version of every package, so two calls make the same documents. A
 # document is a file of 400 bytes to 256 KiB in UTF-8; a file that occurs twice counts
-# once. One in a hundred documents goes to valid.jsonl.zst; the SHA-256 of its text decides
-# which. Where a domain has more text than the list allows, the documents with the lowest
-# SHA-256 stay. OUT/packages has names and versions. Needs apt-get, dpkg-deb, tar, perl and
-# zstd, and about 2.5 GB of disk while it runs. Exit code 69: a tool or a package is
-# missing.
+# once. One of a hundred documents goes to valid.jsonl.zst; the SHA-256 of a text
+# decides whether it goes there. If a domain has more text than the list allows, the
+# documents with the lowest SHA-256 are kept. OUT/packages has the names and versions of
+# the packages. Needs apt-get, dpkg-deb, tar, perl and zstd, and about 2.5 GB of disk
+# while it runs. Exit code 69: a tool or a package is missing.
 set -eu
 usage() {
     echo "corpus.sh: $1; the top of tools/corpus.sh lists the options" >&2
@@ -47,7 +48,8 @@ work=$(mktemp -d "$out/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# Unpacks a package into $work/NAME, with the archive of sources that it may contain.
+# Unpacks a package into $work/NAME. If the package contains an archive of sources,
+# unpacks that, too.
 unpack() { # NAME VERSION
     [ ! -d "$work/$1" ] || return 0
     if [ -n "$debs" ]; then

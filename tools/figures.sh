@@ -1,12 +1,14 @@
 #!/bin/sh
-# What the sources look like in numbers: lines per folder, small functions, names.
+# Prints figures about the sources: lines per folder, numbers of small functions,
+# numbers of names.
 #
 #   sh tools/figures.sh [folder of the tree]
 #
-# Sources are all of the product's folders with bench, without tests. A folder is counted
-# by the files that lie directly in it. A static function is "called from one place" if its
-# file uses its name once outside the definition and declarations, with arguments after it;
-# it is "passed on by address" if the name has no arguments there.
+# The sources are all folders of the product and bench, but not tests and examples. A
+# folder counts the files directly in it, without its subfolders. A static function is
+# "called from one place" if its file uses its name once outside the definition and
+# declarations, with arguments after it; it is "passed on by address" if the name has no
+# arguments in that one place.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 export LC_ALL=C
@@ -33,9 +35,9 @@ for file in $(printf '%s\n' $sources | grep -vE '\.(h|cuh)$'); do
     head -n 1 "$file" | grep -qE '^(/\*|//)' || echo "$file"
 done | awk '{ n++ } END { printf "  %d do not begin with a comment\n", n }'
 
-# Prints one line per word of the code: the file, the word, and how it occurs. "word" is
-# any occurrence, "call" is one before a parenthesis; "declared" and "defined" name a
-# static function that is declared or defined there.
+# Prints one line per word of the code: the file, the word, and the kind of occurrence.
+# "word" is any occurrence; "call" is an occurrence before a parenthesis; "declared" and
+# "defined" are the declaration and the definition of a static function.
 # shellcheck disable=SC2086
 awk 'FNR == 1 { comment = 0; head = "" }
     {

@@ -1,21 +1,21 @@
 #!/bin/sh
-# Installs the packages of packages.txt that are missing (Debian 12). Takes no time if none
-# is.
+# Installs the missing packages of packages.txt (Debian 12). If no package is missing,
+# the script ends at once.
 #   sh tools/install.sh           what building, running and testing need
 #   sh tools/install.sh checks    also what .ci/run checks with
 #   sh tools/install.sh ceph      also what tests/ceph.sh runs
 set -eu
 list=$(dirname "$0")/../packages.txt
 
-# Prints the packages that packages.txt lists before its first mark, and below the mark of
-# the group in $1.
+# Prints the packages that packages.txt lists before its first mark (a line with "#
+# ----"), and the packages below the mark of the group $1.
 wanted() {
     awk -v group="${1:-}:" '/^# ---- / { skip = $3 != group }
                             !/^#/ && NF && !skip { print $1 }' "$list"
 }
 
-# Prints the wanted packages that dpkg-query does not report as installed; it does not know
-# packages that never were.
+# Prints the wanted packages that dpkg-query does not report as installed. dpkg-query
+# reports nothing about packages that were never installed.
 missing() {
     have=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null |
         awk '$1 == "installed" { print $2 }')

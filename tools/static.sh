@@ -1,12 +1,14 @@
 #!/bin/sh
-# Checks that need no build: format, unchecked statuses, cppcheck, shell scripts.
+# Runs the checks that need no build: format, unchecked statuses, cppcheck, shell
+# scripts.
 #   sh tools/static.sh              all of them
 #   sh tools/static.sh format ...   the named ones
-# Each runs to its end and says what it found; exit code 1 if any found something.
+# Each check runs to its end and prints its findings. The exit code is 1 if a check
+# found something.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 
-# Prints the files of the product with the extension $1, one per line.
+# Prints the names of the product's files with the extension $1, one per line.
 product() {
     find base modules corpus store codec outer net home router workers eval serve job view measure cli -name "*.$1" |
         LC_ALL=C sort
@@ -33,7 +35,8 @@ analysis() {
         --suppressions-list=tools/cppcheck.supp --file-list=-
 }
 
-# Excludes SC2046, because $(command) without quotes is meant to give several words.
+# Excludes SC2046, because in these scripts $(command) without quotes gives several
+# words on purpose.
 shell() {
     find tools tests examples bench deploy .ci -name '*.sh' -o -name '*.sbatch' -o \
         -path .ci/run |

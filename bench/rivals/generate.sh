@@ -1,12 +1,12 @@
 #!/bin/sh
-# Compares generation with llama.cpp: tokens/s of reading a prompt and of one stream, with
-# both programs in turn.
+# Compares generation with llama.cpp: measures the tokens/s of reading a prompt and of
+# writing one answer, with both programs in turn.
 #
 #   sh bench/rivals/generate.sh [--model 2m,13m,124m] [--run RUN] [--threads N] [--rounds N]
 #
 # PATHLOOM names the binary (default build/release/pathloom). Needs a Python (PYTHON, by
-# default python3) with xllamacpp, gguf and numpy; without them it says how to get them and
-# ends with exit code 77.
+# default python3) with xllamacpp, gguf and numpy; if they are missing, the script says
+# how to get them and ends with exit code 77.
 set -eu
 cd "$(dirname "$0")/../.."
 pathloom=${PATHLOOM:-build/release/pathloom}

@@ -6,8 +6,8 @@
 #                          [--build build/release] [--python PYTHON] [--llmc FOLDER]
 #                          [--clock cpu] [--kinds "compile/f32 compile/bf16"]
 #
-# All programs have the same processors (the first N; all by default), the same model,
-# AdamW, clipping, batch and context; for each the best round counts.
+# All programs use the same processors (the first N; all by default), the same model,
+# AdamW, clipping, batch and context. For each program the best round counts.
 #
 #   pathloom  one process with one thread per processor, as `pathloom train` starts them
 #   PyTorch   torch_step.py: eager and compiled, each in fp32, in bf16 autocast (fp32
@@ -17,10 +17,10 @@
 #   llm.c     its train_gpt2, on the 124M model, if --llmc names its folder, built and
 #             with its data; it always uses context 64 and fp32
 #
-# --kinds: only these variants of PyTorch (eager or compile, each in f32, autocast or bf16).
-# --quick: only compiled bf16, one round. --clock cpu, with --cpus 1: measures processor
-# time instead of wall time, for a machine that does other work. Exit code: 69 if PyTorch
-# or the build is missing.
+# --kinds: only these variants of PyTorch (eager or compile, each in f32, autocast or
+# bf16). --quick: only compiled bf16, one round. --clock cpu, with --cpus 1: measures
+# processor time instead of wall time, for a machine that does other work. The exit code
+# is 69 if PyTorch or the build is missing.
 set -eu
 cd "$(dirname "$0")/../.."
 build=build/release
@@ -84,7 +84,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mask=0-$((cpus - 1))
 
-# The models that torch_step.py builds, as in measure/measure_engine.c.
+# Prints the shape of a model, as in measure/measure_models.c, for torch_step.py.
 shape() {
     case $1 in
     laptop) echo "--batch 8 --context 128 --width 128 --blocks 4 --heads 4 --ffn 344 --vocab 2048" ;;
@@ -159,7 +159,8 @@ row() { # MODEL
     echo "$line $(ratio "$mine" "$best16") | $(ratio "$mine" "$best") |"
 }
 
-# The median step after the first, of 4 x 64 tokens.
+# Prints the tokens/s of llm.c, from the median step of 4 x 64 tokens, without the first
+# step.
 llmc_row() {
     (cd "$llmc" && OMP_NUM_THREADS=$cpus timeout 120 taskset -c "$mask" ./train_gpt2) \
         >"$work/llmc" 2>&1 || true
