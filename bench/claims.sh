@@ -221,7 +221,7 @@ if wanted S4; then
 fi
 
 # Writes about 400 documents, each cut at the first end of a line after 1,000 bytes. A
-# document without such a line end is left out.
+# document without a line end after 1,000 bytes is not written.
 few_documents() {
     case $train in
     *.zst) zstdcat "$train" ;;

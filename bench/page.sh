@@ -5,9 +5,10 @@
 #
 #   sh bench/page.sh [PATHLOOM] [WORKFOLDER] [PHASES]
 #
-# Trains a very small 2x2 mixture for PHASES phases (1,250: 15,000 versions, some minutes),
-# unless WORKFOLDER has such a run. Needs curl. Prints a table of seconds: the longest
-# wait while the store is being read, then the median and the longest of 21 requests.
+# Trains a very small 2x2 mixture for PHASES phases (1,250: 15,000 versions, some
+# minutes), unless WORKFOLDER already has this run. Needs curl. Prints a table of
+# seconds: the longest wait while the store is being read, then the median and the
+# longest of 21 requests.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 pathloom=${1:-build/release/pathloom}

@@ -75,8 +75,8 @@ folder_of() { # STEPS
     echo "$out/pathloom-$optimizer-$rate-$1-seed$seed"
 }
 
-# ours STEPS: trains one path for STEPS steps; after three fifths of them the learning rate
-# falls.
+# ours STEPS: trains one path for STEPS steps; the learning rate falls after three
+# fifths of the steps.
 ours() {
     folder=$(folder_of "$1")
     [ -s "$folder/report.json" ] && return

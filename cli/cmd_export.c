@@ -67,7 +67,7 @@ static pl_status parse_export_args(int argc, char **argv, request *q)
 }
 
 /* ---- choosing what is exported ---- */
-enum { NOTES_MAX = 8 }; /* number of notes that are not about a single module */
+enum { NOTES_MAX = 8 }; /* notes that are not about a single module */
 
 typedef struct note_text {
     char key[PL_MODULE_NAME_MAX + 32], value[PL_HASH_TEXT + 32];

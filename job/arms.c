@@ -152,7 +152,7 @@ static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t e
         decay_at_end(c, arm, steps);
 }
 
-/* Lists the modules that the arm of this chapter freezes. */
+/* Lists the modules that are frozen in the arm of this chapter. */
 static pl_status freeze_arm(const config *c, int chapter, pl_arm *arm)
 {
     bool *frozen = NULL;

@@ -1,4 +1,4 @@
-/* Begins the chapters of the mixture. When documents are dealt anew (router.em), the
+/* Begins the chapters of the mixture. When documents are dealt again (router.em), the
  * paths score documents that no arm trains on, a linear router is fitted to the scores,
  * and the next chapter begins with new shards. The workers compute the scores in an arm
  * with one task per path ("score~1"), which is leased, audited and repeated like any

@@ -108,7 +108,7 @@ extern const pl_table config_table;
  * ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
-/* Sets shape, topology and training settings to those of the preset that c->preset
+/* Sets shape, topology and training settings to the values of the preset that c->preset
  * names (config_preset.c). Does nothing if c->preset is empty. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_apply_preset(config *c);
 /* Applies first the file (may be NULL) and then the --set pairs to the present values.
@@ -148,7 +148,7 @@ extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
 /* The mixture is trained in chapters (job/chapters.c). A new chapter begins where
- * documents are dealt anew (router.em), where the topology changes (topology.split,
+ * documents are dealt again (router.em), where the topology changes (topology.split,
  * topology.graft), where modules are frozen (train.freeze), and for each number of
  * train.more. */
 typedef struct config_chapter {

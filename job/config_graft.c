@@ -5,7 +5,7 @@
  *   4:drop:L2.E1    all paths through a module end; the modules after it move down
  *   4:drop:p01      one path ends, and modules that only it used
  *   4:copy:L1.E0    level 1 has one more module, which begins as a copy
- *   4:cut:L1:2      the first two blocks of level 1 become a level of their own
+ *   4:cut:L1:2      the first two blocks of level 1 become a separate level
  *
  * A + separates the names of several modules or paths. Two lists describe every change:
  * the module from which each new module descends (pl_descent), and the combinations of

@@ -30,7 +30,7 @@ typedef struct evaluation_row {
     pl_score *scores; /* [n_docs] */
     pl_score score;   /* sum of the scores */
     double ppl, bits; /* perplexity per token; bits per byte of text */
-    /* tokens that each path was trained on, including those of the base model */
+    /* tokens on which each path was trained, including the tokens of the base model */
     uint64_t tokens_per_path;
     uint64_t tokens_total;
     double flops; /* floating-point operations of training */

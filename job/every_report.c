@@ -13,8 +13,8 @@ typedef struct every_row {
     const char *rule; /* "once", or one of every_rules */
     int every;        /* W; 0: the rule "once" */
     double bits, bits_error, ppl;
-    /* by how many percent the perplexity is below that of "once", and the standard
-     * error */
+    /* by how many percent the perplexity is below the perplexity of "once", and the
+     * standard error */
     double below, below_error;
     /* gain in nats over "once", divided by the gain of "oracle" for the same W; NaN in
      * the rows of "once" and "oracle" */

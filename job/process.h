@@ -3,8 +3,8 @@
  *
  * A process reads the configuration of its run from RUN/proc/job.yaml, which a running
  * `pathloom train` has written, otherwise from RUN/run.yaml. If neither exists, it uses
- * the defaults. Options override the configuration. So a process behaves the same
- * whether it was started by hand, by systemd or by `train`. */
+ * the defaults. Options override the configuration. So a process behaves in the same
+ * way if a user, systemd or `train` starts it. */
 #ifndef PL_JOB_PROCESS_H
 #define PL_JOB_PROCESS_H
 #include "job/given.h"

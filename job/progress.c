@@ -54,7 +54,7 @@ static void measure_progress(progress *p, const pl_json *status)
         p->total += pl_json_get_real(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
             p->done += pl_json_get_real(pl_json_at(paths, k), "step");
-        /* tasks of this arm may still be audited, so it is not done */
+        /* tasks of this arm may still be audited, so the arm is not done */
         const bool audits = pl_json_get_bool(a, "audits_wait");
         if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks") &&
             !audits)
@@ -103,7 +103,7 @@ static void put_loss(double loss, pl_buf *out)
  * fit into `columns`. */
 static void arm_line(const pl_json *a, int columns, pl_buf *out)
 {
-    /* room for the number of paths left out, and a free last column */
+    /* room for the number of paths that do not fit, and a free last column */
     enum { MORE = sizeof "  +123" };
     const pl_json *paths = pl_json_get(a, "paths");
     size_t n = pl_json_count(paths), shown = 0;

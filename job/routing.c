@@ -233,8 +233,8 @@ typedef struct splitting {
     routing *g;
     const routing_origin *from;
     int *parent; /* [paths of g->topology] the path from which it descends */
-    /* [paths of g->topology] the paths in the order of their parents; those of parent p
-     * begin at first_child[p] */
+    /* [paths of g->topology] the paths in the order of their parents; the children of
+     * parent p begin at first_child[p] */
     int *children, *first_child;
     pl_buf *lists;   /* [paths of g->topology] documents, uint32_t each */
     double *nats;    /* [paths] nats of one document under each path's prefix model */

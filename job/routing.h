@@ -6,7 +6,7 @@
 
 typedef struct shard_size {
     size_t documents;
-    double tokens; /* targets in the shard, including those of the routing prefix */
+    double tokens; /* targets in the shard, also in the routing prefixes */
     double epochs; /* how often the path's training reads its whole shard */
     double rows;   /* rows of batches in one epoch */
 } shard_size;

@@ -9,8 +9,8 @@ enum {
     ATTACH_MS = 60000
 };
 
-/* Whether the job is encrypted. A hub and a home that were started by hand (net.attach)
- * may use encryption even if the configuration does not ask for it. */
+/* Whether the job is encrypted. A hub and a home that a user has started (net.attach)
+ * may use encryption even if the configuration does not ask for encryption. */
 static bool job_is_encrypted(const pl_run *r)
 {
     return config_encrypts(&r->cfg) || (r->cfg.attach && run_has_keys(r->dir));
@@ -104,7 +104,7 @@ static pl_status start_relay(pl_run *r, int index)
 }
 
 /* Called while this process waits for a home. Returns an error if a process of the job
- * has ended for good, or Ctrl+C was pressed. */
+ * has ended and will not be restarted, or if Ctrl+C was pressed. */
 static pl_status on_home_wait(void *context)
 {
     const pl_run *r = context;

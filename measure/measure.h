@@ -38,9 +38,9 @@ pl_status measure_engine(const measure_options *o);
  * are measured. */
 pl_status measure_generate(const measure_options *o);
 
-/* Measures the tokens per second of one of a job's workers while all of them train the
- * model of this configuration for the given number of seconds (measure_crew.c). On GPUs
- * one worker trains alone, and its rate is divided by the number of workers per GPU. */
+/* Measures the tokens per second of one worker of a job while all workers train the
+ * model of this configuration for `seconds` seconds (measure_crew.c). On GPUs one
+ * worker trains alone, and its rate is divided by the number of workers per GPU. */
 PL_MUST_CHECK pl_status measure_workers(const config *c, int workers, int n_gpus,
                                         double seconds, double *tokens_per_s);
 

@@ -81,7 +81,8 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
         return pl_fail(PL_ERR_IO, "cannot make a pipe: %s", strerror(errno));
     out->pid = fork();
     if (out->pid == 0) {
-        /* The child inherits the run's lock, so it must not outlive this command. */
+        /* The child inherits the run's lock, so the child must end when this command
+         * ends. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
         /* with `seconds`, processes stay unbound like a job's workers */

@@ -1,4 +1,4 @@
-/* The modules that a process has in memory, each of them once.
+/* A pool of modules: a process has each module in memory only once.
  *
  * Modules are found by the hash of their parameters, so equal modules are in memory
  * once, even if several paths, arms or versions use them. A path of the pool is a table

@@ -59,7 +59,7 @@ rerouting_slot rerouting_writer(const rerouting *w);
 int32_t rerouting_last_token(const rerouting *w);
 /* Returns which path wrote which tokens so far; valid until the next call. */
 const pl_reroute_trace *rerouting_trace(const rerouting *w);
-/* Sets what the choice has cost so far: n_routing and routing_seconds. */
+/* Sets the cost of all choices so far in `out`: n_routing and routing_seconds. */
 void rerouting_cost(const rerouting *w, pl_generate_result *out);
 
 #endif

@@ -121,8 +121,8 @@ static enum MHD_Result answer_failed(exchange *x, server_event *e)
     return result;
 }
 
-/* Collects the answers of a job. Returns NULL if all are complete, else the event of an
- * answer that failed. */
+/* Collects the answers of a job. Returns NULL if all answers are complete; otherwise
+ * returns the event of an answer that failed. */
 static server_event *collect_answers(exchange *x)
 {
     while (x->n_ended < x->job->n_parts) {

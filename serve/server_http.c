@@ -303,7 +303,7 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
 }
 
 /* Answers OPTIONS. Before a browser sends a request of a page from another origin, it
- * sends OPTIONS without a key, to ask what the page may do. */
+ * sends OPTIONS without a key, to ask which requests the page may send. */
 static enum MHD_Result answer_preflight(exchange *x)
 {
     return exchange_queue(

@@ -1,5 +1,5 @@
-/* Writes what the server tells about itself: its models, its defaults, and counters for
- * Prometheus. */
+/* Writes information about the server: the models, the default values of requests, and
+ * counters for Prometheus. */
 #include "serve/server_paths.h"
 
 static pl_json *make_model(const pl_server *s, const char *name)

@@ -23,7 +23,8 @@ enum {
 /* Computes paths of one shape. */
 typedef struct engine {
     const pl_shape *shape;
-    pl_model *model; /* has no parameters of its own */
+    /* the model itself has no parameters; it computes with those of a path */
+    pl_model *model;
     pl_batch *batch;
 } engine;
 

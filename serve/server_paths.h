@@ -18,7 +18,7 @@ const server_models *server_paths_models(const server_paths *p);
 const pl_tokenizer *server_paths_tokenizer(const server_paths *p);
 int server_paths_context(const server_paths *p);
 int server_paths_loaded(const server_paths *p);
-/* The modules in memory, without those that route prompts. */
+/* Counts the modules in memory, except the modules that only route prompts. */
 pl_pool_counts server_paths_modules(const server_paths *p);
 
 /* Looks for new commits of the store. From now on, new versions are loaded. If a module
@@ -52,8 +52,7 @@ int server_paths_open_path(const server_paths *p, int nth);
 PL_MUST_CHECK pl_status server_paths_embed(server_paths *p, int model,
                                            const int32_t *tokens, int n, pl_buf *out,
                                            bool *waits);
-/* Writes what the slots of the models in memory are doing, in the form of
- * llama-server. */
+/* Writes the work of each slot of the models in memory, in the form of llama-server. */
 void server_paths_write_slots(const server_paths *p, pl_json *list);
 /* Makes a step of all requests; returns how many engines had something to do. */
 int server_paths_step(server_paths *p);

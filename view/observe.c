@@ -151,7 +151,7 @@ static void close_stream(stream *s)
     pl_free(s);
 }
 
-/* Whether the name is that of a log: "hub.log", "hub.log.1", "hub.log-20261125", but
+/* Whether this is the name of a log: "hub.log", "hub.log.1", "hub.log-20261125", but
  * not "hub.log.gz". */
 static bool is_log(const char *name)
 {

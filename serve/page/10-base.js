@@ -1,6 +1,6 @@
 'use strict';
 /* Functions for all views: elements, numbers as text, colours, requests to the server.
- * Text of the run is only set as textContent, so it cannot become HTML. */
+ * Text from the run is only set as textContent, so this text cannot become HTML. */
 const $ = (id) => document.getElementById(id);
 const SVG = 'http://www.w3.org/2000/svg';
 

@@ -71,8 +71,8 @@ async function chooseVersion(module, version) {
   drawVersion();
 }
 const stepVersion = (step) => chooseVersion(modules.module, modules.version + step);
-/* The heat map takes long to compute, so it is asked for only when the module or its newest
- * version has changed. */
+/* Asks for the heat map. The heat map takes long to compute, so the page asks only if
+ * the module, or the module's newest version, has changed. */
 async function askHeat() {
   const m = modules.graph.modules.find((o) => o.module === modules.module);
   const asked = m ? m.module + ' ' + m.versions : '';
