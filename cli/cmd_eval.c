@@ -25,7 +25,7 @@ done:
 }
 
 /* Applies the user's settings. Only keys that do not change training may differ from
- * the run's values, such as keys for how much text is scored. */
+ * the run's values, such as the keys that limit how much text is scored. */
 static pl_status apply_settings(pl_run *r, const given_settings *s)
 {
     for (int i = 0; i < s->n; i++) {

@@ -1,5 +1,5 @@
 /* Reads the values of a run's keys, combines, derives and checks them. The comment at
- * the top of config.h says in which order. */
+ * the top of config.h describes the order of these steps. */
 #include "job/config.h"
 #include "serve/serve.h"
 #include "store/store.h"

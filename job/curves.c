@@ -128,8 +128,8 @@ static void put_scalar_named(points *p, const char *what, const char *of, double
             *c = '_';
 }
 
-/* Sums for one phase of an arm: over all paths, or over the paths that one worker
- * trained. */
+/* Sums of numbers for one phase of an arm: over all paths, or over the paths that one
+ * worker trained. */
 typedef struct sums {
     int worker, n;
     double nats, tokens, rates, gradients, memory_bytes;

@@ -88,7 +88,7 @@ bool routing_trains(const pl_run *r, uint32_t document)
     return !routing_scores(r, document) && !routing_holds(r, document);
 }
 
-/* Removes the documents that no arm trains on from the shards, and lists each path's
+/* Removes from the shards all documents on which no arm trains, and lists each path's
  * held-out documents. If all documents of a path would be removed, the path trains on
  * them anyway. */
 static void drop_untrained(const pl_run *r, routing *g)

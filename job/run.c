@@ -1,8 +1,8 @@
 /* Opens, locks and closes the folder of a run, and decides which configuration a
  * command uses. Before training has begun, the command's configuration is used; the
- * saved configuration is used only if the command changes no key that changes results.
- * After training has begun, the command's values are applied to the saved
- * configuration, and a difference in a key that changes results is an error. */
+ * saved configuration is used only if the command sets nothing but local keys. After
+ * training has begun, the command's values are applied to the saved configuration, and
+ * a difference in a key that changes results is an error. */
 #include "job/curves.h"
 #include "job/forget.h"
 

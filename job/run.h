@@ -210,8 +210,8 @@ bool run_may_have_arm(const char *name); /* true if any configuration has such a
 /* Fills in the definition of an arm. Shards and weights are only allocated. */
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out);
 
-/* artifacts.c: the parts of a run that answer prompts. These functions work also while
- * the run's job runs. */
+/* artifacts.c: opens the parts of a run that commands need to answer prompts. These
+ * functions also work while the run's job runs. */
 pl_status store_open_run(const char *dir, pl_store **out);
 /* Appends the hashes of the documents in a file or folder. A corpus of a single file
  * was cut into documents (data.cut); a file in a folder was not. So the hashes of the

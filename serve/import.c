@@ -1,7 +1,7 @@
 /* Reads an existing Llama or Qwen3 model as parameters of our model.
  *
  * Everything is checked when the model is opened: the configuration, the structure of
- * every file, and that the files have exactly the tensors of our layout. So loading
+ * every file, and whether the files have exactly the tensors of our layout. So loading
  * only copies values. */
 #include "serve/exchange.h"
 #include "serve/llama_config.h"

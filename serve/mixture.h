@@ -85,7 +85,7 @@ PL_MUST_CHECK pl_status pl_read_path_module(pl_store *store, const pl_topology *
  * newest version), and sets the numbers and hashes of the versions that were read. */
 PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
                                              pl_path_module *modules, float *params);
-/* The tag that names the best version of a path on its held-out documents:
+/* Makes the name of the tag of a path's best version by its held-out documents, such as
  * "best-mix-p01". The tag exists after the end of an arm with held-out documents
  * (train.holdout). */
 void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 typedef struct pl_module_pool pl_module_pool;
-/* Borrows backend and store until destroy. */
+/* Borrows backend and store until the pool is destroyed. */
 pl_module_pool *pl_module_pool_create(pl_backend *be, pl_store *store);
 /* All paths must be closed. Accepts NULL. */
 void pl_module_pool_destroy(pl_module_pool **pool);

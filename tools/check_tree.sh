@@ -25,7 +25,8 @@ for folder in $layers tests bench examples; do
 done | sort > "$scratch/files"
 layer_files=$(grep -vE '^(tests|bench|examples)/' "$scratch/files")
 
-# Layers, doors, foreign headers, lengths, nesting, exit: one pass over all lines.
+# One pass over all lines checks layers, doors, foreign headers, lengths, nesting, and
+# calls of exit.
 cat > "$scratch/lines.awk" <<'AWK'
 function report(line, text) { print FILENAME ":" line ": " text }
 
@@ -185,8 +186,8 @@ printf '%s\n' "$layer_files" | xargs wc -l | awk '
                     folder, 100 * lines[folder] / all
     }' >> "$scratch/found"
 
-# cli parses options and prints. Rules belong to job, home, store, serve or measure, so
-# the lines of cli are limited.
+# The folder cli only parses options and prints. All other code belongs to job, home,
+# store, serve or measure, so the lines of cli are limited.
 cli_budget=9000
 cli_lines=$(grep '^cli/' "$scratch/files" | xargs cat | wc -l)
 [ "$cli_lines" -le $cli_budget ] ||
