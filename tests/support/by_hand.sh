@@ -5,7 +5,8 @@
 children=
 trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
 
-# Starts a command in the background; its output goes to NAME.out, its pid to `pid`.
+# Starts a command in the background. The output of the command goes to NAME.out, and
+# the variable `pid` gets its process id.
 start() { # name, command
     out=$1
     shift

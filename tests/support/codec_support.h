@@ -17,7 +17,7 @@ void fill_values(float *x, size_t n, uint64_t seed);
 
 float *zeros(size_t n);
 
-/* The codec `name` for all tensors, small ones too. */
+/* Returns options that encode all tensors, also small ones, with the codec `name`. */
 pl_codec_options options_of(const char *name);
 
 pl_codec_round round_of(int n_contributors);

@@ -1,5 +1,6 @@
-/* The corpus tests share a scratch folder, and code of their own that writes token
- * files as docs/PROTOCOL.md section 5 says, without the code under test. */
+/* The corpus tests share a scratch folder, and functions that write token files as
+ * docs/PROTOCOL.md section 5 describes them. These functions do not use the code under
+ * test. */
 #ifndef PL_TEST_CORPUS_SUPPORT_H
 #define PL_TEST_CORPUS_SUPPORT_H
 #include "corpus/corpus.h"
@@ -15,14 +16,14 @@
 #define REAL_TRAIN "../shared/data/train.jsonl.zst"
 #define REAL_VALID "../shared/data/valid.jsonl.zst"
 
-extern char scratch[64]; /* the folder of this run */
+extern char scratch[64]; /* the scratch folder of this process */
 
 int make_scratch(void **state);
 
 int remove_scratch(void **state);
 
-/* The path of `name` in the scratch folder. The path stays valid for the next few calls
- * only. */
+/* Returns the path of `name` in the scratch folder. The path stays valid for the next
+ * few calls only. */
 const char *in_scratch(const char *name);
 
 void write_bytes(const char *name, const void *data, size_t len);
@@ -44,12 +45,12 @@ void write_text(const char *name, const char *text);
 
 void put_le(pl_buf *buf, uint64_t value, int bytes);
 
-/* Token t of document d in the files below. The token's value tells d and t, so a test
- * sees which place a window came from. */
+/* Returns token t of document d in the files of build_tokens. The token's value tells d
+ * and t, so a test sees from which place a window came. */
 int32_t test_token(size_t d, size_t t, size_t n);
 
-/* Writes a token file of n documents with lengths `lens`; document d is of domain "one"
- * if d is even, else "two". */
+/* Writes a token file of n documents with the lengths `lens`. Document d belongs to the
+ * domain "one" if d is even, else to "two". */
 void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out);
 
 /* Makes words of a small alphabet, from which a tokenizer can learn. */

@@ -7,8 +7,8 @@
 
 enum { PIECES = 400, VOCAB = 416 };
 
-/* Grouped heads whose sizes add up to more than `width`, and an output head of its
- * own. */
+/* A model with grouped heads, whose sizes add up to more than `width`, and with an
+ * output head that is not tied to the embedding. */
 static const pl_shape wide_shape = {.vocab = VOCAB,
                                     .width = 32,
                                     .n_heads = 4,
@@ -23,8 +23,8 @@ static const pl_shape wide_shape = {.vocab = VOCAB,
 
 extern pl_buf tokenizer_model;
 
-/* A 2x2 mixture with a path-specific block, so the tensors do not lie in the order of
- * the blocks. */
+/* Makes a 2x2 mixture with a path-specific block, so that the tensors are not in the
+ * order of the blocks. */
 pl_topology *make_topology(const pl_shape *shape);
 
 float *make_params(const pl_topology *t, uint64_t key);

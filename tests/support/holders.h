@@ -1,5 +1,6 @@
-/* folder: workers. Holders of one module (paths that train it) which train and exchange
- * updates without a network, and a home for tests that need one. */
+/* folder: workers. The holders of a module are the paths that train it. Here holders
+ * train and exchange updates without a network. Tests that need a home can start
+ * one. */
 #ifndef PL_TESTS_HOLDERS_H
 #define PL_TESTS_HOLDERS_H
 #include "codec/codec.h"
@@ -25,10 +26,10 @@ enum {
 };
 
 typedef struct holder {
-    float *params, *velocity, *last, *before; /* parts of the path's state */
+    float *params, *velocity, *last, *before; /* the parts of the path's state */
     float *start, *now, *update, *sent, *residual, *sent_start;
     double *x, *v, *d, *d_before,
-        *step; /* the vectors by the equations; d: share * update */
+        *step; /* the vectors that the equations give; d is share * update */
 } holder;
 
 typedef struct world {
@@ -39,7 +40,7 @@ typedef struct world {
     float *zero; /* parameters of version 0: zeros */
     double *mean_before;
     holder of[HOLDERS_MAX];
-    bool is_split[PHASES][HOLDERS_MAX]; /* holder without its partner in that round */
+    bool is_split[PHASES][HOLDERS_MAX]; /* the pair was split in that round */
     /* the home, in tests that start one */
     char dir[64], store[PL_PATH_MAX], ready[PL_PATH_MAX];
     volatile sig_atomic_t stop;
@@ -64,8 +65,8 @@ double share(const world *w, int i);
 
 double lr_at(const world *w, int64_t round);
 
-/* Replaces a phase of training: moves the parameters towards a point that differs per
- * holder, with noise. */
+/* Replaces a phase of training: moves the parameters of the holder towards a point that
+ * differs per holder, and adds noise. */
 void train(world *w, int i, int64_t phase);
 
 int n_vectors(const world *w);
@@ -73,8 +74,8 @@ int n_vectors(const world *w);
 void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
                 pl_buf *out);
 
-/* Encodes the update as a worker does; sets `sent` and `sent_start` to what decoding
- * gives. */
+/* Encodes the holder's update as a worker does. Sets `sent` and `sent_start` to the
+ * values that a receiver decodes. */
 void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out);
 
 void assert_near(const world *w, const float *got, const double *want,
@@ -85,8 +86,8 @@ void mean_of_holders(const world *w, double *out);
 /* ---- noloco ---- */
 int mate_of(const world *w, int i, int64_t round);
 
-/* Does the outer step that follows `phase` - 1, if any; then sets where `phase`
- * starts. */
+/* Takes the outer step that follows phase `phase` - 1, if there is such a phase. Then
+ * sets the parameters with which `phase` starts. */
 void begin_gossip(world *w, int64_t phase);
 
 void end_gossip(world *w, int64_t phase, double norm, pl_buf encoded[]);
@@ -112,7 +113,7 @@ void submit(world *w, int i, int64_t round, const pl_buf *encoded);
 
 pl_version_facts wait_holder_version(world *w, int64_t number);
 
-/* Reads floats of a blob, from number `first` on, into `out`. */
+/* Reads floats of a blob into `out`, beginning with float number `first`. */
 void fetch(world *w, const pl_hash *blob, size_t first, float *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Starts a home or a relay as a process that a test can kill, and makes the arm that
- * such tests publish in it. */
+/* Starts a home or a relay as a process that a test can kill. Makes the arm that the
+ * tests publish in the home. */
 #ifndef PL_TESTS_HOME_FIXTURE_H
 #define PL_TESTS_HOME_FIXTURE_H
 #include "codec/codec.h"
@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 enum { PATHS = 4, PATIENCE_MS = 15000 };
-extern bool has_hub; /* a test's own hub, which says HELLO first */
+extern bool has_hub; /* the job has its own hub, which must say HELLO first */
 enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD, N_SLOTS };
 
 /* ---- children: this program again, because sockets do not survive a fork ---- */
@@ -42,29 +42,32 @@ pl_status run_home(char **argv, pl_home_options o);
 
 pl_status run_relay(char **argv);
 
-/* main calls this with seven arguments; `home` has the options of a home that
- * differ. */
+/* main calls this function with seven arguments. `home` contains the options of a home
+ * that differ from the defaults. */
 int run_child(char **argv, pl_home_options home);
 
 void name_child(child *c, const char *dir, const char *kind, const char *file);
 
-/* Waits until the child is ready, however slow the machine is. False: it died first. */
+/* Waits until the child is ready, however slow the machine is. Returns false if the
+ * child ended before it was ready. */
 bool await_child(child *c);
 
-/* Starts the child with this fail point, unless it is empty. A child that dies there
- * before it is ready is started again without it. So is one whose port another process
- * took: no one holds the port while no child runs. */
+/* Starts the child with this fail point, unless the text is empty. If the child dies at
+ * the fail point before it is ready, it is started again without the fail point. It is
+ * also started again if another process took its port, because the port is free while
+ * no child runs. */
 void start_failing_child(child *c, const char *failpoint);
 
 void start_child(child *c);
 
-/* The child's resident memory in KiB. */
+/* Returns the child's resident memory in KiB. */
 long child_kib(const child *c);
 
-/* Sends the signal `how` and waits for the end; SIGTERM must give exit code 0. */
+/* Sends the signal `how` to the child and waits until it ends. After SIGTERM its exit
+ * code must be 0. */
 void kill_child(child *c, int how);
 
-/* ---- what a job publishes: a 2x2 mixture, which is its modules and its arm ---- */
+/* ---- what a job publishes: a 2x2 mixture, that is, its modules and its arm ---- */
 void define_grid(pl_arm *arm, const char *codec);
 
 pl_client *open_client(const char *address);

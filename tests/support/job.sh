@@ -3,7 +3,7 @@
 # A script that must clean up more on failure defines its own `fail`.
 stopped='' job=''
 
-# Sets `work` to $1 as an empty folder, for this script alone.
+# Sets `work` to $1, which becomes an empty folder that only this script uses.
 own_folder() { # folder
     work=$1
     [ "${work#/}" != "$work" ] || work=$PWD/$work
@@ -11,8 +11,8 @@ own_folder() { # folder
     mkdir -p "$work"
 }
 
-# Prints $1 and the logs, ends the processes that the script started or stopped, and exits.
-# If the script sets `case`, only the logs of that case are shown.
+# Prints $1 and the logs, ends the processes that the script started or stopped, and
+# exits. If the script has set `case`, only the logs of that case are printed.
 fail() {
     echo "FAILED${first_seed:+ (seed $first_seed)}: ${case:+$case: }$1"
     for log in "$work/${case:+$case.}"*.out; do
@@ -23,7 +23,7 @@ fail() {
     exit 1
 }
 
-# Makes a corpus of real text, which is the same for all runs: this project's own sources.
+# Makes a corpus of real text: the sources of this project. All runs get the same text.
 make_corpus() { # folders
     for folder in "$@"; do
         mkdir -p "$work/corpus/$folder"
@@ -31,8 +31,8 @@ make_corpus() { # folders
     done
 }
 
-# Trains a 2x2 mixture of a small model. It replaces the shell by the launcher, so call it
-# in a subshell or in the background.
+# Trains a 2x2 mixture of a small model. The launcher replaces the shell, so call this
+# function in a subshell or in the background.
 small_job() { # folder, options
     out=$1
     shift
@@ -60,7 +60,7 @@ versions() { # options of store ls
         sed -n 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/p'
 }
 
-# Waits until every module of the mixture has this version, or a later one.
+# Waits until every module of the mixture has this version or a later one.
 modules_reach() { # folder, version
     tries=600
     until versions --run "$work/$1" |
@@ -72,11 +72,11 @@ modules_reach() { # folder, version
     done
 }
 
-# Writes into FOLDER.facts what must be equal in two runs: for a module its version and
-# hash, for a path its phase and the hash of its state.
+# Writes into FOLDER.facts what must be equal in two runs: the version and the hash of
+# each module, and the phase and the hash of the state of each path.
 facts_of_run() { # folder
     for what in "" --paths; do
-        # shellcheck disable=SC2086 # $what is no word or one word
+        # shellcheck disable=SC2086 # $what is empty or one word
         "$pathloom" store ls --run "$work/$1" $what --json >"$work/ls" ||
             fail "store ls of $1"
         sed -n 's/.*"\(module\|path\)":"\([^"]*\)","\(version\|phase\)":\([0-9]*\).*"\(hash\|moments\)":"\([^"]*\)".*/\2 \4 \6/p' \
@@ -85,14 +85,14 @@ facts_of_run() { # folder
     [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "too little is in $1"
 }
 
-# Runs `pathloom store VERB`, which must succeed, and writes its output into verb.out.
+# Runs `pathloom store VERB`, which must succeed, and writes the output into verb.out.
 store() { # verb, options
     verb=$1
     shift
     "$pathloom" store "$verb" "$@" >"$work/verb.out" 2>&1 || fail "store $verb $*"
 }
 
-refused() { # exit code, words that the sentence has, command
+refused() { # exit code, words that the error must contain, command
     code=$1 words=$2
     shift 2
     "$@" >"$work/refused.out" 2>&1

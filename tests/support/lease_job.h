@@ -1,6 +1,6 @@
-/* A hub with a gate, a home, and three workers with keys of their own, of whom one
- * holds the lease of a task. For one test program; relay_fixture.h has what several
- * share. */
+/* A job with a hub that has a gate, a home, and three workers. Each worker has its own
+ * key, and one of them holds the lease of a task. Only one test program uses this job;
+ * relay_fixture.h has what several test programs share. */
 #ifndef PL_TESTS_LEASE_JOB_H
 #define PL_TESTS_LEASE_JOB_H
 #include "home/home.h"
@@ -9,7 +9,7 @@
 
 enum { TTL = 60000, SHORT_TTL = 2000 };
 
-/* The path of file `name` in the folder of the hub's ready file `ready`. */
+/* Returns the path of the file `name` in the folder of the hub's ready file `ready`. */
 static char *beside(const char *ready, const char *name, char out[PL_PATH_MAX])
 {
     char folder[PL_PATH_MAX];
@@ -105,7 +105,7 @@ static void join(const job *j, party *p)
     assert_int_equal(ask_plainly(p, &m), PL_MSG_WELCOME);
 }
 
-/* Joins as `mine`, with a key that counts as one of the job's own processes. */
+/* Joins as the worker `mine`. Its key counts as a key of the job's own processes. */
 static void join_own(job *j, party *mine, const char *name)
 {
     char own[PL_KEY_NAME_MAX];
@@ -117,7 +117,7 @@ static void join_own(job *j, party *mine, const char *name)
     join(j, mine);
 }
 
-/* Asks for a task. Returns the phase of the task, or -1 without a task. */
+/* Asks for a task. Returns the phase of the task, or -1 if the hub gives no task. */
 static int64_t try_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
 {
     pl_message m, a;

@@ -1,6 +1,6 @@
 /* Makes leases for tests that use a home without a hub. The leases are sealed with the
- * home's secret, which a home without encryption tells every client that claims to be
- * the hub. */
+ * home's secret. A home without encryption tells its secret to every client that claims
+ * to be the hub. */
 #ifndef PL_TESTS_LEASES_H
 #define PL_TESTS_LEASES_H
 #include "outer/outer.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-extern pl_lease_secret home_secret; /* secret of the home in the last learn_secret */
+extern pl_lease_secret home_secret; /* set by learn_secret */
 
 void learn_secret(const char *home);
 
@@ -21,8 +21,8 @@ pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token
 
 void act_under(pl_client *client, const pl_lease *lease);
 
-/* Works under a lease for contribution c of a whole phase, and sets the samples in
- * c. */
+/* Makes a lease for the contribution c, lets the client work under it, and sets the
+ * number of samples in c to that of a whole phase. */
 void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t phase);
 
 #endif

@@ -1,6 +1,6 @@
-/* The operations of a backend in double precision, written from their equations and not
- * from modules/ref. Tests compare the reference backend with these functions and with
- * their central differences. */
+/* The operations of a backend in double precision. They are written from their
+ * equations, not copied from modules/ref. Tests compare the reference backend with
+ * these functions, and its gradients with central differences of these functions. */
 #ifndef PL_TESTS_NAIVE_H
 #define PL_TESTS_NAIVE_H
 #include "modules/modules.h"
@@ -11,7 +11,8 @@
 
 double *naive_zeros(size_t n);
 
-/* n normal numbers that fp32 holds exactly, as doubles */
+/* Returns n normally distributed numbers as doubles. fp32 can hold each of them
+ * exactly. */
 double *naive_randoms(size_t n, uint64_t stream, double scale);
 
 float *naive_floats(const double *x, size_t n);
@@ -19,7 +20,7 @@ float *naive_floats(const double *x, size_t n);
 void naive_rmsnorm(double *out, const double *x, const double *w, int N, int C,
                    double eps);
 
-/* The norm of each head of q and k in qkv [N,(H+2G)*D], in place; w [2,D]. */
+/* Normalises each head of q and k in qkv [N,(H+2G)*D], in place; w [2,D]. */
 void naive_head_norm(double *qkv, const double *w, int N, int H, int G, int D,
                      double eps);
 
@@ -30,7 +31,8 @@ void naive_matmul(double *out, const double *x, const double *w, int N, int O, i
 void naive_rope(double *qkv, int B, int T, int H, int G, int D, double theta,
                 int start);
 
-/* Attention with a softmax over whole rows of scores; later positions are left out. */
+/* Attention with a softmax over whole rows of scores. Each position ignores later
+ * positions. */
 void naive_attention(double *out, const double *qkv, int B, int T, int H, int G, int D);
 
 void naive_swiglu(double *out, const double *gu, int N, int F);
@@ -38,11 +40,11 @@ void naive_swiglu(double *out, const double *gu, int N, int F);
 void naive_losses(double *loss, const double *x, const double *w,
                   const int32_t *targets, int N, int V, int C);
 
-/* Central difference of f at *x. */
+/* The central difference of f with respect to *x. */
 typedef double (*naive_scalar)(void *context);
 double naive_slope(naive_scalar f, void *context, double *x);
 
-/* Sum of squared differences over the sum of squares of `want`. */
+/* Returns the sum of squared differences divided by the sum of squares of `want`. */
 double naive_error(const float *got, const double *want, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* Lists the backends that tests compare with the reference, and how much they may
- * differ. */
+/* Lists the backends that tests compare with the reference backend, and the error that
+ * each of them may have. */
 #ifndef PL_TESTS_PAIRS_H
 #define PL_TESTS_PAIRS_H
 #include "tests/support/naive.h"
@@ -32,19 +32,20 @@ typedef struct pair {
 
 pl_backend *open_side(const char *name, const char *precision, int n_threads);
 
-/* A topology of one path, which needs no choice of modules. */
+/* Makes a topology with only one path. */
 pl_topology *one_path(const pl_shape *shape);
 
-/* A model of t with the initial parameters of a training. */
+/* Makes a model of the topology t with the parameters with which a training begins. */
 pl_model *fresh_model(const pl_topology *t, pl_backend *be,
                       const pl_model_options *options);
 
-/* A model for inference on one sequence at a time, as long as the shape allows. */
+/* Makes a model for inference on one sequence at a time, with the longest context that
+ * the shape allows. */
 pl_model *fresh_reader(const pl_topology *t, pl_backend *be);
 
-/* Runs `check` for every backend, or for the one that PAIRS_OF names. A backend that
- * this machine lacks is named in the output and left out, but ref and cpu in f32 must
- * open. */
+/* Runs `check` for every backend, or only for the one that PAIRS_OF names. If this
+ * machine lacks a backend, the output names it and the test goes on without it. But
+ * `ref`, and `cpu` in f32, must open on every machine. */
 static inline void for_each_backend(void (*check)(const pair *p))
 {
     for (int i = 0; i < N_BACKENDS; i++) {

@@ -1,5 +1,5 @@
-/* A home and relays (processes that a test can kill) and workers (threads, because a
- * worker waits until its update is taken), for tests of relays. */
+/* For tests of relays. The home and the relays are processes, which a test can kill.
+ * The workers are threads, because a worker waits until its update is accepted. */
 #ifndef PL_TESTS_RELAY_FIXTURE_H
 #define PL_TESTS_RELAY_FIXTURE_H
 #include "tests/support/home_fixture.h"
@@ -20,8 +20,8 @@ void define_arm(fixture *f, const char *codec);
 
 void publish(fixture *f);
 
-/* Makes a folder for the test, paths for the home in it, and the arm; starts
- * nothing. */
+/* Makes a folder for the test, chooses the paths of the home's files in it, and makes
+ * the arm. Starts no process. */
 void place_home(fixture *f, const char *codec);
 
 void open_job(fixture *f, const char *codec);
@@ -60,14 +60,14 @@ worker send_one(fixture *f, const char *address, int path);
 
 pl_hash wait_version(fixture *f, const char *module);
 
-/* The version that four updates make if they are sent one by one, without a relay. It
- * is computed once per codec. */
+/* Returns the hash of the version that four updates make if they are sent one by one,
+ * without a relay. It is computed once per codec. */
 pl_hash version_without_relay(const char *codec);
 
 void assert_version(fixture *f, const char *codec);
 
-/* The number of different updates in the version; checks that all contributors are
- * named. */
+/* Returns the number of different updates in the version. Checks that the version names
+ * all contributors. */
 int n_updates(fixture *f);
 
 #endif

@@ -1,4 +1,5 @@
-/* Tests of the model start from a "rig": one tiny path on the reference backend. */
+/* Tests of the model start from a "rig": a model of one tiny path on the reference
+ * backend. */
 #ifndef PL_TESTS_RIG_H
 #define PL_TESTS_RIG_H
 #include "tests/support/naive.h"
@@ -37,15 +38,16 @@ static const pl_shape tiny = {.vocab = 13,
                               .rope_theta = 100.0,
                               .norm_eps = 1e-5};
 
-/* Loads parameters that are larger than in training, so every term of a gradient
- * matters. */
+/* Loads parameters that are larger than those of a training, so that every term of a
+ * gradient matters. */
 void load_randoms(rig *r, uint64_t stream, float scale);
 
 rig open_rig(const pl_shape *shape, int batch, bool training);
 
 void close_rig(rig *r);
 
-/* The four shapes that matter: tied with grouped keys, untied, plain heads, QK norm. */
+/* Returns one of the four shapes that tests need: tied with grouped keys, untied, plain
+ * heads, QK norm. */
 pl_shape shape_case(int i);
 enum { N_SHAPES = 4 };
 

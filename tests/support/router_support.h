@@ -1,4 +1,4 @@
-/* folder: router. Tests of routers share these clouds of points around known
+/* folder: router. The tests of routers share these clouds of points around known
  * centres. */
 #ifndef PL_TESTS_ROUTER_SUPPORT_H
 #define PL_TESTS_ROUTER_SUPPORT_H
@@ -24,11 +24,11 @@
             fail_msg("'%s' does not say '%s'", pl_last_error(), words);                \
     } while (0)
 
-/* Options of a router that uses features as they are. */
+/* Returns options of a router that does not transform the features. */
 pl_router_options plain_options(int n_paths);
 
-/* Makes n points of `dim` values. Point i is unit noise around the centre of cloud i %
- * k, whose values are `apart` or -`apart` at random. */
+/* Makes n points of `dim` values. Point i is the centre of cloud i % k plus noise of
+ * variance 1. Each value of a centre is `apart` or -`apart`, chosen at random. */
 float *make_clouds(size_t n, int dim, int k, float apart);
 
 pl_router *fit(const float *points, size_t n, int dim,
@@ -36,10 +36,10 @@ pl_router *fit(const float *points, size_t n, int dim,
 
 int path_of(const pl_router *router, const float *feature);
 
-/* Appends to `out` all numbers that determine a router's choices. */
+/* Appends to `out` all numbers on which the router's choices depend. */
 void router_bytes(const pl_router *router, pl_buf *out);
 
-/* The purity of the router's paths against cloud i % k. */
+/* Returns the purity of the router's paths if point i belongs to cloud i % k. */
 double purity_of(const pl_router *router, const float *points, size_t n, int k);
 
 #endif

@@ -1,5 +1,5 @@
-/* Starts the test's own program again, with a store's folder as its only argument. That
- * process works on the store until it is killed, and writes numbers of 8 bytes to
+/* Starts the test's own program again, with the folder of a store as the only argument.
+ * That process works on the store until it is killed, and writes numbers of 8 bytes to
  * standard output. */
 #ifndef PL_TESTS_STORE_CHILD_H
 #define PL_TESTS_STORE_CHILD_H
@@ -10,21 +10,22 @@
 
 typedef struct store_child {
     pid_t pid;
-    int fd; /* reads the child's standard output */
+    int fd; /* the other end of the child's standard output */
 } store_child;
 
 store_child start_store_child(const char *folder);
 
 void await_store_child(const store_child *child);
 
-/* Kills the child, which never ends by itself. Numbers that it wrote can still be
- * read. */
+/* Kills the child, which never ends by itself. The numbers that the child wrote can
+ * still be read. */
 void kill_store_child(const store_child *child);
 
 bool read_number(const store_child *child, uint64_t *number);
 
-/* Runs `program` with `folder` and `more` (unless NULL), killed when it passes `point`
- * for the given time. Returns SIGKILL, or 0 if it exited with 0 before. */
+/* Runs `program` with the arguments `folder` and `more` (unless NULL). The process is
+ * killed when it passes the fail point `point` for the `passage`-th time. Returns
+ * SIGKILL, or 0 if the process ended before with exit code 0. */
 int die_at(const char *point, int passage, const char *program, const char *folder,
            const char *more);
 

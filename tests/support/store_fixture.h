@@ -27,15 +27,16 @@
         assert_non_null(strstr(pl_last_error(), word));                                \
     } while (0)
 
-/* PL_TEST_ENGINE may name an engine for the chunks, in which each folder gets a name of
- * its own; so the same tests run for every engine (tests/ceph.sh). */
+/* If PL_TEST_ENGINE names an engine, the chunks of each store are kept in this engine,
+ * each folder under a name of its own. So the same tests run with every engine
+ * (tests/ceph.sh). */
 int use_engine(const char *folder);
 
 int make_folder(void **state);
 
 int drop_folder(void **state);
 
-/* n bytes that depend on the seed alone. */
+/* Makes n bytes, which depend only on the seed. */
 uint8_t *make_bytes(uint64_t seed, size_t n);
 
 pl_hash put_bytes(pl_txn *txn, uint64_t seed, size_t n);
@@ -44,7 +45,8 @@ pl_store *open_store(const char *folder, pl_store_mode mode);
 
 pl_txn *begin(pl_store *store);
 
-/* Version `number` of a module with parameters from `seed`, committed alone. */
+/* Commits version `number` of a module, with parameters from `seed`, as the only change
+ * of the transaction. */
 void commit_version(pl_store *store, const char *module, uint64_t number, uint64_t seed,
                     size_t n);
 

@@ -1,4 +1,4 @@
-# Compiles the fixtures once, as a library that all tests link with.
+# Compiles the fixtures once, as a library. All tests link with it.
 if(PL_ONLY_MODULES)
   set(support_sources naive.c pairs.c rig.c)
   list(TRANSFORM support_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

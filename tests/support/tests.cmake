@@ -1,8 +1,8 @@
-# Functions that make tests of scripts that run whole jobs. The path of a script is relative
-# to tests/.
+# Functions that define tests from scripts. Such a script runs whole jobs. The path of a
+# script is relative to tests/.
 
-# pl_script_test(name labels seconds script arguments...): the script runs in the project's
-# root.
+# pl_script_test(name labels seconds script arguments...) makes a test of a script,
+# which runs in the project's root.
 function(pl_script_test name labels seconds script)
   if(TARGET pathloom)
     add_test(NAME ${name}
@@ -11,9 +11,9 @@ function(pl_script_test name labels seconds script)
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds})
   endif()
 endfunction()
-# pl_job_test(name labels script arguments...): a script test of at most 15 minutes whose
-# processes need two cores. tests/run.sh runs one small test beside it, which uses the
-# time in which they wait.
+# pl_job_test(name labels script arguments...) makes a script test that lasts at most 15
+# minutes and whose processes need two cores. tests/run.sh runs one small test beside
+# it, which uses the time in which these processes wait.
 function(pl_job_test name labels script)
   pl_script_test(${name} "${labels}" 900 ${script} ${ARGN})
   if(TEST ${name})
@@ -25,7 +25,7 @@ function(pl_test_limit name seconds)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
   endif()
 endfunction()
-# Tests that run under `sh tests/run.sh --all` only.
+# Marks tests that run only with `sh tests/run.sh --all`.
 function(pl_slow)
   foreach(name ${ARGN})
     if(TEST ${name})
@@ -33,7 +33,7 @@ function(pl_slow)
     endif()
   endforeach()
 endfunction()
-function(pl_may_skip name) # exit code 77: this machine cannot run it
+function(pl_may_skip name) # exit code 77 means that this machine cannot run the test
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
   endif()

@@ -1,12 +1,12 @@
-/* The smallest model that has every kind of module, for tests that need an arm but
- * train nothing. */
+/* The smallest model that has every kind of module. Tests use it if they need an arm
+ * but train nothing. */
 #ifndef PL_TESTS_TINY_ARM_H
 #define PL_TESTS_TINY_ARM_H
 #include "outer/outer.h"
 
 pl_shape tiny_shape(int n_blocks);
 
-/* Allocates the data of n paths, all zero; pl_arm_clear frees it. */
+/* Allocates the data of n paths and sets it to zero. pl_arm_clear frees it. */
 void tiny_shards(pl_arm *arm, int n);
 
 #endif
