@@ -1,5 +1,6 @@
-# Fuzz targets: tests/fuzz/fuzz_X.c has one function. With PL_FUZZ (clang) it becomes a
-# program of libFuzzer; else fuzz_driver.c changes its seeds at random, as a test.
+# Fuzz targets. Each file tests/fuzz/fuzz_X.c has one target, a function. With PL_FUZZ
+# (which needs clang) the file becomes a program of libFuzzer. Without PL_FUZZ it
+# becomes a test, in which fuzz_driver.c changes the seeds at random.
 option(PL_FUZZ "Fuzz targets for libFuzzer instead of tests; needs clang" OFF)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/fuzz_*.c)
 list(FILTER fuzz_sources EXCLUDE REGEX "fuzz_driver")
@@ -8,7 +9,8 @@ foreach(source ${fuzz_sources})
   file(STRINGS ${source} head LIMIT_COUNT 2)
   string(REGEX MATCH "folder: ([a-z]+)" _ "${head}")
   set(folder ${CMAKE_MATCH_1})
-  string(REGEX MATCH "runs: ([0-9]+)" _ "${head}") # of a target that opens a store
+  # Only targets that open a store have this number.
+  string(REGEX MATCH "runs: ([0-9]+)" _ "${head}")
   set(runs ${CMAKE_MATCH_1})
   if(NOT runs)
     set(runs 20000)

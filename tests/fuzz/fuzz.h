@@ -1,10 +1,10 @@
-/* A fuzz target is one function, which libFuzzer's loop or the loop of fuzz_driver.c
- * calls.
+/* A fuzz target is one function. The loop of libFuzzer or the loop of fuzz_driver.c
+ * calls it.
  *
- * The first byte of an input chooses how the rest is used: unchanged, or with its
- * checksums corrected first, like a forger does, because most changed inputs would fail
- * at the checksum. A target must never crash, hang, or read outside its input; it may
- * refuse the input. */
+ * The first byte of an input chooses how the rest of the input is used: as it is, or
+ * after its checksums are corrected, as an attacker would do. Without this correction
+ * most changed inputs would fail at the checksum. A target must never crash, hang, or
+ * read outside its input. It may refuse the input. */
 #ifndef PL_TESTS_FUZZ_H
 #define PL_TESTS_FUZZ_H
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-/* Gives inputs to begin with, made by the real encoders. */
+/* Gives the first inputs, which the real encoders have made. */
 void fuzz_seeds(void (*give)(const void *data, size_t len));
 
 static inline uint32_t fuzz_u32(const uint8_t *at)

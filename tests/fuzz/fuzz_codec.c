@@ -1,13 +1,14 @@
 /* folder: outer
  *
- * Fuzzes encoded updates, as a home, a mate, a relay and a merge read them. */
+ * Fuzzes encoded updates. A home, a mate of the sender, a relay and a merge read
+ * them. */
 #include "outer/outer.h"
 #include "tests/support/codec_support.h"
 #include "tests/fuzz/fuzz.h"
 #include "outer/change.h"
 #include <stdlib.h>
 
-enum { N = 100 }; /* few, so that inputs are short and many */
+enum { N = 100 }; /* a small number, so that inputs are short and many can be tried */
 
 static void put_checksum(uint8_t *at, const uint8_t *data, size_t len)
 {
@@ -15,7 +16,7 @@ static void put_checksum(uint8_t *at, const uint8_t *data, size_t len)
     memcpy(at, &checksum, 8);
 }
 
-/* Number of entries that follow a record (docs/PROTOCOL.md 3.4). */
+/* Returns the number of entries that follow a record (docs/PROTOCOL.md 3.4). */
 static size_t n_entries(const uint8_t *record)
 {
     static const size_t most[] = {1, 1, 1, 2, 2, 3, 2, 1, 1, 2, 2};
@@ -25,7 +26,8 @@ static size_t n_entries(const uint8_t *record)
     return codec < sizeof most / sizeof *most ? most[codec] : 1;
 }
 
-/* Checksums of sections, as far as the table can be followed, then the header's. */
+/* Corrects the checksums of the sections that the table lists, as far as the table can
+ * be read, and then the checksum of the header. */
 static void forge(uint8_t *m, size_t len)
 {
     if (len < HEADER_BYTES)
@@ -53,7 +55,7 @@ static void read_update(const uint8_t *m, size_t len)
 {
     static float sum[N];
     static pl_buf
-        before; /* the last accepted update, as the update of another contributor */
+        before; /* the last accepted update, used as another contributor's update */
     pl_codec_info info;
     pl_buf both = {0};
     uint64_t claimed;
@@ -81,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {
     if (len < 1)
         return 0;
-    /* a block of exactly this length, so that a sanitizer finds reads beyond it */
+    /* a block of exactly this length, so that a sanitizer finds reads beyond its end */
     uint8_t *m = malloc(len);
     if (!m)
         return 0;

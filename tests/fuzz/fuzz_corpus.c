@@ -1,8 +1,8 @@
 /* folder: corpus
  *
- * Fuzzes texts of users: JSON lines, plain text, and a JSON value alone. The reader is
- * included here, so that it reads from memory (fuzz_stream.c reads compressed files).
- */
+ * Fuzzes texts of users: JSON lines, plain text, and a single JSON value. The source of
+ * the reader is included here, so that the reader reads from memory. (fuzz_stream.c
+ * fuzzes compressed files.) */
 #define text_stream_open  fuzz_stream_open
 #define text_stream_read  fuzz_stream_read
 #define text_stream_close fuzz_stream_close
@@ -10,7 +10,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "corpus/corpus.h"
 
-/* Pieces are short, so that lines and characters are cut. */
+/* Pieces are short, so that many lines and characters lie across two pieces. */
 struct text_stream {
     const uint8_t *at;
     size_t left;
@@ -42,12 +42,12 @@ void fuzz_stream_close(text_stream **from)
 static pl_status on_document(void *context, const pl_document *document)
 {
     size_t *bytes = context;
-    for (size_t i = 0; i < document->len; i++) /* every byte is there */
+    for (size_t i = 0; i < document->len; i++) /* a sanitizer finds a wrong length */
         *bytes += (uint8_t)document->text[i];
     return PL_OK;
 }
 
-/* Names choose how a file is read. */
+/* The end of a file's name decides how the file is read. */
 static const char *const names[] = {"in.jsonl", "in.txt", "in.jsonl.zst", "-"};
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)

@@ -1,11 +1,13 @@
-/* Runs a fuzz target without libFuzzer: changes the seeds at random.
+/* Runs a fuzz target without libFuzzer. It makes inputs by changing the seeds at
+ * random.
  *
  *   fuzz_X [--runs N] [--seed S]    N inputs (20,000)
  *   fuzz_X --write FOLDER           the seeds as files, for libFuzzer
  *   fuzz_X FILE ...                 these inputs, as libFuzzer repeats its findings
  *
- * An input is in a block of exactly its size, so that a sanitizer finds every read
- * outside. An input that crashes the target is kept as the file crash-TARGET. */
+ * An input lies in a block of exactly its size, so that a sanitizer finds every read
+ * outside the input. If an input crashes the target, it is kept in the file
+ * crash-TARGET. */
 #include "base/base.h"
 #include "tests/fuzz/fuzz.h"
 #include <getopt.h>
@@ -33,7 +35,8 @@ static void write_seed(const void *data, size_t len)
         fprintf(stderr, "%s\n", pl_last_error());
 }
 
-/* A stream of random numbers: (seed, input, counter). */
+/* A stream of random numbers. Each number depends on the seed, the input and the
+ * counter. */
 typedef struct dice {
     uint64_t seed, input, n;
 } dice;
@@ -43,7 +46,7 @@ static uint32_t roll(dice *d, uint32_t below)
     return below ? pl_random_u32(d->seed, d->input, d->n++) % below : 0;
 }
 
-/* Values at the edges of what counts and lengths can be. */
+/* Returns a value near the limits of counts and lengths. */
 static uint64_t edge(dice *d)
 {
     static const uint64_t edges[] = {0,          1,          2,         0x7f,
@@ -63,7 +66,7 @@ static void set_word(dice *d, pl_buf *input)
                width);
 }
 
-/* Takes a stretch out, doubles it, or brings one from another seed. */
+/* Removes a part of the input, repeats a part, or inserts a part of another seed. */
 static void move_stretch(dice *d, pl_buf *input)
 {
     const pl_buf *other = &seeds[roll(d, (uint32_t)n_seeds)];
@@ -71,11 +74,11 @@ static void move_stretch(dice *d, pl_buf *input)
     size_t left = input->len - at, n = roll(d, 33) % (left + 1);
     uint8_t part[32];
     switch (roll(d, 3)) {
-    case 0: /* out */
+    case 0: /* removes it */
         memmove(input->data + at, input->data + at + n, left - n);
         input->len -= n;
         break;
-    case 1: /* twice */
+    case 1: /* repeats it */
         memcpy(part, input->data + at, n);
         pl_buf_append(input, part, n);
         memmove(input->data + at + n, input->data + at, left);

@@ -1,7 +1,8 @@
 /* folder: base
  *
- * Fuzzes frames from the network: mode, header, length of the body (4), body, data. The
- * checks are private to base/wire_header.c, which is therefore included here. */
+ * Fuzzes frames from the network. An input is a mode, a header, the length of the body
+ * (4 bytes), the body, and data. The checks are private to base/wire_header.c, so the
+ * test includes this file. */
 #include "base/wire_header.c"
 #include "tests/fuzz/fuzz.h"
 
@@ -32,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
         forge(header, body, body_len, body + body_len, data_len);
     size_t n = input[0] & 2 ? 2 : 3;
     if (input[0] & 4)
-        n = input[0] >> 3 & 7; /* too few, too many */
+        n = input[0] >> 3 & 7; /* also too few and too many frames */
     const wire_frame frames[WIRE_FRAMES_MAX] = {
         {header, WIRE_HEADER_BYTES - (input[0] >> 6 & 1)},
         {body, body_len},

@@ -1,12 +1,13 @@
 /* folder: home; runs: 80
  *
- * Fuzzes a home with many messages: the input chooses the next sender and message.
- * Correct tasks are mixed with spoilt messages, groups end, and the home starts again.
+ * Fuzzes a home with many messages. The input chooses the sender and the kind of each
+ * message. Between correct tasks there are spoilt messages, ends of groups, and
+ * restarts of the home.
  *
- * No message may end the home, uploads must stay within store.staging, and no module or
- * path may fall back, also not after a start from disk. An administrator may move names
- * to another home, so with an administrator among the senders versions are not
- * compared. */
+ * No message may end the home, and uploads must stay within store.staging. The version
+ * of a module and the phase of a path must never become lower, also not after a restart
+ * from disk. An administrator may move names to another home. So if an administrator is
+ * among the senders, versions are not compared. */
 #include "codec/codec.h"
 #include "home/home.h"
 #include "home/home_internal.h"
@@ -55,7 +56,7 @@ static void prepare(void)
     char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX];
     if (listens)
         return;
-    /* a store for each input: in memory, where there is such a folder */
+    /* a new store for each input, in memory if this machine has a folder in memory */
     snprintf(folder, sizeof folder, "%s/pl-fuzz-home-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     fuzz_demand(mkdtemp(folder) != NULL, "a folder");
@@ -85,7 +86,7 @@ static void send_as(world *w, int sender, pl_message *m)
     fuzz_demand(w->h.uploads.bytes <= STAGING, "uploads exceed store.staging");
 }
 
-/* Makes a lease, as the hub does, for the sender's next task of this path. */
+/* Makes a lease for the sender's next task of this path, as the hub does. */
 static void lease_for(world *w, int sender, int path, known *k)
 {
     pl_buf sealed = {0};
@@ -103,7 +104,7 @@ static void lease_for(world *w, int sender, int path, known *k)
     pl_buf_destroy(&sealed);
 }
 
-/* Uploads a blob, under the lease in `k` if there is one. */
+/* Uploads a blob. If `k` has a lease, the upload happens under this lease. */
 static void put_blob(world *w, int sender, const void *data, size_t bytes, known *k)
 {
     pl_message m;
@@ -190,7 +191,7 @@ static void send_update(world *w, int sender, int slot, int path)
     pl_free(update);
 }
 
-/* Sends all messages of a path's next task, like an honest worker. */
+/* Sends all messages of the path's next task, as an honest worker does. */
 static void send_task(world *w, int path, int sender)
 {
     known k;
@@ -233,7 +234,7 @@ static void send_spoilt(world *w)
     pl_message_destroy(&m);
 }
 
-/* ---- the end of a group, and a start from disk ---- */
+/* ---- the end of a group, and a restart from disk ---- */
 static void check_progress(world *w)
 {
     const home_arm *a = the_arm(w);
@@ -304,7 +305,8 @@ static void start_again(world *w)
     check_progress(w);
 }
 
-/* Says HELLO as the hub, and gets the secret with which leases are sealed. */
+/* Says HELLO as the hub. The answer contains the secret with which leases are
+ * sealed. */
 static void say_hub_hello(world *w)
 {
     pl_message m;
@@ -375,7 +377,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     return 0;
 }
 
-/* Tasks of both paths, with groups, starts and messages of every kind between them. */
+/* Gives tasks of both paths. Between them are ends of groups, restarts, and messages of
+ * every kind. */
 void fuzz_seeds(void (*give)(const void *data, size_t len))
 {
     enum { LEN = 96 };

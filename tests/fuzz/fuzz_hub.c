@@ -1,12 +1,13 @@
 /* folder: workers; runs: 2000
  *
- * Fuzzes a hub with many messages: the input chooses the next sender. Workers ask for
- * tasks and report, homes report progress and audits, leases run out, and there are
- * spoilt messages of workers, guests and homes.
+ * Fuzzes a hub with many messages. The input chooses the sender of each message.
+ * Workers ask for tasks and report them, homes report progress and audits, and leases
+ * run out. Between them workers, guests and homes send spoilt messages.
  *
- * No message may end the hub. The known progress of a path and the tokens of its leases
- * must never fall. Without a backup lease no two workers may hold one path. The list of
- * keys must be readable, and the status must be JSON. */
+ * No message may end the hub. The progress of a path that the hub knows, and the tokens
+ * of the path's leases, must never fall. Unless one of the leases is a backup lease, no
+ * two workers may hold one path. The list of keys must stay readable, and the status
+ * must be JSON. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fault/hostile.h"
 #include "workers/hub_internal.h"
@@ -28,7 +29,7 @@ typedef struct world {
     pl_hub_options options;
     dice d;
     uint64_t tokens[FUZZ_PATHS];
-    int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS]; /* what the home has reported */
+    int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS]; /* told: by the home's reports */
     uint64_t request;
 } world;
 
@@ -39,7 +40,7 @@ static pl_topology *topology;
 static pl_buf definition;
 static pl_hash blob;
 static pl_keypair invitation;
-static const pl_lease_secret sealing = {{1}}; /* the home's */
+static const pl_lease_secret sealing = {{1}}; /* the home's secret */
 
 static void demand_ok(pl_status status, const char *what)
 {
@@ -96,7 +97,7 @@ static void check_keys(void)
     pl_key_list_clear(&list);
 }
 
-/* ---- who speaks ---- */
+/* ---- the senders ---- */
 static pl_peer peer_of(int sender)
 {
     pl_peer peer = {.len = 5, .role = sender == GUEST ? PL_AS_INVITE : PL_AS_WORKER};
@@ -122,7 +123,8 @@ static void send_as(world *w, int sender, pl_message *m)
         check_keys();
 }
 
-/* Makes the sender's lease, as TASK brought it, with any known token. */
+/* Makes a lease like the one that the sender got with TASK, but with the token in `k`,
+ * which may belong to another task. */
 static void lease_for(int sender, int path, known *k)
 {
     pl_buf sealed = {0};
@@ -170,7 +172,7 @@ static void say(world *w, int sender, pl_message_type type)
     know(w, sender, &k);
     draft_fill(&d, draft_kind(type), &k);
     for (int slot = 0; type == PL_MSG_DONE && slot < pl_topology_n_slots(topology);
-         slot++) /* the report of an audit: each update, and the state */
+         slot++) /* an audit's report has the update of each slot, and the state */
         draft_add(&d, PL_TAG_BLOB, &k.blob, sizeof k.blob);
     draft_message(&d, NULL, &m);
     draft_clear(&d);
@@ -223,7 +225,8 @@ static void tell_arm(world *w)
     tell_hub(w, &m);
 }
 
-/* A path has finished a phase; its versions are in the next state. */
+/* Reports that a path has finished a phase. The new versions follow in the home's next
+ * message about its state. */
 static void tell_progress(world *w)
 {
     int index = (int)dice_roll(&w->d, FUZZ_PATHS);
@@ -247,8 +250,8 @@ static void tend(world *w)
     demand_ok(hub_tend(&w->h, pl_now_ms(), &more), "the hub ends by itself");
 }
 
-/* Answers the hub's questions about the updates of audited tasks. Some of these tasks
- * had a second worker. */
+/* Answers the hub's questions about the updates of audited tasks. Two workers have
+ * worked on some of these tasks. */
 static void tell_updates(world *w)
 {
     for (size_t i = 0; i < w->h.n_audits; i++)
@@ -267,7 +270,8 @@ static void tell_updates(world *w)
         }
 }
 
-/* A task is drawn. */
+/* Reports that a task was drawn for an audit. Then answers the hub's questions about
+ * it. */
 static void tell_audit(world *w)
 {
     pl_audit a = {.n = 1};
@@ -292,7 +296,7 @@ static void tell_audit(world *w)
     tell_updates(w);
 }
 
-/* ---- what is wrong ---- */
+/* ---- spoilt messages ---- */
 static void say_spoilt(world *w)
 {
     known k;
@@ -309,8 +313,8 @@ static void say_spoilt(world *w)
     pl_message_destroy(&m);
 }
 
-/* Sends spoilt messages of a home. The hub trusts a home's report about paths, so only
- * the form of the message is spoilt, not its content. */
+/* Sends spoilt messages of a home. The hub believes what a home reports about paths.
+ * Therefore only the form of the message is spoilt, not the content. */
 static void tell_spoilt(world *w)
 {
     static const pl_message_type types[] = {PL_MSG_UPDATE_IS, PL_MSG_STATE_IS,
@@ -459,8 +463,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     return 0;
 }
 
-/* Gives correct tasks of every worker, with all other kinds of messages between
- * them. */
+/* Gives correct tasks of every worker. Between them are messages of all other kinds. */
 void fuzz_seeds(void (*give)(const void *data, size_t len))
 {
     enum { LEN = 160 };

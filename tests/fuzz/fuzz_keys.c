@@ -1,9 +1,10 @@
 /* folder: base
  *
  * Fuzzes keys: lists of allowed keys, key files, and keys and invitations as text. The
- * readers are included here, so that they read from memory and not from files. The
- * multiplication on the curve would take most of the time and only decides whether two
- * keys belong together, so here it copies the key. */
+ * source of the readers is included here, so that they read from memory and not from
+ * files. The multiplication on the curve would take most of the time, and it only
+ * decides whether two keys belong together. So a function that copies the key replaces
+ * it. */
 #define pl_read_file            fuzz_read_file
 #define crypto_scalarmult_base  fuzz_multiply
 #define crypto_box_seed_keypair fuzz_seed_keypair
@@ -37,7 +38,7 @@ pl_status fuzz_read_file(const char *path, pl_buf *out)
     return PL_OK;
 }
 
-/* Reads a list like pl_key_list_load does if the file exists. */
+/* Reads a list as pl_key_list_load does if the file exists. */
 static void read_list(const uint8_t *data, size_t len)
 {
     pl_key_list list;
@@ -130,7 +131,8 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     if (pl_key_list_edit(path, add_entries, NULL) == PL_OK)
         give_file(give, 0, path);
     pl_keypair_create(&pair);
-    memcpy(pair.open.bytes, pair.secret, PL_PUBKEY_BYTES); /* as the copy has it */
+    /* In the target, where a copy replaces the multiplication, these halves fit. */
+    memcpy(pair.open.bytes, pair.secret, PL_PUBKEY_BYTES);
     pl_join(path, folder, "pair");
     if (pl_keypair_save(path, &pair) == PL_OK)
         give_file(give, 1, path);

@@ -1,13 +1,13 @@
 /* folder: home
  *
- * Fuzzes bodies of messages: any record, SUBMIT with its contributors, and an arm's
- * definition. */
+ * Fuzzes the bodies of messages: any record, SUBMIT with its contributors, and the
+ * definition of an arm. */
 #include "codec/codec.h"
 #include "net/net.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/tiny_arm.h"
 
-/* Calls every getter on every field, as processes do with messages. */
+/* Calls every getter for every field, as processes do when they read a message. */
 static void read_all(const uint8_t *data, size_t len)
 {
     pl_reader r;

@@ -1,6 +1,6 @@
 /* folder: router
  *
- * Fuzzes prefix models, and routes a text by each accepted model. */
+ * Fuzzes prefix models. Each accepted model must be able to route a text. */
 #include "router/prefix_lm.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdlib.h>
@@ -10,7 +10,8 @@ static void forge(uint8_t *bytes, size_t len)
 {
     if (len < 16)
         return;
-    uint64_t checksum = pl_checksum(bytes, len - 14); /* before tag, length, value */
+    /* The last 14 bytes are the checksum's own tag, length and value. */
+    uint64_t checksum = pl_checksum(bytes, len - 14);
     static const uint8_t tag[] = {0xff, 0xff, 8, 0, 0, 0};
     memcpy(bytes + len - 14, tag, sizeof tag);
     memcpy(bytes + len - 8, &checksum, 8);
@@ -68,6 +69,6 @@ static void seed_model(void (*give)(const void *, size_t), int vocab, int n_path
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
     seed_model(give, 5, 2);
-    seed_model(give, 300, 1); /* no pair twice */
+    seed_model(give, 300, 1); /* this model contains no pair twice */
     seed_model(give, 3, 7);
 }

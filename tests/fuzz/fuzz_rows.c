@@ -1,7 +1,8 @@
 /* folder: store
  *
- * Fuzzes rows of a store. An input is a mode, a family, and bytes. In an odd mode the
- * bytes are fields, which are sealed here; in an even mode they are the whole value. */
+ * Fuzzes rows of a store. An input has a mode, a family of rows, and bytes. If the mode
+ * is odd, the bytes are the fields of a value, which is sealed here. If it is even, the
+ * bytes are the whole value. */
 #include "store/store_internal.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -79,7 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     return 0;
 }
 
-/* Fields of every type at every tag that a record has: decoders find what they ask. */
+/* Gives records with fields of every type at every tag, so that decoders find the
+ * fields that they ask for. */
 static void seed_fields(void (*give)(const void *, size_t), uint8_t family, int kind)
 {
     pl_buf seed = {0}, fields = {0};
@@ -117,7 +119,7 @@ static void put_contribution(pl_buf *out)
     pl_put_u64(out, 16, 1000);
 }
 
-/* A version with two contributions, as version_write makes it. */
+/* Gives a version with two contributions, as version_write writes it. */
 static void seed_version(void (*give)(const void *, size_t))
 {
     pl_buf seed = {0}, nested = {0};

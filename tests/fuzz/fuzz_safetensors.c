@@ -1,8 +1,9 @@
 /* folder: serve
  *
  * Fuzzes models of other programs: safetensors, config.json, and the pieces of a
- * SentencePiece model. The first byte chooses the format; if it is odd, the length of a
- * safetensors header is corrected first. Accepted tensors must lie within the file. */
+ * SentencePiece model. The first byte chooses the format. If this byte is odd, the
+ * length in the header of a safetensors file is corrected first. Accepted tensors must
+ * lie within the file. */
 #include "serve/llama_config.h"
 #include "serve/piece_list.h"
 #include "serve/safetensors.h"
@@ -99,7 +100,8 @@ static void give_one(void (*give)(const void *, size_t), uint8_t kind, const voi
     pl_buf_destroy(&seed);
 }
 
-/* Written by hand, because no encoder of pathloom writes a file with every type. */
+/* These seeds are written by hand, because no encoder of pathloom writes a file with
+ * every type. */
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
     static const char header[] =
@@ -124,7 +126,7 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     pl_buf_append(&file, values, 30);
     give_one(give, 0, file.data, file.len);
     file.len -= 30;
-    pl_buf_append(&file, "\n", 1); /* where the header's length is found again */
+    pl_buf_append(&file, "\n", 1); /* shows the target where the header ends */
     pl_buf_append(&file, values, 29);
     give_one(give, 1, file.data, file.len);
     give_one(give, 2, model, sizeof model - 1);

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     server_access *access = NULL;
     const char *text = (const char *)input;
     if (server_access_parse(text, len, "keys", &access) == PL_OK) {
-        /* as a client sends it: it ends with a zero byte */
+        /* as in a real request, the text ends with a zero byte */
         char *header = calloc(len + 8, 1);
         if (header) {
             memcpy(header, "Bearer ", 7);

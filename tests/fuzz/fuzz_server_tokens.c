@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     const pl_status status = input[0] & 1
                                  ? tokens_encode(tokenizer, 64, body, len - 1, &out)
                                  : tokens_decode(tokenizer, body, len - 1, &out);
-    pl_json *json = NULL; /* what is answered is JSON */
+    pl_json *json = NULL; /* the answer must be JSON */
     if (status == PL_OK && pl_json_parse(pl_buf_text(&out), out.len, &json) != PL_OK)
         abort();
     pl_json_destroy(&json);

@@ -1,6 +1,6 @@
 /* folder: corpus
  *
- * Fuzzes token files: opens and reads them, and makes subsets. */
+ * Fuzzes token files: opens them, reads them, and makes subsets of their documents. */
 #include "corpus/corpus.h"
 #include "corpus/tokens_write.h"
 #include "tests/fuzz/fuzz.h"
@@ -43,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     if (len < 1)
         return 0;
     size_t n = len - 1;
-    uint8_t *file = aligned_alloc(64, (n + 64) / 64 * 64); /* as a mapping lies */
+    /* The start of a mapped file is aligned, too. */
+    uint8_t *file = aligned_alloc(64, (n + 64) / 64 * 64);
     if (!file)
         return 0;
     memcpy(file, input + 1, n);
