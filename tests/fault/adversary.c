@@ -5,10 +5,11 @@
  *   adversary TOKEN SPARE [--seed N] [--seconds S] [--pause-ms P] [--label TEXT]
  *             [--lies] [--only A,B] [--without A,B] [--names N1,N2] | --list
  *
- * Its workers enrol with TOKEN; SPARE is an invitation that it only misuses. With
- * --lies it also delivers tasks that it never trained, and prints `lied task ...` for
- * each. It ends when it gets SIGTERM, when the time is over, or when no server answers
- * any more. Then it prints how often each act was done, and the answers. */
+ * The workers of this program enrol with the invitation TOKEN. The invitation SPARE is
+ * only misused. With --lies they also deliver tasks that they never trained, and the
+ * program prints `lied task ...` for each of these tasks. The program ends when it gets
+ * SIGTERM, when the time is over, or when no server answers any more. Then it prints
+ * how often each act was done, and how often the servers gave each kind of answer. */
 #include "tests/fault/adversary.h"
 #include "workers/workers.h"
 
@@ -22,8 +23,8 @@
 typedef struct act_row {
     const char *name;
     void (*run)(adversary *a);
-    int weight; /* probability of being drawn */
-    bool lies;  /* versions may contain its results until an audit */
+    int weight; /* an act is drawn with a probability in proportion to its weight */
+    bool lies;  /* its results are in versions until an audit finds them */
 } act_row;
 
 static const act_row acts[] = {
@@ -73,7 +74,8 @@ _Static_assert((int)ACTS <= (int)ACTS_MAX, "counts have a place for each act");
 
 typedef struct plan_of_acts {
     bool chosen[ACTS];
-    int order[ACTS], n, next; /* each act once, then by weight */
+    /* First each act once; after that acts are drawn by their weights. */
+    int order[ACTS], n, next;
     int64_t seconds, pause_ms, seed;
     bool backward;
 } plan_of_acts;
@@ -86,7 +88,7 @@ static void on_term(int number)
     stopped = 1;
 }
 
-/* ---- which acts ---- */
+/* ---- the choice of acts ---- */
 static bool is_listed(const char *list, const char *name)
 {
     size_t len = strlen(name);
@@ -132,7 +134,7 @@ static int draw_act(adversary *a, plan_of_acts *p)
     return at;
 }
 
-/* ---- what is printed ---- */
+/* ---- the output ---- */
 static const char *answer_name(int kind)
 {
     static const char *const names[] = {

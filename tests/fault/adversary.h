@@ -2,11 +2,11 @@
  * the holder of an invitation, or an enrolled worker can send (tests/adversary.sh).
  *
  * It draws acts from one table (adversary.c). An act is a function that sends something
- * wrong and returns; messages and answers are counted for each act. Every act would do
- * harm if one defence were missing.
+ * wrong and returns. Messages and answers are counted per act. Each act would do harm
+ * if one particular defence were missing.
  *
- *   adversary.c       the table, the loop, what is printed
- *   adversary_line.c  who speaks, questions, leases, what is known of the job
+ *   adversary.c       the table of acts, the loop, the output
+ *   adversary_line.c  the senders of messages, questions, leases, facts about the job
  *   adversary_hub.c   acts against the hub
  *   adversary_home.c  acts against the home
  *   adversary_raw.c   acts below messages: bytes, handshakes, frames */
@@ -14,45 +14,45 @@
 #define PL_TESTS_ADVERSARY_H
 #include "tests/fault/hostile.h"
 
-/* ---- who speaks ---- */
+/* ---- the senders of messages ---- */
 typedef struct lease {
     bool held, audit;
     uint64_t token;
     char task[PL_MODULE_NAME_MAX];
     int64_t index, replica, phase, taken_ms;
-    size_t sealed_len; /* 0: an audit's lease, or none */
+    size_t sealed_len; /* 0 for the lease of an audit, or without a lease */
     uint8_t sealed[PL_LEASE_MAX];
 } lease;
 
-/* A key, and its connections to hub and home. */
+/* A key, and the connections that the adversary makes with it. */
 typedef struct party {
     char name[PL_KEY_NAME_MAX];
     const char *device;
     pl_keypair key;
     pl_socket *hub, *home;
-    pl_client *client; /* NULL: this key may not ask the home for blobs */
-    lease lease;       /* the newest */
+    pl_client *client; /* NULL if this key may not ask the home for blobs */
+    lease lease;       /* the newest lease */
     lease over;        /* a lease that has ended */
     bool said_hello, refused;
-    int n_idle; /* questions in a row that gave no task */
+    int n_idle; /* number of questions in a row for which it got no task */
 } party;
 
 enum { WORKERS = 2, NAMES_MAX = 16 };
 
 /* Kinds of answers, in addition to the statuses of ERR. */
 typedef enum answer_kind {
-    ANSWER_OK, /* the server accepted it */
+    ANSWER_OK, /* the server accepted the message */
     ANSWER_TASK = PL_STATUS_COUNT,
     ANSWER_NO_WORK,
     ANSWER_LEASE_LOST,
-    ANSWER_ACCEPTED, /* results of SUBMIT and SUBMIT_PATH */
+    ANSWER_ACCEPTED, /* from here on: results of SUBMIT and SUBMIT_PATH */
     ANSWER_DUPLICATE,
     ANSWER_UNKNOWN_BLOB,
     ANSWER_FENCED,
     ANSWER_REJECTED,
     ANSWER_DROPPED,
-    ANSWER_OTHER, /* another worker's update counts */
-    ANSWER_SENT,  /* part of a flood, without an answer */
+    ANSWER_OTHER, /* the update of a different worker counts */
+    ANSWER_SENT,  /* a message of a flood, for which no answer is read */
     ANSWER_COUNT
 } answer_kind;
 
@@ -66,18 +66,18 @@ typedef struct adversary {
     pl_keypair invite; /* the invitation for new workers */
     pl_keypair spare;  /* an invitation that is only misused */
     party workers[WORKERS];
-    party invited, stranger; /* with the key `spare`; without a key */
+    party invited, stranger; /* `invited` has the key `spare`, `stranger` has no key */
     int n_enrolled;
-    char label[32]; /* part of its workers' names */
+    char label[32]; /* a part of the names of its workers */
     /* the newest arm of the job */
     pl_arm arm;
-    pl_topology *topology; /* NULL: none yet */
+    pl_topology *topology; /* NULL while no arm is known */
     int64_t looked_ms;
     /* a lease that is kept alive without work */
     party *sitter;
     int64_t sit_until_ms, renewed_ms;
-    int sit_act; /* the act that counts it */
-    int act;     /* the present act */
+    int sit_act; /* the act that counts messages about this lease */
+    int act;     /* the act that runs now */
     uint64_t n_acts[ACTS_MAX], answers[ACTS_MAX][ANSWER_COUNT];
 } adversary;
 
@@ -86,26 +86,30 @@ enum { PATIENCE_MS = 500 };
 void line_open(adversary *a);
 void line_close(adversary *a);
 void party_close(party *p);
-party *some_worker(adversary *a); /* not refused, if possible */
+party *some_worker(adversary *a); /* prefers a worker that the servers still accept */
 party *some_party(adversary *a);
 const char *honest_name(adversary *a); /* "" if none is known */
-/* Counts the answer and keeps it in `answer`, if that is not NULL. `m` is taken. */
+/* Sends `m`, destroys it and counts the answer. If `answer` is not NULL, the answer is
+ * kept there. */
 answer_kind ask(adversary *a, party *p, draft_place place, pl_message *m,
                 pl_message *answer);
-void tell(adversary *a, party *p, draft_place place, pl_message *m); /* no waiting */
-void hear(party *p, int ms); /* drops all messages */
+/* Does not wait for an answer. */
+void tell(adversary *a, party *p, draft_place place, pl_message *m);
+void hear(party *p, int ms); /* waits for `ms` and drops all messages */
 void note_answer(adversary *a, answer_kind kind);
 bool say_hello(adversary *a, party *p, const char *name, const char *device);
-/* Gets a task, or an audit if `audit` is set; gives back the other kind. */
+/* Asks until it gets a task, or, if `audit` is set, an audit. Gives back what it did
+ * not want. */
 bool take_task(adversary *a, party *p, bool audit);
-void put_lease(const party *p, uint16_t type, pl_message *out); /* for a report */
-/* Ends the lease; `why` PL_OK: without a failure. */
+/* Begins a report of this type about the party's lease. */
+void put_lease(const party *p, uint16_t type, pl_message *out);
+/* Gives back the lease. With `why` PL_OK this is not a failure. */
 void release(adversary *a, party *p, pl_status why, const char *text);
-bool look_at_job(adversary *a); /* false: no arm */
+bool look_at_job(adversary *a); /* false if the job has no arm yet */
 void know(adversary *a, const party *p, known *out);
 void know_lease(const party *p, known *out);
-void know_sealed(const lease *from, known *out); /* the sealed bytes alone */
-/* The slot's module on the path, and its newest version. */
+void know_sealed(const lease *from, known *out); /* only the sealed bytes */
+/* Finds the module in the path's slot, and the newest version of this module. */
 bool find_version(adversary *a, party *p, int slot, int path, char module[96],
                   pl_version_facts *out);
 

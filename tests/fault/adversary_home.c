@@ -1,5 +1,5 @@
-/* Acts against the home: updates without a lease or under the lease of another worker,
- * bytes that are no update, uploads that are never used, and lies. */
+/* Acts against the home: updates without a lease or under the lease of a different
+ * worker, bytes that are no update, uploads that are never used, and lies. */
 #include "codec/codec.h"
 #include "tests/fault/adversary.h"
 
@@ -41,7 +41,7 @@ static bool encode_poison(adversary *a, poison what, int slot, int path,
     (void)pl_codec_parts(a->topology, module, parts);
     fill_poison(a, what, from, n, update);
     pl_codec_options options = a->arm.outer.codec;
-    if (what == NOT_FINITE) /* only f32 can encode it */
+    if (what == NOT_FINITE) /* only f32 can encode such an update */
         memset(options.codec, PL_CODEC_F32, sizeof options.codec);
     pl_codec_round round = pl_round_codec(&a->arm, a->topology, module, path,
                                           (int64_t)base->number, base->norm);
@@ -54,8 +54,9 @@ static bool encode_poison(adversary *a, poison what, int slot, int path,
     return done;
 }
 
-/* Forges a lease for the path and phase in `k` without the hub's secret: with another
- * secret, with the seal of an old lease, with a changed bit, or without a seal. */
+/* Forges a lease for the path and phase in `k` without knowing the hub's secret: with a
+ * wrong secret, with the seal of an old lease, with a changed bit, or without a
+ * seal. */
 static void forge_lease(adversary *a, const party *p, known *k)
 {
     pl_buf sealed = {0};
@@ -157,8 +158,8 @@ static answer_kind submit(adversary *a, party *p, const known *k)
     return ask(a, p, AT_HOME, &m, NULL);
 }
 
-/* Makes moments that the home accepts and that make the next steps as long as possible:
- * the largest first moments that the second ones allow. */
+/* Makes moments that the home accepts and that make the next steps of the optimizer as
+ * long as possible: the largest first moments that the second moments allow. */
 static void longest_steps(const adversary *a, float *state, size_t n)
 {
     const pl_inner *inner = &a->arm.inner;
@@ -171,8 +172,9 @@ static void longest_steps(const adversary *a, float *state, size_t n)
     }
 }
 
-/* Chooses a state for the path: its old one, zeros, longest_steps, or an impossible
- * state, which the home must refuse: the same byte everywhere (3.5e9, or NaN). */
+/* Chooses the state of the path that is sent: its old state, zeros, the moments of
+ * longest_steps, or an impossible state, which the home must refuse. In an impossible
+ * state all bytes are equal, so that the values are 3.5e9 or NaN. */
 static void choose_state(adversary *a, party *p, bool zeros, known *k)
 {
     pl_path_state before;
@@ -195,7 +197,8 @@ static void choose_state(adversary *a, party *p, bool zeros, known *k)
     pl_buf_destroy(&state);
 }
 
-/* Reports that the path's phase is over; `wild`: with impossible numbers. */
+/* Reports that the path's phase is over. If `wild` is set, the numbers are
+ * impossible. */
 static answer_kind submit_path(adversary *a, party *p, const known *k, bool zeros,
                                bool wild)
 {
@@ -228,7 +231,8 @@ static int some_path(adversary *a)
     return (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_paths(a->topology));
 }
 
-/* Sends one poisoned update of a path's slot; `under` NULL: under a forged lease. */
+/* Sends one poisoned update of a path's slot under the lease `under`. If `under` is
+ * NULL, the lease is forged. */
 static void poison_path(adversary *a, party *p, int slot, int path, const lease *under)
 {
     known k;
@@ -279,7 +283,8 @@ void act_forge_path(adversary *a)
     (void)submit_path(a, p, &k, dice_is(&a->dice, 2), false);
 }
 
-/* Uses unknown names, and the name of another worker; only the lease counts. */
+/* Uses unknown names and the name of a different worker. The home must ignore them and
+ * use the name in the lease. */
 void act_home_names(adversary *a)
 {
     enum { NAMES = 100 };
@@ -303,8 +308,8 @@ void act_home_names(adversary *a)
 }
 
 /* ---- uploads ---- */
-/* Sends a piece of an upload, under a lease if there is one. The home must not let it
- * exceed the lease's share of memory. */
+/* Sends one piece of an upload, under a lease if there is one. An upload must not
+ * exceed the share of the home's memory that its lease has. */
 static void put_piece(adversary *a, party *p, uint64_t total, uint64_t offset,
                       size_t len)
 {
@@ -324,8 +329,8 @@ static void put_piece(adversary *a, party *p, uint64_t total, uint64_t offset,
     (void)ask(a, p, AT_HOME, &m, NULL);
 }
 
-/* The last piece of a blob may have one byte, and the first piece reserves all memory.
- */
+/* Uploads blobs in small pieces. The first piece reserves the memory of the whole blob,
+ * and the last piece of a blob may have only one byte. */
 void act_hog_staging(adversary *a)
 {
     enum { PIECES = 12 };
@@ -340,7 +345,8 @@ void act_hog_staging(adversary *a)
         release(a, p, PL_OK, "");
 }
 
-/* Never completes an upload, or completes it with bytes that do not match the name. */
+/* Begins an upload and never completes it, or completes it with bytes that do not have
+ * the hash in the blob's name. */
 void act_half_upload(adversary *a)
 {
     party *p = some_worker(a);
@@ -431,7 +437,7 @@ void act_other_path(adversary *a)
     release(a, p, PL_OK, "");
 }
 
-/* Shows the lease of another key. */
+/* Sends an update under a lease that belongs to a different key. */
 void act_lent_lease(adversary *a)
 {
     party *p = some_worker(a);
@@ -443,7 +449,7 @@ void act_lent_lease(adversary *a)
     release(a, p, PL_OK, "");
 }
 
-/* Uses the lease of an earlier phase. */
+/* Sends an update under the worker's lease of an earlier phase. */
 void act_old_lease(adversary *a)
 {
     party *p = some_worker(a);
@@ -460,7 +466,8 @@ void act_old_lease(adversary *a)
         release(a, p, PL_OK, "");
 }
 
-/* Only two mates may decide about their pair (noloco). */
+/* Tries to split a pair of mates (noloco). Only the two mates may do so, and only after
+ * the deadline. */
 void act_split_pair(adversary *a)
 {
     party *p = some_worker(a);
@@ -469,14 +476,15 @@ void act_split_pair(adversary *a)
     know(a, p, &k);
     if (leased)
         know_sealed(&p->lease, &k);
-    if (leased && dice_is(&a->dice, 3)) { /* its own lease, before the deadline */
+    /* With the worker's own lease, but before the deadline. */
+    if (leased && dice_is(&a->dice, 3)) {
         pl_version_facts facts;
         know_lease(p, &k);
         (void)find_version(
             a, p, (int)dice_roll(&a->dice, (uint32_t)pl_topology_n_slots(a->topology)),
             (int)k.index, k.module, &facts);
     } else if (!leased ||
-               k.index == p->lease.index) { /* a lease of another path, or no lease */
+               k.index == p->lease.index) { /* else its lease, but another path */
         forge_lease(a, p, &k);
     }
     for (int64_t round = k.phase > 1 ? k.phase - 2 : 0; round <= k.phase + 2; round++) {
@@ -493,7 +501,7 @@ void act_split_pair(adversary *a)
     release(a, p, PL_OK, "");
 }
 
-/* Pretends to be the hub, to get the secret that seals leases, or to set one. */
+/* Pretends to be the hub, to get or to set the secret with which leases are sealed. */
 void act_be_hub(adversary *a)
 {
     party *p = some_party(a);
@@ -513,8 +521,8 @@ void act_be_hub(adversary *a)
 }
 
 /* ---- lies ---- */
-/* Sends untrained updates for each module of the leased task; -1: there is no task of a
- * mixture. */
+/* Sends an untrained update of each module of the leased task. Returns -1 if the worker
+ * has no task of a mixture. */
 static int send_lies(adversary *a, party *p, known *k)
 {
     enum { TRIES = 3 };
@@ -551,7 +559,7 @@ static void confess(const party *p, int updates, bool path)
                (long long)p->lease.phase, p->name, updates, path);
 }
 
-/* Delivers a whole untrained task under a valid lease. */
+/* Delivers all results of a task under a valid lease, but without any training. */
 static void lie(adversary *a, bool zeros)
 {
     party *p = some_worker(a);
@@ -585,8 +593,8 @@ void act_false_state(adversary *a)
     lie(a, true);
 }
 
-/* Sends a part of a task and leaves the rest to an honest worker, which must not be
- * blamed. */
+/* Sends a part of a task's results without training, and leaves the rest to an honest
+ * worker, which must not be blamed for them. */
 void act_half_lie(adversary *a)
 {
     party *p = some_worker(a);

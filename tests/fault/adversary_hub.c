@@ -1,5 +1,6 @@
 /* Acts against the hub: names, questions, leases of tasks that are never done, reports
- * of tasks that were not done, and messages that an invitation does not permit. */
+ * of tasks that were not done, and messages that the role of an invited key does not
+ * permit. */
 #include "tests/fault/adversary.h"
 
 #include <stdio.h>
@@ -76,8 +77,8 @@ void act_many_names(adversary *a)
     (void)say_hello(a, p, p->name, p->device);
 }
 
-/* Uses the name of an honest worker, a name that an honest worker will have, or an
- * invalid name. */
+/* Uses the name of an honest worker, a name that an honest worker will have later, or
+ * an invalid name. */
 void act_steal_name(adversary *a)
 {
     party *p = some_worker(a);
@@ -135,7 +136,7 @@ void act_hold(adversary *a)
     }
 }
 
-/* Renews a lease without doing the task. */
+/* Renews the lease of a task without doing the task. */
 void act_sit(adversary *a)
 {
     enum { SIT_MS = 6000 };
@@ -171,7 +172,8 @@ void keep_sitting(adversary *a)
     a->sitter = NULL;
 }
 
-/* Takes the same task again and again, so that it fails as often as a task may. */
+/* Takes the same task again and again and reports a failure each time, until the hub
+ * allows no more failures of this task. */
 void act_fail(adversary *a)
 {
     enum { TIMES = 4 };
@@ -217,9 +219,8 @@ void act_vanish(adversary *a)
     party_close(p);
 }
 
-/* Reports about tasks of other workers with guessed tokens, under its own or another
- * name.
- */
+/* Reports about tasks of other workers with guessed tokens, under the sender's own name
+ * or under the name of one of these workers. */
 void act_forge_report(adversary *a)
 {
     static const pl_message_type types[] = {PL_MSG_RENEW, PL_MSG_DONE, PL_MSG_RELEASE,
@@ -253,13 +254,14 @@ void act_audit_fail(adversary *a)
         release(a, p, PL_ERR_NUMERIC, dice_word(&a->dice));
         return;
     }
-    put_lease(p, PL_MSG_DONE, &m); /* an audit without results */
+    put_lease(p, PL_MSG_DONE, &m); /* a report of an audit that contains no results */
     pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
     (void)ask(a, p, AT_HUB, &m, NULL);
     p->lease.held = false;
 }
 
-/* Claims another result for an honest worker's task. */
+/* Does the audit of an honest worker's task, and reports a different result than this
+ * worker. */
 void act_audit_lie(adversary *a)
 {
     static const double zero;
@@ -275,7 +277,8 @@ void act_audit_lie(adversary *a)
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->lease.phase);
     pl_put_text(&m.body, PL_TAG_TASK, p->lease.task);
-    for (int i = 0; i <= pl_topology_n_slots(a->topology); i++) /* then the state */
+    /* After the updates of all slots comes the state. */
+    for (int i = 0; i <= pl_topology_n_slots(a->topology); i++)
         pl_put_hash(&m.body, PL_TAG_BLOB, &made);
     pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
     pl_put_f64(&m.body, PL_TAG_LOSS, 1);
@@ -295,7 +298,8 @@ void act_audit_lie(adversary *a)
 }
 
 /* ---- invitations ---- */
-/* Makes a point of low order, for which all secrets give the same result. */
+/* Makes a point of low order. Every secret together with such a point gives the same
+ * shared secret. */
 static void make_small_point(dice *d, pl_pubkey *out)
 {
     static const uint8_t order_8[] = {0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae,
@@ -339,7 +343,7 @@ void act_enrol(adversary *a)
     size_t len = sizeof key.bytes;
     const char *name = enrol_name(a, made);
     switch (dice_roll(&a->dice, 4)) {
-    case 0: /* a key of another worker */
+    case 0: /* a key that belongs to a different worker */
         key = a->workers[dice_roll(&a->dice, WORKERS)].key.open;
         break;
     case 1:
@@ -355,7 +359,7 @@ void act_enrol(adversary *a)
     (void)ask(a, &a->invited, AT_HUB, &m, NULL);
 }
 
-/* Sends messages that an invitation does not permit. */
+/* Sends messages that the role of an invited key does not permit. */
 void act_invited(adversary *a)
 {
     known k;

@@ -9,7 +9,7 @@
 
 enum { TASK_MS = 1800, LOOK_MS = 2000, IDLE_MAX = 2 };
 
-/* ---- lines ---- */
+/* ---- connections ---- */
 void party_close(party *p)
 {
     pl_client_destroy(&p->client);
@@ -140,7 +140,8 @@ void line_close(adversary *a)
     pl_arm_clear(&a->arm);
 }
 
-/* A fenced or barred worker returns with a new key, as long as the invitation lasts. */
+/* A worker that is fenced or barred is replaced by one with a new key, as long as the
+ * invitation can be used. */
 party *some_worker(adversary *a)
 {
     party *p = &a->workers[dice_roll(&a->dice, WORKERS)];
@@ -257,7 +258,7 @@ bool take_task(adversary *a, party *p, bool audit)
     pl_message_destroy(&answer);
     p->n_idle = kind == ANSWER_NO_WORK ? p->n_idle + 1 : 0;
     p->refused = p->refused || kind == (answer_kind)PL_ERR_NOPERM ||
-                 p->n_idle >= IDLE_MAX; /* barred, perhaps */
+                 p->n_idle >= IDLE_MAX; /* perhaps the key is barred */
     p->said_hello = p->said_hello && kind != (answer_kind)PL_ERR_STALE;
     if (given && p->lease.audit != audit)
         release(a, p, PL_OK, "");

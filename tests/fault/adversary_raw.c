@@ -1,7 +1,7 @@
 /* folder: base
  *
- * Acts without valid messages: bytes to a port, handshakes that do not end, frames that
- * are no message, and unknown keys. */
+ * Acts without valid messages: bytes that are sent to a port, handshakes that do not
+ * end, frames that are no message, and unknown keys. */
 #include "base/wire_internal.h"
 #include "tests/fault/adversary.h"
 
@@ -14,7 +14,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
-/* Connections that are kept open; the oldest one is replaced. */
+/* Number of connections that are kept open. A new connection replaces the oldest
+ * one. */
 enum { KEPT = 300 };
 static int kept[KEPT];
 static size_t n_kept;
@@ -39,7 +40,8 @@ static const char *some_server(adversary *a)
     return a->home[0] && dice_is(&a->dice, 2) ? a->home : a->hub;
 }
 
-/* -1: nobody listens. Writing never waits. */
+/* Returns a connected socket, on which writes never wait, or -1 if no process
+ * listens. */
 static int connect_raw(adversary *a)
 {
     pl_address at;
@@ -74,14 +76,14 @@ void act_garbage(adversary *a)
     for (size_t i = 0; i < len; i++)
         bytes[i] = (uint8_t)dice_roll(&a->dice, 256);
     send_bytes(a, fd, bytes, len);
-    if (dice_is(&a->dice, 2)) { /* resets the connection */
+    if (dice_is(&a->dice, 2)) { /* closing the socket then resets the connection */
         struct linger now = {1, 0};
         (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }
     close(fd);
 }
 
-/* ZMTP 3.1: signature, version, mechanism, as-server, filler. */
+/* Bytes of a ZMTP 3.1 greeting: signature, version, mechanism, as-server, filler. */
 enum { GREETING = 64 };
 static void make_greeting(const char *mechanism, uint8_t out[GREETING])
 {
@@ -108,13 +110,14 @@ void act_slow_handshake(adversary *a)
     }
 }
 
-/* Before the handshake a library may keep a whole frame of any client. */
+/* Sends a large frame before the handshake. A library may keep such a frame of any
+ * client in memory. */
 void act_early_megabyte(adversary *a)
 {
     enum { FRAME = 1052672, HEAD = 9, CONNECTIONS = 12 };
     uint8_t *bytes = pl_alloc(GREETING + HEAD + FRAME);
     make_greeting("CURVE", bytes);
-    bytes[GREETING] = dice_is(&a->dice, 2) ? 6 : 2; /* flags of a long frame */
+    bytes[GREETING] = dice_is(&a->dice, 2) ? 6 : 2; /* the flags of a long frame */
     for (int i = 0; i < 8; i++)
         bytes[GREETING + 1 + i] = (uint8_t)((uint64_t)FRAME >> (8 * (7 - i)));
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -215,7 +218,8 @@ void act_unknown_key(adversary *a)
     ask_once(a, some_server(a), &a->stranger.key);
 }
 
-/* A client that expects a different server must not get an answer. */
+/* Connects as a client that expects a server with a different key. Such a client must
+ * get no answer. */
 void act_wrong_server(adversary *a)
 {
     pl_address at;

@@ -1,14 +1,15 @@
 /* folder: workers
  *
- * Measures the distance between the results of honest workers on different kinds of
- * devices in one task, and the distance of lies: audit_distance STORE PHASES STEPS
- * [f32|i8|i4|topk|sketch16 ...]. Trains path 0 of the arm `mix` from a run's versions,
- * phase after phase, on every kind of device of this machine. As in an audit, all kinds
- * begin a phase with the state that the first kind left. Prints the largest value over
- * all modules of four distances: relative L2, 1 - cosine, 1 - shorter / longer, and the
- * distance of an audit, which is the larger one of the second and third, computed from
- * sketches. Then prints the distances of some lies. docs/results/reliability.md has the
- * figures. */
+ * Measures two kinds of distances: between the results of honest workers that do one
+ * task on different kinds of devices, and between an honest result and a lie. Usage:
+ * audit_distance STORE PHASES STEPS [f32|i8|i4|topk|sketch16 ...]. The program trains
+ * path 0 of the arm `mix` from the versions of a run, phase after phase, on every kind
+ * of device of this machine. As in an audit, all kinds begin a phase with the state
+ * that the first kind left. It prints, over all modules, the largest value of four
+ * distances: relative L2; 1 - cosine; 1 - shorter / longer; and the distance of an
+ * audit, which is the larger one of the second and third, computed from sketches. Then
+ * it prints the distances of some lies. The measured values are in
+ * docs/results/reliability.md. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "workers/path_state.h"
@@ -158,7 +159,7 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
                        .start = b->base,
                        .n_vectors = b->layout.n_vectors,
                        .mix_step = -1};
-    if (phase > 0) { /* each kind has its own copy */
+    if (phase > 0) { /* each kind of device has its own copy of this data */
         size_t bytes = (size_t)b->layout.n_vectors *
                        pl_topology_path_params(b->topology) * sizeof *b->state;
         PL_CHECK(pl_try_alloc_bare(bytes, "a state", (void **)&job->state));
@@ -170,7 +171,7 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
     return job->status == PL_OK ? PL_OK : pl_fail(job->status, "%s", job->error);
 }
 
-/* ---- comparing ---- */
+/* ---- distances ---- */
 typedef struct apart {
     double l2, turn, factor; /* relative; 1 - cosine; 1 - shorter / longer */
     double audit;            /* computed from likenesses */
@@ -239,7 +240,8 @@ static void print_lie(const bench *b, const char *what, const kind *honest,
     printf("\n");
 }
 
-/* Prints the distances of lies of a cpu f32 worker from another kind's result. */
+/* Prints how far lies of a worker on the CPU in f32 are from the result of another kind
+ * of device. */
 static void print_lies(bench *b, int64_t phase, int to)
 {
     static const struct {
@@ -312,7 +314,7 @@ static pl_status run(bench *b, char **argv, const char *name)
     PL_CHECK(pl_codec_options_default(name, &codec));
     if (!b->store) {
         PL_CHECK(open_bench(b, argv[1]));
-        if (atoi(argv[3]) > 0) /* 0: the run's number */
+        if (atoi(argv[3]) > 0) /* 0 keeps the number of the run */
             b->arm.inner.tau = atoi(argv[3]);
         open_kinds(b);
         printf("tau %d, batch %d, context %d, %zu parameters a path\n",

@@ -1,27 +1,28 @@
 #!/bin/sh
-# Checks that every call that writes, flushes, renames or sends is in a function with a
-# fail point (base/failpoint.h), so that a test can end the process before or after the
-# call.
+# Checks the sources: a function that calls a function which writes, flushes, renames or
+# sends must have a fail point (base/failpoint.h). With it a test can end the process
+# before or after this call.
 #
 # usage: chaos_check_points.sh [--list]     --list prints the names of all points
 #
-# Calls that delete are left out, because deleted data is not needed any more. Output to
-# a terminal (cli/, the log) is left out, too.
+# Calls that delete are left out, because deleted data is not needed any more. Calls
+# that write to a terminal (cli/, the log) are left out, too.
 set -u
 folders="base corpus store codec outer net home workers"
 if [ "${1-}" = --list ]; then
-    # shellcheck disable=SC2086 # several words
+    # shellcheck disable=SC2086 # the list is several words
     grep -rhoE 'pl_failpoint\("[^"]*"\)' $folders job --include='*.c' |
         sed 's/.*("//; s/").*//' | LC_ALL=C sort -u
     exit
 fi
 # shellcheck disable=SC2086
 find $folders -name '*.c' | LC_ALL=C sort | xargs awk '
-    # A send of one frame is part of send_message, which has the points.
+    # The one frame that send_frame sends is part of send_message, which has the fail
+    # points.
     BEGIN { passed["base/wire.c:send_frame"] = passed["base/wire.c:give_piece"] = 1
             passed["base/log.c"] = 1
             passed["base/failpoint.c"] = 1
-            # These sends stay inside the process.
+            # These calls send only within the process.
             passed["base/gate.c:give_answer"] = 1 }
     FNR == 1 { name = ""; in_function = 0 }
     /^[A-Za-z_].*\(/ && !in_function {

@@ -3,8 +3,9 @@
 # variables pathloom, ledger and seed, and runs in the project's root.
 . tests/support/job.sh
 
-# A mixture 2x2 of a very small model: about a second undisturbed. Becomes the launcher,
-# so call it in a subshell or in the background.
+# Trains a 2x2 mixture of a very small model, which takes about a second without faults.
+# The launcher replaces the shell, so call this function in a subshell or in the
+# background.
 tiny_job() { # folder, options
     out=$1
     shift
@@ -23,8 +24,9 @@ take_data() { # folder of that run, folder of this one
     cp -r "$work/$1/data" "$work/$2/"
 }
 
-# Prints what must be equal: versions with their hashes and contributions, states of
-# paths, objects. So a missing or repeated contribution is a difference.
+# Prints everything that must be equal in two runs: versions with their hashes and
+# contributions, states of paths, and objects. A contribution that is missing or counted
+# twice makes a difference.
 facts() { # folder -> folder.facts
     "$ledger" "$work/$1/store" | LC_ALL=C sort >"$work/$1.facts" &&
         [ "$(grep -c '^version mix/' "$work/$1.facts")" -gt 8 ]
@@ -36,7 +38,8 @@ same_facts() { # folder, folder
     return 1
 }
 
-# True unless `pathloom store fsck` finds something; also where there is no such verb.
+# True unless `pathloom store fsck` finds something wrong. Also true if the program has
+# no such command.
 fsck_is_clean() { # folder
     "$pathloom" store --help 2>&1 | grep -q fsck || return 0
     "$pathloom" store fsck --run "$work/$1" >"$work/$1.fsck" 2>&1
@@ -47,8 +50,8 @@ members() { # launcher pid, role
     pgrep -P "$1" -f "pathloom $2" 2>/dev/null
 }
 
-# Prints the processes whose command line has this word; the job's folder finds all of
-# the job.
+# Prints the processes whose command line contains the job's folder. All processes of
+# the job contain it.
 left_behind() { # folder
     pgrep -f -- "$work/$1[/ ]" 2>/dev/null
 }
@@ -62,8 +65,8 @@ nobody_is_left() { # folder
     [ -z "$(left_behind "$1")" ]
 }
 
-# Stops the worker that has the first task of the mixture's second phase; sets name and
-# stopped.
+# Stops the worker that has the first task of the second phase of the mixture. Sets
+# `name` to the worker's name and `stopped` to its process id.
 stop_in_second_phase() { # folder
     log=$work/$1/log/hub.log
     tries=1200
@@ -83,14 +86,15 @@ stop_worker() { # name; sets stopped
     kill -STOP "$stopped" || fail "$1 cannot be stopped"
 }
 
-# Prints for how many paths of the mixture the newest lease is this worker's.
+# Prints the number of paths of the mixture whose newest lease belongs to this worker.
 held_by() { # folder, name
     sed -n 's/.*lease.granted task=\(mix[^ ]*\) .* worker=\([^ ]*\) .*/\1 \2/p' \
         "$work/$1/log/hub.log" | awk -v name="$2" '{ last[$1] = $2 }
             END { for (p in last) n += last[p] == name; print n + 0 }'
 }
 
-# Prints how many paths of the mixture have finished so many phases, from the status.
+# Prints how many paths of the mixture have finished this number of phases, as the job's
+# status reports it.
 finished() { # folder, phases
     "$pathloom" status --run "$work/$1" --json 2>/dev/null | tr '{' '\n' |
         awk -F '"phase":' -v least="$2" '
@@ -99,7 +103,7 @@ finished() { # folder, phases
             END { print n + 0 }'
 }
 
-now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; } # as in the logs
+now() { date -u +%Y-%m-%dT%H:%M:%S.%3NZ; } # in the form that logs use
 
 # Runs a command and checks its output.
 ask() { # verb, options; the answer is in ask.out
@@ -118,9 +122,10 @@ hash_of() { # module@version
     "$pathloom" store show "$1" --run "$run" --json | sed -n 's/.*"hash":*"\([0-9a-f]*\)".*/\1/p'
 }
 
-# Runs a job of two chapters, starts it again until it ends, and kills ten of its
-# processes: hub, home and workers in the first chapter, the launcher twice where the
-# second chapter begins, then any process. Sets `kills` and `launchers`.
+# Runs a job of two chapters and starts it again until it is done. Meanwhile ten of its
+# processes are killed: hub, home and workers in the first chapter, the launcher twice
+# at the beginning of the second chapter, then processes of any kind. Sets `kills` and
+# `launchers`.
 killed_ten_times() { # function that becomes the launcher of a folder, folder
     kills=0 launchers=0 again=0
     while :; do
@@ -141,13 +146,13 @@ killed_ten_times() { # function that becomes the launcher of a folder, folder
         while [ "$kills" -lt "$most" ] && kill -0 "$job" 2>/dev/null; do
             random 30
             sleep "0.$((20 + value))"
-            # shellcheck disable=SC2086 # several words
+            # shellcheck disable=SC2086 # $whom is several words
             pick $whom
             who=$choice
             victims=$job
             [ "$who" = launcher ] || victims=$(members "$job" "$who")
             [ -n "$victims" ] || continue
-            # shellcheck disable=SC2086 # several processes
+            # shellcheck disable=SC2086 # $victims is several process ids
             pick $victims
             kill -9 "$choice" 2>/dev/null || continue
             kills=$((kills + 1))

@@ -8,7 +8,8 @@
  *                              store whose writer has just been killed
  *   chaos_ledger --held STORE  the last score of each path's held-out text
  *
- * Names of workers, times, seconds and tokens are left out, because they may differ. */
+ * Names of workers, times, seconds and numbers of tokens are left out, because they may
+ * differ between two correct runs. */
 #include "store/store_internal.h"
 #include <stdio.h>
 #include <string.h>

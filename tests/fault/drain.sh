@@ -3,9 +3,10 @@
 #
 # usage: drain.sh PATHLOOM WORKFOLDER
 #
-# The worker of a long task is told to leave: by TERM with one second of grace, and by
-# USR1 twice. It must give the task back and end with exit code 0, and the task must be
-# leased again at once, although the first lease would have lasted a minute.
+# Two workers are told to leave while they train a long task: the first one by SIGTERM
+# with one second of grace, the second one by SIGUSR1 twice. Each must give the task
+# back and end with exit code 0. The task must be leased again at once, although its
+# lease would last one minute.
 set -u
 pathloom=$1
 work=$2
@@ -42,10 +43,10 @@ start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
 leave() { # worker, signals
     name=$1
     shift
-    sleep 0.5 # it has begun
+    sleep 0.5 # until the worker has begun its task
     for signal; do
         kill "-$signal" "$pid"
-        [ $# -eq 1 ] || sleep 2.2 # an earlier signal counts as the first
+        [ $# -eq 1 ] || sleep 2.2 # a signal that comes earlier counts as the first one
     done
     await 100 "$name does not go" ended "$pid"
     wait "$pid" || fail "$name did not end well: $?"

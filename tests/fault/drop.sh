@@ -1,7 +1,7 @@
 #!/bin/sh
-# topology.graft: a mixture of 2x3 modules becomes one of 2x2 while it trains, because a
-# module of level 2 is dropped with its paths. Ten processes are killed, also the
-# launcher; the run ends with the bytes of the undisturbed run.
+# Tests topology.graft: a mixture of 2x3 modules becomes one of 2x2 during training,
+# because a module of level 2 and its paths are dropped. Ten processes are killed, the
+# launcher among them. The run must end with the same bytes as an undisturbed run.
 #
 # usage: drop.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -43,7 +43,7 @@ for said in '^change   mix~1 from phase 3 on: 17 modules and 6 paths become 12 a
 done
 [ "$(documents head 6)" -gt 0 ] && [ "$(documents head 6)" = "$(documents tail 4)" ] ||
     fail "$(documents head 6) documents became $(documents tail 4)"
-# Without router.balance (0.1) it is 1.6.
+# Without router.balance (0.1) the largest shard would be 1.6 times the mean.
 grep -q '^router   split, largest shard 1\.[01]' "$work/calm.out" ||
     fail "the documents that moved are not balanced"
 facts calm || fail "no facts"
@@ -58,7 +58,8 @@ ask generate --run "$run" --prompt "The path" --max-tokens 4 --path p12 &&
     fail "a path that ended answers"
 ask store verify mix~1/L2.E1@2 --tasks --run "$run" || fail "its tasks give another hash"
 
-# The modules that are left began as their last versions; the others ended.
+# The modules that remain must begin with the last versions of their predecessors. The
+# other modules have ended.
 for pair in L1.E0:L1.E0 L1.E1:L1.E1 L2.E0:L2.E0 L2.E1:L2.E2 embed.E1:embed.E2 \
     embed.E3:embed.E5 head.E2:head.E3; do
     now=mix~1/${pair%:*}@0 was=mix/${pair#*:}@3

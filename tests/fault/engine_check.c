@@ -1,9 +1,9 @@
 /* folder: store
- * Tests with a real service what store/engine/engine.h promises.
+ * Tests with a real service that an engine does what store/engine/engine.h promises.
  *
- *   engine_check URL [lossy]    all of it; exit code 1 and a line if one is broken
+ *   engine_check URL [lossy]    tests all; exit code 1 and a line if one is broken
  *   engine_check URL put NAME WHO     one of several writers that race
- *   engine_check URL swap NAME TIMES  raises a counter so many times, by swaps
+ *   engine_check URL swap NAME TIMES  raises a counter TIMES times, by swaps
  *
  * Each of the racing writers is a process. Names of objects begin with the process id,
  * so that objects of earlier calls do not disturb a test. */
@@ -81,7 +81,8 @@ static pl_status count_entry(void *context, const engine_entry *entry)
     return PL_OK;
 }
 
-/* Uses so many objects that a list needs several pages, and all requests at once. */
+/* Makes many objects, so that a list has several pages, with all requests at the same
+ * time. */
 static void many_objects_are_listed_by_prefix(engine *e)
 {
     char prefix[64];
@@ -163,7 +164,8 @@ static pid_t start(const char *how, const char *name, int number)
     _exit(127);
 }
 
-/* The parent has no engine open yet: libraries with threads do not survive a fork. */
+/* The parent must not have opened an engine yet, because libraries with threads do not
+ * survive a fork. */
 static void of_racing_puts_one_wins(void)
 {
     char names[ROUNDS][ENGINE_NAME_MAX];
@@ -188,8 +190,9 @@ static void of_racing_puts_one_wins(void)
     printf("engine_check: %d races of %d puts, %d winners\n", ROUNDS, RACERS, n_won);
 }
 
-/* If an answer is lost, a swap may have happened and been replaced before its writer
- * sees it. The writer then repeats it, so there may be more swaps, but never fewer. */
+/* If the answer to a swap is lost, the swap may have happened, and another writer may
+ * have replaced the value before the first writer looks. The first writer then repeats
+ * its swap. So the counter may be higher than the number of swaps, but never lower. */
 static void no_swap_is_lost(bool lossy)
 {
     char name[ENGINE_NAME_MAX];

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests the S3 engine with a small S3 server of our own: what engine.h promises, lost
-# answers, a service that is busy, full or ignores conditions, and stores in this
-# service that are rebuilt and fenced.
+# Tests the S3 engine with the small S3 server of these tests: the promises of engine.h,
+# lost answers, a service that is busy or full or that ignores conditions. Also tests
+# that stores in this service can be rebuilt and fenced.
 #
 # usage: engine_s3.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u
@@ -12,7 +12,7 @@ own_folder "$3"
 AWS_ACCESS_KEY_ID=tester AWS_SECRET_ACCESS_KEY=secret-that-nobody-sees
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 
-# A server lives as long as somebody holds its pipe.
+# A server runs until no process holds its pipe any more.
 serve() { # name, words
     name=$1
     shift

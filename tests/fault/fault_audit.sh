@@ -1,18 +1,19 @@
 #!/bin/sh
-# Tests audits (fleet.audit): a worker with wrong results is found, fenced and told so;
-# an honest worker never is.
+# Tests audits (fleet.audit): a worker with wrong results is found, is fenced, and is
+# told the reason. An honest worker is never fenced.
 #
 # usage: fault_audit.sh PATHLOOM LEDGER WORKFOLDER
 #
-# 1. undisturbed, without audits
-# 2. every task is done twice: the same versions, and no differing results
-# 3. a fourth worker makes one wrong update (fail point worker.update.wrong), while hub
-#    and home are killed: the worker is fenced, says why, and may not come back; the
-#    others end the job, and the versions with its updates are listed
-# 4. one of the job's own workers makes one wrong update
-# 5. three workers with three kinds of devices: results of honest workers are equal
-#    within the tolerance; a worker that flips the signs of an update is fenced by the
-#    results of the other two
+# 1. an undisturbed job without audits
+# 2. every task is done twice: the versions are the same, and no results differ
+# 3. a fourth worker makes one wrong update (fail point worker.update.wrong), and hub
+#    and home are killed: the worker is fenced, says why, and may not come back. The
+#    other workers end the job, and the versions with the wrong worker's updates are
+#    listed
+# 4. one of the workers of the job itself makes one wrong update
+# 5. three workers with three kinds of devices: the results of honest workers are equal
+#    within the tolerance. A worker that flips the signs of an update is fenced, because
+#    the results of the other two agree
 set -u
 pathloom=$1
 ledger=$2
@@ -39,8 +40,8 @@ count() { # pattern, folder
 
 make_corpus base modules docs
 echo "1. without audits"
-dealt="--set router.em=2 --set router.share=0.2" # four tasks that score documents
-# shellcheck disable=SC2086 # several words
+dealt="--set router.em=2 --set router.share=0.2" # then four tasks score documents
+# shellcheck disable=SC2086 # the list is several words
 (run_job calm $dealt) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "its record"
 
@@ -61,7 +62,7 @@ echo "$agreed tasks were done twice, all equal"
 echo "3. a wrong update"
 take_data calm wrong
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job wrong --set fleet.audit=1 \
-    --set train.phases=12 >"$work/wrong.out" 2>&1 & # the run goes on until the wrong update is found
+    --set train.phases=12 >"$work/wrong.out" 2>&1 & # trains until the wrong update is found
 job=$!
 tries=600
 until grep -q 'lease.granted task=mix' "$work/wrong/log/hub.log" 2>/dev/null; do
@@ -97,7 +98,7 @@ job=
 "$pathloom" audit --run "$work/wrong" >"$work/audit.out" 2>&1 || fail "pathloom audit"
 grep -q '^fenced *odd' "$work/audit.out" || fail "pathloom audit names no fenced worker"
 grep -q '^settled ' "$work/audit.out" || fail "pathloom audit has no verdict"
-# The worker may have done only audits.
+# Another answer is right, too: the worker may have done only audits.
 "$pathloom" audit odd --run "$work/wrong" >"$work/worker.out" 2>&1 ||
     grep -q 'no version .* has a contribution of odd' "$work/worker.out" ||
     fail "pathloom audit odd"
@@ -106,7 +107,7 @@ grep -q '^settled ' "$work/audit.out" || fail "pathloom audit has no verdict"
     fail "pathloom audit worker-1"
 fix=$(sed -n 's/^ *pathloom store rollback/store rollback/p' "$work/worker.out" | head -n 1)
 [ -n "$fix" ] || fail "no command undoes what it did"
-# shellcheck disable=SC2086 # several words
+# shellcheck disable=SC2086 # the command is several words
 "$pathloom" $fix >"$work/fix.out" 2>&1 || fail "$fix"
 fsck_is_clean wrong || fail "fsck"
 echo "4. a wrong update of one of the job's own workers"
@@ -121,8 +122,8 @@ mkdir "$work/once"
     fail "not one of the job's own workers is fenced"
 echo "a wrong update was found; then: pathloom $fix"
 
-# On this processor, results of one and of two threads may differ; results of `ref`
-# always differ from those of `cpu`.
+# On this processor, results of one and of two threads may differ. Results of `ref`
+# always differ from results of `cpu`.
 others=
 kinds_job() { # folder: the job with one worker, and two of other kinds beside it
     take_data calm "$1"

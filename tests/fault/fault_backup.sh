@@ -1,15 +1,17 @@
 #!/bin/sh
-# Tests backup leases (fleet.backup) with fast workers and one that is stopped or slow.
+# Tests backup leases (fleet.backup) with some fast workers and one worker that is
+# stopped or slow.
 #
 # usage: fault_backup.sh PATHLOOM LEDGER WORKFOLDER [short]
 #
-# 1. undisturbed, without backups
-# 2. one worker is stopped (SIGSTOP) in the middle of a task, whose lease would live for
-#    100 s: the others must end the arm meanwhile, with the same hashes; then the worker
-#    goes on and must be told that nobody waits for it
-# 3. not with `short`: three quick workers and a slow one, without backups and with them.
-#    Their steps are mostly sleep (fail point worker.step.before), so that two
-#    processors are enough for all workers; on busy processors backups cannot be faster
+# 1. an undisturbed job without backup leases
+# 2. one worker is stopped (SIGSTOP) in the middle of a task, whose lease would last for
+#    100 s: meanwhile the others must end the arm, with the same hashes. Then the worker
+#    continues, and it must be told that its result is not needed any more
+# 3. not with `short`: three fast workers and a slow one, first without backup leases,
+#    then with them. Their steps are mostly sleep (fail point worker.step.before), so
+#    that two processors are enough for all workers. On busy processors backup leases
+#    could not save time
 set -u
 pathloom=$1
 ledger=$2
@@ -34,7 +36,7 @@ facts calm || fail "its record"
 
 echo "2. a worker is stopped"
 take_data calm stop
-# Tasks last long enough for the script to notice their start.
+# A step takes so long that the script notices when a task has begun.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job stop >"$work/stop.out" 2>&1 &
 job=$!
 stop_in_second_phase stop
@@ -57,7 +59,8 @@ same_facts calm stop || fail "versions differ from those of the undisturbed run"
 fsck_is_clean stop || fail "fsck"
 echo "the others ended in $took s beside $name; a lease would have lived for 100 s"
 
-# Seconds from the first task of the mixture to its last one.
+# Prints the seconds from the start of the mixture's first task to the end of its last
+# task.
 mixture_took() { # folder
     sed -n 's/^\([^ ]*\) .*\(lease.granted\|task.done\) task=mix.*/\1/p' \
         "$work/$1/log/hub.log" | sed -n '1p;$p' | while read -r at; do

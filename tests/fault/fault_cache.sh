@@ -1,9 +1,9 @@
 #!/bin/sh
 # Overwrites data shards in RUN/cache while workers read them. The workers must discard
-# what they trained on damaged shards and fetch the shards again, and the final hashes
-# must be those of an undisturbed run. They must also be the same if, before the start,
-# a shard's name holds the shard of another path. Every task is audited, which shows
-# that two workers with the same damaged file do not confirm each other's results.
+# what they trained on damaged shards, and fetch the shards again. The final hashes must
+# be those of an undisturbed run, also if, before the start, the file of a shard
+# contains the shard of a different path. Every task is audited, which shows that two
+# workers with the same damaged file do not confirm each other's results.
 #
 # usage: fault_cache.sh PATHLOOM WORKFOLDER
 set -eu
@@ -20,7 +20,7 @@ run() { # folder, options
 shards() { # folder
     ls "$work/$1"/cache/*.tok 2>/dev/null | wc -l
 }
-# All rows of `pathloom audit`, also of the base model, must agree.
+# All rows of `pathloom audit`, including those of the base model, must agree.
 all_agreed() { # folder
     "$pathloom" audit --run "$work/$1" --json >"$work/$1.audits" || fail "the audits of $1"
     grep -q '"verdict":"agreed"' "$work/$1.audits" || fail "no audit in $1"
@@ -48,7 +48,7 @@ all_agreed calm
 job=$!
 training_begins hurt
 tries=400
-until [ "$(shards hurt)" -ge 5 ]; do # of the base model and four paths
+until [ "$(shards hurt)" -ge 5 ]; do # one shard of the base model, and four of the paths
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || fail "the shards do not come"
     sleep 0.05
@@ -78,7 +78,7 @@ done
 kill -INT "$job"
 wait "$job" || :
 job=
-# shellcheck disable=SC2012 # names of hashes
+# shellcheck disable=SC2012 # the names are hashes
 last=$(ls "$work"/swapped/cache/*.tok | tail -n 1)
 for file in "$work"/swapped/cache/*.tok; do
     [ "$file" = "$last" ] || cp "$last" "$file"

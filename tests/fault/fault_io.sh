@@ -1,13 +1,13 @@
 #!/bin/sh
-# Tests failing disks, jumping clocks and hung processes: the job goes on or ends with
-# one sentence. Without the fault the same command then ends with the versions of an
-# undisturbed run.
+# Tests failing disks, jumping clocks and hung processes. In each case the job must
+# continue, or end with one sentence. When the fault is over, the same command must end
+# with the versions of an undisturbed run.
 #
 # usage: fault_io.sh PATHLOOM LEDGER INTERPOSE.SO WORKFOLDER [short]
 #
-# The library (tests/fault/interpose.c) makes one call of one process fail. Every kind
-# of call fails with each of its possible errors, in home and launcher, at a random
-# time.
+# A library (tests/fault/interpose.c) makes one call of one process fail. In the home
+# and in the launcher, every kind of call fails at a random time, with each error that
+# it can have.
 # shellcheck disable=SC2034,SC2154,SC2120 # some variables belong to chaos_job.sh
 set -u
 pathloom=$1
@@ -43,7 +43,7 @@ begin() { # name
     rm -rf "$work/shot" "$work/shot.out" "$work/once" "$work/now"
 }
 
-# Runs one job to its end. If it fails, stderr must have one sentence.
+# Runs one job to its end. If the job fails, its stderr must be one sentence.
 try_job() {
     code=0
     (tiny_job shot) >>"$work/shot.out" 2>"$work/shot.err" || code=$?
@@ -90,7 +90,7 @@ one_call() { # role, CALL:LATEST:ERROR
         return
     fi
     n_acted=$((n_acted + 1))
-    # Tests short writes and EINTR, which every program must handle.
+    # The program must handle short writes and EINTR without ending.
     case $call.$spec in
     write.*EINTR | write.*short) [ "$tries" -eq 1 ] || fail "it did not go on by itself" ;;
     esac
@@ -106,7 +106,7 @@ wait_for_mixture() {
     done
 }
 
-# Makes every write to the store fail, for some seconds or until the job has ended.
+# Makes every write to the store fail for some seconds, or until the job has ended.
 long_outage() { # name, INTERPOSE, code
     begin "$1"
     take_data calm shot
@@ -131,7 +131,7 @@ long_outage() { # name, INTERPOSE, code
     check_facts
 }
 
-# Uses a small disk that becomes full and then has space again.
+# Runs the job on a small disk that becomes full and later has space again.
 small_disk() {
     begin "a full disk"
     mkdir -p "$disk"
@@ -158,7 +158,8 @@ small_disk() {
     umount "$disk"
 }
 
-# Only labels may depend on the wall clock.
+# The wall clock jumps. Only dates that are shown to people may depend on it, so no
+# lease may run out.
 clock() {
     begin "a clock that jumps by years"
     LD_PRELOAD=$library INTERPOSE_CLOCK=94608000
@@ -170,7 +171,7 @@ clock() {
     check_facts
 }
 
-# A worker hangs for ever: its tasks go to others, and the job ends without it.
+# A worker hangs for ever. Its tasks must go to others, and the job must end without it.
 hung_worker() {
     begin "a worker that hangs for good"
     take_data calm shot
@@ -191,8 +192,8 @@ hung_worker() {
     check_facts
 }
 
-# Workers are told to end, as by a scheduler. They are started again, and this does not
-# count as crashes.
+# Workers are told to end, as a scheduler does it. They are started again, and this does
+# not count as crashes.
 told_to_end() {
     begin "workers told to end again and again"
     take_data calm shot
@@ -223,10 +224,11 @@ home="write:150:EIO write:150:ENOSPC write:150:EINTR write:150:short pwrite:100:
 train="write:4:EIO write:4:ENOSPC write:4:EINTR write:4:short fsync:6:EIO fsync:6:ENOSPC
     rename:4:EIO rename:4:ENOSPC open:4:ENOSPC open:4:EROFS"
 if [ "$mode" = short ]; then
-    # Two of each kind, different ones in each call.
+    # Tests two calls per role. They are drawn at random, so each run of the script
+    # tests different ones.
     for role in home train; do
         eval "all=\$$role"
-        # shellcheck disable=SC2086,SC2154 # several words
+        # shellcheck disable=SC2086,SC2154 # the list is several words
         pick $all
         one_call "$role" "$choice"
     done

@@ -1,14 +1,16 @@
 #!/bin/sh
-# Kills processes of a job at random times: the final hashes of all modules must be
+# Kills processes of a job at random times. The final hashes of all modules must be
 # those of an undisturbed run.
 #
 # usage: fault_kill.sh PATHLOOM WORKFOLDER [KILLS]
 #
 # 1. an undisturbed run
-# 2. the same while workers, hub and home are killed by kill -9 at random moments (at
-#    least KILLS of them, most of them workers)
-# 3. the same while the whole job is killed by kill -9 and given again, several times
-# In all three runs every module has the same version and hash, and no process is left.
+# 2. the same job while workers, hub and home are killed by kill -9 at random times (at
+#    least KILLS times; most of the killed processes are workers)
+# 3. the same job while all its processes are killed by kill -9, several times, and its
+#    command is repeated after each time
+# In all three runs every module has the same version and hash, and no process is left
+# over.
 set -u
 pathloom=$1
 kills=${3:-20}
@@ -17,7 +19,7 @@ echo "seed $seed"
 . tests/fault/chaos_job.sh
 own_folder "$2"
 
-# Real text, the same for all runs: this project's own sources.
+# A corpus of real text, the same for all runs: the pages of this project.
 cat README.md docs/*.md >"$work/0.txt" 2>/dev/null
 make_corpus base modules outer store workers docs docs/results
 
@@ -41,7 +43,7 @@ echo "1. undisturbed"
 hashes calm
 
 echo "2. processes killed at random moments"
-# Slow enough for the script's kills.
+# Steps are slow, so that the script has time for its kills.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job shot >"$work/shot.out" 2>&1 &
 job=$!
 shots=0

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests a lying mate (noloco): a worker gives its mate a different update than it sends
-# to the home. The mate must notice this before it sends anything, and repeat the phase
-# with the update that the home has. The job must end with the versions of an
+# Tests a lying mate (noloco): a worker offers its mate a different update than it sends
+# to the home. The mate must notice this before it sends anything, and must repeat the
+# phase with the update that the home has. The job must end with the versions of an
 # undisturbed job, and no honest worker may be blamed.
 #
 # usage: fault_mates.sh PATHLOOM LEDGER WORKFOLDER
@@ -29,7 +29,7 @@ for lie in wrong:error:2 wrong:error:6 damaged:error:2; do
     run=$(echo "$lie" | tr -d :)
     take_data calm "$run"
     (
-        # Mates come while the update is on its way to the home.
+        # Mates ask for the update while it is on its way to the home.
         export "PATHLOOM_FAILPOINT=worker.offer.$lie,worker.submit.before:sleep:200"
         run_job "$run"
     ) >"$work/$run.out" 2>&1 || fail "the job with a mate that lies ($lie)"

@@ -3,12 +3,12 @@
 #
 # usage: fault_methods.sh PATHLOOM WORKFOLDER [KILLS [NAME ...]]
 #
-# Runs a job for each method and codec (or the named ones) twice: undisturbed, and while
-# at least KILLS (4) workers, hubs and homes are killed by kill -9 at random times. All
-# versions and all states of paths must have the same bytes in both runs. Under
-# delayed-nesterov and under noloco with a deadline, versions depend on timing
-# (docs/DESIGN.md). There each module must have every phase of every path exactly once,
-# and under noloco the mean of the holders must be the home's version.
+# Runs a job twice for each method and each codec (or only for the named ones):
+# undisturbed, and while at least KILLS (4) workers, hubs and homes are killed by kill
+# -9 at random times. All versions and all states of paths must have the same bytes in
+# both runs. Under delayed-nesterov, and under noloco with a deadline, versions depend
+# on timing (docs/DESIGN.md). There each module must have every phase of every path
+# exactly once. Under noloco also the mean of the holders must be the home's version.
 set -u
 pathloom=$1
 work=$2
@@ -26,7 +26,7 @@ make_corpus base modules outer home net workers docs
 run_job() { # folder, options; in a subshell, which becomes the launcher
     out=$1
     shift
-    if [ -d "$work/data" ]; then # tokens are the same for all
+    if [ -d "$work/data" ]; then # the tokens are the same for all runs
         mkdir "$work/$out"
         cp -r "$work/data" "$work/$out/"
     fi
@@ -40,7 +40,7 @@ shoot() { # launcher pid
         random 10
         sleep "0.1$value"
         pick worker worker worker hub home
-        # shellcheck disable=SC2046 # a pid a word
+        # shellcheck disable=SC2046 # the process ids are several words
         set -- "$1" $(members "$1" "$choice")
         [ $# -gt 1 ] || continue
         launcher=$1
@@ -57,7 +57,7 @@ run_both() { # options
         fail "the undisturbed run"
     [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
     PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job "$case.shot" "$@" \
-        >"$work/$case.shot.out" 2>&1 & # no faster than it is shot at
+        >"$work/$case.shot.out" 2>&1 & # slow steps leave time for the kills
     job=$!
     shoot "$job"
     wait "$job" || fail "the run under fire"
@@ -84,8 +84,8 @@ same() { # name, options
     rm -rf "$work/$case".*
 }
 
-# Each of a path's 6 phases (of 15 steps of 4 samples, or fewer steps) must be in a
-# module once.
+# Each module must contain each of a path's 6 phases once. A phase has 15 steps of 4
+# samples, or fewer steps.
 count_phases() {
     for module in $(sed -n 's,^\(mix/[^p][^ ]*\) .*,\1,p' "$work/$case.shot.facts"); do
         "$pathloom" store log "$module" --run "$work/$case.shot" --json |
@@ -110,7 +110,8 @@ once() { # name, options
     rm -rf "$work/$case".*
 }
 
-# If only one mate of a pair took the common step, the mean would move.
+# If only one of two mates took the step of the pair, the mean of the holders would
+# move.
 agrees() { # name, options
     case=$1
     shift

@@ -1,24 +1,27 @@
 #!/bin/sh
-# Tests a job in a network namespace whose links fail and return, lose packets or are
-# slow. With good links again the job must end with the versions of an undisturbed run.
+# Tests a job in a network namespace whose links fail and return, lose packets, or are
+# slow. When the links work again, the job must end with the versions of an undisturbed
+# run.
 #
 # usage: fault_net.sh PATHLOOM LEDGER WORKFOLDER [short]
 #
-# Needs network namespaces (root, or a kernel that permits them to users); else it ends
-# with 77. The case `loss` needs nftables (`nft`); without it a line says that the case
-# is skipped.
+# Needs network namespaces (root, or a kernel that permits them to users). Without them
+# the exit code is 77. The case `loss` needs nftables (`nft`). Without nftables the case
+# is skipped, and a line says so.
 #
-#   cut      the loopback goes down for 0.5, 3 and 8 s: nobody reaches anybody, longer
-#            than leases live and than a connection's heartbeats wait
-#   hub cut, home cut    packets to one process are dropped, those of all others pass
+#   cut      the loopback interface is down for 0.5, 3 and 8 s. No process can reach
+#            another for longer than leases last and than a connection waits for
+#            heartbeats
+#   hub cut, home cut    packets to one process are dropped, those to others are
+#                        delivered
 #   loss     5 and 20 % of all packets are dropped
-#   slow     64 kbit/s for 4 s, with 400 ms of queue
+#   slow     64 kbit/s for 4 s; the queue holds packets for up to 400 ms
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
 if [ "${1-}" != --inside ]; then
     PATH=$PATH:/usr/sbin:/sbin
     for how in "" --map-root-user; do
-        # shellcheck disable=SC2086 # no word, or one
+        # shellcheck disable=SC2086 # $how is empty or one word
         unshare $how --net true 2>/dev/null && exec unshare $how --net sh "$0" --inside "$@"
     done
     echo "SKIP: this machine does not make networks"
@@ -42,7 +45,7 @@ fail() {
     exit 1
 }
 
-# Long enough for a cut in the middle.
+# The job takes so long that the network can be cut in the middle of it.
 job_of() {
     tiny_job "$1" --set train.phases=60 --set 'net.hub=tcp://127.0.0.1:*' \
         --set 'net.home=tcp://127.0.0.1:*'
@@ -63,7 +66,7 @@ start() { # name
     done
 }
 
-# From now on the network works, so the job must end soon.
+# The network works again from here on, so the job must end soon.
 end() {
     healed=$(date +%s%3N)
     granted=$(grep -c 'lease.granted' "$work/shot/log/hub.log")

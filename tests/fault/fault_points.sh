@@ -5,12 +5,12 @@
 # usage: fault_points.sh PATHLOOM LEDGER WORKFOLDER [short | K/N]
 #
 # The job is run undisturbed first, and then once per fail point. In one process of the
-# point's role, one of the first passages of the point kills the process, ends it, stops
-# it for a while, or makes the call fail. If the launcher ends, its command is given
-# again until the job is done. Then all versions, contributions and states of paths must
-# be those of the undisturbed run. `short` tests several points in one run, each with
-# SIGKILL; K/N takes every N-th point from the K-th on. Every point must have been
-# reached.
+# role that passes the point, one of the first passages kills the process, ends it,
+# stops it for a while, or makes the call fail. If the launcher ends, its command is
+# repeated until the job is done. Then all versions, contributions and states of paths
+# must be those of the undisturbed run. `short` tests several points in one run, each
+# with SIGKILL. K/N tests every N-th point, beginning with the K-th. Every tested point
+# must have been reached.
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
 pathloom=$1
@@ -31,10 +31,11 @@ fail() {
     exit 1
 }
 
-# Name, roles that pass the point, and the number of times that every tiny job passes it
-# (-: none in a tiny job; test_failpoint, test_moving, test_store_bulk,
-# test_store_parts, test_home_away, test_store_copies, curves.sh, fault_audit.sh,
-# fault_backup.sh, forget.sh and ceph.sh act there).
+# Each row has a name, the roles that pass the point, and the number of times that every
+# tiny job passes it. The number is - if a tiny job never passes the point. Then one of
+# these tests passes it: test_failpoint, test_moving, test_store_bulk, test_store_parts,
+# test_home_away, test_store_copies, curves.sh, fault_audit.sh, fault_backup.sh,
+# forget.sh and ceph.sh.
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1
@@ -103,7 +104,7 @@ engine.drop.before - 0
 TABLE
 }
 
-# Prints one "NAME@ROLE PASSAGES" per line.
+# Prints one line "NAME@ROLE PASSAGES" for each role of each point.
 every_point() {
     table | while read -r name roles passages; do
         [ "$roles" != - ] || continue
@@ -113,14 +114,14 @@ every_point() {
     done
 }
 
-# The job has two chapters, so that documents are distributed anew; at the end the best
-# versions are tagged.
+# The job has two chapters, so that documents are distributed again for the second one.
+# At its end the best versions are tagged.
 points_job() { # folder
     tiny_job "$1" --set router.em=2 --set router.share=0.2 \
         --set train.holdout=0.1
 }
 
-# A stopped process is continued after its leases have run out.
+# Continues a stopped process after its leases have run out.
 continue_stopped() {
     while sleep 1.2; do
         for pid in $(left_behind shot); do
@@ -129,7 +130,7 @@ continue_stopped() {
     done
 }
 
-# Runs the job with its points, again and again until it is done.
+# Runs the job with fail points, and repeats the command until the job is done.
 run_with_points() { # POINT:ACTION:NTH,...
     rm -rf "$work/shot" "$work/shot.out" "$work/once"
     mkdir "$work/once"
@@ -143,7 +144,7 @@ run_with_points() { # POINT:ACTION:NTH,...
         code=0
         (points_job shot) >>"$work/shot.out" 2>"$work/shot.err" || code=$?
         case $code in
-        0 | 71 | 137) ;; # the launcher was exited or killed
+        0 | 71 | 137) ;; # a fail point ended or killed the launcher
         *)
             [ "$(wc -l <"$work/shot.err")" -eq 1 ] && grep -q '^pathloom: [^ ]' "$work/shot.err" ||
                 fail "code $code without one sentence"
@@ -169,7 +170,7 @@ check_points() { # POINT:ACTION:NTH,...
     n_cases=$((n_cases + 1))
 }
 
-# The sources and the table must have the same names.
+# The fail points in the sources must have the same names as the rows of the table.
 points="the table"
 table | cut -d' ' -f1 | LC_ALL=C sort >"$work/named"
 sh tests/fault/chaos_check_points.sh --list >"$work/listed"
@@ -183,13 +184,13 @@ make_corpus base modules docs
 facts calm || fail "the undisturbed run has too little in its store"
 
 if [ "$mode" = short ]; then
-    # Tests every sixth point of the table together, so that neighbours are in different
-    # runs.
+    # Every sixth point of the table is tested in the same run, so that neighbours are
+    # in different runs.
     every_point >"$work/points"
     for first in 1 2 3 4 5 6; do
         points=
         while read -r point passages; do
-            random $((passages / 4 + 1)) # a restarted process has fewer to pass
+            random $((passages / 4 + 1)) # a restarted process may pass it less often
             points=$points${points:+,}$point:kill:$((value + 1))
         done <<POINTS
 $(sed -n "$first~6p" "$work/points")

@@ -3,24 +3,24 @@
 #
 # usage: fault_quorum.sh PATHLOOM WORKFOLDER [LATE_WEIGHT]
 #
-# One worker is stopped (SIGSTOP) in the middle of a phase, under a lease of 400 s. The
-# paths of the other workers must end meanwhile. Then the worker goes on, and the run
-# ends: no sample may be lost or counted twice, and every version is recomputed from its
-# record.
+# One worker is stopped (SIGSTOP) in the middle of a phase, under a lease of 400 s.
+# Meanwhile the paths of the other workers must end. Then the worker continues, and the
+# run must end. No sample may be lost or counted twice, and it must be possible to
+# compute every version again from its record.
 set -u
 pathloom=$1
 weight=${3:-0}
 . tests/fault/chaos_job.sh
 own_folder "$2"
 make_corpus base modules docs
-# Tasks last long enough for the script to notice their start.
+# A step takes so long that the script notices when a task has begun.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
     --set outer.deadline_s=0.1 --set "outer.late_weight=$weight" \
     --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \
     --set store.keep_momentum=true >"$work/run.out" 2>&1 &
 job=$!
 stop_in_second_phase run
-sleep 1 # what it had asked for is still granted
+sleep 1 # the hub still grants what the worker asked for before it was stopped
 held=$(held_by run "$name")
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"
 tries=3000

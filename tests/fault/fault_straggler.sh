@@ -3,12 +3,12 @@
 #
 # usage: fault_straggler.sh PATHLOOM HOLDER_MEAN WORKFOLDER
 #
-# Four workers train the four paths of a 2x2 grid. One is stopped (SIGSTOP) in the
-# middle of a phase; its lease does not run out. The other three must reach the end of
-# the arm meanwhile, because each waits for the stopped mate at most one deadline per
-# phase. Then the stopped worker goes on, and the run ends. Every update must be
-# counted, the home's versions must be the means of the holders, and the records must
-# name the split pairs.
+# Four workers train the four paths of a 2x2 grid. One worker is stopped (SIGSTOP) in
+# the middle of a phase, and its lease does not run out. Meanwhile the other three must
+# reach the end of the arm, because each of them waits for the stopped mate at most one
+# deadline per phase. Then the stopped worker continues, and the run must end. Every
+# update must be counted, the home's versions must be the means of the holders, and the
+# records must name the pairs that were split.
 set -u
 pathloom=$1
 holder_mean=$2
@@ -17,7 +17,7 @@ phases=6
 own_folder "$3"
 make_corpus base outer home net
 
-# Tasks last long enough for the script to notice their start.
+# A step takes so long that the script notices when a task has begun.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 small_job run --workers 4 --set train.tau=150 --set train.phases=$phases \
     --set train.base_steps=15 --set topology.levels=2x2 --set workers.ttl_ms=400000 \
     --set outer.method=noloco --set outer.deadline_s=0.3 >"$work/run.out" 2>&1 &
@@ -37,9 +37,10 @@ wait_for() { # seconds, paths, phases
 }
 
 wait_for 120 2 1
-# The worker that got the newest task trains it. The worker is stopped soon after the
-# start, when its earlier results have arrived. If it were stopped between offering and
-# sending an update, the others would wait until its lease runs out.
+# True if the worker that got the newest task has delivered its earlier results, so that
+# it now trains this task. The worker is stopped soon after this. If it were stopped
+# between the offer and the sending of an update, the others would wait until its lease
+# runs out.
 arrived() {
     last=$(grep 'lease.granted task=mix' "$log" | tail -n 1)
     name=$(echo "$last" | sed 's/.* worker=\([^ ]*\) .*/\1/')
@@ -49,9 +50,9 @@ arrived() {
         grep -q "\"path\":\"$task\",\"phase\":${phase}[,}]"
 }
 
-# Stops the worker and checks after a second, because its last question is still
-# answered. On a busy machine its task may have ended before the stop; then waits for
-# another task.
+# Stops the worker and looks a second later which paths it holds, because the hub still
+# answers the worker's last question. On a busy machine the worker's task may have ended
+# before the stop. Then the script waits for another task.
 tries=200 held=0
 while [ "$held" -eq 0 ]; do
     until arrived; do
@@ -65,7 +66,7 @@ while [ "$held" -eq 0 ]; do
     held=$(held_by run "$name")
     [ "$held" -gt 0 ] || kill -CONT "$stopped"
 done
-# The stopped worker's paths do not continue; all other paths must end.
+# The paths of the stopped worker do not continue. All other paths must end.
 [ "$held" -lt 4 ] || fail "$name holds all $held paths"
 wait_for 200 $((4 - held)) $phases
 took=$(($(date +%s) - start))

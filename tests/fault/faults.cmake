@@ -1,4 +1,4 @@
-# Whole jobs under faults: the programs that check them, and short runs.
+# Jobs with faults: first the programs that check such jobs, then short tests.
 if(TARGET pl_store)
   add_executable(chaos_ledger ${CMAKE_CURRENT_SOURCE_DIR}/fault/chaos_ledger.c)
   target_link_libraries(chaos_ledger pl_store)
@@ -28,7 +28,7 @@ target_compile_options(interpose PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-mi
 pl_job_test(fault_io "fault;store" fault/fault_io.sh ${tools} $<TARGET_FILE:interpose>
   ${CMAKE_BINARY_DIR}/fault_io short)
 
-# Tasks of a job that are trained again.
+# Trains tasks of a job again.
 if(TARGET pl_workers)
   add_executable(retrain_check ${CMAKE_CURRENT_SOURCE_DIR}/fault/retrain_check.c)
   target_link_libraries(retrain_check pl_workers)
@@ -40,7 +40,7 @@ if(TARGET pl_workers)
     $<TARGET_FILE:retrain_check> ${CMAKE_BINARY_DIR}/retrain)
 endif()
 
-# A job among hostile workers and strangers.
+# A job that hostile workers and strangers attack.
 if(TARGET pl_workers AND NOT PL_ONLY_MODULES)
   add_executable(adversary fault/adversary.c fault/adversary_line.c fault/adversary_hub.c fault/adversary_home.c
     fault/adversary_raw.c fault/hostile.c)
@@ -49,7 +49,7 @@ if(TARGET pl_workers AND NOT PL_ONLY_MODULES)
     --build ${CMAKE_BINARY_DIR})
 endif()
 
-# Power cuts, simulated from the writes of a process.
+# Power cuts, which are simulated from the recorded writes of a process.
 if(TARGET pl_store)
   add_library(power_trace MODULE ${CMAKE_CURRENT_SOURCE_DIR}/fault/power_trace.c)
   target_include_directories(power_trace PRIVATE ${CMAKE_SOURCE_DIR})
@@ -74,7 +74,8 @@ pl_job_test(forget "fault;job" fault/forget.sh ${tools} ${CMAKE_BINARY_DIR}/forg
 
 pl_job_test(fault_cache "fault;workers" fault/fault_cache.sh ${program} ${CMAKE_BINARY_DIR}/fault_cache)
 
-# Every outer method and codec while processes are killed; noloco with a stopped worker.
+# Every outer method and codec while processes are killed, and noloco with a stopped
+# worker.
 if(TARGET pathloom)
   add_executable(holder_mean ${CMAKE_CURRENT_SOURCE_DIR}/fault/holder_mean.c)
   target_link_libraries(holder_mean pl_home)
@@ -91,7 +92,8 @@ pl_script_test(several_homes "integration;store" 900 fault/several_homes.sh ${pr
 pl_job_test(slurm_scripts "fault;workers" fault/slurm_scripts.sh ${program}
   ${CMAKE_BINARY_DIR}/slurm_scripts)
 
-# A worker joins from another network, encrypted; skipped without network namespaces.
+# A worker joins from another network over encrypted connections. Skipped without
+# network namespaces.
 pl_job_test(netns_join "fault;workers" fault/netns_join.sh ${program}
   ${CMAKE_BINARY_DIR}/netns_join)
 pl_test_limit(netns_join 300)
@@ -103,7 +105,7 @@ pl_test_limit(drain 120)
 pl_job_test(other_user "fault;workers" fault/other_user.sh ${program} ${CMAKE_BINARY_DIR}/other_user)
 pl_test_limit(other_user 300)
 
-# Names move between homes while a job trains and its processes are killed.
+# Names move between homes while a job trains and processes of the job are killed.
 if(TARGET pathloom)
   add_test(NAME moving_homes
     COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/moving_homes.sh $<TARGET_FILE:pathloom>

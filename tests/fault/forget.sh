@@ -1,7 +1,8 @@
 #!/bin/sh
-# pathloom forget: a run that forgets a document has the parameters and the states of a run
-# that never had it, also if the launcher is killed while it exchanges the store or trains
-# again. Only phases that depend on the document are trained again.
+# Tests `pathloom forget`. A run that forgets a document must have the parameters and
+# the states of a run that never had this document, also if the launcher is killed while
+# it replaces the store or while it trains again. Only phases that depend on the
+# document are trained again.
 #
 # usage: forget.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -14,9 +15,10 @@ echo "seed $seed"
 own_folder "$3"
 
 kept="--set store.keep_states=true --set store.keep_updates=true --set store.keep_momentum=true"
-# Small rows and few samples: so there are documents that only late phases draw.
+# Rows are short and a phase has few samples, so there are documents that only late
+# phases draw.
 forget_job() { # folder, options; in a subshell or in the background
-    # shellcheck disable=SC2086 # several words
+    # shellcheck disable=SC2086 # the list is several words
     tiny_job "$@" --set train.batch=1 --set train.tau=3 --set eval.baselines=dense
 }
 
@@ -33,7 +35,8 @@ granted_to() { # worker, folder
     grep -c "lease.granted task=mix.* worker=$1 " "$work/$2/log/hub.log"
 }
 
-# Compares also the best versions of paths, and the scores of held-out text.
+# Compares two runs, including the best versions of paths and the scores of held-out
+# text.
 same() { # folder, folder
     for run in "$1" "$2"; do
         facts_of_run "$run"
@@ -58,17 +61,17 @@ proven() { # folder
 }
 
 make_corpus base docs
-# Only short held-out documents are scored while the mixture trains (eval.curves).
+# While the mixture trains, only short held-out documents are scored (eval.curves).
 mkdir "$work/corpus/short"
 for file in outer/*.c home/*.c store/*.c; do
     head -n 12 "$file" >"$work/corpus/short/$(basename "$file")"
 done
-# shellcheck disable=SC2086 # several words
+# shellcheck disable=SC2086 # the list is several words
 (forget_job calm $kept) >"$work/calm.out" 2>&1 || fail "the run"
 [ "$("$pathloom" check --run "$work/calm" | grep -c '^forgotten')" -eq 0 ] ||
     fail "nothing is forgotten yet"
 
-# A document that a path draws in the middle of its training.
+# Finds a document that a path draws in the middle of its training.
 for document in "$work"/corpus/*/*; do
     ask forget "$document" --dry-run --run "$work/calm" || continue
     n=$(sed -n 's/^mix  *\([0-9]*\) of 24 phases are trained again$/\1/p' "$work/ask.out")
@@ -166,7 +169,7 @@ proven start
 "$pathloom" forget "$document" --from start --run "$work/one" >"$work/one.out" 2>&1 ||
     fail "from the start, after the paths"
 same never-start one
-# Without states, paths repeat phases whose updates were merged long ago.
+# Without states of paths, phases whose updates were merged long ago must be repeated.
 (forget_job bare --set store.homes=2 --set store.keep_updates=true \
     --set store.keep_momentum=true) >"$work/bare.out" 2>&1 || fail "a run that keeps little"
 "$pathloom" forget "$document" --run "$work/bare" >"$work/bare.out" 2>&1 || fail "forget"
@@ -177,7 +180,7 @@ proven bare
 
 echo "5. a document that paths hold out, to choose their best versions"
 held_job() { # folder, options
-    # shellcheck disable=SC2086 # several words
+    # shellcheck disable=SC2086 # the list is several words
     forget_job "$@" $kept --set train.holdout=0.3
 }
 (held_job held) >"$work/held.out" 2>&1 || fail "a run that holds out"
@@ -202,7 +205,7 @@ grep 'best-' "$work/held-one.facts" | cmp -s "$work/best" - &&
 
 echo "6. after a module was dropped"
 drop_job() { # folder, options
-    # shellcheck disable=SC2086 # several words
+    # shellcheck disable=SC2086 # the list is several words
     forget_job "$@" $kept --set topology.graft=3:drop:L2.E1
 }
 (drop_job drop) >"$work/drop.out" 2>&1 || fail "a run that drops a module"
@@ -235,22 +238,22 @@ refused 66 'there is no run' "$pathloom" forget "$document" --run "$work/nowhere
     fail "a run with a quorum"
 refused 69 'outer.quorum the result of mix depended on timing' \
     "$pathloom" forget "$document" --run "$work/quorum"
-# The base model would be imported again.
+# If the run began with an imported model, this model would have to be imported again.
 "$pathloom" export --run "$work/calm" --path p00 --out "$work/model" >"$work/ask.out" 2>&1 ||
     fail "export"
-# shellcheck disable=SC2086 # several words
+# shellcheck disable=SC2086 # the list is several words
 (forget_job import $kept --set model.import="$work/model" \
     --set data.tokenizer="$work/calm/data/tokenizer.model") >"$work/import.out" 2>&1 ||
     fail "a run with an imported model"
 ask forget "$document" --run "$work/import" || fail "forget after an import"
 refused 69 'would begin again with .*model.import' \
     "$pathloom" forget "$document" --from start --run "$work/import"
-# This machine no longer has the device that trained the run.
+# The run was trained on a device that this machine no longer has.
 again other
 sed -i 's/^\( *backend:\) auto/\1 ref/' "$work/other/run.yaml"
 refused 69 'was trained on `cpu.*this machine has `ref' \
     "$pathloom" forget "$work/corpus/docs" --run "$work/other"
-# Devices of two kinds trained the run.
+# The run was trained on devices of two kinds.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100
 export PATHLOOM_FAILPOINT
 forget_job two --set workers.ttl_ms=5000 --set data.forget="$work/list" >"$work/two.out" 2>&1 &

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Tests train.freeze: modules keep their version from the beginning or from a phase on.
-# A run that is killed during training and at the beginning of the second chapter must
-# end with the bytes of an undisturbed run. A finished run that is continued may freeze
-# more modules.
+# Tests train.freeze: modules keep their version from the beginning of the training, or
+# from a later phase on. If a run is killed during the training and at the beginning of
+# the second chapter, it must end with the same bytes as an undisturbed run. A finished
+# run that is continued may freeze more modules.
 #
 # usage: freeze.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -65,7 +65,7 @@ while :; do
     again=$((again + 1))
     [ "$again" -lt 30 ] || fail "it does not end"
     point=worker.step.before@worker:sleep:15
-    case $again in # while the second chapter begins
+    case $again in # kills the launcher while the second chapter begins
     1) point=chapter.modules.before@train:kill:1 ;;
     2) point=chapter.arm.before@train:kill:1 ;;
     esac

@@ -2,11 +2,11 @@
  *
  *   holder_mean STORE ARM
  *
- * Checks whether noloco's paths and the home agree after a finished arm: the mean of
+ * Checks whether noloco's paths and the home agree after a finished arm. The mean of
  * the parameters with which the holders of a module began their last phase must be the
- * module's second last version. So the check finds a pair whose mates took different
- * steps. Prints the number of modules, the largest difference, and how many
- * contributions were split. */
+ * second last version of the module. So the check finds a pair whose mates took
+ * different steps. It prints the number of modules, the largest difference, and the
+ * number of contributions whose pair was split. */
 #include "outer/outer.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Makes correct messages of every type, and spoils them. */
+/* Makes correct messages of every type, and makes one thing in them wrong. */
 #include "codec/codec.h"
 #include "tests/fault/hostile.h"
 #include "tests/support/tiny_arm.h"
@@ -36,7 +36,8 @@ uint64_t dice_edge(dice *d)
     return dice_is(d, 4) ? value - 1 + dice_roll(d, 3) : value;
 }
 
-/* Lines that begin with "forged" are from an attacker; scripts search for them. */
+/* Returns a dangerous text. Lines that begin with "forged" can only come from an
+ * attacker, so scripts search the output for them. */
 const char *dice_word(dice *d)
 {
     static const char *const words[] = {
@@ -47,7 +48,7 @@ const char *dice_word(dice *d)
         "x\r\nforged line",
         "\x07\x08\x7f",
         "\xc2\x9b"
-        "31mOWNED", /* the same escape as one character of Latin-1 */
+        "31mOWNED", /* the same escape sequence as one character of Latin-1 */
         "\xe2\x80\xae"
         "backwards",
         "../../../etc/passwd",
@@ -61,7 +62,7 @@ const char *dice_word(dice *d)
     return words[dice_roll(d, sizeof words / sizeof *words)];
 }
 
-/* ---- right messages ---- */
+/* ---- correct messages ---- */
 /* The thing that the field NAME of a message names. */
 typedef enum named { NO_NAME, WORKER, MODULE, PATH, OBJECT } named;
 
@@ -69,7 +70,7 @@ typedef struct message_row {
     uint16_t type;
     uint8_t places;
     named name;
-    const pl_field *(*fields)(void); /* NULL: none */
+    const pl_field *(*fields)(void); /* NULL if the message has no fields */
 } message_row;
 
 static const pl_field *fields_of_err(void) /* base/wire_ask.c */
@@ -118,7 +119,7 @@ static const message_row messages[] = {
     {PL_MSG_ADOPT, AT_HOME, MODULE, pl_fields_of_adopt},
     {PL_MSG_PUT_PLACES, AT_HOME, NO_NAME, pl_fields_of_put_places},
     {PL_MSG_GET_PLACES, AT_HOME, NO_NAME, NULL},
-    /* answers and events without a question */
+    /* these answers and events are sent without a question */
     {PL_MSG_ERR, AT_HUB | AT_HOME, NO_NAME, fields_of_err},
     {PL_MSG_WELCOME, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_welcome},
     {PL_MSG_LEASE_LOST, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_lease_lost},
@@ -230,7 +231,8 @@ static bool is_real(uint16_t tag)
            tag == PL_TAG_OVERHEAD || tag == PL_TAG_IDLE || tag == PL_TAG_WAITED;
 }
 
-/* Writes the bytes of a field as pl_put_... does after tag and length. */
+/* Writes the bytes of a field as the function pl_put_... of its type does after tag and
+ * length. */
 static void put_value(const pl_field *f, const known *k, pl_buf *out)
 {
     uint64_t number = 0;
@@ -247,11 +249,11 @@ static void put_value(const pl_field *f, const known *k, pl_buf *out)
         pl_buf_append(out, &number, sizeof number);
     else if (tag == PL_TAG_LEASE)
         pl_buf_append(out, k->lease, k->lease_len);
-    else /* keys, secrets, keys of rows */
+    else /* keys of workers, secrets, and keys of rows */
         pl_buf_append(out, k->key.bytes, sizeof k->key.bytes);
 }
 
-/* Writes a contributor as a nested record. A sum of several contributors has the same
+/* Writes a contributor as a nested record. A sum of several contributors contains this
  * one twice. */
 static void put_contributor(const known *k, pl_buf *out)
 {
@@ -371,10 +373,10 @@ static void spoil_value(pl_buf *value, const known *k, dice *d)
     uint64_t number;
     const char *word;
     switch (dice_roll(d, 12)) {
-    case 0: /* cut */
+    case 0: /* removes the end */
         value->len -= value->len > 0;
         break;
-    case 1: /* one byte more */
+    case 1: /* adds one byte */
         pl_buf_append(value, "x", 1);
         break;
     case 2:
@@ -399,7 +401,7 @@ static void spoil_value(pl_buf *value, const known *k, dice *d)
     case 8:
         set_random(value, d);
         break;
-    case 9: /* wrong bytes of the right length */
+    case 9: /* the right length, but wrong bytes */
         if (value->len > 0)
             memset(value->data, 0, value->len);
         break;
@@ -445,7 +447,7 @@ void draft_spoil(draft *m, const known *k, dice *d)
     case 4:
         spoil_data(m, d);
         break;
-    default: /* mostly changes a field */
+    default: /* with the largest probability, changes a field */
         if (at >= 0)
             spoil_value(&m->fields[at].value, k, d);
     }

@@ -1,29 +1,33 @@
 /* Makes messages with wrong content for the adversary (tests/fault/adversary.c) and for
  * the fuzz targets of hub and home.
  *
- * A draft is a message whose fields can still be changed one by one. It is filled in
- * correctly, from what its sender knows of the job, and then one thing is made wrong: a
- * field, the frame of the record, the data or the token. Dice choose the message and
- * the fault; dice are a seeded generator, or the bytes of a fuzzer's input. */
+ * A draft is a message whose fields can still be changed one by one. It is filled with
+ * correct values, as far as its sender knows the job, and then one thing is made wrong:
+ * a field, the frame of the record, the data or the token. The message and the fault
+ * are chosen by dice. Dice are a seeded generator of random numbers, or the bytes of a
+ * fuzzer's input. */
 #ifndef PL_TESTS_HOSTILE_H
 #define PL_TESTS_HOSTILE_H
 #include "outer/outer.h"
 #include "net/net.h"
 
 typedef struct dice {
-    uint64_t seed, n;     /* state of the generator */
-    const uint8_t *bytes; /* used first if given; then rolls are 0 */
+    uint64_t seed, n; /* state of the generator */
+    /* If given, these bytes are used before the generator, and then all rolls are 0. */
+    const uint8_t *bytes;
     size_t len;
 } dice;
 
 uint32_t dice_roll(dice *d, uint32_t below);
 bool dice_is(dice *d, uint32_t one_in);
-/* Returns an extreme value of counts, lengths and tokens. */
+/* Returns an extreme value of a count, a length or a token. */
 uint64_t dice_edge(dice *d);
-/* Returns a word that is dangerous for a careless reader to print, parse or open. */
+/* Returns a word that does harm if a program prints, parses or opens it without
+ * care. */
 const char *dice_word(dice *d);
 
-/* Values for a correct message. Texts may be empty and numbers zero. */
+/* What a sender needs for a correct message. Texts may be empty, and numbers may be
+ * zero. */
 typedef struct known {
     char worker[PL_TEXT_MAX], module[PL_MODULE_NAME_MAX], path[PL_MODULE_NAME_MAX];
     char object[PL_MODULE_NAME_MAX], arm[PL_ARM_NAME_MAX], device[PL_TEXT_MAX];
@@ -33,7 +37,7 @@ typedef struct known {
     uint64_t version, first_sample, samples, token, pid;
     pl_hash base, blob;
     pl_pubkey key;
-    size_t lease_len; /* 0: none */
+    size_t lease_len; /* 0 if there is no lease */
     uint8_t lease[PL_LEASE_MAX];
 } known;
 
@@ -54,22 +58,23 @@ typedef struct draft {
 
 typedef enum draft_place { AT_HUB = 1, AT_HOME = 2 } draft_place;
 
-/* draft_choose draws a kind of message of this place; draft_kind finds that of a type.
- */
+/* draft_choose draws a kind of message that can be sent to this place. draft_kind
+ * returns the kind of a message type. */
 int draft_choose(dice *d, draft_place place);
 int draft_kind(pl_message_type type);
 void draft_fill(draft *out, int kind, const known *k);
-/* Replaces the field's bytes, or adds the field. */
+/* Replaces the bytes of the field with this tag, or adds such a field. */
 void draft_set(draft *m, uint16_t tag, const void *value, size_t len);
 /* Adds one more field with this tag, after the others. */
 void draft_add(draft *m, uint16_t tag, const void *value, size_t len);
-/* Spoils one thing, or with a small probability nothing. */
+/* Makes one thing wrong, or, with a small probability, nothing. */
 void draft_spoil(draft *m, const known *k, dice *d);
-/* Makes the message, with spoilt framing if it was spoilt. */
+/* Makes a message from the draft. If the draft's framing was made wrong, the message
+ * has this fault. */
 void draft_message(const draft *m, dice *d, pl_message *out);
 void draft_clear(draft *m);
 
-/* Makes the arm of the fuzz targets: two paths of a tiny model, codec f32. */
+/* The arm of the fuzz targets has two paths of a tiny model and the codec f32. */
 enum { FUZZ_PATHS = 2 };
 void fuzz_arm(pl_arm *arm, pl_topology **topology);
 /* If `truth` is false, prints `what` and the last error and ends the program, so that

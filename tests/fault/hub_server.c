@@ -1,4 +1,4 @@
-/* A small hub of models of our own, for tests of serve/publish.c. Repositories are in
+/* A small hub of models, for tests of serve/publish.c. It keeps the repositories in
  * memory.
  *
  *   hub_server PORTFILE LOGFILE [token=T] [busy=N] [cut=N] [down] [wrong] [pause=S]
@@ -9,13 +9,13 @@
  *   pause=S  with busy, they are answered 429 with Retry-After: S
  *   cut=N    the first N uploads of large files are cut in the middle
  *   down     every request is answered 500
- *   wrong    the hub stores a byte of each large file wrongly, and says so when asked
- *   nulls    members that do not apply are null, not left out
- *   moved    requests about the repository are answered 307
+ *   wrong    the hub stores a wrong byte of each large file, and says so when asked
+ *   nulls    answers contain members that do not apply, with the value null
+ *   moved    requests about the repository are answered with a redirect (307)
  *   astray   large files are to be sent to http://127.0.0.1:PORT@127.0.0.1:PORT
  *
- * Writes its port into PORTFILE, and a line "METHOD PATH BYTES" per request into
- * LOGFILE. Ends when its standard input does. */
+ * Writes its port into PORTFILE, and one line "METHOD PATH BYTES" per request into
+ * LOGFILE. Ends when its standard input is closed. */
 #include "base/base.h"
 #include <math.h>
 #include <microhttpd.h>

@@ -1,14 +1,15 @@
-/* A library to be loaded before the C library (LD_PRELOAD), through which disks fail
- * and clocks jump:
+/* A library that is loaded before the C library (LD_PRELOAD). It makes calls on files
+ * fail, and makes the wall clock jump. Environment variables choose the faults:
  *
  *   INTERPOSE=CALL:K:ERROR   the K-th CALL (write pwrite fsync fdatasync rename open)
- * of a process fails with ERROR (ENOSPC EIO EINTR EROFS), or writes half of its bytes
- * (short) INTERPOSE_PATH=WORD      counts only calls on files whose path contains WORD
- *   INTERPOSE_ROLE=VERB      only in processes started as `pathloom VERB`
- *   INTERPOSE_ONCE=FILE      only in the first process, which makes FILE
+ *                            of a process fails with ERROR (ENOSPC EIO EINTR EROFS),
+ *                            or writes half of its bytes (short)
+ *   INTERPOSE_PATH=WORD      counts only calls on files whose path contains WORD
+ *   INTERPOSE_ROLE=VERB      only processes that were started as `pathloom VERB`
+ *   INTERPOSE_ONCE=FILE      only the first process, which creates FILE
  *   INTERPOSE_WHILE=FILE     every CALL fails, from the first on, while FILE exists
- *   INTERPOSE_CLOCK=SECONDS  the wall clock is late by SECONDS, right and early by
- *                            SECONDS in turn, for half a second each
+ *   INTERPOSE_CLOCK=SECONDS  for half a second each, the wall clock is SECONDS late,
+ *                            right, and SECONDS early, in turn
  *
  * An `open` for reading only is not counted. */
 #include <errno.h>
@@ -80,7 +81,7 @@ static int error_named(const char *name)
     return strcmp(name, "EROFS") == 0 ? EROFS : SHORT;
 }
 
-/* Decides about this call: FINE, SHORT, or an errno. */
+/* Decides what happens to this call: FINE, SHORT, or an errno. */
 static int verdict(const char *call, int fd, const char *path)
 {
     static _Atomic int role = -1, count;

@@ -1,13 +1,14 @@
 /* folder: home
  *
- * Measures how fast a home adds the updates of a round: merge_rate FOLDER [CONTRIBUTORS
- * PARAMS CODEC].
+ * Measures how fast a home adds the updates of a round. Usage: merge_rate FOLDER
+ * [CONTRIBUTORS PARAMS CODEC].
  *
- * The updates are in a store in FOLDER, encoded as workers send them. The rows are: the
- * merge of a home; each of its parts alone; and the memory alone, that is one thread or
- * all threads read an update and rewrite a sum of floats for each contributor. Each row
- * has the time of the best of five rounds, and the processor seconds of all threads in
- * this round, which depend less on other processes. */
+ * The updates are in a store in FOLDER, encoded as workers send them. Each row of the
+ * output measures one thing: the merge as a home does it; each part of a merge alone;
+ * or the memory alone, that is, one thread or all threads read an update and rewrite a
+ * sum of floats for each contributor. A row has the time of the best of five rounds. It
+ * also has the processor seconds of all threads in this round, which depend less on
+ * other processes. */
 #include "home/home.h"
 #include "home/home_updates.h"
 #include "outer/outer.h"
@@ -23,7 +24,7 @@ typedef struct merge_bench {
     size_t n_params;
     pl_contribution *contributions;
     float *weights, *params, *momentum, *sum;
-    uint8_t *one; /* update */
+    uint8_t *one; /* one update */
     bool homomorphic;
     size_t n_slices;
 } merge_bench;
@@ -39,7 +40,8 @@ static pl_status put_update(merge_bench *b, const pl_codec_options *codec, int i
     pl_buf bytes = {0};
     pl_status status = PL_OK;
     uint64_t state = 88172645463325252u + (uint64_t)i;
-    for (size_t k = 0; k < b->n_params; k++) { /* incompressible bits */
+    /* Random bits, which cannot be compressed. */
+    for (size_t k = 0; k < b->n_params; k++) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -108,7 +110,7 @@ static pl_status only_read(merge_bench *b)
     return status;
 }
 
-/* Copies the messages one after another, by one thread. */
+/* One thread copies the messages one after another. */
 static pl_status only_copied(merge_bench *b)
 {
     for (int i = 0; i < b->n; i++)
@@ -117,7 +119,7 @@ static pl_status only_copied(merge_bench *b)
     return PL_OK;
 }
 
-/* Adds the first update again and again, which is in the caches. */
+/* Adds the first update again and again. It stays in the processor's caches. */
 static pl_status only_added(merge_bench *b)
 {
     pl_codec_message *messages = pl_alloc((size_t)b->n * sizeof *messages);
@@ -133,7 +135,7 @@ static pl_status only_added(merge_bench *b)
     return status;
 }
 
-/* Reads the update's bytes without decoding them. */
+/* Reads the bytes of the update without decoding them. */
 static pl_status touch_slice(void *context, size_t item, int thread)
 {
     const merge_bench *b = context;

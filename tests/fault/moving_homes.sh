@@ -1,7 +1,8 @@
 #!/bin/sh
-# Trains a job while a home is added, modules move, a home is emptied, and homes, hub,
-# workers and the moving process are killed with -9. The versions must be those of an
-# undisturbed job, the store must be whole, and a snapshot must list each module once.
+# Trains a job while a home is added, modules move, and a home is emptied. Meanwhile
+# homes, hub, workers and the moving process are killed with -9. The versions must be
+# those of an undisturbed job, the store must have no damage, and a snapshot must list
+# each module once.
 #
 # usage: moving_homes.sh PATHLOOM WORKFOLDER [ROUNDS] [SEED]
 set -u
@@ -26,27 +27,28 @@ train() { # run, options; in a subshell or in the background
 versions --run "$work/alone" >"$work/alone.versions"
 [ "$(wc -l <"$work/alone.versions")" -gt 11 ] || fail "too few modules"
 
-# Slow enough for the changes on any machine.
+# Steps are slow, so that the changes happen during the training on any machine.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train moved &
 job=$!
 training_begins moved
 
-# Kills a process: a child of the job whose command line has this word, or the mover.
+# Kills a process: a child of the job whose command line contains this word, or the
+# process that moves names.
 kill_one() { # hub, home, worker, mover
     victims=$mover
     [ "$1" = mover ] || victims=$(for pid in $(pgrep -P "$job"); do
         ! tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q "^[^ ]* $1 " || echo "$pid"
     done)
     [ -n "$victims" ] || return 0
-    # shellcheck disable=SC2086 # pids
+    # shellcheck disable=SC2086 # the list is several process ids
     pick $victims
     kill -9 "$choice" 2>/dev/null || return 0
     kills=$((kills + 1))
     echo "$1" >>"$work/killed"
 }
 
-# Makes a change and kills a process during it. If the mover is killed, its command is
-# repeated.
+# Makes a change and kills a process during the change. If the moving process was
+# killed, the command is repeated.
 change() { # words of the verb
     "$pathloom" homes "$@" --run "$work/moved" >"$work/change.out" 2>&1 &
     mover=$!
@@ -62,7 +64,7 @@ change() { # words of the verb
     moves=$((moves + 1))
 }
 
-# A reader must see every module once while names move.
+# A reader must see every module exactly once while names move.
 look() {
     versions --run "$work/moved" | cut -d' ' -f1 | sort >"$work/seen"
     [ -z "$(uniq -d "$work/seen")" ] || fail "listed twice: $(uniq -d "$work/seen")"
@@ -99,7 +101,7 @@ cmp "$work/alone.versions" "$work/moved.versions" || fail "other versions"
 store fsck --run "$work/moved"
 "$pathloom" data coverage --run "$work/moved" >"$work/coverage.out" || fail "coverage"
 store verify L1.E0 --run "$work/moved"
-# A tag that was made meanwhile must have existing versions of one phase.
+# A tag that was made during the changes must name existing versions of one phase.
 for tag in ${tags:-}; do
     store show "$tag" --run "$work/moved" --json
     store diff "$tag" "$tag" --run "$work/moved"
@@ -108,7 +110,7 @@ done
 echo "$moves changes of homes, $kills kills ($(sort "$work/killed" | uniq -c |
     awk '{ printf "%s%s %d", sep, $2, $1; sep = ", " }')): the versions of a job that nobody touched"
 
-# Makes the same changes on a stopped job.
+# Makes the same changes while the job is stopped.
 homes() {
     "$pathloom" homes "$@" --run "$work/moved" >"$work/homes.out" 2>&1 || fail "homes $*"
 }

@@ -1,15 +1,16 @@
 #!/bin/sh
-# Tests that a worker joins from another machine with two commands, encrypted.
+# Tests that a worker can join a job from another machine with two commands, over
+# encrypted connections.
 #
 # usage: netns_join.sh PATHLOOM WORKFOLDER
 #
-# Two network namespaces with one link between them are the two machines. On the first
-# one home and hub are started by hand, and a job is trained without a worker of its
-# own; the second one knows only the token. The modules must be those of a job on one
-# machine. A token must work once. Unknown, missing, wrong and revoked keys must be
-# refused within seconds, and both sides must say so. A worker that is told to leave
-# must give its task back. Where the machine does not permit network namespaces the test
-# is skipped (77).
+# The two machines are two network namespaces with one link between them. On the first
+# machine, home and hub are started by hand, and a job is trained that has no worker
+# there. The second machine knows only the token. The modules must be those of a job on
+# one machine. A token must work only once. Unknown, missing, wrong and revoked keys
+# must be refused within seconds, and both sides must report it. A worker that is told
+# to leave must give its task back. Where the machine does not permit network
+# namespaces, the test is skipped (77).
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
@@ -59,7 +60,7 @@ ip link add near type veth peer name far netns "$other" 2>/dev/null ||
     skip "this kernel has no veth"
 ip addr add "$here/24" dev near
 ip link set near up
-second() { # a command on the second machine, in an environment of its own
+second() { # runs a command on the second machine, with its own home folder
     mkdir -p "$work/second"
     nsenter -t "$other" -n env HOME="$work/second" XDG_CONFIG_HOME= XDG_CACHE_HOME= "$@"
 }
@@ -90,7 +91,7 @@ train alone --workers 2 >"$work/alone.out" 2>&1 || fail "the job on one machine"
 hashes alone
 
 "$pathloom" hub --run "$run" --listen "tcp://$here:7000" >"$work/early.out" 2>&1 &
-children="$children $!" # it waits for the home's address
+children="$children $!" # the hub waits for the home's address
 start home "$pathloom" home --run "$run" --listen "tcp://$here:7001"
 home=$pid
 await 100 "the hub does not listen" test -s "$run/proc/hub.address"
@@ -101,7 +102,7 @@ job=$!
 children="$children $job"
 
 # ---- workers that are refused ----
-refused() { # name, exit code, words that must be said, command on the second machine
+refused() { # name, exit code, words of the message, command on the second machine
     name=$1
     code=$2
     words=$3
@@ -140,7 +141,7 @@ await 200 "nothing is done" sh -c \
     "'$pathloom' status --run '$run' --json | grep -q '\"tasks\":[1-9]'"
 echo "joined from the second machine"
 
-# ---- the key is revoked while its worker works ----
+# ---- the key is revoked while the worker with this key trains ----
 "$pathloom" key revoke guest --run "$run" >/dev/null || fail "key revoke"
 await 100 "a revoked worker goes on" grep -q "taken out\|refuses the key" \
     "$work/worker.out"
@@ -156,7 +157,7 @@ refused a-taken-name 73 "is in the list with" \
     fail "the list does not show the revoked key"
 "$pathloom" key revoke pool --run "$run" >/dev/null || fail "key revoke pool"
 
-# ---- the same machine joins with a new key, is drained, and joins again ----
+# ---- the same machine joins with a new key, is told to leave, and joins again ----
 token=$("$pathloom" key invite --run "$run" --name again)
 echo "${token#pathloom join }" >"$work/second/token"
 start drained second "$pathloom" join --token-file "$work/second/token" --name again \

@@ -3,10 +3,11 @@
 #
 # usage: other_user.sh PATHLOOM WORKFOLDER
 #
-# The job's sockets are in a folder of mode 0700, so another user cannot connect (root
-# tries this with setpriv). A killed hub, and a job whose launcher is killed, start
-# again at the same sockets, which the killed processes have left. A run whose path is
-# too long for a socket works, and so does a run that is told to use the loopback.
+# The job's sockets are in a folder of mode 0700, so another user cannot connect. (As
+# root, the test tries this with setpriv.) A hub that was killed starts again at the
+# same sockets, which the killed process has left behind. So does a job whose launcher
+# was killed. A run whose path is too long for a socket works, and so does a run that is
+# told to use the loopback.
 set -u
 pathloom=$1
 work=$2
@@ -44,7 +45,7 @@ train() { # run, options
 killed() {
     kill -9 "$pid"
     wait "$pid" 2>/dev/null
-    sleep 0.5 # its children follow it
+    sleep 0.5 # until the launcher's children have ended, too
 }
 
 train run

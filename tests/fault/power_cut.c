@@ -1,21 +1,24 @@
 /* folder: store
  *
- * Simulates power cuts: a process commits to a store while a library notes every write
- * and flush (power_trace.c). From these notes power_model.c makes folders that a disk
- * may have after a power cut at some moment. Each of these folders is opened and
- * checked.
+ * Simulates power cuts. A process commits to a store while a library records every
+ * write and flush (power_trace.c). From this record, power_model.c makes folders that a
+ * disk may contain after a power cut at some moment. Each of these folders is opened
+ * and checked.
  *
- *   power_cut play WORK LIBRARY COMMITS CUTS SEED    WORK -: in memory, if there is
- *                                                    some, and removed in the end
+ *   power_cut play WORK LIBRARY COMMITS CUTS SEED    WORK is a folder, which is removed
+ *                                                    at the end, or -: a folder in
+ *                                                    memory, if the machine has such a
+ *                                                    folder
  *   power_cut record ROOT COMMITS SEED         the process that commits
- *   power_cut open ROOT ACKED ALL              opens a store that a cut has left
- *   power_cut check ROOT ACKED ALL             and looks whether it is whole
+ *   power_cut open ROOT ACKED ALL              opens a store after a cut
+ *   power_cut check ROOT ACKED ALL             opens such a store and checks it
  *
- * The store must open; every acknowledged commit must be there; the last commit must be
- * whole; the audit of all bytes must find nothing; and the store must take another
- * commit, which is there after reopening. The same must hold if the power fails while a
- * store is opened after a power cut. ALL is a file with the log hashes of all commits;
- * the first ACKED of them were acknowledged. */
+ * The store must open. Every acknowledged commit must be there, and the last commit
+ * must be complete. The audit of all bytes must find nothing. The store must accept
+ * another commit, which must be there after the store is opened again. The same must
+ * hold if the power fails while the store is opened after a power cut. ALL is a file
+ * with the log hashes of all commits; the first ACKED of these commits were
+ * acknowledged. */
 #include "store/store_internal.h"
 #include "tests/fault/power_model.h"
 #include <fcntl.h>
@@ -31,9 +34,9 @@ enum {
     SMALL = 3000,
     MIDDLE = 40000,
     LARGE = 1200000,
-    BULK = 20000, /* size of blobs with files of their own */
+    BULK = 20000, /* size of a blob that is stored in its own file */
     REOPEN_EVERY = 13,
-    AGAIN_EVERY = 8, /* number of cuts after which a second cut follows */
+    AGAIN_EVERY = 8, /* after every AGAIN_EVERY-th cut there is a second one */
     AGAIN = 3,
     EXIT_MENDED = 10
 };
@@ -57,7 +60,7 @@ typedef struct recorder {
     uint64_t seed, n, acked;
 } recorder;
 
-/* Opens a store with small files, so that there are many. */
+/* Opens a store whose files are small, so that it has many files. */
 static pl_status open_store(const char *root, pl_store_mode mode, pl_store **out)
 {
     PL_CHECK(pl_store_open(store_of(root), mode, out));
@@ -138,7 +141,7 @@ static bool is_late(void *context, const pl_version *v)
     return v->number % 4 != 1;
 }
 
-/* Does what a home does between commits: it writes, moves and removes files. */
+/* Does what a home does between commits: writes, moves and removes files. */
 static pl_status tend(recorder *r)
 {
     bool more;
@@ -167,8 +170,8 @@ static pl_status row_hash(pl_store *store, uint64_t sequence, pl_hash *out)
     return PL_OK;
 }
 
-/* Notes acknowledged commits by a write into a file of the root, which the trace
- * contains. */
+/* Notes that commits were acknowledged: writes their hashes into a file of the root, so
+ * that the trace contains this write, too. */
 static pl_status acknowledge(recorder *r)
 {
     pl_hash hash;
@@ -203,7 +206,7 @@ done:
     return status == PL_OK ? 0 : complain("record");
 }
 
-/* ---- the process that looks ---- */
+/* ---- the process that checks ---- */
 static void print_problem(void *context, const char *sentence)
 {
     (void)context;
@@ -219,7 +222,8 @@ static pl_status audit(pl_store *store)
                : pl_fail(PL_ERR_DAMAGED, "%" PRIu64 " problems", report.n_problems);
 }
 
-/* Checks that the store ends with a commit of ALL, not before `acked`. */
+/* Checks that the store's newest commit is one of ALL and not older than commit
+ * `acked`. */
 static pl_status compare(pl_store *store, uint64_t acked, const pl_buf *all)
 {
     pl_hash hash;
@@ -238,13 +242,13 @@ static pl_status compare(pl_store *store, uint64_t acked, const pl_buf *all)
                : pl_fail(PL_ERR_DAMAGED, "commit %" PRIu64 " is another", sequence);
 }
 
-/* Opens a reader before the writer that repairs the log. */
+/* Opens the store for reading before the writer opens it and repairs the log. */
 static pl_status look_first(const char *root, uint64_t acked, const pl_buf *all)
 {
     pl_store *store;
     pl_status status = pl_store_open(store_of(root), PL_STORE_READ, &store);
     if (status == PL_ERR_NOT_FOUND && acked == 0)
-        return PL_OK; /* the store was not made completely */
+        return PL_OK; /* the power failed before the store was complete */
     if (status == PL_OK)
         status = compare(store, acked, all);
     pl_store_close(&store);
@@ -311,8 +315,8 @@ typedef struct player {
     uint64_t n[POWER_LOSSES], n_again, n_mended;
 } player;
 
-/* Runs this program with these arguments, with the library if `trace` is given. Returns
- * the exit code, or 128 plus the signal. */
+/* Runs this program with these arguments, and with the library if `trace` is given.
+ * Returns the exit code, or 128 plus the signal that ended the process. */
 static int run_self(const player *p, const char *trace, const char *root,
                     char *const words[])
 {
@@ -349,7 +353,8 @@ static void play_to(power_model *m, uint64_t *at, uint64_t to)
         power_model_step(m);
 }
 
-/* Moves on until a write is not flushed, because most cuts should happen then. */
+/* Plays entries until a file has a write that was not flushed. Most cuts should happen
+ * at such moments. */
 static void play_until_loose(power_model *m, uint64_t *at, uint64_t end)
 {
     for (; *at < end && !power_model_loose(m); ++*at)
@@ -367,7 +372,7 @@ static int failed_cut(const player *p, const char *root, uint64_t entry,
     return 1;
 }
 
-/* Cuts the power again while the store of the first cut is opened. */
+/* Cuts the power a second time while the store is opened after the first cut. */
 static int cut_again(player *p, uint64_t acked, uint64_t seed)
 {
     pl_buf trace = {0};
@@ -445,7 +450,7 @@ static int cut_all(player *p, const pl_buf *trace)
     return 0;
 }
 
-/* Writes the file ALL: the commits that the process acknowledged. */
+/* Writes the file ALL with the commits that the process acknowledged. */
 static pl_status keep_all(player *p)
 {
     char acks[PL_PATH_MAX];

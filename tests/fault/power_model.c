@@ -6,26 +6,27 @@
 
 enum { SECTOR = 512, FD_MAX = 65536 };
 
-/* A write, or with data NULL a new length. */
+/* A change of a file: a write, or, if data is NULL, a new length. */
 typedef struct change {
     const uint8_t *data;
     uint64_t offset, len;
 } change;
 
-/* A file or a folder. It lives as long as the model, even without a name. */
+/* A file or a folder. It exists as long as the model, even after its last name was
+ * removed. */
 typedef struct node {
     bool is_folder;
     change *changes;
     size_t n_changes, cap_changes, n_flushed;
-    pl_buf flushed; /* the bytes after the first n_folded changes */
+    pl_buf flushed; /* the bytes of the file after the first n_folded changes */
     size_t n_folded;
     struct entry *entries; /* the entries of a folder, in order */
     size_t n_entries, cap_entries, n_entries_flushed;
-    uint64_t number; /* for the dice */
+    uint64_t number; /* the random choices for this node depend on it */
 } node;
 
-/* A name that is made, or removed (node NULL). `with_next`: the next entry belongs to
- * the same call. */
+/* A change of a folder: a name that is made, or removed (node NULL). If `with_next` is
+ * set, the next entry comes from the same call. */
 typedef struct entry {
     char name[256];
     node *node;
@@ -69,7 +70,8 @@ static node *entry_of(const node *folder, const char *name, size_t len)
     return NULL;
 }
 
-/* Returns the folder with the path's last name; NULL if there is none. */
+/* Returns the folder that contains the last name of the path, or NULL if there is no
+ * such folder. */
 static node *parent_of(power_model *m, const char *path, const char **name)
 {
     node *at = m->root;
@@ -122,7 +124,7 @@ static void set_length(pl_buf *bytes, uint64_t len)
     bytes->len = (size_t)len;
 }
 
-/* Applies the first `len` bytes of a change, or the whole of a new length. */
+/* Applies the first `len` bytes of a write, or the whole of a new length. */
 static void apply(pl_buf *bytes, const change *c, uint64_t len)
 {
     if (!c->data) {
@@ -134,7 +136,8 @@ static void apply(pl_buf *bytes, const change *c, uint64_t len)
     memcpy(bytes->data + c->offset, c->data, (size_t)len);
 }
 
-/* Returns the flushed bytes, which are kept, so that each change is applied once. */
+/* Returns the bytes after the last flush. They are kept, so that each change is applied
+ * once. */
 static const pl_buf *flushed_bytes(node *file)
 {
     for (; file->n_folded < file->n_flushed; file->n_folded++)
@@ -162,7 +165,8 @@ static uint64_t roll(uint64_t seed, uint64_t number, uint64_t n, uint64_t below)
     return below ? pl_random_u32(seed, number, n) % below : 0;
 }
 
-/* Applies whole changes, then one that is cut at a sector. */
+/* Applies some whole changes and then a part of the next change, which ends at a
+ * sector. */
 static void prefix_bytes(node *file, uint64_t seed, pl_buf *out)
 {
     size_t pending = file->n_changes - file->n_flushed;
@@ -179,7 +183,8 @@ static void prefix_bytes(node *file, uint64_t seed, pl_buf *out)
     apply(out, c, kept < c->len ? kept : c->len);
 }
 
-/* Gives each sector its new or old bytes at random; with `none` all old bytes. */
+/* Gives each sector its new or its old bytes at random. If `none` is set, every sector
+ * has its old bytes. */
 static void sector_bytes(node *file, uint64_t seed, bool none, pl_buf *out)
 {
     pl_buf full = {0};
@@ -230,7 +235,7 @@ static size_t left_of_entries(const node *folder, power_loss loss, uint64_t seed
                       : (size_t)roll(seed, folder->number, 0, pending + 1);
     size_t n = folder->n_entries_flushed + (loss == POWER_ALL ? pending : kept);
     while (n > 0 && folder->entries[n - 1].with_next)
-        n--; /* a rename is one change */
+        n--; /* a rename makes two entries, which belong together */
     return n;
 }
 

@@ -1,49 +1,52 @@
-/* Simulates, from a trace, a disk that keeps only the promise of fsync.
+/* Simulates a disk that does no more than fsync promises. The writes come from a trace.
  *
- * A file is a list of writes; the writes before its last fsync are on the disk. A
- * folder is a list of entries that were made and removed: a new or renamed file has its
- * name only after an fsync of the folder. Writes that were not flushed may be on the
- * disk in part: as a prefix whose last write is cut between two sectors of 512 bytes;
- * as any of their sectors, while the others have the old bytes (zeros if the file
- * became longer); or not at all. The choice is independent for every file and folder.
- * An fsync of a file does not make its name durable here. Real disks promise more, so a
- * store that survives here survives there. */
+ * A file is a list of writes. The writes before the file's last fsync are on the disk.
+ * A folder is a list of entries that were made and removed: a new or renamed file has
+ * its name only after an fsync of the folder. Writes that were not flushed may be on
+ * the disk in part: the first ones, where the last of these is cut between two sectors
+ * of 512 bytes; or any of their sectors, while the other sectors have the old bytes
+ * (zeros if the file became longer); or nothing. The choice is independent for every
+ * file and folder. In this model an fsync of a file does not make its name durable.
+ * Real disks promise more, so a store that survives in the model survives on them. */
 #ifndef PL_TESTS_POWER_MODEL_H
 #define PL_TESTS_POWER_MODEL_H
 #include "base/base.h"
 
 typedef struct power_model power_model;
 
-/* Begins with what lies in `folder`, all of it flushed, or with nothing if it is NULL.
- */
+/* Makes a model of the files in `folder`, as if all of them were flushed. If `folder`
+ * is NULL, the model begins without files. */
 power_model *power_model_create(const char *folder);
 void power_model_destroy(power_model **model);
 
-/* Sets the trace through which power_model_step goes; borrowed. Gives the number of
- * entries. */
+/* Sets the trace that power_model_step plays, and returns the number of its entries.
+ * The trace is borrowed. */
 uint64_t power_model_take(power_model *model, const pl_buf *trace);
 void power_model_step(power_model *model); /* plays the next entry, if there is one */
 
-/* Whether a file has bytes that were not flushed. Cuts at such moments differ most. */
+/* Returns whether a file has bytes that were not flushed. At such moments a power cut
+ * has the most different results. */
 bool power_model_loose(const power_model *model);
 
-/* The bytes of a file as they are, flushed or not; NULL if there is none. Lives until
- * the next step. */
+/* Returns the present bytes of a file, flushed or not, or NULL if there is no such
+ * file. They are valid until the next step. */
 const pl_buf *power_model_file(power_model *model, const char *path);
 
-/* The states that a power cut may leave now. */
+/* The states in which a power cut may leave the disk. */
 typedef enum power_loss {
-    POWER_NOTHING_MORE, /* only what was flushed */
-    POWER_ALL,          /* everything */
-    POWER_PREFIX,       /* of each file and folder a prefix, torn between sectors */
-    POWER_SECTORS,      /* of each file any sectors; of each folder a prefix */
-    POWER_LENGTH,       /* files have their length, but zeros or old bytes for data */
+    POWER_NOTHING_MORE, /* only flushed data is on the disk */
+    POWER_ALL,          /* all writes are on the disk */
+    /* A prefix of the writes per file and folder, cut between sectors. */
+    POWER_PREFIX,
+    POWER_SECTORS, /* any sectors of each file; a prefix for each folder */
+    /* Files have their new length, but zeros or old bytes as data. */
+    POWER_LENGTH,
     POWER_LOSSES
 } power_loss;
 const char *power_loss_name(power_loss loss);
 
-/* Writes such a state into `folder`, which is created. Equal seeds give equal
- * folders. */
+/* Writes the files into `folder`, which is created, as such a cut leaves them. Equal
+ * seeds give equal folders. */
 PL_MUST_CHECK pl_status power_model_cut(power_model *model, power_loss loss,
                                         uint64_t seed, const char *folder);
 

@@ -1,9 +1,10 @@
-/* A library to be loaded before the C library (LD_PRELOAD) that notes every change of
- * the files under POWER_ROOT (an absolute path) in POWER_TRACE, outside of it.
+/* A library that is loaded before the C library (LD_PRELOAD). It writes every change of
+ * the files under POWER_ROOT (an absolute path) into the file POWER_TRACE, which must
+ * be outside of POWER_ROOT.
  *
- * A lock is held during a call and the writing of its entry, so that the entries have
- * the order of the calls. Writes of streams (FILE) are not noted; only RocksDB's file
- * LOG is written by a stream. */
+ * A lock is held from the beginning of a call until its entry is written, so that the
+ * entries have the order of the calls. Writes through streams (FILE) are not recorded.
+ * RocksDB writes only its file LOG in this way. */
 #include "tests/fault/power_trace.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -21,18 +22,19 @@
 enum { FD_MAX = 65536 };
 
 static atomic_flag lock = ATOMIC_FLAG_INIT;
-static _Atomic bool ours[FD_MAX]; /* descriptors of files under the root */
+static _Atomic bool ours[FD_MAX]; /* the file is under the root */
 static int trace = -1;
 
-/* No mutex is used: a sanitizer replaces it, and makes its folder through this library
- * before it has found the C library's functions. */
+/* This lock is no mutex, because a sanitizer replaces mutexes. The sanitizer makes its
+ * folder through this library, before it has found the functions of the C library. */
 static void take_lock(void)
 {
     while (atomic_flag_test_and_set(&lock))
         sched_yield();
 }
 
-/* Returns the part of the path after the root; NULL if it is not under the root. */
+/* Returns the part of the path after the root, or NULL if the path is not under the
+ * root. */
 static const char *under_root(const char *path)
 {
     const char *root = getenv("POWER_ROOT");
@@ -49,7 +51,7 @@ static bool is_ours(int fd)
     return fd >= 0 && fd < FD_MAX && ours[fd];
 }
 
-/* Ends the process if it cannot write an entry, because a trace with gaps proves
+/* Writes an entry. If this fails, the process ends, because a trace with gaps proves
  * nothing. */
 static void note(power_kind kind, int fd, uint64_t offset, const void *text, size_t len)
 {
@@ -126,7 +128,7 @@ int ftruncate64(int fd, off64_t length)
     return set_length(fd, length);
 }
 
-/* A flush is noted after it has returned. */
+/* A flush is recorded only after it has returned. */
 static int flush(long call, int fd)
 {
     take_lock();

@@ -15,7 +15,7 @@ typedef enum power_kind {
     POWER_LINK       /* text: from, 0, to */
 } power_kind;
 
-/* Paths begin behind POWER_ROOT and its slash; the root itself is "". */
+/* Paths are relative to POWER_ROOT; the root itself is "". */
 typedef struct power_entry {
     uint32_t kind;
     int32_t fd;

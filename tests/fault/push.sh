@@ -1,6 +1,7 @@
 #!/bin/sh
-# export --push against a small hub of our own: new and existing repositories, files that
-# the hub has, tokens, a hub that is busy, down, cut off or wrong.
+# Tests export --push with the small hub of these tests: new and existing repositories,
+# files that the hub already has, tokens, and a hub that is busy or down, that cuts
+# uploads off, or that stores wrong bytes.
 #
 # usage: push.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u
@@ -36,12 +37,12 @@ push() { # path, options
         --push hf:me/model "$@"
 }
 
-pushed() { # path, words that the output has
+pushed() { # path, words of the output
     push "$1" >"$work/push.out" 2>&1 || fail "push of $1"
     grep -q "$2" "$work/push.out" || fail "no \`$2\`"
 }
 
-puts() { # number of large files that reached the hub
+puts() { # expects this number of large files that reached the hub
     [ "$(grep -c '^PUT' "$work/$name.log")" -eq "$1" ] ||
         fail "$name: $(grep -c '^PUT' "$work/$name.log") files were sent, not $1"
 }

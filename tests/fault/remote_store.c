@@ -1,10 +1,11 @@
 /* folder: store
- * Tests stores whose chunks are in an engine: they are killed between any two writes,
- * rebuilt, fenced and collected. PL_TEST_ENGINE names the engine
- * (tests/fault/engine_s3.sh, tests/ceph.sh).
+ * Tests stores whose chunks are in an engine. Their processes are killed between any
+ * two writes, and the stores are rebuilt, fenced and collected. PL_TEST_ENGINE names
+ * the engine (tests/fault/engine_s3.sh, tests/ceph.sh).
  *
- *   remote_store            all of it
- *   remote_store FOLDER     commits four versions there, noting each in FOLDER.acked */
+ *   remote_store            runs all tests
+ *   remote_store FOLDER     commits four versions there, and notes each in
+ *                           FOLDER.acked */
 #include "tests/support/store_fixture.h"
 #include <sys/wait.h>
 
@@ -53,8 +54,8 @@ static void is_whole(const char *folder, int64_t at_least)
     pl_store_close(&store);
 }
 
-/* The engine alone must contain the same store; before the first head it contains
- * nothing. */
+/* Checks that the data in the engine alone is enough to rebuild the store. Before the
+ * first head is written, the engine must contain no store. */
 static void can_be_rebuilt(const char *folder, int64_t at_least)
 {
     char url[PL_PATH_MAX], again[PL_PATH_MAX];
@@ -84,8 +85,8 @@ static void note(const char *folder, int64_t number)
     assert_ok(pl_replace_file(path, text, strlen(text)));
 }
 
-/* If a store shows a commit when it is opened, the commit must stay, even if it was not
- * acknowledged. */
+/* If a store shows a commit when it is opened, this commit must stay, even if it was
+ * never acknowledged. */
 static int commit_some(const char *folder)
 {
     pl_store *store = open_store(folder, PL_STORE_WRITE);
@@ -113,8 +114,8 @@ static int64_t acked(const char *folder)
     return n;
 }
 
-/* Returns whether the process was killed; it ends by itself if the point is not
- * reached. */
+/* Returns whether the process was killed. If it does not reach the fail point, it ends
+ * by itself. */
 static bool live_until(const char *folder, const char *point)
 {
     int code;
@@ -165,7 +166,7 @@ static void gc_finds_what_a_killed_home_left(void **state)
     pl_store *store = open_store(*state, PL_STORE_READ);
     assert_ok(pl_store_collect(store, keep_all, NULL, false, &seen));
     pl_store_close(&store);
-    assert_true(seen.n_garbage >= 3); /* chunks, and the commit's rows */
+    assert_true(seen.n_garbage >= 3); /* chunks, and the rows of the commit */
     store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_collect(store, keep_all, NULL, true, &done));
     assert_true(done.n_garbage >= 3 && done.garbage_bytes > BYTES);
@@ -233,7 +234,7 @@ static void a_folder_without_its_head_is_refused(void **state)
 }
 
 /* ---- bases ---- */
-/* Large records make the log longer than the base, more than once. */
+/* Large records make the log longer than the base several times. */
 static void a_long_log_becomes_a_base(void **state)
 {
     char url[PL_PATH_MAX], again[PL_PATH_MAX];

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests `store verify --tasks`: the repeated task gives what the worker sent, with every
-# kind of codec and with every method whose tasks begin with versions. For other methods
-# the command says why it cannot compare.
+# Tests `store verify --tasks`: if a task is repeated, the result must be what the
+# worker sent. Tests every kind of codec, and every method whose tasks begin with
+# versions. For the other methods the command must say why it cannot compare.
 #
 # usage: retrain.sh PATHLOOM RETRAIN_CHECK WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -54,12 +54,12 @@ same continued --set train.optimizer=muon --set train.schedule=wsd --set train.b
     --set train.pack=true
 same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16
 same shared --set codec.name=i8-shared --set codec.down=i8
-same chapters --set router.em=3 --set router.share=0.2 # L1.E0 is of mix~1
+same chapters --set router.em=3 --set router.share=0.2 # L1.E0 is the one of mix~1
 same split --set topology.split=3:4x2
 same late --set outer.method=co2 --set codec.name=topk
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
 unknown "depended on timing" arrivals --set outer.method=delayed-nesterov
-for name in plain continued; do # the base model of one, and of two replicas
+for name in plain continued; do # the base model was trained by one replica, then by two
     "$check" "$work/$name/store" 1 >"$work/out" 2>&1 || fail "retrain_check of $name"
     cat "$work/out"
 done

@@ -1,10 +1,10 @@
 /* folder: workers
  *
- * Trains the tasks of a run's newest version of mix/L1.E0 again, correctly and with
- * faults: retrain_check STORE THREADS. The result must equal the worker's update only
- * if nothing is changed; on another kind of machine, or if data is missing, there must
- * be no verdict. Also checks that the paths began with the moments with which the base
- * model ended. */
+ * Trains again the tasks of the newest version of mix/L1.E0 in a run, first correctly
+ * and then with faults. Usage: retrain_check STORE THREADS. The result must equal the
+ * worker's update only if nothing is changed. On another kind of machine, or if data is
+ * missing, there must be no verdict. Also checks that the paths began with the moments
+ * with which the base model ended. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "workers/workers.h"
@@ -57,7 +57,7 @@ static void demand(bench *b, bool truth, const char *what)
     b->failures += !truth;
 }
 
-/* ---- the moments with which the arm's paths began ---- */
+/* ---- the moments with which the paths of the arm began ---- */
 /* Computes the mean of the moments with which the base model's replicas ended. */
 static pl_status mean_moments(bench *b, const pl_arm *base, const pl_topology *t,
                               size_t n, float *mean)

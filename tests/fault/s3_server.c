@@ -1,13 +1,13 @@
-/* A small S3 server of our own, for tests of engine_s3.c on a machine without a real
- * one (tests/ceph.sh uses radosgw). Objects are in memory. A request must have a
- * signature, which is not checked.
+/* A small S3 server for tests of engine_s3.c, on a machine without a real one.
+ * (tests/ceph.sh uses radosgw.) It keeps objects in memory. A request must have a
+ * signature, but the server does not check it.
  *
  *   s3_server PORTFILE [lose=N] [busy=N] [deaf] [full] [small]
  *
- *   lose=N   each Nth request is carried out, but its answer is lost
- *   busy=N   each Nth request is answered 503 and not carried out
- *   deaf     conditions of writes are ignored
- *   full     writes are answered as by a bucket at its quota
+ *   lose=N   each Nth request is done, but its answer is not sent
+ *   busy=N   each Nth request is not done and is answered 503
+ *   deaf     the server ignores the conditions of writes
+ *   full     the server answers writes like a bucket that has reached its quota
  *   small    lists have pages of 7 keys
  *
  * Writes its port into PORTFILE, and ends when its standard input is closed. */

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests a job with three homes: its versions are those of a job with one home, commands
-# read all parts, a rollback happens in all homes or in none, and training can continue
-# from a copy that is made while the job trains.
+# Tests a job with three homes. Its versions must be those of a job with one home.
+# Commands must read all parts of the store. A rollback must happen in all homes or in
+# none. From a copy that is made while the job trains, training must continue.
 #
 # usage: several_homes.sh PATHLOOM WORKFOLDER
 set -u
@@ -58,8 +58,8 @@ refused 64 'one of 3 parts' \
 refused 78 'each with a port of its own' "$pathloom" train --corpus "$work/corpus" \
     --out "$work/port" --set store.homes=2 --set net.home=tcp://127.0.0.1:7811
 
-# A rollback gives the versions that it gives with one home. If it is killed between any
-# two writes, no home has it, or all have it after they were opened again.
+# A rollback gives the same versions as with one home. If the rollback is killed between
+# any two writes, then after the next opening either all homes have it or none has it.
 cp -r "$work/three" "$work/back"
 store rollback mix --to 0 --run "$work/one"
 store rollback mix --to 0 --run "$work/back"
@@ -88,7 +88,7 @@ echo "a rollback is in all homes or in none"
 
 refused 64 'give the folder above it' "$pathloom" check --store "$work/three/store/home-1"
 
-# A lost part is not replaced by an empty one, nor is the list of parts.
+# If a part or the list of parts is lost, no empty one replaces it.
 cp -r "$work/three" "$work/lost"
 rm -rf "$work/lost/store/home-2"
 refused 65 'home-2 is missing or empty' "$pathloom" train --out "$work/lost"
@@ -99,7 +99,7 @@ refused 65 'its file PARTS is missing' "$pathloom" train --out "$work/lost"
 (train whole --set train.phases=12 --set train.tau=20) || fail "whole"
 versions --run "$work/whole" >"$work/whole.versions"
 
-# A slow job gets one more home and is copied while it trains. Training continues from
+# A slow job gets one more home, and is copied while it trains. Training continues from
 # the copy.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train half --set store.homes=2 --set train.phases=12 --set train.tau=20 &
 job=$!
@@ -123,8 +123,9 @@ versions --run "$work/half" | cmp - "$work/whole.versions" ||
     fail "a restored job ends with other versions"
 echo "a job goes on from a copy that was made while it trained"
 
-# The stopped job is rolled back; once the rollback is killed after its decision.
-# Training completes this rollback and continues as after the other one.
+# The stopped job is rolled back twice, from two copies. The second rollback is killed
+# after it was decided. The next training must complete this rollback, and must then
+# continue like the training after the first one.
 cp -r "$work/gone" "$work/gone.killed"
 store rollback mix --to 1 --run "$work/gone"
 PATHLOOM_FAILPOINT=kv.commit.after:kill:6 "$pathloom" store rollback mix --to 1 \
@@ -142,7 +143,7 @@ cmp "$work/gone.versions" "$work/gone.killed.versions" ||
 cmp -s "$work/gone.versions" "$work/whole.versions" && fail "nothing was rolled back"
 echo "training goes on from a rollback, and ends one that was killed"
 
-# A rollback before any path has finished a phase: the paths have no states.
+# A rollback before any path has finished a phase. At this time no path has a state.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train early --set train.phases=3 --set train.tau=150 &
 job=$!
 training_begins early

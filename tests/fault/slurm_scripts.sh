@@ -1,6 +1,7 @@
 #!/bin/sh
-# Tests the decisions of the scripts in deploy/slurm without Slurm: here `scontrol` is a
-# script that notes its arguments and ends its caller, as a requeue does.
+# Tests the decisions of the scripts in deploy/slurm without Slurm. Instead of Slurm's
+# `scontrol` there is a script that records its arguments and ends its caller, as a
+# requeue does.
 #
 # usage: slurm_scripts.sh PATHLOOM WORKFOLDER
 #
@@ -21,7 +22,7 @@ END
 chmod +x "$work/bin/scontrol"
 
 clean() {
-    # shellcheck disable=SC2046 # several pids
+    # shellcheck disable=SC2046 # the list is several words
     kill -9 $(pgrep -f "$work/run") 2>/dev/null
 }
 trap clean EXIT
@@ -36,7 +37,7 @@ fail() {
     exit 1
 }
 
-# Starts a script like Slurm; its output is added to NAME.out.
+# Starts a script as Slurm does. The script's output is appended to NAME.out.
 batch() { # name, job, script, arguments
     out=$work/$1.out
     job=$2
@@ -54,7 +55,7 @@ ends() { # exit code, what, command
     code=$?
     [ "$code" -eq "$wanted" ] || fail "$what: exit code $code, not $wanted"
 }
-requeued() { # how often, job
+requeued() { # expected number of requeues, job
     [ "$(grep -cx "requeue $2" "$work/scontrol.log" 2>/dev/null)" -eq "$1" ] ||
         fail "job $2 was not requeued $1 times"
 }
@@ -69,7 +70,7 @@ await() { # what did not happen, command
     done
 }
 
-# ---- no job to work for ----
+# ---- there is no job for the workers ----
 ends 137 "no job" batch early 1 workers.sbatch PATHLOOM_WAIT_S=0 PATHLOOM_REQUEUES=2
 ends 137 "no job, again" batch early 1 workers.sbatch PATHLOOM_WAIT_S=0 PATHLOOM_REQUEUES=2
 requeued 2 1

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Tests topology.split: a mixture of 2x2 modules becomes one of 4x4 during training.
-# While ten processes are killed, the launcher among them, the run must end with the
-# bytes of an undisturbed run. The history of modules must continue across the split,
-# and a finished run may be split once more.
+# Tests topology.split: a mixture of 2x2 modules becomes one of 4x4 during training. Ten
+# processes are killed, the launcher among them. The run must end with the same bytes as
+# an undisturbed run. The history of a module must continue across the split, and a
+# finished run may be split once more.
 #
 # usage: split.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -35,8 +35,8 @@ ask eval --run "$run" --json || fail "eval"
 says '"finished": *true'
 ask generate --run "$run" --prompt "The path" --max-tokens 4 --path p31 || fail "generate"
 
-# Every module must begin as the last version of the module from which it was split, and
-# the log must say so.
+# Every module must begin with the last version of the module from which it was split,
+# and its log must say so.
 n=0
 for level in L1 L2; do
     for expert in 0 1 2 3; do
@@ -49,7 +49,7 @@ done
 [ "$n" -eq 8 ] && [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hashes"
 [ "$(hash_of mix~1/L1.E0@3)" != "$(hash_of mix~1/L1.E1@3)" ] || fail "the new modules did not become different"
 ask store log L1.E3 --run "$run" || fail "log"
-# Four versions of the new module, then four of the old one.
+# The log lists four versions of the new module, then four of the old one.
 sed -n 's/^\(mix[^ ]*@[0-9]*\) .*/\1/p' "$work/ask.out" | tr '\n' ' ' >"$work/log.names"
 [ "$(cat "$work/log.names")" = "mix~1/L1.E3@3 mix~1/L1.E3@2 mix~1/L1.E3@1 mix~1/L1.E3@0 \
 mix/L1.E1@3 mix/L1.E1@2 mix/L1.E1@1 mix/L1.E1@0 " ] || {

@@ -1,7 +1,7 @@
 #!/bin/sh
-# store.quota: if homes must drop old versions, the run ends with the hashes of a run
-# that kept them. If the quota is too small, the run stops with the reason, and
-# continues with a larger quota.
+# Tests store.quota. If homes must drop old versions, the run must end with the hashes
+# of a run that kept them. If the quota is too small, the run stops and says why, and a
+# run with a larger quota continues it.
 #
 # usage: store_quota.sh PATHLOOM WORKFOLDER
 set -u
@@ -15,7 +15,7 @@ quota_job() { # folder, options
         --set store.compress=off
 }
 
-used() { # folder, use: bytes, or those of all uses
+used() { # folder, use (a pattern): prints the bytes of all these uses
     "$pathloom" store du --json --run "$work/$1" |
         sed -n "s/.*\"use\":\"$2\",\"bytes\":\([0-9]*\).*/\1/p" |
         awk '{ sum += $1 } END { printf "%d\n", sum }'
