@@ -1,12 +1,11 @@
 #!/bin/sh
-# Tests bad input with one real command per case: the exit code is one of sysexits, one
-# sentence on stderr names the object, the number and the remedy, and nothing is lost or
-# left over.
+# Tests bad input with one real command per case. The exit code must be one of sysexits.
+# One sentence on stderr must name the object, the number and the remedy. No data may be
+# lost, and no process or file may be left over.
 #
 # usage: bad_input.sh PATHLOOM WORKFOLDER   (in the project's root)
 #
-# Without root, cases that need it (a small disk, another
-# user) print SKIP.
+# Some cases need root (a small disk, another user). Without root they print SKIP.
 set -u
 pathloom=$1
 work=$2
@@ -32,7 +31,7 @@ mkdir -p "$work"
 cd "$work" || exit 1
 tree=$OLDPWD
 
-# ---- what is checked ----
+# ---- checks ----
 complain() { # what is wrong
     failures=$((failures + 1))
     echo "FAILED: $name: $1"
@@ -40,14 +39,14 @@ complain() { # what is wrong
     sed 's/^/    ! /' "$work/stderr"
 }
 
-# Prints the processes of all jobs under the work folder, one pid per line. (The
-# brackets keep grep from finding itself.)
+# Prints the processes of all jobs under the work folder, one process id per line.
+# (Because of the brackets grep does not find itself.)
 processes() {
     grep -la -- "[/]${work#/}/[a-z]" /proc/[0-9]*/cmdline 2>/dev/null |
         sed 's,/proc/,,; s,/.*,,' | grep -vx "${occupant:-none}"
 }
 
-check_nobody_left() { # within two seconds
+check_nobody_left() { # waits for at most two seconds
     tries=0
     while [ -n "$(processes)" ] && [ "$tries" -lt 20 ]; do
         sleep 0.1
@@ -79,7 +78,7 @@ refused() {
     run "$@"
     [ "$code" -eq "$wanted" ] || complain "exit code $code instead of $wanted"
     IFS='|'
-    # shellcheck disable=SC2086 # several words are meant
+    # shellcheck disable=SC2086 # the list is several words
     check_sentence $words
     unset IFS
     check_nobody_left
@@ -106,11 +105,11 @@ skip() { echo "SKIP: $1"; }
 # Prints the checksums of all files of a folder.
 sum_of() { (cd "$1" && find . -type f | LC_ALL=C sort | xargs cksum); }
 
-keep() { # remembers a folder
+keep() { # notes what a folder contains
     sum_of "$1" >"$work/before"
 }
 
-check_intact() { # the folder is what it was
+check_intact() { # checks that the folder contains what `keep` noted
     sum_of "$1" | cmp -s - "$work/before" || complain "$1 has changed"
 }
 
@@ -124,7 +123,7 @@ damage() {
         dd of="$1" bs=1 seek=$(($(wc -c <"$1") / 2)) conv=notrunc 2>/dev/null
 }
 
-# Damages the file every 64 KiB, so that all parts that are read have damage.
+# Damages the file every 64 KiB, so that every part of it that is read has damage.
 damage_throughout() {
     at=0
     while [ "$at" -lt "$(($(wc -c <"$1") - 65536))" ]; do
@@ -133,7 +132,7 @@ damage_throughout() {
     done
 }
 
-wait_for() { # FILE: up to 20 seconds
+wait_for() { # waits for FILE for at most 20 seconds
     tries=0
     while [ ! -e "$1" ] && [ "$tries" -lt 200 ]; do
         sleep 0.1
@@ -156,7 +155,8 @@ cat "$tree"/base/[a-f]*.c | head -c 60000 | (cd text/code && split -b 2000 - cod
 cat "$tree"/docs/[DP]*.md | head -c 40000 | (cd text/notes && split -b 2000 - notes)
 
 echo "-- the corpus"
-# refuse_corpus NAME CODE 'WORDS' OPTION ...: and no folder is left
+# refuse_corpus NAME CODE 'WORDS' OPTION ...: the corpus is refused, and no folder is
+# left over
 refuse_corpus() {
     name=$1
     wanted=$2
@@ -261,7 +261,7 @@ refuse_outer() {
     for key in "$@"; do
         sets="$sets --set $key"
     done
-    # shellcheck disable=SC2086 # several words are meant
+    # shellcheck disable=SC2086 # the list is several words
     refuse_corpus "$name" 78 "$words" --corpus text --set train.tau=15 $sets
 }
 refuse_outer "an unknown method" 'nolocco|did you mean `noloco`|delayed-nesterov' \
@@ -386,7 +386,7 @@ works "the second start" 'prepared before|mixture, by the router' \
 "$pathloom" init >all.yaml
 refused "what init writes is read again" 65 'empty.txt|no text' \
     "$pathloom" train all.yaml --corpus empty.txt --out never
-# shellcheck disable=SC2086 # several words are meant
+# shellcheck disable=SC2086 # the list is several words
 "$pathloom" init $tiny >tiny.yaml
 works "what init writes means the same" 'prepared before' \
     "$pathloom" train tiny.yaml --out "$work/run"
@@ -431,11 +431,12 @@ refused "damaged held-out text" 65 'valid.tok|damaged|delete the folder' \
 rm -rf hurt/data
 works "data made anew" 'trained in|mixture' $train --corpus text --out "$work/hurt"
 
-# A tokenizer of another corpus, with as many pieces; only the hash differs.
+# The tokenizer of a different corpus. It has the same number of pieces, so only the
+# hash differs.
 cp odd-run/data/tokenizer.model hurt/data
 for verb in "generate --prompt The" eval "export --path p00 --out $work/never" \
     "serve --listen 127.0.0.1:*"; do
-    # shellcheck disable=SC2086 # several words are meant
+    # shellcheck disable=SC2086 # the list is several words
     refused "${verb%% *} with another tokenizer" 65 \
         'hurt/data/tokenizer.model|hash|delete the folder' "$pathloom" $verb --run hurt
 done
@@ -467,7 +468,7 @@ rm hurt/store/FORMAT
 for verb in "store fsck" "store ls" "generate --prompt The" "train --out"; do
     run=--run
     [ "$verb" != "train --out" ] || run=
-    # shellcheck disable=SC2086 # several words are meant
+    # shellcheck disable=SC2086 # the list is several words
     refused "$verb without FORMAT" 65 'hurt/store/db|lost its file FORMAT|backup' \
         "$pathloom" $verb $run "$work/hurt"
 done
@@ -478,8 +479,8 @@ printf 'ulimit -f 500\nexec "$@"\n' >small-files.sh
 refused "a limit on files" 74 'limited/store|File too large|ulimit -f' \
     sh small-files.sh $train --corpus text --out "$work/limited"
 rm -rf limited
-# Depending on the machine, the database fails at a different limit, at which the
-# program still starts.
+# Tries several limits on memory. At some of them the program still starts, but its
+# database fails. Which limits these are depends on the machine.
 name="a limit on memory"
 cases=$((cases + 1))
 ended=0
@@ -537,14 +538,14 @@ if $as_nobody test -x "$pathloom" 2>/dev/null && $as_nobody test -r train.sh; th
     if [ -n "$as_nobody" ]; then
         chmod 755 run run/store
         for change in "tag mine" "gc --delete" "rollback mix --to 1"; do
-            # shellcheck disable=SC2086 # several words are meant
+            # shellcheck disable=SC2086 # the list is several words
             refused "store $change of another's store" 77 \
                 "run/store/db|this user may not|as the user" \
                 $as_nobody "$pathloom" store $change --run run
         done
         chmod 700 run/store
         for verb in ls "tag mine" gc "fsck --quick"; do
-            # shellcheck disable=SC2086 # several words are meant
+            # shellcheck disable=SC2086 # the list is several words
             refused "store $verb of a closed store" 77 "run/store|may not|as the user" \
                 $as_nobody "$pathloom" store $verb --run run
         done
@@ -567,7 +568,7 @@ fi
 
 echo "-- looking at what is no run"
 for verb in eval "generate --prompt x" "route --prompt x" status "store ls" "store log L1.E0"; do
-    # shellcheck disable=SC2086 # several words are meant
+    # shellcheck disable=SC2086 # the list is several words
     refused "$verb of no run" 66 'text' "$pathloom" $verb --run text
 done
 refused "an empty prompt" 64 '--prompt' "$pathloom" generate --run run --prompt ''
@@ -662,7 +663,7 @@ refused "nobody to watch" 66 'nowhere|train' "$pathloom" top --run nowhere
 refused "an unknown code" 66 'lease.expird|lease.expired' "$pathloom" explain lease.expird
 
 echo "-- a job that is interrupted"
-# Long enough to be interrupted several times.
+# The training is long enough to be interrupted several times.
 long="$train --corpus text --out $work/long --set train.tau=100 --set train.phases=12"
 start() {
     cases=$((cases + 1))
@@ -694,9 +695,9 @@ grep -q '^stopped' stdout || complain "it does not say that it stopped"
 check_nobody_left
 check_gone long/proc
 
-name="a connection that drops" # the whole job is told
+name="a connection that drops" # the signal goes to all processes of the job
 start
-# shellcheck disable=SC2046 # several words are meant
+# shellcheck disable=SC2046 # the list is several words
 kill -HUP $(processes)
 end 130
 grep -q '^stopped' stdout || complain "it does not say that it stopped"

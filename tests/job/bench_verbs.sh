@@ -1,8 +1,8 @@
 #!/bin/sh
 # Tests `pathloom bench step` and `pathloom bench ops` on a model of a few thousand
-# parameters: the figures are there and fit together, and wrong options are refused.
-# Also tests that bench/rivals/run.sh and bench/time_to_quality.sh name the programs
-# that are missing.
+# parameters. The output must have the figures, the figures must fit together, and wrong
+# options must be refused. Also tests that bench/rivals/run.sh and
+# bench/time_to_quality.sh name the programs that are missing.
 #
 # usage: bench_verbs.sh PATHLOOM WORKFOLDER
 set -u
@@ -18,14 +18,14 @@ fail() {
     echo "FAILED: $*"
 }
 
-# has TEXT...: each stands in the output.
+# has TEXT...: the output must contain each TEXT.
 has() {
     for text; do
         grep -q -- "$text" "$work/out" || fail "no $text in: $(head -c 300 "$work/out")"
     done
 }
 
-# refuses TEXT OPTIONS...: expects code 64 and one sentence with TEXT.
+# refuses TEXT OPTIONS...: expects exit code 64 and one sentence that contains TEXT.
 refuses() {
     text=$1
     shift
@@ -35,7 +35,7 @@ refuses() {
     [ "$(wc -l <"$work/out")" -eq 1 ] || fail "bench $* said more than a sentence"
 }
 
-# shellcheck disable=SC2086 # several words
+# shellcheck disable=SC2086 # the list is several words
 {
     "$pathloom" bench step $tiny --json >"$work/out" 2>&1 || fail "bench step"
     has '"tokens_per_s":[1-9]' '"share_of_products":0' '"memory_bytes_per_s":[1-9]' \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests that `store bisect` finds the phase at which the loss on a text became worse:
-# here the phase of a rollback in the middle of the training.
+# Tests that `store bisect` finds the phase at which the loss on a text became worse.
+# Here this is the phase of a rollback in the middle of the training.
 #
 # usage: bisect.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
@@ -27,12 +27,13 @@ back=$(sed -n 's/^mix\/L1.E0@\([0-9]*\) is version 0 again.*/\1/p' "$work/back.o
 [ -n "$back" ] || fail "L1.E0 was not rolled back: $(cat "$work/back.out")"
 (run_job) >"$work/run.out" 2>&1 || fail "the rest of the run"
 
-found() { # options: "BEFORE AT" of the verdict
+found() { # options: prints "BEFORE AT", the two versions of the verdict
     store bisect --run "$run" --json "$@"
     sed -n 's/.*"before":\([0-9]*\),"at":\([-0-9]*\),.*/\1 \2/p' "$work/verb.out"
 }
-# Modules had different newest versions, so the rollback made one or several versions of
-# each: those from `first` to `back`.
+# The newest versions of the modules had different numbers before the rollback. So the
+# rollback made one or several versions of each module, with numbers from `first` to
+# `back`.
 first=$back
 for module in $(versions --run "$run" | sed -n 's/^\(mix\/[^ ]*\) .*/\1/p'); do
     number=$("$pathloom" store log "$module" --run "$run" --json |

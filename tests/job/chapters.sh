@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests router.em: the mixture trains in chapters. Between two chapters the paths score
-# some documents, and the other documents are distributed anew. Tests what every command
-# that names an arm shows of the chapters.
+# some documents, and the other documents are distributed to the paths again. Also tests
+# how commands that name an arm show the chapters.
 #
 # usage: chapters.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -29,27 +29,28 @@ says() { # pattern
 make_corpus base modules docs
 chapters="--set router.em=2,3 --set router.share=0.2 --set eval.baselines=dense"
 
-# shellcheck disable=SC2086 # several words
+# shellcheck disable=SC2086 # the list is several words
 (tiny_job run $chapters) >"$work/out" 2>&1 || fail "the job"
 says '^router   kmeans'
 [ "$(grep -c '^router   linear' "$work/out")" -eq 2 ] || fail "not two linear routers"
 says 'documents scored by 4 paths of mix in '
 says 'documents scored by 4 paths of mix~1 in '
 
-# The job again: nothing is left to do, and every chapter is known.
+# The same command again: nothing is left to train, and the program knows every chapter.
 # shellcheck disable=SC2086
 (tiny_job run $chapters) >"$work/out" 2>&1 || fail "the job again"
 grep -q 'scored by' "$work/out" && fail "a chapter was made twice"
 says 'mixture, by likelihood'
 
-# Each path trained all six phases, four steps of two rows each, and the base model eight.
+# Each path has trained all six phases, each with four steps of two rows. The base model
+# has trained eight steps.
 ask eval --run "$run" --json || fail "eval"
 says '"finished": *true'
 ask data coverage --run "$run" || fail "coverage"
 ask store fsck --run "$run" || fail "fsck"
 
-# Names without an arm mean the newest chapter, which began with the last versions of
-# the previous chapter.
+# A name without an arm means the newest chapter. This chapter began with the last
+# versions of the previous one.
 ask store log L1.E0 --run "$run" --json || fail "log"
 says 'mix~2/L1.E0'
 [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hash of a version"
@@ -71,7 +72,7 @@ ask store rollback mix --to 1 --run "$run"
 says 'mix~2 continued from its last versions; roll back mix~2'
 ask store rollback mix~2 --to 2 --run "$run" || fail "rollback of the newest chapter"
 
-# A finished run is lengthened; everything else stays as it was.
+# A finished run is lengthened. All earlier versions stay as they were.
 before=$(hash_of mix~2/head@3)
 ask train --out "$run" --set train.phases=+2 || fail "two phases more"
 says '^more     mix~3 goes on from mix~2: 2 phases'
@@ -89,7 +90,7 @@ ask store fsck --run "$run" || fail "fsck of four chapters"
 (tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run took +2"
 says 'lengthens a run, but no run was trained'
 
-# Impossible settings are refused before anything runs.
+# Impossible settings must be refused before the job starts anything.
 (tiny_job other --set router.em=9) >"$work/out" 2>&1
 [ $? -eq 78 ] || fail "phase 9 of 6"
 says 'below train.phases 6'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests `pathloom check`: a trained run has no fault, and each kind of damage to a copy
-# of its store is found by the invariant that it breaks.
+# Tests `pathloom check`. In a trained run it must find no fault. If the copy of a store
+# is damaged, it must name the invariant that this kind of damage breaks.
 #
 # usage: check.sh PATHLOOM HURT_STORE WORKFOLDER   (in the project's root)
 set -u
@@ -10,15 +10,15 @@ hurt_store=$2
 own_folder "$3"
 make_corpus base docs
 
-# Trains a run with two chapters, a baseline, and all data from which versions can be
-# computed again.
+# Trains a run with two chapters and a baseline. The run keeps all data from which
+# versions can be computed again.
 run_job() { # folder, options
     small_job "$@" --set train.tau=10 --set train.phases=4 --set train.base_steps=20 \
         --set store.keep_momentum=true --set router.em=2 --set router.share=0.3 \
         --set eval.baselines=diloco
 }
 
-verdicts() { # options: name and verdict of each invariant, on one line
+verdicts() { # options: prints name and verdict of each invariant on one line
     "$pathloom" check "$@" --json >"$work/check.out" 2>"$work/check.err"
     code=$?
     sed -n 's/.*"invariant":"\([a-z]*\)","verdict":"\([a-z]*\)".*/\1:\2/p' "$work/check.out" |
@@ -38,7 +38,7 @@ wait "$job" 2>/dev/null
 job=''
 tries=100
 until seen=$(verdicts --run "$work/run"); [ "$seen" = "${sound}holds " ]; do
-    tries=$((tries - 1)) # the job's processes may not have ended yet
+    tries=$((tries - 1)) # some processes of the job may not have ended yet
     [ $tries -gt 0 ] || fail "killed: $seen"
     sleep 0.1
 done
@@ -62,7 +62,8 @@ seen=$(verdicts --store "$work/pushed") || fail "a pushed store: $seen"
 [ "$seen" = "hashes:holds data:unproven ${sound#*data:holds }unproven " ] ||
     fail "a pushed store, which has no shards: $seen"
 
-# Expects that exactly these invariants are broken, and a sentence with these words.
+# Expects that exactly these invariants are broken, and that the output contains these
+# words.
 damaged() { # damage, "invariant ...", words
     rm -rf "$work/copy"
     cp -r "$work/run/store" "$work/copy"

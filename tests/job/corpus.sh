@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests tools/corpus.sh on two packages that this test makes: a second call writes the
-# same documents, hashes choose the held-out ones, copies and binary files are left out,
-# and bad options are refused.
+# Tests tools/corpus.sh on two packages that this test makes. A second call must write
+# the same documents. Hashes must choose the held-out documents. Copies and binary files
+# must be left out, and bad options must be refused.
 #   corpus.sh FOLDER
 set -eu
 work=$1
@@ -54,7 +54,7 @@ for name in tiny-text tiny-source; do
     dpkg-deb --root-owner-group --build $name "debs/${name}_2.0-1_all.deb" >/dev/null
 done
 cat >list <<'LIST'
-# domain package version megabytes names
+# the columns: domain, package, version, megabytes, names of files
 pages tiny-text 1:2.0-1 1 *.txt *.txt.gz
 source tiny-source 1:2.0-1 1 *.c
 few tiny-text 1:2.0-1 0.005 *.txt

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Tests held-out curves while a job trains (eval.curves): in status, top and metrics,
-# and as TensorBoard event files (eval.tensorboard). Curves must not change any module.
-# They must be the same after a launcher and a worker were killed, and after the end of
-# an event file was cut off.
+# Tests held-out curves while a job trains (eval.curves). They must appear in status,
+# top and metrics, and as TensorBoard event files (eval.tensorboard). Curves must not
+# change any module. They must be the same after a launcher and a worker were killed,
+# and after the end of an event file was cut off.
 #
 # usage: curves.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -28,7 +28,7 @@ curves_job() { # folder, options
         --set data.valid_share=0.05 --set eval.baselines=dense --set eval.max_tokens=0 "$@"
 }
 
-# Prints all scalars that depend neither on time nor on the worker.
+# Prints all scalars that depend neither on the time nor on the worker.
 read_curves() { # folder -> folder.curves
     for file in "$work/$1"/tensorboard/*/*/events.out.tfevents.*; do
         name=${file#"$work/$1"/tensorboard/}
@@ -54,7 +54,7 @@ near() { # number, number, distance
     [ -n "$1" ] && [ -n "$2" ] && awk "BEGIN { d = $1 - $2; exit !(d < $3 && d > -$3) }"
 }
 
-# Short files, so that the text for curves has all held-out documents.
+# The files are short, so that the text for the curves contains all held-out documents.
 make_corpus base modules docs
 for file in "$work"/corpus/*/*; do
     head -c 600 "$file" >"$work/short" && mv "$work/short" "$file"
@@ -62,8 +62,9 @@ done
 (curves_job calm) >"$work/out" 2>&1 || fail "the job"
 read_curves calm || fail "the files cannot be read"
 
-# Each phase once and in order. A point of training is where the phase ended, a point of
-# held-out text where it began. A task of a dense arm has several phases.
+# Each phase has one point, in order. A point of the training curve is at the step where
+# the phase ended. A point of the held-out curve is at the step where the phase began. A
+# task of a dense arm has several phases.
 [ "$(steps calm mix/train train/loss)" = "4 8 12 16 20 24 " ] ||
     fail "the phases of the mixture: $(steps calm mix/train train/loss)"
 [ "$(steps calm mix/held-out held-out/bits_per_byte)" = "0 4 8 12 16 20 " ] ||
@@ -80,23 +81,24 @@ for tag in worker_loss worker_tokens_per_second worker_gradient_norm worker_memo
     grep -q " $tag/worker-[123] [0-9]" "$work/scalars" || fail "no worker has $tag"
 done
 
-# Both arms begin as the base model, so the first points equal the launcher's evaluation
-# of the same documents.
+# Both arms begin with the base model. So their first points must equal the launcher's
+# evaluation of the base model on the same documents.
 base=$(value calm base/evaluation 8 evaluation/bits_per_byte)
 for arm in mix dense; do
     near "$(value calm $arm/held-out 0 held-out/bits_per_byte)" "$base" 0.001 ||
         fail "$arm begins at $(value calm $arm/held-out 0 held-out/bits_per_byte), not $base"
 done
-# It learns.
+# The mixture must learn.
 near "$(value calm mix/held-out 20 held-out/bits_per_byte)" "$base" 0.1 &&
     fail "the held-out text of the mixture does not change"
 
-# The loss of a path must be the one in the store.
+# The last loss of a path must be the one in the store.
 "$pathloom" store ls --paths mix/p01 --run "$work/calm" --json >"$work/out"
 near "$(value calm mix/train 24 path_loss/p01.r0)" \
     "$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$work/out")" 0.001 || fail "the loss of mix/p01"
 
-# Without curves every module has the same bytes, and there are no files.
+# Without curves, every module must have the same bytes, and no event files may be
+# written.
 take_data calm none
 (tiny_job none --set data.valid_share=0.05 --set eval.curves=0 --set eval.baselines=dense) >"$work/out" 2>&1 ||
     fail "the job without curves"
@@ -106,8 +108,8 @@ hashes none >"$work/none.hashes"
 diff "$work/calm.hashes" "$work/none.hashes" || fail "curves change modules"
 [ ! -e "$work/none/tensorboard" ] || fail "files that nobody asked for"
 
-# Kills the launcher while the mixture trains, and cuts off the end of a file. Kills a
-# worker while it scores.
+# Kills a worker while it scores held-out text. Kills the launcher while the mixture
+# trains, and cuts off the end of an event file.
 take_data calm shot
 mkdir "$work/once"
 (

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the files in deploy/: systemd accepts the units, and pathloom accepts the
-# commands.
+# Tests the files in deploy/: systemd must accept the units, and pathloom must know the
+# commands and options that the files use.
 #
 # usage: deploy.sh PATHLOOM WORKFOLDER
 set -u

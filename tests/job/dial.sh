@@ -1,7 +1,8 @@
 #!/bin/sh
-# Tests `train --for TIME` and `train --tokens N`: the run trains with the printed keys,
-# a key that the user sets stays, a resumed run keeps its keys, a time that is too short
-# causes a warning, and bad values are refused in one sentence.
+# Tests `train --for TIME` and `train --tokens N`. The run must train with the printed
+# keys. A key that the user sets must stay. A resumed run must keep its keys. A time
+# that is too short must cause a warning, and bad values must be refused in one
+# sentence.
 #
 # usage: dial.sh PATHLOOM WORKFOLDER
 set -u
@@ -17,7 +18,7 @@ value_of() { # folder, key without its section
     sed -n "s/^ *$2: *\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" "$work/$1/run.yaml" | head -n 1
 }
 
-# Prints the value that `train --for` has printed for a key.
+# Prints the value of a key that `train --for` has printed.
 printed() { # folder, whole key
     sed -n "s/^         $2=\([^ ]*\) .*/\1/p" "$work/$1.out"
 }
@@ -29,7 +30,7 @@ train() { # folder, arguments
         --set eval.sample_tokens=0 "$@" >"$work/$folder.out" 2>"$work/$folder.err"
 }
 
-# Trains a run to its end, with two keys that the user sets.
+# Trains a run to its end. The user sets two of its keys.
 train timed --for 20s --set train.batch=4 --set train.tau=5 ||
     fail "--for 20s: $(tail -n 1 "$work/timed.err")"
 grep -q '^dial     20s, .* of it left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"
@@ -38,7 +39,7 @@ for key in data.vocab model.width model.heads model.blocks topology.levels train
     own=$(printed timed "$key")
     [ -n "$own" ] || fail "$key is not among the chosen keys"
     case $key in
-    eval.baselines | model.blocks) ;; # several sections have such a key
+    eval.baselines | model.blocks) ;; # several sections have a key of this name
     train.lr) grep -q "^  lr: *$own\$" "$work/timed/run.yaml" || fail "$key is not $own" ;;
     *) [ "$(value_of timed "${key#*.}")" = "$own" ] || fail "$key is not $own in run.yaml" ;;
     esac
@@ -52,7 +53,7 @@ grep -q '^dial     took .* planned: start .*, base model .*, routing .*, paths .
     "$work/timed.out" || fail "what the parts took is not printed"
 [ -s "$work/timed/report.json" ] || fail "there is no report"
 
-# The same command continues with the keys that were chosen first.
+# The same command again must use the keys that were chosen first.
 cp "$work/timed/run.yaml" "$work/before.yaml"
 train timed --for 20s --set train.batch=4 --set train.tau=5 || fail "the run does not resume"
 grep -q 'the keys of this run were chosen before' "$work/timed.out" ||
@@ -69,7 +70,8 @@ train short --for 1s || fail "--for 1s: $(tail -n 1 "$work/short.err")"
 grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
     fail "a time that is too short is not said to be so"
 
-# A command that was killed after it had read the text continues with the same text.
+# If a command is killed after it has read the text, the same command must continue with
+# this text.
 train killed --for 1s &
 job=$!
 for _ in $(seq 600); do
@@ -83,7 +85,8 @@ wait $job
 sleep 0.5
 train killed --for 1s || fail "the same command again: $(tail -n 1 "$work/killed.err")"
 
-# Bad values: exit code, one sentence, no folder.
+# For a bad value, checks the exit code, that stderr is one sentence, and that no folder
+# was made.
 refused() { # code, words of the sentence, arguments
     code=$1
     words=$2

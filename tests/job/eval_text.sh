@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests `pathloom eval --on`, `pathloom eval --every` and `pathloom route`: any text is
-# scored document by document, the path is chosen again every W tokens, and `route`
-# names the path that answers.
+# Tests `pathloom eval --on`, `pathloom eval --every` and `pathloom route`. `eval` must
+# score any text document by document, and must choose the path again every W tokens.
+# `route` must name the path that answers.
 #
 # usage: eval_text.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
@@ -20,7 +20,7 @@ documents() { # file
     grep -o '{"document":[^}]*}' "$1"
 }
 
-about() { # number, number: equal to 1e-6
+about() { # checks that two numbers are equal up to 1e-6
     awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d < 1e-6 && d > -1e-6) }'
 }
 
@@ -35,7 +35,7 @@ make_corpus base eval
 (small_job run --set train.tau=10 --set train.phases=2 --set train.base_steps=20 \
     --set workers.precision=f32) >"$work/run.out" 2>&1 || fail "the job"
 
-# A text of documents: code, prose, and one within the prefix.
+# A text of three documents: code, a text that is shorter than the prefix, and prose.
 {
     printf '{"text": "%s", "domain": "code"}\n' \
         "$(sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/ /g; s/$/\\n/' base/buf.h | tr -d '\n')"
@@ -50,7 +50,7 @@ evaluates on.json --on "$work/text.jsonl"
 [ "$(number "$work/on.json" documents_too_short)" -eq 1 ] || fail "not one too short"
 documents "$work/on.json" | sed -n 2p | grep -q '"document":3,.*"domain":"prose"' ||
     fail "the second line is not document 3"
-# Bytes and bits of the documents add up to those of the whole.
+# The bytes and bits of the documents must add up to those of the whole text.
 documents "$work/on.json" | sed 's/.*"scored_bytes":\([0-9]*\).*"bits_per_byte":\([0-9.]*\).*/\1 \2/' |
     awk '{ bytes += $1; bits += $1 * $2 } END { printf "%d %.9f\n", bytes, bits / bytes }' >"$work/sum"
 read -r bytes bits <"$work/sum"
@@ -59,14 +59,15 @@ whole=$(grep -o '"row":"mix-likelihood"[^}]*' "$work/on.json" |
     sed 's/.*"bits_per_byte":\([0-9.]*\).*/\1/')
 about "$bits" "$whole" || fail "documents have $bits bits per byte, the whole $whole"
 
-# The path is the one that answers a prompt which begins like the document.
+# The document's path must be the path that answers a prompt with the same beginning.
 path=$(documents "$work/on.json" | sed -n '1s/.*"path":"\([^"]*\)".*/\1/p')
 "$pathloom" generate --run "$run" --prompt "$(head -c 90 base/buf.h)" --max-tokens 1 \
     --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
 grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate takes another path"
 
-# `route` says the same, and why: the answering path has the fewest nats, the margin is
-# that of the list of documents, and the posteriors are a distribution.
+# `route` must name the same path and say why. The path that answers must have the
+# fewest nats, the margin must be the one in the list of documents, and the posteriors
+# must add up to 1.
 head -c 90 base/buf.h >"$work/beginning"
 "$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
     fail "route"
@@ -95,7 +96,7 @@ grep -q "\"path\":\"$answer\"" "$work/generate.json" || fail "route and generate
 [ "$(grep -c '^p[01][01] *\* ' "$work/route")" -eq 1 ] || fail "not one path with a star"
 grep -q '^p[01][01] answers: its likelihood' "$work/route" || fail "route does not say why"
 
-# Standard input and a compressed file give the same numbers.
+# Standard input and a compressed file must give the same numbers.
 "$pathloom" eval --run "$run" --on - --json <"$work/text.jsonl" >"$work/stdin.json" ||
     fail "eval --on -"
 gzip -c "$work/text.jsonl" >"$work/text.jsonl.gz"
@@ -131,7 +132,7 @@ for rule in history gate oracle; do
 done
 grep -q '^ *3  prose ' "$work/text" || fail "no line for document 3"
 
-# ---- a path for each piece of the text that is written ----
+# ---- a path for each piece of the text that the program writes ----
 rerouted() { # file, options
     out=$1
     shift
@@ -163,7 +164,7 @@ grep -q '"routing_tokens":0,' "$work/lategate.json" || fail "a path that never c
 grep -q "^\[choosing by the paths' losses: paths read [1-9][0-9]* tokens more" \
     "$work/generate.out" || fail "the cost is not printed: $(cat "$work/generate.out")"
 
-# ---- what is refused ----
+# ---- refused options ----
 refused 64 'give one of the two' "$pathloom" generate --run "$run" --prompt a --path p00 \
     --route-every 8
 refused 64 'route-every' "$pathloom" generate --run "$run" --prompt a --route-every 0

@@ -43,7 +43,8 @@ train() { # OUT ARGUMENT ...
     }
 }
 
-# Compares the bytes after the headers; the headers name different origins.
+# Prints the bytes after the header, because the headers of two exports name different
+# origins.
 values() { # FILE
     length=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
     tail -c "+$((9 + length))" "$1"
@@ -110,7 +111,7 @@ refused 64 "is not a model card" \
 "$pathloom" export --run "$work/run" --path p01 --out "$work/hf" > "$work/stdout" ||
     fail "a card of ours is not replaced"
 
-# ---- which versions ----
+# ---- the exported versions ----
 "$pathloom" export --run "$work/run" --path 1 --at 2 --out "$work/second" > "$work/stdout"
 cmp "$work/hf/model.safetensors" "$work/second/model.safetensors" ||
     fail "the newest version is 2 but --at 2 differs"
@@ -130,7 +131,7 @@ same_values "$work/start/model.safetensors" "$work/base/model.safetensors"
     grep -q '"path":"p' || fail "--route names no path"
 ok
 
-# ---- import into another run, whose arms begin with this model ----
+# ---- import into a different run, whose arms begin with the imported model ----
 "$pathloom" import "$work/hf" --out "$work/base.yaml" --set router.prefix=8 > "$work/stdout"
 train "$work/next" "$work/base.yaml"
 "$pathloom" export --run "$work/next" --arm base --out "$work/again" > "$work/stdout"
@@ -141,7 +142,7 @@ mv "$work/hf" "$work/moved"
 "$pathloom" train --out "$work/next" > "$work/log" 2>&1 || fail "a run needs its model again"
 ok
 
-# ---- where a configuration goes ----
+# ---- where the configuration is written ----
 "$pathloom" import "$work/moved" --out - --set router.prefix=8 > "$work/piped.yaml"
 "$pathloom" import "$work/moved" --out "$work/kept.yaml" --set router.prefix=8 > "$work/stdout"
 cmp "$work/piped.yaml" "$work/kept.yaml" || fail "--out - writes something else"

@@ -16,14 +16,15 @@ complain() {
 
 statuses=$(sed -n 's/^ *X(\(OK\|ERR_[A-Z_]*\), \([0-9]*\),.*/\1 \2/p' base/status.h)
 [ "$(echo "$statuses" | wc -l)" -gt 20 ] || complain "no statuses in base/status.h"
-# Finds the name of each event: the first string after the level in a call of pl_log,
-# which may be on the next line. The level may be an expression.
-events=$(cat base/*.c codec/*.c outer/*.c net/*.c home/*.c workers/*.c serve/*.c job/*.c view/*.c cli/*.c store/*.c | tr '\n' ' ' |
-    grep -oE 'pl_log\([^";]*, *"[a-z]+\.[a-z_.]+"' | sed 's/.*"\(.*\)"/\1/' |
+# Finds the name of each event. It is the first string after the level in a call of
+# pl_log, and may be on the next line.
+events=$(cat base/*.c codec/*.c outer/*.c net/*.c home/*.c workers/*.c serve/*.c job/*.c cli/*.c store/*.c | tr '\n' ' ' |
+    grep -oE 'pl_log\( *PL_LOG_[A-Z]+, *"[a-z]+\.[a-z_.]+"' | sed 's/.*"\(.*\)"/\1/' |
     sort -u)
 [ "$(echo "$events" | wc -l)" -gt 25 ] || complain "no events in the sources"
 
-# Reads words, asks for eight at a time, and prints those that are explained.
+# Reads words, asks `explain` about eight of them at a time, and prints the words that
+# it explains.
 explained() {
     xargs -n 8 "$pathloom" explain |
         awk '/^[^ ]/ { name = $1 } /^  meaning  [A-Z]/ { print name }' | sort -u
@@ -51,7 +52,7 @@ done
 "$pathloom" explain lease.expird 2>&1 | grep -q "did you mean lease.expired" ||
     complain "no nearest name"
 "$pathloom" explain ERR_BUSY --json | grep -q '"remedy":"Stop' || complain "no JSON"
-# A key's explanation must be that of docs/CONFIG.md, and not a fragment.
+# The explanation of a key must be the one in docs/CONFIG.md, and not a part of it.
 keys=$(sed -n 's/^| `\([a-z_.0-9]*\)` |.*/\1/p' docs/CONFIG.md)
 [ "$(echo "$keys" | wc -l)" -gt 100 ] || complain "no keys in docs/CONFIG.md"
 echo "$keys" | xargs -n 8 "$pathloom" explain >"$known" ||

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Tests exported paths with the programs that read them: transformers and llama.cpp.
+# Tests exported paths with two programs that read them: transformers and llama.cpp.
 #
 #   sh tests/job/export_oracle.sh [PATHLOOM] [PATH_LOGITS]
 #
-# Trains three small runs on the tests' own text, exports a path of each in every type,
-# and compares logits, perplexity, tokens and greedy text with ours. Needs a Python (as
-# PYTHON, else python3) with the packages
+# Trains three small runs on the text of the tests, exports a path of each run in every
+# type, and compares logits, perplexity, tokens and greedy text with those of pathloom.
+# Needs a Python (as PYTHON, else python3) with the packages
 #
 #   numpy sentencepiece protobuf torch transformers safetensors gguf xllamacpp
 #
@@ -14,8 +14,8 @@
 #   python3 -m venv ORACLE && ORACLE/bin/pip install numpy sentencepiece ...
 #   PYTHON=ORACLE/bin/python sh tests/job/export_oracle.sh
 #
-# Comparisons whose packages are missing are skipped, and a line says so. Exit code 77
-# if all are skipped, 1 if a comparison failed.
+# A comparison whose packages are missing is skipped, and a line says so. Exit code: 77
+# if all comparisons are skipped, 1 if one failed.
 set -eu
 cd "$(dirname "$0")/../.."
 pathloom=${1:-build/release/pathloom}
@@ -37,7 +37,8 @@ command -v "$python" > /dev/null || {
 
 failed=0
 compared=0
-# Products in f32, as in the others, or greedy choices could differ in a near tie.
+# Pathloom computes in f32 like the other programs. Otherwise greedy choices could
+# differ if two tokens are nearly equally likely.
 oracle() { # NAME PATH SETTING ...
     name=$1
     path=$2
@@ -48,7 +49,7 @@ oracle() { # NAME PATH SETTING ...
     done
     mkdir "$work/$name"
     echo "       $name: $*"
-    # shellcheck disable=SC2086  # one word a setting
+    # shellcheck disable=SC2086  # $settings is one word per setting
     "$pathloom" train --corpus tests --out "$work/$name/run" $settings \
         --set data.valid_share=0.2 --set data.vocab=700 --set train.tau=40 --set train.phases=2 \
         --set train.base_steps=200 --set train.batch=8 --set router.prefix=16 \

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests `data coverage --of`: how often paths and modules were trained on a domain or on
-# a file's documents. The counts of all domains must add up to the samples of each path
-# in the store's records.
+# Tests `data coverage --of`, which says how often paths and modules were trained on a
+# domain or on the documents of a file. The counts of all domains must add up to the
+# samples of each path in the records of the store.
 #
 # usage: exposure.sh PATHLOOM WORKFOLDER
 set -u
@@ -10,7 +10,7 @@ pathloom=$1
 own_folder "$2"
 make_corpus base docs codec
 
-exposure() { # what, options: NAME TOKENS OF_TOKENS of each path and module
+exposure() { # what, options: prints NAME TOKENS OF_TOKENS for each path and module
     what=$1
     shift
     "$pathloom" data coverage --of "$what" --run "$work/$run" --json "$@" |
@@ -19,7 +19,7 @@ exposure() { # what, options: NAME TOKENS OF_TOKENS of each path and module
         sed 's/^\([^ ]*\).*"of_tokens":\([0-9]*\).*"tokens":\([0-9]*\).*/\1 \3 \2/'
 }
 
-recorded() { # PATH TOKENS of each path of the mixture
+recorded() { # prints PATH TOKENS for each path of the mixture
     "$pathloom" store ls --paths --run "$work/$run" --json |
         sed -n 's/.*"path":"\(mix[^"]*\)".*"tokens":\([0-9]*\).*/\1 \2/p'
 }
@@ -44,11 +44,11 @@ for run in plain packed; do
             exit 1
         }
     done || fail "$run: tokens of a path"
-    # A module has the tokens of its contributors: here those of two paths.
+    # A module has the tokens of all its contributors, here of two paths.
     awk '$1 ~ /^mix\/p0/ { sum += $2; of += $3 } $1 == "mix/L1.E0" { all = $2; own = $3 }
         END { exit !(all == sum && own == of) }' "$work/docs" || fail "$run: L1.E0"
-    # blame divides the same tokens by contributor and domain. A path that two workers
-    # trained has a line for each.
+    # `blame` divides the same tokens by contributor and domain. If two workers trained
+    # a path, the path has one line per worker.
     "$pathloom" store blame L1.E0 --history --run "$work/$run" --json >"$work/blame" ||
         fail "store blame"
     sed 's/.*"tokens":\([0-9]*\),"versions".*"domains":\[\(.*\)\].*/\1 \2/
@@ -69,7 +69,7 @@ cmp "$work/domain" "$work/folder" || fail "a folder has other tokens than its do
 mkdir "$work/here" "$work/here/docs"
 (cd "$work/here" && exposure docs mix >"$work/named") || fail "a domain and a folder"
 cmp "$work/domain" "$work/named" || fail "a folder hides the domain of its name"
-# The largest file that is not held out.
+# Chooses the largest file that is not held out.
 find "$work/corpus/docs" -type f -exec ls -S {} + >"$work/files"
 while read -r largest; do
     exposure "$largest" mix >"$work/file" || fail "data coverage --of FILE"

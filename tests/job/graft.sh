@@ -1,7 +1,7 @@
 #!/bin/sh
-# topology.graft on a finished run: a level is cut, which changes no answer by a bit; a
-# module is copied; a path and a module are dropped. --dry-run prints this first, and
-# changes nothing.
+# Tests topology.graft on a finished run. A level is cut, which must not change any bit
+# of an answer. A module is copied, and a path and a module are dropped. --dry-run must
+# print these changes without making them.
 #
 # usage: graft.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -12,7 +12,7 @@ seed=1
 own_folder "$2"
 run=$work/run
 
-long_job() { # options: one phase more
+long_job() { # options: trains one phase more
     ask train --out "$run" --set train.phases=+1 "$@" || {
         cat "$work/ask.out"
         fail "train $*"
@@ -26,7 +26,7 @@ refused() { # sentence, options
     says "$sentence"
 }
 
-answers() { # tag: what the mixture says at it, and how well it predicts held-out text
+answers() { # tag: prints what the mixture generates at this tag, and its held-out loss
     "$pathloom" eval --run "$run" --json --at "$1" 2>/dev/null | tr ',{' '\n\n' |
         grep -E '^"(bits_per_byte|perplexity|nats)"'
     for rule in router likelihood; do
@@ -35,7 +35,7 @@ answers() { # tag: what the mixture says at it, and how well it predicts held-ou
     done
 }
 
-whole() { # what must hold after every change
+whole() { # checks that must succeed after every change
     ask store fsck --run "$run" || fail "fsck: $(cat "$work/ask.out")"
     ask check --run "$run" || fail "check: $(cat "$work/ask.out")"
     ask data coverage --run "$run" || fail "coverage"
@@ -43,7 +43,8 @@ whole() { # what must hold after every change
     says '"finished": *true'
 }
 
-# 2x2: 4 embeddings, 4 heads, 4 modules of levels.
+# The run has 2x2 modules in its levels: 4 embeddings, 4 heads, and 4 modules of the two
+# levels.
 make_corpus base modules docs
 (tiny_job run --set model.blocks=4 --set topology.private= --set data.valid_share=0.3 --set eval.max_tokens=20000 --set train.phases=3 --set eval.curves=1 \
     --set outer.method=diloco --set train.weight_decay=0.1) >"$work/run.out" 2>&1 ||
@@ -70,7 +71,7 @@ ask train --dry-run --corpus "$work/corpus" --out "$work/none" \
     --set topology.split=3:16x16 --set eval.baselines=none || fail "a dry run of 256 paths"
 says '^         p11 -> p0808 .* p0915 and 48 more'
 [ ! -e "$work/none" ] || fail "a dry run made a folder"
-planned() { # options: MiB of a home, if each path trains on another machine
+planned() { # options: MiB that a home needs if each path trains on a separate machine
     ask train --dry-run --corpus "$work/corpus" --out "$work/none" --workers 0 \
         --set workers.local=false --set eval.baselines=none "$@" ||
         fail "a dry run: $(cat "$work/ask.out")"
@@ -92,7 +93,7 @@ answers end >"$work/end.txt"
 answers cut >"$work/cut.txt"
 [ "$(grep -c bits_per_byte "$work/end.txt")" -gt 0 ] || fail "no held-out loss"
 cmp "$work/end.txt" "$work/cut.txt" || fail "a cut changed what the mixture says"
-for half in L1 L2; do # of four blocks L1 had two, each has one
+for half in L1 L2; do # L1 had two of the four blocks; now L1 and L2 have one each
     ask store log "mix~1/$half.E1" --run "$run" || fail "log"
     says '^mix/L1.E1@3 '
     ask store log "mix~1/$half.E1" --graph --run "$run" || fail "graph"
@@ -133,7 +134,7 @@ ask route --run "$run" --prompt "int main(" || fail "route"
 ask export --run "$run" --path p111 --out "$work/exported" || fail "export"
 whole
 
-# router.json has the documents of the six paths of mix~5, not of the six of mix~2
+# router.json has the documents of the six paths of mix~5, and not of the six of mix~2
 long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0
 ask train --out "$run" --dry-run --set train.phases=+1 \
     --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0,8:drop:p111 ||

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Tests that processes that are started by hand give the same hashes as those of
-# `pathloom train`, and use keys of the run that differ from the defaults.
+# Tests processes that are started by hand. They must give the same hashes as the
+# processes of `pathloom train`, and must use those keys of the run that differ from the
+# defaults.
 #
 # usage: hand_started.sh PATHLOOM WORKFOLDER
 set -u
@@ -20,11 +21,11 @@ settings() {
     done
 }
 
-# shellcheck disable=SC2046 # several words
+# shellcheck disable=SC2046 # the list is several words
 small_job own $(settings) >"$work/own.out" 2>&1 &
 wait $! || fail "the job of one command: $(tail -n 2 "$work/own.out")"
 
-# The same configuration, written first, and every process started by hand.
+# The same configuration is written first, and then every process is started by hand.
 grep -v '^out:' "$work/own/run.yaml" >"$work/hand/run.yaml"
 start() { # NAME WORDS...
     name=$1
@@ -60,15 +61,15 @@ hashes own >"$work/own.hashes"
 hashes hand >"$work/hand.hashes"
 [ -s "$work/own.hashes" ] || fail "no module was trained"
 diff "$work/own.hashes" "$work/hand.hashes" || fail "the hashes differ"
-# The run sets store.keep_updates, so a home that uses this key can show the updates of
-# a version.
+# The run sets store.keep_updates. If the home uses this key, the updates of a version
+# can be shown.
 "$pathloom" store verify L1.E0 --run "$work/hand" >"$work/verify.out" 2>&1 ||
     fail "its home did not keep updates: $(cat "$work/verify.out")"
 grep -q 'precision=f32 .*patience_s=30' "$work/worker-2.out" ||
     fail "a worker did not take the run's keys"
 [ -d "$work/hand/store/home-2" ] || fail "the second home has no store"
 
-# A key of the whole run cannot be set for one process.
+# A key that belongs to the whole run cannot be set for one process.
 "$pathloom" home --run "$work/hand" --index 1 --set outer.lr=1 >"$work/refused.out" 2>&1
 [ $? -eq 64 ] || fail "a home took a key of the run"
 grep -q 'outer.lr=1.*whole run' "$work/refused.out" || fail "it does not name the key"

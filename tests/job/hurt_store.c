@@ -1,10 +1,10 @@
-/* Damages a copy of a store in one way, with records whose checksums are correct, like
- * those of a faulty program.
+/* Damages a copy of a store in one way. The damaged records have correct checksums, as
+ * if a faulty program had written them.
  *
- *   hurt_store FOLDER lost|twice|params|origin|update|config   of module mix/L1.E0
+ *   hurt_store FOLDER lost|twice|params|origin|update|config   damages module mix/L1.E0
  *   hurt_store FOLDER path|shard|tag
  *
- * A module is damaged by one commit that writes all its versions anew. */
+ * To damage a module, one commit writes all its versions again. */
 #include "store/store.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ static pl_status hurt_module(pl_store *store, pl_txn *txn, const char *damage)
     PL_CHECK(pl_txn_drop_name(txn, module, ""));
     for (int i = 0; i < h.n; i++) {
         for (int c = 0; c < h.v[i].n_contributions; c++) {
-            /* the version takes over the references to its updates */
+            /* the version takes over the references of pending updates */
             pl_status status =
                 pl_txn_put_pending(txn, module, &h.v[i].contributions[c]);
             if (status != PL_ERR_EXISTS)

@@ -1,4 +1,4 @@
-# Tests of whole jobs and of commands by scripts; each script says what it tests.
+# Tests of whole jobs, and of commands, by scripts. Each script says what it tests.
 # Whole jobs on an emulated device.
 if(TARGET pathloom_emulated)
   pl_job_test(gpu_job "integration;workers" gpu/gpu_job.sh $<TARGET_FILE:pathloom_emulated>
@@ -11,17 +11,17 @@ pl_script_test(store_verbs "fault;cli" 600 job/store_verbs.sh ${program}
 pl_job_test(chapters "integration;job" job/chapters.sh ${program} ${CMAKE_BINARY_DIR}/chapters)
 pl_test_limit(chapters 300)
 
-# Modules and paths that are dropped or added when a run is lengthened.
+# Modules and paths are dropped or added when a run is lengthened.
 pl_job_test(graft "integration;job" job/graft.sh ${program} ${CMAKE_BINARY_DIR}/graft)
 pl_test_limit(graft 300)
 
-# How much of a domain each path and module was trained on.
+# Shows how much of a domain each path and module was trained on.
 pl_script_test(exposure "integration;cli" 300 job/exposure.sh ${program}
   ${CMAKE_BINARY_DIR}/exposure)
 
 pl_script_test(surgery "integration;cli" 300 job/surgery.sh ${program}
   ${CMAKE_BINARY_DIR}/surgery)
-# A run's invariants, and stores that are damaged.
+# Checks the invariants of a run, and finds damage in a store.
 if(TARGET pathloom)
   add_executable(hurt_store ${CMAKE_CURRENT_SOURCE_DIR}/job/hurt_store.c)
   target_link_libraries(hurt_store pl_store)
@@ -76,25 +76,26 @@ endif()
 pl_script_test(serve "integration;cli" 300 job/serve.sh ${program} $<TARGET_FILE:serve_odd>
   ${CMAKE_BINARY_DIR}/serve)
 
-# The API for evaluation programs and front ends; skipped without curl or jq.
+# The API for programs that evaluate models, and for front ends. Skipped without curl or
+# jq.
 pl_script_test(serve_api "integration;cli" 300 job/serve_api.sh ${program}
   ${CMAKE_BINARY_DIR}/serve_api)
 pl_may_skip(serve_api)
 
 pl_script_test(exchange "integration;cli" 300 job/exchange.sh ${program} ${CMAKE_BINARY_DIR}/exchange)
 
-# train and top on a small terminal; skipped without script(1).
+# `train` and `top` on a small terminal. Skipped without script(1).
 pl_job_test(terminal "integration;job" job/terminal.sh ${program} ${CMAKE_BINARY_DIR}/terminal)
 pl_test_limit(terminal 120)
 pl_may_skip(terminal)
 
-# The example in C learns to count.
+# The example program in C learns to count.
 if(TARGET train_one)
   pl_script_test(train_one "integration;serve" 60 job/train_one.sh $<TARGET_FILE:train_one>
     ${program} ${CMAKE_BINARY_DIR}/train_one)
 endif()
 
-# /metrics, status and top of a running job; skipped without curl.
+# /metrics, `status` and `top` of a running job. Skipped without curl.
 pl_script_test(watch "integration;cli" 300 job/watch.sh ${program} ${CMAKE_BINARY_DIR}/watch)
 pl_may_skip(watch)
 
@@ -105,7 +106,8 @@ pl_job_test(memory_plan "integration;cli" job/memory_plan.sh ${program}
 
 pl_script_test(deploy "unit;cli" 60 job/deploy.sh ${program} ${CMAKE_BINARY_DIR}/deploy)
 
-# Installed files, the Debian package and the Containerfile; skipped without dpkg-dev.
+# The installed files, the Debian package and the Containerfile. Skipped without
+# dpkg-dev.
 pl_script_test(package "integration;cli" 120 job/package.sh ${CMAKE_BINARY_DIR}
   ${CMAKE_BINARY_DIR}/package)
 pl_may_skip(package)
@@ -120,13 +122,13 @@ endif()
 
 pl_script_test(pages "unit;cli" 60 job/pages.sh ${program})
 
-# A corpus from two small Debian packages; skipped without dpkg-deb.
+# Makes a corpus from two small Debian packages. Skipped without dpkg-deb.
 pl_script_test(corpus_packages "integration;cli" 120 job/corpus.sh
   ${CMAKE_BINARY_DIR}/corpus_packages)
 pl_may_skip(corpus_packages)
 
-# The status page over HTTP; skipped without curl or jq. In a real browser:
-# tests/page.sh, which `sh tests/run.sh --all` runs.
+# The status page over HTTP. Skipped without curl or jq. tests/page.sh tests the page in
+# a real browser; `sh tests/run.sh --all` runs it.
 pl_script_test(page "integration;cli" 300 job/page.sh ${program} ${CMAKE_BINARY_DIR}/page)
 pl_may_skip(page)
 pl_script_test(page_browser "integration;cli" 600 page.sh ${program} ${CMAKE_BINARY_DIR}/page_browser)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests that docs/JSON.md describes every field that a command prints with --json, in
-# the section of this command, and that every printed line is one JSON object.
+# the section of this command. Every line that is printed must be one JSON object.
 #
 # usage: json_pages.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
@@ -9,12 +9,13 @@ pathloom=$1
 own_folder "$2"
 checks=0
 
-# Prints the part of the page from a heading to the next heading.
+# Prints a section of the page, from its heading to the next heading.
 section() { # heading
     awk -v heading="## $1" '/^## / { inside = $0 == heading } inside' docs/JSON.md
 }
 
-# Values under names that others choose are left out.
+# Prints the names of the fields. Leaves out the members of objects whose names the user
+# chooses.
 fields() { # file
     sed 's/"\(ppl_by_domain\|metadata\|nats\)":{[^}]*}/"\1":0/g; s/\\"//g' "$1" |
         grep -o '"[a-z_0-9]*":' | tr -d '":' | sort -u
@@ -38,7 +39,7 @@ verb() { # verb of the store, words: explained below its own heading
     explained "store $1" "$pathloom" store "$@" --run "$work/run"
 }
 
-# ---- while it trains ----
+# ---- while the job trains ----
 make_corpus base docs
 (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 small_job run \
     --set train.tau=10 --set train.phases=4 --set train.base_steps=10 \

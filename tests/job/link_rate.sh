@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests bench/link.sh: a link is not faster than its nominal rate (how near the rate
-# comes depends on the machine's load and is only printed), no other process uses the
-# link, and bad calls are refused.
+# Tests bench/link.sh. A link must not be faster than its nominal rate. (How near the
+# real rate comes to it depends on the load of the machine, so it is only printed.) No
+# other process may use the link, and bad calls must be refused.
 #
 # usage: link_rate.sh BENCH_WIRE
 #
@@ -23,8 +23,9 @@ case $? in
 *) complain "a free link does not run \`true\`" ;;
 esac
 
-# About a second each. Headers and acknowledgements take 3 to 6 % of the rate.
-check_rate() { # rate, its Mb/s, bytes
+# Each check takes about a second. Headers and acknowledgements take 3 to 6 % of the
+# rate.
+check_rate() { # rate of the link, the same in Mb/s, number of bytes
     got=$(sh "$link" "$1" "$wire" "bytes=$3") || complain "$1: no bytes got through"
     echo "$1: $got"
     echo "$got" | awk -v want="$2" -F= '
@@ -34,7 +35,7 @@ check_rate() { # rate, its Mb/s, bytes
 check_rate 10mbit 10 1500000
 check_rate 100mbit 100 15000000
 
-# All bytes are counted, and other processes do not use the link.
+# All bytes are counted. No other process adds bytes to the count.
 counted=$(sh "$link" free sh -c "'$wire' bytes=1000000 >/dev/null
     awk '\$1 == \"lo:\" { print \$2 }' /proc/net/dev")
 if [ "$counted" -lt 1000000 ] || [ "$counted" -gt 1200000 ]; then

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Trains a job of the default size. For each kind of process, the peak of memory must be
-# within a fifth of what `train` planned before. A worker must have at most 150 MiB, and
-# at the end at most a tenth more than after its first phases.
+# Trains a job of the default size. For each kind of process, the peak of its memory
+# must differ by at most a fifth from the plan that `train` printed. A worker must need
+# at most 150 MiB, and at the end at most a tenth more than after its first phases.
 #
 # usage: memory_plan.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -u
@@ -9,12 +9,12 @@ pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
 
-# The number of a kind of process in one object of the report.
+# Prints the number of a kind of process in one object of the report.
 number() { # object, process
     sed -n "/\"$1\"/,/}/s/.*\"$2\": *\([0-9]*\).*/\1/p" "$work/run/report.json"
 }
 
-# The most memory, in KiB, that a worker of the job has had so far.
+# Prints the largest memory, in KiB, that any worker of the job has used so far.
 worker_peak() {
     for pid in $(pgrep -P "$job" -f "pathloom worker"); do
         sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null
@@ -29,7 +29,7 @@ make_corpus base modules store outer home net docs
 job=$! early=0
 while kill -0 "$job" 2>/dev/null; do
     done_tasks=$(grep -cs 'task.done task=mix' "$work/run/log/hub.log")
-    [ "${done_tasks:-0}" -gt $((4 * 8)) ] || early=$(worker_peak) # half of the phases
+    [ "${done_tasks:-0}" -gt $((4 * 8)) ] || early=$(worker_peak) # until half of the phases are done
     sleep 0.1
 done
 wait "$job" || fail "the job ends with $?"

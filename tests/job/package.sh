@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests which files `cmake --install` writes, which files and dependencies the Debian
-# package has, and that the Containerfile takes its packages from packages.txt.
+# Tests which files `cmake --install` writes, and which files and dependencies the
+# Debian package has. The Containerfile must take its packages from packages.txt.
 #
 # usage: package.sh BUILDFOLDER WORKFOLDER
 set -u
@@ -24,7 +24,7 @@ check_files() { # folder with bin/ and share/
     done
     [ "$("$1/bin/pathloom" --version)" = "$("$build/pathloom" --version)" ] ||
         complain "$1/bin/pathloom is another version"
-    # The link of README.md to a page of docs/ must exist.
+    # A page of docs/ to which README.md links must be installed, too.
     for page in $(grep -oE '\]\((docs|deploy|examples|CON|LIC)[^)#]*' "$1/share/doc/pathloom/README.md" |
         sed 's/](//'); do
         [ -e "$1/share/doc/pathloom/$page" ] || complain "README.md: no $page in $1"
@@ -34,7 +34,8 @@ cmake --install "$build" --prefix "$work/usr" >"$work/install.log" 2>&1 ||
     complain "cmake --install: $(tail -n 3 "$work/install.log")"
 check_files "$work/usr"
 
-# The Containerfile names no package but ours: tools/install.sh reads packages.txt.
+# The Containerfile names no packages. It runs tools/install.sh, which reads
+# packages.txt.
 grep -q '^RUN sh tools/install.sh$' Containerfile ||
     complain "the Containerfile does not install packages.txt"
 for word in $(sed -n 's/.*apt-get install -y --no-install-recommends//p' Containerfile); do
@@ -43,7 +44,7 @@ for word in $(sed -n 's/.*apt-get install -y --no-install-recommends//p' Contain
     *) complain "the Containerfile names the package $word beside packages.txt" ;;
     esac
 done
-# The first stage needs only the files that it has copied before.
+# The first stage may use only files that it has copied before.
 for file in $(sed -n 's/^COPY \([^-.][^ ]*\) .*/\1/p' Containerfile); do
     [ -f "$file" ] || complain "the Containerfile copies $file, which is not there"
 done
@@ -62,19 +63,20 @@ done
 dpkg-deb -x "$work"/deb/pathloom_*.deb "$work/unpacked" || complain "no package"
 check_files "$work/unpacked/usr"
 depends=$(dpkg-deb -f "$work"/deb/pathloom_*.deb Depends)
-# Each library that the program names belongs to a package that ours depends on.
+# Each library that the program needs must belong to a package on which our package
+# depends.
 n=0
 for library in $(objdump -p "$build/pathloom" | awk '$1 == "NEEDED" { print $2 }'); do
     file=$(ldd "$build/pathloom" | awk -v name="$library" '$1 == name { print $3 }')
     [ -n "$file" ] || continue
-    # Where /lib is a link to /usr/lib, dpkg may know the file by the shorter name.
+    # If /lib is a link to /usr/lib, dpkg may know the file only by the shorter name.
     owner=$(dpkg -S "$file" 2>/dev/null || dpkg -S "$(readlink -f "$file")" 2>/dev/null ||
         dpkg -S "*/$library" 2>/dev/null)
     owner=$(echo "$owner" | head -n 1 | cut -d: -f1)
     n=$((n + 1))
     case ", $depends," in
     *", $owner,"* | *", $owner ("*) ;;
-    *) # libopenblas0 stands for libopenblas0-pthread and its kin
+    *) # libopenblas0 stands for packages like libopenblas0-pthread
         case $depends in
         *"${owner%%-pthread}"*) ;;
         *) complain "$library of $owner is not in Depends: $depends" ;;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests `pathloom page` over HTTP, while a run trains and after its end: the page agrees
-# with `status` and the store, and requests without permission and bad requests are
-# refused.
+# Tests `pathloom page` over HTTP, while a run trains and after its end. The page must
+# agree with `status` and with the store. Bad requests, and requests without permission,
+# must be refused.
 #
 # usage: page.sh PATHLOOM WORKFOLDER   (in the project's root)
 #
@@ -19,7 +19,8 @@ own_folder "$2"
 page=''
 trap '[ -z "$page" ] || kill "$page" 2>/dev/null' EXIT
 
-# page_begins OPTIONS: sets $page and $at
+# page_begins OPTIONS: starts a page, and sets $page to its process and $at to its
+# address
 page_begins() {
     : >"$work/page.out"
     "$pathloom" page --run "$work/run" --listen '127.0.0.1:*' "$@" >"$work/page.out" 2>&1 &
@@ -40,23 +41,23 @@ page_ends() {
     page=''
 }
 
-code() { # code that is expected, curl's arguments
+code() { # expected code, arguments of curl
     want=$1
     shift
     got=$(curl -s -o "$work/answer" -w '%{http_code}' --max-time 20 "$@")
     [ "$got" = "$want" ] || fail "$got instead of $want: $* ($(head -c 300 "$work/answer"))"
 }
 
-holds() { # jq's filter, of the last answer
+holds() { # filter of jq, which must be true of the last answer
     jq -e "$1" "$work/answer" >"$work/jq.out" 2>&1 ||
         fail "not true: $1 ($(head -c 600 "$work/answer"))"
 }
 
-# ---- before the job has begun ----
+# ---- before the job begins ----
 make_corpus base docs
 refused 66 'there is no run in' "$pathloom" page --run "$work/nothing"
 
-# ---- while it trains ----
+# ---- while the job trains ----
 (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 small_job run \
     --set train.tau=10 --set train.phases=6 --set train.base_steps=10 --page) \
     >"$work/run.out" 2>&1 &
@@ -90,7 +91,7 @@ holds '.version >= 0 and .hash != ""'
 curl -s --max-time 3 "$at/events" >"$work/events"
 [ "$(grep -c '^event: state' "$work/events")" -ge 2 ] || fail "too few events in 3 s"
 
-# ---- what is refused ----
+# ---- refused requests ----
 code 403 -H 'Host: elsewhere.example' "$at/state.json"
 code 403 -H 'Host: 127.0.0.1.elsewhere.example' "$at/"
 code 200 -H 'Host: localhost:1' "$at/state.json"
@@ -121,7 +122,7 @@ holds '.life == "finished" and .reading == false'
 holds '[.arms[] | select(.arm == "mix")][0] | .tasks == 24 and .tasks_done == 24'
 holds '.held_out | length > 1 and all(.bits_per_byte > 0)'
 code 200 "$at/history"
-holds '.cells | length == 25' # four paths, six phases; the base model
+holds '.cells | length == 25' # six phases of four paths, and the base model
 holds '.whole and ([.cells[] | .[3]] | all(. > 0))'
 holds '[.events[] | select(.[3] == "worker.joined")] | length == 2'
 holds '.leases | length >= 25'
@@ -131,7 +132,8 @@ holds '.leases | length >= 25'
 jq -r '.paths as $p | .cells | group_by(.[0])[] | max_by(.[1]) |
     "\($p[.[0]]) \(.[3] * 10000 | round)"' "$work/answer" | sort >"$work/b"
 diff "$work/a" "$work/b" || fail "other losses than those of the store"
-# Modules: heads, one version and how its tensors changed are those of the store.
+# The page's heads of modules, one of its versions, and its numbers about how the
+# tensors of this version changed must be those of the store.
 cp "$work/answer" "$work/history"
 code 200 "$at/modules.json?arm=mix"
 jq -r '.modules[] | "\(.module) \(.versions - 1)"' "$work/answer" | sort >"$work/a"
@@ -175,7 +177,8 @@ holds '.shares | length == 2 and .[0] >= .[1] and .[1] > 0 and add <= 1'
 [ "$(jq -c '.shard_tokens | map(add)' "$work/answer")" = "$(jq -c .shard_tokens "$work/run/router.json")" ] ||
     fail "the domains of a shard are not the shard"
 
-# Asks again until the pause after the previous text is over.
+# Repeats the request while the answer is 503, because the server pauses after each
+# text.
 route_code() { # code, url
     tries=100
     while got=$(curl -s -o "$work/answer" -w '%{http_code}' --max-time 20 "$2") && [ "$got" = 503 ]; do
@@ -217,7 +220,7 @@ page_ends
 printf 'viewer %s\n' "$(printf %s open-sesame | b2sum -l 256 | cut -d' ' -f1)" >"$work/tokens"
 chmod 600 "$work/tokens"
 page_begins --token "$work/tokens"
-code 200 "$at/" # has no data
+code 200 "$at/" # the page itself contains no data
 code 401 "$at/state.json"
 code 401 "$at/events"
 code 401 "$at/router.json"
@@ -234,7 +237,7 @@ jq -s -e --argjson n "$(versions --run "$work/run" | grep -c '^mix/')" \
     .versions == $n and .tokens > 0 and .restarts == 0) and ([.[].phase] == [range(6)])' \
     "$work/history.json" >"$work/jq.out" || fail "the history: $(head -n 3 "$work/history.json")"
 jq -s -e '[.[].time] | . == sort' "$work/history.json" >"$work/jq.out" || fail "the order of the history"
-# The mean loss of a phase is that of its cells on the page.
+# The mean loss of a phase must be the mean of the phase's cells on the page.
 for phase in 0 5; do
     want=$(jq --argjson n $phase '.paths as $p | [.cells[] | select($p[.[0]] | startswith("mix/")) |
         select(.[1] == $n)] | (map(.[3] * .[4]) | add) / (map(.[4]) | add) * 1000 | round' "$work/history")
@@ -260,7 +263,7 @@ end
 refused 66 'there is no run in' "$pathloom" page --run "$work/nothing" --report "$work/none.html"
 [ ! -e "$work/none.html" ] || fail "a report of nothing"
 
-# ---- pictures of the store ----
+# ---- pictures that commands of the store draw ----
 store diff mix/L1.E0@0 mix/L1.E0@6 --run "$work/run" --svg "$work/diff.svg"
 [ "$(grep -o '<rect' "$work/diff.svg" | wc -l)" -eq 60 ] || fail "ten tensors, six steps"
 grep -q 'versions 0 to 6 in 6 steps' "$work/diff.svg" || fail "no title"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests that the manual pages and the shell completion agree with the program's help,
-# and that links and names of files in the pages exist.
+# Tests that the manual pages and the shell completion agree with the program's help.
+# Links and names of files in the pages must exist.
 #
 # usage: pages.sh PATHLOOM
 set -u
@@ -20,7 +20,7 @@ for verb in $verbs; do
     }
 done
 "$pathloom" --completion | diff - share/pathloom.bash || failed=1
-# The completion in a shell: a key after --set.
+# In a shell, the completion must know the key after --set.
 bash -c '. share/pathloom.bash; COMP_WORDS=(pathloom train --set train.ta) COMP_CWORD=3
     _pathloom && [ "${COMPREPLY[*]}" = train.tau ]' || {
     echo "the completion does not know train.tau"
@@ -35,11 +35,11 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
         }
     done
 done
-# A file of the tree: `folder/file.c`.
+# A text like `folder/file.c` must be a file of the tree.
 for file in $(grep -ohE '`[a-z]+/[A-Za-z0-9_/.-]+\.(c|h|sh|yaml|md)`' CONTRIBUTING.md \
     docs/README.md docs/USE.md docs/TUTORIAL.md | tr -d '`' | sort -u); do
     case $file in
-    *NAME* | */X.sh | *_X.c | folder/*) continue ;; # stand for any name
+    *NAME* | */X.sh | *_X.c | folder/*) continue ;; # these names stand for any name
     esac
     [ -e "$file" ] || {
         echo "a page names $file, which is not there"

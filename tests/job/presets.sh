@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests `pathloom init`: the presets, the settings of each preset, and that the written
-# file gives the same settings when it is read.
+# Tests `pathloom init`: the list of presets, and the settings of each preset. The
+# written file must give the same settings when it is read.
 #
 # usage: presets.sh PATHLOOM WORKFOLDER
 set -u
@@ -14,14 +14,14 @@ fail() {
     echo "FAILED: $*"
 }
 
-# value FILE SECTION.KEY: prints the value in the file
+# value FILE SECTION.KEY: prints the value of the key in the file
 value() {
     awk -v section="${2%%.*}:" -v key="${2#*.}:" '
         /^[a-z]/ { inside = $1 == section }
         inside && $1 == key { print $2; exit }' "$1"
 }
 
-# has PRESET SECTION.KEY=VALUE ...
+# has PRESET SECTION.KEY=VALUE ...: the preset must set these values
 has() {
     preset=$1
     shift
@@ -38,7 +38,7 @@ paper="train.batch=512 train.warmup=1000 train.base_warmup=1000 train.base_steps
 paths="train.lr=0.0004 train.tau=150 train.phases=427 outer.lr_private=-1
     outer.momentum_private=-1 outer.rescale=true"
 long="train.tau=500 train.phases=128 outer.rescale=false"
-# shellcheck disable=SC2086 # several words
+# shellcheck disable=SC2086 # the list is several words
 {
     for preset in dipaco-150m-2x2 dipaco-150m-2x4 dipaco-150m-8x8 dipaco-150m-8x8-ps \
         flat-moe-8; do
@@ -52,10 +52,10 @@ long="train.tau=500 train.phases=128 outer.rescale=false"
     has laptop-4x4 topology.levels=4x4 train.base_steps=3000 train.tau=50 train.phases=4
 }
 
-# A small preset has no settings of the paper's presets.
+# A small preset must not have the settings of the paper's presets.
 has laptop outer.rescale=false router.overlap=1 topology.levels=2x2
 
-# Given keys override the preset, also in a file.
+# Keys that the user gives override the preset, also if a file gives them.
 printf 'preset: dipaco-150m-16x16\ntrain:\n  tau: 7\n' >"$work/own.yaml"
 "$pathloom" init --set preset=dipaco-150m-16x16 --set train.tau=7 >"$work/set.yaml"
 [ "$(value "$work/set.yaml" train.tau)" = 7 ] || fail "--set does not override a preset"
@@ -64,7 +64,7 @@ printf 'preset: dipaco-150m-16x16\ntrain:\n  tau: 7\n' >"$work/own.yaml"
 grep -q 'router.prefix 1024 .* model.context 1024' "$work/out" ||
     fail "a preset in a file: $(cat "$work/out")"
 
-# The list names every preset that the error names, and no other.
+# The list must have the same presets as the error that names all presets.
 "$pathloom" init --list >"$work/list" || fail "init --list"
 "$pathloom" init --set preset=nothing-of-this-name >"$work/out" 2>&1
 [ $? -eq 78 ] || fail "an unknown preset does not end with 78"

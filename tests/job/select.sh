@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests train.holdout: held-out documents of each shard choose the best version of each
-# path. The launcher is killed during the choice, which must not change the result.
+# path. The launcher is killed while it chooses, and this must not change the result.
 #
 # usage: select.sh PATHLOOM LEDGER WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -25,15 +25,15 @@ says() { # pattern
     grep -q -- "$1" "$work/out" || fail "it does not say '$1'"
 }
 
-# A learning rate that harms from the first phase on, so that the base model (phase 0) is
-# the best version.
+# The learning rate is so high that already the first phase does harm. So the best
+# version is the base model (phase 0).
 select_job() { # folder, options
     tiny_job "$@" --set train.holdout=0.2 --set train.schedule=cosine --set train.lr=0.5 \
         --set train.lr_floor=1 --set train.warmup=0 --set train.base_lr=0.01 \
         --set train.base_steps=60
 }
 
-# Many short documents of two kinds.
+# The corpus has many short documents of two kinds.
 mkdir -p "$work/corpus/base" "$work/corpus/docs"
 cat base/*.c | split -a 4 -C 1500 - "$work/corpus/base/"
 cat docs/*.md | split -a 4 -C 1500 - "$work/corpus/docs/"
@@ -45,14 +45,15 @@ run=$work/calm
 [ "$(grep -c '^holdout/mix/p' "$work/objects")" -ge 1 ] || fail "nothing is held out"
 [ "$(grep -c '^tag/best-mix-p' "$work/objects")" -eq 4 ] || fail "not a tag for each path"
 
-# No chosen version is worse than the last one on its documents.
+# On the held-out documents of a path, its chosen version must not be worse than its
+# last one.
 "$pathloom" store tag --run "$run" >"$work/out" 2>&1 || fail "tags"
 awk '/nats per token on/ { for (i = 1; i < NF; i++) if ($i == "nats") chosen = $(i - 1)
     for (i = 1; i < NF; i++) if ($i == "after") last = $(i - 1)
     n++; bad += chosen > last + 0 }
     END { exit bad || !n }' "$work/out" || fail "a worse version was chosen"
 
-# The log has the choice, and every command accepts it.
+# The log must show the choice, and every command must accept the tag of the choice.
 ask store show best-mix-p00 --run "$run" || fail "show"
 says 'held-out documents; '
 phase=$(sed -n 's/^state  *phase //p' "$work/out")
@@ -77,7 +78,8 @@ done
 grep -q "\"pathloom.module.head.E0\": *\"$phase " "$work/export.best" ||
     fail "the export does not have the versions of phase $phase"
 
-# Refused: both options, another word, and a run that holds out nothing.
+# Refuses both options together, an unknown word, and --select for a run without
+# held-out documents.
 ask export --run "$run" --select best --at 1 --path p00 --out "$work/x" && fail "both"
 says 'leave one of them out'
 ask eval --run "$run" --select last && fail "another word"
@@ -87,7 +89,7 @@ grep -q '^select' "$work/out" && fail "it chose without a hold-out"
 ask eval --run "$work/none" --select best && fail "no best versions"
 says 'no best versions'
 
-# Documents that are held out are in no shard.
+# Documents that are held out must be in no shard.
 documents_of() { # run
     awk '/\]/ { inside = 0 } inside { n += $1 } /"shard_documents"/ { inside = 1 }
         END { print n }' "$work/$1/router.json"
@@ -95,8 +97,8 @@ documents_of() { # run
 [ "$(documents_of calm)" -lt "$(documents_of none)" ] ||
     fail "$(documents_of calm) documents train with a hold-out, $(documents_of none) without"
 
-# If the command is killed before its third tag and is given again, the store is the
-# same.
+# The command is killed before its third tag and is given again. The store must be the
+# same as without the kill.
 take_data calm shot
 (PATHLOOM_FAILPOINT=select.tag.before@train:kill:3 && export PATHLOOM_FAILPOINT &&
     select_job shot) >"$work/out" 2>&1 && fail "it was not killed"
@@ -105,17 +107,17 @@ facts calm || fail "too little in the store"
 same_facts calm shot || fail "the kill shows"
 fsck_is_clean shot || fail "fsck"
 
-# A path's best version is a source only for this path's modules.
+# The best version of a path can be merged only into modules of this path.
 ask store merge odd p01@best-mix-p00 p00 --run "$run" && fail "another path's tag"
 says 'tag best-mix-p00 has no module mix/'
 
-# The run cannot be split. The message does not tell the user to change train.holdout,
-# because a run that has begun cannot change it.
+# A run with held-out documents cannot be split. The message must not tell the user to
+# change train.holdout, because a run that has begun cannot change this key.
 (select_job calm --set train.phases=+2 --set topology.split=6:4x4) >"$work/out" 2>&1 &&
     fail "a split run with a hold-out"
 says 'lengthen the run without topology.split'
 
-# A finished run that continues chooses again in its next chapter.
+# A finished run that is continued must choose again in its next chapter.
 (select_job calm --set train.phases=+2) >"$work/out" 2>&1 || fail "the longer run"
 says 'paths of mix~1 have an earlier version'
 ask store show best-mix~1-p00 --run "$run" || fail "the tag of the chapter"

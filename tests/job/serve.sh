@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests `pathloom serve`: the answers are those of `pathloom generate`, also for many
-# clients at once; bad requests are refused with one sentence; a server that is told to
-# end completes its answers first.
+# Tests `pathloom serve`. Its answers must be those of `pathloom generate`, also for
+# many clients at the same time. It must refuse a bad request with one sentence. A
+# server that is told to end must complete its answers first.
 #
 # usage: serve.sh PATHLOOM SERVE_ODD WORKFOLDER   (in the project's root)
 #
@@ -34,7 +34,8 @@ command -v curl > /dev/null || {
     exit 0
 }
 
-# start ARGUMENT ...: a server; sets $server and $at
+# start ARGUMENT ...: starts a server; sets $server to its process and $at to its
+# address
 start() {
     : > "$work/stdout"
     "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 "$@" \
@@ -66,7 +67,7 @@ ask() { # BODY [CURL'S OPTION ...]
     curl -s --max-time 60 "$@" "$at/v1/completions" -d "$body"
 }
 
-# The text of an answer, or the texts of a stream's chunks, joined.
+# Prints the text of an answer, or the joined texts of a stream's chunks.
 text_of() {
     sed -n 's/.*"choices":\[{"text":"\(.*\)","index".*/\1/p' "$1" | tr -d '\n'
 }
@@ -83,13 +84,13 @@ refused() {
     ok
 }
 
-# The value of a text field of a JSON object, the first of that name.
+# Prints the first text field of this name in a JSON object.
 field() { # NAME FILE
     grep -o "\"$1\":\"[^\"]*\"" "$2" | head -n 1 | cut -d'"' -f4
 }
 
-# alike RULE [OPTION OF GENERATE ...]: for each prompt the server takes the path that
-# generate takes, by that rule; $work/paths.RULE gets the paths.
+# alike RULE [OPTION OF GENERATE ...]: for each prompt, the server must choose the same
+# path as `generate` by this rule. $work/paths.RULE gets the chosen paths.
 alike() {
     rule=$1
     shift
@@ -109,7 +110,7 @@ alike() {
     ok
 }
 
-several() { # RULE: without two paths or more, that servers choose alike says little
+several() { # RULE: the choices must differ, or comparing them says little
     [ "$(sort -u "$work/paths.$1" | wc -l)" -gt 1 ] || fail "by $1 all take one path"
 }
 
@@ -125,8 +126,8 @@ metric() { # NAME
     --set train.base_steps=20 --set topology.levels=2x2 > "$work/log" 2>&1 ||
     fail "training: $(tail -n 3 "$work/log")"
 
-# ---- the same text as generate, from clients at once, in three places and two paths'
-# memory for four paths ----
+# ---- clients at the same time get the texts of `generate`, from three slots and with
+# memory for two of the four paths ----
 start --slots 3 --paths 2
 n=0
 clients=
@@ -162,7 +163,7 @@ curl -s -D "$work/head" "$at/" | grep -q '<title>Talk' || fail "no page at /"
 grep -q "^Content-Security-Policy: default-src 'none'" "$work/head" || fail "the page has no policy"
 ok
 
-# ---- a module is in memory once ----
+# ---- a module is in memory only once ----
 [ "$(metric paths_loaded)" -eq 2 ] || fail "$(metric paths_loaded) paths instead of 2"
 [ "$(metric modules_loaded)" -ge 6 ] && [ "$(metric modules_loaded)" -le 8 ] ||
     fail "two paths have $(metric modules_loaded) modules"
@@ -172,8 +173,8 @@ grep -q 'serve.memory paths=4 modules=12 ' "$work/stderr" || fail "no plan of th
 refused 400 'a slot for each of 4 paths' "$at/v1/completions" \
     -d '{"prompt": "The int x", "route_every": 4}'
 
-# ---- the choice of the path: prompts of one token, shorter than the prefix (8 tokens),
-# and longer ----
+# ---- the choice of the path for prompts of one token, for prompts shorter than the
+# prefix (8 tokens), and for longer prompts ----
 cat > "$work/prompts" << 'END'
 a
 ;
@@ -212,7 +213,7 @@ nats() { # PROMPT
     fail "tokens after the prefix count"
 [ "$(nats 'for (int')" != "$(nats 'for (int i')" ] || fail "tokens of the prefix do not count"
 ok
-mkdir "$work/begin" # a run whose prefix is BOS alone, of which nothing can be predicted
+mkdir "$work/begin" # this run's prefix is only BOS, for which no loss can be computed
 cp "$work/run/run.yaml" "$work/begin"
 ln -s "$work/run/data" "$work/run/store" "$work/begin"
 sed -i 's/^\( *prefix: *\)8/\11/' "$work/begin/run.yaml"
@@ -222,7 +223,7 @@ sed -i 's/^\( *prefix: *\)8/\11/' "$work/begin/run.yaml"
 ok
 for verb in "generate --prompt x" "serve --listen 127.0.0.1:*"; do
     code=0
-    # shellcheck disable=SC2086 # several words are meant
+    # shellcheck disable=SC2086 # the list is several words
     timeout 20 "$pathloom" $verb --run "$work/run" --route best > "$work/answer" 2>&1 ||
         code=$?
     [ "$code" -eq 64 ] || fail "--route best ends with $code instead of 64: $verb"
@@ -231,7 +232,7 @@ for verb in "generate --prompt x" "serve --listen 127.0.0.1:*"; do
     ok
 done
 
-# ---- what is refused ----
+# ---- refused requests ----
 refused 400 'no JSON' "$at/v1/completions" -d '{"prompt":'
 refused 400 'is empty' "$at/v1/completions" -d ''
 refused 400 'JSON object' "$at/v1/completions" -d '[1]'
@@ -262,7 +263,7 @@ refused 400 'exceed_context_size_error' "$at/v1/completions" -d "{\"prompt\": \"
 head -c 2000000 /dev/zero | tr '\0' a > "$work/large"
 refused 413 'larger than' "$at/v1/completions" -d "@$work/large"
 
-# ---- clients that behave unlike any library ----
+# ---- clients that behave as no library does ----
 odd() { # CASE [N]
     how=$1
     shift
@@ -274,7 +275,7 @@ ok
 odd crowd 1500
 ok
 
-# ---- clients that go away ----
+# ---- clients that disconnect ----
 kill -STOP "$server"
 for _ in 1 2 3 4 5; do
     ask '{"prompt": "The ", "max_tokens": 60, "stream": true}' > "$work/gone" &
@@ -292,7 +293,7 @@ done
 [ "$(metric requests_active)$(metric requests_waiting)" = 00 ] || fail "requests stay"
 ok
 
-# ---- HUP reads the store again ----
+# ---- after HUP the server reads the store again ----
 ask '{"prompt": "The ", "seed": 3}' > "$work/before"
 read=$(metric modules_read_total)
 kill -HUP "$server"
@@ -306,8 +307,8 @@ ask '{"prompt": "The ", "seed": 3}' > "$work/after"
 [ "$(metric modules_read_total)" = "$read" ] || fail "HUP read modules that had not changed"
 ends TERM
 
-# ---- the path is chosen again within an answer: the text and the paths of generate,
-# beside other requests, in a stream, and alone ----
+# ---- the path is chosen again during an answer: the text and the paths must be those
+# of `generate`, beside other requests, in a stream, and alone ----
 rerouted() { # LIKELIHOOD_OR_ROUTER
     n=0
     clients=
@@ -352,7 +353,7 @@ rerouted() { # LIKELIHOOD_OR_ROUTER
     [ "$(metric routing_tokens_total)" -gt 0 ] || fail "routing_tokens_total is 0"
     [ "$(metric modules_loaded)" -eq 12 ] || fail "four paths have $(metric modules_loaded) modules"
 }
-routing_tokens() { # all tokens that generate read for the choice
+routing_tokens() { # counts all tokens that `generate` has read to choose paths
     cat "$work"/alone.[0-9]* | sed 's/.*"routing_tokens":\([0-9]*\).*/\1/' |
         awk '{ sum += $1 } END { print sum }'
 }
@@ -374,8 +375,8 @@ cmp -s "$work/paths.router" "$work/paths.likelihood" &&
     fail "router and likelihood take the same paths, so that nothing was tested"
 ok
 
-# ---- a full queue: new requests get 429; accepted ones are answered even after SIGTERM
-# ----
+# ---- if the queue is full, a new request gets 429; accepted requests are answered even
+# after SIGTERM ----
 start --slots 1 --queue 1
 kill -STOP "$server"
 clients=
@@ -401,7 +402,7 @@ ends TERM
 wait "$client" || fail "the last client got no answer"
 grep -q 'DONE' "$work/last" || fail "the last stream was cut"
 
-# ---- clients that leave while they wait do not keep a place in the queue ----
+# ---- if a client disconnects while it waits, it loses its place in the queue ----
 start --slots 1 --queue 4 --per-address 4
 kill -STOP "$server"
 odd vanish 300
@@ -413,7 +414,7 @@ wait "$client" || fail "no answer after others have gone"
 grep -q finish_reason "$work/answer" || fail "the gone keep places: $(cat "$work/answer")"
 ok
 
-# ---- requests of one address ----
+# ---- the number of requests from one address ----
 ends TERM
 start --slots 1 --per-address 2
 kill -STOP "$server"
@@ -446,9 +447,9 @@ ends INT
 grep -q -- '--listen' "$work/stdout" || fail "a wrong address is not named"
 ok
 
-# ---- a machine whose memory does not hold every path a second time ----
+# ---- a machine without memory for a second copy of every path ----
 sed 's/^\(MemAvailable\|SwapFree\): .*/\1: 1200 kB/' /proc/meminfo > "$work/meminfo"
-# little: runs a command that sees 2.4 MB of memory in /proc/meminfo
+# little: runs a command for which /proc/meminfo shows only 2.4 MB of memory
 cat > "$work/little" << END
 mount --bind "$work/meminfo" /proc/meminfo && exec "\$@"
 END
@@ -474,7 +475,7 @@ else
     echo "skipped: a machine with little memory needs root"
 fi
 
-# ---- repeated HUP while requests are answered: the choice of paths stays the same ----
+# ---- several HUPs while requests are answered must not change the choice of paths ----
 start
 : > "$work/busy"
 for _ in 1 2 3; do
@@ -487,8 +488,8 @@ alike likelihood
 rm "$work/busy"
 several likelihood
 
-# ---- HUP reads the models for routing again: at version 0, all paths are the base
-# model ----
+# ---- after HUP the server reads the models for routing again: at version 0 every path
+# is the base model ----
 "$pathloom" store rollback mix --to 0 --run "$work/run" > "$work/stdout" 2>&1 ||
     fail "rollback: $(cat "$work/stdout")"
 sleep 0.5

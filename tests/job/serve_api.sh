@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests the parts of OpenAI's completions API that evaluation programs and front ends
-# use: scores of prompts and answers, several prompts and answers, penalties, and
+# use: scores of prompts and of answers, several prompts and answers, penalties, and
 # streams.
 #
 # usage: serve_api.sh PATHLOOM WORKFOLDER   (in the project's root)
@@ -35,7 +35,8 @@ for tool in curl jq; do
     }
 done
 
-# start ARGUMENT ...: a server; sets $server and $at
+# start ARGUMENT ...: starts a server; sets $server to its process and $at to its
+# address
 start() {
     : > "$work/stdout"
     "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 "$@" \
@@ -51,12 +52,12 @@ start() {
     fail "no server: $(cat "$work/stderr")"
 }
 
-ask() { # BODY: into $work/answer
+ask() { # BODY: writes the answer into $work/answer
     curl -s --max-time 60 "$at/v1/completions" -d "$1" > "$work/answer" ||
         fail "no answer to $1"
 }
 
-# holds FILTER [FILE]: the jq filter must be true of the answer
+# holds FILTER [FILE]: the jq filter must be true of the answer, or of FILE
 holds() {
     jq -e "$1" "${2:-$work/answer}" > "$work/jq" 2>&1 ||
         fail "not true: $1: $(head -c 2000 "${2:-$work/answer}")"
@@ -81,7 +82,7 @@ refused() { # HTTP-STATUS WORDS BODY
     fail "training: $(tail -n 3 "$work/log")"
 start --slots 3
 
-# ---- scores of a prompt: one for each token; the first is null ----
+# ---- scores of a prompt: one score per token; the first one is null ----
 ask '{"prompt": "static int x", "echo": true, "logprobs": 2, "max_tokens": 0}'
 holds '.choices[0] | .text == "static int x" and .finish_reason == "length"'
 holds '.choices[0].logprobs | .tokens[0] == "<s>" and .token_logprobs[0] == null and
@@ -112,7 +113,7 @@ holds '[.choices[].index] == [0, 1, 2, 3, 4, 5]'
 holds '.choices[0:2] | all(.text | startswith("The "))'
 holds '.choices | all(.path | test("^p[01]$"))'
 cp "$work/answer" "$work/many"
-for i in 0 1; do # answer i has the seed plus i, and the same bytes as alone
+for i in 0 1; do # answer i has seed 4 + i, and the bytes of a request with this seed
     ask "{\"prompt\": \"int \", \"max_tokens\": 6, \"seed\": $((4 + i)), \"echo\": true,
         \"logprobs\": 1}"
     jq -e --slurpfile many "$work/many" --argjson i "$i" '.choices[0] as $alone |
@@ -146,7 +147,7 @@ holds '[.choices[].index] == [range(20)]' "$work/beside.1"
 # ---- options that change which tokens are chosen ----
 ask '{"prompt": "The ", "max_tokens": 8, "logit_bias": {"300": 100}, "logprobs": 0}'
 holds '.choices[0].logprobs.tokens | unique | length == 1'
-ask '{"prompt": "The ", "max_tokens": 8, "min_p": 1, "logprobs": 1}' # the likeliest
+ask '{"prompt": "The ", "max_tokens": 8, "min_p": 1, "logprobs": 1}' # the likeliest token
 holds '.choices[0].logprobs | [.token_logprobs, (.top_logprobs | map([.[]] | max))] |
     .[0] == .[1]'
 refused 400 'logit_bias names token 999999' \
@@ -156,7 +157,8 @@ refused 400 '`stream_options` needs `stream`' \
 refused 400 '`echo`' '{"prompt": "x", "max_tokens": 0}'
 refused 400 '600 answers' '{"prompt": ["x", "y", "z"], "n": 200}'
 
-# ---- a stream has the same texts and scores; usage comes where it is asked for ----
+# ---- a stream has the same texts and scores; it has usage only if the request asks for
+# it ----
 ask '{"prompt": ["The ", "int "], "n": 2, "max_tokens": 9, "seed": 2, "echo": true,
     "logprobs": 2}'
 cp "$work/answer" "$work/whole"
@@ -191,13 +193,13 @@ ask "{$repeated}"
 holds '.usage.prompt_tokens_details.cached_tokens == .usage.prompt_tokens'
 jq -e --slurpfile once "$work/once" '.choices == $once[0].choices' "$work/answer" \
     > "$work/jq" || fail "a repeated prompt has another answer"
-ask "{$repeated, \"echo\": true}" # its scores need a reading
+ask "{$repeated, \"echo\": true}" # for its scores the prompt must be read
 holds '.usage.prompt_tokens_details.cached_tokens == 0'
 curl -s "$at/metrics" | grep -q '^pathloom_serve_known_tokens_total [1-9]' ||
     fail "known tokens are not counted"
 
-# ---- tokens, in the shapes of llama-server and of vLLM ----
-page() { # METHOD PATH [BODY]: into $work/answer, which must be HTTP 200
+# ---- tokens, in the forms of llama-server and of vLLM ----
+page() { # METHOD PATH [BODY]: writes the answer into $work/answer; the status must be 200
     status=$(curl -s --max-time 60 -X "$1" -o "$work/answer" -w '%{http_code}' \
         "$at$2" ${3:+-d "$3"})
     [ "$status" = 200 ] || fail "HTTP $status of $2: $(cat "$work/answer")"
@@ -218,7 +220,7 @@ jq -e --slurpfile none "$work/none" '.choices == $none[0].choices' "$work/answer
     > "$work/jq" || fail "a text and its tokens have different answers"
 ok
 
-# ---- embeddings: of the base model, one space for all texts ----
+# ---- embeddings, which the base model makes, so that all texts share one space ----
 page POST /v1/embeddings '{"input": ["static int x;", "The weather", "static int x;"]}'
 holds '.model == "base" and (.data | length) == 3 and (.data[0].embedding | length) == 48
     and .data[0].embedding == .data[2].embedding and
@@ -273,7 +275,7 @@ refused_at 400 '`content`' /tokenize -d '{}'
 refused_at 400 '`input`' /v1/embeddings -d '{}'
 refused_at 400 'context is 64' /v1/embeddings -d "{\"input\": \"$(seq 300 | tr '\n' ' ')\"}"
 
-# ends: the server must end with exit code 0
+# ends: ends the server, which must have exit code 0
 ends() {
     kill -TERM "$server"
     code=0
@@ -313,7 +315,7 @@ timeout 20 "$pathloom" serve --run "$work/run" --chat jinja > "$work/answer" 2>&
 grep -q 'chatml, llama2, plain or none, not `jinja`' "$work/answer" || fail "--chat jinja"
 ok
 
-# ---- keys, other origins, a line per request ----
+# ---- keys, requests from other origins, and the log line of a request ----
 key=0123456789abcdef0123456789abcdef
 printf 'alice %s\n' "$(printf %s "$key" | b2sum -l 256 | cut -d' ' -f1)" > "$work/keys"
 start --api-keys "$work/keys" --cors https://page.example --log-requests
@@ -322,7 +324,7 @@ refused_at 401 invalid_api_key /v1/completions -d '{"prompt": "x"}'
 refused_at 401 invalid_api_key /v1/models -H "Authorization: Bearer ${key}0"
 refused_at 401 invalid_api_key /nosuch
 refused_at 200 '"ok"' /health
-refused_at 200 '<title>Talk' / # has no data
+refused_at 200 '<title>Talk' / # the page itself contains no data
 refused_at 200 '"auto"' /v1/models -H "Authorization: Bearer $key"
 refused_at 200 text_completion /v1/completions -H "Authorization: Bearer $key" \
     -d '{"prompt": "x", "max_tokens": 3}'
@@ -352,7 +354,7 @@ status=$(curl -s -o "$work/answer" -w '%{http_code}' -X OPTIONS "$at/v1/completi
 ends
 for bad in "--api-keys $work/nothing" "--tls-cert $work/keys" \
     "--tls-cert $work/keys --tls-key $work/keys"; do
-    # shellcheck disable=SC2086 # several words are meant
+    # shellcheck disable=SC2086 # the list is several words
     timeout 20 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' $bad \
         > "$work/answer" 2>&1 && fail "it starts with $bad"
     ok

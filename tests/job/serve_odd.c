@@ -35,8 +35,8 @@ static int connect_once(void)
     return fd;
 }
 
-/* Reads everything until the server closes the connection; false: it does not close
- * it. */
+/* Reads until the server closes the connection. Returns 0 if the server does not close
+ * it in time. */
 static int read_to_end(int fd, char *out, size_t size)
 {
     size_t len = 0;
@@ -118,7 +118,7 @@ static void try_framing(void)
     printf("%zu\n", sizeof cases / sizeof *cases);
 }
 
-/* A byte keeps a silent connection alive. */
+/* A connection that sends one byte and then waits stays open. */
 static void try_crowd(int n)
 {
     static const char letters[] = "GET /";

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests every command of `pathloom store` on the store of a job: while the job trains,
-# while it is stopped, and after it continued from a rollback.
+# while it is stopped, and after it has continued from a rollback.
 #
 # usage: store_verbs.sh PATHLOOM WORKFOLDER
 set -u
@@ -21,7 +21,8 @@ fail() {
     exit 1
 }
 
-# expect CODE COMMAND ...: exit code, and one sentence on stderr unless it is 0
+# expect CODE COMMAND ...: the command must end with this exit code; unless it is 0,
+# stderr must have one sentence
 expect() {
     wanted=$1
     shift
@@ -39,7 +40,7 @@ store() { # CODE VERB ...
     expect "$wanted" "$pathloom" store "$@" --run "$work/run"
 }
 
-# Runs a command with --json: every line must be an object.
+# Runs a command with --json. Every line of the output must be a JSON object.
 store_json() {
     store 0 "$@" --json
     ! grep -qv '^{.*}$' "$work/out" || fail "store $*: a line is no object"
@@ -58,7 +59,7 @@ train() { # options
         --set eval.sample_tokens=0 --set store.keep_updates=true "$@"
 }
 
-versions() { # of mix/L1.E0; 0 while there is none
+versions() { # the newest version of mix/L1.E0, or 0 if there is none
     "$pathloom" store ls mix/L1.E0 --run "$work/run" --json 2>/dev/null |
         sed 's/.*"version":\([0-9]*\).*/\1/' | grep . || echo 0
 }
@@ -72,7 +73,7 @@ wait_for_version() {
     [ "$(versions)" -ge "$1" ] || fail "version $1 of mix/L1.E0 does not come"
 }
 
-# ---- while it trains; steps are slow enough for this script ----
+# ---- while the job trains; its steps are slow enough for this script ----
 (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train) >"$work/train.log" 2>&1 &
 job=$!
 wait_for_version 5
@@ -148,7 +149,7 @@ says collected
 store 66 tag other 10
 store 0 log L1.E0@10
 
-# ---- damage has a name ----
+# ---- an error about damage names the damaged thing ----
 file=$(ls -S "$work"/restored/db/*.sst | head -n 1)
 size=$(wc -c <"$file")
 for i in 1 2 3 4 5 6 7 8; do
@@ -156,7 +157,7 @@ for i in 1 2 3 4 5 6 7 8; do
 done
 expect 65 "$pathloom" store fsck --store "$work/restored"
 
-# ---- bad words ----
+# ---- wrong words on the command line ----
 store 64 diff L1.E0
 store 64 rollback mix
 store 64 tag 7
@@ -166,7 +167,7 @@ store 64 cat L1.E0 --format q
 store 66 blame L9.E0
 store 66 cat L1.E0 no.such.tensor
 store 66 tag other 99
-# ---- each verb of the list, while a long job trains ----
+# ---- each verb of the list of verbs, while a long job trains ----
 rm -rf "$work/run"
 (train --set train.phases=2000) >"$work/train.log" 2>&1 &
 job=$!

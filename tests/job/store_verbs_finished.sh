@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the commands of `pathloom store` on a finished run: their output after a
-# rollback, for names, and for unknown words.
+# Tests the commands of `pathloom store` on a finished run: what they print after a
+# rollback, which names they understand, and how they refuse unknown words.
 #
 # usage: store_verbs_finished.sh PATHLOOM WORKFOLDER
 set -u
@@ -18,7 +18,7 @@ says_not() { # words
     ! grep -q -- "$1" "$work/verb.out" || fail "store $verb says \`$1\`"
 }
 
-# ---- rolled back and tagged ----
+# ---- tags and rollbacks ----
 echo "a tag that is made after a rollback has the versions to which the rollback went back"
 (small_job run --set train.tau=10 --set train.phases=4 --set train.base_steps=40 \
     --set model.blocks=4) >"$work/run.out" 2>&1 || fail "the run"
@@ -57,14 +57,14 @@ stored=$("$pathloom" store stat --json --run "$run" | sed 's/.*"stored_bytes":\(
 [ "$(used '[a-z]*' | awk '{ sum += $1 } END { print sum }')" -eq "$stored" ] &&
     [ "$(used other)" -le $((stored / 2)) ] || fail "du does not tell $stored bytes"
 
-# ---- blamed ----
+# ---- blame ----
 echo "blame follows a rollback to what it took back, and leaves out what it gave up"
-shares() { # prints what `blame` says of each contributor, without the requested version
+shares() { # prints what `blame` says about each contributor, without the requested version
     "$pathloom" store blame "$@" --json --run "$run" | sed 's/.*"source"/"source"/'
 }
 [ "$(shares L2.E0@1 | wc -l)" -eq 2 ] || fail "version 1 of L2.E0 does not have two contributors"
 for how in '' --history; do
-    # shellcheck disable=SC2086 # no word, or one
+    # shellcheck disable=SC2086 # $how is empty or one word
     [ "$(shares L2.E0 $how)" = "$(shares L2.E0@1)" ] || fail "blame L2.E0 $how"
 done
 store blame L2.E0 --run "$run"
@@ -72,8 +72,8 @@ says 'mix/L2.E0@5, version 1 by a rollback: 2 contributors'
 store blame L2.E0@0 --run "$run"
 says 'nobody trained it'
 
-# Every number of samples is that of its ranges, and they do not overlap.
-# one line per contributor: PATH SAMPLES FIRST END FIRST END ...
+# The number of samples must be the sum of the lengths of its ranges, which must not
+# overlap. Each contributor has one line: PATH SAMPLES FIRST END FIRST END ...
 shares L2.E0@4 --history |
     sed 's/.*"path":\([0-9]*\).*"ranges":\[\[\(.*\)\]\],"samples":\([0-9]*\).*/\1 \3 \2/
         s/[],[]\{1,\}/ /g' >"$work/ranges"
@@ -117,7 +117,7 @@ for word in mix base dense embed L1 B0; do
 done
 store tag fine --run "$run"
 
-# ---- listed ----
+# ---- ls ----
 echo "ls finds names without their arm, and reports an error if nothing matches"
 store ls L1 --run "$run"
 says '^mix/L1.E0'

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Merges modules of several versions into a tag. The tag is evaluated, generates text,
-# is exported, and is computed again from its record.
+# Merges modules of several versions into a tag. With this tag the run is evaluated,
+# generates text and is exported. The merged modules are computed again from their
+# record.
 #
 # usage: surgery.sh PATHLOOM WORKFOLDER
 # shellcheck disable=SC2154 # work belongs to job.sh
@@ -28,7 +29,7 @@ refused() { # exit code, sentence, words of pathloom
 }
 
 
-module_hash() { # MODULE@V: its hash, in full
+module_hash() { # MODULE@V: prints its whole hash
     "$pathloom" store show "$1" --run "$work/run" | sed -n 's/^hash *\([0-9a-f]*\).*/\1/p'
 }
 
@@ -98,7 +99,7 @@ says 'one.merged/L1.E0@1'
     fail "two recipes with one hash"
 
 echo "its tag answers"
-bits() { # options of eval: held-out bits per byte of the mixture
+bits() { # options of eval: prints held-out bits per byte of the mixture
     "$pathloom" eval --run "$work/run" --json "$@" | tr ',{' '\n\n' |
         sed -n 's/^"bits_per_byte":\([0-9.]*\)$/\1/p' | head -1
 }
@@ -108,7 +109,7 @@ verb eval --at same
 says 'answers with the versions of tag same)'
 verb eval --at same --json
 says '"at": *"same"'
-text() { # options of generate
+text() { # options of generate: prints the generated text
     "$pathloom" generate --run "$work/run" --prompt "int main(" --temperature 0 \
         --max-tokens 12 "$@" 2>/dev/null
 }
@@ -146,7 +147,7 @@ says '"without": *"L2.E1"'
 verb route --prompt "int main(" --without L2.E1,L1.E0
 says 'which has no second'
 grep -q inf "$work/verb.out" && fail "a closed path has infinite numbers"
-alone() { # the run's answer if the paths through L2.E1 are closed
+alone() { # prints the answers of the run if the paths through L2.E1 are closed
     text --without L2.E1 && bits --without L2.E1 &&
         "$pathloom" route --run "$work/run" --prompt "int main(" --without L2.E1 --json &&
         "$pathloom" generate --run "$work/run" --prompt "int main(" --temperature 0 \
@@ -159,7 +160,7 @@ text --without L2.E1,L1.E0 --json --route router | grep -q '"path":"p10"' ||
 alone >"$work/whole"
 [ -s "$work/whole" ] || fail "nothing without L2.E1"
 "$pathloom" store cat L2.E1 --run "$work/run" >"$work/params"
-at=4000 # of bytes that grep can look for
+at=4000 # the place of some bytes without a newline, so that grep can search for them
 while od -An -v -tx1 -j $at -N 16 "$work/params" | grep -q '0a'; do at=$((at + 4)); done
 bytes=$(od -An -v -tx1 -j $at -N 16 "$work/params" | sed 's/ /\\x/g')
 n=0

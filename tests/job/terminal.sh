@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests what `train` and `top` show on a small terminal: no number is cut, the mixture
-# is first, lines that do not fit are counted, and a killed process is named. Skipped
-# without script(1).
+# Tests what `train` and `top` show on a small terminal. No number may be cut, the
+# mixture must come first, lines that do not fit must be counted, and a killed process
+# must be named. Skipped without script(1).
 #
 # usage: terminal.sh PATHLOOM WORKFOLDER
 set -u
@@ -12,12 +12,13 @@ own_folder "$work"
 command -v script >/dev/null || exit 77
 make_corpus base modules docs
 
-# A program on a terminal of 60 columns and 16 rows; what it draws goes to a file.
+# Runs a program on a terminal of 60 columns and 16 rows. Its output goes to a file.
 on_terminal() { # file, command
     TERM=xterm script -qfec "stty cols 60 rows 16; $2" "$1" </dev/null >/dev/null 2>&1
 }
 
-# Steps are mostly sleep (a fail point), so that the mixture still trains while top runs.
+# Because of a fail point, steps are mostly sleep. So the mixture still trains while top
+# runs.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 \
     on_terminal "$work/train.out" "'$pathloom' train --corpus '$work/corpus' --out '$work/run' \
     --workers 2 --set data.vocab=400 --set data.valid_share=0.1 --set model.width=32 \
@@ -32,7 +33,8 @@ until [ -s "$work/run/log/worker-1.log" ] && grep -q 'mix ' "$work/train.out"; d
     [ "$tries" -gt 0 ] || fail "the mixture does not begin"
     sleep 0.1
 done
-# top ends with q; the terminal's input is at its end, so it is stopped once it has drawn.
+# `top` ends when the user types q. Here it gets no input, so it is ended by a signal
+# after it has drawn the screen.
 on_terminal "$work/top.out" "'$pathloom' top --run '$work/run'" &
 top=$!
 tries=300
@@ -46,7 +48,7 @@ wait "$top"
 pkill -KILL -f "pathloom worker --run $work/run --index 1( |\$)" || fail "there is no worker-1"
 wait "$job" || fail "the job: $(tail -n 3 "$work/train.out")"
 
-# Prints the screens without cursor movements, one line each.
+# Prints each screen as one line, without the codes that move the cursor.
 plain() { # file
     sed 's/\x1b\[[0-9;?]*[A-Za-z]//g; s/\r//g' "$1"
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests that examples/train_one.c learns to count within a second: its documents repeat
-# "one two ... ten", so the loss on held-out documents and the continuation of a prompt
-# are known.
+# Tests that examples/train_one.c learns to count within a second. Its documents repeat
+# "one two ... ten", so the right loss on held-out documents and the right continuation
+# of a prompt are known.
 #
 # usage: train_one.sh TRAIN_ONE PATHLOOM WORKFOLDER
 set -eu
@@ -17,7 +17,7 @@ fail() {
     exit 1
 }
 
-# 600 documents of 20 to 80 words that begin at any number.
+# Makes 600 documents of 20 to 80 words. A document begins with any of the ten numbers.
 awk 'BEGIN {
     split("one two three four five six seven eight nine ten", word, " ")
     for (d = 0; d < 600; d++) {
@@ -34,25 +34,26 @@ train() { # FOLDER
 }
 train a
 
-# Before training all 300 pieces are equally likely: ln 300 = 5.70. After training only
-# the first number of a document and its end are unknown.
+# Before the training all 300 pieces are equally likely, so the loss is ln 300 = 5.70.
+# After the training only the first number of a document and its end are unknown.
 awk '/^valid / { before = $3; after = $6; found = 1 }
     END { exit !(found && before > 5.5 && before < 5.9 && after < 0.2) }' "$work/said-a" ||
     fail "the losses are not those of a model that has learned to count"
 grep -q "^text   three four five six seven eight nine ten one two three four five six" \
     "$work/said-a" || fail "the model does not count on"
 
-# The same text and options give the same model, and other programs can read it.
+# The same text and options must give the same model, and other programs must be able to
+# read it.
 train b
 cmp "$work/a/model/model.safetensors" "$work/b/model/model.safetensors" ||
     fail "a second training gave other parameters"
 "$pathloom" import "$work/a/model" --out "$work/base.yaml" >"$work/said-import" 2>&1 ||
     fail "pathloom import refuses the saved model"
 
-# An unknown option, or a folder that cannot be written, is refused.
+# An unknown option, or a folder that cannot be written, must be refused.
 for options in "--nosuch 1" "--steps 5"; do
     code=0
-    # shellcheck disable=SC2086 # several words
+    # shellcheck disable=SC2086 # the list is several words
     "$train_one" $options >"$work/said-usage" 2>&1 || code=$?
     [ "$code" -eq 64 ] || fail "train_one $options ended with $code instead of 64"
 done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the commands of section 9 of docs/TUTORIAL.md and of README.md's section "Change
-# a mixture" as they are printed, with a small model and a short text.
+# Runs the commands in section 9 of docs/TUTORIAL.md and in the section "Change a
+# mixture" of README.md as they are printed, but with a small model and a short text.
 #
 # usage: tutorial.sh PATHLOOM WORKFOLDER
 set -u
@@ -9,7 +9,8 @@ PATH=$(cd "$(dirname "$1")" && pwd):$PATH
 own_folder "$2"
 mkdir -p "$work/text/python" "$work/text/manual"
 cp modules/*.c outer/*.c corpus/*.c "$work/text/python/"
-# A text that does not change, because its hash decides that it is not held out.
+# The name and bytes of this file never change, so its hash always decides that it is
+# not held out.
 awk 'BEGIN { for (i = 0; i < 200; i++) print "def f" i "(x): return x + " i }' \
     >"$work/text/python/abc.py"
 cp docs/*.md docs/results/*.md "$work/text/manual/"
@@ -18,7 +19,9 @@ small="--set data.vocab=400 --set model.width=32 --set model.heads=2 --set model
     --set router.share=0.2 --set eval.max_tokens=200 --set eval.sample_tokens=0
     --set train.base_steps=8"
 
-# Runs the blocks of a section, lines that go on joined; a new run gets the small model.
+# Runs the commands in the code blocks of a section. A line that ends with a backslash
+# is joined with the next one. A command that begins a new run gets the settings of the
+# small model.
 run_section() { # page, first line, line after it, commands
     sed -n "/^$2/,/^$3/p" "$root/$1" | sed -n '/^```$/,/^```$/p' | grep -v '^```$' |
         sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' >lines

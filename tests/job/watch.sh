@@ -1,11 +1,11 @@
 #!/bin/sh
-# Tests what shows a job while it runs: /metrics, which promtool checks, status and top.
+# Tests what shows a running job: /metrics, which promtool checks, `status` and `top`.
 #
 # usage: watch.sh PATHLOOM WORKFOLDER
 #
-# Home, hub and worker are started by hand, encrypted, and train a small job. Without
-# curl the test is skipped (77); without promtool the metrics are not checked, and a
-# line says so.
+# Home, hub and worker are started by hand, with encryption, and train a small job.
+# Without curl the test is skipped (77). Without promtool the metrics are not checked,
+# and a line says so.
 set -u
 pathloom=$1
 work=$2
@@ -30,7 +30,7 @@ start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-j
 start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
     --metrics "127.0.0.1:$port"
 await 200 "no hub" test -s "$work/run/proc/hub.address"
-# Slow enough for this script.
+# Steps are slow, so that the job lasts as long as this script.
 start worker env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
     "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
 start other env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
@@ -64,14 +64,15 @@ curl -sf "http://127.0.0.1:$port/metrics.json" | grep -q '"encrypted":true' ||
     fail "metrics.json"
 "$pathloom" status --run "$work/run" --json | grep -q '"homes":\[{.*"store_bytes":[1-9]' ||
     fail "status --json"
-# Between the end of the base model and the start of the mixture there is no path to show.
+# After the base model has ended and before the mixture begins, `top` has no path to
+# show.
 shows_path() {
     "$pathloom" top --run "$work/run" >"$work/top" && grep -q "^by-hand" "$work/top" &&
         grep -q "^mix/p\|^base/p" "$work/top"
 }
 await 200 "top does not show the worker and a path" shows_path
 
-# `doctor` finds no fault, and then a key file that others can read.
+# `doctor` must find no fault, and then a key file that other users can read.
 "$pathloom" doctor --run "$work/run" >"$work/doctor" || fail "doctor: $(cat "$work/doctor")"
 grep -q "^ok    key .*hub.key is in the list" "$work/doctor" || fail "doctor and keys"
 grep -q "^ok    gpu " "$work/doctor" || fail "doctor and GPUs: $(cat "$work/doctor")"
@@ -82,7 +83,7 @@ chmod 644 "$work/run/keys/admin.key"
 grep -q "^fail  key .*chmod 600" "$work/doctor" || fail "doctor names no remedy"
 chmod 600 "$work/run/keys/admin.key"
 
-# An inspector's key can read and do nothing else.
+# With the key of an inspector a client can read, and nothing else.
 token=$("$pathloom" key invite --run "$work/run" --role inspector) || fail "invite"
 "$pathloom" join "${token#pathloom join }" --key "$work/eye.key" >"$work/join.out" 2>&1 ||
     fail "the inspector does not get in"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Tests which settings a worker computes with: its options, else the run's
-# configuration, else the defaults; and that the worker prints where they come from.
+# Tests with which settings a worker computes: its options override the configuration of
+# the run, which overrides the defaults. The worker must print where each setting comes
+# from.
 #
 # usage: worker_settings.sh PATHLOOM WORKFOLDER
 set -u
@@ -15,8 +16,8 @@ fail() {
     exit 1
 }
 
-# Starts a worker with a hub address on which nobody listens: it prints its settings and
-# gives up.
+# Starts a worker with the address of a hub that does not exist. The worker prints its
+# settings and gives up.
 worker() { # options
     "$pathloom" worker --hub tcp://127.0.0.1:1 --name w --cache "$work/cache" "$@" \
         >"$work/out" 2>&1

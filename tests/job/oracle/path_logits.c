@@ -1,10 +1,11 @@
-/* Computes the logits of our model for tokens, from an exported folder;
- * tests/job/export_oracle.sh compares other programs with them.
+/* Computes the logits that our model in an exported folder gives for some tokens.
+ * tests/job/export_oracle.sh compares the logits of other programs with them.
  *
  *   path_logits FOLDER TOKENS LOGITS
  *
- * TOKENS: int32; LOGITS: a row of float32 a token, by the `ref` backend in f32. When
- * the context is full, a new one begins. */
+ * The file TOKENS contains int32 numbers. The program writes the file LOGITS, which has
+ * one row of float32 numbers per token, computed by the `ref` backend in f32. When the
+ * context is full, a new context begins. */
 #include "serve/serve.h"
 #include <stdio.h>
 #include <string.h>

@@ -84,7 +84,7 @@ def look_at_modules(browser):
     for tensor, value in zip(change, column[2]):
         check(abs(tensor["relative_l2"] - value) <= 1e-3 * value + 1e-9,
               f"{tensor['tensor']} changed by {tensor['relative_l2']}, the page shows {value}")
-    # the keyboard: the next version, another module, a cell
+    # The keyboard: the next version, another module, a cell.
     browser.value("document.getElementById('lineage').focus()")
     browser.key("ArrowRight")
     browser.wait("modules.version === 2 && modules.detail.version === 2" if life == "finished" else "modules.version >= 1")
@@ -120,7 +120,7 @@ def look_at_router(browser):
     check(browser.value("router.map") == told_map, "another picture than that of the run")
     check(browser.value("document.getElementById('map-sub').textContent").startswith(f"{len(told_map['x'])} documents"),
           "the number of documents")
-    # Points have the colour of their path: the pixel of a document far from others.
+    # Points are drawn in all three colourings.
     for by in ("domain", "margin", "path"):
         browser.value(f"document.querySelector('#map-by [data-by={by}]').click()")
         check(browser.value(f"document.querySelector('#map-by [data-by={by}]').getAttribute('aria-pressed')") == "true", by)
@@ -130,7 +130,7 @@ def look_at_router(browser):
     legend = browser.value("document.getElementById('map-legend').textContent")
     for i, name in enumerate(told_map["paths"]):
         check(f"{name} {told_map['path'].count(i)}" in legend, f"{name} in the legend: {legend}")
-    # the keyboard: the leftmost document, the first shard
+    # The keyboard: the leftmost document, the first shard.
     browser.value("document.getElementById('map').focus()")
     browser.key("ArrowRight")
     first = browser.value("router.point")
@@ -145,7 +145,7 @@ def look_at_router(browser):
     same = sum(a == p for a, p in zip(told_map["answer"], told_map["path"]))
     check(f"{100 * same / len(told_map['path']):.0f} % of the documents" in browser.value("document.getElementById('margins-readout').textContent"),
           "the share of documents that keep their path")
-    # a text
+    # The user types a text.
     browser.value("document.getElementById('ask').focus()")
     for character in "static int x":
         browser.key(character)
@@ -173,7 +173,8 @@ def look_at_router(browser):
     no_wider(browser, 390)
     audit(browser, "router, small")
     browser.screen(1280, 1180, "light")
-    # a long text is cut between characters; markup stays text; an empty text clears
+    # A long text is cut between two characters, markup stays text, and an empty text
+    # clears the answer.
     ask = "(t) => { const a = document.getElementById('ask'); a.value = t; a.dispatchEvent(new Event('input')); }"
     browser.value(f"({ask})('é'.repeat(3000))")
     browser.wait("router.answer && router.sent === 'é'.repeat(2000) && /only the beginning was sent/.test(document.getElementById('ask-readout').textContent)")
@@ -200,7 +201,7 @@ browser.wait("data.cells.flat().length > 0", 60)
 if life == "training":
     check(same_as_status(browser), "the job ended before the page was compared")
     before = browser.value("data.state.number")
-    browser.wait(f"data.state.number > {before} + 1")  # by events, nobody asked
+    browser.wait(f"data.state.number > {before} + 1")  # the page did not ask for it
     browser.wait("document.querySelectorAll('#workers [data-field=rate]').length === 2")
 else:
     browser.wait("document.getElementById('f-done').textContent === '100'")
@@ -224,7 +225,7 @@ browser.screen(1280, 1180, "dark")
 browser.picture(f"run-{life}-dark")
 audit(browser, "dark")
 
-# Small screens: nothing is wider than the screen.
+# Small screens: no element is wider than the screen.
 browser.screen(390, 844, "light")
 time.sleep(1)
 browser.picture(f"run-{life}-small")
@@ -232,7 +233,7 @@ no_wider(browser, 390)
 audit(browser, "small")
 browser.screen(1280, 1180, "light")
 
-# The keyboard: a cell is read, the log is replayed, and `l` returns.
+# The keyboard: reads a cell, replays the log, and returns with `l`.
 browser.value("document.getElementById('weave').focus()")
 browser.key("ArrowRight")
 browser.key("ArrowDown")
@@ -249,7 +250,7 @@ browser.wait("data.now === null")
 look_at_modules(browser)
 look_at_router(browser)
 
-# A name from the network is text, whatever is in it.
+# A name from the network is shown as text, also if it contains markup.
 browser.value("""data.events.push({ at: Date.now(), level: 'info', role: '<img src=x onerror="window.bitten = 1">',
     event: '<script>window.bitten = 1<\\/script>', text: '<b>' }); drawRun();""")
 time.sleep(0.3)

@@ -18,7 +18,8 @@ class Browser:
         theirs_in, self.write = os.pipe()
 
         def connect():
-            # Copies that lie above 4 cannot be overwritten by the two that follow.
+            # dup2 to 3 and 4 must not close these pipes, so they are moved to higher
+            # numbers first.
             a, b = os.dup(theirs_in), os.dup(theirs_out)
             high_a, high_b = os.dup2(a, 20), os.dup2(b, 21)
             os.dup2(high_a, 3)
@@ -114,9 +115,9 @@ def check(is_true, sentence):
         sys.exit("FAILED: " + sentence)
 
 
-# What an accessibility checker looks for: every control has a name, every picture a
-# text, ids are unique, headings do not skip a level; and every visible text has the
-# contrast of WCAG AA with what lies behind it.
+# Checks what an accessibility checker checks. Every control must have a name, and every
+# picture a text. Ids must be unique, and headings must not skip a level. Every visible
+# text must have the contrast of WCAG AA with its background.
 AUDIT = r"""
 (() => {
   const found = [];

@@ -40,7 +40,8 @@ browser.send("Page.navigate", url=url)
 browser.wait("document.readyState === 'complete' && typeof talk === 'object' && talk.models.length > 4")
 check("4 paths" in browser.value("$('life').textContent"), "the number of paths")
 
-# One answer: the path that the API chooses, its text, and the probability of a token.
+# One answer: checks the path that the API chooses, the text, and the probability of a
+# token.
 prompt = "static int read"
 ask(browser, "auto", "", prompt)
 same = dict(prompt=prompt, max_tokens=24, temperature=0, logprobs=5, echo=True)
@@ -61,7 +62,7 @@ check(browser.value("document.querySelectorAll('#token-detail .tops code').lengt
 browser.picture("talk-one-light")
 audit(browser, "talk")
 
-# Two answers: a token of the prompt is read under both paths.
+# Two answers: a token of the prompt has details for both paths.
 ask(browser, "p00", "p11", prompt)
 for column, path in enumerate(("p00", "p11")):
     check(browser.value(f"talk.answers[{column}].text") == told(model=path, **same)["text"], f"the text of {path}")
@@ -78,7 +79,7 @@ browser.picture("talk-two-small")
 no_wider(browser, 390)
 audit(browser, "talk, small")
 
-# What the model or a user writes is text, and an error is a sentence.
+# What the model or a user writes is shown as text, and an error is shown as a sentence.
 ask(browser, "p00", "", "<img src=x onerror='window.bitten = 1'><script>window.bitten = 1</script>")
 check(browser.value("window.bitten === undefined && document.querySelectorAll('.text img, .text script').length === 0"),
       "markup came to life")
