@@ -34,7 +34,8 @@ static inline pl_topology *new_topology(const pl_shape *shape)
     return t;
 }
 
-/* A model whose widths are no multiples of vectors or tiles, with QK norm. */
+/* A model with QK norm whose widths are not multiples of the sizes of vectors or
+ * tiles. */
 static inline pl_topology *odd_topology(void)
 {
     const pl_shape shape = {VOCABULARY, 24,     4,    2,       10,   35,
@@ -68,7 +69,7 @@ static inline void make_batch(std::vector<int32_t> *tokens,
     }
 }
 
-/* Makes a model, for training unless the precision is int8. */
+/* Makes a model. It is for training unless the precision is int8. */
 static inline pl_model *open_model(const pl_topology *t, const char *backend,
                                    const char *precision, pl_backend **be)
 {
@@ -113,7 +114,8 @@ static inline double error_of(const float *got, const float *want, size_t n)
 
 enum { SLOTS = 5, STEPS_READ = 4 };
 
-/* Gives the logits of all steps of SLOTS sequences, which leave one after another. */
+/* Computes the logits of all steps of SLOTS sequences, which leave the decoder one
+ * after another. */
 static inline std::vector<float> read_steps(const char *backend, const char *precision,
                                             std::string *remark)
 {

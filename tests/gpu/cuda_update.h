@@ -1,10 +1,10 @@
-/* Runs the optimizer on an invented path: in two launches, or operation by operation.
- */
+/* Runs the optimizer on a small path that these tests make up, either in two launches
+ * or operation by operation. */
 #ifndef PL_TESTS_CUDA_UPDATE_H
 #define PL_TESTS_CUDA_UPDATE_H
 #include <math.h>
 
-#include "tests/gpu/cuda_model.h" /* ends with cmocka, which must be the last */
+#include "tests/gpu/cuda_model.h" /* it includes cmocka, which must come last */
 
 enum { UPDATE_ROWS = 57, UPDATE_COLUMNS = 160, UPDATE_TAIL = 88 };
 enum {
@@ -12,7 +12,7 @@ enum {
     UPDATE_N = 2 * UPDATE_MATRIX + UPDATE_TAIL
 };
 
-/* Two matrices and, between them, a vector without weight decay. */
+/* The path has two matrices and, between them, a vector without weight decay. */
 struct optimizer {
     pl_backend *be;
     size_t n;
@@ -20,7 +20,7 @@ struct optimizer {
     pl_weight *weights[2];
     pl_update_plan plan;
     pl_step_numbers numbers;
-    float *copy; /* the copy for products */
+    float *copy; /* the copy that matrix products read */
 };
 
 static inline float *floats_there(pl_backend *be, const std::vector<float> &values)
@@ -31,8 +31,8 @@ static inline float *floats_there(pl_backend *be, const std::vector<float> &valu
     return static_cast<float *>(memory);
 }
 
-/* `shift` moves the second matrix to an unaligned address. `muon`: Muon steps the first
- * matrix as it is and the second one as its transpose. */
+/* `shift` moves the second matrix to an unaligned address. If `muon` is set, Muon steps
+ * the first matrix as it is, and the second matrix as its transpose. */
 static inline void open_optimizer(optimizer *o, const char *backend, size_t shift,
                                   float clip, bool muon)
 {
@@ -134,7 +134,7 @@ static inline void update_by_parts(optimizer *o)
     be->ops->weights_refresh(be, o->weights, 2);
 }
 
-/* The product of a unit matrix and a weight shows the weight's compute copy. */
+/* Reads the compute copy of a weight: multiplies a unit matrix by this weight. */
 static inline void read_copy(optimizer *o, int w, float *out)
 {
     pl_backend *be = o->be;
@@ -181,7 +181,8 @@ static inline void muon_in_a_whole_step_is_its_operation(void **)
                      update_once("cuda", false, 5, clipped ? 1.0f : 0.0f, true));
 }
 
-/* Shifts: aligned, so that eight parameters are stepped at once, and unaligned. */
+/* Tests two shifts: with an aligned address eight parameters are stepped at once, with
+ * an unaligned address they are not. */
 static inline void an_update_in_two_launches_is_its_operations_in_a_row(void **)
 {
     for (size_t shift = 0; shift < 8; shift += 5)

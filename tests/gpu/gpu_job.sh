@@ -1,8 +1,8 @@
 #!/bin/sh
 # Tests whole jobs whose workers train on an emulated device, which workers.backend=auto
-# finds: the jobs end, `doctor` says how many workers fit, and more workers are refused.
-# Without a device auto means cpu; a job whose workers run on other machines needs no
-# device.
+# finds. The jobs must end, `doctor` must say how many workers fit, and more workers
+# must be refused. Without a device, auto means cpu. A job whose workers run on other
+# machines needs no device.
 #
 # usage: gpu_job.sh PATHLOOM_EMULATED WORKFOLDER
 set -u
@@ -12,7 +12,7 @@ work=$2
 own_folder "$work"
 make_corpus base modules docs
 
-# Two workers' threads at one device, one of which captures its steps as graphs.
+# Two workers train on one device. One of them captures its steps as graphs.
 case=trains
 (tiny_job "$case" --set codec.name=i4 \
     --set train.tau=4 --set train.phases=2 --set train.base_steps=2) \
@@ -28,7 +28,8 @@ grep -q "^ok    gpu workers .*3 workers share the first of 1 GPUs and need " \
     "$work/$case.doctor" || fail "the doctor: $(cat "$work/$case.doctor")"
 EMULATION_DEVICES=2 "$pathloom" doctor --run "$work/$case" |
     grep -q "^ok    gpu workers .*2 workers share the first of 2 GPUs" || fail "two devices"
-# The choice also depends on the precision: this device does not compute in f32.
+# The choice of the backend also depends on the precision: this device does not compute
+# in f32.
 "$pathloom" doctor | grep -q "^ok    backend  *cuda .*emulated" || fail "auto: a device"
 EMULATION_DEVICES=0 "$pathloom" doctor | grep -q "^ok    backend  *cpu " ||
     fail "auto: no device"
@@ -42,7 +43,8 @@ sed -i 's/^\( *count: \)3$/\140/' "$work/$case/run.yaml"
     grep -q "^fail  gpu workers .*40 workers share a GPU" || fail "forty workers"
 echo "doctor: how many workers fit"
 
-# More workers than a device has memory for are refused before anything starts.
+# If the device does not have enough memory for all workers, they are refused before
+# anything starts.
 case=crowded
 (tiny_job "$case" --set workers.backend=cuda --set workers.count=40) \
     >"$work/$case.out" 2>&1
@@ -51,8 +53,8 @@ grep -q '40 workers share a GPU with .* of free memory, but need .* each, .* tog
     "$work/$case.out" || fail "no number of workers that would fit"
 echo "$case: refused"
 
-# The head of a job on a machine without a device; a worker with a device joins by
-# itself.
+# The head of a job runs on a machine without a device. A worker that has a device joins
+# the job by itself.
 case="head"
 (EMULATION_DEVICES=0 tiny_job "$case" --set workers.backend=cuda \
     --set workers.local=false --set train.tau=4 --set train.phases=2 \

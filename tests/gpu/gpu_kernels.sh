@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests that the tests of tests/gpu.sh launch every kernel of modules/cuda. The emulated
-# forms of these tests have written into REPORT which kernels they launched.
+# forms of these tests have written the names of the kernels that they launched into the
+# file REPORT.
 #
 # usage: gpu_kernels.sh REPORT
 set -u

@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
-/* Tests the emulation of a device: it must compute what a device computes, and find
- * mistakes of kernels. Each kernel with a mistake has a copy without it. */
+/* Tests the emulation of a device. It must compute what a device computes, and must
+ * find mistakes of kernels. Each kernel with a mistake has a copy without the
+ * mistake. */
 #include "modules/cuda/device.h"
 #include "tests/gpu/emulation/emulation.h"
 #include <stdarg.h>
@@ -13,7 +14,7 @@ extern "C" {
 #include <cmocka.h>
 }
 
-/* Device memory of n zeros. */
+/* Allocates n zeros in device memory. */
 template <class T> static T *zeros(size_t n)
 {
     T *memory = NULL;
@@ -38,7 +39,7 @@ static void expect_no_finding(void)
         fail_msg("found: %s", finding);
 }
 
-/* Expects a finding with both texts, and forgets it. */
+/* Expects a finding that contains both texts, and clears it. */
 static void expect_finding(const char *a, const char *b)
 {
     const char *finding = emulation_take_finding();
@@ -57,7 +58,7 @@ static void in_every_order(void (*check)(void))
     emulation_set_order(EMULATION_FORWARD, 0);
 }
 
-/* ---- what a device does ---- */
+/* ---- what a device computes ---- */
 
 static __global__ void number_kernel(int *out, int n)
 {
@@ -108,7 +109,7 @@ static void grids_and_blocks_have_three_dimensions(void **)
 
 enum { TURN = 192 };
 
-/* Thread i passes a value to thread i + 1 through shared memory, several times. */
+/* Several times, thread i passes a value to thread i + 1 through shared memory. */
 static __global__ void turn_kernel(int *out, int times, bool static_memory)
 {
     __shared__ int fixed[TURN];
@@ -251,7 +252,7 @@ static void a_captured_stream_runs_when_its_graph_does(void **)
     cudaFree(largest);
 }
 
-/* ---- what is found ---- */
+/* ---- mistakes that the emulation finds ---- */
 
 static void check_past_the_end(void)
 {
@@ -292,7 +293,7 @@ static void a_copy_reads_page_locked_memory_when_the_stream_gets_there(void **)
     cudaMallocHost((void **)&pinned, sizeof(int));
     *pinned = 1;
     cudaMemcpyAsync(device, pinned, sizeof(int), cudaMemcpyHostToDevice, stream);
-    *pinned = 2; /* too early */
+    *pinned = 2; /* the copy has not been made yet */
     cudaMemcpyAsync(&back, device, sizeof(int), cudaMemcpyDeviceToHost, stream);
     assert_int_equal(back, 2);
     *pinned = 3;
@@ -382,8 +383,8 @@ static __global__ void hasty_kernel(int *out, bool wait)
     out[threadIdx.x] = line[63 - threadIdx.x];
 }
 
-/* The reverse order finds the race at once, the forward order when the second warp
- * reads. */
+/* The reverse order finds the race immediately. The forward order finds it when the
+ * second warp reads. */
 static void check_missing_barrier(void)
 {
     int *out = zeros<int>(64);
@@ -599,7 +600,7 @@ static void wait_for_device(void *)
     (void)cudaDeviceSynchronize();
 }
 
-/* A capture of one thread is invalidated by another thread's waiting only in the global
+/* If another thread waits, this makes a thread's capture invalid only in the global
  * mode. */
 static void other_threads_spoil_global_captures_only(void **)
 {
@@ -624,8 +625,8 @@ static void other_threads_spoil_global_captures_only(void **)
     }
 }
 
-/* The result depends on the order of threads. This is no race, because atomics are
- * ordered, but the bytes differ between orders. */
+/* The result depends on the order of threads. This is no race, because atomic accesses
+ * are ordered, but different orders give different bytes. */
 static __global__ void ticket_kernel(unsigned *next, unsigned *ticket)
 {
     ticket[threadIdx.x] = atomicAdd(next, 1u);

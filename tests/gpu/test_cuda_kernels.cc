@@ -1,5 +1,5 @@
 /* folder: modules; label: unit */
-/* Tests the emulated cuda backend: the order in which threads run must not change any
+/* Tests the emulated cuda backend. The order in which threads run must not change any
  * byte of a training, and the tests must launch every kernel of modules/cuda. */
 #include <algorithm>
 #include <dirent.h>
@@ -9,7 +9,7 @@
 
 #include "tests/gpu/emulation/emulation.h"
 
-#include "tests/gpu/cuda_update.h" /* ends with cmocka, which must be the last */
+#include "tests/gpu/cuda_update.h" /* it includes cmocka, which must come last */
 
 /* The results of a training and of decoding. */
 struct outcome {
@@ -38,8 +38,8 @@ static void train(pl_model *model, const pl_topology *t, outcome *out)
                             out->features.data()));
 }
 
-/* Reads a prompt in two parts, the second with more rows than one launch takes. Then
- * steps two sequences, from the second step on by a graph. */
+/* Reads a prompt in two parts. The second part has more rows than one launch takes.
+ * Then steps two sequences; from the second step on this is done by a graph. */
 static void read_along(pl_model *model, outcome *out)
 {
     enum { FIRST = 5, SECOND = 65 };
@@ -108,8 +108,9 @@ static void nor_with_bytes_in_products(void **)
 
 enum { PATHS = 4 };
 
-/* Logits of four steps of four sequences, one per path of 2x2 modules, after a prompt
- * each: in one step, or each sequence in steps of its own. */
+/* Returns the logits of four steps of four sequences after their prompts. Each sequence
+ * has a different path of 2x2 modules. With `together`, all sequences share a step;
+ * otherwise each sequence has its own steps. */
 static std::vector<float> read_paths(const char *precision, bool together)
 {
     static const int32_t slots[] = {2, 0, 3, 1}; /* so that rows must be rearranged */
@@ -172,7 +173,7 @@ static std::vector<float> read_paths(const char *precision, bool together)
     return all;
 }
 
-/* In one step they are a graph from the second step on. */
+/* Steps of several sequences are run by a graph, from the second step on. */
 static void a_step_of_several_paths_gives_the_logits_of_each(void **)
 {
     for (const char *precision : {"bf16", "fp8", "int8"}) {
@@ -187,7 +188,8 @@ static void a_step_of_several_paths_gives_the_logits_of_each(void **)
 
 /* ---- a step as one graph ---- */
 
-/* More positions than before replace the table of angles, to which graphs point. */
+/* Uses more positions than before. So the backend replaces its table of angles, to
+ * which graphs point. */
 static void turn_far(pl_backend *be)
 {
     enum { POSITIONS = 300, HEADS = 4, KV_HEADS = 2, SIZE = 10 };
@@ -199,7 +201,7 @@ static void turn_far(pl_backend *be)
     be->ops->release(be, acts);
 }
 
-/* Six steps with different settings, and other work in between. */
+/* Trains six steps with different settings, and does other work between them. */
 static outcome train_unevenly(bool with_graphs, std::string *remark)
 {
     outcome out = {};
@@ -251,7 +253,7 @@ static void a_step_as_a_graph_gives_the_bytes_of_its_operations(void **)
 
 /* ---- a token that fills half of a batch ---- */
 
-/* Tests more positions than a block searches at once. */
+/* Tests more positions than a block searches at a time. */
 static std::vector<float> embedding_gradient(int C, emulation_order order)
 {
     enum { N = 2300, V = 40 };
@@ -295,10 +297,10 @@ static void a_frequent_tokens_gradient_has_the_same_bytes_in_every_order(void **
 
 /* ---- plans of products ---- */
 
-enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* fewer rows do not use cuBLASLt */
+enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* with fewer rows cuBLASLt is not used */
 
-/* Uses more numbers of rows than there are kept plans, and one number again and again.
- */
+/* Uses more different numbers of rows than there are kept plans, and one number again
+ * and again. */
 static void plans_of_long_ago_make_room_for_new_ones(void **)
 {
     enum { OFTEN = FEWEST_ROWS, MOST = 700 };
@@ -328,7 +330,7 @@ static void plans_of_long_ago_make_room_for_new_ones(void **)
     assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 1);
     multiply(MOST - 1);
     assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 1);
-    multiply(OFTEN + 1); /* long gone */
+    multiply(OFTEN + 1); /* the plan for this number was dropped long ago */
     assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 2);
     check(be->ops->sync(be));
     be->ops->weight_destroy(be, &weight);
@@ -337,7 +339,7 @@ static void plans_of_long_ago_make_room_for_new_ones(void **)
     pl_backend_close(&be);
 }
 
-/* The vocabulary is odd; every other extent is a multiple of 8. */
+/* The vocabulary is odd. Every other extent is a multiple of 8. */
 static void an_odd_vocabulary_makes_no_product_slow(void **)
 {
     pl_backend *be;
@@ -352,7 +354,7 @@ static void an_odd_vocabulary_makes_no_product_slow(void **)
     pl_topology_destroy(&t);
 }
 
-/* ---- the planned memory is the memory that is taken ---- */
+/* ---- the planned memory is the memory that the model takes ---- */
 
 static void expect_planned(const char *precision, bool recompute, bool muon)
 {
@@ -379,7 +381,7 @@ static void expect_planned(const char *precision, bool recompute, bool muon)
     pl_model_plan_on(be, t, &extents, &plan);
     (void)emulation_n_allocations(&taken);
     const size_t planned = pl_model_plan_sum(&plan);
-    /* scales of thirteen matrices, each in one or two lines */
+    /* the scales of thirteen matrices take one or two lines of memory each */
     if (taken > planned + 13 * 516 || planned > taken + 1024)
         fail_msg("%zu bytes were planned and %zu taken", planned, taken);
     pl_model_destroy(&model);
@@ -397,7 +399,7 @@ static void a_training_takes_what_its_plan_says(void **)
 
 /* ---- completeness ---- */
 
-/* Lists the kernels that ran so far. */
+/* Lists the kernels that have run so far. */
 static void nothing_is_left_on_the_device(void **)
 {
     size_t bytes;
@@ -410,7 +412,7 @@ static void kernels_of_file(const std::string &path, std::set<std::string> *name
     std::ifstream file(path);
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
-    /* the first name before a parenthesis, except attributes */
+    /* the first name before a parenthesis that is no attribute */
     const std::regex kernel(
         "__global__\\s+void\\s+(?:__launch_bounds__\\([^)]*\\)\\s+)?"
         "([a-z_0-9]+)\\s*\\(");
@@ -418,7 +420,8 @@ static void kernels_of_file(const std::string &path, std::set<std::string> *name
         names->insert((*i)[1]);
 }
 
-/* A thread begins with device 0, although another thread opened the backend. */
+/* A thread begins with device 0, even if another thread has opened the backend on a
+ * different device. */
 struct errand {
     pl_backend *be;
     pl_status status;

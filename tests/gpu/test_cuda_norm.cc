@@ -34,7 +34,8 @@ template <class V> static void download(V &host, void *device)
     cudaFree(device);
 }
 
-/* Makes normally distributed numbers, rounded to bf16, as bf16 and as fp32. */
+/* Makes normally distributed numbers that are rounded to bf16, both as bf16 and as
+ * fp32. */
 static halves random_halves(size_t n, uint64_t stream, floats *wide)
 {
     halves x(n);
@@ -57,7 +58,8 @@ static double error_of(const halves &got, const floats &want)
     return wrong / all;
 }
 
-/* Runs the kernel for one shape in one order; afterwards x is the sum. */
+/* Runs the kernel for one shape in one order of threads. After this, x is the sum of x
+ * and the residual. */
 static void norm_emulated(halves *out, floats *rstd, halves *x, const halves *residual,
                           const floats &w, int N, int C)
 {

@@ -4,7 +4,7 @@
 #include "tests/gpu/emulation/toolkit/cuda_fp8.h"
 #include "tests/gpu/emulation/emulation.h"
 
-#include "tests/gpu/cuda_model.h" /* ends with cmocka, which must be the last */
+#include "tests/gpu/cuda_model.h" /* it includes cmocka, which must come last */
 
 /* ---- fp8 ---- */
 
@@ -22,7 +22,7 @@ static void every_e4m3_is_what_it_is_made_of(void **)
         assert_int_equal(__nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3), bits);
         assert_int_equal(__nv_cvt_float_to_fp8(-value, __NV_SATFINITE, __NV_E4M3),
                          bits | 128);
-        if (bits > 0) { /* half way between two: the even one */
+        if (bits > 0) { /* a number half way between two others becomes the even one */
             const unsigned even = bits % 2 == 0 ? bits : bits - 1;
             assert_int_equal(
                 __nv_cvt_float_to_fp8((before + value) / 2, __NV_SATFINITE, __NV_E4M3),

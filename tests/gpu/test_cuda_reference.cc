@@ -3,7 +3,7 @@
  * and decoding. This test runs on the emulation and on a GPU. */
 #include <algorithm>
 
-#include "tests/gpu/cuda_update.h" /* ends with cmocka, which must be the last */
+#include "tests/gpu/cuda_update.h" /* it includes cmocka, which must come last */
 
 static pl_backend *open_backend(const char *name, const char *precision)
 {
@@ -47,7 +47,7 @@ static bool has_precision(const char *precision)
     return true;
 }
 
-/* Devices before compute capability 8.9 have no fp8. */
+/* Devices with a compute capability below 8.9 have no fp8. */
 static bool lacks_fp8(void)
 {
     if (has_precision("fp8"))
@@ -111,7 +111,7 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
     pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
     make_batch(&tokens, &targets);
     check(pl_model_save(model, params.data()));
-    params[0] = NAN; /* the row of a token in the batch */
+    params[0] = NAN; /* in the row of a token that is in the batch */
     tokens[5] = 0;
     check(pl_model_load(model, params.data()));
     check(pl_model_load_moments(model, NULL, NULL));
@@ -131,7 +131,7 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
 
 /* ---- the update ---- */
 
-/* All values are fp32, except the bf16 copies of matrices. */
+/* All values are fp32, except the copies of matrices in bf16. */
 static void an_update_is_that_of_ref(void **)
 {
     for (size_t shift = 0; shift < 8; shift += 5)
@@ -141,7 +141,8 @@ static void an_update_is_that_of_ref(void **)
                                      got = update_once("cuda", true, shift, clip);
             const size_t n = UPDATE_N + shift, copies = 4 * n;
             expect_near(&got[0], &want[0], n, 1e-12, "parameters");
-            assert_memory_equal(&got[n], &want[n], n * sizeof got[0]); /* zeros */
+            /* The gradients were set to zero. */
+            assert_memory_equal(&got[n], &want[n], n * sizeof got[0]);
             expect_near(&got[2 * n], &want[2 * n], n, 1e-12, "first moments");
             expect_near(&got[3 * n], &want[3 * n], n, 1e-12, "second moments");
             expect_near(&got[copies], &want[copies], UPDATE_MATRIX, 1e-5, "a copy");
@@ -152,7 +153,7 @@ static void an_update_is_that_of_ref(void **)
 
 /* ---- fp8 ---- */
 
-/* Computes [N,O] = x w^T of the same numbers. */
+/* Computes the product [N,O] = x w^T. The numbers in x and w are always the same. */
 static std::vector<float> product_of(const char *name, const char *precision, int N,
                                      int O, int I)
 {
@@ -182,7 +183,8 @@ static std::vector<float> product_of(const char *name, const char *precision, in
     return y;
 }
 
-/* The mantissa has three bits, so the error of each operand is at most a sixteenth. */
+/* The mantissa has three bits, so the relative error of each operand is at most a
+ * sixteenth. */
 static void products_of_fp8_are_as_near_as_its_bits_allow(void **)
 {
     if (lacks_fp8())
@@ -193,14 +195,15 @@ static void products_of_fp8_are_as_near_as_its_bits_allow(void **)
                                  got = product_of("cuda", "fp8", s[0], s[1], s[2]);
         const double error = error_of(got.data(), want.data(), want.size());
         assert_true(error < 2.5e-3);
-        assert_true(error > 1e-4); /* fp8 was used */
+        /* A smaller error would mean that fp8 was not used. */
+        assert_true(error > 1e-4);
     }
     const std::vector<float> want = product_of("ref", "f32", 37, 24, 90),
                              got = product_of("cuda", "fp8", 37, 24, 90);
-    assert_true(error_of(got.data(), want.data(), want.size()) < 1e-4); /* bf16 */
+    assert_true(error_of(got.data(), want.data(), want.size()) < 1e-4); /* in bf16 */
 }
 
-/* Trains on one batch and returns the loss; on a GPU the steps are a graph. */
+/* Trains on one batch and returns the loss. On a GPU the steps are run by a graph. */
 static double loss_after(const char *backend, const char *precision, int n_steps)
 {
     pl_backend *be;
@@ -271,8 +274,8 @@ static void fp8_is_for_cuda_and_f32_is_not(void **)
 
 /* ---- int8 ---- */
 
-/* The product of a unit matrix and a weight is the weight. Each kernel is used for
- * certain numbers of rows. */
+/* The product of a unit matrix and a weight is the weight. Each number of rows uses a
+ * different kernel. */
 static void bytes_are_the_nearest_steps_of_each_row(void **)
 {
     enum { O = 21, I = 72 };
@@ -304,7 +307,7 @@ static void bytes_are_the_nearest_steps_of_each_row(void **)
                 const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
                 float want =
                     (float)lrintf(w[(size_t)(o * I + i)] * inverse) * (most / 127.0f);
-                if (n > 64) /* by cuBLASLt */
+                if (n > 64) /* these are computed by cuBLASLt */
                     want = pl_bf16_to_float(pl_bf16_from_float(want));
                 assert_true(all[(size_t)(i * O + o)] == want);
             }
@@ -323,13 +326,14 @@ static void steps_are_near_the_references(void **)
     const std::vector<float> want = read_steps("ref", "f32", &remark),
                              wide = read_steps("cuda", "bf16", &remark),
                              bytes = read_steps("cuda", "int8", &remark);
-    assert_string_equal(remark.c_str(), ""); /* the steps were graphs */
+    /* No remark means that the steps were run by graphs. */
+    assert_string_equal(remark.c_str(), "");
     expect_near(wide.data(), want.data(), want.size(), 1e-4, "bf16");
     expect_near(bytes.data(), want.data(), want.size(), 1e-3, "int8");
 }
 
-/* Muon's products are bf16. Parameters that AdamW steps must have the reference's
- * bytes. */
+/* Muon's products are in bf16. The parameters that AdamW steps must have the bytes of
+ * the reference. */
 static void muon_is_near_the_references(void **)
 {
     const std::vector<float> want = update_once("ref", true, 5, 1.0f, true),
@@ -340,7 +344,7 @@ static void muon_is_near_the_references(void **)
     expect_near(&got[0], &want[0], n, 1e-7, "parameters");
     expect_near(&got[2 * n], &want[2 * n], n, 1e-12, "first moments");
     for (size_t i = 0; i < n; i++) {
-        assert_true(got[n + i] == 0.0f); /* gradients */
+        assert_true(got[n + i] == 0.0f); /* the gradients */
         change = fmaxf(change, fabsf(got[i] - adam[i]));
     }
     assert_true(change > 1e-3f);

@@ -1,9 +1,9 @@
-/* Matrix products that follow cuBLASLt's documentation: column-major, the leading
- * dimension between columns, op(A) [m,k], op(B) [k,n], C and D [m,n]. Findings are:
- * operands outside of their allocations, misaligned operands, and an algorithm that is
- * used for other operands than it was chosen for. Operands that are not aligned to 256
- * bytes get a different algorithm, which adds in a different order, as it may happen on
- * a device. */
+/* Matrix products as the documentation of cuBLASLt describes them: column-major, the
+ * leading dimension between columns, op(A) [m,k], op(B) [k,n], C and D [m,n]. There are
+ * three findings: an operand that lies outside of its allocation, a misaligned operand,
+ * and an algorithm that is used for operands for which it was not chosen. Operands that
+ * are not aligned to 256 bytes get a different algorithm, which adds in a different
+ * order, as may happen on a device. */
 #include "tests/gpu/emulation/toolkit/cublasLt.h"
 #include "tests/gpu/emulation/machine.h"
 #include "tests/gpu/emulation/toolkit/cuda_fp8.h"
@@ -15,7 +15,7 @@ struct emulated_blas {
 };
 struct emulated_matmul_desc {
     cublasOperation_t trans[2];
-    const float *scales[2]; /* device memory; NULL: 1 */
+    const float *scales[2]; /* in device memory; NULL means 1 */
 };
 struct emulated_layout {
     cudaDataType type;
@@ -52,7 +52,7 @@ struct product {
     float alpha, beta;
     operand a, b, c, d;
     cublasLtMatmulAlgo_t algo;
-    uint64_t seal; /* product of the shapes of the call */
+    uint64_t seal; /* a hash of the shapes of the call */
 };
 
 size_t element_bytes(cudaDataType type)
@@ -124,7 +124,7 @@ bool is_aligned(const product *p)
     return true;
 }
 
-/* op(x) as rows of floats: element (i, k) of the result is at i * K + k. */
+/* op(x) as rows of floats. Element (i, k) of the result is at i * K + k. */
 std::vector<float> rows_of(const operand *x, bool transposed)
 {
     const uint64_t I = transposed ? x->layout.columns : x->layout.rows;
@@ -177,7 +177,7 @@ void run_product(const product *p)
                             (size_t)p->d.layout.rows * element_bytes(p->d.layout.type));
 }
 
-/* A hash of all extents, for which an algorithm was chosen. */
+/* A hash of the extents for which an algorithm was chosen. */
 uint64_t seal_of(cublasLtMatmulDesc_t desc, const emulated_layout *const layouts[4])
 {
     uint64_t seal = (uint64_t)desc->trans[0] * 2 + (uint64_t)desc->trans[1] + 1;
@@ -278,7 +278,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* 256 bytes are what cuBLASLt assumes of operands when it is not told. */
+/* If cuBLASLt is not told the alignment of operands, it assumes 256 bytes. */
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
 {
     *preference = new emulated_preference{0, {256, 256, 256, 256}};

@@ -1,18 +1,19 @@
 /* Runs CUDA kernels on the CPU.
  *
- * The folder toolkit/ has headers with the names of NVIDIA's headers. With these a
- * `.cu` source that includes <cuda_runtime.h> compiles as C++, and its kernels run
- * here. Every thread of a block is a fiber (fiber.h). A launch runs one block after
- * another, and within a block one thread until it waits for others.
+ * The folder toolkit/ has headers with the names of NVIDIA's headers. With these
+ * headers, a `.cu` source that includes <cuda_runtime.h> compiles as C++, and its
+ * kernels run here. Every thread of a block is a fiber (fiber.h). A launch runs one
+ * block after another. Within a block, a thread runs until it waits for other threads;
+ * then another one runs.
  *
  *   machine   blocks, warps, barriers, shuffles, tensor-core instructions
- *   memory    device memory, shared memory, and which thread used which byte when
- *   blas      the products of cuBLASLt, from its documentation, in plain loops
+ *   memory    device memory, shared memory, and the times of each byte's accesses
+ *   blas      the matrix products of cuBLASLt, in plain loops
  *   runtime   streams, events, graphs, copies: the CUDA runtime's functions
  *
- * Kernel sources are compiled with -fsanitize=thread but linked with memory.cc instead
- * of ThreadSanitizer: the compiler thus reports every load and store, and each is
- * checked. The emulation finds
+ * Kernel sources are compiled with -fsanitize=thread, but they are linked with
+ * memory.cc instead of ThreadSanitizer. So the compiler inserts a call before every
+ * load and store, and memory.cc checks each of them. The emulation finds
  *
  *   - an access outside of every allocation, or to memory of the host
  *   - shared or device memory read before it was written
@@ -21,15 +22,16 @@
  *   - a barrier or warp operation that only some threads reach
  *   - launches that a device would refuse
  *   - calls that are forbidden while a stream is captured
- *   - work for a stream of another device than the calling thread's
+ *   - work for a stream of a device that is not the calling thread's device
  *   - host code that touches device memory (it faults)
  *
- * A finding ends the kernel and becomes the device's sticky error, as on a device:
- * cudaGetErrorString returns a sentence that names kernel, block, thread and address.
+ * A finding ends the kernel and becomes the device's sticky error, as on a device.
+ * cudaGetErrorString then returns a sentence that names the kernel, the block, the
+ * thread and the address.
  *
- * A result that depends on the order of threads is found by running in several orders
- * and comparing bytes. Code that reads a result without waiting for its stream is found
- * because a stream does nothing before a thread waits for it (runtime.cc). */
+ * To find a result that depends on the order of threads, a test runs in several orders
+ * and compares the bytes. Code that reads a result without waiting for its stream is
+ * found, because a stream does nothing before a thread waits for it (runtime.cc). */
 #ifndef PL_TESTS_EMULATION_EMULATION_H
 #define PL_TESTS_EMULATION_EMULATION_H
 #include <stdbool.h>
@@ -42,41 +44,43 @@ extern "C" {
 typedef enum emulation_order {
     EMULATION_FORWARD, /* blocks and threads by rising index */
     EMULATION_REVERSE,
-    EMULATION_RANDOM, /* drawn by the seed, different in each launch */
+    /* Random orders, which depend on the seed and differ between launches. */
+    EMULATION_RANDOM,
     EMULATION_ORDERS
 } emulation_order;
 
-/* Sets the order of the next launches. Before the first call it is the order of the
- * variable EMULATION_ORDER, else forward. */
+/* Sets the order of threads for the next launches. Before the first call, the
+ * environment variable EMULATION_ORDER gives the order; without the variable it is
+ * `forward`. */
 void emulation_set_order(emulation_order order, uint64_t seed);
 
-/* Returns the first finding since the last call, NULL if there was none. Forgets it and
- * clears the device's error. Borrowed until the next call. */
+/* Returns the first finding since the last call, or NULL if there was none. Forgets the
+ * finding and clears the error of the device. The text is valid until the next call. */
 const char *emulation_take_finding(void);
 
-/* Makes the device fail until the finding is taken. */
+/* Makes the device fail with this reason until the finding is taken. */
 void emulation_fail(const char *why);
 
-/* Names of the kernels launched so far in this process, sorted, without template
- * arguments; i < emulation_n_kernels(). With the variable EMULATION_REPORT they are
- * added to this file at the end of the process. */
+/* Names of the kernels that this process has launched so far, sorted, without template
+ * arguments; i < emulation_n_kernels(). If the environment variable EMULATION_REPORT
+ * names a file, the process adds the names to this file when it ends. */
 size_t emulation_n_kernels(void);
 const char *emulation_kernel(size_t i);
 
-/* Makes all later captures fail, like a driver without them. */
+/* Makes all later captures of graphs fail, as with a driver that cannot capture. */
 void emulation_refuse_captures(bool refuse);
 
-/* Number and bytes of the device allocations that were not freed. */
+/* Returns the number of device allocations that were not freed, and their bytes. */
 size_t emulation_n_allocations(size_t *bytes);
 
-/* Number of searches for an algorithm. */
+/* Returns how often the program searched for an algorithm. */
 uint64_t emulation_n_choices(void);
 
-/* Products of which an operand has columns (rows of ours) that do not all begin at
- * multiples of 16 bytes: for those cuBLASLt has slow kernels only. */
+/* Returns the number of products with an operand whose columns (our rows) do not all
+ * begin at multiples of 16 bytes. For such products cuBLASLt has only slow kernels. */
 uint64_t emulation_n_slow_products(void);
 
-/* Number of launches, and of their threads, since the process began. */
+/* Returns the number of launches since the process began. */
 uint64_t emulation_n_launches(void);
 
 #ifdef __cplusplus

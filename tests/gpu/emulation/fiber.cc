@@ -1,6 +1,6 @@
-/* On x86-64 a switch between fibers is eight instructions; elsewhere it is swapcontext,
- * which calls the kernel for the signal mask each time. AddressSanitizer must be told
- * of every switch, because it keeps the bounds of the current stack. */
+/* On x86-64, a switch between fibers is eight instructions. On other machines it is
+ * swapcontext, which asks the kernel for the signal mask each time. AddressSanitizer
+ * must be told of every switch, because it knows the bounds of the current stack. */
 #include "tests/gpu/emulation/fiber.h"
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -52,8 +52,8 @@ static void switch_context(fiber_context *from, fiber_context *to)
     emulation_switch(&from->stack_pointer, to->stack_pointer);
 }
 
-/* Makes a stack as if `entry` had been called and had paused at once: six registers,
- * the return address, and a word that aligns the stack for the ABI. */
+/* Prepares a stack as if `entry` had been called and had paused immediately. The stack
+ * has six registers, the return address, and a word that aligns it for the ABI. */
 static void prepare_context(fiber *f, void (*entry)(void))
 {
     void **top = (void **)(f->stack + FIBER_STACK_BYTES) - 8;
@@ -95,7 +95,8 @@ static void about_to_switch(void **save, const void *stack, size_t bytes)
 {
     __sanitizer_start_switch_fiber(save, stack, bytes);
 }
-/* A fiber that was left inside a function leaves marks of its variables. */
+/* If a fiber was left inside a function, the marks of this function's variables remain.
+ * They are removed here. */
 static void forget_stack(fiber *f)
 {
     __asan_unpoison_memory_region(f->stack, FIBER_STACK_BYTES);
@@ -124,7 +125,7 @@ static void enter()
 {
     arrived(NULL, &host_stack, &host_stack_bytes);
     first_entry();
-    abort(); /* an entry pauses forever instead of returning */
+    abort(); /* an entry must pause forever and never return */
 }
 
 void fiber_prepare(fiber *f, void (*entry)(void))

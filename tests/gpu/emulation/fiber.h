@@ -11,25 +11,26 @@ enum { FIBER_STACK_BYTES = 64 << 10, FIBERS_MAX = 1024 };
 /* A saved place of execution. */
 struct fiber_context {
     void *stack_pointer;
-    void *machine_context; /* an ucontext_t if the ABI is not known */
-    void *fake_stack;      /* AddressSanitizer's */
+    void *machine_context; /* a ucontext_t on machines without our own switch */
+    void *fake_stack;      /* belongs to AddressSanitizer */
 };
 
 struct fiber {
     fiber_context context;
-    uint8_t *stack; /* lowest byte; the page below is protected */
+    uint8_t *stack; /* the lowest byte; the page below it is protected */
 };
 
-/* The i-th fiber, i < FIBERS_MAX; its stack is made at first use and kept. */
+/* Returns the i-th fiber, i < FIBERS_MAX. Its stack is made at its first use and then
+ * kept. */
 fiber *fiber_at(unsigned i);
 
-/* The next fiber_resume calls `entry`, which must not return. */
+/* After this call, the next fiber_resume calls `entry`, which must not return. */
 void fiber_prepare(fiber *f, void (*entry)(void));
 
-/* Switches from the host's stack to f; returns when f or another fiber calls
+/* Switches from the host's stack to fiber f. Returns when f, or another fiber, calls
  * fiber_pause. */
 void fiber_resume(fiber *f);
-/* Switches from f to the host's stack. `forever`: f will not be resumed. */
+/* Switches from fiber f to the host's stack. With `forever`, f will not be resumed. */
 void fiber_pause(fiber *f, bool forever);
 
 #endif

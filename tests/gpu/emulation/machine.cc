@@ -1,12 +1,9 @@
 /* Grids, blocks, warps and barriers.
  *
- * The scheduler keeps the threads that can run in a list and takes the next one by the
- * order that the test chose. A thread runs until it waits for others or ends. If no
- * thread can run although some have not ended, these threads wait for ever: a finding.
- *
- * A barrier is identified by its file and line. It is a finding if threads of a block
- * wait at two barriers at the same time, although a device would not distinguish them.
- */
+ * The scheduler has a list of the threads that can run. It takes the next thread in the
+ * order that the test chose. A thread runs until it waits for other threads or ends. If
+ * threads are left and none of them can run, they would wait for ever, which is a
+ * finding. */
 #include "tests/gpu/emulation/machine.h"
 #include "tests/gpu/emulation/fiber.h"
 #include <algorithm>
@@ -35,19 +32,19 @@ struct thread {
     const char *file; /* file and line of the barrier at which it waits */
     int line;
     uint3 index;
-    bool parity; /* its warp's newest row of values, 0 or 1 */
-    std::vector<std::vector<pending_copy>> groups; /* the last phase is open */
+    bool parity; /* which row has the newest values of the thread's warp, 0 or 1 */
+    std::vector<std::vector<pending_copy>> groups; /* the last group is still open */
 };
 
-/* There are two rows of values: a lane that is one warp operation ahead writes into the
- * other row. No lane can be two ahead. */
+/* A warp has two rows of values. A lane that is one warp operation ahead of the others
+ * writes into the other row. No lane can be two operations ahead. */
 struct warp {
     unsigned arrived, n_arrived;
     const char *file;
     int line;
     uint16_t meetings;
     uint8_t values[2][WARP][VALUE_BYTES];
-    bool has_product[2]; /* kind of the operands in this row */
+    bool has_product[2]; /* whether the product of this row's values is computed */
     float product[2][16][8];
 };
 
@@ -58,7 +55,7 @@ struct grid_state {
     uint3 block_index;
     thread threads[THREADS_MAX];
     warp warps[THREADS_MAX / WARP];
-    std::vector<unsigned> ready; /* in order of readiness */
+    std::vector<unsigned> ready; /* in the order in which they became ready */
     size_t next_ready;
     unsigned current, n_ended, n_at_barrier;
     const char *barrier_file;
@@ -67,7 +64,7 @@ struct grid_state {
 };
 
 grid_state now;
-/* EMULATION_ORDER in the environment: forward, reverse or random. */
+/* Reads the environment variable EMULATION_ORDER: forward, reverse or random. */
 emulation_order first_order()
 {
     const char *wanted = getenv("EMULATION_ORDER");
@@ -190,7 +187,7 @@ void begin_block()
     }
 }
 
-/* Reports threads that wait although no other thread can come. */
+/* Reports threads that wait although no other thread can still come. */
 void find_stuck()
 {
     unsigned waiting = 0, missing = now.n_threads;
@@ -242,7 +239,7 @@ void run_grid()
     }
 }
 
-/* "(attention_kernel<64>)" is attention_kernel. */
+/* The plain name of "(attention_kernel<64>)" is attention_kernel. */
 std::string plain_name(const char *name)
 {
     std::string plain = name;
@@ -251,7 +248,7 @@ std::string plain_name(const char *name)
     return plain.substr(0, plain.find_first_of("<) "));
 }
 
-/* ---- meetings ---- */
+/* ---- places at which threads meet ---- */
 
 void finish_barrier()
 {
@@ -273,7 +270,8 @@ void check_lanes(unsigned mask, const char *file, int line)
                      file, line, mask);
 }
 
-/* Stores a value and waits for the warp; returns the values of all lanes. */
+/* Stores the thread's value, waits for its warp, and returns the values of all
+ * lanes. */
 const uint8_t (*meet(const void *value, size_t bytes, unsigned mask, const char *file,
                      int line))[VALUE_BYTES]
 {
@@ -351,10 +349,10 @@ const char *emulation_take_finding(void)
     return taken.empty() ? NULL : taken.c_str();
 }
 
-/* ---- what tests ask ---- */
+/* ---- functions for tests ---- */
 
-/* EMULATION_REPORT in the environment: a file to which a process that ends adds the
- * names of the kernels that it launched. */
+/* When the process ends, its list of launched kernels is added to the file that the
+ * environment variable EMULATION_REPORT names. */
 static void report_kernels(void)
 {
     FILE *file = fopen(getenv("EMULATION_REPORT"), "a");
@@ -398,7 +396,7 @@ void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared
     now.n_threads = block.x * block.y * block.z;
     now.n_warps = (now.n_threads + WARP - 1) / WARP;
     if (now.next_phase == 0)
-        now.next_phase = 2; /* 0: never written, 1: written by the host */
+        now.next_phase = 2; /* 0 means never written, 1 means written by the host */
     memory_now.launch_phase = now.next_phase;
     memory_now.arguments = (const uint8_t *)call->arguments;
     memory_now.arguments_end = memory_now.arguments + call->bytes;
@@ -408,7 +406,7 @@ void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared
     now.call = NULL;
 }
 
-/* ---- what kernels ask ---- */
+/* ---- functions for kernels ---- */
 
 uint3 emulated_thread_index(void)
 {
@@ -533,7 +531,8 @@ float half_of(uint32_t pair, int upper)
     return emulated_bits<float>(bits);
 }
 
-/* Multiplies the operands that the warp has stored, once for all lanes. */
+/* Multiplies the operands that the warp has stored. One lane does this for all
+ * lanes. */
 void make_product(float product[16][8], const uint8_t (*values)[VALUE_BYTES])
 {
     float a[16][16], b[8][16];

@@ -10,33 +10,33 @@
 
 enum { SHARED_BYTES_MAX = 227 << 10, SHARED_BYTES_DEFAULT = 48 << 10 };
 
-/* Runs a checked launch to its end or to its first finding. */
+/* Runs a launch that was checked before, to its end or to its first finding. */
 void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared);
 
-/* Notes the first finding; within a kernel it does not return. The sentence is
- * preceded by kernel, block and thread if `place`. */
+/* Records the finding, if it is the first one. In a kernel it does not return. If
+ * `place` is set, the sentence begins with the kernel, the block and the thread. */
 void machine_find(bool place, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool machine_has_finding(void);
 const char *machine_finding(void);
-const char *machine_running_kernel(void); /* NULL between kernels */
+const char *machine_running_kernel(void); /* NULL if no kernel runs */
 
 /* ---- runtime.cc ---- */
 
-/* Runs `step` when the stream gets there, or, in a capture, at each launch of the
- * graph. */
+/* Runs `step` when the stream comes to it. During a capture, `step` runs at each launch
+ * of the graph. */
 cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &step);
-void runtime_finish(void); /* runs all streams to their ends */
+void runtime_finish(void); /* runs all steps of all streams */
 
 /* ---- memory.cc ---- */
 
-/* The running thread of a kernel, for memory.cc; one for each thread of the host, which
- * run kernels in turn. Phases are numbered over the whole process, so that a lower
- * number is an earlier time. */
+/* The thread of a kernel that runs now, for memory.cc. Each thread of the host has such
+ * a record; threads of the host run kernels one at a time. Phases are numbered over the
+ * whole process, so that a lower number means an earlier time. */
 struct memory_observer {
     bool active;
     uint32_t launch_phase, block_phase, phase;
-    uint16_t thread, meetings; /* its warp's operations in this phase */
+    uint16_t thread, meetings; /* meetings: operations of its warp in this phase */
     const uint8_t *stack, *stack_end;
     const uint8_t *arguments, *arguments_end;
 };
@@ -45,14 +45,15 @@ extern __thread memory_observer memory_now;
 void memory_begin_launch(size_t shared);
 void memory_end_launch(void);
 uint8_t *memory_dynamic_shared(void);
-/* Checks an access by the running thread as the compiler's reports do. */
+/* Checks an access of the running thread, like the calls that the compiler inserts. */
 enum memory_access { MEMORY_READ, MEMORY_WRITE, MEMORY_ATOMIC };
 void memory_check(const void *address, size_t bytes, memory_access access);
 
-/* Device memory, for the runtime. memory_allocate returns NULL if it is full. */
+/* Device memory, for runtime.cc. memory_allocate returns NULL if the memory is full. */
 void *memory_allocate(size_t bytes);
 bool memory_free(void *memory);
-/* True if [address, +bytes) lies in one allocation; else a finding that names `who`. */
+/* Returns true if all bytes from `address` on lie in one allocation. Otherwise reports
+ * a finding that names `who`. */
 bool memory_host_check(const char *who, const void *address, size_t bytes);
 void memory_copy_in(void *to, const void *from, size_t bytes);
 void memory_copy_out(void *to, const void *from, size_t bytes);
@@ -61,7 +62,8 @@ void memory_set(void *to, int value, size_t bytes);
 bool memory_is_device(const void *address);
 size_t memory_free_bytes(void);
 size_t memory_total_bytes(void);
-/* For blas.cc: between these the host may touch device memory. */
+/* For blas.cc: the host may touch device memory between the calls of these two
+ * functions. */
 void memory_open(void);
 void memory_close(void);
 void memory_mark_written(const void *address, size_t bytes);

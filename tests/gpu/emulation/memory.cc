@@ -1,20 +1,21 @@
-/* Device memory and shared memory, and which thread used which byte when.
+/* Device memory and shared memory. For each byte, this file records which thread
+ * accessed it, and when.
  *
- * With -fsanitize=thread the compiler calls a function before every load and store of a
- * kernel source. These functions, which are defined here, check the address:
+ * With -fsanitize=thread the compiler inserts a call before every load and store of a
+ * kernel source. The called functions are defined here and check the address:
  *
- *   own stack, arguments, read-only data   fine
+ *   own stack, arguments, read-only data   allowed
  *   device memory     inside one allocation? written before it is read? a race?
  *   shared memory     the same; it starts every block unwritten
  *   anything else     a finding
  *
- * Each byte has a shadow with its last writer and reader. A phase begins at the start
- * of a block and at each of its barriers. Two accesses of different threads race if
- * both are in the same phase, if they are in different blocks of the same launch, or if
- * both are in one warp that had no barrier between them.
+ * Each byte has a shadow, which names its last writer and reader. A phase begins at the
+ * start of a block and at each of its barriers. Two accesses of different threads are a
+ * race if both are in the same phase, if they are in different blocks of the same
+ * launch, or if both are in one warp that had no barrier between them.
  *
- * Device memory is one mapping with access rights only while kernels and copies run. So
- * host code that uses a device pointer faults, as it would with a device. */
+ * Device memory is one mapping. It can be accessed only while kernels and copies run.
+ * So host code that uses a device pointer faults, as it would with a device. */
 #include "tests/gpu/emulation/machine.h"
 #include <algorithm>
 #include <link.h>
@@ -36,30 +37,30 @@ struct access_mark {
 };
 struct shadow {
     access_mark write, read;
-    uint32_t first_read; /* phase of the launch's first read */
+    uint32_t first_read; /* the phase of the first read in this launch */
 };
 
 struct allocation {
     uint8_t *start;
     size_t bytes;
-    bool written; /* by the host, as a whole */
+    bool written; /* the host has written all of it */
 };
 
 uint8_t *arena;
 shadow *arena_shadow;
-std::vector<allocation> allocations; /* by address */
+std::vector<allocation> allocations; /* sorted by address */
 size_t last_found;
 
-/* Shared memory: a buffer for the dynamic part, the program's thread-local storage for
- * the static part. */
+/* Shared memory. A buffer holds the dynamic part, and the program's thread-local
+ * storage holds the static part. */
 struct region {
     uint8_t *start;
     size_t bytes;
     shadow *marks;
 };
 region dynamic_part, static_part;
-uint8_t *image, *image_end;   /* memory of the program and its constants */
-__thread uint8_t *own_static; /* static_part's start in this thread */
+uint8_t *image, *image_end;   /* the memory of the program and of its constants */
+__thread uint8_t *own_static; /* start of static_part in this thread */
 
 void *reserve(size_t bytes, int rights)
 {
@@ -113,9 +114,10 @@ bool inside(const uint8_t *at, size_t bytes, const uint8_t *start, const uint8_t
 
 /* ---- races ---- */
 
-/* Whether the marked access and that of the running thread may happen at the same time.
- * Accesses before the phase `oldest` do not count: it is the start of the launch for
- * device memory, of the block for shared memory. */
+/* Returns whether the marked access and an access of the running thread may happen at
+ * the same time. Accesses before the phase `oldest` do not count. This phase is the
+ * start of the launch for device memory, and the start of the block for shared
+ * memory. */
 bool unordered(const access_mark *mark, uint32_t oldest)
 {
     if (mark->phase < oldest)
@@ -153,8 +155,8 @@ void note_read(shadow *s, uint32_t oldest)
                      memory_now.meetings};
 }
 
-/* An atomic access is ordered with other atomics, so it leaves no thread's mark, but
- * races with plain accesses. */
+/* An atomic access is ordered with other atomic accesses, so its mark names no thread.
+ * But it races with plain accesses. */
 const char *race_at(shadow *s, memory_access access, uint32_t oldest)
 {
     if (unordered(&s->write, oldest))
@@ -181,7 +183,7 @@ const char *verb(memory_access access)
     return access == MEMORY_READ ? "reads" : "writes";
 }
 
-/* `written`: the phase from which on a write makes a byte readable. */
+/* A byte can be read if it was written in the phase `written` or later. */
 void check_marks(shadow *marks, const void *address, size_t bytes, memory_access access,
                  uint32_t written, bool shared)
 {
@@ -202,7 +204,8 @@ void check_marks(shadow *marks, const void *address, size_t bytes, memory_access
 
 /* ---- allocations ---- */
 
-/* The last allocation that starts at or below the address; -1 if none does. */
+/* Returns the index of the last allocation that starts at or below the address, or
+ * -1. */
 ptrdiff_t allocation_below(const uint8_t *at)
 {
     if (last_found < allocations.size() && allocations[last_found].start <= at &&
@@ -310,8 +313,8 @@ void memory_close(void)
         abort();
 }
 
-/* First fit, with a gap behind each allocation. New memory counts as unwritten and is
- * filled with NaN. */
+/* Takes the first gap that is large enough, and leaves a gap behind each allocation.
+ * New memory counts as unwritten and is filled with NaN. */
 void *memory_allocate(size_t bytes)
 {
     set_up();
@@ -437,8 +440,8 @@ size_t emulation_n_allocations(size_t *bytes)
 
 /* ---- functions that the compiler calls ---- */
 
-/* Checks the alignment of types that the compiler assumes to be aligned, because a
- * device requires it. */
+/* Checks the alignment for types that the compiler assumes to be aligned, because a
+ * device requires this alignment. */
 static void check_aligned(const void *address, size_t bytes, memory_access access)
 {
     if (memory_now.active && (uintptr_t)address % bytes != 0)

@@ -1,16 +1,19 @@
-/* The CUDA runtime on the host: one device (or EMULATION_DEVICES devices, which share
- * one memory), and streams that do nothing before a thread waits for them. So
- * everything happens as late as a device may do it. A copy from page-locked memory
- * reads this memory only when the stream runs the copy, so code that overwrites the
- * memory earlier, or reads a result without waiting, sees wrong bytes, as may happen on
- * a device. A copy from other memory reads at the call, and a copy to other memory is
- * complete at the return, as the runtime's documentation says.
+/* The CUDA runtime on the host. It has one device (or EMULATION_DEVICES devices, which
+ * share one memory), and streams that do nothing before a thread waits for them. So
+ * everything happens as late as it may on a device. A copy from page-locked memory
+ * reads this memory only when the stream runs the copy. So code that overwrites the
+ * memory before, or reads a result without waiting, sees wrong bytes, as may happen on
+ * a device. A copy from other memory reads the memory during the call, and a copy to
+ * other memory is complete when the call returns, as the documentation of the runtime
+ * says.
  *
- * Between cudaStreamBeginCapture and cudaStreamEndCapture calls are only recorded; each
- * cudaGraphLaunch runs them. A forbidden call invalidates the capture.
+ * Between cudaStreamBeginCapture and cudaStreamEndCapture, calls are only recorded.
+ * Each cudaGraphLaunch runs the recorded calls. A forbidden call makes the capture
+ * invalid.
  *
- * Several threads may call; a lock lets one run at a time. Each thread has its own last
- * error and its own current device, as with the real runtime. */
+ * Several threads may call these functions; a lock lets one thread run at a time. Each
+ * thread has its own last error and its own current device, as with the real
+ * runtime. */
 #include "tests/gpu/emulation/machine.h"
 #include <algorithm>
 #include <deque>
@@ -28,16 +31,17 @@ struct emulated_graph {
 };
 struct emulated_stream {
     emulated_graph *capture;
-    bool spoilt; /* the capture */
-    bool global; /* other threads can invalidate it, too */
+    bool spoilt; /* the capture is invalid */
+    bool global; /* calls of other threads can make the capture invalid, too */
     std::thread::id capturer;
     int device;
-    bool blocking; /* takes turns with the default stream */
+    /* It waits for the default stream, and the default stream waits for it. */
+    bool blocking;
     std::deque<std::function<void()>> pending;
-    uint64_t issued, done; /* number of steps */
+    uint64_t issued, done; /* numbers of steps */
 };
 struct emulated_event {
-    emulated_stream *stream; /* NULL: not recorded */
+    emulated_stream *stream; /* NULL if the event was not recorded */
     uint64_t issued;
 };
 
@@ -75,7 +79,8 @@ void drain(emulated_stream *stream, uint64_t until)
         step();
         stream->done++;
     }
-    if (machine_has_finding()) { /* a device does nothing after its first failure */
+    /* After its first failure a device does nothing more. */
+    if (machine_has_finding()) {
         stream->pending.clear();
         stream->done = stream->issued;
     }
@@ -87,7 +92,7 @@ void drain_all(void)
         drain(stream, stream->issued);
 }
 
-/* Streams made without cudaStreamNonBlocking and the default stream wait for each
+/* The default stream, and streams made without cudaStreamNonBlocking, wait for each
  * other. */
 void take_turns(emulated_stream *stream)
 {
@@ -98,7 +103,7 @@ void take_turns(emulated_stream *stream)
             drain(other, other->issued);
 }
 
-/* Refuses calls that wait, or that use memory without a stream, during a capture. */
+/* During a capture, refuses a call that waits, or that uses memory without a stream. */
 bool spoils_capture(void)
 {
     bool found = false;
@@ -521,7 +526,7 @@ cudaError_t emulated_set_attribute(const void *function, cudaFuncAttribute attri
     return cudaSuccess;
 }
 
-/* Refuses what a device would refuse, with a reason. */
+/* Refuses a launch that a device would refuse, and says why. */
 static bool launch_fits(const emulated_call *call, dim3 grid, dim3 block, size_t shared)
 {
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;

@@ -1,5 +1,6 @@
-/* Replaces cmocka where only the CUDA toolkit is installed (tests/gpu.sh): it has the
- * few macros that the tests of backends use. A failed check ends its test. */
+/* Replaces cmocka on machines where only the CUDA toolkit is installed (tests/gpu.sh).
+ * It has the few macros that the tests of backends use. A check that fails ends its
+ * test. */
 #ifndef PL_TESTS_STANDIN_CMOCKA_H
 #define PL_TESTS_STANDIN_CMOCKA_H
 #include <setjmp.h>
@@ -60,7 +61,7 @@ static inline int standin_passes(const struct CMUnitTest *test)
     return 1;
 }
 
-/* The number of failed tests. */
+/* Returns the number of failed tests. */
 static inline int standin_run(const struct CMUnitTest *tests, size_t n)
 {
     int failed = 0;

@@ -1,5 +1,5 @@
-/* Replaces NVIDIA's header of this name: matrix products, column-major, of bf16, fp32
- * or, scaled, e4m3 operands with fp32 sums, no epilogues. */
+/* Replaces NVIDIA's header of this name. It has matrix products, column-major, with
+ * bf16, fp32 or scaled e4m3 operands and sums in fp32, without epilogues. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
 #define PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
 #include "tests/gpu/emulation/toolkit/cuda_runtime.h"
@@ -40,7 +40,7 @@ typedef struct emulated_blas *cublasLtHandle_t;
 typedef struct emulated_matmul_desc *cublasLtMatmulDesc_t;
 typedef struct emulated_layout *cublasLtMatrixLayout_t;
 typedef struct emulated_preference *cublasLtMatmulPreference_t;
-/* The alignments and the workspace that a found algorithm needs. */
+/* The alignments and the workspace that the found algorithm needs. */
 typedef struct {
     uint32_t alignment[4]; /* of A, B, C, D */
     uint64_t workspace;

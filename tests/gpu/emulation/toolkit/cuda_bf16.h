@@ -1,10 +1,11 @@
-/* bfloat16 as NVIDIA's header of this name has it: a float's upper half. */
+/* bfloat16, as in NVIDIA's header of this name: the upper half of a float. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_CUDA_BF16_H
 #define PL_TESTS_EMULATION_TOOLKIT_CUDA_BF16_H
 #include "base/base.h"
 #include "tests/gpu/emulation/toolkit/device_functions.h"
 
-/* A trivial type, as shared memory requires; only the functions below make values. */
+/* This type is trivial, because shared memory requires it. Only the functions below
+ * make values. */
 struct __nv_bfloat16 {
     uint16_t bits;
 };

@@ -1,6 +1,6 @@
-/* fp8 as NVIDIA's header of this name has it, as far as it is used: e4m3 (OFP8: a bias
- * of 7, no infinity, 0x7f is no number), to the nearest, ties to even, and values past
- * 448 become 448. */
+/* The part of fp8 in NVIDIA's header of this name that our kernels use: e4m3 (OFP8). It
+ * has a bias of 7 and no infinity, and 0x7f is NaN. Values are rounded to the nearest,
+ * ties to even, and values above 448 become 448. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_CUDA_FP8_H
 #define PL_TESTS_EMULATION_TOOLKIT_CUDA_FP8_H
 #include "tests/gpu/emulation/toolkit/device_functions.h"
@@ -20,7 +20,7 @@ static inline float emulated_e4m3_to_float(unsigned char x)
     return x & 128 ? -value : value;
 }
 
-/* Only for e4m3 and __NV_SATFINITE. */
+/* Works only for e4m3 and __NV_SATFINITE. */
 static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t,
                                                        __nv_fp8_interpretation_t)
 {
@@ -33,9 +33,11 @@ static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_
         return (__nv_fp8_storage_t)(sign | 0x7eu);
     (void)frexpf(size, &exponent); /* size is in [2^(exponent-1), 2^exponent) */
     if (exponent < -5 || size == 0.0f)
-        exponent = -5; /* the smallest normal is 2^-6: below, steps of 2^-9 */
+        /* The smallest normal number is 2^-6; below it, steps are 2^-9. */
+        exponent = -5;
     const unsigned steps = (unsigned)nearbyintf(ldexpf(size, 4 - exponent));
-    /* steps of 8..16 at a normal exponent: a carry moves into the exponent's bits */
+    /* A normal number has steps 8 to 16. A carry moves into the bits of the
+     * exponent. */
     return (__nv_fp8_storage_t)(sign | (((unsigned)(exponent + 5) << 3) + steps));
 }
 

@@ -129,8 +129,8 @@ cudaError_t cudaFuncSetAttribute(T *function, cudaFuncAttribute attribute, int v
 
 /* ---- a launch ---- */
 
-/* A kernel with its arguments. The `bytes` of the arguments follow `call`; `run` calls
- * the kernel with copies, once for each thread. */
+/* A kernel with its arguments. The `bytes` bytes of the arguments follow `call` in
+ * memory. `run` calls the kernel with copies of the arguments, once per thread. */
 typedef struct emulated_call {
     const char *name;
     const void *kernel;

@@ -1,6 +1,6 @@
-/* What kernels use: qualifiers, the thread's place in the grid, and built-in functions.
- * Functions at which threads wait for each other take the caller's file and line, which
- * identify the place. */
+/* The functions that kernels use: qualifiers, the thread's place in the grid, and
+ * built-in functions. A function at which threads wait for each other takes the file
+ * and the line of its caller, which identify this place. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_DEVICE_FUNCTIONS_H
 #define PL_TESTS_EMULATION_TOOLKIT_DEVICE_FUNCTIONS_H
 #include "tests/gpu/emulation/toolkit/vector_types.h"
@@ -16,8 +16,8 @@
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __forceinline__  inline __attribute__((always_inline))
 #define __noinline__     __attribute__((noinline))
-/* One block runs at a time: its static shared memory is the thread's static memory,
- * which memory.cc recognises by its address. */
+/* One block runs at a time. So the block's static shared memory is static memory of the
+ * thread of the host, which memory.cc recognises by its address. */
 #define __shared__ static thread_local
 
 /* ---- the thread's place in the grid ---- */
@@ -35,7 +35,7 @@ enum { warpSize = 32 };
 /* Dynamic shared memory of the block; see dynamic_shared() in modules/cuda/device.h */
 void *emulated_dynamic_shared(void) __attribute__((const));
 
-/* ---- meetings of a block ---- */
+/* ---- functions at which the threads of a block meet ---- */
 
 #define EMULATED_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -59,7 +59,8 @@ static inline int __syncthreads_or(int predicate, EMULATED_SITE)
     return emulated_barrier(EMULATED_OR, predicate, file, line);
 }
 
-/* ---- operations of a warp: all its lanes take part, and the mask must say so ---- */
+/* ---- operations of a warp: all lanes take part, and the mask must name all of them
+ * ---- */
 
 enum emulated_shuffle { EMULATED_IDX, EMULATED_XOR, EMULATED_UP, EMULATED_DOWN };
 enum emulated_reduction {
@@ -72,7 +73,8 @@ enum emulated_reduction {
     EMULATED_BIT_XOR
 };
 void emulated_meet_warp(unsigned mask, const char *file, int line);
-/* `value`, at most 16 bytes, becomes the value of the lane that `how` chooses. */
+/* Sets `value`, which has at most 16 bytes, to the value of the lane that `how`
+ * chooses. */
 void emulated_shuffle_value(void *value, size_t bytes, emulated_shuffle how, int lane,
                             int width, unsigned mask, const char *file, int line);
 int64_t emulated_reduce(int64_t value, emulated_reduction how, unsigned mask,
@@ -135,8 +137,8 @@ void emulated_mma_16816_bf16(float c[4], const uint32_t a[4], const uint32_t b[2
 /* ldmatrix.sync.aligned.m8n8.x4[.trans].shared.b16 */
 void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
                           EMULATED_SITE);
-/* cp.async.cg.shared.global with 16 bytes, of which `valid` are copied and the rest
- * are zero; commit_group; wait_group n */
+/* cp.async.cg.shared.global with 16 bytes, of which `valid` bytes are copied and the
+ * others become zero; commit_group; wait_group n */
 void emulated_cp_async(void *shared, const void *global, int valid);
 void emulated_cp_async_commit(void);
 void emulated_cp_async_wait(int groups_left);
@@ -163,7 +165,7 @@ EMULATED_ATOMICS(unsigned)
 EMULATED_ATOMICS(unsigned long long)
 #undef EMULATED_ATOMICS
 double atomicAdd(double *address, double value);
-/* Threads run one at a time, so all accesses are ordered. */
+/* This does nothing, because threads run one at a time, so all accesses are ordered. */
 static inline void __threadfence(void)
 {
 }
@@ -217,14 +219,15 @@ static inline double rsqrt(double x)
 {
     return 1.0 / sqrt(x);
 }
-/* glibc has functions of these names */
+/* glibc already has functions of these names */
 #define __expf expf
 #define __logf logf
 static inline float __fdividef(float x, float y)
 {
     return x / y;
 }
-/* Each is rounded once and never contracted, because of -ffp-contract=off. */
+/* Each result is rounded once. Because of -ffp-contract=off, operations are never
+ * contracted. */
 static inline float __fmul_rn(float x, float y)
 {
     return x * y;

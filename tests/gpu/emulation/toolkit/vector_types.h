@@ -1,9 +1,9 @@
-/* The small vectors of CUDA, as NVIDIA's header of this name has them. */
+/* The small vectors of CUDA, as in NVIDIA's header of this name. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
 #define PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
 
-/* The compiler does not report the memory that a call with a struct argument uses, so
- * functions of structs must be inlined. */
+/* If a call has a struct as an argument, the compiler does not report the memory that
+ * the call uses. So functions of structs must be inlined. */
 #define EMULATED_INLINE inline __attribute__((always_inline))
 
 #define EMULATED_VECTORS(type, name, align2, align4)                                   \
