@@ -1,5 +1,5 @@
 /* folder: workers; label: unit */
-/* Tests enrolling: an invitation admits new keys, but no key that was revoked, and no
+/* Tests enrolling. An invitation admits new keys, but no key that was revoked, and no
  * key under the name of another worker. */
 #include "codec/codec.h"
 #include "workers/workers.h"
@@ -14,7 +14,7 @@
 
 typedef struct fixture {
     char folder[32], list[64];
-    pl_key_entry pool; /* invites five keys */
+    pl_key_entry pool; /* an invitation for five keys */
 } fixture;
 
 static pl_status put_entry(pl_key_list *list, void *context)
@@ -77,7 +77,7 @@ static int uses_left(const fixture *f)
     return n;
 }
 
-/* If an entry could not be read back, the whole list would be lost. */
+/* If the list contained an entry that cannot be read, the whole list would be lost. */
 static void a_key_of_zeros_is_refused_and_the_list_stays_whole(void **state)
 {
     const fixture *f = *state;

@@ -1,7 +1,7 @@
 /* folder: outer; label: unit
  *
- * Which phases and versions change without a document, and from where an arm is trained
- * again, depending on what the store has kept. */
+ * Tests which phases and versions change without a document, and from where an arm must
+ * be trained again. This depends on what the store has kept. */
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
@@ -14,14 +14,16 @@
 
 enum { PHASES = 6, PATHS = 4 };
 
-/* 2x2 paths; path p uses L1.E(p / 2) and L2.E(p % 2), and all share embed and head. */
+/* 2x2 paths. Path p uses L1.E(p / 2) and L2.E(p % 2); all paths share embed and
+ * head. */
 typedef struct fixture {
     pl_arm arm;
     pl_topology *t;
     int64_t draws[PATHS];
     pl_affected a;
-    bool lacks[PL_KEPT_UPDATES + 1]; /* the store has none of these */
-    int64_t gone;                    /* the version of every module that is gone; 0 */
+    bool lacks[PL_KEPT_UPDATES + 1]; /* kinds of data that the store has not kept */
+    /* Number of the version that is missing of every module, or 0. */
+    int64_t gone;
 } fixture;
 
 static bool kept(void *context, pl_kept what, int index, int64_t number)
@@ -96,7 +98,7 @@ static void a_change_reaches_the_others_one_phase_later(void **state)
     assert_phases(f->a.begins, 3, 4, 4, 4);
     assert_int_equal(stays(f, "embed"), 3);
     assert_int_equal(stays(f, "L1.E0"), 3);
-    assert_int_equal(stays(f, "L1.E1"), 4); /* paths 2 and 3 do not draw it */
+    assert_int_equal(stays(f, "L1.E1"), 4); /* paths 2 and 3 do not draw the document */
 }
 
 static void a_draw_of_the_last_phase_reaches_no_other_path(void **state)
@@ -158,12 +160,13 @@ static void a_phase_that_lacks_its_version_is_made_again(void **state)
 {
     fixture *f = *state;
     f->draws[0] = 3;
-    f->lacks[PL_KEPT_STATE] = true; /* so phases 0 to 2 would be repeated */
-    f->gone = 2;                    /* and phase 2 begins with this version */
+    /* Without states, phases 0 to 2 would be repeated. */
+    f->lacks[PL_KEPT_STATE] = true;
+    f->gone = 2; /* and phase 2 needs this version as its start */
     find(f);
     assert_phases(f->a.begins, 0, 0, 0, 0);
     assert_int_equal(stays(f, "embed"), 0);
-    f->lacks[PL_KEPT_STATE] = false; /* phase 3 begins with a state and version 3 */
+    f->lacks[PL_KEPT_STATE] = false; /* phase 3 starts with a state and version 3 */
     find(f);
     assert_phases(f->a.begins, 3, 4, 4, 4);
 }

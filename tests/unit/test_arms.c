@@ -19,7 +19,8 @@ static pl_inner inner_of(const char *name, pl_arm *arm)
     return arm->inner;
 }
 
-/* Sets the preset laptop with four paths, then the pairs; the list ends with NULL. */
+/* Sets the preset `laptop` with four paths, and then these pairs. The list ends with
+ * NULL. */
 static void configure(const char *const *more)
 {
     const char *sets[16] = {"train.base_steps=1000", "train.tau=50", "train.phases=20",
@@ -42,8 +43,9 @@ static double rate_at(const pl_inner *in, int64_t step)
     return pl_learning_rate(&s, in->first_step + step);
 }
 
-/* Under wsd the learning rate is warmed up once, in the base model. Each arm keeps the
- * peak and then falls to zero over the last two fifths of its own steps. */
+/* With the schedule wsd, the learning rate is warmed up only once, in the base model.
+ * Each arm begins at the peak, and its rate falls to zero over the last two fifths of
+ * its own steps. */
 static void every_arm_goes_on_where_the_base_model_stopped(void **state)
 {
     (void)state;
@@ -98,7 +100,8 @@ static void the_outer_step_settles_while_the_rate_decays(void **state)
 }
 
 /* Replicas share the steps of the base model, rounded up to whole phases, and average
- * without momentum; arms count on from the steps of one of them. */
+ * their parameters without momentum. The steps of an arm continue the count of one
+ * replica. */
 static void replicas_divide_the_base_model(void **state)
 {
     (void)state;
@@ -109,7 +112,7 @@ static void replicas_divide_the_base_model(void **state)
     pl_inner base = inner_of("base", &arm);
     assert_int_equal(arm.spec.replicas, 3);
     assert_int_equal(base.tau, TAU);
-    assert_int_equal(base.phases, 7); /* 334 steps each */
+    assert_int_equal(base.phases, 7); /* of 334 steps each */
     assert_true(arm.outer.quorum == 0);
     for (int c = 0; c < PL_CLASS_COUNT; c++)
         assert_true(arm.outer.lr[c] == 1 && arm.outer.momentum[c] == 0);
@@ -136,8 +139,8 @@ static void a_cosine_begins_anew_in_every_arm(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Three chapters share the mixture's phases and its one schedule: only the last decays,
- * and the rate is that of a mixture in one piece. */
+/* Three chapters share the phases of the mixture and one schedule. Only the last
+ * chapter decays, and its rate is that of a mixture without chapters. */
 static void chapters_share_one_schedule(void **state)
 {
     (void)state;
@@ -196,8 +199,9 @@ static void more_phases_are_warmed_up_anew(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Levels grow at the phases of topology.split, also where train.more begins. The arm
- * for one machine with all tokens has as many phases as all paths together. */
+/* Levels grow at the phases that topology.split names, also if train.more adds these
+ * phases. An arm for one machine that trains on all tokens has as many phases as all
+ * paths together. */
 static void splits_make_more_paths_at_borders(void **state)
 {
     (void)state;
@@ -282,8 +286,8 @@ static void a_grafted_arm_says_from_what_it_descends(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Each chapter counts with its own modules, and dense-eq with the phases of all paths.
- */
+/* The plan counts each chapter with its own modules, and dense-eq with the phases of
+ * all paths. */
 static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
 {
     (void)state;
@@ -326,8 +330,8 @@ static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* A step has the batches of four paths, at twice the rate, in passes of one path's
- * size. */
+/* A step of this arm has the batches of four paths at twice the learning rate. It is
+ * computed in passes of one path's batch. */
 static void one_batch_is_that_of_all_paths(void **state)
 {
     (void)state;

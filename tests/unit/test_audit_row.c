@@ -1,7 +1,7 @@
 /* folder: home; label: unit
  *
  * Tests audits without workers: which tasks are drawn, what the row of an audit says,
- * and whose result differs from the others. */
+ * and which worker's result differs from the others. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "home/home_internal.h"
@@ -50,7 +50,7 @@ static void draw_depends_on_seed_and_task_alone(void **state)
     for (int64_t phase = 0; phase < 200; phase++) {
         bool drawn = pl_audit_draws(&arm, 3, 1, phase, 0.5);
         assert_int_equal(drawn, pl_audit_draws(&again, 3, 1, phase, 0.5));
-        if (drawn) /* a larger share has all of a smaller one */
+        if (drawn) /* tasks of a smaller share are also in a larger one */
             assert_true(pl_audit_draws(&arm, 3, 1, phase, 0.7));
         n_same += drawn == pl_audit_draws(&other, 3, 1, phase, 0.5);
     }
@@ -83,7 +83,7 @@ static pl_audit_result result_of(const char *worker, char what)
     return r;
 }
 
-/* Judges the results of workers a, b and c, added one after another. */
+/* Judges the results of the workers a, b and c, which arrive one after another. */
 static pl_audit judged(const char *results)
 {
     pl_audit a;
@@ -101,8 +101,8 @@ static pl_audit judged(const char *results)
     return a;
 }
 
-/* Judges results of different kinds of devices from the distances of b to a, c to a,
- * and c to b. */
+/* Judges results of workers with different kinds of devices from three distances: of b
+ * to a, of c to a, and of c to b. */
 static pl_audit judged_across(double ab, double ac, double bc)
 {
     pl_audit a = judged("x");
@@ -128,7 +128,7 @@ static void between_kinds_small_distances_are_the_same(void **state)
         {2.0, 0.1, 2.0, PL_VERDICT_SETTLED, 1, 3},
         {2.0, 2.0, 0.1, PL_VERDICT_SETTLED, 0, 3},
         {2.0, 2.0, 2.0, PL_VERDICT_UNDECIDED, 0, 3},
-        {0.6, 0.3, 0.3, PL_VERDICT_UNDECIDED, 0, 3}, /* c is near a and b */
+        {0.6, 0.3, 0.3, PL_VERDICT_UNDECIDED, 0, 3}, /* c is near both a and b */
         {2.0, -1, 0.1, PL_VERDICT_SETTLED, 0, 3},
         {-1, 0.1, 0.1, PL_VERDICT_UNDECIDED, 0, 3},
         {-1, 0, 2.0, PL_VERDICT_SETTLED, 1, 3},
@@ -158,7 +158,8 @@ static double distance_of(uint64_t seed, const float *x, const float *y)
     return pl_likeness_distance(&a, &b);
 }
 
-/* The distance must be right within the precision of the cells, for every seed. */
+/* For every seed the measured distance must be right within the precision of the
+ * sketches' cells. */
 static void likeness_tells_angles_and_factors(void **state)
 {
     (void)state;
@@ -176,7 +177,7 @@ static void likeness_tells_angles_and_factors(void **state)
         }
         fill(y, 2, 1e-3f); /* unrelated vectors */
         assert_true(distance_of(seed, x, y) > 0.6);
-        fill(y, 2, 0.5e-3f); /* a cosine of 0.89: kinds that drifted apart */
+        fill(y, 2, 0.5e-3f); /* a cosine of 0.89, as between two kinds of devices */
         for (size_t i = 0; i < N; i++)
             y[i] = 0.9f * (x[i] + y[i]);
         assert_true(distance_of(seed, x, y) < 0.25);
@@ -300,7 +301,7 @@ static void longest_row_fits(void **state)
     (void)state;
     pl_audit a = judged("xyz"), b;
     pl_buf text = {0};
-    a.verdict = PL_VERDICT_OPEN; /* only open rows have a likeness */
+    a.verdict = PL_VERDICT_OPEN; /* only a row without a verdict has a likeness */
     a.seed = UINT64_MAX;
     a.results[2].apart[0] = a.results[2].apart[1] = 0.1234567890123456789;
     a.tolerance = 0.1234567890123456789;

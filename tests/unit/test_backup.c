@@ -14,7 +14,8 @@
 
 enum { TTL = 60000, STEPS = 10 };
 
-/* Three workers of one kind whose tasks take a second, and one of another kind. */
+/* Three workers with devices of one kind, whose tasks take a second, and one worker
+ * with another kind. */
 typedef struct fixture {
     hub h;
     pl_hub_options options;
@@ -23,7 +24,8 @@ typedef struct fixture {
     plan_task first;
 } fixture;
 
-/* A home's report that does not name the worker. */
+/* Reports, as a home does, that the phase is finished. The report does not name the
+ * worker. */
 static void finish(plan_path *path, int64_t phase, int64_t now_ms)
 {
     const plan_news news = {.phase = phase};
@@ -98,7 +100,7 @@ static void progress_that_is_too_slow_is_seen_at_once(void **state)
 {
     fixture *f = *state;
     plan_lease *l = begin(f, 0);
-    l->first_ms = 400; /* 0.4 s per step: 4 s in all and not 1 s */
+    l->first_ms = 400; /* at 0.4 s per step the task takes 4 s, not 1 s */
     l->first_step = 1;
     l->step_ms = 800;
     l->step = 2;
@@ -146,7 +148,8 @@ static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
     assert_false(finds(f, 2, 9000));
 }
 
-/* The device and the promise of the worker on trial do not matter. */
+/* For the task of a worker on trial a backup begins immediately. The device of this
+ * worker, and the time that it has promised, do not matter. */
 static void what_a_worker_on_trial_is_at_is_begun_at_once(void **state)
 {
     fixture *f = *state;
@@ -182,7 +185,8 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
     }
     hub_note_lost(&f->h, 1);
     assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
-    for (int i = 0; i < 9; i++) /* own workers may fail any number of times */
+    /* Workers of the job itself may fail any number of times. */
+    for (int i = 0; i < 9; i++)
         hub_note_lost(&f->h, 2);
     assert_false(hub_is_on_trial(&f->workers[2]));
     assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
@@ -242,14 +246,15 @@ static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
     assert_int_equal(f->workers[0].n_failures, 1);
 }
 
-/* ---- both leases ---- */
+/* ---- a task with two leases ---- */
 static plan_lease *back_up(fixture *f, int worker)
 {
     plan_grant_backup(&f->h.tasks, f->first, worker, 9000, TTL);
     return &f->paths[0].backup;
 }
 
-/* The start of such a lease is not known. It must not count as a lease from time 0. */
+/* The hub does not know when a lease that it took over after its restart began. Such a
+ * lease must not count as if it had begun at time 0. */
 static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
 {
     fixture *f = *state;
@@ -299,7 +304,7 @@ static void audit_that_is_held_for_ever_goes_to_another(void **state)
     f->h.n_audits = 0;
 }
 
-/* Otherwise a renewal would restore the lease, and each second would count as another
+/* Otherwise a renewal would restore the lease, and each second would count as one more
  * failure of the worker. */
 static void lease_that_was_held_for_too_long_is_not_renewed(void **state)
 {
@@ -329,7 +334,8 @@ static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
     assert_false(finds(f, 2, 20000));
 }
 
-/* Reports the first path as done; returns false if the worker never had its lease. */
+/* Reports the task of the first path as done. Returns false if the worker has never had
+ * a lease of this task. */
 static bool say(fixture *f, int64_t phase, uint64_t token, int worker, int64_t now_ms)
 {
     const plan_said said = {.phase = phase, .token = token, .worker = worker};
@@ -368,15 +374,15 @@ static void whoever_comes_first_stops_the_other(void **state)
         assert_int_equal(other, !won);
         assert_true(lost == tokens[!won]);
         assert_int_equal(p->n_backups_won - won_before, won);
-        /* said once */
+        /* this is said only once */
         assert_false(say(f, phase, tokens[won], won, 9500));
         assert_false(settles(f, &other, &lost));
         assert_false(plan_renew(p, &f->paths[0], phase, lost, other, 9600, TTL));
     }
 }
 
-/* Both workers report before the homes do. The first one counts, unless the homes name
- * the other. */
+/* Both workers report the task before the homes do. The first one counts, unless the
+ * homes name the other one. */
 static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
 {
     fixture *f = *state;
@@ -423,7 +429,7 @@ static void credit_waits_for_the_worker_that_the_homes_name(void **state)
     assert_int_equal(other, -1);
 }
 
-/* ---- DONE before the homes' own news ---- */
+/* ---- a worker says DONE before the homes report the task ---- */
 static void what_only_the_worker_says_finishes_nothing(void **state)
 {
     fixture *f = *state;
@@ -436,10 +442,12 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_true(say(f, 0, token, 0, 1000));
     assert_false(settles(f, &other, &lost));
     assert_int_equal(path->phase, 0);
-    assert_false(finds(f, 1, 1000 + 1400)); /* the homes' report may still come */
+    assert_false(finds(f, 1, 1000 + 1400)); /* the report of a home may still come */
     assert_true(finds(f, 1, 1000 + 1600));
-    assert_true(finds(f, 3, 1000 + 1700));               /* any kind of device */
-    hub_home slow = {.welcome = true, .fresh_ms = 1000}; /* answers after 3 s */
+    /* A worker with any kind of device. */
+    assert_true(finds(f, 3, 1000 + 1700));
+    /* This home answers after 3 s. */
+    hub_home slow = {.welcome = true, .fresh_ms = 1000};
     f->h.homes = &slow;
     f->h.n_homes = 1;
     assert_false(finds(f, 1, 1000 + 3000));
@@ -470,7 +478,7 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
 }
 
 /* If two workers may not do one task, a backup would take the lease from a worker that
- * has perhaps delivered, which would count as a failure. */
+ * has perhaps delivered its results. This would count as a failure of that worker. */
 static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **state)
 {
     fixture *f = *state;
@@ -501,8 +509,8 @@ static void lie_is_not_confirmed_by_anothers_delivery(void **state)
     assert_int_equal(other, -1);
 }
 
-/* A lease was extended to a phase, but the results of the previous phase never arrived.
- */
+/* The lease was extended to the next phase, but the results of the phase before never
+ * arrived. */
 static void lease_does_not_live_on_in_the_next_phase(void **state)
 {
     fixture *f = *state;

@@ -66,7 +66,7 @@ static void assert_loads(const char *yaml, settings *out)
         fail_msg("%s", pl_last_error());
 }
 
-/* The sentence must be the file's path and then `expected`. */
+/* The error must be the path of the file followed by `expected`. */
 static void assert_refused(const char *yaml, const char *expected)
 {
     settings got;

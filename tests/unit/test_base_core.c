@@ -130,8 +130,8 @@ static void json_text_escapes_and_replaces_what_is_not_utf8(void **state)
     pl_buf_destroy(&buf);
 }
 
-/* Characters that control a terminal: ESC, a C1 code, a mark that reverses the
- * direction. */
+/* Characters that control a terminal: ESC, a C1 code, and a mark that reverses the
+ * direction of writing. */
 static const char steering[] = "a\x1b[2J\xc2\x9b"
                                "b\xe2\x80\xae"
                                "c\x7f\xff\n";
@@ -153,7 +153,7 @@ static void text_for_a_terminal_shows_what_would_steer_it(void **state)
     pl_buf_destroy(&buf);
 }
 
-/* Logs the value `steering` in another process and reads the line. */
+/* Logs the value `steering` in a different process, and reads the line. */
 static void read_log_line(bool json, char *out, size_t size)
 {
     int ends[2];
@@ -267,7 +267,8 @@ static void the_nearest_name_is_near(void **state)
     assert_string_equal(pl_nearest("evil", names, 3), "eval");
     assert_null(pl_nearest("completely-else", names, 3));
     assert_null(pl_nearest("x", names, 0));
-    assert_string_equal(pl_nearest("ev", names, 3), "eval"); /* half of it matches */
+    /* Half of the letters match. */
+    assert_string_equal(pl_nearest("ev", names, 3), "eval");
     assert_string_equal(pl_nearest("evalxx", names, 3), "eval");
     assert_null(pl_nearest("evalxxx", names, 3));
 }
@@ -314,12 +315,12 @@ static void utf8_follows_the_table_of_the_standard(void **state)
                 {"", 0, 0},
                 {"\xc3\xa4", 2, 2},
                 {"\xc3", 1, 0},
-                {"\xc0\x80", 2, 0},         /* overlong */
-                {"\xe0\x80\x80", 3, 0},     /* overlong */
+                {"\xc0\x80", 2, 0},         /* longer than necessary */
+                {"\xe0\x80\x80", 3, 0},     /* longer than necessary */
                 {"\xed\xa0\x80", 3, 0},     /* surrogate */
                 {"\xe2\x82\xac", 3, 3},     /* the euro sign */
-                {"\xf0\x9f\x98\x80", 4, 4}, /* beyond the first plane */
-                {"\xf0\x80\x80\x80", 4, 0}, /* overlong */
+                {"\xf0\x9f\x98\x80", 4, 4}, /* a character above U+FFFF */
+                {"\xf0\x80\x80\x80", 4, 0}, /* longer than necessary */
                 {"\xf4\x90\x80\x80", 4, 0}, /* beyond U+10FFFF */
                 {"\xf4\x8f\xbf\xbf", 4, 4},
                 {"\xe2\x82", 2, 0},
@@ -344,13 +345,14 @@ static void bf16_rounds_to_nearest_even_and_keeps_nan(void **state)
 {
     (void)state;
     assert_int_equal(pl_bf16_from_float(1.0f), 0x3f80);
-    assert_int_equal(pl_bf16_from_float(1.0f + 0x1p-8f), 0x3f80);   /* tie, to even */
-    assert_int_equal(pl_bf16_from_float(1.0f + 0x3p-8f), 0x3f82);   /* tie, to even */
-    assert_int_equal(pl_bf16_from_float(1.0f + 0x1.1p-8f), 0x3f81); /* above the tie */
+    /* A value half way between two others becomes the even one. */
+    assert_int_equal(pl_bf16_from_float(1.0f + 0x1p-8f), 0x3f80);
+    assert_int_equal(pl_bf16_from_float(1.0f + 0x3p-8f), 0x3f82);
+    assert_int_equal(pl_bf16_from_float(1.0f + 0x1.1p-8f), 0x3f81);
     assert_int_equal(pl_bf16_from_float(-0.0f), 0x8000);
     assert_int_equal(pl_bf16_from_float(INFINITY), 0x7f80);
     assert_int_equal(pl_bf16_from_float(3.4e38f), 0x7f80);
-    uint32_t payload = 0x7f800001; /* its upper half alone would be infinity */
+    uint32_t payload = 0x7f800001; /* a NaN; its upper half alone would be infinity */
     float nan_value;
     memcpy(&nan_value, &payload, sizeof nan_value);
     assert_true(isnan(pl_bf16_to_float(pl_bf16_from_float(nan_value))));

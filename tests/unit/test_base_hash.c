@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Computed with Python's hashlib.blake2b(data, digest_size=32, person=use). */
+/* The expected values were computed with Python's hashlib.blake2b(data, digest_size=32,
+ * person=use). */
 static void a_hash_is_blake2b_personalised_by_its_use(void **state)
 {
     (void)state;
@@ -24,7 +25,7 @@ static void a_hash_is_blake2b_personalised_by_its_use(void **state)
         text, "3ba1d5231e42608a94f9052a911bf9af9d3fe564d3593554258219722e08311e");
 }
 
-/* Computed with sha256sum and `git hash-object --stdin`. */
+/* The expected values were computed with sha256sum and `git hash-object --stdin`. */
 static void files_have_the_names_that_hubs_give_them(void **state)
 {
     (void)state;
@@ -83,7 +84,8 @@ static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **
     uint8_t data[1000];
     struct {
         uint64_t shift[8];
-        pl_hasher hashers[8]; /* 448 bytes each: their addresses vary modulo 64 */
+        /* A hasher has 448 bytes, so the addresses differ modulo 64. */
+        pl_hasher hashers[8];
     } memory;
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (uint8_t)(i * 7);
@@ -101,8 +103,8 @@ static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **
     }
 }
 
-/* Tests all lengths near the ends of blocks, together with pieces of equal and
- * different lengths, on each instruction set of this machine. */
+/* Tests all lengths near the ends of blocks, as pieces of equal and of different
+ * lengths, with each instruction set of this machine. */
 static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
 {
     (void)state;
@@ -115,7 +117,7 @@ static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
     for (int kind = LANES_NONE; kind <= (int)hash_lanes_best(); kind++)
         for (size_t len = 0; len < LENGTHS; len++) {
             const size_t lengths[] = {len, len / 2, len, LENGTHS - len, 0};
-            size_t n = len % MANY + 1; /* fewer than lanes, and more */
+            size_t n = len % MANY + 1; /* fewer pieces than lanes, and more */
             for (size_t i = 0; i < n; i++)
                 pieces[i] = (pl_piece){data + 7 * i, lengths[i % 5]};
             hash_many_with((lanes_kind)kind, "chunk", pieces, n, many);
@@ -136,7 +138,7 @@ static void the_use_counts_for_many_pieces_too(void **state)
     assert_true(pl_hash_equal(&alone, &out[1]));
     pl_hash_many("sixteen-bytes-ko", pieces, 2, out);
     assert_false(pl_hash_equal(&alone, &out[1]));
-    pl_hash_many("chunk", NULL, 0, NULL); /* nothing */
+    pl_hash_many("chunk", NULL, 0, NULL); /* without any piece nothing happens */
 }
 
 static void a_hash_has_one_spelling(void **state)
@@ -161,7 +163,7 @@ static void a_hash_has_one_spelling(void **state)
     assert_int_equal(pl_hash_parse("", &back), PL_ERR_DATA);
 }
 
-/* The value for empty input stands in xxHash's own documentation. */
+/* The value for empty input is the one in xxHash's own documentation. */
 static void the_checksum_is_xxh3_64_however_the_bytes_are_cut(void **state)
 {
     (void)state;

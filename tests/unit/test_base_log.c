@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Runs one pl_log with stderr in a pipe; *line gets what it wrote after the time. */
+/* Calls pl_log once with stderr in a pipe. *line gets the text that the call wrote
+ * after the time. */
 static void capture(bool json, const char *pairs, pl_buf *line)
 {
     int ends[2];

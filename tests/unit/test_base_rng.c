@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* The known answers that the authors of Philox publish with Random123. */
+/* The expected values are those that the authors of Philox publish with Random123. */
 static void philox_gives_the_published_vectors(void **state)
 {
     (void)state;
@@ -22,7 +22,7 @@ static void philox_gives_the_published_vectors(void **state)
          UINT64_MAX,
          UINT64_MAX,
          {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {0x299f31d0a4093822u, /* digits of pi: counter 243f6a88 85a308d3 ... */
+        {0x299f31d0a4093822u, /* the counter has digits of pi: 243f6a88 85a308d3 ... */
          0x0370734413198a2eu,
          0x85a308d3243f6a88u,
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
@@ -72,15 +72,16 @@ static void normal_values_have_the_moments_of_the_normal_law(void **state)
             sums[k] += power / N;
         }
     }
-    /* Standard errors: 1, sqrt 2, sqrt 15, sqrt 96 over sqrt N. */
+    /* Standard errors of the four moments are 1, sqrt 2, sqrt 15 and sqrt 96, divided
+     * by sqrt N. */
     assert_true(fabs(sums[1]) < 5 * 1.0 / sqrt(N));
     assert_true(fabs(sums[2] - 1.0) < 5 * 1.42 / sqrt(N));
     assert_true(fabs(sums[3]) < 5 * 3.88 / sqrt(N));
     assert_true(fabs(sums[4] - 3.0) < 5 * 9.8 / sqrt(N));
 }
 
-/* Against the C library's functions in double precision: our own logarithm and
- * circle functions may differ in the last bits only. */
+/* Compares with the C library's functions in double precision. The logarithm and the
+ * sine and cosine of this project may differ only in the last bits. */
 static void normal_values_are_those_of_box_and_muller(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static void a_permutation_depends_on_seed_and_stream(void **state)
     assert_true(same_seed < 10 && same_stream < 10);
 }
 
-/* Over many streams each element should get each place equally often. */
+/* Over many streams, each element should be at each place equally often. */
 static void a_permutation_of_five_is_not_biased(void **state)
 {
     (void)state;

@@ -34,7 +34,7 @@ static void every_item_is_done_once_on_any_number_of_threads(void **state)
     assert_int_equal(pl_parallel(4, 0, count_item, NULL), PL_OK);
 }
 
-/* High items fail at once, the low ones late. */
+/* Items with high numbers fail at once, those with low numbers later. */
 static pl_status fail_some(void *context, size_t item, int thread)
 {
     (void)context;
@@ -132,7 +132,7 @@ static int n_calls;
 
 static void count_call(void)
 {
-    pl_sleep_ms(20); /* the other threads come meanwhile */
+    pl_sleep_ms(20); /* meanwhile the other threads arrive */
     n_calls++;
 }
 
@@ -152,7 +152,7 @@ static void what_is_done_once_is_done_before_anybody_goes_on(void **state)
     assert_int_equal(n_calls, 1);
 }
 
-/* Doubles the number that the job points to, and counts in *self. */
+/* Doubles the number to which the job points, and counts the calls in *self. */
 static void double_it(void *self, void *job)
 {
     *(int *)self += 1;
@@ -172,7 +172,7 @@ static void an_actor_does_all_that_was_pushed_and_in_order(void **state)
         pl_actor_push(actor, &jobs[i]);
     }
     pl_actor_stop(actor);
-    pl_actor_stop(actor); /* does nothing */
+    pl_actor_stop(actor); /* a second stop does nothing */
     assert_int_equal(n_done, JOBS);
     for (int i = 0; i < JOBS; i++) {
         assert_ptr_equal(pl_actor_take(actor), &jobs[i]);

@@ -156,7 +156,7 @@ static void large_data_is_lent_until_the_message_is_used_again(void **state)
         send_filled(pair.client, turn, PL_WIRE_DATA_MAX);
         await_filled(pair.server, &got, turn, PL_WIRE_DATA_MAX);
         assert_non_null(got.lent);
-        send_filled(pair.client, turn, 7); /* small data is copied */
+        send_filled(pair.client, turn, 7); /* small data is copied into the message */
         await_filled(pair.server, &got, turn, 7);
         assert_null(got.lent);
         pl_buf_append(&got.data, "more", 4);
@@ -172,13 +172,13 @@ static void large_data_is_lent_until_the_message_is_used_again(void **state)
     assert_null(got.lent);
     send_filled(pair.client, 9, PL_WIRE_DATA_MAX);
     await_filled(pair.server, &got, 9, PL_WIRE_DATA_MAX);
-    close_pair(&pair); /* lent data outlives its socket */
+    close_pair(&pair); /* lent data stays valid after its socket was closed */
     assert_int_equal(got.data.data[PL_WIRE_DATA_MAX - 1], 9);
     pl_message_destroy(&got);
     assert_null(got.lent);
 }
 
-/* A socket of a stranger that receives and sends raw frames. */
+/* The socket of a stranger, which sends and receives raw frames. */
 typedef struct raw_socket {
     void *context, *socket;
 } raw_socket;
@@ -237,8 +237,8 @@ static void a_message_has_the_bytes_of_the_protocol(void **state)
     close_stranger(&server);
 }
 
-/* Waits until `n` messages were dropped; a golden message ends the wait and shows
- * that the socket still serves. */
+/* Waits until `n` messages were dropped. A correct message at the end shows that the
+ * socket still serves. */
 static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
 {
     pl_message got;
@@ -252,7 +252,7 @@ static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
         status = pl_wire_recv(server, &peer, &got);
     }
     assert_int_equal(status, PL_OK);
-    assert_true(got.request == 7); /* the only good one: nothing bad came before */
+    assert_true(got.request == 7); /* no other message came before this one */
     assert_int_equal(got.data.len, 3);
     assert_true(pl_wire_dropped(server) == n);
     assert_int_equal(pl_wire_recv(server, &peer, &got), PL_ERR_TIMEOUT);
@@ -373,7 +373,7 @@ static void a_good_checksum_does_not_excuse_a_bad_field(void **state)
         send_summed(stranger.socket, header, 3);
     }
     memcpy(header, golden_header, HEADER);
-    header[16] = 0; /* no data, but a third frame */
+    header[16] = 0; /* there is no data, but a third frame */
     send_summed(stranger.socket, header, 0);
     expect_dropped(server, stranger.socket, n + 1);
     close_stranger(&stranger);
@@ -457,7 +457,7 @@ static void unix_sockets_and_ipv6_work_too(void **state)
         socket_pair pair;
         pl_message message;
         if (pl_wire_bind(addresses[i], &pair.server, pair.address) != PL_OK) {
-            assert_int_equal(i, 1); /* this machine has no IPv6 */
+            assert_int_equal(i, 1); /* this machine does not have IPv6 */
             continue;
         }
         assert_int_equal(pl_wire_connect(pair.address, &pair.client), PL_OK);
@@ -467,7 +467,7 @@ static void unix_sockets_and_ipv6_work_too(void **state)
         pl_message_destroy(&message);
         close_pair(&pair);
     }
-    assert_int_equal(rmdir(folder), 0); /* the socket's file is gone */
+    assert_int_equal(rmdir(folder), 0); /* the file of the socket was removed */
 }
 
 static void a_private_address_lies_where_only_its_owner_can_go(void **state)
@@ -488,7 +488,7 @@ static void a_private_address_lies_where_only_its_owner_can_go(void **state)
     assert_int_not_equal(stat(folder, &info), 0); /* the folder was removed */
 }
 
-/* Tests a given folder, and the folder of an existing socket. */
+/* Tests a folder that is given, and the folder of a socket that exists. */
 static void an_address_in_a_folder_is_absolute_and_shut(void **state)
 {
     (void)state;
@@ -536,7 +536,7 @@ static void a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not(vo
     pl_copy_text(at.sun_path, sizeof at.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (const void *)&at, sizeof at), 0);
-    close(fd); /* a killed process leaves its file */
+    close(fd); /* as if the process was killed, the file remains */
     assert_true(pl_path_exists(path));
     assert_int_equal(pl_wire_bind(ipc, &pair.server, pair.address), PL_OK);
     pl_wire_close(&pair.server);
@@ -577,7 +577,7 @@ static void a_full_queue_is_an_error_and_never_a_wait(void **state)
     pl_message message;
     char address[PL_ADDRESS_MAX];
     assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &client, address), PL_OK);
-    pl_wire_close(&client); /* a port on which nobody listens */
+    pl_wire_close(&client); /* no process listens on this port */
     assert_int_equal(pl_wire_connect(address, &client), PL_OK);
     pl_message_init(&message, 5);
     pl_status status = PL_OK;
@@ -592,12 +592,12 @@ static void a_full_queue_is_an_error_and_never_a_wait(void **state)
     pl_wire_close(&client);
 }
 
-/* A server that answers only the third copy of each question, first with the
- * answer to another request; then ends. */
+/* A server that answers only the third copy of each question, first with an answer to a
+ * different request. Then it ends. */
 typedef struct deaf_server {
     pl_socket *socket;
     int n_heard;
-    pl_status answer; /* PL_OK: the server echoes */
+    pl_status answer; /* with PL_OK the server sends the question back */
 } deaf_server;
 
 static void deaf_server_run(void *context)
@@ -756,7 +756,7 @@ static void client_sees_that_its_server_has_started_again(void **state)
     for (int i = 0; i < 2; i++) {
         pl_wire_close(&pair.server);
         pl_status status;
-        do /* the address becomes free a moment later */
+        do /* the address is free only a moment later */
             status = pl_wire_bind(pair.address, &pair.server, bound);
         while (status == PL_ERR_BUSY);
         assert_int_equal(status, PL_OK);

@@ -38,7 +38,8 @@ static void numbers_shrink_to_their_entropy(void **state)
     enum { N = 1 << 16 };
     static uint8_t data[N];
     pl_buf packed = {0}, back = {0};
-    for (size_t i = 0; i < N; i++) /* 5 to 12 alike: 3 bits of entropy */
+    /* The values are 5 to 12, equally likely: 3 bits of entropy. */
+    for (size_t i = 0; i < N; i++)
         data[i] = (uint8_t)(5 + pl_random_u32(1, 2, i) % 8);
     assert_int_equal(pl_zip_huffman(data, N, &packed), PL_OK);
     assert_in_range(packed.len, N * 3 / 8, N * 3 / 8 + N / 100);
@@ -80,8 +81,8 @@ static void a_frame_cut_at_any_length_is_damage(void **state)
     pl_buf_destroy(&back);
 }
 
-/* A flipped literal may not be noticed (callers have checksums), but the size must be
- * right, and nothing may be written outside. */
+/* A literal byte with a flipped bit may remain unnoticed (callers have checksums). But
+ * the size must be right, and no byte may be written outside of the output. */
 static void a_flipped_bit_is_damage_or_gives_the_right_size(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 /* folder: outer; label: unit
  *
- * Tests modules that are blended from other modules: every method against plain loops
- * in double, and the cases in which the result must have the bytes of one source. */
+ * Tests modules that are blended from other modules. Every method is compared with
+ * plain loops in double. In some cases the result must have the bytes of one source;
+ * these are tested, too. */
 #include "outer/outer.h"
 
 #include <math.h>
@@ -89,7 +90,7 @@ static void slerp_goes_along_the_arc(void **state)
         double want = (sin(0.75 * angle) * x + sin(0.25 * angle) * y) / sin(angle);
         assert_true(fabs((double)out[i] - want) < 1e-6);
     }
-    /* a chord would be shorter */
+    /* A mean along the straight line would be shorter. */
     assert_true(sqrt(norm) > fmin(sqrt(xx), sqrt(yy)) * 0.999);
     const float *const same[2] = {values[0], values[0]};
     assert_int_equal(pl_blend_run(&b, same, NULL, N, out), PL_OK);
@@ -117,7 +118,7 @@ static int by_size_down(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Finds the size of the k-th largest difference by sorting. */
+/* Finds the absolute value of the k-th largest difference by sorting all of them. */
 static float sorted_threshold(const float *x, double density)
 {
     float sizes[N];

@@ -1,7 +1,7 @@
 /* folder: outer; label: unit
  *
- * Tests versions that are sent as encoded changes: a reader computes the same bytes
- * that the home commits, and what rounding leaves out is added later. */
+ * Tests versions that are sent as encoded changes. A reader must compute the bytes that
+ * the home commits, and values that rounding leaves out must be added later. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { MODULE = 1, ROUNDS = 12 }; /* two paths share MODULE */
+enum { MODULE = 1, ROUNDS = 12 }; /* MODULE is shared by two paths */
 
 typedef struct world {
     pl_arm arm;
@@ -36,7 +36,8 @@ static void open_world(world *w, const char *codec)
 {
     memset(w, 0, sizeof *w);
     w->arm.shape = tiny_shape(4);
-    w->arm.shape.width = 64; /* large enough for matrices that are not "small" */
+    /* So large that matrices do not count as "small" tensors. */
+    w->arm.shape.width = 64;
     w->arm.shape.head_size = 32;
     w->arm.shape.ffn = 96;
     w->arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
@@ -63,8 +64,8 @@ static void close_world(world *w)
     pl_free_aligned(w->reader);
 }
 
-/* Takes an outer step of random size: makes the home's version, the reader's version
- * from the home's message, and `exact`, which is never rounded. */
+/* Takes an outer step of random size. Makes the home's version, the reader's version
+ * from the message of the home, and `exact`, which is never rounded. */
 static void step(world *w, pl_buf *change)
 {
     double norm = 0;
@@ -116,8 +117,8 @@ static void a_version_is_what_its_change_says(void **state)
     whoever_applies_the_change_has_the_same_bytes("i4");
 }
 
-/* Up to the rounding of floats, version - residual must equal the exact steps, and the
- * residual must not grow beyond the rounding of one step. */
+/* version - residual must equal the sum of the exact steps up to the rounding of
+ * floats. The residual must not become larger than the rounding of one step. */
 static void check_later(const char *codec)
 {
     world w;

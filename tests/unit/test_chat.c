@@ -1,5 +1,6 @@
 /* folder: serve; label: unit */
-/* Tests prompts that templates make of conversations, and answers in OpenAI's form. */
+/* Tests the prompts that templates make from conversations, and answers in the form of
+ * OpenAI's API. */
 #include "serve/chat.h"
 #include "serve/serve.h"
 #include "tests/support/corpus_support.h"

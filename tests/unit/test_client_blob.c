@@ -13,13 +13,14 @@
 
 typedef enum habit {
     GOOD,
-    SHORT,     /* pieces of 300,000 bytes */
-    TWICE,     /* every answer twice, after one with an unknown number */
+    SHORT, /* pieces of 300,000 bytes */
+    /* Sends every answer twice, after an answer with an unknown request number. */
+    TWICE,
     LOSES_ONE, /* the third question is lost */
     BACKWARDS, /* answers questions 2 to 4 in reverse order */
     GROWS,     /* the blob grows while it is sent */
-    TOO_LONG,  /* a piece that goes beyond the end */
-    EMPTY,     /* pieces without bytes */
+    TOO_LONG,  /* sends a piece that ends beyond the end of the blob */
+    EMPTY,     /* sends pieces without bytes */
     OTHER_BYTES,
     ENDLESS /* claims a size of 2^60 bytes */
 } habit;
@@ -37,7 +38,7 @@ typedef struct fake {
 } fake;
 
 static uint8_t data[BYTES];
-static pl_hash names[2]; /* the hash of all bytes, and of no bytes */
+static pl_hash names[2]; /* the hash of all bytes, and the hash of zero bytes */
 
 static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
 {
@@ -67,7 +68,7 @@ static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
     for (int i = f->habit == TWICE ? 0 : 2; i < 3; i++) {
         a.request = i == 0 ? q->request + 1000000 : q->request;
         if (pl_wire_send_to(f->socket, peer, &a) != PL_OK)
-            break; /* the client has refused an answer and left */
+            break; /* the client has refused an answer and disconnected */
     }
     pl_message_destroy(&a);
 }
@@ -107,7 +108,7 @@ static void serve(void *context)
     pl_message_destroy(&q);
 }
 
-/* Downloads a blob; `out` begins with a word that must stay. */
+/* Downloads a blob. `out` begins with a word, which must remain there. */
 static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *out)
 {
     char address[PL_ADDRESS_MAX];

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* Replaces the C library's function. At each call the wall clock jumps by years: twice
- * forwards, then back. */
+/* Replaces the function of the C library. At each call the wall clock jumps by years:
+ * two times forwards, then back. */
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
     static int looks;
@@ -26,7 +26,8 @@ static void leases_and_deadlines_do_not_see_the_wall_clock(void **state)
     int64_t start_ms = pl_now_ms();
     double start = pl_now();
     int64_t first = pl_wall_ms(), second = pl_wall_ms();
-    assert_true(second - first > 1000000 || first - second > 1000000); /* it jumps */
+    /* The wall clock has jumped. */
+    assert_true(second - first > 1000000 || first - second > 1000000);
     for (int i = 0; i < 100; i++) {
         int64_t elapsed_ms = pl_now_ms() - start_ms;
         double elapsed = pl_now() - start;

@@ -14,7 +14,8 @@ static void f32_update_arrives_bit_for_bit_at_every_size(void **state)
             pl_buf m = {0};
             o.entropy = entropy;
             fill_values(x, n, 1);
-            if (n > 60) { /* the bits of zero, of subnormals, of the extremes */
+            /* The bit patterns of zero, of subnormal numbers and of extreme numbers. */
+            if (n > 60) {
                 const float odd[] = {0.0f, 1e-45f, -1e-40f, FLT_MAX, -FLT_MAX, FLT_MIN};
                 memcpy(x + 50, odd, sizeof odd);
             }
@@ -157,8 +158,8 @@ static void blocks_of_subnormals_and_extremes_do_not_overflow(void **state)
         add_ok(&m, N, 1.0f, sum);
         for (size_t i = 0; i < N; i++)
             assert_true(isfinite(sum[i]) && isfinite(left[i]));
-        /* A scale that is no normal number is sent as 0, and the residual keeps all
-         * values. */
+        /* If a scale is not a normal number, it is sent as 0, and the residual keeps
+         * all values. */
         for (size_t i = 0; i < 256 && c < 2; i++)
             assert_true(sum[i] == 0 && left[i] == x[i]);
         pl_buf_destroy(&m);
@@ -213,7 +214,7 @@ static void topk_prefers_the_lower_index_among_equals(void **state)
     (void)state;
     for (size_t i = 0; i < N; i++)
         x[i] = i % 40 == 39 ? 2.0f : i % 2 ? 1.0f : -1.0f;
-    o.k = 200; /* 102 twos, then the first 98 ones */
+    o.k = 200; /* all 102 values of 2, then the first 98 values of 1 */
     encode_all(&o, NULL, x, N, NULL, &m);
     add_ok(&m, N, 1.0f, sum);
     size_t ones = 0;
@@ -241,7 +242,8 @@ static void topk_contracts_the_residual(void **state)
     pl_free(left);
 }
 
-/* Tests values on both sides of one fixed threshold, and far above all thresholds. */
+/* Tests values that are close to one fixed threshold, on both sides of it, and values
+ * far above all thresholds. */
 static void selector_of_tagc_keeps_at_most_the_budget(void **state)
 {
     enum { N = 1 << 16 };
@@ -291,7 +293,7 @@ static void threshold_of_equal_values_falls_back_to_the_exact_one(void **state)
     pl_free(sum);
 }
 
-/* ---- error feedback ---- */
+/* ---- error feedback: what was not sent is added to the next update ---- */
 static void check_feedback(const char *name, int bits, double beta, bool shared)
 {
     enum { N = 6000, ROUNDS = 20 };
@@ -406,7 +408,7 @@ static void messages_have_the_bytes_of_every_machine(void **state)
     for (size_t c = 0; c < sizeof golden / sizeof *golden; c++) {
         pl_codec_options o = options_of(golden[c].name);
         pl_buf m = {0};
-        o.entropy = false; /* zstd's bytes depend on its version */
+        o.entropy = false; /* the bytes of zstd depend on its version */
         o.selector = golden[c].selector;
         o.beta = 0.9;
         fill_values(x, N, 12);

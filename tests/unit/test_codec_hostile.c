@@ -21,7 +21,8 @@ static pl_status try_add(const uint8_t *data, size_t len, size_t n)
     return pl_codec_add(data, len, n, 1, NULL, &norm);
 }
 
-/* Corrects the header's checksum after a change of header or table, like a forger. */
+/* Corrects the header's checksum after a change of the header or the table, as an
+ * attacker would do. */
 static void forge_header(pl_buf *m)
 {
     uint32_t table;
@@ -33,7 +34,8 @@ static void forge_header(pl_buf *m)
     memcpy(m->data + 56, &checksum, 8);
 }
 
-/* The checksum of section `i` of a message with one stretch, then the header's. */
+/* In a message with one stretch, corrects the checksum of section `i`, and then that of
+ * the header. */
 static void forge_section(pl_buf *m, int i)
 {
     uint64_t wire, at = HEADER_BYTES;
@@ -62,7 +64,9 @@ static void update_cut_off_anywhere_is_refused(void **state)
             encode_one(names[c], entropy, &m);
             assert_int_equal(try_add(m.data, m.len, N), PL_OK);
             for (size_t len = 0; len < m.len; len += len < 300 ? 1 : 37) {
-                uint8_t *cut = pl_alloc(len + 1); /* exact, for a sanitizer */
+                /* Has exactly this length, so that a sanitizer finds reads beyond
+                 * it. */
+                uint8_t *cut = pl_alloc(len + 1);
                 memcpy(cut, m.data, len);
                 assert_int_equal(try_add(cut, len, N), PL_ERR_DATA);
                 pl_free(cut);
@@ -120,7 +124,8 @@ static void flipped_bit_anywhere_is_noticed(void **state)
     }
 }
 
-/* Sets every byte of header and table to its extremes, and corrects the checksums. */
+/* Sets every byte of the header and of the table to extreme values, and corrects the
+ * checksums. */
 static void forged_header_and_table_never_lead_outside(void **state)
 {
     static const uint8_t values[] = {0, 1, 2, 7, 8, 0x7f, 0x80, 0xff};
@@ -148,7 +153,7 @@ static void forged_header_and_table_never_lead_outside(void **state)
     }
 }
 
-/* Tests sections of noise with correct checksums. */
+/* Tests sections that contain random bytes and have correct checksums. */
 static void forged_sections_never_lead_outside(void **state)
 {
     (void)state;
@@ -179,8 +184,9 @@ static void index_outside_the_stretch_is_refused(void **state)
     (void)state;
     encode_one("topk", false, &m);
     size_t scales = HEADER_BYTES + RECORD_BYTES + 3 * SECTION_BYTES;
-    size_t gaps = scales + (size_t)2 * 4; /* two magnitudes for each chunk */
-    m.data[gaps + 3] = 254; /* gaps so long that the last runs over the end */
+    size_t gaps = scales + (size_t)2 * 4; /* each chunk has two magnitudes */
+    /* The gaps are so long that the last value is beyond the end. */
+    m.data[gaps + 3] = 254;
     for (int i = 0; i < 60; i++)
         m.data[gaps + 4 + (size_t)i] = 254;
     forge_section(&m, 1);
@@ -239,7 +245,8 @@ static void update_that_is_not_finite_is_refused_wherever_it_is(void **state)
             x[places[k]] = k % 2 ? NAN : INFINITY;
             pl_status status =
                 pl_codec_encode_module(&o, &part, 1, &round, x, NULL, &m);
-            if (c < 2) { /* f32 and bf16 send NaN, and the decoder refuses it */
+            /* With f32 and bf16, NaN can be sent; then the decoder must refuse it. */
+            if (c < 2) {
                 assert_int_equal(status, PL_OK);
                 status = try_add(m.data, m.len, LONG);
             }

@@ -48,7 +48,7 @@ static void tensors_have_the_roles_of_their_names(void **state)
 {
     pl_topology *t = topology_of(false);
     (void)state;
-    /* L1 is the one common block of its level: blocks 0 and 3 are private */
+    /* L1 has one shared block, because blocks 0 and 3 are private. */
     assert_int_equal(count_role(t, "L1.E0", PL_ROLE_SMALL), 2);
     assert_int_equal(count_role(t, "L1.E0", PL_ROLE_ATTENTION_IN), 3);
     assert_int_equal(count_role(t, "L1.E0", PL_ROLE_ATTENTION_OUT), 1);
@@ -104,14 +104,16 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(o.cells = 1.0);
     REFUSED(o.codec[PL_ROLE_HEAD] = 0);
     REFUSED(o.codec[PL_ROLE_HEAD] = PL_CODEC_COUNT);
-    REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_I22_SHARED); /* occurs only in messages */
+    /* This codec is possible only inside messages. */
+    REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_I22_SHARED);
     REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_LIST16);
     REFUSED(o.codec[PL_ROLE_HEAD] = PL_CODEC_SKETCH16);
 #undef REFUSED
     assert_non_null(strstr(pl_last_error(), "without decoding"));
 }
 
-/* Neighbours with one codec are one stretch; small tensors are f32. */
+/* Neighbouring tensors with one codec form one stretch. Small tensors are sent as
+ * f32. */
 static void stretches_follow_the_roles(void **state)
 {
     pl_topology *t = topology_of(false);

@@ -11,15 +11,16 @@ typedef struct crowd {
     int n;
 } crowd;
 
-/* Fills x with values up to a few standard deviations and some beyond the clamp. The
- * workers' indices of large values overlap in part. */
+/* Fills x with values of up to a few standard deviations, and with some values beyond
+ * the clamp. The workers' large values are at indices that overlap in part. */
 static void fill_worker(float *x, size_t n, int worker)
 {
     fill_values(x, n, 1000 + (uint64_t)worker);
     for (size_t i = 0; i < n; i += 97)
-        x[i] = i % 2 ? 7.0f : -7.0f; /* the clamp, always in one direction */
+        x[i] = i % 2 ? 7.0f : -7.0f; /* at the clamp, always with the same sign */
     for (size_t i = 13; i < n; i += 53)
-        x[i] = worker % 2 ? 9e-3f : -9e-3f; /* two workers cancel each other */
+        /* The values of two workers cancel each other. */
+        x[i] = worker % 2 ? 9e-3f : -9e-3f;
 }
 
 static void gather(crowd *c, const char *name, int n)
@@ -48,7 +49,8 @@ static void combine_ok(const pl_buf *a, const pl_buf *b, pl_buf *out)
     assert_int_equal(pl_codec_combine(a->data, a->len, b->data, b->len, out), PL_OK);
 }
 
-/* Combines n messages in the order of a permutation, as a tree that splits at `cut`. */
+/* Combines n messages in the order of a permutation, as a tree whose root splits them
+ * at `cut`. */
 static void combine_tree(const crowd *c, const int *order, int n, int cut, pl_buf *out)
 {
     pl_buf left = {0}, right = {0};
@@ -89,7 +91,8 @@ static void sum_of_messages_is_the_sum_of_updates(void **state)
                 pl_buf sum = {0};
                 shuffle(order, all.n, seed);
                 combine_tree(&all, order, all.n, (int)(seed * 7 + 1), &sum);
-                add_ok(&sum, N, 123.0f, together); /* `sum` contains the weights */
+                /* `sum` already contains the weights. */
+                add_ok(&sum, N, 123.0f, together);
                 assert_memory_equal(apart, together, N * sizeof *apart);
                 pl_buf_destroy(&sum);
                 pl_free(together);
@@ -153,8 +156,8 @@ static void equal_messages_combine_to_equal_bytes_in_any_order(void **state)
 }
 
 /* ---- sums that cannot be decoded ---- */
-/* Makes messages with so few cells that each message can be decoded, but most sums
- * cannot. */
+/* Makes messages with so few cells that each message can be decoded, but that most sums
+ * of messages cannot. */
 static void overload(crowd *c, const char *name)
 {
     float *x = zeros(N);
@@ -243,7 +246,8 @@ static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
     }
 }
 
-/* With two cells per third, three elements or more can never be decoded. */
+/* With two cells in each third of the sketch, three or more elements can never be
+ * decoded. */
 static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
 {
     enum { TINY = 4096 };
@@ -254,7 +258,8 @@ static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
     int lists = 0, sketches = 0;
     (void)state;
     o.k = 300;
-    o.cells = 1.2; /* 0.833 elements a cell: about half of the seeds fail */
+    /* With 0.833 elements per cell, decoding fails for about half of the seeds. */
+    o.cells = 1.2;
     for (uint64_t seed = 0; seed < 40; seed++) {
         pl_buf m = {0};
         codec_reader r;
@@ -352,7 +357,8 @@ static uint64_t key_of(uint64_t seed, size_t i)
     return pl_permute(seed, 9, ELEMENTS, i);
 }
 
-/* One segment with `n_keys` elements in 3 * third cells. */
+/* Makes one segment of 3 * third cells with `n_keys` elements. Returns whether it can
+ * be decoded. */
 static bool peels(uint32_t third, size_t n_keys, uint64_t seed)
 {
     codec_stretch s = {.codec = PL_CODEC_SKETCH16, .count = ELEMENTS};
@@ -372,7 +378,8 @@ static bool peels(uint32_t third, size_t n_keys, uint64_t seed)
     return ok;
 }
 
-/* Removes elements that are alone in a cell; returns how many stay at the end. */
+/* Removes elements that are alone in a cell, again and again. Returns how many elements
+ * remain. */
 static size_t core_of(uint32_t third, size_t n_keys, uint64_t seed)
 {
     uint32_t *degrees = pl_alloc(3 * (size_t)third * sizeof *degrees);
@@ -418,7 +425,7 @@ static void above_the_threshold_no_sketch_peels(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 50; seed++)
-        assert_false(peels(1024, 2918, seed)); /* 0.95 elements a cell */
+        assert_false(peels(1024, 2918, seed)); /* 0.95 elements per cell */
 }
 
 static void well_below_the_threshold_one_in_a_hundred_fails(void **state)
@@ -426,7 +433,7 @@ static void well_below_the_threshold_one_in_a_hundred_fails(void **state)
     int failed = 0;
     (void)state;
     for (uint64_t seed = 0; seed < 1000; seed++)
-        failed += !peels(1024, 2150, seed); /* 0.70 elements a cell */
+        failed += !peels(1024, 2150, seed); /* 0.70 elements per cell */
     assert_in_range(failed, 0, 10);
 }
 
@@ -488,7 +495,8 @@ static void sums_reach_the_width_that_their_contributors_need(void **state)
     pl_buf one = {0}, total = {0}, next = {0};
     (void)state;
     for (size_t i = 0; i < SIZE; i++)
-        x[i] = i % 2 ? 1.0f : -1.0f; /* all at the clamp: sums reach 127 * 300 */
+        /* All values are at the clamp, so a sum reaches 127 * 300. */
+        x[i] = i % 2 ? 1.0f : -1.0f;
     encode_all(&o, &round, x, SIZE, NULL, &one);
     pl_buf_append(&total, one.data, one.len);
     for (int w = 1; w < MANY; w++) {
@@ -507,8 +515,8 @@ static void sums_reach_the_width_that_their_contributors_need(void **state)
 }
 
 /* ---- by several threads ---- */
-/* Uses two stretches, the second from value 100 on, so that slices do not end at tiles.
- */
+/* Uses two stretches. The second one begins at value 100, so that the slices of threads
+ * do not end at the borders of tiles. */
 static void gather_dense(crowd *c, const char *name, int n)
 {
     const pl_codec_part parts[] = {{0, 100, PL_ROLE_SMALL},

@@ -1,5 +1,6 @@
 /* folder: job; label: unit */
-/* Tests which options of codec and outer method follow from configuration keys. */
+/* Tests which options of the codec and of the outer method follow from the keys of the
+ * configuration. */
 #include "job/config.h"
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +8,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* The codec that these pairs configure; the list ends with NULL. */
+/* Returns the codec that these pairs of key and value configure. The list ends with
+ * NULL. */
 static pl_codec_options codec_of(const char *const *sets)
 {
     config c;
@@ -43,7 +45,7 @@ topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing(void **state)
     assert_true(CODEC("codec.name=topk").beta == 0.95);
     assert_true(CODEC("codec.name=tagc").beta == 1);
     assert_true(CODEC("codec.name=i4").beta == 1);
-    /* one beta for all tensors: that of codec.name */
+    /* All tensors have one beta, which is the beta of codec.name. */
     assert_true(CODEC("codec.name=i4", "codec.mlp=topk").beta == 1);
 }
 
@@ -59,7 +61,7 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
 {
     (void)state;
     static const struct {
-        const char *em, *other, *said; /* NULL: accepted */
+        const char *em, *other, *said; /* NULL: the setting is accepted */
     } cases[] = {
         {"2,4", "train.decay=0.4", NULL},
         {"3, 6", "train.decay=0.4", NULL},
@@ -89,7 +91,7 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
     }
 }
 
-/* The baselines have ended by then. */
+/* This is possible because baselines have ended before a finished run is split. */
 static void a_finished_run_is_split_whatever_its_baselines_are(void **state)
 {
     (void)state;
@@ -117,7 +119,7 @@ static void splits_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *split, *other, *said; /* NULL: accepted */
+        const char *split, *other, *said; /* NULL: the setting is accepted */
     } cases[] = {
         {"2:4x4", "train.decay=0.4", NULL},
         {"2:2x4, 4:4x4", "train.decay=0.4", NULL},
@@ -156,14 +158,13 @@ static void splits_that_cannot_be_are_refused(void **state)
     }
 }
 
-/* Changes by drop, copy and cut: the modules per level and the paths afterwards, or the
- * error.
- */
+/* Each row has a change by drop, copy or cut, and the expected modules per level and
+ * paths after it, or the expected error. */
 static void grafts_are_read_or_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *graft, *other, *said; /* NULL: it is taken */
+        const char *graft, *other, *said; /* NULL: the change is accepted */
         int experts[3], n_paths;
     } cases[] = {
         {"2:drop:L2.E1", "train.lr=1", NULL, {2, 2}, 4},

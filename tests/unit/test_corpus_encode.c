@@ -40,7 +40,8 @@ static void assert_document_is(const pl_tokens *tokens, uint32_t doc, const char
     free(ids);
 }
 
-/* Short, long and equal documents are all encoded, unlike in a training corpus. */
+/* Short, long and equal documents are all encoded. (A training corpus leaves some of
+ * them out.) */
 static void every_document_is_encoded_in_its_order(void **state)
 {
     (void)state;

@@ -78,7 +78,7 @@ static void open_product(const char *folder, const char *name, pl_tokens **token
     assert_ok(pl_tokens_open(pl_join(path, in_scratch(folder), name), true, tokens));
 }
 
-/* ---- what comes out ---- */
+/* ---- the prepared files ---- */
 
 static void the_products_hold_every_document_once(void **state)
 {
@@ -114,7 +114,7 @@ typedef struct text_check {
     uint32_t next;
 } text_check;
 
-/* If the file's next document has this hash, it must decode to this text. */
+/* If the next document of the file has this hash, it must decode to this text. */
 static pl_status check_text(void *context, const pl_document *document)
 {
     text_check *check = context;
@@ -160,7 +160,8 @@ static void documents_keep_their_order_text_and_domain(void **state)
     pl_tokenizer_destroy(&tokenizer);
 }
 
-/* The file and the subset in memory have different writers, but one format. */
+/* The subset in a file and the subset in memory have different writers, but must have
+ * the same format. */
 static void a_subset_of_a_file_is_the_file(void **state)
 {
     (void)state;
@@ -214,7 +215,8 @@ static pl_status write_backwards(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* The documents in reverse order, each twice, and a new document. */
+/* Another corpus has the documents in reverse order, each document twice, and one new
+ * document. */
 static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
 {
     (void)state;
@@ -461,7 +463,8 @@ static void a_forgotten_document_is_blank_and_may_leave_the_corpus(void **state)
         write_bytes("leaving.jsonl", all.data, all.len / 2);
         assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
     }
-    /* As if it was killed before the file was replaced: the folder stays valid. */
+    /* This is the state after a kill before the file was replaced. The folder stays
+     * valid. */
     read_product("blank", "train.tok", &fresh);
     write_bytes("blank/train.tok", old.data, old.len);
     assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
@@ -561,7 +564,7 @@ static void options_that_leave_nothing_are_refused_with_numbers(void **state)
     check_prepare_fails(&options, "failed", PL_ERR_DAMAGED, "SentencePiece");
 }
 
-/* The refusal comes before minutes of work, and before a manifest is written. */
+/* The error must come before minutes of work and before a manifest is written. */
 static void too_few_documents_and_too_many_pieces_are_refused_first(void **state)
 {
     (void)state;
@@ -607,7 +610,8 @@ static void one_text_file_becomes_documents(void **state)
     pl_buf_destroy(&heard);
 }
 
-/* A file that is in the corpus and held out is noticed, although one side is cut. */
+/* If a file is in the corpus and is also held out, this is noticed, even if the text is
+ * cut on one side. */
 static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
 {
     (void)state;
@@ -666,7 +670,8 @@ static void asked_to_stop_it_ends_and_leaves_no_product(void **state)
     assert_int_equal(rmdir(in_scratch("stopped")), 0);
 }
 
-/* The order matters: later tests look at the folder "out" of the first. */
+/* The order of the tests matters: later tests use the folder "out" that the first one
+ * makes. */
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #define LINES "first line\nsecond line\n"
-/* LINES, compressed by gzip, bzip2, xz and zstd. */
+/* The text LINES, compressed by gzip, bzip2, xz and zstd. */
 static const uint8_t gz_bytes[] = {
     0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0x4b, 0xcb, 0x2c,
     0x2a, 0x2e, 0x51, 0xc8, 0xc9, 0xcc, 0x4b, 0xe5, 0x2a, 0x4e, 0x4d, 0xce, 0xcf,
@@ -27,13 +27,13 @@ static const uint8_t zst_bytes[] = {
     0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x58, 0xb9, 0x00, 0x00, 0x66, 0x69, 0x72,
     0x73, 0x74, 0x20, 0x6c, 0x69, 0x6e, 0x65, 0x0a, 0x73, 0x65, 0x63, 0x6f,
     0x6e, 0x64, 0x20, 0x6c, 0x69, 0x6e, 0x65, 0x0a, 0x1f, 0x3b, 0xb8, 0xa0};
-/* {"text": "packed"}, as a line */
+/* The line {"text": "packed"}, compressed by gzip. */
 static const uint8_t jsonl_gz_bytes[] = {
     0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0xab, 0x56, 0x2a,
     0x49, 0xad, 0x28, 0x51, 0xb2, 0x52, 0x50, 0x2a, 0x48, 0x4c, 0xce, 0x4e, 0x4d,
     0x51, 0xaa, 0xe5, 0x02, 0x00, 0x2c, 0xe1, 0x8d, 0x4e, 0x13, 0x00, 0x00, 0x00};
 
-/* Documents that were read: "domain:text|" one behind the other. */
+/* The documents that were read, each as "domain:text|", one after another. */
 typedef struct collection {
     pl_buf seen;
     size_t n_documents, stop_after;
@@ -49,7 +49,7 @@ static pl_status collect(void *context, const pl_document *document)
     return all->n_documents == all->stop_after ? PL_ERR_CANCELLED : PL_OK;
 }
 
-/* Reads a file of the scratch folder and compares all that came. */
+/* Reads a file of the scratch folder and compares all documents with `expected`. */
 static pl_read_stats check_read(const char *name, const char *expected)
 {
     collection all = {0};
@@ -159,11 +159,12 @@ static void bad_utf8_becomes_replacement_characters_and_is_counted(void **state)
          ":a\xef\xbf\xbd"
          "b|",
          1},
-        {"\xc0\xaf.", ":\xef\xbf\xbd\xef\xbf\xbd.|", 2}, /* overlong */
+        {"\xc0\xaf.", ":\xef\xbf\xbd\xef\xbf\xbd.|", 2}, /* longer than necessary */
         {"\xe0\x9f\xbf.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 3},
         {"\xed\xa0\x80.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 3}, /* surrogate */
         {"\xf4\x90\x80\x80.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 4},
-        {"ok\xe2\x82", ":ok\xef\xbf\xbd\xef\xbf\xbd|", 2}, /* cut short */
+        /* The last character is cut off. */
+        {"ok\xe2\x82", ":ok\xef\xbf\xbd\xef\xbf\xbd|", 2},
         {"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", /* the largest valid characters */
          ":\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf|", 0},
     };
@@ -384,7 +385,8 @@ static void what_is_cut_is_marked_bad_or_blank_as_what_is_not(void **state)
     pl_buf_destroy(&all.seen);
 }
 
-/* Longer than a few reads, so that pieces lie across them. */
+/* The text is longer than several reads, so that some pieces contain the end of one
+ * read and the beginning of the next one. */
 static void pieces_are_the_text_and_none_is_too_long(void **state)
 {
     (void)state;
@@ -468,7 +470,7 @@ static void links_to_files_are_read_and_circles_are_not_entered(void **state)
     check_read("linked", ":linked text|");
 }
 
-/* ---- the machine's own text ---- */
+/* ---- texts that this machine has itself ---- */
 
 typedef struct system_facts {
     uint64_t n_bytes, n_documents, hash;

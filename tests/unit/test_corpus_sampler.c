@@ -3,7 +3,7 @@
 #include "tests/support/corpus_support.h"
 
 enum { T = 8, N_DOCS = 9, WINDOWS_MAX = 16 };
-/* Documents shorter than, equal to, and longer than windows and prefixes. */
+/* Lengths of documents: shorter than a window or a prefix, equal to one, and longer. */
 static const uint32_t lens[N_DOCS] = {2, 9, 10, 17, 40, 3, 33, 8, 100};
 static const int prefixes[] = {0, 1, 2, 7, 8, 9, 16, 17, 32, 99};
 enum { N_PREFIXES = sizeof prefixes / sizeof *prefixes };
@@ -49,9 +49,9 @@ typedef struct window_tally {
     int of[N_DOCS][WINDOWS_MAX];
 } window_tally;
 
-/* Finds the document and place at which a row begins, from the values of the tokens.
- * Only the first window of a document begins with BOS, and only document 0 has only
- * BOS. */
+/* Finds the document and the place in it at which a row begins, from the values of the
+ * tokens. Only the first window of a document begins with BOS. Only document 0 has no
+ * token except BOS. */
 static void locate(const int32_t *in, const int32_t *out, size_t *doc, size_t *at)
 {
     int32_t telling = in[0] == PL_TOKEN_BOS ? out[0] : in[0];
@@ -59,15 +59,15 @@ static void locate(const int32_t *in, const int32_t *out, size_t *doc, size_t *a
     *at = in[0] == PL_TOKEN_BOS ? 0 : (size_t)(telling - 3) % 200;
 }
 
-/* Compares a row with what the header comment of the sampler says it is. */
+/* Compares a row with the row that the header comment of the sampler describes. */
 static int64_t check_row(const int32_t *in, const int32_t *out, int prefix,
                          window_tally *tally)
 {
     int64_t counted = 0;
-    int32_t plain[T]; /* targets as if there were no mask */
+    int32_t plain[T]; /* the targets that there would be without a mask */
     size_t doc, at;
     memcpy(plain, out, sizeof plain);
-    if (plain[0] < 0) /* masked, so the row is not of document 0 */
+    if (plain[0] < 0) /* these targets are masked, so the row is not from document 0 */
         plain[0] = in[1];
     locate(in, plain, &doc, &at);
     assert_int_equal(at % T, 0);
@@ -82,8 +82,8 @@ static int64_t check_row(const int32_t *in, const int32_t *out, int prefix,
     return counted;
 }
 
-/* Checks that each window with a target after the prefix occurred `times` times, and no
- * other window. */
+/* Checks that each window that has a target after the prefix occurred `times` times,
+ * and no other window ever. */
 static void check_tally(const window_tally *tally, int prefix, int times)
 {
     for (size_t d = 0; d < N_DOCS; d++)
@@ -167,7 +167,7 @@ static void a_restart_at_any_sample_gives_the_same_rows(void **state)
     }
 }
 
-/* The order of one epoch, as the rows themselves. */
+/* Writes all rows of one epoch, in their order. */
 static void fill_epoch(uint64_t seed, uint64_t stream, uint64_t epoch, int32_t *in)
 {
     int32_t out[64 * T];
@@ -196,7 +196,8 @@ static void epochs_seeds_and_streams_have_their_own_order(void **state)
 
 /* ---- packing ---- */
 
-/* Checks each text of a row as if it had a row of its own; returns counted targets. */
+/* Checks each text of a row as if it had its own row. Returns the number of targets
+ * that count. */
 static int64_t check_packed_row(const int32_t *in, const int32_t *out, int prefix,
                                 window_tally *tally)
 {
@@ -255,7 +256,8 @@ static void short_windows_share_as_few_rows_as_they_can(void **state)
     assert_int_equal(rows, 1 + 4 + 12 + 2);
 }
 
-/* Thousands of documents: little is left empty, and a restart gives the same rows. */
+/* With thousands of documents, only little of the rows is empty, and a restart gives
+ * the same rows. */
 static void packing_leaves_little_room_and_is_repeated_exactly(void **state)
 {
     (void)state;
@@ -315,7 +317,7 @@ static void a_sampler_without_targets_or_sense_is_refused(void **state)
     assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
 }
 
-/* All other rows stay where they are, and nothing of the document is read. */
+/* All other rows stay where they are, and no token of the document is read. */
 static void a_blank_document_keeps_its_place_and_counts_nothing(void **state)
 {
     enum { BLANK = 4, ROWS = 64 };

@@ -29,7 +29,7 @@ static int drop_tokenizer(void **state)
     return remove_scratch(state);
 }
 
-/* Encodes and decodes; the text must come back byte by byte.  */
+/* Encodes and decodes a text, which must come back byte by byte. */
 static size_t check_round_trip(const pl_tokenizer *with, const char *text, size_t len)
 {
     pl_buf ids = {0}, back = {0};
@@ -58,8 +58,8 @@ static void put_utf8(pl_buf *text, uint32_t c)
     pl_buf_append(text, bytes, n);
 }
 
-/* Draws characters of every kind. Blanks, newlines and the library's marks are
- * frequent. */
+/* Draws characters of every kind. Blanks, newlines and the marks that the library uses
+ * are frequent. */
 static uint32_t random_character(uint64_t seed, uint64_t i)
 {
     static const uint32_t special[] = {' ',    '\n',   '\t',   '\r',   0x2581, 0x2585,
@@ -73,7 +73,7 @@ static uint32_t random_character(uint64_t seed, uint64_t i)
     if (kind == 5)
         return 0x80 + value % 0x780;
     if (kind == 6)
-        return 0x800 + value % 0xd000; /* all below the surrogates */
+        return 0x800 + value % 0xd000; /* all of them are below the surrogates */
     return 0x10000 + value % 0x100000;
 }
 
@@ -119,7 +119,8 @@ static void pieces_are_learnt_and_newlines_are_tokens(void **state)
     size_t n = check_round_trip(tokenizer, "ringing staner, the", 19);
     assert_true(n < 15);
     assert_ok(pl_tokenizer_encode(tokenizer, "\n\n\n\t", 4, &ids));
-    assert_int_equal(ids.len, 3 * sizeof(int32_t)); /* two newlines, one, a tab */
+    /* The tokens are two newlines, one newline, a tab. */
+    assert_int_equal(ids.len, 3 * sizeof(int32_t));
     pl_buf_destroy(&ids);
 }
 

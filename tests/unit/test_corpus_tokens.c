@@ -76,7 +76,7 @@ static void a_subset_keeps_order_and_repeats_documents(void **state)
     static const uint32_t picked[] = {2, 0, 2};
     pl_buf file = {0}, subset = {0};
     pl_tokens *tokens, *part;
-    build_tokens(lens, 3, 70000, &file); /* four bytes a token */
+    build_tokens(lens, 3, 70000, &file); /* 70000 pieces need four bytes per token */
     assert_ok(pl_tokens_view(file.data, file.len, "file", &tokens));
     assert_ok(pl_tokens_subset(tokens, picked, 3, &subset));
     assert_ok(pl_tokens_view(subset.data, subset.len, "subset", &part));
@@ -134,7 +134,7 @@ static void every_truncation_and_every_addition_is_damage(void **state)
     }
 }
 
-/* Reads everything that the functions of corpus.h give. */
+/* Calls all functions of corpus.h that read a token file. */
 static void touch_all(const pl_tokens *tokens)
 {
     for (uint32_t d = 0; d < pl_tokens_n_docs(tokens); d++) {
@@ -179,7 +179,7 @@ static void a_flipped_bit_never_leads_outside_without_verification(void **state)
         touch_all(tokens);
         pl_tokens_close(&tokens);
     }
-    assert_true(n_opened >= 7 * 16); /* opening does not check tokens */
+    assert_true(n_opened >= 7 * 16); /* opening a file does not check its tokens */
 }
 
 static void a_forged_file_is_refused_by_its_contents(void **state)
@@ -190,22 +190,23 @@ static void a_forged_file_is_refused_by_its_contents(void **state)
         uint8_t value;
         const char *said;
     } forgeries[] = {
-        {12, 4, "contradicts itself"},     /* token_bytes not fitting vocab */
+        {12, 4, "contradicts itself"},     /* token_bytes does not fit vocab */
         {20, 0, "header says"},            /* no documents */
         {23, 0xff, "header says"},         /* four billion documents */
-        {24, 3, "domain name 2"},          /* a name too many */
-        {24, 1, "after the domain names"}, /* a name too few */
-        {38, 0xff, "contradicts itself"},  /* 2^55 tokens */
-        {40, 1, "contradicts itself"},     /* reserved */
-        {64 + 7, 0xff, "token 3"},         /* a token beyond vocab */
-        {80, 1, "entry 0"},                /* first token not at 0 */
-        {88, 1, "entry 0"},                /* a document of one token */
-        {88, 8, "entry 0"},                /* longer than the file */
-        {88, 2, "entry 1"},                /* a gap between documents */
-        {112, 3, "6 tokens"},              /* fewer tokens than the header says */
-        {116, 2, "entry 1"},               /* no such domain */
-        {128, 0, "domain name 0"},         /* an empty name */
-        {135, 'x', "domain name 1"},       /* a name without end */
+        {24, 3, "domain name 2"},          /* one name too many */
+        {24, 1, "after the domain names"}, /* one name too few */
+        {38, 0xff, "contradicts itself"},  /* the header says 2^55 tokens */
+        {40, 1, "contradicts itself"},     /* the reserved field is not 0 */
+        {64 + 7, 0xff, "token 3"},         /* a token that is not in the vocabulary */
+        /* The first document does not begin at token 0. */
+        {80, 1, "entry 0"},
+        {88, 1, "entry 0"},          /* a document of only one token */
+        {88, 8, "entry 0"},          /* the document is longer than the file */
+        {88, 2, "entry 1"},          /* a gap between documents */
+        {112, 3, "6 tokens"},        /* fewer tokens than the header says */
+        {116, 2, "entry 1"},         /* a domain that does not exist */
+        {128, 0, "domain name 0"},   /* an empty name */
+        {135, 'x', "domain name 1"}, /* a name without its final zero */
     };
     for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
         pl_buf bytes = {0}, sums = {0};
@@ -269,7 +270,8 @@ static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
     pl_buf subset = {0};
     write_bytes("live.tok", golden, sizeof golden);
     assert_ok(pl_tokens_open(in_scratch("live.tok"), true, &tokens));
-    put_byte(in_scratch("live.tok"), 80, 0xff); /* open has copied the table */
+    /* Changes the file; `open` has already copied the table. */
+    put_byte(in_scratch("live.tok"), 80, 0xff);
     check_golden(tokens);
     assert_ok(pl_tokens_check(tokens));
     put_byte(in_scratch("live.tok"), 66, 5); /* changes the second token */

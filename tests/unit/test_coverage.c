@@ -1,7 +1,7 @@
 /* folder: outer; label: unit
  *
- * Tests what a store's records say about samples: a phase that is missing, is recorded
- * twice, or has wrong samples is reported. */
+ * Tests what the records of a store say about samples. A phase that is missing, that is
+ * recorded twice, or that has wrong samples must be reported. */
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { PATHS = 2, PHASE = 6 }; /* samples of a phase: tau 3, batch 2 */
+enum { PATHS = 2, PHASE = 6 }; /* a phase has PHASE samples: tau 3, batch 2 */
 
 typedef struct world {
     char dir[64];
@@ -92,8 +92,8 @@ static void put_path(world *w, int path, int64_t phases)
     assert_int_equal(pl_txn_commit(&txn), PL_OK);
 }
 
-/* Makes two rounds of all modules with both paths. `change` may alter the contributions
- * of path 1 to module 0 in round 1. */
+/* Makes two rounds of all modules with contributions of both paths. `change` may alter
+ * the contributions of path 1 to module 0 in round 1. */
 static void fill(world *w, void (*change)(pl_contribution *list, int *n))
 {
     for (int m = 0; m < pl_topology_n_modules(w->topology); m++) {
@@ -184,7 +184,7 @@ static void samples_that_were_left_out_are_counted(void **state)
     assert_int_equal(w->paths[1].n_wrong + w->paths[1].n_lost, 0);
 }
 
-/* A path may have sent its updates while its state has not arrived. */
+/* A path may have sent all its updates before its state arrives. */
 static void pending_and_unfinished_phases_are_no_error(void **state)
 {
     world *w = *state;
@@ -198,12 +198,12 @@ static void pending_and_unfinished_phases_are_no_error(void **state)
     assert_int_equal(pl_txn_commit(&txn), PL_OK);
     assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
     assert_int_equal(w->paths[0].n_repeated + w->paths[0].n_lost, 0);
-    put_path(w, 0, 3); /* its other modules lack this phase */
+    put_path(w, 0, 3); /* the other modules of the path lack this phase */
     assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
     assert_int_equal(w->paths[0].n_lost, pl_topology_n_slots(w->topology) - 1);
 }
 
-/* Versions that a rollback wrote have no contributions. */
+/* A version that a rollback wrote has no contributions. */
 static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
 {
     world *w = *state;

@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
-/* Compares the cpu backend's kernels with the reference backend: on every instruction
- * set of this machine, in all precisions, with odd sizes and several threads. */
+/* Compares the kernels of the cpu backend with the reference backend, on every
+ * instruction set of this machine and in all precisions, with odd sizes and several
+ * threads. */
 #include "modules/cpu/cpu.h"
 #include "modules/modules.h"
 #include "modules/ref/ref.h"
@@ -44,7 +45,7 @@ static pl_backend *open_ref(void)
     return be;
 }
 
-static uint64_t stream; /* a new stream for each array of a test */
+static uint64_t stream; /* each array of a test has its own stream */
 
 static float *floats(size_t n, float scale)
 {
@@ -57,7 +58,7 @@ static float *floats(size_t n, float scale)
     return x;
 }
 
-/* A block of activations of `be` with these values. */
+/* Makes a block of activations of `be` with these values. */
 static pl_act *acts(pl_backend *be, const float *values, size_t n)
 {
     pl_act *out = pl_alloc((n + 1) * sizeof(float));
@@ -83,8 +84,8 @@ static double error(const float *a, const float *b, size_t n)
     return difference / square;
 }
 
-/* bf16 keeps 8 bits: 2^-9 relative, squared about 4e-6, times a few roundings. f16 sums
- * in 11 bits. */
+/* bf16 has 8 bits, so the relative error of one rounding is 2^-9. Its square is about
+ * 4e-6, and there are a few roundings. With f16, sums have 11 bits. */
 static void assert_close(pl_backend *be, const float *a, const float *b, size_t n)
 {
     const bool f16 = strstr(be->device, " f16 ") != NULL;
@@ -117,7 +118,7 @@ static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
     ref_backend_destroy(&ref);
 }
 
-/* ---- exp, through SwiGLU with up = 1 + e^-g, of which e^-g cancels ---- */
+/* ---- exp: SwiGLU with up = 1 + e^-g, so that e^-g cancels except for errors ---- */
 
 static void check_exp(pl_backend *be, pl_backend *ref)
 {
@@ -227,7 +228,8 @@ static void check_matmul(pl_backend *be, pl_backend *ref)
     check_matmul_shape(be, ref, 2, 37, 30);
     check_matmul_shape(be, ref, 37, 24, 40);
     check_matmul_shape(be, ref, 128, 96, 64);
-    check_matmul_shape(be, ref, 1043, 136, 72); /* more rows than dw sums at a time */
+    /* The sum of dw is computed in parts, because there are so many rows. */
+    check_matmul_shape(be, ref, 1043, 136, 72);
 }
 
 static void products_match_and_gradients_accumulate(void **state)
@@ -274,7 +276,7 @@ static void run_attention(pl_backend *be, const extents *e, const float *qkv,
     pl_act *in = acts(be, qkv, n_qkv), *grad = acts(be, dout, n_out);
     *out = pl_alloc(n_out * sizeof(float));
     *lse = pl_alloc((size_t)(e->B * e->H * e->T) * sizeof(float));
-    *dqkv = acts(be, qkv, n_qkv); /* must be overwritten */
+    *dqkv = acts(be, qkv, n_qkv); /* old values, which must be overwritten */
     be->ops->attention_forward(be, *out, *lse, in, NULL, e->B, e->T, e->H, e->G, e->D);
     be->ops->attention_backward(be, *dqkv, grad, in, *out, *lse, NULL, e->B, e->T, e->H,
                                 e->G, e->D);
@@ -358,7 +360,8 @@ static void decoding_matches_at_the_first_and_last_position(void **state)
     for_each_variant(check_decode);
 }
 
-/* Rows that follow each other in one sequence, some of which are taken by blocks. */
+/* Compares attention of consecutive rows of one sequence. Some of these rows are
+ * computed in blocks. */
 static void check_piece(pl_backend *be, pl_backend *ref, int first, int N)
 {
     enum { SLOTS = 2, S = 400, H = 4, G = 2, D = 24, W = (H + 2 * G) * D };
@@ -497,7 +500,7 @@ static void three_threads_give_the_bits_of_one(void **state)
             run_reductions(be, dw[j], embed[j], &squares[j], &dqkv[j]);
             cpu_backend_destroy(&be);
         }
-        if (squares[0] <= 0) { /* only variants that every machine has must run */
+        if (squares[0] <= 0) { /* only the variants that every machine has must run */
             assert_true(i > 0);
             continue;
         }
@@ -510,7 +513,8 @@ static void three_threads_give_the_bits_of_one(void **state)
     }
 }
 
-/* Tests dw of our own tiles, because a library may divide a sum between threads. */
+/* Tests dw only of the kernels of this project, because a library may divide a sum
+ * between threads. */
 static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
 {
     enum { N = 1100, O = 300, I = 100 };
@@ -519,7 +523,8 @@ static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
     (void)state;
     for (int j = 0; j < 2; j++) {
         pl_backend *be = open_variant(&tiles, j == 0 ? 1 : 3);
-        if (be == NULL || strstr(be->device, " amx")) { /* oneDNN's */
+        /* Here the kernels belong to oneDNN. */
+        if (be == NULL || strstr(be->device, " amx")) {
             cpu_backend_destroy(&be);
             skip();
         }
@@ -539,12 +544,13 @@ static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
     pl_free(dw[1]);
 }
 
-/* ---- products of few rows; with weights of one byte by definition (bytes_cpu.c) ----
- */
+/* ---- products of few rows; weights of one byte follow their definition (bytes_cpu.c)
+ * ---- */
 
 enum { BYTES_N = 7, BYTES_O = 155, BYTES_I = 150, BYTES_GROUP = 64 };
 
-/* Rounds to the nearest of 127 steps on either side of zero, and returns the step. */
+/* Rounds to the nearest of the 127 steps on either side of zero. Returns the size of a
+ * step. */
 static double to_steps(double *to, const float *from, int n)
 {
     float most = 0;
@@ -572,8 +578,8 @@ static void multiply_bytes(float *out, const float *x, const float *w)
         }
 }
 
-/* Makes rows of multiples of 1/64 whose step is 1/64. No value lies between two steps,
- * where kernels may round in either direction. */
+/* Makes rows of multiples of 1/64, and their step is 1/64. No value lies between two
+ * steps, where different kernels may round in different directions. */
 static float *whole_steps(int n_rows)
 {
     float *out = floats((size_t)n_rows * BYTES_I, 40);
@@ -585,8 +591,8 @@ static float *whole_steps(int n_rows)
     return out;
 }
 
-/* Checks rows together, and that each alone has the same bytes. Two threads compute
- * them together, but one thread computes a row alone. */
+/* Checks several rows together. Each row alone must have the same bytes. Rows together
+ * are computed by two threads, but a single row by one thread. */
 static void check_few(pl_backend *be)
 {
     pl_weight *weight = NULL;
@@ -671,7 +677,7 @@ static void adamw_matches_and_clears_the_gradient(void **state)
     for_each_variant(check_adamw);
 }
 
-/* ---- norm and rope with sizes that fill no vector ---- */
+/* ---- norm and rope with sizes that are no multiple of a vector ---- */
 
 static void check_rows(pl_backend *be, pl_backend *ref)
 {

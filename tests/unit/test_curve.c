@@ -1,6 +1,6 @@
 /* folder: base; label: integration */
-/* Tests encrypted sockets: which keys can connect, and that both sides learn of a
- * refusal within seconds. */
+/* Tests encrypted sockets: which keys can connect, and that both sides learn within
+ * seconds if a key is refused. */
 #include "base/base.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -106,7 +106,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Runs both sides' loops until the client has an answer or a failure. */
+/* Runs the loops of both sides until the client has an answer or an error. */
 static pl_status converse(const fixture *f, pl_socket *client, uint16_t type,
                           pl_peer *peer)
 {
@@ -151,8 +151,8 @@ static void a_listed_key_gets_in_and_is_known_by_its_role(void **state)
     pl_wire_close(&client);
 }
 
-/* Messages beyond a key's share are dropped and reported. Others are answered
- * meanwhile, and the key is answered again a little later. */
+/* If a key sends more messages than its share allows, these are dropped and reported.
+ * Other keys are answered meanwhile, and this key is answered again a little later. */
 static void a_key_that_asks_too_much_is_not_heard(void **state)
 {
     const fixture *f = *state;
@@ -171,7 +171,8 @@ static void a_key_that_asks_too_much_is_not_heard(void **state)
     for (int64_t end = pl_now_ms() + WAIT_MS;
          pl_wire_refused(f->server) + (uint64_t)n < 10 * SHARE && pl_now_ms() < end;)
         n += pl_wire_recv(f->server, &peer, &got) == PL_OK;
-    assert_in_range(n, SHARE - 1, 5 * SHARE); /* the share fills up meanwhile */
+    /* Meanwhile the share becomes larger again. */
+    assert_in_range(n, SHARE - 1, 5 * SHARE);
     assert_true(pl_wire_refused(f->server) >= 5 * SHARE);
     assert_non_null(strstr(last_reason, "more than its share"));
     assert_int_equal(converse(f, other, TYPE_ASK, &peer), PL_OK);
@@ -210,7 +211,7 @@ static void a_key_that_is_added_works_at_once_and_one_taken_out_no_more(void **s
     assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
     assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
     assert_int_equal(pl_key_list_edit(f->list, drop_key, &key), PL_OK);
-    pl_sleep_ms(1200); /* the list is looked at twice a second */
+    pl_sleep_ms(1200); /* the server reads the list twice per second */
     assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
     assert_non_null(strstr(pl_last_error(), "taken out"));
     assert_int_equal(atomic_load(&n_refused), 1);
@@ -295,8 +296,8 @@ static void *raw_client(const fixture *f, void *context)
     return socket;
 }
 
-/* The header of 0 bytes of body and PIECE + 8 of data; its checksum is wrong, which is
- * looked at last. */
+/* The header announces 0 bytes of body and PIECE + 8 bytes of data. Its checksum is
+ * wrong, but the checksum is checked last. */
 static void pieces_of_any_other_size_are_dropped(void **state)
 {
     const fixture *f = *state;
@@ -370,7 +371,7 @@ static void a_key_that_is_revoked_is_refused_like_one_that_is_not_there(void **s
     assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
     assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
     assert_int_equal(pl_key_list_edit(f->list, revoke_key, &key), PL_OK);
-    pl_sleep_ms(1200); /* the list is looked at twice a second */
+    pl_sleep_ms(1200); /* the server reads the list twice per second */
     assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
     pl_wire_close(&client);
     assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
@@ -431,7 +432,7 @@ static void who_does_not_encrypt_is_refused_on_both_sides(void **state)
     pl_wire_close(&client);
 }
 
-/* Tests a server without encryption that an attacker puts in place of ours. */
+/* An attacker has put a server without encryption in the place of the real one. */
 static void a_server_that_does_not_encrypt_is_not_spoken_to(void **state)
 {
     const fixture *f = *state;
@@ -451,7 +452,8 @@ static void a_server_that_does_not_encrypt_is_not_spoken_to(void **state)
     pl_message_init(&q, TYPE_ASK);
     pl_message_init(&a, 0);
     assert_int_equal(pl_wire_ask(client, &q, 100, LONG_MS, &a), PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "not encrypted")); /* either sentence */
+    /* Both possible errors contain these words. */
+    assert_non_null(strstr(pl_last_error(), "not encrypted"));
     pl_wire_close(&client);
     zmq_close(impostor);
     zmq_ctx_term(context);
@@ -510,14 +512,14 @@ static void a_bad_line_of_the_list_stops_nobody_else(void **state)
     assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &stranger), PL_OK);
     assert_int_equal(converse(f, stranger, TYPE_ASK, &peer), PL_OK);
     assert_int_equal(pl_key_list_edit(f->list, revoke_key, &key), PL_OK);
-    pl_sleep_ms(1200); /* the list is looked at twice a second */
+    pl_sleep_ms(1200); /* the server reads the list twice per second */
     assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
     pl_wire_close(&client);
     pl_wire_close(&stranger);
 }
 
 /* While the list cannot be read, no key can be revoked. Existing connections continue,
- * and only the job's own keys can connect. */
+ * and new connections are only possible for keys of the job itself. */
 static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
 {
     const fixture *f = *state;
@@ -531,7 +533,7 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
     assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &before), PL_OK);
     assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
     assert_int_equal(rename(f->list, kept), 0);
-    assert_int_equal(mkdir(f->list, 0700), 0); /* not readable, even by root */
+    assert_int_equal(mkdir(f->list, 0700), 0); /* now even root cannot read the list */
     pl_sleep_ms(1200);
     assert_non_null(strstr(last_trouble, "revoking has no effect"));
     assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
@@ -541,7 +543,7 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
     assert_int_equal(converse(f, after, TYPE_ASK, &peer), PL_ERR_NOPERM);
     pl_wire_close(&after);
     assert_int_equal(rmdir(f->list), 0);
-    pl_sleep_ms(700); /* a missing list is as bad */
+    pl_sleep_ms(700); /* a list that is missing has the same effect */
     assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
     assert_int_equal(rename(kept, f->list), 0);
     pl_sleep_ms(1200);
@@ -552,10 +554,10 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
     pl_wire_close(&before);
 }
 
-/* Forwards all bytes between two sockets and looks at them. */
+/* Forwards all bytes between two sockets, and looks at them. */
 typedef struct wiretap {
     void *sockets[2];    /* for the client, and for the server */
-    uint8_t ids[2][256]; /* routing id of each socket's peer */
+    uint8_t ids[2][256]; /* routing id of the peer of each socket */
     size_t id_lens[2], n_seen;
 } wiretap;
 
@@ -579,7 +581,7 @@ static void open_wiretap(wiretap *t, void *context, const char *server_at,
         zmq_getsockopt(t->sockets[1], ZMQ_ROUTING_ID, t->ids[1], &t->id_lens[1]), 0);
 }
 
-/* Forwards one piece from one side to the other. */
+/* Forwards one piece of bytes from one side to the other. */
 static void pass_on(wiretap *t, int from)
 {
     uint8_t bytes[8192];
@@ -619,7 +621,7 @@ static void nothing_readable_is_on_the_wire(void **state)
     for (int64_t end = pl_now_ms() + WAIT_MS; !arrived && pl_now_ms() < end;) {
         zmq_pollitem_t items[] = {{.socket = tap.sockets[0], .events = ZMQ_POLLIN},
                                   {.socket = tap.sockets[1], .events = ZMQ_POLLIN}};
-        /* The server's bytes have no receiver before the client has connected. */
+        /* Until the client has connected, the server's bytes have no receiver. */
         zmq_poll(items, tap.id_lens[0] > 0 ? 2 : 1, 20);
         for (int i = 0; i < 2; i++)
             if (items[i].revents & ZMQ_POLLIN)

@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
-/* Tests decoding of several sequences at once: each has the same bytes as alone, and
- * weights of one byte give nearly the same logits as weights of four. */
+/* Tests that several sequences are decoded together. Each sequence must get the bytes
+ * that it gets alone. Weights of one byte must give nearly the same logits as weights
+ * of four bytes. */
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 251, CONTEXT = 40, SLOTS = 9, WORDS = 12 };
@@ -32,8 +33,8 @@ static int prompt_length(int i)
     return 1 + 3 * i % 7;
 }
 
-/* Computes the logits after each word of sequence i, alone in a decoder with one slot.
- */
+/* Computes the logits after each word of sequence i, which is alone in a decoder with
+ * one slot. */
 static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
 {
     pl_decoder *alone;
@@ -48,8 +49,8 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
     pl_decoder_destroy(&alone);
 }
 
-/* Decodes all sequences in one decoder. Sequence i joins before round i, in slot 8 - i,
- * and leaves after its last word, so that each round has other sequences. */
+/* Decodes all sequences in one decoder. Sequence i joins in slot 8 - i before round i,
+ * and leaves after its last word. So each round has different sequences. */
 static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
 {
     pl_decoder *d;
@@ -112,7 +113,7 @@ static void a_sequence_has_the_same_bytes_in_any_company(void **state)
         for (int threads = 1; threads < 3; threads++) {
             pl_backend *be = open_side("cpu", precisions[i], threads);
             if (!be)
-                continue; /* this machine has no bf16 */
+                continue; /* this machine does not compute in bf16 */
             expect_same_bytes(be);
             pl_backend_close(&be);
         }
@@ -121,8 +122,8 @@ static void a_sequence_has_the_same_bytes_in_any_company(void **state)
     pl_backend_close(&ref);
 }
 
-/* Normalised mean-square error of the last logits, and how far the loss of each word
- * moves in the mean. */
+/* Measures the normalised mean-square error of the last logits, and the mean change of
+ * the losses of the words. */
 static void weights_of_one_byte_move_logits_by_little(void **state)
 {
     (void)state;
@@ -146,7 +147,7 @@ static void weights_of_one_byte_move_logits_by_little(void **state)
     print_message("int8 against f32: normalised mean-square error %.2g\n",
                   error / size);
     assert_true(error / size < 1e-3);
-    assert_true(error > 0.0); /* int8 was used */
+    assert_true(error > 0.0); /* otherwise int8 was not used */
     pl_topology_destroy(&t);
     pl_backend_close(&be[0]);
     pl_backend_close(&be[1]);

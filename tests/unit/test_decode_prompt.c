@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
-/* Tests prompts that are longer than one piece of reading: the logits are those of
- * reading token by token, and the bytes are those of reading the pieces one by one. */
+/* Tests prompts that are longer than one piece of reading. The logits must be those of
+ * reading token by token. The bytes must be those of reading the pieces one after
+ * another. */
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 131, CONTEXT = 1100, SLOTS = 2 };
@@ -38,7 +39,8 @@ static double loss_of(const float *logits, int32_t target)
     return log(sum);
 }
 
-/* Losses of a prompt against those of the reference's logits after each token. */
+/* Compares the losses of a prompt with those that follow from the reference's logits
+ * after each token. */
 static void check_losses(const pair *p, pl_decoder *d, const int32_t *tokens,
                          float (*each)[VOCAB])
 {
@@ -54,7 +56,7 @@ static void check_losses(const pair *p, pl_decoder *d, const int32_t *tokens,
     const double error = naive_error(losses, want, N);
     if (!(error <= 100.0 * p->tolerance + 1e-10))
         fail_msg("%s: losses of a prompt: error %g", p->label, error);
-    /* A token outside the vocabulary changes nothing. */
+    /* A token that is not in the vocabulary must change nothing. */
     const int32_t odd[] = {1, VOCAB};
     assert_int_equal(pl_decoder_prefill_losses(d, 0, odd, odd, 2, losses), PL_ERR_DATA);
     assert_int_equal(pl_decoder_length(d, 0), N);
@@ -71,7 +73,8 @@ static void check_lengths(const pair *p)
     fill(tokens);
     for (int side = 0; side < 2; side++)
         assert_int_equal(pl_decoder_create_slots(model[side], SLOTS, &d[side]), PL_OK);
-    for (int i = 0; i < CONTEXT; i++) /* the text alone, by the reference */
+    /* The reference backend reads only the text itself. */
+    for (int i = 0; i < CONTEXT; i++)
         assert_int_equal(pl_decoder_prefill(d[0], 0, tokens + i, 1, each[i]), PL_OK);
     for (int i = 0; i < N_LENGTHS; i++) {
         const int n = lengths[i];
@@ -119,7 +122,7 @@ static void check_pieces(pl_backend *be, const char *what)
             assert_int_equal(pl_decoder_prefill(d, 1, tokens + at, piece,
                                                 at + piece < n ? NULL : parts),
                              PL_OK);
-            /* another sequence gets a token in between */
+            /* another sequence gets one token between two pieces */
             if (at + piece < n && pl_decoder_length(d, 0) < CONTEXT) {
                 const int32_t other = 0, token = tokens[at];
                 float heard[VOCAB];
@@ -134,7 +137,8 @@ static void check_pieces(pl_backend *be, const char *what)
     pl_topology_destroy(&t);
 }
 
-/* The logits after each token of a prompt, as losses of the next tokens. */
+/* Computes the logits after each token of a prompt, and from these the losses of the
+ * next tokens. */
 typedef struct by_logits {
     const int32_t *targets;
     float *losses;
@@ -171,7 +175,7 @@ static void check_losses_of_logits(pl_backend *be)
     pl_topology_destroy(&t);
 }
 
-/* int8 has no operation for losses. */
+/* int8 is left out, because it has no operation for losses. */
 static void losses_are_those_of_the_logits(void **state)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};

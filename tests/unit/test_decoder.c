@@ -1,9 +1,11 @@
 /* folder: modules; label: unit */
-/* Compares decoding with a cache to full forward passes, on the reference backend. */
+/* Compares decoding with a cache to forward passes without a cache, on the reference
+ * backend. */
 #include "tests/support/rig.h"
 
-/* logits[t] of a full pass, from its losses: loss(t,v) = lse - logit[v], so that
- * differences of losses over all targets are differences of logits. */
+/* Compares logits with those of a full pass. The pass gives only losses: loss(t,v) =
+ * lse - logit[v]. So the differences of losses over all targets are differences of
+ * logits. */
 static void expect_logits(const rig *r, const int32_t *tokens, int n,
                           const float *logits)
 {
@@ -93,7 +95,8 @@ static void a_full_context_is_refused_and_the_decoder_stays(void **state)
     pl_decoder *decoder;
     float logits[13];
     const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, bad[] = {3, 13};
-    const int32_t marked[] = {3, 4 | PL_TEXT_BEGINS}; /* not allowed in a prompt */
+    /* Such marks are not allowed in a prompt. */
+    const int32_t marked[] = {3, 4 | PL_TEXT_BEGINS};
     assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
     assert_int_equal(pl_decoder_feed(decoder, tokens, 9, logits), PL_ERR_DATA);
     assert_int_equal(pl_decoder_feed(decoder, tokens, 6, logits), PL_OK);

@@ -1,6 +1,6 @@
 /* folder: job; label: unit */
-/* Tests which keys `train --for` and `train --tokens` choose for a machine's speed, the
- * amount of text and the time. */
+/* Tests which keys `train --for` and `train --tokens` choose for the speed of a
+ * machine, an amount of text, and a time. */
 #include "job/dial.h"
 #include <math.h>
 #include <setjmp.h>
@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Facts of a machine with two cores: speeds for a model of 2.2 MFLOPs per token, and
- * for one of 13.8. */
+/* Facts about a machine with two cores: its speeds for a model of 2.2 MFLOPs per token,
+ * and for a model of 13.8. */
 static const dial_facts two_cores = {
     .tokens = 9e6,
     .documents = 4777,
@@ -99,7 +99,7 @@ static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
     const double tokens = (double)(faster.base_steps * faster.batch * 128);
     assert_true(faster.part[DIAL_BASE] > tokens / 200e3);
     assert_true(faster.part[DIAL_BASE] < 1.1 * tokens / 200e3);
-    /* Two workers of half the speed train as many tokens. */
+    /* Two workers of half the speed train the same number of tokens. */
     assert_true(faster.part[DIAL_PATHS] > tokens / 200e3);
     assert_true(faster.part[DIAL_PATHS] < 1.1 * tokens / 200e3);
 }
@@ -144,7 +144,7 @@ static void a_year_stays_within_the_ranges_of_the_keys(void **state)
     assert_true(c.width > 256);
     f.speeds[0].alone = f.speeds[0].together = 1e12;
     f.n_speeds = 1;
-    f.batch = 1; /* set by the user */
+    f.batch = 1; /* the user sets this key */
     c = chosen(&f);
     c.batch = 8;
     check_sane(&c);

@@ -4,7 +4,8 @@
 #include <math.h>
 
 enum { T = 8, N_DOCS = 9, PREFIX = 5, VOCAB = 3000, PATHS = 3 };
-/* Shorter than the prefix, equal to it, one window, several. */
+/* Lengths of documents: shorter than the prefix, equal to it, one window, and several
+ * windows. */
 static const uint32_t lens[N_DOCS] = {2, 5, 6, 9, 17, 40, 3, 26, 10};
 static const uint32_t all[N_DOCS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 static pl_topology *topology;
@@ -17,7 +18,7 @@ static void fill_params(int path, float *params)
         pl_topology_init(topology, slot, (uint64_t)path,
                          params + pl_topology_slot(topology, slot)->offset);
     for (size_t i = 0; i < pl_topology_path_params(topology); ++i)
-        params[i] *= 4.0f; /* makes the paths' predictions differ */
+        params[i] *= 4.0f; /* so that the predictions of the paths differ */
 }
 
 static pl_status give_params(void *context, int path, float *params)
@@ -83,8 +84,8 @@ static pl_status end_after(void *context)
     return (*left)-- > 0 ? PL_OK : pl_fail(PL_ERR_CANCELLED, "enough");
 }
 
-/* One target at a time: token j of a document from the tokens of its window before
- * it, on a model of its own. */
+/* Scores one target at a time: predicts token j of a document from the tokens of its
+ * window before it, with a new model for each. */
 static pl_score naive_score(int path, uint32_t doc)
 {
     pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
@@ -135,7 +136,7 @@ static void documents_within_the_prefix_count_nothing(void **state)
 {
     (void)state;
     pl_score scores[N_DOCS];
-    const uint32_t docs[] = {0, 1, 6}; /* 2, 5 and 3 tokens */
+    const uint32_t docs[] = {0, 1, 6}; /* documents of 2, 5 and 3 tokens */
     pl_scorer *scorer = open_scorer(1, 2, 0);
     assert_ok(pl_score_documents(scorer, tokens, docs, 3, scores));
     pl_score sum = pl_score_sum(scores, 3);
@@ -198,14 +199,14 @@ static void losses_of_targets_add_up_to_the_scores(void **state)
         for (uint32_t t = PREFIX - 1; t + 1 < lens[d]; ++t)
             sum += (double)losses[at + t];
         assert_true(fabs(sum - scores[d].nats) <= 1e-5 * (1 + scores[d].nats));
-        assert_true(losses[at] > 0); /* a target of the prefix has its loss, too */
+        assert_true(losses[at] > 0); /* a target in the prefix has a loss, too */
         at += lens[d] - 1;
     }
     pl_scorer_destroy(&scorer);
 }
 
-/* Two paths, seven targets, of which the first two are the prefix's, windows of three:
- * worked out by hand. */
+/* Two paths and seven targets. The first two targets are in the prefix, and windows
+ * have three targets. The expected values were worked out by hand. */
 static void ways_to_choose_are_compared_on_one_matrix(void **state)
 {
     (void)state;
@@ -226,7 +227,7 @@ static void ways_to_choose_are_compared_on_one_matrix(void **state)
     assert_true(scores[PL_ROUTE_ROUTER].nats == 2 + 1 + 1 + 2 + 3);
     assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 1 + 9 + 1 + 1 + 1);
     assert_true(scores[PL_ROUTE_BEST].nats == 9);
-    /* window 1 by 4 against 6: path 0; window 2 by 2+11 against 3+4: path 1 */
+    /* Window 1: 4 nats against 6, so path 0. Window 2: 2+11 against 3+4, so path 1. */
     assert_true(scores[PL_ROUTE_WINDOWS].nats == 1 + (9 + 1 + 1) + 3);
     assert_true(scores[PL_ROUTE_BEST_WINDOWS].nats == 1 + (1 + 1 + 2) + 1);
     for (int route = 0; route < PL_ROUTE_COUNT; ++route)
@@ -276,7 +277,8 @@ static void a_prefix_without_targets_goes_by_the_router(void **state)
 }
 
 /* ---- every W tokens ---- */
-/* Two paths, eight targets, of which the first one is the prefix's, pieces of three. */
+/* Two paths and eight targets. The first target is in the prefix, and pieces have three
+ * targets. */
 static const float changing[] = {1, 1, 1, 1, 9, 9, 9, 9,  /* path 0 */
                                  2, 3, 3, 3, 1, 1, 1, 1}; /* path 1 */
 
@@ -290,8 +292,9 @@ static pl_route_document changing_document(void)
                                .window = 8};
 }
 
-/* Targets 1..3 by path 0. The evidence is then 4 against 11: targets 4..6 by path 0 as
- * well; and then 31 against 14: target 7 by path 1. */
+/* Targets 1..3 are read by path 0. Then the evidence is 4 nats against 11, so path 0
+ * reads targets 4..6 as well. Then the evidence is 31 against 14, so path 1 reads
+ * target 7. */
 static void paths_are_chosen_every_w_tokens(void **state)
 {
     (void)state;
@@ -304,14 +307,15 @@ static void paths_are_chosen_every_w_tokens(void **state)
     assert_int_equal(c.oracle.n_targets, 7);
     assert_int_equal(c.history.n_choices, 2);
     assert_int_equal(c.history.n_changes, 1);
-    pl_route_every(&d, 1, 7, &c); /* one piece has the path of its beginning */
+    /* A single piece has the path that was chosen at its beginning. */
+    pl_route_every(&d, 1, 7, &c);
     assert_true(c.history.score.nats == 3 + 3 + 3 + 1 + 1 + 1 + 1);
     assert_int_equal(c.history.n_choices, 0);
 }
 
-/* The gate's losses choose, and the paths' losses count. Piece 0 has the router's path.
- * After targets 0..3 the gate's evidence is 3 against 1: path 1; after 0..6 it is 3
- * against 4: path 0. */
+/* The losses of the gate choose the path, and the losses of the paths count. Piece 0
+ * has the path that the router chose. After targets 0..3 the gate's evidence is 3 nats
+ * against 1, so path 1. After targets 0..6 it is 3 against 4, so path 0. */
 static void the_gate_chooses_by_its_own_losses(void **state)
 {
     (void)state;
@@ -328,8 +332,9 @@ static void the_gate_chooses_by_its_own_losses(void **state)
     assert_int_equal(with.gate.score.n_targets, 7);
     assert_int_equal(with.gate.n_choices, 2);
     assert_int_equal(with.gate.n_changes, 1);
-    assert_int_equal(with.gate.n_missed, 7); /* path 0 has read nothing yet */
-    d.window = 5;                            /* it need not read the window before */
+    assert_int_equal(with.gate.n_missed, 7); /* path 0 has read no token yet */
+    /* The path need not read tokens before this window. */
+    d.window = 5;
     pl_route_every(&d, 0, 3, &with);
     assert_int_equal(with.gate.n_missed, 2);
     assert_int_equal(with.history.n_missed, 0);
@@ -356,10 +361,11 @@ static void a_path_falls_only_so_far_behind(void **state)
     const double equal[] = {2.0, 1.0, 1.0}, bad[] = {NAN, 5.0, 4.0};
     assert_int_equal(pl_least_evidence(equal, 3), 1);
     assert_int_equal(pl_least_evidence(bad, 3), 2);
-    double low[2] = {0, 0}; /* with a lower limit the first path loses earlier */
+    /* With a low limit per loss, the first path loses earlier. */
+    double low[2] = {0, 0};
     pl_evidence_add(low, 2, 12, losses, 8, 6);
     assert_int_equal(pl_least_evidence(low, 2), 1);
-    /* An infinite loss counts as 24 nats; NaN never wins. */
+    /* An infinite loss counts as 24 nats, and a path with NaN never wins. */
     const float odd[] = {1, INFINITY, NAN};
     double three[3] = {0, 0, 0};
     pl_evidence_add(three, 3, 24, odd, 1, 1);
@@ -385,7 +391,7 @@ static void text_after_a_choice_does_not_change_it(void **state)
     for (uint32_t at = W; at < N; at += W) {
         d.n_targets = at; /* the text ends here ... */
         pl_route_every(&d, 0, W, &before);
-        d.n_targets = at + W; /* ... or goes on, whatever comes */
+        d.n_targets = at + W; /* ... or it goes on, with any targets */
         for (int path = 0; path < 2; ++path)
             for (uint32_t t = at; t < at + W; ++t)
                 losses[path][t] += 100;
@@ -398,8 +404,9 @@ static void text_after_a_choice_does_not_change_it(void **state)
     }
 }
 
-/* Uses losses of real models. With W beyond the text the path is chosen once. In
- * hindsight, smaller pieces that divide larger ones are never worse. */
+/* Uses losses of real models. If W is longer than the text, the path is chosen once. If
+ * the choice may use the losses of the piece itself, pieces that divide larger pieces
+ * are never worse. */
 static void smaller_pieces_are_no_worse_in_hindsight(void **state)
 {
     (void)state;
@@ -438,7 +445,8 @@ static void smaller_pieces_are_no_worse_in_hindsight(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* The router's row must also equal the scores of each document by its path alone. */
+/* The row of the router must also equal the scores of each document by its path
+ * alone. */
 static void routes_do_not_depend_on_the_memory_they_get(void **state)
 {
     (void)state;
@@ -478,12 +486,13 @@ static void routes_do_not_depend_on_the_memory_they_get(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* Ratio of sums: by hand for two documents of 2 and 3 targets. */
+/* The errors of a ratio of sums were worked out by hand for two documents of 2 and 3
+ * targets. */
 static void errors_are_those_of_a_ratio_of_sums(void **state)
 {
     (void)state;
     const pl_score a[] = {{4.0, 2}, {9.0, 3}}, b[] = {{3.0, 2}, {6.0, 3}};
-    double off = 4.0 - 2.0 * 13.0 / 5.0; /* b differs by -off */
+    double off = 4.0 - 2.0 * 13.0 / 5.0; /* the value of b differs by -off */
     double want = sqrt(2.0 * off * off * 2.0) / 5.0;
     assert_true(fabs(pl_score_error(a, NULL, 2) - want) < 1e-12);
     off = 1.0 - 2.0 * 4.0 / 5.0;
@@ -551,7 +560,7 @@ static void wrong_use_is_refused(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* A worker scores by the model that it trains with. */
+/* A worker scores with the model that it also trains. */
 static void a_borrowed_model_scores_the_same(void **state)
 {
     (void)state;

@@ -5,13 +5,13 @@
 #include "serve/weights.h"
 #include <math.h>
 
-/* ---- a reader of GGUF, written from its specification ---- */
+/* ---- a reader of GGUF that was written from the specification of GGUF ---- */
 enum { KEYS_MAX = 64, TENSORS_MAX = 64 };
 
 typedef struct seen_key {
     char name[96];
-    uint32_t kind, item; /* item: of a list */
-    uint64_t n;          /* length of the list or text */
+    uint32_t kind, item; /* item: kind of the items, if the value is a list */
+    uint64_t n;          /* length of the list or of the text */
     const uint8_t *value;
 } seen_key;
 
@@ -78,7 +78,8 @@ static void skip_value(gguf_view *g, seen_key *key)
         g->at += (size_t)n * size_of(kind);
 }
 
-/* Tensors of these types have these bytes; data must lie in order, padded to 32. */
+/* Returns the bytes of a tensor by its type. Data must be in order and padded to 32
+ * bytes. */
 static uint64_t bytes_of(const seen_tensor *t)
 {
     uint64_t n = t->dims[0] * (t->n_dims == 2 ? t->dims[1] : 1);
@@ -229,8 +230,8 @@ static void gguf_keys_say_the_shape_and_where_it_comes_from(void **state)
     pl_topology_destroy(&t);
 }
 
-/* Compares pieces, scores and kinds with those of the tokenizer's library. Unused
- * pieces follow up to the model's vocabulary. */
+/* Compares pieces, scores and kinds with those of the tokenizer's library. After them
+ * come unused pieces, up to the vocabulary of the model. */
 static void gguf_holds_the_tokenizer(void **state)
 {
     (void)state;
@@ -272,7 +273,7 @@ static void gguf_holds_the_tokenizer(void **state)
     pl_topology_destroy(&t);
 }
 
-/* Our rotary pairs (i, i + D/2) are neighbours (2i, 2i + 1) in GGUF. */
+/* Our rotary pairs (i, i + D/2) must become the neighbours (2i, 2i + 1) in GGUF. */
 static void gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else(void **state)
 {
     (void)state;
@@ -316,7 +317,7 @@ static void gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else(void **sta
     pl_topology_destroy(&t);
 }
 
-/* qwen3 rotates the pairs (i, i + D/2), as we do, so no row moves. */
+/* qwen3 rotates the pairs (i, i + D/2) as we do, so no row is moved. */
 static void gguf_of_a_model_with_qk_norm_is_of_qwen3(void **state)
 {
     (void)state;
@@ -357,7 +358,7 @@ static void gguf_types_are_as_asked_and_norms_stay_exact(void **state)
         gguf_view *g = export_gguf(t, params, (pl_weight_type)type);
         const seen_tensor *norm = tensor_of(g, "blk.3.ffn_norm.weight");
         assert_int_equal(tensor_of(g, "blk.0.attn_q.weight")->type, wanted[type]);
-        /* 40 columns are no whole number of blocks of 32 */
+        /* 40 columns cannot be divided into blocks of 32. */
         assert_int_equal(tensor_of(g, "blk.0.ffn_down.weight")->type,
                          type == PL_WEIGHT_Q8_0 ? 1 : wanted[type]);
         assert_int_equal(norm->type, 0);
@@ -387,7 +388,8 @@ static void q8_0_is_within_half_a_step_of_each_value(void **state)
         for (int i = 0; i < 32; i++) {
             float back = scale * (float)(int8_t)block[2 + i], was = values[32 * b + i];
             largest = fmaxf(largest, fabsf(was));
-            /* half a step, and the error of rounding the scale to f16 */
+            /* The error may be half a step plus the error of rounding the scale to
+             * f16. */
             assert_true(fabsf(back - was) <= 0.5f * scale + 127 * scale * 0x1p-10f);
         }
         assert_true(fabsf(127 * scale - largest) <= largest * 0x1p-10f);
@@ -453,8 +455,8 @@ static pl_json *read_json(const char *name)
     return json;
 }
 
-/* Merging by tokenizer.json's list, pair of lowest rank first, is what transformers
- * does; SentencePiece must come to the same tokens. */
+/* transformers merges by the list of tokenizer.json: always the pair with the lowest
+ * rank first. SentencePiece must give the same tokens. */
 static int rank_of(const pl_json *merges, const char *pair)
 {
     for (size_t i = 0; i < pl_json_count(merges); i++)
@@ -463,7 +465,8 @@ static int rank_of(const pl_json *merges, const char *pair)
     return INT32_MAX;
 }
 
-/* cuts[0..n]: where the parts of the word begin, and its end. Returns the new n. */
+/* cuts[0..n] are the places where the parts of the word begin, and its end. Returns the
+ * new number of parts. */
 static int merge_word(const pl_json *model, const char *word, int *cuts, int n)
 {
     const pl_json *merges = pl_json_get(model, "merges");
@@ -527,7 +530,7 @@ static void tokenizer_json_merges_as_the_tokenizer_does(void **state)
     pl_topology_destroy(&t);
 }
 
-/* Field 3 of the trainer, the algorithm, is made 1: unigram. */
+/* Sets field 3 of the trainer, the algorithm, to 1, which is unigram. */
 static void
 a_tokenizer_that_others_would_misread_is_kept_under_another_name(void **state)
 {
@@ -538,7 +541,8 @@ a_tokenizer_that_others_would_misread_is_kept_under_another_name(void **state)
     pl_export e = make_export(t, params);
     pl_buf model = {0};
     pl_buf_append(&model, tokenizer_model.data, tokenizer_model.len);
-    pl_buf_append(&model, trainer, sizeof trainer); /* the later field counts */
+    /* If a field occurs twice, the later one counts. */
+    pl_buf_append(&model, trainer, sizeof trainer);
     e.tokenizer_model = model.data;
     e.tokenizer_bytes = model.len;
     assert_ok(pl_export_folder(&e, in_scratch("unigram")));

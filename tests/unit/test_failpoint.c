@@ -14,8 +14,9 @@
 
 enum { PASSAGES = 5, ALIVE = 40 };
 
-/* Returns the wait status of a process that passes three points five times each. If the
- * process ends by itself, its exit code is 40 plus the number of failed passages. */
+/* Runs a process that passes three points five times each, and returns its wait status.
+ * If the process ends by itself, its exit code is 40 plus the number of passages that
+ * failed. */
 static int live_with(const char *spec, const char *once, const char *role)
 {
     int how = 0;
@@ -113,7 +114,8 @@ static void with_a_folder_only_the_first_process_acts(void **state)
     assert_int_equal(pl_remove_tree(folder), PL_OK);
 }
 
-/* A key file is whole or does not exist. */
+/* If the process that writes a key file is killed, the file is complete or does not
+ * exist. */
 static void a_key_that_is_killed_while_it_is_written_is_made_anew(void **state)
 {
     static const char *const points[] = {"key.write.before:kill",

@@ -1,7 +1,8 @@
 /* folder: home; label: integration */
 #include "tests/support/relay_fixture.h"
 
-/* Tests fences and epochs, by which a home refuses messages of a lost process. */
+/* Tests fences and epochs. With these a home refuses the messages of a process that was
+ * lost. */
 
 static const char path_name[] = "mix/p01.r0";
 enum { PATH = 1 };
@@ -84,7 +85,7 @@ static void submissions_below_the_fence_are_refused(void **state)
     fixture f;
     open_job(&f, "f32");
     fence(&f, 100);
-    fence(&f, 50); /* only a higher token counts */
+    fence(&f, 50); /* a fence with a lower token changes nothing */
     assert_int_equal(submit_update(&f, 0, 99), PL_SUBMIT_FENCED);
     assert_int_equal(submit_update(&f, 0, 100), PL_SUBMIT_ACCEPTED);
     for (int slot = 1; slot < pl_topology_n_slots(f.topology); slot++)
@@ -122,11 +123,11 @@ static void fence_with_a_phase_drops_the_state_behind_it(void **state)
     for (int slot = 0; slot < pl_topology_n_slots(f.topology); slot++)
         assert_int_equal(submit_update(&f, slot, 100), PL_SUBMIT_ACCEPTED);
     assert_int_equal(submit_path(&f, 100), PL_SUBMIT_ACCEPTED);
-    drop_state(&f, 2); /* this phase has no state */
+    drop_state(&f, 2); /* phase 2 has no state to drop */
     pl_path_state before = path_now(&f);
     assert_false(pl_hash_none(&before.moments));
     drop_state(&f, 1);
-    for (int i = 0; i < 2; i++) { /* for ever */
+    for (int i = 0; i < 2; i++) { /* also after a restart */
         pl_path_state now = path_now(&f);
         assert_true(pl_hash_none(&now.moments));
         assert_int_equal(now.phase, 1);

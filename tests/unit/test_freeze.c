@@ -17,7 +17,7 @@ static float *copy_params(const rig *r)
     return x;
 }
 
-/* One step of `r` with all slots of the mask frozen. */
+/* Takes one step of `r` in which all slots of the mask are frozen. */
 static pl_step_result step_frozen(const rig *r, const bool *frozen, float clip)
 {
     pl_step_result result;
@@ -55,7 +55,8 @@ static void frozen_slots_keep_every_byte_and_count_in_no_norm(void **state)
         assert_int_equal(pl_model_save_moments(r.model, m, v), PL_OK);
         for (size_t i = slot->offset; i < end; i++)
             assert_true(m[i] == 0.0f && v[i] == 0.0f);
-        /* thawed, it trains as a model that was never frozen */
+        /* When no slot is frozen any more, the model trains like one that never had
+         * frozen slots. */
         assert_int_equal(pl_model_load(r.model, r.params), PL_OK);
         assert_int_equal(pl_model_load_moments(r.model, NULL, NULL), PL_OK);
         (void)step_frozen(&r, NULL, 0.0f);

@@ -1,6 +1,6 @@
 /* folder: home; label: integration */
-/* Tests how a home computes co2's penalty for late updates: from the distance that a
- * module has moved since the version to which the updates are relative. */
+/* Tests how a home computes the penalty of co2 for late updates. It depends on how far
+ * a module has moved since the version to which the updates are relative. */
 #include "tests/support/relay_fixture.h"
 
 #include <math.h>
@@ -8,7 +8,8 @@
 enum { SLOT = 0, SAMPLES = 4, ROUNDS = 5, DELAY_MAX = 3 };
 static const double LR = 0.25;
 
-/* The value of all elements of a round's update: exact in fp32, all different. */
+/* The update of a round has this value in all elements. The values are exact in fp32,
+ * and all differ. */
 static const double size_of[ROUNDS] = {0.5, 0.25, 1, -0.125, 0.75};
 
 static uint64_t base_of(int64_t round, int delay)
@@ -89,7 +90,7 @@ static void train(fixture *f, int delay)
 }
 
 /* Computes by the equation how far each value has moved after each round. All values
- * move alike, so |x_t - x_b| / |g| is a ratio of two single values. */
+ * move by the same amount, so |x_t - x_b| / |g| is a ratio of two single values. */
 static void expect(int delay, double moved[ROUNDS + 1])
 {
     moved[0] = 0;
@@ -179,7 +180,8 @@ static void step_whose_base_was_collected_cannot_be_told(void **state)
     assert_int_equal(
         pl_store_collect(store, keeps_all_but_the_second, NULL, true, &report), PL_OK);
     assert_int_equal(report.n_versions, 1);
-    assert_int_equal(replay(store, 5, &same), PL_ERR_NOT_FOUND); /* base 2 is gone */
+    /* Its base, version 2, is gone. */
+    assert_int_equal(replay(store, 5, &same), PL_ERR_NOT_FOUND);
     assert_non_null(strstr(pl_last_error(), "version 2"));
     assert_int_equal(replay(store, 4, &same), PL_OK);
     assert_true(same);

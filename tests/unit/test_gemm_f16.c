@@ -1,7 +1,8 @@
 /* folder: modules; label: unit */
-/* Tests matrix products in fp16: every kind, with odd sizes, against sums in double.
- * Scales that are powers of two, other rows and the number of threads change no bit of
- * a row; numbers that are not finite show in the result. */
+/* Compares matrix products in fp16, of every kind and with odd sizes, with sums in
+ * double. A row must keep all its bits if it is scaled by a power of two, if other rows
+ * change, or with a different number of threads. A number that is not finite must show
+ * in the result. */
 #include "modules/cpu/cpu.h"
 #include "modules/cpu/gemm.h"
 #include "modules/modules.h"
@@ -70,7 +71,7 @@ static float *b_at(const matrices *m, int k, int col)
                                    : &m->b[(size_t)k * (size_t)m->call.N + (size_t)col];
 }
 
-/* c, computed on so many threads; the caller frees it. */
+/* Computes c with this number of threads; the caller frees it. */
 static float *product(const matrices *m, int n_threads)
 {
     const size_t n = (size_t)m->call.M * (size_t)m->call.N;
@@ -123,7 +124,7 @@ static void sums_are_those_of_double(void **state)
             }
 }
 
-/* Factors that fp16 holds, and sums below 2^11: nothing is rounded. */
+/* fp16 can hold the factors, and sums are below 2^11, so nothing is rounded. */
 static void small_whole_numbers_are_exact(void **state)
 {
     (void)state;
@@ -148,7 +149,7 @@ static void small_whole_numbers_are_exact(void **state)
     }
 }
 
-/* Rows of a, and b as a whole, may have any magnitude, because gradients are small. */
+/* Rows of a, and the matrix b, may have any magnitude, because gradients are small. */
 static void powers_of_two_come_through_exactly(void **state)
 {
     enum { M = 40, N = 90, K = 200 };
@@ -254,7 +255,7 @@ static void what_is_not_finite_shows(void **state)
         }
 }
 
-/* The factors differ much in size, but their products do not. */
+/* The sizes of the factors differ much, but the sizes of their products do not. */
 static void large_times_small_is_fine(void **state)
 {
     enum { M = 13, N = 65, K = 128 };

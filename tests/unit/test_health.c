@@ -1,6 +1,6 @@
 /* folder: outer; label: unit */
-/* Tests the health of outer steps: the functions find in versions the numbers from
- * which the test made them. */
+/* Tests the health of outer steps. From versions that the test has made, the functions
+ * must find the numbers from which it made them. */
 #include "outer/outer.h"
 #include <math.h>
 #include <stdarg.h>
@@ -30,7 +30,8 @@ static double cosine(const float *a, const float *b)
     return ab / sqrt(aa * bb);
 }
 
-/* Takes a method's steps, and skips version `gap` when it reads them (0: none). */
+/* Takes the steps of a method. Version `gap` is left out when the versions are read (0:
+ * none is left out). */
 static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
 {
     static float x[N], m[N], g[N], last[N], before[N];
@@ -132,7 +133,7 @@ static void the_transverse_part_is_the_spread_around_the_mean(void **state)
     pl_health_next(walk, b, &made, &h);
     assert_true(fabs(h.transverse - spread / squares) < 1e-6);
     assert_true(h.transverse > 0.01 && h.transverse < 0.9);
-    /* equal updates */
+    /* the updates are equal */
     norms[1] = norms[0], made.mean_norm = norms[0];
     pl_health_next(walk, a, &made, &h);
     assert_true(h.transverse < 1e-12 && h.transverse >= 0);

@@ -1,7 +1,7 @@
 /* folder: outer; label: unit
  *
  * Tests the held-out text of paths: which phases score it, how the arm's definition
- * names it, and how its scores are added. */
+ * contains it, and how its scores are added. */
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
@@ -60,7 +60,8 @@ static void only_the_first_replica_scores_before_every_third_phase(void **state)
     for (int64_t phase = 0; phase < 7; phase++) {
         assert_int_equal(pl_held_scores(&arm, 0, 0, phase), phase % 3 == 0);
         assert_false(pl_held_scores(&arm, 0, 1, phase));
-        assert_false(pl_held_scores(&arm, 1, 0, phase)); /* path 1 has no text */
+        /* Path 1 has no held-out text. */
+        assert_false(pl_held_scores(&arm, 1, 0, phase));
     }
     assert_false(pl_held_scores(&arm, arm.n_shards, 0, 0));
     pl_topology_destroy(&t);
@@ -95,7 +96,8 @@ static void a_definition_keeps_its_held_out_text(void **state)
     pl_arm_clear(&arm);
 }
 
-/* A prefix of the bytes may end between two fields, so that lists are too short. */
+/* If the bytes of a definition are cut between two fields, its lists may be too
+ * short. */
 static void a_definition_without_the_text_of_a_path_is_refused(void **state)
 {
     pl_arm arm, back;
@@ -127,7 +129,7 @@ static void bits_are_known_when_every_path_with_text_has_a_score(void **state)
     (void)state;
     make_arm(&arm, &t);
     pl_held_add(&sum, &arm, 0, 50);
-    assert_true(pl_held_bits(&sum) == 0); /* the arm has no text */
+    assert_true(pl_held_bits(&sum) == 0); /* the arm has no held-out text */
     hold_text(&arm);
     pl_held_add(&sum, &arm, 0, 100 * log(2));
     pl_held_add(&sum, &arm, 1, 0);

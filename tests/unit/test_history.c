@@ -1,6 +1,7 @@
 /* folder: view; label: unit */
-/* A history has one row per finished phase of each arm, in the order of time, and finds
- * audits and ends of processes. A report's text cannot become markup. */
+/* Tests the history of a run. It must have one row per finished phase of each arm, in
+ * the order of time, and must find audits and ends of processes. Also tests reports:
+ * their text must not become markup. */
 #include "view/history.h"
 #include "view/html.h"
 #include "view/page_heat.h"
@@ -58,7 +59,8 @@ static void end_bench(bench *b)
     pl_store_close(&b->store);
 }
 
-/* A version of a module with the update of one path in one phase, committed at ms. */
+/* Adds a version of a module, which was committed at `ms` and has the update of one
+ * path in one phase. */
 static void add_update(bench *b, const char *module, int64_t path, int64_t phase,
                        int64_t ms, double loss)
 {
@@ -109,8 +111,8 @@ static const history_row *row_of(const bench *b, const char *arm, int64_t phase)
     return NULL;
 }
 
-/* Phase 0 of all paths at second 10, the dense model at 15, phase 1 at 20; path 3 has
- * not finished phase 2. */
+/* All paths finish phase 0 at second 10, the dense model at second 15, and phase 1 is
+ * finished at second 20. Path 3 has not finished phase 2. */
 static void train_a_little(bench *b)
 {
     for (int64_t phase = 0; phase < 3; phase++)
@@ -128,7 +130,7 @@ static void a_row_per_finished_phase_in_the_order_of_time(void **state)
     begin_bench(&b, "phases");
     train_a_little(&b);
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
-    assert_int_equal(b.rows.n, 3); /* phase 2 is not finished */
+    assert_int_equal(b.rows.n, 3); /* phase 2 has no row, because it is not finished */
     assert_string_equal(b.rows.rows[1].arm, "dense");
     const history_row *r = row_of(&b, "mix", 1);
     assert_ptr_equal(r, &b.rows.rows[2]);
@@ -143,7 +145,8 @@ static void a_row_per_finished_phase_in_the_order_of_time(void **state)
     end_bench(&b);
 }
 
-/* A path whose last update came too late for a quorum does not hide the last phase. */
+/* The last update of a path came too late for a quorum. The last phase must still have
+ * a row. */
 static void the_last_phase_of_a_finished_run_has_a_row(void **state)
 {
     (void)state;
@@ -170,8 +173,9 @@ static void audits_are_counted_in_their_phase(void **state)
     put_audit(&b, "mix/p00.r0", 0, PL_VERDICT_AGREED);
     put_audit(&b, "mix/p01.r0", 1, PL_VERDICT_SETTLED);
     put_audit(&b, "mix/p10.r0", 1, PL_VERDICT_VOID);
-    put_audit(&b, "mix/p10.r0", 7, PL_VERDICT_AGREED);      /* not trained yet */
-    put_audit(&b, "mixture/p10.r0", 0, PL_VERDICT_SETTLED); /* another arm */
+    /* This phase was not trained yet. */
+    put_audit(&b, "mix/p10.r0", 7, PL_VERDICT_AGREED);
+    put_audit(&b, "mixture/p10.r0", 0, PL_VERDICT_SETTLED); /* of a different arm */
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
     assert_int_equal(row_of(&b, "mix", 0)->n_audits, 1);
     assert_int_equal(row_of(&b, "mix", 0)->n_odd, 0);
@@ -181,8 +185,8 @@ static void audits_are_counted_in_their_phase(void **state)
     end_bench(&b);
 }
 
-/* Events belong to the first row that ends after them. A worker that joins for the
- * first time is no restart. */
+/* An event belongs to the first row that ends after it. If a worker joins for the first
+ * time, this is no restart. */
 static void ends_of_processes_are_counted_once(void **state)
 {
     (void)state;
@@ -210,7 +214,7 @@ static void ends_of_processes_are_counted_once(void **state)
     end_bench(&b);
 }
 
-/* All workers join again when the hub restarts; only one of them is a new process. */
+/* When the hub restarts, all workers join again. Only one of them is a new process. */
 static void a_hub_that_restarts_is_one_restart(void **state)
 {
     (void)state;
@@ -235,7 +239,7 @@ static void a_hub_that_restarts_is_one_restart(void **state)
     end_bench(&b);
 }
 
-/* A store of another person may have an arm of any name. */
+/* The store of another user may have arms with any names. */
 static void a_name_is_no_formula_and_no_second_column(void **state)
 {
     (void)state;
@@ -256,7 +260,7 @@ static void a_name_is_no_formula_and_no_second_column(void **state)
     end_bench(&b);
 }
 
-/* If there are too many cells, rows stand for several phases and keep their sums. */
+/* If there are too many cells, a row stands for several phases and has their sums. */
 static void a_long_history_is_thinned_and_loses_nothing(void **state)
 {
     (void)state;
@@ -342,8 +346,8 @@ static void text_of_a_report_is_no_markup(void **state)
     pl_buf_destroy(&out);
 }
 
-/* A loss comes from a worker. The axis of the second line has steps that are smaller
- * than the distance between two numbers of its size. */
+/* A worker reports the loss, which may have any value. On the axis of the second line,
+ * steps are smaller than the distance between two floats of this size. */
 static void a_chart_of_a_path_that_diverges_has_a_gap(void **state)
 {
     (void)state;
@@ -421,7 +425,8 @@ static void a_picture_alone_is_a_whole_file(void **state)
     pl_buf_destroy(&picture);
 }
 
-/* A version of a module of no arm, whose record says that it is as large as asked. */
+/* Adds a version of a module that belongs to no arm. Its record claims the given
+ * size. */
 static void put_version(bench *b, uint64_t number, float value, uint64_t n_params,
                         pl_hash *parent)
 {

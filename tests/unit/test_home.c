@@ -1,7 +1,8 @@
 /* folder: home; label: integration
  *
- * Tests a real home process and its client: what the home acknowledged is there after
- * kill -9, a repeated update counts once, and wrong messages are refused. */
+ * Tests a real home process and its client. What the home has acknowledged must be
+ * there after kill -9. An update that is sent twice must count once, and wrong messages
+ * must be refused. */
 #include "tests/support/codec_support.h"
 #include "tests/support/home_fixture.h"
 
@@ -13,7 +14,7 @@ typedef struct fixture {
     pl_client *client;
     pl_arm arm;
     pl_topology *topology;
-    float *start; /* version 0, a path */
+    float *start; /* version 0 of each path */
 } fixture;
 
 static int setup(void **state)
@@ -55,7 +56,7 @@ static int teardown(void **state)
     return status == PL_OK ? 0 : -1;
 }
 
-/* ---- sending ---- */
+/* ---- sending updates ---- */
 static void make_update(const fixture *f, int slot, int path, float *out)
 {
     const pl_slot *s = pl_topology_slot(f->topology, slot);
@@ -122,7 +123,7 @@ static bool has_version(fixture *f, const char *module, uint64_t number, pl_hash
     return status == PL_OK;
 }
 
-/* Waits for a merge, which comes after the last acknowledgement of its round. */
+/* Waits for the version. A merge comes after the last acknowledgement of its round. */
 static void wait_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
 {
     for (int i = 0; i < 500; i++) {
@@ -133,7 +134,8 @@ static void wait_version(fixture *f, const char *module, uint64_t number, pl_has
     fail_msg("%s never reached version %llu", module, (unsigned long long)number);
 }
 
-/* Computes the version here with plain loops, contributions in the order of paths. */
+/* Computes the hash of the version with plain loops. The contributions are added in the
+ * order of paths. */
 static void expected_hash(const fixture *f, int slot, const int *paths, int n,
                           pl_hash *out)
 {
@@ -182,7 +184,7 @@ static void version_is_the_same_in_whatever_order_updates_arrive(void **state)
 static void module_waits_for_its_own_paths_only(void **state)
 {
     fixture *f = *state;
-    static const int own[] = {2, 3}; /* p10 and p11 go through L1.E1 */
+    static const int own[] = {2, 3}; /* the paths p10 and p11 use L1.E1 */
     pl_hash got, want;
     assert_int_equal(send_good(f, SLOT_L1, 2).result, PL_SUBMIT_ACCEPTED);
     assert_int_equal(send_good(f, SLOT_L1, 3).result, PL_SUBMIT_ACCEPTED);
@@ -249,7 +251,8 @@ typedef struct twins {
     int n;
 } twins;
 
-/* Adds the pending contribution of path 2 once more, as one of path 3. */
+/* Adds the pending contribution of path 2 a second time, as a contribution of path
+ * 3. */
 static pl_status add_twin(void *context, const char *module, const pl_contribution *c)
 {
     twins *t = context;
@@ -278,7 +281,7 @@ static void small_modules_that_are_whole_together_share_a_commit(void **state)
     assert_int_equal(pl_store_each_pending(store, "mix/", add_twin, &t), PL_OK);
     assert_int_equal(pl_txn_commit(&t.txn), PL_OK);
     pl_store_close(&store);
-    assert_int_equal(t.n, 3); /* L2.E0 was merged */
+    assert_int_equal(t.n, 3); /* the updates of L2.E0 are not pending any more */
     start_child(&f->home);
     for (int i = 0; i < t.n; i++)
         wait_version(f, t.modules[i], 1, &hash);
@@ -310,7 +313,8 @@ static void update_that_is_not_finite_is_rejected_with_a_reason(void **state)
     assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
 }
 
-/* All paths of a module contribute to a round, each `size` times the usual update. */
+/* All paths of a module contribute to a round. Each update is `size` times the usual
+ * update. */
 static sent send_scaled(fixture *f, int path, int64_t phase, float size)
 {
     size_t n = pl_topology_slot(f->topology, SLOT_EMBED)->n_params;
@@ -327,7 +331,7 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
 {
     fixture *f = *state;
     pl_hash got;
-    /* no norm is known yet: the limit is the length of two inner steps */
+    /* The home knows no norm yet, so the limit is the length of two inner steps. */
     assert_int_equal(send_scaled(f, 0, 0, 3).result, PL_SUBMIT_REJECTED);
     assert_int_equal(send_scaled(f, 0, 0, 1e18f).result, PL_SUBMIT_REJECTED);
     assert_int_equal(send_scaled(f, 0, 0, 2.8f).result, PL_SUBMIT_ACCEPTED);
@@ -344,8 +348,8 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
     assert_int_equal(send_scaled(f, 2, 1, 9).result, PL_SUBMIT_ACCEPTED);
 }
 
-/* The parameters of the module have a standard deviation of 0.02, the values of an
- * update of size 1 one of 0.01. */
+/* The parameters of the module have a standard deviation of 0.02. The values of an
+ * update of size 1 have a standard deviation of 0.01. */
 static void
 update_short_beside_its_module_is_accepted_however_short_others_are(void **state)
 {
@@ -401,7 +405,7 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     memset(&submission, 0, sizeof submission);
     encode_all(&f32, NULL, update, s->n_params, NULL, &encoded);
     submission.module = "mix/L1.E0";
-    submission.contribution.path = 3; /* p11 goes through L1.E1 */
+    submission.contribution.path = 3; /* path p11 uses L1.E1 */
     submission.data = encoded.data;
     submission.bytes = encoded.len;
     pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
@@ -418,8 +422,8 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     pl_buf_destroy(&encoded);
 }
 
-/* An arm in which paths score documents. A score that is no number would end the job
- * when a router is fitted to it. */
+/* In this arm paths score documents. If a score were not a number, the job would end
+ * when it fits a router to the scores. */
 static void scores_need_no_updates_and_must_be_losses(void **state)
 {
     fixture *f = *state;
@@ -446,7 +450,7 @@ static void scores_need_no_updates_and_must_be_losses(void **state)
     pl_lease lease = lease_of(&arm, 1, 0, 0);
     act_under(f->client, &lease);
     assert_int_equal(pl_client_submit_path(f->client, &s, scores, 8, &result, text),
-                     PL_ERR_DATA); /* one score instead of three */
+                     PL_ERR_DATA); /* one score is sent instead of three */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         scores[2] = cases[i].wrong;
         assert_int_equal(
@@ -543,7 +547,7 @@ static void unknown_names_are_told_to_the_asker(void **state)
                      PL_ERR_NOT_FOUND);
 }
 
-/* ---- hostile messages: answered with an error, and the home lives on ---- */
+/* ---- hostile messages: the home must answer with an error and continue ---- */
 static void ask_raw(fixture *f, pl_message *q, pl_status want)
 {
     pl_socket *socket = NULL;
@@ -565,7 +569,7 @@ static void broken_submissions_of_every_kind_are_refused(void **state)
         PL_MSG_CREATE_MODULE, PL_MSG_FENCE,       PL_MSG_GET_BLOB,
         PL_MSG_PUT_BLOB,      PL_MSG_HELLO,       9999};
     kill_child(&f->home, SIGKILL);
-    start_child(&f->home); /* the broken message is then the first */
+    start_child(&f->home); /* after this start the broken message is the first one */
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         pl_message q;
         pl_message_init(&q, types[i]);
@@ -592,7 +596,7 @@ static void piece_beyond_the_end_of_a_blob_is_refused(void **state)
     pl_buf_reserve(&q.data, PL_WIRE_DATA_MAX);
     memset(q.data.data, 0, PL_WIRE_DATA_MAX);
     q.data.len = PL_WIRE_DATA_MAX;
-    ask_raw(f, &q, PL_ERR_CONFIG); /* larger than the home's limit */
+    ask_raw(f, &q, PL_ERR_CONFIG); /* the size is above the home's limit */
 }
 
 static void arm_that_cannot_be_read_is_never_stored(void **state)
@@ -616,7 +620,8 @@ static void names_of_the_home_itself_are_not_for_others(void **state)
     assert_int_equal(pl_client_put_ref(f->client, "good", "x"), PL_OK);
 }
 
-/* Versions 0 to 2 of a module of no arm, of which version 1 was collected. */
+/* Makes versions 0 to 2 of a module that belongs to no arm. The data of version 1 was
+ * dropped. */
 static void put_collected_module(const char *folder, const char *module)
 {
     pl_store *store = NULL;

@@ -1,7 +1,7 @@
 /* folder: home; label: integration
  *
- * Tests how the last home of a stopped job is removed: nothing that is needed gets
- * lost, whichever process is killed at any point. */
+ * Tests how the last home of a stopped job is removed. No data that is needed may be
+ * lost, whichever process is killed, and at any point. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -34,7 +34,7 @@ static void put_audit(pl_txn *txn, pl_verdict verdict)
 }
 
 /* Makes a job in which a module moved from home 1 to home 3 and then to home 2. A tag
- * of home 3 was dropped. */
+ * in home 3 was dropped. */
 static void make_job(const char *folder, const char *table, pl_verdict verdict)
 {
     static const char *const modules[HOMES] = {"mix/L1.E0", MOVED, NULL};
@@ -119,7 +119,7 @@ static void a_drained_home_goes_and_leaves_what_others_need(void **state)
     make_job(*state, "4 1 1 0", PL_VERDICT_AGREED);
     assert_ok(leave(*state, 2));
     assert_gone(*state);
-    /* a home that is added again is counted */
+    /* If the home is added again, it is counted again. */
     assert_ok(pl_store_grow_parts(*state, HOMES));
     assert_ok(pl_store_count_parts(*state, &counts));
     assert_int_equal(counts.n, HOMES);

@@ -1,8 +1,9 @@
 /* folder: home; label: integration
  *
- * Tests that a home accepts a worker's messages only under a lease that the hub sealed:
- * for the task and phase of that lease, with numbers that are possible for this task,
- * and within the lease's share of the memory for uploads. */
+ * Tests that a home accepts a worker's messages only under a lease that the hub has
+ * sealed. The messages must be about the task and the phase of this lease, with numbers
+ * that are possible for this task, and must stay within the lease's share of the memory
+ * for uploads. */
 #include "tests/support/relay_fixture.h"
 
 #include <math.h>
@@ -73,7 +74,7 @@ static void update_without_a_lease_of_its_task_is_refused(void **state)
     pl_copy_text(bad.arm, sizeof bad.arm, "other");
     refuse(&bad, good_work());
     bad = good;
-    bad.key.bytes[0] = 1; /* somebody else's */
+    bad.key.bytes[0] = 1; /* the key of a different worker */
     refuse(&bad, good_work());
     pl_lease_secret right = home_secret;
     home_secret.bytes[0] ^= 1; /* a wrong secret */
@@ -139,7 +140,7 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
-static uint8_t state_byte; /* all bytes of the state */
+static uint8_t state_byte; /* each byte of the state has this value */
 
 static pl_status end_path(pl_path_state state, pl_submit_result *result)
 {
@@ -198,7 +199,7 @@ static void state_with_impossible_numbers_is_refused(void **state)
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
-/* Sends one piece of a blob of `total` bytes, which is never finished. */
+/* Sends one piece of a blob of `total` bytes. The blob is never completed. */
 static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
                          uint64_t total)
 {
@@ -232,15 +233,16 @@ static void lease_uploads_no_more_than_its_task_needs(void **state)
     assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
     while (n < 64 && reserve(socket, &lease, (uint8_t)(n + 1), TOTAL) == PL_OK)
         n++;
-    assert_true(n < 8); /* 64 MiB fit into the home; a task here is far smaller */
+    /* The home has 64 MiB for uploads; a task here needs much less. */
+    assert_true(n < 8);
     assert_int_equal(reserve(socket, &lease, 99, UINT64_C(60) << 20 | 1), PL_ERR_PROTO);
-    other.token = 6; /* another lease has another share */
+    other.token = 6; /* a different lease has its own share */
     assert_int_equal(submit_under(&other, good_work(), &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     pl_wire_close(&socket);
 }
 
-/* Sends a whole blob of one byte under the lease, and reads no answer. */
+/* Sends a whole blob of one byte under the lease, without waiting for an answer. */
 static void send_byte(pl_socket *socket, const pl_lease *lease)
 {
     pl_message q;
@@ -278,8 +280,8 @@ static void read_answers(pl_socket *socket, int n)
     pl_message_destroy(&a);
 }
 
-/* A home takes workers' names from leases and keeps none. (If it kept them, a flood of
- * names could make it refuse new workers.) */
+/* A home takes the names of workers from leases and does not keep them. If it kept
+ * them, a flood of names could make it refuse new workers. */
 static void names_leave_nothing_at_the_home(void **state)
 {
     (void)state;

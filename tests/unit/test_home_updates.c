@@ -1,7 +1,7 @@
 /* folder: home; label: unit
  *
  * Tests how a home reads the updates of a round: in the order of the contributions,
- * each as often as it counts, and in a bounded memory. */
+ * each as often as it counts, and with a limited amount of memory. */
 #include "home/home_updates.h"
 #include "tests/support/store_fixture.h"
 
@@ -51,7 +51,8 @@ static void put(round_of *r, int index, const pl_buf *bytes)
     pl_contribution *c = &r->contributions[index];
     assert_ok(pl_txn_begin(r->store, &txn));
     assert_ok(pl_txn_put_blob(txn, bytes->data, bytes->len, &c->update));
-    assert_ok(pl_txn_put_object(txn, name, &c->update)); /* keeps the blob */
+    /* With this object the blob is kept. */
+    assert_ok(pl_txn_put_object(txn, name, &c->update));
     assert_ok(pl_txn_commit(&txn));
     c->update_bytes = bytes->len;
     c->path = index;
@@ -72,7 +73,7 @@ static void updates_come_in_runs_of_bounded_size_in_their_order(void **state)
     home_updates *updates = home_updates_create(&r.round);
     const pl_codec_source source = home_updates_source(updates);
     const uint8_t *place = NULL;
-    for (int time = 0; time < 2; time++) { /* the second time from the middle */
+    for (int time = 0; time < 2; time++) { /* the second time it begins in the middle */
         pl_codec_run run;
         int n = 0;
         assert_ok(source.next(source.context, true, &run));
@@ -124,7 +125,8 @@ static void a_sum_of_three_contributors_is_added_once(void **state)
     assert_ok(pl_codec_next(&walk, &m, &weight));
     assert_null(m.data);
     home_updates_destroy(&updates);
-    put(&r, 1, &three); /* a fourth entry: two sums with six contributors */
+    /* A fourth entry, so that there are two sums of six contributors. */
+    put(&r, 1, &three);
     updates = home_updates_create(&r.round);
     walk = (pl_codec_walk){.source = home_updates_source(updates)};
     assert_ok(pl_codec_next(&walk, &m, &weight));

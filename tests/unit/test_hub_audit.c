@@ -1,8 +1,8 @@
 /* folder: workers; label: unit
  *
- * Tests which worker repeats a task for an audit: one whose device is of the same kind
- * as the first worker's, or, if there is none and distances may be compared, one of
- * another kind. */
+ * Tests which worker repeats a task for an audit. Its device must be of the same kind
+ * as that of the first worker. If there is no such worker and distances may be
+ * compared, it is a worker with another kind of device. */
 #include "net/net.h"
 #include "tests/support/tiny_arm.h"
 #include "workers/hub_internal.h"
@@ -23,7 +23,7 @@ typedef struct fixture {
     hub_audit audit;
     int64_t now;
     pl_pubkey fenced_key; /* set by liar_is_found */
-    pl_pubkey sender_key; /* key of the updates' leases */
+    pl_pubkey sender_key; /* the key in the leases of the updates */
 } fixture;
 
 static int setup(void **state)
@@ -66,7 +66,7 @@ static int teardown(void **state)
 
 static bool is_asked(fixture *f, int worker)
 {
-    f->now += 200; /* the hub searches only now and then */
+    f->now += 200; /* the hub looks for an auditor only from time to time */
     return hub_find_audit(&f->h, worker, f->now) == &f->audit;
 }
 
@@ -75,7 +75,7 @@ static void one_of_its_kind_comes_first(void **state)
     fixture *f = *state;
     assert_true(is_asked(f, SAME));
     assert_false(is_asked(f, OTHER));
-    assert_false(is_asked(f, FIRST)); /* FIRST made the result */
+    assert_false(is_asked(f, FIRST)); /* the result is from FIRST itself */
 }
 
 static void another_kind_does_it_where_there_is_none(void **state)
@@ -99,7 +99,7 @@ static void third_is_neither_of_the_two(void **state)
     pl_copy_text(row->results[1].worker, sizeof row->results[1].worker, "other");
     assert_false(is_asked(f, OTHER));
     assert_true(is_asked(f, THIRD));
-    f->workers[SAME].left = false; /* SAME has the device of the first */
+    f->workers[SAME].left = false; /* SAME has the same kind of device as FIRST */
     assert_true(is_asked(f, SAME));
     assert_false(is_asked(f, THIRD));
 }
@@ -111,13 +111,14 @@ static void without_distances_other_kinds_are_not_asked(void **state)
     f->options.audit_tolerance = 0;
     assert_false(is_asked(f, OTHER));
     f->options.audit_tolerance = 0.3;
-    f->audit.row.seed = 0; /* the row has no likeness */
+    /* Without likeness, results cannot be compared across kinds. */
+    f->audit.row.seed = 0;
     assert_false(is_asked(f, OTHER));
     f->workers[SAME].left = false;
     assert_true(is_asked(f, SAME));
 }
 
-/* The holder of two keys names a device that no other worker has. */
+/* The holder of two keys names a kind of device that no other worker has. */
 static void those_who_join_judge_nobody_where_own_workers_are(void **state)
 {
     fixture *f = *state;
@@ -126,7 +127,7 @@ static void those_who_join_judge_nobody_where_own_workers_are(void **state)
     memset(f->workers[SAME].key.bytes, 2, sizeof f->workers[SAME].key.bytes);
     assert_false(is_asked(f, SAME));
     assert_true(is_asked(f, OTHER));
-    f->options.audit_tolerance = 0; /* other kinds cannot be compared */
+    f->options.audit_tolerance = 0; /* results of other kinds cannot be compared */
     assert_true(is_asked(f, SAME));
     f->options.audit_tolerance = 0.3;
     f->workers[OTHER].left = true;
@@ -134,7 +135,8 @@ static void those_who_join_judge_nobody_where_own_workers_are(void **state)
     assert_true(is_asked(f, SAME));
 }
 
-/* Otherwise a liar could name a new device, and its own second key would judge it. */
+/* Otherwise a liar could name a new kind of device, and a second key of the liar would
+ * judge it. */
 static void those_who_deliver_judge_before_others_of_its_kind(void **state)
 {
     fixture *f = *state;
@@ -155,8 +157,8 @@ static void those_who_deliver_judge_before_others_of_its_kind(void **state)
     assert_true(is_asked(f, OTHER));
 }
 
-/* If own workers with a part in the task could not be third, a joined worker would be.
- */
+/* Own workers that made a part of the task must be allowed to be the third. Otherwise a
+ * worker that joined would be the third. */
 static void own_worker_that_sent_some_of_it_is_a_third(void **state)
 {
     fixture *f = *state;
@@ -190,8 +192,8 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
     pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
 }
 
-/* Homes have only hashes of results that an earlier hub received, so a third result
- * could not be compared with them. */
+/* Homes have only the hashes of the results that an earlier hub received. A third
+ * result could not be compared with hashes. */
 static void a_hub_that_starts_again_asks_for_what_the_first_made(void **state)
 {
     fixture *f = *state;
@@ -223,7 +225,7 @@ static void a_hub_that_starts_again_asks_for_what_the_first_made(void **state)
     plan_clear(&f->h.tasks);
 }
 
-/* ---- a task that changed hands ---- */
+/* ---- a task that two workers did in parts ---- */
 static hub_audit *open_row(fixture *f)
 {
     pl_audit row = f->audit.row;
@@ -231,7 +233,7 @@ static hub_audit *open_row(fixture *f)
     pl_reader r;
     char texts[PL_WIRE_BODY_MAX];
     know_an_arm(&f->h, row.path);
-    row.seed = 0; /* compares only hashes */
+    row.seed = 0; /* only hashes are compared */
     pl_audit_write(&row, &text);
     pl_put_text(&body, PL_TAG_TEXT, pl_buf_text(&text));
     pl_put_u64(&body, PL_TAG_AUDIT, 1);
@@ -253,7 +255,8 @@ static pl_hash update_of(int slot, bool wrong)
     return hash;
 }
 
-/* Tells the hub the updates that the homes accepted: slot 1 is from another worker. */
+/* Tells the hub which updates the homes have accepted. The update of slot 1 came from a
+ * different worker. */
 static void hear_updates(fixture *f, hub_audit *a, int lie)
 {
     for (int slot = 0; slot < a->n_slots; slot++) {
@@ -296,7 +299,7 @@ static void liar_is_found(fixture *f, int lie, const char *liar)
     hub_audit *a = open_row(f);
     hear_updates(f, a, lie);
     assert_int_equal(a->row.verdict, PL_VERDICT_OPEN);
-    assert_null(hub_find_audit(&f->h, FIRST, NOW)); /* it made a part */
+    assert_null(hub_find_audit(&f->h, FIRST, NOW)); /* FIRST made a part of the task */
     assert_null(hub_find_audit(&f->h, SAME, NOW));
     assert_ptr_equal(hub_find_audit(&f->h, OTHER, NOW), a);
     do_again(f, a, OTHER);

@@ -20,7 +20,8 @@ static pl_shape qk_shape(void)
     return shape;
 }
 
-/* Exports one path in this type to a folder; the caller frees the parameters. */
+/* Exports one path with this type of weights into a folder. The caller frees the
+ * parameters. */
 static float *make_folder(const char *name, const pl_shape *shape, pl_weight_type type)
 {
     pl_topology *t = make_topology(shape);
@@ -54,7 +55,7 @@ static size_t count(const pl_shape *shape)
     return n;
 }
 
-/* ---- there and back ---- */
+/* ---- export and import again ---- */
 static void parameters_come_back_bit_by_bit(void **state)
 {
     (void)state;
@@ -113,7 +114,7 @@ static void one_file_with_the_configuration_beside_it_is_enough(void **state)
     free(is);
 }
 
-/* ---- files rewritten: tensors left out, changed, or in several files ---- */
+/* ---- changed files: tensors are left out, changed, or in several files ---- */
 typedef bool (*keep_fn)(const char *name);
 
 static void copy_tensors(const char *from, const char *to, keep_fn keep,
@@ -134,7 +135,7 @@ static void copy_tensors(const char *from, const char *to, keep_fn keep,
                       data.len + (size_t)t->n_bytes);
         pl_buf_append(&data, t->data, (size_t)t->n_bytes);
     }
-    if (extra) /* four bytes more */
+    if (extra) /* the file is four bytes longer */
         pl_buf_printf(&header,
                       ",\"%s\":{\"dtype\":\"F32\",\"shape\":[1],"
                       "\"data_offsets\":[%zu,%zu]}",
@@ -264,7 +265,7 @@ static void tensors_that_are_missing_or_too_many_are_named(void **state)
 }
 
 /* ---- configurations ---- */
-/* The text of config.json with `from` replaced. */
+/* Replaces `from` in the text of config.json. */
 static void edit_config(const char *folder, const char *from, const char *to)
 {
     char path[PL_PATH_MAX];
@@ -349,7 +350,8 @@ static void a_model_with_qk_norm_is_a_qwen3_model(void **state)
         edit_config("qk", cases[i].from, cases[i].to);
         refused("qk", cases[i].status, cases[i].words);
     }
-    /* as a Llama its gains would be lost; a Qwen3 model without them is not whole */
+    /* As a Llama model, the model would lose the parameters of its QK norm. A Qwen3
+     * model without these parameters is not complete. */
     free(make_folder("qk", &shape, PL_WEIGHT_F32));
     edit_config("qk", "\"Qwen3ForCausalLM\"", "\"LlamaForCausalLM\"");
     edit_config("qk", "\"qwen3\"", "\"llama\"");
@@ -396,7 +398,8 @@ static void numbers_that_make_no_sense_are_refused(void **state)
     }
 }
 
-/* Programs before 2024 wrote theta at the top level, few fields, and some nulls. */
+/* Programs before 2024 wrote theta at the top level, wrote few fields, and wrote some
+ * of them as null. */
 static void old_configurations_are_understood(void **state)
 {
     (void)state;
@@ -455,7 +458,7 @@ static void a_run_of_another_shape_is_refused_by_key(void **state)
     assert_said("model.ffn is 48 but the model in");
     pl_topology_destroy(&t);
     other = wide_shape;
-    other.context = 12; /* no parameter depends on the context */
+    other.context = 12; /* the number of parameters does not depend on the context */
     t = make_topology(&other);
     assert_ok(pl_import_load(m, t, params));
     pl_topology_destroy(&t);

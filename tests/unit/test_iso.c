@@ -1,5 +1,5 @@
 /* folder: outer; label: unit */
-/* Compares the steps with equal singular values (outer/iso.h) to an SVD in double and
+/* Compares the steps with equal singular values (outer/iso.h) to an SVD in double, and
  * to the equations of outer/iso.h in plain loops. Also tests which matrices of a module
  * are changed. */
 #include "outer/outer.h"
@@ -31,7 +31,8 @@ static float *copy_of(const float *x, size_t n)
 
 /* ---- an SVD: one-sided Jacobi rotations (Hestenes 1958) ---- */
 
-/* Rotates two columns of u [R,C] so that they are orthogonal, and of v [C,C]. */
+/* Rotates two columns of u [R,C] so that they become orthogonal, and the same columns
+ * of v [C,C]. */
 static void rotate_columns(double *u, double *v, int R, int C, int p, int q)
 {
     double a = 0, b = 0, c = 0;
@@ -53,8 +54,8 @@ static void rotate_columns(double *u, double *v, int R, int C, int p, int q)
     }
 }
 
-/* Writes mean(S) U V^T of x to out, both [rows, cols]; returns the smallest singular
- * value over the Frobenius norm. */
+/* Writes mean(S) U V^T of x to out; both are [rows, cols]. Returns the smallest
+ * singular value divided by the Frobenius norm. */
 static double equalize_by_svd(double *out, const float *x, int rows, int cols)
 {
     const bool turned = rows < cols;
@@ -122,7 +123,7 @@ static void the_result_is_that_of_an_svd(void **state)
     }
 }
 
-/* ---- the header's equations, in plain loops ---- */
+/* ---- the equations of the header, in plain loops ---- */
 
 static void plain_product(float *out, const float *a, const float *b, int R, int K,
                           int C)
@@ -218,7 +219,8 @@ static void what_has_no_direction_stays_as_it_is(void **state)
         assert_true(zeros[i] == 0.0f);
     assert_int_equal(pl_iso_equalize(wrong, 2, 3, 1), PL_OK);
     assert_memory_equal(wrong, was, sizeof was);
-    /* rank 1: one direction, and the mean of two singular values */
+    /* A matrix of rank 1 has only one direction, which gets the mean of both singular
+     * values. */
     float one[] = {3, 0, 0, 4, 0, 0};
     assert_int_equal(pl_iso_equalize(one, 2, 3, 1), PL_OK);
     const float half[] = {1.5f, 0, 0, 2, 0, 0};
@@ -293,7 +295,7 @@ static void only_matrices_of_blocks_are_changed(void **state)
                                       .factor = 1.0f};
         assert_int_equal(pl_arith_step(&merge, &report), PL_OK);
         pl_buf_destroy(&bytes);
-        /* the norm is that of the mean before the change */
+        /* the norm is that of the mean update before the change */
         assert_true(report.mean_norm == pl_l2_norm(values, slot->n_params));
         for (int i = slot->first_tensor; i < slot->first_tensor + slot->n_tensors;
              i++) {

@@ -1,6 +1,7 @@
 /* folder: base; label: unit */
-/* Tests keys in files and lists: written keys are read back, a file that other users
- * could read is refused, and the error for a list names the wrong line. */
+/* Tests keys in files and in lists. A key that was written must be read back. A file
+ * that other users can read must be refused. The error about a list must name the wrong
+ * line. */
 #include "base/base.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static void a_pair_is_read_back_as_it_was_saved(void **state)
     assert_int_equal(pl_keypair_load("/tmp/pl-no-such-key", &got), PL_ERR_NOT_FOUND);
 }
 
-/* ---- this program started again, with a folder that cannot be flushed ---- */
+/* ---- this program is started again, with a folder that cannot be flushed ---- */
 static int save_unflushed(const char *file)
 {
     pl_keypair made;
@@ -73,7 +74,7 @@ static void a_key_is_there_when_its_folder_is_flushed(void **state)
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
 }
 
-/* By chance one key in 64 would begin with a dash. */
+/* If keys were random texts, one key in 64 would begin with a dash. */
 static void no_key_looks_like_an_option(void **state)
 {
     pl_keypair made;
@@ -111,7 +112,8 @@ static void a_cut_or_changed_key_file_is_damaged(void **state)
     assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
     assert_int_equal(pl_read_file(f->file, &whole), PL_OK);
     assert_int_equal(chmod(f->file, 0600), 0);
-    for (size_t n = 0; n + 1 < whole.len; n++) { /* the last newline may be missing */
+    /* Only the last newline may be missing. */
+    for (size_t n = 0; n + 1 < whole.len; n++) {
         FILE *out = fopen(f->file, "w");
         assert_int_equal(fwrite(whole.data, 1, n, out), n);
         fclose(out);
@@ -145,7 +147,7 @@ static void a_key_has_one_spelling(void **state)
     assert_int_equal(pl_pubkey_parse(text, &got), PL_ERR_DATA);
     memset(text, 'A', PL_PUBKEY_TEXT - 1);
     text[PL_PUBKEY_TEXT - 1] = '\0';
-    assert_int_equal(pl_pubkey_parse(text, &got), PL_ERR_DATA); /* all zero */
+    assert_int_equal(pl_pubkey_parse(text, &got), PL_ERR_DATA); /* all bytes are zero */
 }
 
 static void an_invitation_is_the_same_pair_on_both_sides(void **state)
@@ -236,10 +238,11 @@ static void a_revoked_key_stays_on_record_and_is_nobody(void **state)
     assert_int_equal(pl_key_list_edit(f->file, revoke_key, &e.key), PL_OK);
     assert_int_equal(pl_key_list_edit(f->file, revoke_key, &open.key), PL_OK);
     assert_int_equal(pl_key_list_load(f->file, &got), PL_OK);
-    assert_int_equal(got.n, 1); /* revoked invitations are removed */
+    /* An invitation that is revoked is removed from the list. */
+    assert_int_equal(got.n, 1);
     assert_int_equal(got.entries[0].role, PL_AS_REVOKED);
     assert_string_equal(got.entries[0].name, "w");
-    assert_null(pl_key_list_find(&got, &e.key, 1)); /* revoked */
+    assert_null(pl_key_list_find(&got, &e.key, 1)); /* this key is revoked */
     assert_non_null(pl_key_list_find(&got, &e.key, 0));
     pl_key_role role;
     assert_int_equal(pl_key_role_parse("revoked", &role), PL_ERR_USAGE);
@@ -288,8 +291,8 @@ static void write_bytes(const char *path, const void *bytes, size_t len)
     assert_int_equal(fclose(out), 0);
 }
 
-/* Each wrong line is between two good lines, which count. After the list was written
- * again, the wrong line is unchanged. */
+/* Each wrong line is between two correct lines, which still count. After the list was
+ * written again, the wrong line is unchanged. */
 static void a_wrong_line_is_named_skipped_and_kept(void **state)
 {
     const fixture *f = *state;
@@ -347,9 +350,9 @@ static void a_wrong_line_is_named_skipped_and_kept(void **state)
     }
 }
 
-/* With a public half of zero, or another point of low order, all partners would get the
- * same secret. RFC 7748, section 7, and the points of order 1, 2, 4 and 8 of the curve.
- */
+/* If the public half of a key is zero, or another point of low order, all partners get
+ * the same secret. See RFC 7748, section 7. The points are those of order 1, 2, 4 and 8
+ * of the curve. */
 static void a_key_of_low_order_is_refused_where_it_enters(void **state)
 {
     const fixture *f = *state;
@@ -368,7 +371,7 @@ static void a_key_of_low_order_is_refused_where_it_enters(void **state)
     for (size_t i = 0; i < sizeof low / sizeof *low + 3; i++) {
         if (i < sizeof low / sizeof *low) {
             e.key = low[i];
-        } else { /* p - 1, p and p + 1 */
+        } else { /* the numbers p - 1, p and p + 1 */
             memset(e.key.bytes, 0xff, sizeof e.key.bytes);
             e.key.bytes[0] = (uint8_t)(0xec + (i - sizeof low / sizeof *low));
             e.key.bytes[31] = 0x7f;

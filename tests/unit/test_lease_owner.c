@@ -1,14 +1,14 @@
 /* folder: workers; label: integration
  *
- * Tests that a lease belongs to one worker: messages that another worker sends with the
- * same token, which can be guessed, have no effect. All failures of a key's workers
- * count against the key. Runs a hub with a gate, a home, and three workers with keys.
- */
+ * Tests that a lease belongs to one worker. If another worker sends messages with the
+ * token of the lease, which can be guessed, they must have no effect. All failures of a
+ * key's workers count against the key. The test runs a hub with a gate, a home, and
+ * three workers with keys. */
 #include "tests/support/lease_job.h"
 
 #include <math.h>
 
-/* ---- what is said under a token ---- */
+/* ---- messages with the token of another worker's lease ---- */
 static void begin(pl_message *m, uint16_t type, const char *name, uint64_t token,
                   uint64_t phase, const char *task)
 {
@@ -119,7 +119,7 @@ static void nobody_makes_a_lease_for_itself(void **state)
     assert_true(token > j->token && token < made_up);
 }
 
-/* Nothing was submitted, so no home confirms the task. */
+/* No update was submitted, so no home confirms the task. */
 static void done_without_delivery_keeps_no_path(void **state)
 {
     job *j = *state;
@@ -144,7 +144,7 @@ static void done_without_delivery_keeps_no_path(void **state)
     assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_LEASE_LOST);
 }
 
-/* ---- what a key may do ---- */
+/* ---- permissions of a key ---- */
 static uint16_t hello(const party *p, const char *name, const char *device)
 {
     pl_message m;
@@ -169,10 +169,11 @@ static void key_has_few_names_and_a_worker_one_device(void **state)
     }
     assert_int_equal(hello(&j->thief, "n64", "d"), PL_MSG_ERR);
     assert_int_equal(hello(&j->third, "n64", "d"), PL_MSG_WELCOME);
-    assert_int_equal(hello(&j->thief, "n63", "d"), PL_MSG_WELCOME); /* is known */
+    /* This name is already known. */
+    assert_int_equal(hello(&j->thief, "n63", "d"), PL_MSG_WELCOME);
 }
 
-/* Without a failure. */
+/* Gives the task back without reporting a failure. */
 static uint16_t give_back(const party *p, uint64_t token, const char *task)
 {
     pl_message m;
@@ -184,7 +185,7 @@ static uint16_t give_back(const party *p, uint64_t token, const char *task)
     return ask_plainly(p, &m);
 }
 
-/* Says HELLO under `n` names from number `first` on, and reads no answer. */
+/* Says HELLO under `n` names, from number `first` on, without waiting for answers. */
 static void flood_names(const party *p, int first, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -202,7 +203,7 @@ static void flood_names(const party *p, int first, int n)
     }
 }
 
-/* Reads all messages, and returns the number of names that were welcomed. */
+/* Reads all messages. Returns the number of names that the hub has welcomed. */
 static int read_welcomes(const party *p)
 {
     pl_message a;
@@ -226,7 +227,7 @@ static int count_in_status(const job *j, const char *text)
     return n;
 }
 
-/* During the flood one worker renews its lease, and another gets tasks and returns
+/* During the flood one worker renews its lease. Another worker gets tasks and returns
  * them. */
 static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **state)
 {
@@ -243,13 +244,14 @@ static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **st
         assert_int_equal(give_back(&j->third, token, task), PL_MSG_OK);
         welcomed += read_welcomes(&j->thief);
     }
-    assert_in_range(welcomed, 1, 63); /* without its first name */
+    /* The first name of the key is not counted here. */
+    assert_in_range(welcomed, 1, 63);
     assert_in_range(count_in_status(j, "\"many-"), 0, 63);
     assert_true(child_kib(&j->hub) - before < MORE_KIB);
     holder_has_it_still(j);
 }
 
-/* A restarted hub does not know which key has which name. */
+/* A hub that has restarted does not know which key has which name. */
 static void nobody_takes_the_name_of_another(void **state)
 {
     job *j = *state;
@@ -306,7 +308,7 @@ static void one_workers_failures_bar_it_and_end_no_job(void **state)
     assert_int_equal(get_task(&j->third, &token, task), 0);
 }
 
-/* Adds two workers, each of which holds a task. */
+/* Adds two workers. Each of them holds a task. */
 static void begin_two(job *j, party two[2])
 {
     static const char *const names[] = {"fourth", "fifth"};
@@ -333,7 +335,7 @@ static void different_workers_that_fail_at_one_task_end_the_job(void **state)
     party two[2];
     fail_task(&j->thief);
     fail_task(&j->thief);
-    begin_two(j, two); /* all but the one that failed */
+    begin_two(j, two); /* all workers except the one that failed */
     assert_status(j, "\"failure\":\"\"", true);
     fail_task(&j->third);
     assert_status(j, "failed 3 times in phase 0", true);
@@ -347,7 +349,7 @@ static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
     join_own(j, &mine, "mine");
     fail_task(&j->thief);
     fail_task(&j->thief);
-    begin_two(j, two); /* all but the one that failed */
+    begin_two(j, two); /* all workers except the one that failed */
     fail_task(&j->third);
     assert_status(j, "\"failure\":\"\"", true);
     for (int i = 0; i < 3; i++) {
@@ -359,7 +361,7 @@ static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
     end_two(two);
 }
 
-/* Finishes the first phase of all paths, in this worker's name. */
+/* Finishes the first phase of all paths under the name of this worker. */
 static void finish_first_phase(job *j, const char *name)
 {
     size_t n = pl_topology_path_params(j->f.topology);
@@ -417,8 +419,9 @@ static bool has_state(const job *j, const char *path)
     return !pl_hash_none(&state.moments);
 }
 
-/* A state from which no worker can continue is dropped once, if a joined worker made
- * it. So a lie ends no job. A task that fails without this state ends the job. */
+/* A worker that joined may have made a state from which no worker can continue. Such a
+ * state is dropped once, so a lie does not end the job. If the task then fails without
+ * this state, the job ends. */
 static void false_state_of_one_key_ends_no_job(void **state)
 {
     job *j = *state;
@@ -489,7 +492,7 @@ static void worker_has_no_more_leases_than_it_can_use(void **state)
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
     join_own(j, &mine, "mine");
-    for (int i = 0; i < 3; i++) /* the fourth path is the holder's */
+    for (int i = 0; i < 3; i++) /* the fourth path belongs to `holder` */
         assert_int_equal(get_task(&mine, &token, task), 0);
     pl_message m;
     begin(&m, PL_MSG_RELEASE, j->holder.name, j->token, 0, j->task);
@@ -520,7 +523,8 @@ static void own_worker_begins_what_one_on_trial_is_at(void **state)
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
     begin_two(j, two);
-    assert_int_equal(get_task(&j->third, &token, task), 0); /* the last of four paths */
+    /* This is the last one of the four paths. */
+    assert_int_equal(get_task(&j->third, &token, task), 0);
     join_own(j, &mine, "mine");
     assert_int_equal(get_task(&mine, &token, task), 0);
     assert_status(j, "\"backups_granted\":1", true);
@@ -566,7 +570,7 @@ static void worker_on_trial_is_served_last(void **state)
     for (int i = 0; i < 3; i++)
         join_own(j, &own[i], names[i]);
     assert_int_equal(get_task(&own[0], &token, task), 0);
-    for (int i = 0; i < 3; i++) /* all four paths are held by the job's own */
+    for (int i = 0; i < 3; i++) /* workers of the job itself hold all four paths */
         assert_int_equal(get_task(&own[1], &token, task), 0);
     uint64_t first = begin_asking(&j->thief);
     pl_sleep_ms(200);
@@ -589,7 +593,8 @@ static void leave(const party *p)
     assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
 }
 
-/* A key can have many names, and the launcher reads the list five times per second. */
+/* A key can have many names, and the launcher reads the list of workers five times per
+ * second. */
 static void names_that_did_nothing_and_went_are_not_listed(void **state)
 {
     const job *j = *state;

@@ -42,7 +42,7 @@ static int open_model(void **state)
         pl_topology_init(topology, slot, 7,
                          params + pl_topology_slot(topology, slot)->offset);
     for (size_t i = 0; i < n; ++i)
-        params[i] *= 3.0f; /* makes probabilities differ */
+        params[i] *= 3.0f; /* so that probabilities differ */
     pl_status status = pl_model_load(model, params);
     pl_free(params);
     return status == PL_OK && pl_decoder_create(model, &decoder) == PL_OK ? 0 : -1;

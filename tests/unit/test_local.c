@@ -1,8 +1,8 @@
 /* folder: workers; label: unit
  *
  * Tests the outer steps that holders of a module take themselves under noloco and
- * eager: they equal the equations in double, and their mean is the home's version of
- * the module. */
+ * eager. The steps must equal the equations in double, and the mean of the holders must
+ * be the home's version of the module. */
 #include "tests/support/holders.h"
 
 /* ---- noloco ---- */
@@ -33,7 +33,8 @@ static void equations_of_gossip(world *w, int64_t round)
             w->of[i].x[e] += w->of[i].step[e];
 }
 
-static const double gammas[] = {0, 0.3, 1.1}; /* 0: gamma is beta, one vector */
+/* 0: gamma equals beta; mates exchange one vector. */
+static const double gammas[] = {0, 0.3, 1.1};
 static const pl_rule both_rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
 
 static void noloco_is_the_gossip_equations(void **state)
@@ -75,8 +76,8 @@ static void odd_holder_is_left_alone_in_turn(void **state)
 
 /* ---- eager ---- */
 
-/* g~_i = mean(t-1) + (part_i(t) - part_i(t-1)) / k, part_i = share_i g_i; then Nesterov
- * of the holder's own x_i and m_i. */
+/* g~_i = mean(t-1) + (part_i(t) - part_i(t-1)) / k, where part_i = share_i g_i. Then
+ * the Nesterov step of the holder's own x_i and m_i follows. */
 static void equations_of_eager(world *w, int64_t round)
 {
     double mu = w->arm.outer.momentum[PL_CLASS_EMBED], eta = lr_at(w, round);
@@ -113,7 +114,7 @@ static void begin_eager(world *w, int64_t phase, const float *mean_before)
 
 static void end_eager(world *w, int64_t phase, double norm, pl_buf encoded[])
 {
-    end_gossip(w, phase, norm, encoded); /* the calls are the same */
+    end_gossip(w, phase, norm, encoded); /* noloco makes the same calls */
 }
 
 static void eager_is_its_equations(void **state)
@@ -170,8 +171,8 @@ static void eager_alone_is_diloco(void **state)
 }
 
 /* ---- the home ---- */
-/* Checks that the home's version t + 1 is the mean of the parameters with which the
- * holders start phase t + 1. */
+/* Checks that version t + 1 of the home is the mean of the parameters with which the
+ * holders begin phase t + 1. */
 static void follow(world *w, bool feedback)
 {
     int k = w->k;
@@ -244,7 +245,7 @@ static void streaming_goes_on_with_its_own(void **state)
     holder *h = &w->of[0];
     local_slot s = slot_of(w, 0, 1);
     memcpy(h->start, w->zero, w->n * sizeof(float));
-    h->start[0] += 1; /* own parameters differ from the base */
+    h->start[0] += 1; /* the holder's own parameters differ from the base */
     train(w, 0, 0);
     local_update(&s, h->start, h->now, h->update);
     local_keep(&s, h->start, h->now, h->update, NULL);
@@ -254,7 +255,8 @@ static void streaming_goes_on_with_its_own(void **state)
     end_world(w);
 }
 
-/* Sends one round of one holder: adds the sent vector to `mean`, returns the rest. */
+/* Sends one round of one holder. Adds the vector that was sent to `mean`, and returns
+ * the part that was not sent. */
 static float *send_part(world *w, int i, int64_t round, float *mean)
 {
     holder *h = &w->of[i];
@@ -280,8 +282,9 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
     return left;
 }
 
-/* The part that own parameters contain must not be added again: the sum of all sent
- * vectors and of the rests must equal what was trained. */
+/* A value that was merged into the holder's own parameters must not be sent again. So
+ * the sum of all vectors that were sent, and of the rests, must equal the sum of what
+ * was trained. */
 static void nothing_is_sent_twice(int k, double mix, double *most_left)
 {
     enum { ROUNDS = 60 };
@@ -289,7 +292,7 @@ static void nothing_is_sent_twice(int k, double mix, double *most_left)
     w->arm.outer.method.mix = mix;
     w->arm.outer.codec.k = 512;
     w->arm.outer.codec.small = 1;
-    w->arm.outer.codec.beta = 1; /* nothing fades */
+    w->arm.outer.codec.beta = 1; /* the residual does not fade */
     double *due = doubles(w);
     float *mean = floats(w), *left[HOLDERS_MAX];
     memset(due, 0, w->n * sizeof *due);
@@ -301,7 +304,7 @@ static void nothing_is_sent_twice(int k, double mix, double *most_left)
         memset(mean, 0, w->n * sizeof *mean);
         *most_left = 0;
         for (int i = 0; i < k; i++) {
-            for (size_t e = 0; e < w->n; e++) { /* each value at its own rate */
+            for (size_t e = 0; e < w->n; e++) { /* each value changes at its own rate */
                 double d = 1e-3 * (1 + (double)(e % 97) / 97) * (i + 1);
                 w->of[i].params[e] -= (float)d;
                 due[e] += d / k;
@@ -311,7 +314,7 @@ static void nothing_is_sent_twice(int k, double mix, double *most_left)
         for (size_t e = 0; e < w->n; e++) {
             double rest = 0;
             due[e] -= (double)mean[e];
-            w->zero[e] -= mean[e]; /* the next version */
+            w->zero[e] -= mean[e]; /* makes the next version */
             for (int i = 0; i < k; i++) {
                 float *own = &w->of[i].params[e];
                 if (k > 1)
@@ -335,7 +338,7 @@ static void what_was_left_out_is_sent_once(void **state)
     double most;
     (void)state;
     nothing_is_sent_twice(1, 0.5, &most);
-    assert_true(most < 8 * 8 * 2e-3); /* a value waits about eight rounds */
+    assert_true(most < 8 * 8 * 2e-3); /* a value is sent after about eight rounds */
     for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
         nothing_is_sent_twice(2, mixes[i], &most);
 }

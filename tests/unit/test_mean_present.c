@@ -1,5 +1,6 @@
 /* folder: outer; label: unit */
-/* Tests outer.mean=present: a value's mean is over the contributors that send it. */
+/* Tests outer.mean=present: the mean of a value is over those contributors that send
+ * it. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "outer/arith.h"
@@ -38,8 +39,8 @@ static void clear(sent *s)
         pl_buf_destroy(&s->bytes[i]);
 }
 
-/* Computes D of the first n messages: minus the result of a step with lr 1 from zeros.
- */
+/* Computes D of the first n messages. D is the negative result of a step with lr 1 from
+ * zeros. */
 static void mean_of(const sent *s, int n, bool present, float *mean)
 {
     const pl_outer_step step = {.lr = 1, .n_contributors = n};
@@ -60,7 +61,8 @@ static void mean_of(const sent *s, int n, bool present, float *mean)
 
 /* ---- the mean ---- */
 
-static bool sends(int i, int u) /* all subsets of three, also the empty one */
+/* Each value is sent by a different subset of the three, also by none. */
+static bool sends(int i, int u)
 {
     return i % 8 >> u & 1;
 }
@@ -110,7 +112,8 @@ static void values_that_one_sends_count_whole(void **state)
         for (int u = 0; u < MESSAGES; u++)
             if (update[u][i] != 0) {
                 const float sum = all[i] / s.weights[u];
-                assert_true(fabsf(mean[i] - update[u][i]) <= 0.07f); /* 8 bits */
+                /* The precision of 8 bits. */
+                assert_true(fabsf(mean[i] - update[u][i]) <= 0.07f);
                 assert_true(fabsf(mean[i] - sum) <= 1e-6f * fabsf(sum));
             }
     clear(&s);
@@ -130,7 +133,7 @@ static void of_one_contributor_it_is_the_mean_of_all(void **state)
     clear(&s);
 }
 
-/* ---- what it goes with ---- */
+/* ---- settings with which outer.mean=present can be used ---- */
 
 static pl_outer outer_of(pl_method method, const char *codec)
 {
@@ -182,7 +185,7 @@ static void it_refuses_what_would_count_twice(void **state)
 {
     (void)state;
     pl_outer outer = outer_of(PL_METHOD_DILOCO, "topk");
-    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* modules of one contributor */
+    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* modules with only one contributor */
     assert_int_equal(pl_mean_check(&outer), PL_OK);
     outer.momentum[PL_CLASS_LEVEL] = 0.9;
     assert_needs(&outer, "momentum");

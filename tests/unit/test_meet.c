@@ -1,8 +1,8 @@
 /* folder: workers; label: unit
  *
- * Tests pairs of mates with a deadline: the home decides once whether a pair meets, and
- * always tells both mates the same decision. In both cases the home's version is the
- * mean of the holders, and its record names the pairs that were split. */
+ * Tests pairs of mates with a deadline. The home decides once whether a pair meets, and
+ * always tells both mates the same decision. With both decisions, the version of the
+ * home is the mean of the holders, and its record names the pairs that were split. */
 #include "tests/support/holders.h"
 
 static world *new_pairs(int k)
@@ -111,8 +111,8 @@ static void pair_of_which_both_are_there_is_met(void **state)
     end_pairs(w);
 }
 
-/* Plays a round. Holder `late` sends last, after its mate has continued; -1: no holder.
- */
+/* Plays a round. The holder `late` sends its update after its mate has continued. With
+ * -1 no holder is late. */
 static void play_round(world *w, int64_t round, int late)
 {
     pl_buf encoded[HOLDERS_MAX] = {{0}};
@@ -140,7 +140,7 @@ static void assert_mean(world *w, int64_t number)
     double *want = doubles(w);
     pl_version_facts facts = wait_holder_version(w, number);
     fetch(w, &facts.params, 0, version);
-    begin_gossip(w, number); /* makes the holders' start */
+    begin_gossip(w, number); /* computes the parameters with which the holders start */
     mean_of_holders(w, want);
     assert_near(w, version, want, 1e-6);
     pl_free(version);
@@ -215,7 +215,7 @@ static void odd_questions_are_refused(void **state)
     assert_int_equal(try_meet(w, 0, 0, PL_MEETING_COUNT, &said), PL_ERR_PROTO);
     assert_int_equal(
         pl_client_meet(w->client, "mix/L1.E0", 0, 0, 0, PL_MEETING_OPEN, &said),
-        PL_ERR_PROTO); /* a module of one path has no pairs */
+        PL_ERR_PROTO); /* the module of a single path has no pairs */
     assert_int_equal(
         pl_client_meet(w->client, "mix/L9.E0", 0, 0, 0, PL_MEETING_OPEN, &said),
         PL_ERR_NOT_FOUND);

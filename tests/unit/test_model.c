@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
 /* Tests the model of one path on the reference backend: losses and gradients against a
- * model in double, training, decoding, and what is refused. */
+ * model in double, training, decoding, and errors. */
 #include "modules/model_internal.h"
 #include "tests/support/rig.h"
 
@@ -35,8 +35,8 @@ typedef struct double_model {
     double *params;
     const int32_t *tokens, *targets;
     int B, T;
-    double *loss;   /* [B*T], when not NULL */
-    double *hidden; /* [B*T,C], the stream before the final norm, when not NULL */
+    double *loss;   /* [B*T], unless NULL */
+    double *hidden; /* [B*T,C], the stream before the final norm, unless NULL */
 } double_model;
 
 static const double *tensor_of(const double_model *m, int block, const char *name)
@@ -55,7 +55,7 @@ static const double *tensor_of(const double_model *m, int block, const char *nam
     return NULL;
 }
 
-/* qkv[n] = (Wq x[n], Wk x[n], Wv x[n]), from three separate products */
+/* qkv[n] = (Wq x[n], Wk x[n], Wv x[n]), computed by three separate products. */
 static void double_qkv(const double_model *m, int block, double *qkv, const double *x,
                        int N)
 {
@@ -113,7 +113,7 @@ static void double_ffn(const double_model *m, int block, double *x, int N)
     free(normed), free(up), free(gate);
 }
 
-/* Returns the mean loss over the targets that count. */
+/* Returns the mean loss of the targets that count. */
 static double double_loss(void *context)
 {
     const double_model *m = context;
@@ -181,7 +181,7 @@ static void losses_equal_those_of_the_model_in_double(void **state)
     }
 }
 
-/* Compares tensor by tensor, so that errors of small gradients are noticed. */
+/* Compares each tensor separately, so that errors in small gradients are noticed. */
 static void expect_gradients(const rig *r, double_model *m, const float *got)
 {
     for (int i = 0; i < pl_topology_n_tensors(r->topology); i++) {
@@ -197,7 +197,8 @@ static void expect_gradients(const rig *r, double_model *m, const float *got)
     }
 }
 
-/* Two rows with texts of 3, 2, and of 1, 1, 3 tokens; then one text per row. */
+/* Two rows: one has texts of 3 and 2 tokens, the other has texts of 1, 1 and 3 tokens.
+ * Then the same texts in one row each. */
 enum { MARK = PL_TEXT_BEGINS, N_TEXTS = 5 };
 static const int32_t marked_2x5[] = {1, 7, 12, MARK, 7, 3, 3 | MARK, 9 | MARK, 11, 2};
 static const int32_t alone_5x5[] = {1, 7, 12, 0, 0, 0, 7, 0, 0,  0, 3, 0, 0,
@@ -206,8 +207,8 @@ static const int32_t alone_targets_5x5[] = {7,  12, 0,  -1, -1, -1, 7, -1, -1,
                                             -1, -1, -1, -1, -1, -1, 9, -1, -1,
                                             -1, -1, 11, 2,  5,  -1, -1};
 
-/* Compares the gradients of a batch of 2 x 5 tokens with the model in double on [B,5].
- */
+/* Compares the gradients of a batch of 2 x 5 tokens with those of the model in double
+ * on [B,5]. */
 static void check_gradients(const int32_t *tokens, const int32_t *double_tokens,
                             const int32_t *double_targets, int B)
 {
@@ -352,8 +353,8 @@ static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
     close_rig(&r);
 }
 
-/* Steps three sequences in passes of one, of two and of three. Loss, norm and
- * parameters must be equal up to rounding. */
+/* Takes a step of three sequences in passes of one, of two, and of three sequences.
+ * Loss, norm and parameters must be equal up to rounding. */
 static void a_step_in_passes_is_a_step(void **state)
 {
     (void)state;
@@ -377,7 +378,7 @@ static void a_step_in_passes_is_a_step(void **state)
         assert_true(fabs(got.grad_norm - want.grad_norm) < 1e-5 * want.grad_norm);
         for (size_t i = 0; i < whole.n; i++)
             assert_true(fabsf(other[i] - params[i]) < 1e-4f);
-        /* an invalid token in the second pass: no gradients may stay */
+        /* The second pass has an invalid token. No gradients may remain. */
         int32_t damaged[B3 * T5];
         memcpy(damaged, tokens, sizeof damaged);
         damaged[B3 * T5 - 1] = 1000;
@@ -453,7 +454,8 @@ static void saved_parameters_and_moments_continue_to_the_same_bytes(void **state
     close_rig(&b);
 }
 
-/* With beta1 = 0 and eps large the step is lr * g / eps: the scale shows. */
+/* With beta1 = 0 and a large eps, the step is lr * g / eps. So it shows how the
+ * gradient was scaled. */
 static void clipping_scales_the_gradient_to_the_given_norm(void **state)
 {
     (void)state;
@@ -484,7 +486,7 @@ static void weight_decay_shrinks_matrices_and_leaves_norms(void **state)
 {
     (void)state;
     rig r = open_rig(&tiny, 2, true);
-    /* with a very large eps only the weight decay changes parameters */
+    /* With a very large eps, only the weight decay changes parameters. */
     pl_adamw adam = {.lr = 0.5f,
                      .beta1 = 0.9f,
                      .beta2 = 0.95f,
@@ -521,7 +523,7 @@ static void a_value_that_is_not_finite_stops_the_step_and_changes_nothing(void *
     assert_memory_equal(after, r.params, r.n * sizeof *after);
     for (size_t i = 0; i < r.n; i++)
         assert_true(grads[i] == 0.0f);
-    load_randoms(&r, 0, 0.3f); /* the model still works */
+    load_randoms(&r, 0, 0.3f); /* after these errors the model still works */
     train_some(&r, 1);
     free(after), free(grads);
     close_rig(&r);
@@ -623,7 +625,7 @@ static void fp8_adds_a_byte_an_element_of_matrices_in_sixteens(void **state)
 static void inference_plans_no_activations_for_each_block(void **state)
 {
     (void)state;
-    pl_model_plan plan[2][2]; /* [training][deep] */
+    pl_model_plan plan[2][2]; /* indices: training, deep */
     for (int training = 0; training < 2; training++)
         for (int deep = 0; deep < 2; deep++) {
             pl_shape shape = tiny;
@@ -656,7 +658,7 @@ static void inference_plans_no_activations_for_each_block(void **state)
     assert_int_equal(plan[1][0].moments_bytes, 2 * plan[1][0].params_bytes);
 }
 
-/* All members of both structures are pointers. */
+/* Checks the alignment of all pointers. All members of both structures are pointers. */
 static void expect_aligned(const void *views, size_t bytes)
 {
     uintptr_t at[(sizeof(model_acts) + sizeof(block_acts)) / sizeof(uintptr_t)];
@@ -706,7 +708,7 @@ static void models_that_cannot_be_are_refused(void **state)
 
 /* ---- failing allocations ---- */
 
-/* A table of operations whose `alloc` fails at the nth call. */
+/* The n-th call of the operation `alloc` in this table fails. */
 static int allocs_left;
 static pl_status failing_alloc(pl_backend *backend, size_t bytes, const char *what,
                                void **out)

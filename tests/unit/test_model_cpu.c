@@ -1,9 +1,9 @@
 /* folder: modules; label: unit */
-/* Tests a whole model on every production backend: gradients against the reference,
- * learning, equal bytes if repeated, and decoding. */
+/* Tests a whole model on every production backend: its gradients against the reference,
+ * that it learns, that the same training gives the same bytes, and decoding. */
 #include "tests/support/pairs.h"
 
-/* Every test runs without and with QK norm. */
+/* Every test is run twice: without QK norm and with it. */
 static bool with_qk_norm;
 
 enum { MODEL_B = 3, MODEL_T = 37, MODEL_N = MODEL_B * MODEL_T };
@@ -64,7 +64,8 @@ static void check_model_gradients(const pair *p)
             want[i] = (double)got[i];
         pl_model_destroy(&model);
     }
-    /* errors of bf16 add up over blocks: a hundred times the limit of one operation */
+    /* The errors of bf16 add up over the blocks, so the limit is a hundred times that
+     * of one operation. */
     double error = naive_error(got, want, n), limit = 100.0 * p->tolerance;
     assert_true(fabs(result[1].loss - result[0].loss) <= sqrt(p->tolerance));
     if (!(error <= limit))
@@ -79,7 +80,7 @@ static void gradients_of_a_model_agree_with_ref(void **state)
     for_each_backend(check_model_gradients);
 }
 
-/* Trains twice; the second model recomputes activations. */
+/* Trains two models in the same way. The second one recomputes activations. */
 static void check_same_bytes(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -114,7 +115,7 @@ static void training_twice_gives_the_same_bytes_also_by_recomputing(void **state
 static void check_learning(const pair *p)
 {
     if (strcmp(p->be[1]->name, "ref") == 0 || strstr(p->be[1]->device, "emulated"))
-        return; /* slow; ref does it in test_model */
+        return; /* this would be slow; test_model does it for ref */
     int32_t tokens[MODEL_N], targets[MODEL_N];
     pl_topology *t = model_topology();
     pl_model *model = new_model(t, p->be[1], false);
@@ -137,7 +138,8 @@ static void training_learns_a_batch_by_heart(void **state)
     for_each_backend(check_learning);
 }
 
-/* Compares rows that are full of texts of 1, 2, 3 .. tokens with one text per row. */
+/* Compares rows that are full of texts of 1, 2, 3 .. tokens with rows that have one
+ * text each. */
 static void check_texts(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -166,7 +168,7 @@ static void check_texts(const pair *p)
     const bool exact = strncmp(p->label, "ref ", 4) == 0;
     if (!(worst <= (exact ? 0.0 : 1e-5 + 3.0 * sqrt(p->tolerance))))
         fail_msg("%s: a loss beside other texts differs by %g", p->label, worst);
-    /* marks of texts hold only for their batch */
+    /* A batch's marks of texts must not be used for later batches. */
     assert_int_equal(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, after),
                      PL_OK);
     assert_memory_equal(after, before, sizeof before);
@@ -194,7 +196,7 @@ static void check_decoder(const pair *p)
     assert_int_equal(pl_decoder_create(model, &decoder), PL_OK);
     for (int at = 0; at < MODEL_T; at++) {
         double total = 0.0;
-        int n = at == 0 ? 5 : 1; /* a prompt of 5, then one by one */
+        int n = at == 0 ? 5 : 1; /* first a prompt of 5 tokens, then single tokens */
         assert_int_equal(pl_decoder_feed(decoder, tokens + at, n, logits), PL_OK);
         at += n - 1;
         for (int v = 0; v < 257; v++)
@@ -216,9 +218,9 @@ static void decoding_equals_a_full_forward_pass(void **state)
     for_each_backend(check_decoder);
 }
 
-/* A model for inference keeps no fp32 weights if it has copies. It must have the losses
- * of a model with fp32 weights, also after a second load, and whether or not the
- * embedding is the largest matrix. */
+/* A model for inference keeps no fp32 weights if it has copies of them. It must have
+ * the losses of a model with fp32 weights, also after a second load, and whether or not
+ * the embedding is the largest matrix. */
 static void check_inference(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -267,7 +269,7 @@ static void check_what_is_kept(const pair *p)
     if (!lean)
         assert_int_equal(plan.params_bytes, 4 * n);
     else if (!p->be[1]->fp8_copies)
-        assert_true(plan.params_bytes < 4 * n); /* the copies have 2 n */
+        assert_true(plan.params_bytes < 4 * n); /* the copies need 2 n bytes */
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
     free(params);

@@ -1,12 +1,13 @@
 /* folder: modules; label: unit */
-/* Modules that paths share: each path gets the bytes of a model with all its
- * parameters, alone and in steps with others. */
+/* Tests modules that paths share. Alone and in steps with other paths, each path must
+ * get the bytes of a model that has loaded all its parameters. */
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 131, CONTEXT = 32, SLOTS = 10, WORDS = 12, MODULES_MAX = 32 };
 
-/* Kinds of topologies: blocks of two levels; a path-specific block, and an embedding
- * and a head per module of a level; everything path-specific. */
+/* Three kinds of topologies. The first has only blocks of two levels. The second has a
+ * path-specific block, and an embedding and a head per module of a level. In the third
+ * one everything is path-specific. */
 enum { KINDS = 3 };
 static pl_topology *make_topology(int kind)
 {
@@ -36,7 +37,7 @@ static pl_topology *make_topology(int kind)
     return t;
 }
 
-/* The parameters of a module, which depend on its number alone. */
+/* Fills in the parameters of a module. They depend only on its number. */
 static void fill_module(const pl_topology *t, int module, float *out)
 {
     const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, module));
@@ -53,7 +54,7 @@ static float *path_params(const pl_topology *t, int path)
     return params;
 }
 
-/* All modules of a topology, each made once, and all its paths. */
+/* All modules of a topology, each of them made once, and all its paths. */
 typedef struct world {
     pl_backend *be;
     pl_topology *t;
@@ -104,13 +105,14 @@ static int prompt_length(int i)
     return 1 + 3 * i % 7;
 }
 
-/* The path of a sequence: neighbours have different paths. */
+/* Returns the path of a sequence. Neighbouring sequences have different paths. */
 static int path_of(const world *w, int i)
 {
     return (i * 3 + i / 4) % w->n_paths;
 }
 
-/* Logits after each word of sequence i, in a model that has loaded its path. */
+/* Computes the logits after each word of sequence i, with a model that has loaded the
+ * path of the sequence. */
 static void read_alone(const world *w, int i, float (*logits)[VOCAB])
 {
     pl_decoder *alone;
@@ -130,9 +132,9 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
     free(params);
 }
 
-/* All sequences in one decoder of a model without parameters. Sequence i joins before
- * round i, and leaves when it has no words left, so the sequences of a step change in
- * every round. */
+/* Decodes all sequences in one decoder of a model that has no parameters of its own.
+ * Sequence i joins before round i and leaves after its last word. So each round has
+ * different sequences. */
 static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
 {
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
@@ -214,7 +216,8 @@ static void a_path_has_the_same_bytes_beside_other_paths(void **state)
     for_each_precision(expect_same_bytes);
 }
 
-/* Losses and features, one path after another through one model. */
+/* Compares losses and features of all paths, one path after another through one
+ * model. */
 static void expect_same_losses(pl_backend *be, int kind)
 {
     world w;
@@ -291,7 +294,7 @@ static void a_module_takes_the_bytes_that_are_planned(void **state)
         ops.alloc = counting_alloc;
         ref->ops = &ops;
         n_allocated = 0;
-        open_world(&w, ref, kind); /* four paths, each module once */
+        open_world(&w, ref, kind); /* the world has four paths, and each module once */
         assert_int_equal(n_allocated, all);
         close_world(&w);
         ref->ops = counted;

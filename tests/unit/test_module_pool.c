@@ -1,6 +1,6 @@
 /* folder: serve; label: unit */
-/* Modules that several paths use are in memory once; requests of several paths in one
- * batch get the bytes that they get alone. */
+/* Tests that a module is in memory once, even if several paths use it. Requests of
+ * several paths in one batch must get the bytes that they get alone. */
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 
@@ -11,8 +11,8 @@ static pl_arm arm;
 static pl_topology *topology;
 
 /* ---- a store ---- */
-/* Version `number` of a module. Its parameters depend on its number and `seed` alone.
- */
+/* Stores version `number` of a module. Its parameters depend only on its number and on
+ * `seed`. */
 static void put_module(int module, uint64_t number, uint64_t seed)
 {
     const int slot = pl_topology_module_slot(topology, module);
@@ -93,7 +93,8 @@ static pl_pooled_path *open_path(pl_module_pool *pool, int path)
 }
 
 /* ---- memory ---- */
-/* Bytes of the different modules of some paths, in the form that the backend needs. */
+/* Returns the bytes of all different modules of some paths, in the form that the
+ * backend needs. */
 static uint64_t bytes_of(const pl_backend *be, const bool *paths, int *n_modules)
 {
     uint64_t bytes = 0;
@@ -139,7 +140,7 @@ static void check_memory(const char *precision)
     is_open[0] = true;
     expect_paths(pool, be, is_open, 5); /* embed, L1, L2, B3, head */
     assert_ok(pl_module_pool_missing(pool, &p01, &missing));
-    open[1] = open_path(pool, 1); /* p01 has another L2 and another B3 */
+    open[1] = open_path(pool, 1); /* p01 has a different L2 and a different B3 */
     assert_int_equal(
         pl_module_bytes(be, topology, 2) + pl_module_bytes(be, topology, 3), missing);
     is_open[1] = true;
@@ -151,7 +152,7 @@ static void check_memory(const char *precision)
     is_open[2] = true;
     expect_paths(pool, be, is_open, 10);
     assert_int_equal(pl_module_pool_count(pool).bytes, pl_modules_bytes(be, topology));
-    /* what other paths use stays */
+    /* Modules that other paths use must stay in memory. */
     pl_module_pool_close(pool, &open[0]);
     is_open[0] = false;
     expect_paths(pool, be, is_open, 10);
@@ -186,7 +187,7 @@ static void only_modules_that_have_changed_are_read_again(void **state)
     assert_int_equal(pl_module_pool_count(pool).n_read, 8);
     assert_ok(pl_module_pool_compare(pool, before, &current));
     assert_true(current);
-    /* a path without new versions keeps nothing in memory when it is closed */
+    /* A path that has no new versions, and is closed, keeps nothing in memory. */
     pl_module_pool_close(pool, &before);
     assert_int_equal(pl_module_pool_count(pool).n_modules, 5);
     before = open_path(pool, 0);
@@ -196,7 +197,7 @@ static void only_modules_that_have_changed_are_read_again(void **state)
     assert_true(current);
     assert_ok(pl_module_pool_compare(pool, before, &current));
     assert_false(current);
-    /* four of its five modules stay in memory until it is opened again */
+    /* Four of the five modules stay in memory until the path is opened again. */
     const uint64_t contents = pl_pooled_path_contents(before);
     pl_module_pool_close(pool, &before);
     assert_int_equal(pl_module_pool_count(pool).n_modules, 7);
@@ -205,8 +206,9 @@ static void only_modules_that_have_changed_are_read_again(void **state)
     assert_int_not_equal(pl_pooled_path_contents(after), contents);
     pl_module_pool_close(pool, &after);
     assert_true(pl_module_pool_drop_kept(pool));
-    assert_int_equal(pl_module_pool_count(pool).n_modules, 5); /* those of `other` */
-    /* the same parameters as a later version are the same module */
+    /* These are the modules of `other`. */
+    assert_int_equal(pl_module_pool_count(pool).n_modules, 5);
+    /* A version with the same parameters as a later version is the same module. */
     put_module(changed, 2, 7);
     after = open_path(pool, 0);
     assert_int_equal(pl_pooled_path_contents(after), contents);
@@ -219,7 +221,8 @@ static void only_modules_that_have_changed_are_read_again(void **state)
 /* ---- requests ---- */
 typedef struct asked {
     int path, n, kind;
-    int n_known; /* number of tokens that it must find if it comes after the others */
+    /* Number of tokens that must be found if this request comes after the others. */
+    int n_known;
     pl_buf text, scores;
     pl_generate_result result;
     pl_status status;
@@ -289,7 +292,8 @@ static pl_model *open_model(pl_backend *be)
     return model;
 }
 
-/* The same request, alone in a model that has loaded the parameters of its path. */
+/* Runs the same request alone, in a model that has loaded the parameters of its
+ * path. */
 static void expect_as_alone(pl_backend *be, asked *a)
 {
     asked alone = {.path = a->path, .n = a->n, .kind = a->kind};
@@ -322,7 +326,7 @@ static void check_requests(const char *name, const char *precision)
                                     {3, LONG, 4, 0},
                                     {1, LONG, 4, 0},
                                     {2, 2, 5, 0},
-                                    /* these are asked afterwards: */
+                                    /* these requests come after the others: */
                                     {3, 5, 2, 5},
                                     {2, 5, 2, 0},
                                     {0, LONG, 4, 0},
@@ -348,7 +352,7 @@ static void check_requests(const char *name, const char *precision)
     }
     for (int i = 0; i < TOGETHER; i++) {
         join(batch, paths[list[i].path], &list[i]);
-        if (i % 3 == 2) /* some join while others write */
+        if (i % 3 == 2) /* some requests join while others generate text */
             assert_ok(pl_batch_step(batch));
     }
     assert_int_equal(pl_batch_active_on(batch, pl_pooled_path_table(paths[2])), 2);
@@ -383,7 +387,7 @@ static void requests_of_several_paths_get_the_bytes_that_they_get_alone(void **s
 
 /* ---- the plan ---- */
 /* The preset has 256 paths and 64 modules: 16 embeddings, 16 modules of each of two
- * levels, 16 heads. */
+ * levels, and 16 heads. */
 static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **state)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};
@@ -404,8 +408,8 @@ static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **stat
         assert_int_equal(plan.modules_bytes, 16 * plan.path_bytes);
         if (i == 0)
             assert_int_equal(plan.modules_bytes, 4 * pl_topology_total_params(t));
-        /* the caches depend on the slots, and neither on the paths nor on the modules
-         */
+        /* The bytes of the caches depend on the slots, but not on the paths or the
+         * modules. */
         pl_server_plan_bytes(be, t, 32, &more);
         assert_int_equal(more.modules_bytes, plan.modules_bytes);
         assert_int_equal(more.engine_bytes - plan.engine_bytes,

@@ -1,8 +1,8 @@
 /* folder: home; label: integration
  *
- * Tests how a module, a path and an object move from one real home to another:
- * whichever process is killed at any point, each name has one owner, which has all rows
- * of the name. */
+ * Tests how a module, a path and an object move from one real home to another.
+ * Whichever process is killed, and at any point, each name must have one owner, which
+ * has all rows of the name. */
 #include "tests/support/home_fixture.h"
 
 enum { HOMES = 2, VERSIONS = 4, FLOATS = 3000 };
@@ -17,7 +17,7 @@ typedef struct fixture {
     pl_hash params[VERSIONS];
 } fixture;
 
-/* Starts a home that has ended again, like a launcher. */
+/* Starts a home again that has ended, as a launcher does. */
 static pl_status revive(void *context)
 {
     fixture *f = context;
@@ -29,7 +29,7 @@ static pl_status revive(void *context)
     return PL_OK;
 }
 
-/* ---- what the first home has ---- */
+/* ---- the data of the first home ---- */
 static void put_blob(pl_txn *txn, int seed, size_t n, pl_hash *out)
 {
     float *data = pl_alloc(n * sizeof *data);
@@ -52,7 +52,7 @@ static void put_arm(pl_txn *txn)
     pl_arm_clear(&arm);
 }
 
-/* Makes a version and keeps the update that made it. */
+/* Makes a version, and keeps the update from which it was made. */
 static void put_version(fixture *f, pl_txn *txn, int number)
 {
     pl_contribution c = {.phase = number - 1, .path = 1, .loss = 1};
@@ -152,7 +152,7 @@ static void close_fixture(fixture *f)
     pl_free(f);
 }
 
-/* ---- what is where ---- */
+/* ---- checks of the homes' data ---- */
 typedef struct names {
     bool module, path, object, audit;
 } names;
@@ -174,7 +174,7 @@ static names names_of(fixture *f, int home)
     return n;
 }
 
-/* Checks by a client for which all names are in the first home. */
+/* Checks all data, with a client that asks the first home for all names. */
 static void check_all(fixture *f)
 {
     pl_version_facts v;
@@ -249,7 +249,7 @@ static void what_moved_is_in_its_next_home_alone_and_whole(void **state)
     move_all(f, 0, 1);
     check_owner(f, 1);
     check_all(f);
-    move_all(f, 0, 1); /* a repeated move is accepted */
+    move_all(f, 0, 1); /* a move that is repeated must be accepted */
     check_owner(f, 1);
     move_all(f, 1, 0);
     check_owner(f, 0);
@@ -332,8 +332,8 @@ static void expect(fixture *f, int home, pl_message *q, pl_status wanted)
     pl_message_destroy(q);
 }
 
-/* The second home got all rows before the name went to a third home and back. So no row
- * differs, but its note is old. */
+/* The second home has got all rows, and then the name has gone to a third home and
+ * back. So no row differs, but the note of the second home is old. */
 static void a_home_that_has_every_row_already_still_becomes_the_owner(void **state)
 {
     (void)state;
@@ -372,7 +372,7 @@ static void nobody_outside_writes_whose_a_name_is(void **state)
     close_fixture(f);
 }
 
-/* Kills either home at each point while three names move. */
+/* Kills either home at each point, while three names move. */
 static void a_death_at_any_point_leaves_one_owner_with_everything(void **state)
 {
     (void)state;
@@ -401,7 +401,8 @@ static void a_death_at_any_point_leaves_one_owner_with_everything(void **state)
     assert_int_equal(deaths, N);
 }
 
-/* If a mover dies after the owner's commit, any other mover completes the move. */
+/* If a mover dies after the owner has committed, any other mover can complete the
+ * move. */
 static void a_name_between_two_homes_is_adopted(void **state)
 {
     (void)state;
@@ -435,13 +436,13 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     assert_int_equal(pl_move_to(f->client, &fresh, NULL, NULL, &report), PL_OK);
     assert_int_equal(fresh.epoch, 2);
     check_owner(f, 1);
-    assert_true(names_of(f, 0).audit); /* the audit's row is there, too */
+    assert_true(names_of(f, 0).audit); /* the row of the audit is there, too */
     assert_false(names_of(f, 1).audit);
     assert_int_equal(pl_client_get_places(f->client, &table, &next), PL_OK);
     assert_memory_equal(&table, &fresh, sizeof table);
     assert_memory_equal(&next, &fresh, sizeof next);
     check_all(f);
-    /* the table places new names, whichever home is asked */
+    /* The table places new names, and any home can be asked. */
     assert_int_equal(pl_client_put_object(f->client, "router/new", "x", 1, &blob),
                      PL_OK);
     pl_client_destroy(&f->client);
@@ -459,7 +460,7 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     close_fixture(f);
 }
 
-/* Writes wait and reads do not. A reader sees the commit that the home named. */
+/* Writes wait, but reads do not. A reader sees the commit that the home has named. */
 static void homes_stand_still_for_a_moment(void **state)
 {
     (void)state;
@@ -479,7 +480,7 @@ static void homes_stand_still_for_a_moment(void **state)
     assert_int_equal(pl_store_refresh(reader), PL_OK);
     assert_true(pl_store_sequence(reader) > held[0]);
     pl_store_close(&reader);
-    /* The homes go on when they are told to. */
+    /* The homes continue when they are told to. */
     begun = pl_now_ms();
     assert_int_equal(pl_client_hold_all(f->client, LONG_MS, held), PL_OK);
     assert_int_equal(pl_client_hold_all(f->client, 0, later), PL_OK);

@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
-/* Tests Muon: against the equation in double, on all backends with several numbers of
- * threads, in a model, and in a path's state. */
+/* Tests Muon: against its equation in double, on all backends with several numbers of
+ * threads, in a model, and in the state of a path. */
 #include "modules/modules.h"
 #include "workers/path_state.h"
 
@@ -66,7 +66,8 @@ static void step_matrix(const char *name, int n_threads, int O, int I, matrices 
 
 /* ---- the equation in double, with X tall ---- */
 
-/* c [M,N] = a^T b if turned, a [K,M]; else a b, a [M,K]. */
+/* c [M,N] is a^T b with a [K,M] if `turned` is set. Otherwise it is a b with a
+ * [M,K]. */
 static double *multiply(const double *a, const double *b, int M, int N, int K,
                         bool turned)
 {
@@ -169,7 +170,7 @@ static void threads_do_not_change_a_byte(void **state)
     free(one), free(many);
 }
 
-/* The root mean square of a step is 0.2 per element, similar to AdamW's. */
+/* The root mean square of a step is 0.2 per element, as for a typical step of AdamW. */
 static void a_step_has_the_length_that_its_scale_says(void **state)
 {
     (void)state;
@@ -319,7 +320,8 @@ static void expect_same_training(int muon_rows)
     close_rig(&b);
 }
 
-/* Uses parts of 7 rows, which do not divide a matrix, and of 100, more than any has. */
+/* Divides matrices into parts of 7 rows, which do not divide a matrix evenly, and of
+ * 100 rows, more than any matrix has. */
 static void cpu_trains_as_ref_does(void **state)
 {
     (void)state;
@@ -328,8 +330,9 @@ static void cpu_trains_as_ref_does(void **state)
     expect_same_training(100);
 }
 
-/* If matrices are divided, the first step is Muon's step of each part. In this step u
- * is m times a factor, and Newton-Schulz does not depend on the length of u. */
+/* If matrices are divided into parts, the first step is Muon's step of each part. In
+ * this step u is m times a factor, and Newton-Schulz does not depend on the length of
+ * u. */
 static void some_rows_are_stepped_as_a_matrix_of_their_own(void **state)
 {
     (void)state;
@@ -450,26 +453,26 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
 {
     (void)state;
     const pl_arm arms[] = {muon_arm(PL_STATE_F32), muon_arm(PL_STATE_BF16)};
-    const size_t at = 19 * 16 + 40; /* in the first matrix */
+    const size_t at = 19 * 16 + 40; /* an element of the first matrix */
     for (size_t i = 0; i < 2; i++) {
         const pl_arm *arm = &arms[i];
         rig r;
         open_rig(&r, "ref");
-        r.m[at] = 0.9f * clip; /* the norm of all matrices counts */
+        r.m[at] = 0.9f * clip; /* the norm of all matrices together counts */
         assert_int_equal(check_packed(arm, &r), PL_OK);
         r.m[at + 500] = -0.9f * clip;
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
         r.m[at + 500] = 0;
         r.m[at] = NAN;
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
-        r.m[at] = 1e30f; /* allowed without clipping */
+        r.m[at] = 1e30f; /* without clipping this is allowed */
         pl_arm loose = *arm;
         loose.inner.clip = 0;
         assert_int_equal(check_packed(&loose, &r), PL_ERR_DATA);
         r.m[at] = 1e10f;
         assert_int_equal(check_packed(&loose, &r), PL_OK);
         r.m[at] = 0;
-        r.m[0] = 1; /* of the embedding, which AdamW steps: its v is 0 */
+        r.m[0] = 1; /* AdamW steps the embedding, and v is 0 there */
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
         r.v[0] = 1;
         assert_int_equal(check_packed(arm, &r), PL_OK);
@@ -479,7 +482,8 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
     }
 }
 
-/* Residuals of lossy codecs are checked, too, in each form in which they are sent. */
+/* Residuals of lossy codecs are checked, too, in each form in which they can be
+ * sent. */
 static void residuals_that_are_not_finite_are_refused(void **state)
 {
     (void)state;
@@ -494,7 +498,7 @@ static void residuals_that_are_not_finite_are_refused(void **state)
         const uint64_t bytes = pl_path_state_bytes(&arm, r.n);
         uint8_t *blob = calloc(bytes, 1);
         assert_int_equal(pl_moments_check(&arm, r.topology, r.n, blob), PL_OK);
-        blob[bytes - 2] = 0xff, blob[bytes - 1] = 0x7f; /* NaN; or the exponent 32767 */
+        blob[bytes - 2] = 0xff, blob[bytes - 1] = 0x7f; /* NaN, or the exponent 32767 */
         assert_int_equal(pl_moments_check(&arm, r.topology, r.n, blob), PL_ERR_DATA);
         free(blob);
     }

@@ -37,7 +37,7 @@ static void a_name_that_is_there_gets_the_new_number(void **state)
     pl_name_table *table = pl_name_table_create();
     pl_name_table_put(table, name, 3);
     pl_name_table_put(table, name, 7);
-    name[0] = 'W'; /* the table has its own copy */
+    name[0] = 'W'; /* the table has its own copy of the name */
     assert_int_equal(pl_name_table_get(table, "worker-1"), 7);
     assert_int_equal(pl_name_table_get(table, name), -1);
     pl_name_table_destroy(&table);

@@ -10,7 +10,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* Logs of several processes, files and machines become one sequence of events. */
+/* Tests that the logs of several processes, files and machines become one sequence of
+ * events. */
 
 static char run[64] = "/tmp/test-observe-XXXXXX";
 static pl_buf seen, remarks;
@@ -158,7 +159,7 @@ static void cut_event(void *context, const page_event *e, const char *file)
                      0);
 }
 
-/* A rotation with copytruncate cuts the file while it is read. */
+/* The file is cut while it is read, as a rotation with copytruncate does it. */
 static void a_log_that_is_cut_meanwhile_ends_there(void **state)
 {
     (void)state;
@@ -209,7 +210,7 @@ static void logs_from_elsewhere_are_merged_and_no_logs_are_an_error(void **state
     write_log("notes.txt", "");
     assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
     assert_int_equal(observe_logs(&(observe_wish){.logs = logs, .n_logs = 1}, &out),
-                     PL_ERR_IO); /* there is no such file */
+                     PL_ERR_IO); /* this file does not exist */
     const char *folder[] = {run};
     assert_int_equal(observe_logs(&(observe_wish){.logs = folder, .n_logs = 1}, &out),
                      PL_ERR_IO);

@@ -1,13 +1,14 @@
 /* folder: modules; label: unit */
-/* Compares the production backends with the reference, operation by operation.
+/* Compares the production backends with the reference backend, operation by operation.
  *
- * Both backends get the same inputs, rounded to the activation type of the tested
- * backend. The error of an operation is the sum of squared differences, divided by the
- * sum of squares. The reference is also compared with itself, which tests this program.
- */
+ * Both backends get the same inputs, which are rounded to the activation type of the
+ * tested backend. The error of an operation is the sum of squared differences divided
+ * by the sum of squares. The reference is also compared with itself, which tests this
+ * program. */
 #include "tests/support/pairs.h"
 
-/* A buffer in both backends: fp32, or activations in each backend's own type. */
+/* A buffer in both backends. It has fp32 numbers, or activations in the type of each
+ * backend. */
 typedef struct twin {
     size_t n;
     bool is_act;
@@ -88,7 +89,7 @@ static twin floats(const pair *p, size_t n, uint64_t stream, float scale)
     return make_twin(p, n, false, stream, scale);
 }
 
-/* Copies the reference's result, rounded, to the tested backend. */
+/* Copies the result of the reference, rounded, to the tested backend. */
 static void copy_from_ref(const pair *p, twin *x)
 {
     float *host = read_back(p, x, 0);
@@ -135,7 +136,7 @@ static void expect_same(const pair *p, twin *x, const char *what, const int *ext
 
 /* ---- embedding ---- */
 
-/* In the last two shapes every other position has the same token. */
+/* In the last two shapes, every second position has the same token. */
 static void check_embedding(const pair *p)
 {
     static const int shapes[][3] = {{1, 1, 1},    {37, 33, 128}, {200, 7, 896},
@@ -397,9 +398,9 @@ static const int attention_shapes[][5] = {
     {1, 70, 2, 1, 96},  {1, 70, 2, 1, 80}, {1, 35, 3, 1, 34},  {2, 20, 20, 1, 16},
 };
 
-/* Places of texts of random lengths, up to `longest`, in B rows of T tokens. */
+/* Places of texts with random lengths of at most `longest`, in B rows of T tokens. */
 typedef struct text_places {
-    int longest; /* 0: each row is one text, and at[] is NULL */
+    int longest; /* with 0 each row is one text, and at[] is NULL */
     int32_t *at[2];
 } text_places;
 
@@ -501,7 +502,7 @@ static void attention_agrees_with_ref(void **state)
     for_each_backend(check_attention);
 }
 
-/* Tests decoding with the sequences in reverse order in the slots. */
+/* Tests decoding with sequences whose slots are in reverse order. */
 static void check_decode(const pair *p)
 {
     for (int i = 0; i < COUNT(attention_shapes); i++) {
@@ -547,7 +548,8 @@ static void check_permute_rows(const pair *p)
         twin scratch = acts(p, (size_t)(N * C), 2, 1.0f);
         int32_t order[64];
         for (int n = 0; n < N; n++)
-            order[n] = (n * 3 + 1) % N; /* no extent is a multiple of 3 */
+            /* This reaches every row, because no extent is a multiple of 3. */
+            order[n] = (n * 3 + 1) % N;
         for (int side = 0; side < 2; side++) {
             pl_backend *be = p->be[side];
             int32_t *device = new_buffer(be, sizeof order);
@@ -567,7 +569,7 @@ static void rows_in_another_order_agree_with_ref(void **state)
     for_each_backend(check_permute_rows);
 }
 
-/* ref itself: row n becomes row order[n]. */
+/* Tests ref alone: row n must become row order[n]. */
 static void a_row_goes_where_the_order_says(void **state)
 {
     (void)state;
@@ -678,7 +680,7 @@ static void classifier_agrees_with_ref(void **state)
 static void check_optimizer(const pair *p)
 {
     static const int sizes[][1] = {{1}, {1000}, {100003}};
-    /* fp32 in every precision */
+    /* the optimizer computes in fp32 in every precision */
     pair strict = *p;
     strict.tolerance = p->tolerance > 0.0 ? 1e-10 : 0.0;
     for (int i = 0; i < COUNT(sizes); i++) {

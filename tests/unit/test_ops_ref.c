@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* Compares the reference backend with independent formulas and with central
- * differences. */
+/* Compares the reference backend with independent formulas, and its gradients with
+ * central differences. */
 #include "tests/support/naive.h"
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Limits of relative squared errors. Values are fp32, so 1e-12 means a relative error
+/* Limits of relative squared errors. Values are fp32, so 1e-12 allows a relative error
  * of 1e-6. Differences in double are exact to about 1e-9. */
 static const double value_error = 1e-12, gradient_error = 1e-11;
 
@@ -47,7 +47,7 @@ static void expect_close(const float *got, const double *want, size_t n, double 
         fail_msg("normalised error %g exceeds %g", error, limit);
 }
 
-/* Tests the gradient of sum_i seed[i] * out[i], where run() fills out. */
+/* Tests the gradient of sum_i seed[i] * out[i]. The function run() computes out. */
 typedef struct probe {
     void (*run)(struct probe *probe);
     double *a, *b, *out; /* two inputs, one output */
@@ -67,7 +67,7 @@ static double probe_loss(void *context)
     return sum;
 }
 
-/* Checks got == base + d loss / d x over all n elements of x. */
+/* Checks that got == base + d loss / d x for all n elements of x. */
 static void expect_slopes(probe *p, double *x, const float *got, double base, int n)
 {
     double *want = naive_zeros((size_t)n);
@@ -310,7 +310,7 @@ static void rope_makes_scores_depend_on_distance_only(void **state)
     (void)state;
     enum { D = 8, W = 3 * D };
     double *one = naive_randoms(W, 3, 1.0);
-    float rows[2][2 * W]; /* the same q and k at two positions, 3 apart */
+    float rows[2][2 * W]; /* the same q and k at two positions that differ by 3 */
     for (int shift = 0; shift < 2; shift++) {
         for (int i = 0; i < W; i++)
             rows[shift][i] = rows[shift][W + i] = (float)one[i];
@@ -399,7 +399,7 @@ static void attention_survives_scores_beyond_the_range_of_exp(void **state)
     expect_close(out, want, 4, value_error);
 }
 
-/* Decodes rows of two sequences whose earlier tokens are in the caches. */
+/* Decodes rows of two sequences. Their earlier tokens are in the caches. */
 static void decoding_equals_the_last_row_of_attention(void **state)
 {
     (void)state;

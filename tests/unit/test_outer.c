@@ -169,7 +169,7 @@ static void kinds_of_state_survive_encoding(void **state)
     assert_int_equal(back.outer.residual, PL_STATE_I8);
     assert_int_equal(back.outer.own, PL_STATE_BF16);
     pl_arm_clear(&back);
-    arm.outer.own = PL_STATE_I8; /* a form for residuals only */
+    arm.outer.own = PL_STATE_I8; /* only residuals can have this form */
     pl_buf_clear(&bytes);
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
@@ -183,7 +183,8 @@ static void a_mean_of_those_that_send_survives_encoding(void **state)
     pl_buf bytes = {0};
     (void)state;
     make_arm(&arm);
-    arm.outer.present = true; /* bf16 sends all values */
+    /* This needs a codec that leaves values out, and bf16 sends all values. */
+    arm.outer.present = true;
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_CONFIG);
     assert_int_equal(pl_codec_options_default("topk", &arm.outer.codec), PL_OK);
@@ -197,7 +198,7 @@ static void a_mean_of_those_that_send_survives_encoding(void **state)
     pl_arm_clear(&arm);
 }
 
-/* Tests an arm that continues another one, and an arm that scores documents. */
+/* Tests an arm that continues another arm, and an arm that scores documents. */
 static void beginnings_survive_encoding(void **state)
 {
     pl_arm arm, back;
@@ -212,14 +213,15 @@ static void beginnings_survive_encoding(void **state)
     assert_true(pl_hash_equal(&back.states, &arm.states));
     assert_int_equal(back.n_scored, 0);
     pl_arm_clear(&back);
-    arm.before[0] = '\0'; /* whose states? */
+    arm.before[0] = '\0'; /* the arm does not say whose states these are */
     pl_buf_clear(&bytes);
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
     arm.states = (pl_hash){{0}};
     arm.n_scored = 25;
     pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes); /* co2 with three phases */
+    /* An arm of co2 with three phases cannot score documents. */
+    pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
     assert_non_null(strstr(pl_last_error(), "25 documents"));
     arm.inner.phases = 1;
@@ -257,7 +259,7 @@ static void split_survives_encoding_if_it_is_whole(void **state)
     assert_int_equal(pl_topology_create(&back.shape, &back.spec, &t), PL_OK);
     pl_arm_before_name(&back, t, pl_topology_n_paths(t) - 1, 0, name);
     for (int l = 0; l < n; l++)
-        strcat(wanted, "0"); /* the earlier arm had one path */
+        strcat(wanted, "0"); /* the earlier arm had only one path */
     strcat(wanted, ".r0");
     assert_string_equal(name, wanted);
     pl_topology_destroy(&t);
@@ -343,7 +345,7 @@ static void modules_are_classed_by_who_shares_them(void **state)
     assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
                      PL_CLASS_PRIVATE);
     pl_topology_destroy(&t);
-    arm.spec.replicas = 2; /* private blocks are averaged, too */
+    arm.spec.replicas = 2; /* private blocks are then averaged, too */
     assert_int_equal(pl_topology_create(&arm.shape, &arm.spec, &t), PL_OK);
     assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
                      PL_CLASS_COMMON);
@@ -371,7 +373,7 @@ static void adding_a_home_moves_only_what_goes_to_it(void **state)
     assert_in_range(moved, 150, 250);
 }
 
-/* The error of each refused record must name its numbers. */
+/* The error about each refused record must contain its numbers. */
 static void an_impossible_inner_loop_is_refused(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* folder: outer; label: unit */
 /* Tests noloco: which holders are mates in a round, what a step with a mate does, and
- * how fast the holders' copies become equal without updates. */
+ * how fast the holders' copies become equal if there are no updates. */
 #include "outer/outer.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 enum { N = 16, HOLDERS_MAX = 16 };
 
-/* All holders of a module, with the vectors that a round needs. */
+/* All holders of a module, with the vectors that they need in a round. */
 typedef struct holders {
     int k;
     float x[HOLDERS_MAX][N], v[HOLDERS_MAX][N], g[HOLDERS_MAX][N];
@@ -145,8 +145,8 @@ static void seed_module_and_round_draw_other_pairs(void **unused)
     }
 }
 
-/* Each of the 15 possible mates is drawn about equally often (4 sigma of 1500 draws).
- */
+/* Each of the 15 possible mates must be drawn about equally often (4 sigma of 1500
+ * draws). */
 static void mates_are_drawn_uniformly(void **unused)
 {
     int met[HOLDERS_MAX] = {0}, partner[HOLDERS_MAX];
@@ -172,7 +172,7 @@ static void member_listed_twice_is_refused(void **unused)
 
 /* ---- the step ---- */
 
-/* The step of a holder without a mate, where v contains beta. */
+/* The step of a holder that has no mate. Here v already contains beta. */
 static void heavy_ball(float *x, float *v, const float *g, const pl_gossip_step *s)
 {
     for (size_t i = 0; i < N; i++) {
@@ -203,14 +203,15 @@ static void identical_replicas_take_heavy_ball_steps_bit_for_bit(void **unused)
             assert_memory_equal(h.v[i], v, sizeof v);
         }
     }
-    assert_true(fabsf(x[0] - torch[0]) > 1e-3f); /* torch's Nesterov differs */
+    /* Nesterov momentum in torch has a different result. */
+    assert_true(fabsf(x[0] - torch[0]) > 1e-3f);
 }
 
 static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
 {
     static holders h;
     float x[N], m[N] = {0};
-    const int partner[] = {1, 0, 2}; /* a pair, and a holder without a mate */
+    const int partner[] = {1, 0, 2}; /* one pair, and one holder without a mate */
     const pl_gossip_step step = {0.9, 0.7, 0.5, PL_RULE_NESTEROV};
     pl_outer_step nesterov = {.lr = 0.7, .momentum = 0.9, .n_contributors = 1};
     pl_outer_state state = {.params = x, .momentum = m};
@@ -229,8 +230,7 @@ static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
     }
 }
 
-/* beta is a power of two, so that the result is exact whether v contains beta or not.
- */
+/* beta is a power of two, so the result is exact, whether v contains beta or not. */
 static void group_of_all_from_one_start_is_heavy_ball_diloco(void **unused)
 {
     static holders h;
@@ -265,7 +265,7 @@ static double mean_at(float vectors[][N], int k, size_t i)
     return sum / k;
 }
 
-/* Some holders have no mate, and some pairs split. */
+/* In this test some holders have no mate, and some pairs split. */
 static void mean_of_all_follows_heavy_ball_for_any_matching(void **unused)
 {
     static holders h;
@@ -280,7 +280,7 @@ static void mean_of_all_follows_heavy_ball_for_any_matching(void **unused)
                 int partner[HOLDERS_MAX];
                 match("mix/L2.E1", t, k, partner);
                 int mate = partner[0];
-                if (t % 3 == 2) { /* a pair splits */
+                if (t % 3 == 2) { /* in these rounds a pair splits */
                     partner[0] = 0;
                     partner[mate] = mate;
                 }
@@ -365,8 +365,8 @@ static void assert_pair(const pl_gossip_step *step, uint64_t t)
     assert_true(fabs(0.5 * ((double)x[0] + (double)x[1]) - mean) < 1e-6);
 }
 
-/* Vectors that a codec has rounded pull holders together, but do not move their mean.
- */
+/* If a codec has rounded the vectors, mates become more equal, but the mean of the
+ * holders does not move. */
 static void what_is_lost_on_the_way_moves_no_mean(void **unused)
 {
     const pl_rule rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
@@ -465,7 +465,7 @@ static void threads_and_blocks_do_not_change_a_meeting(void **unused)
         }
         assert_int_equal(
             pl_gossip_apply_two(&steps[s], x, v, g, mate_x, mate_g, MANY, 3), PL_OK);
-        for (size_t i = 0; i < MANY; i++) /* each value alone */
+        for (size_t i = 0; i < MANY; i++) /* each value separately */
             assert_int_equal(pl_gossip_apply_two(&steps[s], y + i, w + i, g + i,
                                                  mate_x + i, mate_g + i, 1, 1),
                              PL_OK);
@@ -501,7 +501,7 @@ static void state_of_any_round_replays_bit_for_bit(void **unused)
     }
 }
 
-/* ---- disagreement ---- */
+/* ---- differences between the holders ---- */
 
 static pl_gossip_moments measure(holders *h)
 {
@@ -518,8 +518,8 @@ static pl_gossip_moments measure(holders *h)
     return sum;
 }
 
-/* Draws the holder without a mate at random: the mate of a member that does not exist.
- */
+/* Draws at random which holder has no mate: the holder whose mate would be a member
+ * that does not exist. */
 static void match_uniformly(const char *module, uint64_t round, int k, int *partner)
 {
     int with_nobody[HOLDERS_MAX + 1];
@@ -530,8 +530,8 @@ static void match_uniformly(const char *module, uint64_t round, int k, int *part
 
 typedef void (*match_fn)(const char *module, uint64_t round, int k, int *partner);
 
-/* Computes the mean moments of `trials` populations after each round without updates.
- */
+/* Computes the mean moments of `trials` populations after each round. There are no
+ * updates. */
 static void simulate(const pl_gossip_step *step, match_fn draw, int k, int rounds,
                      int trials, pl_gossip_moments *mean)
 {
@@ -574,8 +574,8 @@ static void variance_of_the_holders_follows_the_map_of_moments(void **unused)
         }
 }
 
-/* Here rounds are not independent: a holder that had no mate has one in the next round.
- */
+/* Here rounds are not independent: a holder that had no mate has one in the next
+ * round. */
 static void turns_of_the_left_over_do_not_raise_the_variance(void **unused)
 {
     enum { ROUNDS = 6 };

@@ -19,7 +19,7 @@ static void fill(float *x, uint64_t seed, float scale)
         x[i] = pl_random_normal(seed, 3, i) * scale;
 }
 
-/* Fills x with multiples of 1/64, whose sums are exact. */
+/* Fills x with multiples of 1/64, so that sums are exact. */
 static void fill_dyadic(float *x, uint64_t seed)
 {
     for (size_t i = 0; i < N; i++)
@@ -52,15 +52,15 @@ static pl_outer_step co2_step(double lr, double momentum, int delay)
 
 /* ---- co2 ---- */
 
-/* Trains a phase from x; the update depends on x. */
+/* Trains one phase from x. The update depends on x. */
 static void train(const float *x, float *update)
 {
     for (size_t i = 0; i < N; i++)
         update[i] = 0.5f * (x[i] - 0.01f * (float)i);
 }
 
-/* Pathloom's order: phase p starts from version max(0, p - delay) and its update is
- * merged p-th. */
+/* The order in Pathloom: phase p starts from version max(0, p - delay), and its update
+ * is merged as the p-th one. */
 static void run_home(const pl_outer_step *step, int rounds, float versions[][N])
 {
     static float m[N];
@@ -75,8 +75,9 @@ static void run_home(const pl_outer_step *step, int rounds, float versions[][N])
     }
 }
 
-/* The paper's, for delay 1: x_{t+1} = x_t - eta m_t with m_t = mu m_{t-1} +
- * g_{t-1}/Lambda_t; round 0 applies nothing; one flush at the end. */
+/* The order in the paper, for delay 1: x_{t+1} = x_t - eta m_t with m_t = mu m_{t-1} +
+ * g_{t-1}/Lambda_t. Round 0 applies no update, and at the end one update is applied
+ * without a new one. */
 static void run_paper(double lr, double momentum, bool penalty, int rounds,
                       float xs[][N])
 {
@@ -136,7 +137,8 @@ static void penalty_divides_by_one_plus_moved_over_norm(void **unused)
     step.gap = PL_GAP_NORM;
     for (size_t i = 0; i < N; i++)
         g[i] = 1;
-    assert_true(apply(&step, &state, g).gap == 1); /* nothing has moved */
+    /* The module has not moved, so the gap is 1. */
+    assert_true(apply(&step, &state, g).gap == 1);
     assert_true(fabs(state.displacement - 0.5 * sqrt((double)N)) < 1e-9);
     assert_true(fabs(apply(&step, &state, g).gap - 1.5) < 1e-9);
     assert_true(fabsf(x[0] + 0.5f + 0.5f / 1.5f) < 1e-6f);
@@ -155,7 +157,7 @@ static void co2_without_delay_penalty_and_clip_is_heavy_ball(void **unused)
                    other = {.params = y, .momentum = b};
     const float fast_lr = 0.125f;
     (void)unused;
-    co2.gap = PL_GAP_NORM; /* 1 without delay */
+    co2.gap = PL_GAP_NORM; /* without delay the gap is 1 */
     heavy.method = PL_METHOD_HEAVY_BALL;
     fill(x, 3, 1);
     memcpy(y, x, sizeof x);
@@ -164,7 +166,7 @@ static void co2_without_delay_penalty_and_clip_is_heavy_ball(void **unused)
         fill(g, 300 + t, 0.1f);
         apply(&co2, &one, g);
         apply(&heavy, &other, g);
-        for (size_t i = 0; i < N; i++) { /* SlowMo */
+        for (size_t i = 0; i < N; i++) { /* the equations of SlowMo */
             u[i] = 0.3f * u[i] + g[i] / fast_lr;
             slow[i] -= 0.7f * fast_lr * u[i];
         }
@@ -174,7 +176,7 @@ static void co2_without_delay_penalty_and_clip_is_heavy_ball(void **unused)
     assert_near(x, slow, 1e-5f);
 }
 
-/* x_{t+1} = x_t - eta m(g_{t-D}), as the papers number rounds. */
+/* x_{t+1} = x_t - eta m(g_{t-D}), with the round numbers of the papers. */
 static void delay_shifts_a_given_sequence_by_its_rounds(void **unused)
 {
     static float versions[ROUNDS + 1][N], g[ROUNDS][N];
@@ -192,7 +194,8 @@ static void delay_shifts_a_given_sequence_by_its_rounds(void **unused)
             apply(&step, &state, g[t]);
             memcpy(versions[t + 1], x, sizeof x);
         }
-        for (int t = 0; t < ROUNDS + delay; t++) { /* the last ones are the flush */
+        /* The last rounds apply the updates that remain. */
+        for (int t = 0; t < ROUNDS + delay; t++) {
             for (size_t i = 0; t >= delay && i < N; i++) {
                 b[i] = 0.2f * b[i] + g[t - delay][i];
                 paper[i] -= 0.7f * b[i];
@@ -258,7 +261,7 @@ static void eager_workers_agree_with_diloco_after_a_flush(void **unused)
     memset(before, 0, sizeof before);
     for (int w = 0; w < WORKERS; w++)
         memcpy(x[w], home, sizeof home);
-    for (uint64_t t = 0; t <= ROUNDS; t++) { /* the last with updates of zero */
+    for (uint64_t t = 0; t <= ROUNDS; t++) { /* the last round has updates of zero */
         memset(mean, 0, sizeof mean);
         for (int w = 0; w < WORKERS; w++) {
             pl_outer_state own = {.params = x[w]};
@@ -478,7 +481,7 @@ static size_t fragment_start(const stream *s, int p)
     return (size_t)p * N / (size_t)s->settings.fragments;
 }
 
-/* Takes the step of fragment p with the mean of two workers. */
+/* Takes the step of fragment p with the mean update of two workers. */
 static void send_fragment(stream *s, int p)
 {
     size_t first = fragment_start(s, p), end = fragment_start(s, p + 1);

@@ -65,12 +65,13 @@ static void limits_with_delay_are_those_of_the_derivation(void **unused)
     (void)unused;
     assert_true(fabs(limit(PL_RULE_NESTEROV, 0.5, 1) - 0.56) < 5e-3);
     assert_true(fabs(limit(PL_RULE_NESTEROV, 0.9, 1) - 0.25) < 5e-3);
-    /* 1 - k^2 = 1.5 k + 0.5, Jury's condition of the cubic */
+    /* At the limit, 1 - k^2 = 1.5 k + 0.5, which is Jury's condition for the cubic. */
     assert_true(fabs(limit(PL_RULE_HEAVY_BALL, 0.5, 2) - (sqrt(4.25) - 1.5) / 2) <
                 1e-9);
 }
 
-/* |x| late against early, on g = x, by the step itself. */
+/* Returns |x| at the end divided by |x| at the beginning. The updates are g = x, and
+ * the step itself is used. */
 static double growth(pl_rule rule, double mu, int delay, double lr)
 {
     enum { ROUNDS = 400 };
@@ -133,7 +134,7 @@ static void delay_of_diloco_coefficients_is_refused_with_the_limit(void **unused
     (void)unused;
     s.lr = 0.7, s.momentum = 0.9;
     assert_refused(&s, "lr must stay below 0.1;");
-    s.curvature = 0.1; /* a phase goes a tenth of its way */
+    s.curvature = 0.1; /* a phase goes only a tenth of the way to the minimum */
     assert_int_equal(pl_method_check(&s), PL_OK);
     s.curvature = 1, s.momentum = 0.5, s.delay = 2;
     assert_refused(&s, "below 0.2808");
@@ -157,7 +158,7 @@ static void consensus_beyond_the_bound_is_refused_with_it(void **unused)
     assert_int_equal(pl_method_check(&s), PL_OK);
     s.consensus = 1.501;
     assert_refused(&s, "below 1.5");
-    s.holders = 2; /* two holders: 2 (1 + alpha) */
+    s.holders = 2; /* with two holders the bound is 2 (1 + alpha) */
     assert_int_equal(pl_method_check(&s), PL_OK);
     s.consensus = 3.01;
     assert_refused(&s, "below 3");
@@ -234,7 +235,7 @@ static void the_last_phases_take_the_plain_mean(void **state)
         assert_true(m.momentum == (phase < 6 ? 0.9 : 0.0));
     }
     pl_method_settings co2 = pl_method_defaults(PL_METHOD_CO2), was = co2;
-    pl_method_schedule(&s, 9, &co2); /* co2 never takes the plain mean */
+    pl_method_schedule(&s, 9, &co2); /* co2 never takes the mean without momentum */
     assert_true(co2.lr == was.lr && co2.momentum == was.momentum);
     const pl_outer_schedule never = {PL_DECAY_CONSTANT, 0, 10, 1, 0};
     pl_method_settings m = pl_method_defaults(PL_METHOD_DILOCO);

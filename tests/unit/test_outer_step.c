@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-enum { N = 3001 }; /* a whole block, and a part of one */
+enum { N = 3001 }; /* one whole block, and a part of a block */
 
 static void fill(float *x, size_t n, uint64_t seed, float scale)
 {
@@ -18,7 +18,7 @@ static void fill(float *x, size_t n, uint64_t seed, float scale)
         x[i] = pl_random_normal(seed, 7, i) * scale;
 }
 
-/* Sums and halves of these are exact in fp32. */
+/* Fills x with numbers whose sums and halves are exact in fp32. */
 static void fill_dyadic(float *x, size_t n, uint64_t seed)
 {
     for (size_t i = 0; i < n; i++)
@@ -30,7 +30,7 @@ static void apply(const pl_outer_step *step, pl_outer_state *state, const float 
     assert_int_equal(pl_outer_apply(step, state, mean, N, NULL), PL_OK);
 }
 
-/* torch.optim.SGD(nesterov=True), one tensor operation after the other. */
+/* The step of torch.optim.SGD(nesterov=True), one tensor operation after another. */
 static void torch_step(float *x, float *b, const float *g, float eta, float mu,
                        bool first)
 {
@@ -79,7 +79,7 @@ static void heavy_ball_follows_its_equation(void **unused)
     for (uint64_t t = 0; t < 20; t++) {
         fill(g, N, 200 + t, 1e-2f);
         apply(&step, &state, g);
-        for (size_t i = 0; i < N; i++) { /* v carries eta here */
+        for (size_t i = 0; i < N; i++) { /* here v contains eta */
             v[i] = 0.3f * v[i] - 0.7f * g[i];
             y[i] += v[i];
             assert_true(fabsf(x[i] - y[i]) <= 2e-6f);
@@ -115,7 +115,7 @@ static void mean_of_many_is_added_in_the_order_of_the_list(void **unused)
 {
     enum { K = 5 };
     static float floats[K][N], want[N], mean[N];
-    static uint8_t halves[2 * N + 1]; /* at an odd address */
+    static uint8_t halves[2 * N + 1]; /* the messages begin at an odd address */
     pl_update_view views[K];
     (void)unused;
     memset(want, 0, sizeof want);
@@ -291,7 +291,8 @@ static void instruction_sets_agree_bit_for_bit(void **unused)
                 float(*v)[PL_OUTER_BLOCK] = a[which];
                 for (uint64_t i = 0; i < 4; i++)
                     fill(v[i], PL_OUTER_BLOCK, i, 1);
-                for (size_t i = 0; i < PL_OUTER_BLOCK / 2; i++) { /* as bf16 */
+                /* As if these values were sent as bf16. */
+                for (size_t i = 0; i < PL_OUTER_BLOCK / 2; i++) {
                     uint16_t half = pl_bf16_from_float(v[1][i]);
                     uint32_t twice = (uint32_t)half << 16 | half;
                     memcpy(&v[2][i], &twice, sizeof twice);

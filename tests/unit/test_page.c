@@ -1,10 +1,10 @@
 /* folder: view; label: unit */
-/* Tests what the status page knows of a run: its history and its state stay small, and
- * files that other processes wrote cannot break it. */
+/* Tests what the status page knows about a run. The history and the state must stay
+ * small, and files that other processes wrote must not break the page. */
 #include "view/page_internal.h"
 #include "tests/support/corpus_support.h"
 
-/* The shape of a run with many paths, and an empty history. */
+/* Sets the shape of a run with many paths, and makes an empty history. */
 static void begin_page(page *p, const char *levels, phase_history *h)
 {
     char pair[64];
@@ -66,7 +66,8 @@ static void a_phase_counts_once_whatever_modules_name_it(void **state)
     assert_int_equal(s->n_cells, 2);
     assert_true(s->cells[0].loss == 5.0 && s->cells[0].tokens == 100);
     assert_int_equal(s->cells[0].from_ms, 1000000 - 2000);
-    /* a later lease of the same phase follows a rollback and replaces the first */
+    /* A later lease of the same phase is granted after a rollback. It replaces the
+     * first one. */
     add_phase(&h, "mix/L1.E0", 1, 0, 12, 4.5);
     assert_true(s->cells[0].loss == 4.5 && s->cells[0].n == 1);
     assert_int_equal(h.serial, 3);
@@ -90,7 +91,7 @@ static void contributions_out_of_range_are_ignored(void **state)
     end_page(&p, &h);
 }
 
-/* A phase that is far away does not take memory either. */
+/* Also, a phase with a very high number must not need much memory. */
 static void history_is_bounded_and_keeps_sums(void **state)
 {
     (void)state;
@@ -180,7 +181,8 @@ static void count_event(void *context, const page_event *e)
     *n += e->wall_ms > 0;
 }
 
-/* A line is read after its end was written; bytes that are no event are ignored. */
+/* A line is read only after its end was written. Bytes that are no event are
+ * ignored. */
 static void logs_are_followed_and_bounded(void **state)
 {
     (void)state;
@@ -218,7 +220,8 @@ static void logs_are_followed_and_bounded(void **state)
 }
 
 /* ---- the state ---- */
-/* The status of a hub with 256 paths and 4,096 workers, most of them busy. */
+/* Makes the status of a hub with 256 paths and 4,096 workers. Most of the workers
+ * train. */
 static pl_json *large_status(void)
 {
     pl_buf text = {0};
@@ -271,7 +274,7 @@ static void a_large_state_is_small_and_fast(void **state)
     }
     printf("4,096 workers and 256 paths: %zu bytes in %.1f ms\n", text.len, 1e3 * best);
     assert_true(text.len < 200000);
-    assert_true(best < 0.4); /* 50 ms on an idle machine; sanitizers are slower */
+    assert_true(best < 0.4); /* an idle machine needs 50 ms; sanitizers are slower */
     assert_ok(pl_json_parse((const char *)text.data, text.len, &o));
     const pl_json *rows = pl_json_get(pl_json_get(o, "workers"), "rows");
     assert_int_equal(pl_json_count(rows), 4096);
@@ -311,8 +314,8 @@ static pl_json *ask_for_lineage(page *p, pl_buf *text)
     return o;
 }
 
-/* 10,000 versions of 32 shared modules: one point stands for several of them, and none
- * is lost. */
+/* There are 10,000 versions of 32 shared modules. One point stands for several
+ * versions, and no version is lost. */
 static void a_long_lineage_is_small_and_fast(void **state)
 {
     (void)state;
@@ -366,7 +369,7 @@ static void a_lineage_keeps_what_a_version_says(void **state)
     phase_history h = {.n_arms = 0};
     add_module_version(&h, "mix/L1.E0", 0, 0);
     add_module_version(&h, "mix/L1.E0", 1, 4);
-    add_module_version(&h, "mix/L2.E0", 1, -1); /* damaged */
+    add_module_version(&h, "mix/L2.E0", 1, -1); /* a damaged record */
     add_module_version(&h, "mix/L2.E0", UINT64_C(1) << 50, 4);
     add_module_version(&h, "mix/L2.E0", (UINT64_C(1) << 39), 70000);
     const lineage_line *line = module_lineage_find(&h.lineage, "mix/L1.E0");
@@ -412,10 +415,12 @@ static void texts_that_cannot_be_routed_are_refused(void **state)
     assert_int_equal(ask_route(p, "cut off \xe2\x82", &out), PL_ERR_USAGE);
     p->route.free_ms = INT64_MAX;
     assert_int_equal(ask_route(p, "a text", &out), PL_ERR_BUSY);
-    /* an invalid text is refused at once, even during the pause */
+    /* An invalid text is refused immediately, even during the pause after the previous
+     * text. */
     assert_int_equal(ask_route(p, "\xff", &out), PL_ERR_USAGE);
     p->route.free_ms = 0;
-    assert_int_equal(ask_route(p, "a text", &out), PL_ERR_NOT_FOUND); /* no run */
+    /* There is no run. */
+    assert_int_equal(ask_route(p, "a text", &out), PL_ERR_NOT_FOUND);
     assert_true(p->route.free_ms > pl_now_ms() - 1000);
     pl_buf_destroy(&out);
     page_route_close(&p->route);
@@ -442,7 +447,7 @@ static void only_a_whole_picture_of_the_router_is_sent(void **state)
     pl_buf_clear(&out);
     assert_ok(page_answer(p, &q, &out));
     assert_int_equal(out.len, strlen("{\"x\":[1]}"));
-    /* as large as with 16,384 paths and 16 domains */
+    /* As many numbers as with 16,384 paths and 16 domains. */
     enum { NUMBERS = 16 * 16384 };
     pl_buf large = {0};
     pl_buf_printf(&large, "{\"shard_tokens\":[0");

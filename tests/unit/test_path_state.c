@@ -1,5 +1,5 @@
 /* folder: workers; label: unit */
-/* Tests the blob in which a path's state is sent. */
+/* Tests the blob in which a worker sends the state of a path. */
 #include "workers/path_state.h"
 
 #include <math.h>
@@ -88,8 +88,8 @@ static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
     }
 }
 
-/* Tests numbers of every size, exact zeros and the last, short block: the error must be
- * at most half a code of the block. */
+/* Tests numbers of every size, exact zeros, and the last block, which is short. The
+ * error must be at most half a step of the block's codes. */
 static void a_residual_in_8_bits_is_close(void **unused)
 {
     (void)unused;
@@ -127,7 +127,6 @@ static void a_residual_in_8_bits_is_close(void **unused)
     pl_free(before);
 }
 
-/* The bytes of docs/PROTOCOL.md 3.3. */
 /* Packs the moments of one parameter, and checks the packed state. */
 static pl_status check_pair(pl_state_kind kind, float m, float v)
 {
@@ -140,8 +139,8 @@ static pl_status check_pair(pl_state_kind kind, float m, float v)
     return pl_moments_check(&arm, NULL, 1, blob);
 }
 
-/* Tests the moments of AdamW after gradients of all sizes. Gradients that grow by a
- * constant factor bring m closest to its bound. */
+/* Tests the moments of AdamW after gradients of all sizes. If gradients grow by a
+ * constant factor, m comes closest to the bound that is checked. */
 static void moments_that_training_leaves_are_taken(void **unused)
 {
     (void)unused;
@@ -179,6 +178,7 @@ static void moments_that_no_training_leaves_are_refused(void **unused)
     pl_free(state);
 }
 
+/* The bytes must be those of docs/PROTOCOL.md 3.3. */
 static void bytes_are_the_protocols(void **unused)
 {
     (void)unused;
@@ -192,16 +192,17 @@ static void bytes_are_the_protocols(void **unused)
                            0,
                            0,
                            0,
-                           0, /* moments */
+                           0, /* these are moments */
                            127.4f,
                            -2.5f * 2,
                            1,
                            1.0f + 0x1p-16f,
                            -1.0f - 0x3p-16f,
                            0.5f};
-    const uint8_t expected[] = {64, 0xfe, 0,    1, 0, /* 127.4 > 127: units of 2, -2.5
-                                                         to even, 0.5 to even; e = 1 */
-                                0,  0x80, 0x3f, 2, 0x80, 0xbf, 0, 0, 0x3f};
+    /* 127.4 is above 127, so the unit is 2 and e = 1; -2.5 and 0.5 are rounded to
+     * even. */
+    const uint8_t expected[] = {64,   0xfe, 0,    1,    0, 0, 0x80,
+                                0x3f, 2,    0x80, 0xbf, 0, 0, 0x3f};
     uint8_t blob[sizeof expected];
     assert_int_equal(pl_path_state_bytes(&arm, 3), sizeof expected);
     state_pack(&arm, state, 3, blob);

@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
-/* Tests the vectors that a worker offers to its mates: a mate finds them whole, by name
- * and round, and they are freed when no mate can ask for them any more. */
+/* Tests the vectors that a worker offers to its mates. A mate must find them complete,
+ * by name and round. They must be freed when no mate can ask for them any more. */
 #include "workers/peer.h"
 
 #include <setjmp.h>
@@ -75,7 +75,7 @@ static void offers_arrive_whole(void **state)
 {
     fixture *f = *state;
     put(f, "mix/L1.E0", 0, 0, 10);
-    put(f, "mix/L1.E0", 0, 1, (3u << 20) + 5); /* more than one message */
+    put(f, "mix/L1.E0", 0, 1, (3u << 20) + 5); /* needs more than one message */
     put(f, "mix/L2.E0", 0, 0, 100);
     expect(f, "mix/L1.E0", 0, 0, 10);
     expect(f, "mix/L1.E0", 0, 1, (3u << 20) + 5);
@@ -101,7 +101,7 @@ static void only_two_rounds_of_a_path_are_kept(void **state)
     pl_buf got = {0};
     for (int64_t round = 0; round < 5; round++)
         put(f, "mix/L1.E0", round, 0, 64);
-    put(f, "mix/L1.E0", 0, 1, 64); /* other paths do not replace it */
+    put(f, "mix/L1.E0", 0, 1, 64); /* vectors of other paths do not replace it */
     expect(f, "mix/L1.E0", 4, 0, 64);
     expect(f, "mix/L1.E0", 3, 0, 64);
     expect(f, "mix/L1.E0", 0, 1, 64);

@@ -1,7 +1,7 @@
 /* folder: net; label: unit
  *
- * Tests rendezvous hashing with weights: the homes' shares follow the weights, and no
- * name moves without need. */
+ * Tests rendezvous hashing with weights. The shares of the homes must follow their
+ * weights, and no name may move without need. */
 #include "net/net.h"
 
 #include <math.h>
@@ -30,7 +30,8 @@ static pl_places weighing(const char *text)
     return p;
 }
 
-/* Five deviations of the binomial: a fair draw is outside once in 1.7 million. */
+/* The limit is five standard deviations of the binomial distribution. A fair draw
+ * exceeds it once in 1.7 million. */
 static void assert_share(int count, double share)
 {
     double mean = NAMES * share, deviation = sqrt(mean * (1 - share));
@@ -55,7 +56,8 @@ static void homes_get_names_by_their_weights(void **state)
     }
 }
 
-/* Counts the moves. Each must go to home `gains`, or leave home `loses`. */
+/* Counts the names that moved. Each of them must move to home `gains`, or away from
+ * home `loses`. */
 static int count_moves(const char *before, const char *after, int gains, int loses)
 {
     pl_places a = weighing(before), b = weighing(after);
@@ -87,7 +89,7 @@ static void a_weight_that_rises_only_attracts(void **state)
     assert_share(count_moves("1 1 1 1", "2 1 2 1", 1, -1), 1.0 / 2 - 1.0 / 3);
 }
 
-/* Names that were placed before there were weights must stay. */
+/* Names that were placed before homes had weights must stay where they are. */
 static void equal_weights_choose_the_highest_hash(void **state)
 {
     (void)state;

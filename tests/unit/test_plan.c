@@ -14,7 +14,8 @@
 
 enum { TTL = 2000 };
 
-/* A home's report that does not name the worker. */
+/* Reports, as a home does, that the phase is finished. The report does not name the
+ * worker. */
 static void finish(plan_path *path, int64_t phase, int64_t now_ms)
 {
     const plan_news news = {.phase = phase};
@@ -99,10 +100,10 @@ static void path_goes_on_when_its_own_modules_are_ready(void **state)
     plan_set_version(p, "mix/head.E0", 1);
     plan_set_version(p, "mix/L1.E0", 1);
     plan_set_version(p, "mix/L2.E1", 1);
-    assert_false(plan_ready(mix, 0, 0)); /* p00 needs L2.E0 */
-    assert_true(plan_ready(mix, 1, 0));  /* p01: L1.E0 and L2.E1 */
+    assert_false(plan_ready(mix, 0, 0)); /* path p00 needs L2.E0 */
+    assert_true(plan_ready(mix, 1, 0));  /* path p01 needs L1.E0 and L2.E1 */
     assert_false(plan_ready(mix, 2, 0));
-    assert_false(plan_ready(mix, 3, 0)); /* p11 needs L1.E1 */
+    assert_false(plan_ready(mix, 3, 0)); /* path p11 needs L1.E1 */
 }
 
 static void worker_prefers_the_path_it_knows(void **state)
@@ -116,7 +117,8 @@ static void worker_prefers_the_path_it_knows(void **state)
     assert_true(plan_choose(p, 7, 0, &task));
     assert_int_equal(task.index, 2);
     assert_true(plan_choose(p, 8, 0, &task));
-    assert_int_equal(task.index, 1); /* a path that no worker has had comes first */
+    /* A path comes first if no worker has had it yet. */
+    assert_int_equal(task.index, 1);
 }
 
 static void longest_chain_comes_first(void **state)
@@ -130,7 +132,7 @@ static void longest_chain_comes_first(void **state)
     assert_string_equal(p->arms[task.arm].arm.name, "dense-eq");
 }
 
-/* The mixture waits for scores; dense-eq has more phases. */
+/* The mixture waits until all documents are scored. dense-eq has more phases. */
 static void scores_come_before_all_training(void **state)
 {
     plan *p = *state;
@@ -200,8 +202,8 @@ static void token_is_of_use_to_its_worker_alone(void **state)
     assert_true(plan_renew(p, path, 0, token, 0, TTL + 2, TTL));
 }
 
-/* Tests a path without earlier leases, and a token that this hub would grant later.
- * Such a token would fence all later workers. */
+/* Tests a path that never had a lease, and a token that this hub would grant later.
+ * This token would fence all later workers. */
 static void tokens_that_were_never_given_are_refused(void **state)
 {
     plan *p = *state;
@@ -217,7 +219,7 @@ static void tokens_that_were_never_given_are_refused(void **state)
     assert_true(path->lease.token == ((4ull << 32) | 1));
 }
 
-/* Whoever has a lease may say anything in an offer. */
+/* A worker that has a lease can write anything into an offer. */
 static void a_false_offer_neither_counts_nor_starts_the_deadline(void **state)
 {
     plan *p = *state;
@@ -314,7 +316,8 @@ static void failures_of_a_task_are_counted_across_workers(void **state)
     assert_int_equal(mix->paths[0].lease.failures, 3);
 }
 
-/* Arm "solo" has one path, so its next phase waits for no other path. */
+/* The arm "solo" has one path. So the next phase of this path waits for no other
+ * path. */
 static plan_path *solo_that_goes_on(plan *p, plan_task *task)
 {
     add_arm(p, "solo", 1, 1, 1, 12);
@@ -342,7 +345,7 @@ static void failures_are_counted_although_the_lease_went_on(void **state)
     assert_int_equal(path->lease.failures, 0);
 }
 
-/* The hub judges from these times whether a lease is overdue (hub_names.c). */
+/* From these times the hub decides whether a lease is overdue (hub_names.c). */
 static void a_phase_is_held_from_its_own_grant(void **state)
 {
     plan *p = *state;
@@ -385,7 +388,8 @@ static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
     set_all(p, "solo", 0);
     p->epoch = 2;
     plan_path *path = plan_find_arm(p, "solo")->paths;
-    assert_true(plan_renew(p, path, 1, token, 0, 0, TTL)); /* the later phase first */
+    /* The worker reports the later phase first. */
+    assert_true(plan_renew(p, path, 1, token, 0, 0, TTL));
     assert_true(plan_renew(p, path, 0, token, 0, 0, TTL));
     assert_int_equal(path->lease.phase, 1);
     assert_false(plan_renew(p, path, 2, token, 0, 0, TTL));
@@ -413,7 +417,7 @@ static void check_order(plan *p, plan_path *path, plan_task task, const int *ord
             n_done++;
         }
         assert_true(path->phase == (int64_t)path->loss);
-        /* a task that is done or leased is given to no other worker */
+        /* No other worker may get a task that is done or leased. */
         plan_task found;
         if (path->lease.active)
             assert_false(plan_choose(p, 1, 10, &found) && found.arm == task.arm);
@@ -437,7 +441,8 @@ static void news_and_what_workers_say_may_come_in_any_order(void **state)
         if (seen != 15)
             continue;
         snprintf(name, sizeof name, "solo%d", i);
-        add_arm(p, name, 1, 1, 1, 100 + i); /* the longest chain of all */
+        /* This arm comes last in the longest chain. */
+        add_arm(p, name, 1, 1, 1, 100 + i);
         set_all(p, name, 0);
         assert_true(plan_choose(p, 0, 0, &task));
         plan_grant(p, task, 0, 0, 10 * TTL);
@@ -446,8 +451,8 @@ static void news_and_what_workers_say_may_come_in_any_order(void **state)
     }
 }
 
-/* A report about the next phase prolongs the lease as long as one about the path's
- * phase. */
+/* A report about the next phase prolongs the lease by as much as a report about the
+ * phase of the path. */
 static void lease_lives_for_what_was_said_last(void **state)
 {
     plan *p = *state;

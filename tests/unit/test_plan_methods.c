@@ -1,8 +1,8 @@
 /* folder: workers; label: unit
  *
- * Simulates the hub's plan and a home's rules with workers that act in random order,
- * die at random times and start again. Under every outer method everything that a task
- * needs must exist when the task is given out, and the arm must end. */
+ * Simulates the hub's plan and the rules of a home. Workers act in random order, die at
+ * random times and start again. Under every outer method, everything that a task needs
+ * must exist when the task is given out, and the arm must end. */
 #include "net/net.h"
 #include "workers/plan.h"
 #include "tests/support/tiny_arm.h"
@@ -24,13 +24,13 @@ enum {
     MOVES_MAX = 400000
 };
 
-/* A lease that a worker has. */
+/* A lease of a worker. */
 typedef struct work {
     int index;
     int64_t phase;
     uint64_t token;
-    bool merged;    /* streaming: merged versions were mixed in */
-    bool delivered; /* the home has its updates but no state */
+    bool merged;    /* for streaming: whether merged versions were mixed in */
+    bool delivered; /* the home has the task's updates but not its state */
     int64_t waits_since;
 } work;
 
@@ -40,20 +40,24 @@ typedef struct worker {
     int n_sending;
 } worker;
 
-/* The home's data about a module. */
+/* The data of the home about a module. */
 typedef struct module {
     int64_t version;
-    bool in[ROUNDS_MAX][TASKS_MAX];            /* updates by round and task */
-    int64_t cursor[TASKS_MAX];                 /* delayed-nesterov: phases counted */
-    pl_meeting decided[ROUNDS_MAX][TASKS_MAX]; /* index: the lower task of the pair */
-    pl_meeting heard[ROUNDS_MAX][TASKS_MAX]; /* the decision with which a task began */
+    /* Which updates it has, by round and task. */
+    bool in[ROUNDS_MAX][TASKS_MAX];
+    /* For delayed-nesterov: number of phases that were counted. */
+    int64_t cursor[TASKS_MAX];
+    /* By round and by the lower task of the pair. */
+    pl_meeting decided[ROUNDS_MAX][TASKS_MAX];
+    /* The decision that a task got when it began. */
+    pl_meeting heard[ROUNDS_MAX][TASKS_MAX];
 } module;
 
 typedef struct game {
     plan p;
     plan_arm *arm;
     module *modules;
-    int64_t phases[TASKS_MAX]; /* number of phases that the home has */
+    int64_t phases[TASKS_MAX]; /* the number of phases that the home has */
     worker workers[WORKERS_MAX];
     int n_workers;
     int64_t now;
@@ -62,7 +66,8 @@ typedef struct game {
     int n_deaths, n_repeated, n_split;
 } game;
 
-/* A home's news, which does not say whose work it was. */
+/* Reports to the hub what the home knows. The report does not say which worker did the
+ * task. */
 static void finish(plan_path *path, int64_t phase, int64_t now_ms)
 {
     const plan_news news = {.phase = phase};
@@ -97,8 +102,8 @@ static void merge(game *g, int m)
     }
 }
 
-/* Submits an update, which counts once, in the window, relative to an existing version.
- */
+/* Submits an update. It must count once, must be in the window, and must be relative to
+ * a version that exists. */
 static void submit(game *g, int m, const work *w)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -141,7 +146,7 @@ static void deliver_updates(game *g, work *w)
     w->delivered = true;
 }
 
-/* Tells the hub the home's news at random times. */
+/* At random times, tells the hub what has happened in the home. */
 static void tell_hub(game *g)
 {
     char name[96];
@@ -153,7 +158,7 @@ static void tell_hub(game *g)
         finish(&g->arm->paths[i], g->phases[i], g->now);
 }
 
-/* ---- what a task finds ---- */
+/* ---- the data that a task needs ---- */
 static bool is_sent_by_somebody(const game *g, int index, int64_t phase)
 {
     for (int w = 0; w < g->n_workers; w++)
@@ -164,8 +169,8 @@ static bool is_sent_by_somebody(const game *g, int index, int64_t phase)
     return false;
 }
 
-/* Whether a mate's update of the previous round is in the home, which keeps the updates
- * of the two newest versions, or is on its way there. */
+/* Returns whether the mate's update of the previous round is in the home or on its way
+ * there. The home keeps the updates of the two newest versions. */
 static bool mate_is_there(const game *g, int m, int index, int64_t phase)
 {
     const plan_arm *a = g->arm;
@@ -180,8 +185,9 @@ static bool mate_is_there(const game *g, int m, int index, int64_t phase)
     return true;
 }
 
-/* Decides like a home: an earlier decision stays, a pair with both updates meets, else
- * the first wish counts. No worker asks about rounds that ended long ago. */
+/* Decides as a home does. An earlier decision stays. If both updates are there, the
+ * pair meets. Otherwise the first wish counts. No worker asks about rounds that ended
+ * long ago. */
 static pl_meeting decide(game *g, int m, int64_t round, int index, int mate,
                          pl_meeting wish)
 {
@@ -197,7 +203,8 @@ static pl_meeting decide(game *g, int m, int64_t round, int index, int mate,
     return *row;
 }
 
-/* Notes the decision for a task; it must be the same if the task is repeated. */
+/* Notes the decision that a task got. If the task is repeated, it must get the same
+ * decision. */
 static void note_heard(game *g, int m, int64_t round, int index, pl_meeting said)
 {
     pl_meeting *before = &g->modules[m].heard[round][index];
@@ -205,7 +212,8 @@ static void note_heard(game *g, int m, int64_t round, int index, pl_meeting said
     *before = said;
 }
 
-/* Meets like a worker with a deadline; false: a mate is neither there nor late. */
+/* Meets the mate as a worker does that has a deadline. Returns false if the mate's
+ * update has not arrived and is not late. */
 static bool meet_in_time(game *g, int m, const work *w)
 {
     const plan_arm *a = g->arm;
@@ -238,8 +246,8 @@ static bool meets(game *g, int m, const work *w)
     return mate_is_there(g, m, w->index, w->phase);
 }
 
-/* Returns false if data is missing, so that the worker asks again. The only permitted
- * reason is a mate that offered its update and died. */
+/* Returns false if data is missing, so that the worker must ask again. Only one reason
+ * is permitted: a mate offered its update and then died. */
 static bool fetch(game *g, const work *w, bool ahead)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -256,9 +264,9 @@ static bool fetch(game *g, const work *w, bool ahead)
             continue;
         int64_t base = (int64_t)pl_round_base(arm, t, m, round);
         if (base == (int64_t)pl_round_takes(arm, t, m, w->phase))
-            continue; /* comes while it trains, or is version 0 */
+            continue; /* this version comes while the task trains, or is version 0 */
         assert_true(base <= version);
-        if (method == PL_METHOD_EAGER) /* three momenta are kept */
+        if (method == PL_METHOD_EAGER) /* the home keeps three momenta */
             assert_true(base + 2 >= version);
     }
     return true;
@@ -300,7 +308,8 @@ static void keep_leases(game *g, int number)
 {
     worker *w = &g->workers[number];
     for (int i = 0; i < w->n_sending; i++)
-        (void)renew(g, number, &w->sending[i]); /* renews sent tasks, too */
+        /* Leases of tasks that were sent are renewed, too. */
+        (void)renew(g, number, &w->sending[i]);
     if (w->trains && (w->training.phase < path_of(g, &w->training)->phase ||
                       !renew(g, number, &w->training)))
         drop_lost(g, number);
@@ -308,7 +317,8 @@ static void keep_leases(game *g, int number)
         w->has_next = false;
 }
 
-/* Answers like a hub: a ready task, or the next phase of the task that trains. */
+/* Answers as a hub does: with a task that is ready, or with the next phase of the task
+ * that the worker trains. */
 static bool ask(game *g, int number, work *out, bool *ahead)
 {
     worker *w = &g->workers[number];
@@ -384,7 +394,7 @@ static void train(game *g, int number)
     w->trains = false;
 }
 
-/* Sends the updates and later the state; the worker may die in between. */
+/* Sends the updates of a task, and later its state. The worker may die between them. */
 static void send(game *g, int number)
 {
     worker *w = &g->workers[number];
@@ -406,7 +416,7 @@ static void send(game *g, int number)
 static void die(game *g, int number)
 {
     memset(&g->workers[number], 0, sizeof g->workers[number]);
-    if (draw(g, 2)) /* returns; else its leases run out */
+    if (draw(g, 2)) /* the worker returns; otherwise its leases run out */
         plan_release_worker(&g->p, number);
     plan_withdraw(&g->p, number);
     g->n_deaths++;
@@ -454,7 +464,7 @@ static void define_arm(pl_arm *arm, pl_method method, int a, int b, int replicas
     tiny_shards(arm, a * b);
 }
 
-/* Both mates of a pair must have begun with the same decision. */
+/* Checks that both mates of a pair began with the same decision. */
 static void assert_pairs_agree(const game *g)
 {
     const plan_arm *a = g->arm;
@@ -471,7 +481,7 @@ static void assert_pairs_agree(const game *g)
             }
 }
 
-/* Returns the number of updates that were sent twice. */
+/* Plays until the arm ends. Returns the number of updates that were sent twice. */
 static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_split)
 {
     pl_hash blob;
@@ -501,7 +511,8 @@ static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_s
     return g.n_repeated;
 }
 
-/* Plays grids with private blocks, odd groups, replicas, and a single path. */
+/* Plays grids with private blocks, groups of an odd size, replicas, and a single
+ * path. */
 static void play_timed(pl_method method, int fragments, int overlap, int delay,
                        int deadline_ms)
 {

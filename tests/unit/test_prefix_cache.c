@@ -1,5 +1,5 @@
 /* folder: serve; label: unit */
-/* Tests prompts that a batch has read before: the answers have the same bytes as
+/* Tests prompts that a batch has read before. The answers must have the same bytes as
  * without the cache. */
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
@@ -56,7 +56,7 @@ static int close_all(void **state)
     return remove_scratch(state);
 }
 
-/* Makes a prompt. Prompts of one kind are equal up to token `from`. */
+/* Makes a prompt. The prompts of all kinds are equal up to token `from`. */
 static void make_prompt(int32_t *prompt, int n, int kind, int from)
 {
     prompt[0] = PL_TOKEN_BOS;
@@ -66,9 +66,10 @@ static void make_prompt(int32_t *prompt, int n, int kind, int from)
 }
 
 typedef struct asked {
-    int n, kind, from; /* length and kind of the prompt */
+    /* Length of the prompt, its kind, and where its kind begins to matter. */
+    int n, kind, from;
     uint64_t seed;
-    int n_known; /* tokens to be found */
+    int n_known; /* number of tokens that must be found in the cache */
     bool scored;
     pl_buf text, scores;
     pl_generate_result result;
@@ -130,7 +131,7 @@ static void forget(asked *a)
     pl_buf_destroy(&a->scores);
 }
 
-/* Runs the request in a new batch, which has read nothing. */
+/* Runs the request in a new batch, which has not read any prompt. */
 static void expect_as_alone(asked *a)
 {
     pl_batch *batch;
@@ -151,19 +152,21 @@ static void expect_as_alone(asked *a)
     forget(&alone);
 }
 
-/* Runs requests one after another in a batch of three slots. */
+/* Runs requests one after another, in a batch with three slots. */
 static void check_answers(const char *name, const char *precision)
 {
     asked list[] = {{LONG, 1, 900, .seed = 1, .n_known = 0},
                     {LONG, 1, 900, .seed = 2, .n_known = LONG}, /* the same prompt */
-                    {LONG, 2, 900, .seed = 3, .n_known = 512},  /* begins alike */
-                    {LONG, 1, 900, .seed = 4, .n_known = LONG}, /* still there */
-                    {1024, 1, 900, .seed = 5, .n_known = 512},  /* a beginning */
+                    /* Has the same beginning. */
+                    {LONG, 2, 900, .seed = 3, .n_known = 512},
+                    /* The first prompt is still in the cache. */
+                    {LONG, 1, 900, .seed = 4, .n_known = LONG},
+                    {1024, 1, 900, .seed = 5, .n_known = 512}, /* a beginning of it */
                     {LONG, 1, 900, .seed = 6, .n_known = 0, .scored = true},
                     {LONG, 3, 100, .seed = 7, .n_known = 0},
                     {40, 1, 90, .seed = 8, .n_known = 0},
                     {40, 1, 90, .seed = 9, .n_known = 40},
-                    {41, 1, 90, .seed = 9, .n_known = 0}, /* no whole piece */
+                    {41, 1, 90, .seed = 9, .n_known = 0}, /* shorter than one piece */
                     {LONG, 3, 100, .seed = 7, .n_known = LONG}};
     pl_batch *batch;
     open_model(name, precision);
@@ -191,8 +194,8 @@ static void known_prompts_change_no_byte(void **state)
     check_answers("cpu", "int8");
 }
 
-/* Requests three answers to one prompt while the first is being read or generated. The
- * other two copy what the first has read. */
+/* Asks for three answers to one prompt, while the first answer is being read or
+ * generated. The other two must copy what the first one has read. */
 static void answers_to_one_prompt_share_its_reading(void **state)
 {
     (void)state;
@@ -210,7 +213,7 @@ static void answers_to_one_prompt_share_its_reading(void **state)
         }
         join(batch, &list[0], &options[0]);
         for (int s = 0; s < steps; s++)
-            assert_ok(pl_batch_step(batch)); /* 512 tokens each */
+            assert_ok(pl_batch_step(batch)); /* each step reads 512 tokens */
         join(batch, &list[1], &options[1]);
         join(batch, &list[2], &options[2]);
         run(batch);

@@ -5,7 +5,7 @@
 enum { VOCAB = 40, PATHS = 3, TEXTS = 60, LEN = 50 };
 
 /* Text i belongs to path i % PATHS. All texts use the same tokens equally often, but
- * each path has an order of its own: a is mostly followed by a * (path + 2) + 1. */
+ * each path has its own order: token a is mostly followed by a * (path + 2) + 1. */
 static void write_text(uint64_t i, int32_t text[LEN])
 {
     int step = (int)(i % PATHS) + 2;
@@ -16,7 +16,8 @@ static void write_text(uint64_t i, int32_t text[LEN])
                       : (text[t - 1] * step + 1) % VOCAB;
 }
 
-/* Makes a model of all texts, which are added in turn from number `first` on. */
+/* Makes a model of all texts. They are added one after another, beginning with number
+ * `first`. */
 static pl_prefix_lm *count_texts(uint64_t first, int n_threads)
 {
     int32_t text[LEN];
@@ -61,8 +62,8 @@ static void new_texts_find_their_path(void **state)
     pl_prefix_lm_destroy(&lm);
 }
 
-/* Tests the equation of prefix_lm.c with a path that read "1 2 1 2" and a path that
- * read "1 3". */
+/* Tests the equation of prefix_lm.c with two paths: one has read "1 2 1 2", the other
+ * "1 3". */
 static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
 {
     (void)state;
@@ -88,7 +89,8 @@ static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
     pl_prefix_lm_destroy(&lm);
 }
 
-/* The losses of the tokens add up to the nats, for all paths and for a list of them. */
+/* The losses of the tokens must add up to the nats, for all paths and for a list of
+ * paths. */
 static void losses_add_up_to_nats(void **state)
 {
     (void)state;
@@ -125,7 +127,7 @@ static void tokens_outside_the_vocabulary_are_unknown_ones(void **state)
     pl_prefix_lm_nats(lm, odd, 5, a);
     pl_prefix_lm_nats(lm, zeros, 5, b);
     assert_memory_equal(a, b, sizeof a);
-    pl_prefix_lm_nats(lm, odd, 1, a); /* no token to predict */
+    pl_prefix_lm_nats(lm, odd, 1, a); /* this text has no token to predict */
     for (int p = 0; p < PATHS; ++p)
         assert_true(a[p] == 0.0);
     pl_prefix_lm_destroy(&lm);
@@ -156,7 +158,7 @@ static void a_decoded_model_decides_alike(void **state)
     (void)state;
     pl_prefix_lm *lm = count_texts(0, 1), *copy;
     pl_buf bytes = {0}, again = {0};
-    pl_buf_append(&bytes, "head", 4); /* encoding appends */
+    pl_buf_append(&bytes, "head", 4); /* encoding appends to this text */
     encode_lm(lm, &bytes);
     assert_ok(pl_prefix_lm_decode(bytes.data + 4, bytes.len - 4, 2, &copy));
     encode_lm(copy, &again);
@@ -227,7 +229,7 @@ static void lies_under_a_good_checksum_are_refused(void **state)
     static const struct {
         uint64_t head[4]; /* format, vocab, paths, rows */
         uint32_t buckets[2];
-        const char *says; /* NULL: the model is valid */
+        const char *says; /* NULL if the model is valid */
     } lies[] = {{{2, 3, 2, 2}, {4, 9}, NULL},
                 {{1, 3, 2, 2}, {4, 9}, "format version 1"},
                 {{2, 0, 2, 2}, {4, 9}, "sizes"},

@@ -1,7 +1,7 @@
 /* folder: net; label: unit */
 /* Compares docs/PROTOCOL.md with the table of messages (net/messages.def): the fields
- * and their types, the fields of each message, who may send a message, and what it
- * costs. Words of the page in parentheses are ignored. */
+ * and their types, the fields of each message, who may send a message, and its cost.
+ * Words in parentheses in docs/PROTOCOL.md are ignored. */
 #include "net/net.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ enum { LINES_MAX = 2000, FIELDS_TEXT = 400 };
 static char *lines[LINES_MAX];
 static int n_lines;
 
-/* Removes all text in parentheses, and the blank before it. */
+/* Removes all texts in parentheses, and the blank before each of them. */
 static void strip(char *line)
 {
     int depth = 0;
@@ -59,8 +59,8 @@ static int free_page(void **state)
     return 0;
 }
 
-/* Whether the line has the words, and no further word of a list before or after them.
- */
+/* Returns whether the line contains the words, and no further word of a list directly
+ * before or after them. */
 static bool has_words(const char *line, const char *words)
 {
     for (const char *at = line; (at = strstr(at, words)); at++) {
@@ -73,7 +73,8 @@ static bool has_words(const char *line, const char *words)
     return false;
 }
 
-/* Whether one line of docs/PROTOCOL.md contains both texts, `words` and `within`. */
+/* Returns whether one line of docs/PROTOCOL.md contains both texts, `words` and
+ * `within`. */
 static bool page_says(const char *within, const char *words)
 {
     for (int i = 0; i < n_lines; i++)
@@ -85,7 +86,7 @@ static bool page_says(const char *within, const char *words)
 /* ---- bodies ---- */
 typedef struct body {
     const char *message, *name;
-    int type; /* 0: a further body, or a record */
+    int type; /* 0 for a second body of the same message, or for a record */
     char fields[FIELDS_TEXT];
 } body;
 
@@ -168,7 +169,8 @@ static void the_page_has_no_message_of_its_own(void **state)
 }
 
 /* ---- fields ---- */
-/* Gives word i of the words between commas, and returns their number. */
+/* Copies word i of a list with commas to `out`. Returns the number of words in the
+ * list. */
 static int word_at(const char *cell, int i, char out[32])
 {
     int n = 0;
@@ -257,7 +259,7 @@ static void check_cost(uint16_t type, const char *name)
     snprintf(priced, sizeof priced, " %s %u", name, cost);
     snprintf(plain, sizeof plain, " %s", name);
     const char *at = strstr(sentence, cost > 4 ? priced : plain);
-    while (at && at[strlen(plain)] == '_') /* SUBMIT, SUBMIT_PATH */
+    while (at && at[strlen(plain)] == '_') /* finds SUBMIT, not SUBMIT_PATH */
         at = strstr(at + 1, plain);
     if ((at && at <= end) != (cost > 1))
         fail_msg("docs/PROTOCOL.md 1.6 does not say that %s costs %u", name, cost);

@@ -1,8 +1,8 @@
 /* folder: home; label: integration */
 #include "tests/support/relay_fixture.h"
 
-/* Tests rounds that are merged with a quorum: the worker of an update that came too
- * late is told so, or its update counts in the next round. */
+/* Tests rounds that are merged with a quorum. If an update comes too late, its worker
+ * must be told, or the update must count in the next round. */
 
 enum { SLOT = 0, SAMPLES = 4 }; /* the embedding, which all paths share */
 
@@ -17,8 +17,8 @@ static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double w
     publish(f);
 }
 
-/* Sends the update of a path's phase, relative to the version with the phase's number.
- */
+/* Sends the update of a phase of a path, relative to the version with the same number
+ * as the phase. */
 static pl_status send_samples(fixture *f, int path, int64_t phase,
                               uint64_t first_sample, pl_submit_result *result,
                               char text[256])
@@ -68,7 +68,8 @@ static void await_version(fixture *f, int64_t number)
     assert_true(has_version(f, number));
 }
 
-/* Gives the weight of each path in a version; 0: the path did not contribute. */
+/* Gives the weight of each path in a version. It is 0 if the path did not
+ * contribute. */
 static void weights_of(fixture *f, uint64_t number, double weights[PATHS])
 {
     pl_store *store = NULL;
@@ -103,7 +104,7 @@ static void round_is_merged_without_those_who_are_late(void **state)
         start_child(&f.home);
     }
     assert_int_equal(send(&f, 0, 0, text), PL_SUBMIT_DUPLICATE);
-    send_good(&f, 3, 1); /* path 3 continues */
+    send_good(&f, 3, 1); /* path 3 trains its next phase */
     close_job(&f);
 }
 
@@ -146,7 +147,7 @@ static void late_update_counts_once_in_the_next_round(void **state)
     send_good(&f, 0, 0);
     send_good(&f, 1, 0);
     await_version(&f, 1);
-    send_good(&f, 3, 0); /* counts in round 1 */
+    send_good(&f, 3, 0); /* this update counts in round 1 */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
         kill_child(&f.home, SIGKILL);
@@ -157,7 +158,7 @@ static void late_update_counts_once_in_the_next_round(void **state)
     weights_of(&f, 2, weights);
     assert_true(weights[0] == 1 && weights[3] == 0.25);
     assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
-    send_good(&f, 2, 0); /* two rounds late */
+    send_good(&f, 2, 0); /* this update is two rounds late */
     send_good(&f, 0, 2);
     await_version(&f, 3);
     weights_of(&f, 3, weights);

@@ -1,6 +1,6 @@
 /* folder: base; label: unit */
-/* Tests how much each key may ask of a server: every key has a share of its own, which
- * fills up again, and no key can use the share of another. */
+/* Tests how much each key may ask of a server. Every key has its own share, which
+ * becomes larger again with time, and no key can use the share of another one. */
 #include "base/quota.h"
 
 #include <setjmp.h>

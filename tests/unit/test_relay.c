@@ -1,11 +1,11 @@
 /* folder: home; label: integration
  *
- * Tests a relay between workers and a real home: a sum of updates gives the same
- * version as the updates one by one, with fewer bytes, also if a process is killed, and
- * if an update reaches the home on two ways. */
+ * Tests a relay between workers and a real home. A sum of updates must give the same
+ * version as the single updates, with fewer bytes. This must also hold if a process is
+ * killed, or if an update reaches the home in two ways. */
 #include "tests/support/relay_fixture.h"
 
-/* ---- a relay in this process, whose report can be read ---- */
+/* ---- a relay in this process, so that the test can read its report ---- */
 typedef struct near_relay {
     pl_relay_options options;
     pl_relay_report report;
@@ -137,8 +137,8 @@ static void codecs_that_cannot_be_added_pass_through(void **state)
     close_job(&f);
 }
 
-/* p00 and p11 share only the embedding and the head. Their other updates would wait for
- * paths that are not trained. */
+/* Paths p00 and p11 share only the embedding and the head. Their other updates would
+ * wait for paths that are not trained. */
 static void run_task(void *context)
 {
     worker *w = context;
@@ -186,7 +186,7 @@ static void tasks_do_not_wait_for_updates_that_nobody_can_send(void **state)
     close_near_relay(&r);
     assert_int_equal(w[0].result, PL_SUBMIT_ACCEPTED);
     assert_int_equal(w[1].result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(r.report.n_sums, 2); /* embedding and head */
+    assert_int_equal(r.report.n_sums, 2); /* sums of the embedding and of the head */
     assert_int_equal(r.report.n_alone, 4);
     assert_true(pl_now_ms() - start < WAIT_LONG_MS / 2);
     close_job(&f);
@@ -228,8 +228,8 @@ static void home_killed_under_a_relay_takes_each_update_once(void **state)
     close_job(&f);
 }
 
-/* The worker sent its update to the home, which then already has a part of the relay's
- * sum. */
+/* The worker has sent its update also to the home. So the home already has a part of
+ * the relay's sum. */
 static void update_that_came_directly_is_not_counted_in_a_sum_again(void **state)
 {
     (void)state;
@@ -303,7 +303,8 @@ static void relays_stand_behind_a_relay(void **state)
     open_near_relay(&top, &f, 2, WAIT_LONG_MS);
     start_relay(&f.relay, top.address, 2, WAIT_LONG_MS);
     start_relay(&f.second, top.address, 2, WAIT_LONG_MS);
-    for (int path = 0; path < PATHS; path++) /* p00 and p10, p01 and p11 */
+    /* Two paths share a module: p00 and p10 the first one, p01 and p11 the second. */
+    for (int path = 0; path < PATHS; path++)
         start_worker(&w[path], &f, path % 2 ? f.second.address : f.relay.address, path);
     join_workers(w, PATHS);
     close_near_relay(&top);
@@ -314,7 +315,7 @@ static void relays_stand_behind_a_relay(void **state)
     close_job(&f);
 }
 
-/* ---- the home alone ---- */
+/* ---- the home without a relay ---- */
 static void equal_updates_of_several_paths_all_count(void **state)
 {
     (void)state;
@@ -327,7 +328,8 @@ static void equal_updates_of_several_paths_all_count(void **state)
     start_workers(w, PATHS, &f, f.home.address);
     join_workers(w, PATHS);
     pl_hash got = wait_version(&f, embed);
-    assert_int_equal(n_updates(&f), 1); /* four equal updates are one */
+    /* The four updates have equal bytes, so they are one blob. */
+    assert_int_equal(n_updates(&f), 1);
     assert_int_equal(pl_client_get_version(f.client, embed, 0, &first), PL_OK);
     assert_true(pl_hash_equal(&got, &first.params));
     close_job(&f);
@@ -352,7 +354,7 @@ static void put_contributor(const fixture *f, pl_buf *body, uint64_t path)
     pl_buf_destroy(&record);
 }
 
-/* Sends the update of path 0 as if it were the sum of n paths. */
+/* Sends the update of path 0, and claims that it is the sum of n paths. */
 static pl_status claim_sum(fixture *f, const uint64_t *paths, int n,
                            pl_submit_result *result, char text[256])
 {

@@ -6,14 +6,14 @@
 #include "serve/serve.h"
 #include <math.h>
 
-/* Three paths with random parameters, whose predictions differ. */
+/* Three paths with random parameters, so that their predictions differ. */
 enum { VOCAB = 300, WIDTH = 24, CONTEXT = 96, PATHS = 3, PREFIX = 6, EVERY = 8 };
 static pl_tokenizer *tokenizer;
 static pl_topology *topology;
 static pl_backend *backend;
 static pl_model *models[PATHS];
 static pl_decoder *decoders[PATHS];
-/* A gate, and the number there of each path. */
+/* The gate has its own numbers for the paths. */
 static pl_prefix_lm *gate;
 static const int numbers[PATHS] = {2, 0, 1};
 
@@ -42,7 +42,7 @@ static pl_status open_path(int path)
     return status;
 }
 
-/* The gate knows a text of each of its paths. */
+/* Makes a gate that has read a text of each of its paths. */
 static pl_status open_gate(void)
 {
     enum { TEXT = 1500 };
@@ -146,8 +146,8 @@ static int path_at(const pl_reroute_trace *trace, int token)
     return path;
 }
 
-/* Generates the text again: each token by a new decoder of its path, which reads all
- * earlier text. Gives text [CONTEXT + 1], and returns its number of tokens. */
+/* Generates the text again. For each token, a new decoder of the token's path reads all
+ * earlier text. Gives text [CONTEXT + 1], and returns the number of its tokens. */
 static int write_again(const int32_t *prompt, int n_prompt,
                        const pl_generate_options *options, int n_tokens,
                        const pl_reroute_trace *trace, int32_t *text)
@@ -170,7 +170,7 @@ static int write_again(const int32_t *prompt, int n_prompt,
     return n;
 }
 
-/* Gives the text of these tokens as a generation would. */
+/* Gives the text of these tokens as a generation would do it. */
 static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
 {
     pieces p = {.emit = hear, .context = out};
@@ -186,7 +186,7 @@ static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
     pl_buf_destroy(&bytes);
 }
 
-/* Computes the losses [PATHS, n - 1] of all paths on a text, like an evaluation. */
+/* Computes the losses [PATHS, n - 1] of all paths on a text, as an evaluation does. */
 static void score_text(const int32_t *text, int n, float *losses)
 {
     for (int path = 0; path < PATHS; ++path)
@@ -194,8 +194,9 @@ static void score_text(const int32_t *text, int n, float *losses)
                                   losses + path * (n - 1)));
 }
 
-/* How many tokens paths read with a gate: a path that is chosen again reads what it has
- * missed since it last wrote, without the last token. */
+/* Returns how many tokens the paths must read again if there is a gate. A path that is
+ * chosen again reads the tokens that it has missed since it last wrote, except the last
+ * one. */
 static int count_missed(const pl_reroute_trace *trace)
 {
     int length[PATHS] = {0}, n = 0;
@@ -214,7 +215,8 @@ static void compare_with_evaluation(bool gated)
     int n_changes = 0;
     for (uint64_t seed = 0; seed < 12; ++seed) {
         const int32_t prompt[] = {PL_TOKEN_BOS, 40 + (int32_t)seed, 77, 91};
-        /* a high temperature, because a path prefers its own likely text */
+        /* A high temperature is used, because a path prefers texts that itself finds
+         * likely. */
         const pl_generate_options options = {
             .max_tokens = 80, .choice = {.temperature = 20, .top_p = 1, .seed = seed}};
         pl_rerouter r = make_rerouter();
@@ -279,7 +281,8 @@ static void so_are_those_of_a_gate(void **state)
     compare_with_evaluation(true);
 }
 
-/* With a longer prompt the last border in it chooses the first path. */
+/* In a longer prompt, the first path is chosen at the last border of pieces in the
+ * prompt. */
 static void a_long_prompt_is_evidence(void **state)
 {
     (void)state;
@@ -307,7 +310,8 @@ static void a_long_prompt_is_evidence(void **state)
     pl_buf_destroy(&heard);
 }
 
-/* With W beyond the context, the text is that of pl_generate on the likeliest path. */
+/* If W is longer than the context, the text must be that of pl_generate with the
+ * likeliest path. */
 static void a_path_that_is_chosen_once_writes_as_it_does_alone(void **state)
 {
     (void)state;
@@ -353,8 +357,8 @@ static void a_prompt_without_a_token_is_refused(void **state)
 }
 
 /* ---- in a batch ---- */
-/* The three paths as tables of modules of a backend. The modules of the first slot have
- * the same parameters in all paths, so they are one module. */
+/* The three paths as tables of modules in a backend. In the first slot the modules of
+ * all paths have the same parameters, so they are one module. */
 enum { PATH_SLOTS = 3 };
 typedef struct tables {
     pl_module *modules[PATHS][PATH_SLOTS];
@@ -393,7 +397,7 @@ static void close_tables(tables *t)
 }
 
 typedef struct asked {
-    int n_prompt, every, path; /* every 0: `path` answers */
+    int n_prompt, every, path; /* with every = 0, `path` answers alone */
     bool gated;
     uint64_t seed;
     int32_t prompt[CONTEXT];
@@ -447,7 +451,7 @@ static void join(pl_batch *batch, const tables *t, asked *a,
     assert_ok(pl_batch_join(batch, &q));
 }
 
-/* The same request by pl_reroute_generate. */
+/* Runs the same request with pl_reroute_generate. */
 static void expect_as_generate(pl_model *model, const tables *t, asked *a)
 {
     pl_decoder *own[PATHS];
@@ -479,8 +483,9 @@ static void expect_as_generate(pl_model *model, const tables *t, asked *a)
         pl_decoder_destroy(&own[path]);
 }
 
-/* Four requests whose paths change, two of them by the gate, and two that stay on a
- * path, in a batch with eleven slots: the last ones must wait for slots. */
+/* There are four requests whose paths change (for two of them a gate chooses), and two
+ * requests that stay on one path. The batch has eleven slots, so the last requests must
+ * wait for slots. */
 static int check_batch(const char *name, const char *precision)
 {
     enum { N = 6, PLACES = 11 };
@@ -536,7 +541,8 @@ static int check_batch(const char *name, const char *precision)
 static void a_request_of_a_batch_is_rerouted_as_alone(void **state)
 {
     (void)state;
-    assert_true(check_batch("ref", "f32") > 8); /* else nothing was tested */
+    /* Otherwise no change of paths was tested. */
+    assert_true(check_batch("ref", "f32") > 8);
     assert_true(check_batch("cpu", "f32") > 8);
     check_batch("cpu", "bf16");
     check_batch("cpu", "int8");

@@ -1,6 +1,6 @@
 /* folder: net; label: unit */
-/* Tests which roles may send which messages: no worker may send a message that harms
- * the work of others, and every question is permitted to some role. */
+/* Tests which roles may send which messages. No worker may send a message that harms
+ * the work of others, and every question must be permitted to some role. */
 #include "net/net.h"
 
 #include <setjmp.h>
@@ -66,7 +66,8 @@ static void nobody_may_do_anything_without_a_role(void **state)
         assert_false(pl_role_allows(PL_AS_NONE, (uint16_t)type));
 }
 
-/* Only homes send an answer without a question: EVENT, which needs no role. */
+/* Only homes send an answer without a question. This is EVENT, for which no role is
+ * needed. */
 static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
 {
     (void)state;
@@ -84,8 +85,8 @@ static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
         assert_int_equal(count_allowed(answers[i]), 0);
 }
 
-/* With its share, all workers of a key can begin at once, but ask for few descriptions
- * of the whole job. */
+/* With the share of a key, all its workers can begin at the same time, but they can ask
+ * for only a few descriptions of the whole job. */
 static void what_costs_the_server_more_costs_the_key_more(void **state)
 {
     (void)state;

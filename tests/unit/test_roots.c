@@ -1,7 +1,7 @@
 /* folder: home; label: unit
  *
- * Garbage collection and quotas must keep the versions from which a task or an open
- * audit may still start, and the versions that tags name. */
+ * Tests that garbage collection and quotas keep two kinds of versions: those from which
+ * a task or an open audit may still start, and those that tags name. */
 #include "home/home.h"
 #include "home/roots.h"
 #include "outer/outer.h"
@@ -106,7 +106,7 @@ static int teardown(void **state)
     return status == PL_OK ? 0 : -1;
 }
 
-/* The oldest version of the module, after version 0, that is kept. */
+/* Returns the oldest version of the module that is kept, apart from version 0. */
 static uint64_t oldest_kept(world *w, const char *module, int64_t keep)
 {
     pl_keep_rule rule = {.store = w->store, .keep = keep};
@@ -154,7 +154,8 @@ static void task_of_an_open_audit_keeps_its_versions(void **state)
     put_audit(*state, "mix/p0.r0", 4, PL_VERDICT_OPEN);
     assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), 3);
     assert_int_equal(oldest_kept(*state, "mix/embed.E0", 1), 3);
-    assert_int_equal(oldest_kept(*state, "mix/L1.E1", 1), DONE - 1); /* not on p0 */
+    /* The path p0 does not use L1.E1. */
+    assert_int_equal(oldest_kept(*state, "mix/L1.E1", 1), DONE - 1);
     put_audit(*state, "mix/p0.r0", 4, PL_VERDICT_AGREED);
     assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), DONE - 1);
 }

@@ -15,11 +15,12 @@
 
 enum { PHASES = 12 };
 
-/* Slots of 2x2 with private block 1: embed, L1, B1, L2, head. */
+/* The slots of 2x2 with private block 1: embed, L1, B1, L2, head. */
 typedef struct fixture {
     pl_arm arm;
     pl_topology *t;
-    int shared, alone; /* embed.E0; B1.E0 of the first path */
+    /* The slots of embed.E0, and of B1.E0, which only the first path uses. */
+    int shared, alone;
 } fixture;
 
 static void choose(fixture *f, pl_method method)
@@ -178,8 +179,8 @@ static void fragments_are_sent_in_turn_and_taken_up_next(void **state)
     }
 }
 
-/* With an overlap a phase begins without what the previous phase sent; without one it
- * does not. No phase waits for more than was sent. */
+/* With an overlap, a phase begins without the updates that the previous phase sent.
+ * Without an overlap it needs them. No phase waits for more than was sent. */
 static void overlap_is_what_a_phase_does_not_wait_for(void **state)
 {
     fixture *f = *state;
@@ -228,7 +229,8 @@ static void contributors_of_a_round_encode_alike(void **state)
     assert_true(total > 1 - 1e-6 && total < 1 + 1e-6);
 }
 
-/* Each arrival is a round, whose number the sender cannot know. */
+/* Each update that arrives is a round. So the sender cannot know the number of the
+ * round. */
 static void arrival_encodes_alone(void **state)
 {
     fixture *f = *state;
@@ -277,13 +279,13 @@ static void vectors_of_a_path_are_what_its_method_keeps(void **state)
     fixture *f = *state;
     static const struct {
         pl_method method;
-        int n_vectors; /* without a residual */
+        int n_vectors; /* number of vectors if there is no residual */
     } want[] = {{PL_METHOD_DILOCO, 2}, {PL_METHOD_FEDAVG, 2},    {PL_METHOD_CO2, 2},
                 {PL_METHOD_NOLOCO, 5}, {PL_METHOD_STREAMING, 3}, {PL_METHOD_EAGER, 6}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         choose(f, want[i].method);
         assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
-        f->arm.outer.feedback = true; /* f32 drops nothing */
+        f->arm.outer.feedback = true; /* f32 rounds nothing, so there is no residual */
         assert_int_equal(pl_path_layout_of(&f->arm).n_vectors, want[i].n_vectors);
         assert_int_equal(pl_codec_options_default("i4", &f->arm.outer.codec), PL_OK);
         assert_int_equal(pl_path_layout_of(&f->arm).n_vectors, want[i].n_vectors + 1);

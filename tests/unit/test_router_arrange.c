@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-/* Two groups of two clusters are far apart. Each group must share its module of the
- * first level. */
+/* There are two groups of two clusters, far apart from each other. The clusters of a
+ * group must share a module of the first level. */
 static void alike_clusters_share_the_first_module(void **state)
 {
     static const int orders[6][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 3, 2, 1},
@@ -29,7 +29,7 @@ static void alike_clusters_share_the_first_module(void **state)
         double seen = 0;
         for (int p = 0; p < 4; p++)
             seen += c[p][0] * 10 + c[p][1];
-        assert_true(seen == 182); /* the same four centroids */
+        assert_true(seen == 182); /* these are the same four centroids */
     }
 }
 
@@ -57,7 +57,9 @@ static void grid_of_points_is_found_again(void **state)
                         pow((double)c[level ? 4 * i + e : 4 * e + i][d] - mean[d], 2);
         }
     assert_true(scatter <=
-                40.0 + 1e-9); /* rows and columns: 8 lines of 4 points, 5 each */
+                /* 4 rows and 4 columns of 4 points; each of these 8 lines has a scatter
+                 * of 5. */
+                40.0 + 1e-9);
 }
 
 static void same_seed_gives_the_same_order(void **state)

@@ -1,7 +1,8 @@
 /* folder: router; label: unit */
 #include "tests/support/router_support.h"
 
-/* Computes the weight of every path under a router, and unless NULL its n_docs. */
+/* Computes the weight of every path under a router. Also computes its number of
+ * documents, unless n_docs is NULL. */
 static void weigh_paths(const pl_router *router, const float *points, size_t n,
                         const double *weights, double *load, int *n_docs)
 {
@@ -25,7 +26,8 @@ static double largest_of(const double *values, int n)
     return largest;
 }
 
-/* Documents of 1 to 200 tokens; those of the first of k clouds are 16 times as long. */
+/* Makes documents of 1 to 200 tokens. Those in the first of k clouds are 16 times as
+ * long. */
 static double *make_weights(size_t n, int k, double *sum)
 {
     double *weights = malloc(n * sizeof *weights);
@@ -43,9 +45,9 @@ static void balance_keeps_every_path_below_its_limit(void **state)
 {
     (void)state;
     enum { N = 900, DIM = 4 };
-    float *points = make_clouds(N, DIM, 3, 0.0f); /* one crowd... */
+    float *points = make_clouds(N, DIM, 3, 0.0f); /* one dense cloud ... */
     for (uint32_t i = 0; i < N / 30; ++i)
-        points[i * DIM] += 40.0f; /* and some far points */
+        points[i * DIM] += 40.0f; /* ... and some points far away */
     const double balances[] = {0.05, 0.25, 1.0};
     for (int b = 0; b < 3; ++b)
         for (int product = 0; product < 2; ++product) {
@@ -67,8 +69,9 @@ static void balance_keeps_every_path_below_its_limit(void **state)
     free(points);
 }
 
-/* Half of the documents are equal. They stay in one path, which gets few others; the
- * others are balanced as if the equal ones were one mean shard. */
+/* Half of the documents are equal. They stay in one path, which gets few other
+ * documents. The other documents are balanced as if the equal ones were one shard of
+ * mean size. */
 static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
 {
     (void)state;
@@ -97,8 +100,9 @@ static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
     free(points);
 }
 
-/* Without weights the paths of the long documents get most of the tokens. With weights
- * all paths keep the limit, so some have many more documents than others. */
+/* Without weights, the paths of the long documents get most of the tokens. With weights
+ * all paths stay below the limit, so some of them have many more documents than
+ * others. */
 static void weights_limit_tokens_and_not_documents(void **state)
 {
     (void)state;
@@ -126,8 +130,8 @@ static void weights_limit_tokens_and_not_documents(void **state)
     free(points);
 }
 
-/* A document is as large as three mean shards but counts as one. So its path gets only
- * few others, and no other path exceeds the limit. */
+/* One document is as large as three shards of mean size, but counts as one shard. So
+ * its path gets only few other documents, and no other path exceeds the limit. */
 static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
 {
     (void)state;
@@ -157,8 +161,8 @@ static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
     free(points);
 }
 
-/* Nine documents on four paths cannot hold 1.01 of the mean: three on one path is the
- * least. The fit must end and find this assignment. */
+/* Nine documents on four paths cannot stay below 1.01 times the mean, because one path
+ * must have at least three. The fit must end and find such an assignment. */
 static void a_limit_out_of_reach_is_approached(void **state)
 {
     (void)state;
@@ -182,7 +186,7 @@ static void encode_fit(const float *points, size_t n, int dim,
     pl_router_destroy(&router);
 }
 
-/* Fits a router, whose bytes must be `wanted`. */
+/* Fits a router. Its bytes must be `wanted`. */
 static void assert_fit(const float *points, size_t n, int dim,
                        const pl_router_options *options, const pl_buf *wanted)
 {
@@ -193,9 +197,8 @@ static void assert_fit(const float *points, size_t n, int dim,
     pl_buf_destroy(&bytes);
 }
 
-/* Only proportions of weights matter. The factor 512 scales all sums without rounding.
- */
-/* With too little memory the fit is that of every k-th document. */
+/* If the memory is too small for all documents, the fit must use every k-th
+ * document. */
 static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
 {
     (void)state;
@@ -225,7 +228,7 @@ static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
         assert_memory_equal(bytes[i].data, bytes[i - 1].data, bytes[i].len);
     }
     assert_memory_not_equal(bytes[0].data, bytes[2].data, bytes[0].len);
-    options.memory = 1; /* at least one document per path */
+    options.memory = 1; /* uses at least one document per path */
     assert_true(N / pl_router_stride(&options, N, DIM) >= PATHS);
     for (int i = 0; i < 4; ++i)
         pl_buf_destroy(&bytes[i]);
@@ -233,6 +236,8 @@ static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
     free(weights);
 }
 
+/* Only the proportions of weights matter. The factor 512 scales all sums without
+ * rounding. */
 static void weights_of_one_are_no_weights(void **state)
 {
     (void)state;
@@ -244,7 +249,8 @@ static void weights_of_one_are_no_weights(void **state)
     encode_fit(points, N, DIM, &options, &plain);
     options.balance = 0.1;
     encode_fit(points, N, DIM, &options, &none);
-    assert_memory_not_equal(none.data, plain.data, none.len); /* prices were needed */
+    /* The limit had an effect. */
+    assert_memory_not_equal(none.data, plain.data, none.len);
     const double each[] = {1.0, 512.0};
     for (int k = 0; k < 2; ++k) {
         for (int i = 0; i < N; ++i)
@@ -257,7 +263,8 @@ static void weights_of_one_are_no_weights(void **state)
     free(points);
 }
 
-/* Paths of more than a thousand documents are divided between threads. */
+/* The documents of a path are divided between threads if there are more than a thousand
+ * of them. */
 static void weighted_bytes_do_not_depend_on_threads(void **state)
 {
     (void)state;

@@ -5,8 +5,8 @@
 
 enum { N = 600, DIM = 6, PATHS = 4 };
 
-/* Makes documents whose largest column means nothing: the signs of two small columns
- * decide which path scores best. */
+/* Makes documents whose largest column says nothing. The signs of two small columns
+ * decide which path has the best score. */
 static float *make_quiet(double *scores)
 {
     float *points = malloc((size_t)N * DIM * sizeof *points);
@@ -105,8 +105,8 @@ static double objective(const discriminate_job *job, const float *rows)
     return sum / (double)job->n + 0.5 * job->decay * squares;
 }
 
-/* f is convex, so a point at which no step along a coordinate goes down is its minimum.
- */
+/* f is convex. So a point is the minimum if no step along a coordinate makes f
+ * smaller. */
 static void it_ends_at_the_minimum(void **state)
 {
     (void)state;

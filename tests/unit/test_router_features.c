@@ -9,7 +9,7 @@ static float *params;
 static pl_buf file;
 static pl_tokens *tokens;
 static pl_backend *backend;
-static pl_model *base; /* its context is PREFIX */
+static pl_model *base; /* a model whose context is PREFIX */
 
 static int open_all(void **state)
 {
@@ -28,7 +28,8 @@ static int open_all(void **state)
     pl_topology_spec spec = {.replicas = 1};
     uint32_t lens[N_DOCS];
     for (uint32_t d = 0; d < N_DOCS; ++d)
-        lens[d] = 2 + d % 20; /* shorter than the prefix, as long, longer */
+        /* Shorter than the prefix, as long as the prefix, and longer. */
+        lens[d] = 2 + d % 20;
     build_tokens(lens, N_DOCS, 20000, &file);
     if (pl_tokens_view(file.data, file.len, "test", &tokens) != PL_OK ||
         pl_topology_parse_levels("1", &spec) != PL_OK ||
@@ -81,7 +82,8 @@ static void features_do_not_depend_on_threads(void **state)
     assert_memory_equal(features[0], features[2], sizeof features[0]);
 }
 
-/* The windows begin with the document, end with it, and lie evenly between. */
+/* The first window begins where the document begins, the last one ends where it ends,
+ * and the others lie evenly between them. */
 static void several_windows_give_their_mean(void **state)
 {
     (void)state;
@@ -111,7 +113,7 @@ static void several_windows_give_their_mean(void **state)
             assert_true(fabs(mean[c] - (double)features[d * WIDTH + (uint32_t)c]) <
                         1e-5);
     }
-    assert_true(n_several > 2); /* enough long documents */
+    assert_true(n_several > 2); /* there are enough long documents */
 }
 
 static void impossible_jobs_are_refused(void **state)

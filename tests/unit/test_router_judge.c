@@ -19,9 +19,9 @@ static void equal_partitions_are_pure_whatever_their_names(void **state)
     assert_true(fabs(judgement.nmi - 1.0) < 1e-12);
 }
 
-/* The example of Manning, Raghavan & Schuetze 2008, section 16.3: 17 points, three
- * clusters; their purity is 12/17. The entropies were computed by hand: clusters 6,6,5
- * and classes 8,5,4; nmi = 2 I / (H + H). */
+/* The example of Manning, Raghavan & Schuetze 2008, section 16.3, has 17 points in
+ * three clusters with purity 12/17. The entropies were computed by hand: the clusters
+ * have 6, 6 and 5 points, the classes 8, 5 and 4; nmi = 2 I / (H + H). */
 static void the_textbook_example_has_its_textbook_values(void **state)
 {
     (void)state;

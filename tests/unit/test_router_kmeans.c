@@ -9,7 +9,7 @@ static void separable_clouds_are_recovered(void **state)
     options.restarts = 8;
     pl_router *router = fit(points, 400, 16, &options);
     assert_true(purity_of(router, points, 400, 6) == 1.0);
-    assert_true(router->inertia < 17.0); /* noise of variance 1 a column */
+    assert_true(router->inertia < 17.0); /* the noise has variance 1 per column */
     pl_router_destroy(&router);
     assert_null(router);
     free(points);
@@ -67,7 +67,8 @@ static void another_seed_starts_elsewhere(void **state)
     free(points);
 }
 
-/* For points on a line the test finds the best two clusters by trying every cut. */
+/* The points are on a line, so the test can find the best two clusters by trying every
+ * cut. */
 static void two_clusters_on_a_line_are_the_best_cut(void **state)
 {
     (void)state;
@@ -93,8 +94,8 @@ static void two_clusters_on_a_line_are_the_best_cut(void **state)
     pl_router_destroy(&router);
 }
 
-/* One point is far from all others. For every seeding all centroids are used, because
- * an empty cluster takes the farthest point. */
+/* One point is far from all others. With every seeding all centroids must be used,
+ * because an empty cluster takes the farthest point. */
 static void every_path_is_used_when_points_differ(void **state)
 {
     (void)state;
@@ -133,7 +134,7 @@ static void standardizing_makes_a_small_column_count(void **state)
 {
     (void)state;
     float points[2 * 200];
-    for (uint32_t i = 0; i < 200; ++i) { /* only column 1 separates clusters */
+    for (uint32_t i = 0; i < 200; ++i) { /* the clusters differ only in column 1 */
         points[2 * i] = 1000.0f * pl_random_normal(1, 1, i);
         points[2 * i + 1] = (i % 2 ? 1.0f : -1.0f) + 0.05f * pl_random_normal(1, 2, i);
     }
@@ -166,14 +167,14 @@ static void two_components_find_the_plane_of_the_clouds(void **state)
     options.components = 2;
     pl_router *router = fit(points, N, DIM, &options);
     assert_true(purity_of(router, points, N, 3) == 1.0);
-    assert_true(router->inertia < 0.02); /* of 2, the variance of z */
+    assert_true(router->inertia < 0.02); /* the variance of z is 2 */
     pl_router_destroy(&router);
     free(points);
 }
 
-/* Five thin sheets in 40 columns. The direction that separates them varies as little as
- * the noise, so whitening does not find it. Sharpening does, because points vary little
- * in it within clusters. */
+/* There are five thin sheets in 40 columns. The points vary in the direction that
+ * separates the sheets as little as by noise, so whitening does not find this
+ * direction. Sharpening finds it, because within clusters points vary little in it. */
 static void sharpening_finds_what_tells_clusters_apart(void **state)
 {
     (void)state;

@@ -1,13 +1,14 @@
 /* folder: router; label: unit */
-/* The picture of a router shows the first two principal components of its features. */
+/* Tests the picture of a router. It shows the first two principal components of the
+ * features. */
 #include "tests/support/corpus_support.h"
 #include "router/router.h"
 #include <math.h>
 
 enum { N = 300, DIM = 5 };
 
-/* Documents with two strong directions, an offset, different scales, and a column that
- * never varies. */
+/* Makes documents with two strong directions, an offset, different scales, and a column
+ * that never varies. */
 static void fill_features(float *x)
 {
     const uint64_t stream = pl_stream("test-map", 0, 0);
@@ -21,7 +22,7 @@ static void fill_features(float *x)
     }
 }
 
-/* z [N, DIM]: standardised columns, computed plainly */
+/* Computes z [N, DIM]: the standardised columns, with plain loops. */
 static void standardise_plainly(const float *x, double *z)
 {
     for (int d = 0; d < DIM; d++) {
@@ -37,8 +38,8 @@ static void standardise_plainly(const float *x, double *z)
     }
 }
 
-/* Finds the direction of greatest variance by power iteration, and removes it from the
- * covariance. Returns its variance. */
+/* Finds the direction of greatest variance by power iteration. Removes it from the
+ * covariance, and returns its variance. */
 static double take_direction(double covariance[DIM][DIM], double out[DIM])
 {
     double value = 0;
@@ -93,7 +94,7 @@ static void a_map_is_the_first_two_principal_components(void **state)
     assert_memory_equal(xy, again, sizeof xy);
 }
 
-/* The sign of an axis is fixed by the features alone: their order does not matter. */
+/* The sign of an axis depends only on the features, not on their order. */
 static void the_order_of_documents_does_not_turn_the_picture(void **state)
 {
     (void)state;
@@ -116,14 +117,15 @@ static void odd_features_give_a_finite_picture(void **state)
     double shares[2];
     for (int i = 0; i < 4 * DIM; i++)
         same[i] = 3;
-    assert_ok(pl_router_map(same, 4, DIM, 1, xy, shares)); /* nothing varies */
+    assert_ok(pl_router_map(same, 4, DIM, 1, xy, shares)); /* all points are equal */
     for (int i = 0; i < 8; i++)
         assert_true(xy[i] == 0);
     assert_true(shares[0] == 0 && shares[1] == 0);
-    assert_ok(pl_router_map(one, 3, 1, 1, xy, shares)); /* a single column */
+    assert_ok(pl_router_map(one, 3, 1, 1, xy, shares)); /* there is only one column */
     assert_float_equal(shares[0], 1, 1e-6);
     assert_true(xy[0] < xy[2] && xy[2] < xy[4] && xy[1] == 0 && shares[1] == 0);
-    assert_ok(pl_router_map(same, 1, DIM, 1, xy, shares)); /* a single document */
+    /* There is only one document. */
+    assert_ok(pl_router_map(same, 1, DIM, 1, xy, shares));
     assert_true(xy[0] == 0 && xy[1] == 0);
 }
 

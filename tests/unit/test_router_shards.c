@@ -12,8 +12,8 @@ static pl_router *product_router(const float *points)
     return fit(points, N, DIM, &options);
 }
 
-/* Computes the mean of the points of each label, where a finished k-means has its
- * centroids. */
+/* Computes the mean of the points of each label. The centroids of a finished k-means
+ * are at these means. */
 static void means_of(const float *points, int first, const int *label, double *means)
 {
     double counts[EXPERTS] = {0};
@@ -35,7 +35,7 @@ static double distance(const float *x, const double *mean)
     return sum;
 }
 
-/* Ranks all nine tuples by distances to means that the test computes. */
+/* Ranks all nine tuples by their distances to means that the test computes. */
 static void product_paths_rank_by_summed_distances(void **state)
 {
     (void)state;
@@ -121,7 +121,8 @@ static void with_overlap_a_document_stands_in_its_nearest_shards(void **state)
     free(points);
 }
 
-/* Columns 0-2 and 3-5 say the same, so that only 3 of the 9 tuples occur. */
+/* Columns 0-2 and columns 3-5 contain the same numbers, so only 3 of the 9 tuples
+ * occur. */
 static void empty_paths_get_their_nearest_documents(void **state)
 {
     (void)state;

@@ -4,7 +4,7 @@
 #include "serve/safetensors.h"
 #include <math.h>
 
-/* ---- files by hand ---- */
+/* ---- files that are written by hand ---- */
 static void build(const char *header, size_t n_data, pl_buf *out)
 {
     pl_buf_clear(out);
@@ -14,8 +14,8 @@ static void build(const char *header, size_t n_data, pl_buf *out)
         put_le(out, i * 37 % 251, 1);
 }
 
-/* Parses a copy of exactly the length of the bytes, so that a sanitizer finds reads
- * beyond the end. */
+/* Parses a copy that has exactly the length of the bytes, so that a sanitizer finds
+ * reads beyond the end. */
 static pl_status parse(const pl_buf *bytes, safetensors **out, uint8_t **block)
 {
     *block = malloc(bytes->len ? bytes->len : 1);
@@ -91,7 +91,7 @@ static void values_of_each_type_become_floats(void **state)
     pl_buf_destroy(&bytes);
 }
 
-/* ---- what is refused ---- */
+/* ---- refused files ---- */
 static void refused(const char *header, size_t n_data, const char *words)
 {
     pl_buf bytes = {0};
@@ -134,7 +134,7 @@ static void headers_that_lie_are_refused_with_the_tensor(void **state)
 #undef TENSOR
 }
 
-/* Products and sums of these extents overflow 64 bits. */
+/* Products and sums of these extents do not fit into 64 bits. */
 static void extents_that_overflow_are_refused(void **state)
 {
     (void)state;
@@ -204,8 +204,8 @@ static void a_length_beyond_the_file_is_refused(void **state)
     }
 }
 
-/* ---- damage ---- */
-/* Reads all bytes of all tensors of an accepted file. */
+/* ---- damaged files ---- */
+/* Reads all bytes of all tensors of a file that was accepted. */
 static void read_all(const safetensors *file)
 {
     float values[64];
@@ -237,7 +237,8 @@ static void a_file_cut_anywhere_is_refused(void **state)
     pl_buf_destroy(&bytes);
 }
 
-/* Changes one to four bytes: flips a bit, or writes another number or letter. */
+/* Changes one to four bytes. Each change flips a bit, or writes a different number or
+ * letter. */
 static void no_damage_is_followed_outside_the_file(void **state)
 {
     (void)state;
@@ -262,8 +263,8 @@ static void no_damage_is_followed_outside_the_file(void **state)
         safetensors_close(&file);
         free(block);
     }
-    /* most changes of data or of a name are accepted, most others of the header are not
-     */
+    /* Most changes of data or of a name are accepted. Most changes elsewhere in the
+     * header are refused. */
     assert_in_range(taken, ROUNDS / 100, ROUNDS / 2);
     pl_buf_destroy(&bytes);
 }
@@ -294,7 +295,7 @@ static void every_half_comes_back_from_its_float(void **state)
     }
 }
 
-/* Tests values below, at and above the middle between each two neighbours. */
+/* Tests values that are below, at and above the middle between each two neighbours. */
 static void floats_go_to_the_nearest_half_and_ties_to_even(void **state)
 {
     (void)state;

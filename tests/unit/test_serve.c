@@ -3,7 +3,7 @@
 #include "serve/serve.h"
 #include <math.h>
 
-/* A model that repeats a script: its blocks add nothing, the embedding of the script's
+/* A model that repeats a script. Its blocks add nothing. The embedding of the script's
  * i-th token is the i-th unit vector, and the head makes the next token from it. So a
  * test can choose all bytes of the output. */
 enum { VOCAB = 400, WIDTH = 48, CONTEXT = 40 };
@@ -84,7 +84,7 @@ static float *find_tensor(float *params, const char *name)
     return NULL;
 }
 
-/* All tokens of a script must differ, because each one determines the next. */
+/* All tokens of a script must differ, because each token determines the next one. */
 static void teach(const int32_t *script, size_t n)
 {
     float *params = calloc(pl_topology_path_params(topology), sizeof *params);
@@ -103,7 +103,7 @@ static void teach(const int32_t *script, size_t n)
     free(params);
 }
 
-/* BOS, the tokens of a text, EOS. */
+/* Teaches the model BOS, the tokens of a text, and EOS. */
 static size_t teach_text(const char *text)
 {
     pl_buf script = {0};
@@ -117,7 +117,7 @@ static size_t teach_text(const char *text)
     return n;
 }
 
-/* The output: the whole text, the pieces separated by '|', and a piece to refuse. */
+/* The whole output, its pieces separated by '|', and a piece that is to be refused. */
 typedef struct heard {
     pl_buf text, pieces;
     int n_pieces, refuse;
@@ -146,7 +146,7 @@ static pl_generate_options greedy(int max_tokens)
     return (pl_generate_options){.max_tokens = max_tokens, .choice = {.top_p = 1.0}};
 }
 
-/* Generates after BOS; the result must be `text`. */
+/* Generates text after BOS. The result must be `text`. */
 static pl_generate_result expect_text(const pl_generate_options *options,
                                       const char *text)
 {
@@ -165,7 +165,7 @@ static void a_text_comes_out_until_its_end(void **state)
     size_t n = teach_text("path loom");
     pl_generate_options options = greedy(100);
     pl_generate_result result = expect_text(&options, "path loom");
-    assert_int_equal(result.n_tokens, n - 1); /* with EOS, without BOS */
+    assert_int_equal(result.n_tokens, n - 1); /* EOS counts, BOS does not */
     assert_int_equal(result.n_prompt, 1);
     assert_int_equal(result.finish, PL_FINISH_STOP);
     assert_string_equal(pl_finish_name(result.finish), "stop");
@@ -179,7 +179,7 @@ static void characters_come_whole(void **state)
     const int32_t prompt[] = {PL_TOKEN_BOS};
     pl_generate_options options = greedy(100);
     size_t n = teach_text("\xc3\xa9\xf0\x9f\x98\x80\xe2\x82\xac");
-    assert_int_equal(n, 2 + 9); /* a token a byte */
+    assert_int_equal(n, 2 + 9); /* one token per byte, and BOS and EOS */
     assert_ok(pl_generate(&generator, prompt, 1, &options, hear, &h, &result));
     assert_string_equal(pl_buf_text(&h.pieces),
                         "\xc3\xa9|\xf0\x9f\x98\x80|\xe2\x82\xac|");
@@ -200,7 +200,8 @@ static void the_length_may_end_a_character(void **state)
     pl_buf_destroy(&ids);
 }
 
-/* Returns the token of a single byte, found by encoding characters. */
+/* Returns the token of a single byte. It is found by encoding characters that contain
+ * this byte. */
 static int32_t byte_token(uint8_t byte)
 {
     static const char *const carriers[] = {"\xc3\xa9",     "\xf0\x9f\x98\x80",
@@ -239,11 +240,14 @@ static void bytes_that_are_no_text_become_replacements(void **state)
     static const struct {
         const char *bytes, *text;
     } cases[] = {
-        {"\xa9\xc3", "\xef\xbf\xbd\xef\xbf\xbd"},     /* in the wrong order */
+        /* The two bytes are in the wrong order. */
+        {"\xa9\xc3", "\xef\xbf\xbd\xef\xbf\xbd"},
         {"\xf0\x9f\xc3\xa9", "\xef\xbf\xbd\xc3\xa9"}, /* cut off by a new first byte */
-        {"\xed\xbf\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},  /* a surrogate */
-        {"\xc3\xe2\x82\xac", "\xef\xbf\xbd\xe2\x82\xac"},          /* two first bytes */
-        {"\xf0\x80\x98", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}}; /* overlong */
+        {"\xed\xbf\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
+        /* Two first bytes follow each other. */
+        {"\xc3\xe2\x82\xac", "\xef\xbf\xbd\xe2\x82\xac"},
+        /* Longer than necessary. */
+        {"\xf0\x80\x98", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         pl_generate_options options = greedy(100);
         teach_bytes(cases[i].bytes);
@@ -261,7 +265,8 @@ static void a_stop_text_ends_it_and_stays_out(void **state)
                  {"zzz", "m er", "path loo"},
                  {"om", "path", ""},
                  {"loomx", "path lo", ""},
-                 {"erx", "r!", "path loom er"}}; /* held back, but no stop text */
+                 /* The end could begin a stop text, but none follows. */
+                 {"erx", "r!", "path loom er"}};
     teach_text("path loom er");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         pl_generate_options options = greedy(100);
@@ -272,8 +277,8 @@ static void a_stop_text_ends_it_and_stays_out(void **state)
     }
 }
 
-/* With a prompt of n tokens the model can be asked for context - n + 1 tokens: the
- * last needs no place. */
+/* With a prompt of n tokens the model can generate context - n + 1 tokens, because the
+ * last one needs no place in the context. */
 static void the_context_bounds_the_text(void **state)
 {
     (void)state;
@@ -283,7 +288,7 @@ static void the_context_bounds_the_text(void **state)
     pl_generate_options options = greedy(1000);
     for (int i = 0; i < CONTEXT; ++i)
         prompt[i] = 3 + i;
-    teach(prompt, CONTEXT); /* the last of them is followed by EOS */
+    teach(prompt, CONTEXT); /* EOS follows the last of these tokens */
     prompt[CONTEXT] = 3;
     assert_ok(
         pl_generate(&generator, prompt, CONTEXT - 4, &options, hear, &h, &result));
@@ -304,7 +309,7 @@ static void the_same_seed_says_the_same(void **state)
     heard h[3];
     memset(h, 0, sizeof h);
     teach_text("path");
-    for (int i = 0; i < 3; ++i) { /* a high temperature */
+    for (int i = 0; i < 3; ++i) { /* with a high temperature */
         pl_generate_result result;
         pl_generate_options options = {
             .max_tokens = 30,
@@ -356,7 +361,7 @@ static void impossible_requests_are_refused(void **state)
     forget(&h);
 }
 
-/* ---- several at once ---- */
+/* ---- several requests at the same time ---- */
 
 typedef struct guest {
     heard h;
@@ -385,8 +390,8 @@ static pl_generate_options hot(int i)
         .choice = {.temperature = 30.0, .top_p = 1.0, .seed = (uint64_t)i}};
 }
 
-/* Seven requests join three places, one at each step. The fifth ends after two pieces.
- */
+/* Seven requests share three places. One request arrives at each step. The fifth
+ * request ends after two pieces. */
 static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
 {
     (void)state;
@@ -434,9 +439,9 @@ static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
     assert_int_equal(guests[4].status, PL_ERR_CANCELLED);
 }
 
-/* Reading the second request's prompt takes three steps. At each of them the first
- * request gets a token, and so does a third one, whose prompt is read when there is
- * time. */
+/* Reading the prompt of the second request takes three steps. In each of them the first
+ * request gets a token. A third request gets tokens, too; its prompt is read when there
+ * is time. */
 static void a_long_prompt_silences_nobody(void **state)
 {
     (void)state;
@@ -500,8 +505,8 @@ static pl_status not_for_long(void *context)
     return g->h.refuse < 3 ? PL_OK : pl_fail(PL_ERR_CANCELLED, "the asker has gone");
 }
 
-/* The batch asks before each piece whether to continue; at the third piece, after 1024
- * tokens, the client has left. */
+/* Before each piece the batch asks whether to continue. At the third piece, after 1024
+ * tokens, the client has disconnected. */
 static void who_leaves_is_not_read_to_the_end(void **state)
 {
     (void)state;

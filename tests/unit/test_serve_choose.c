@@ -10,7 +10,8 @@
 #include <cmocka.h>
 
 enum { V = 6 };
-/* Shares .4 .05 .3 .05 .15 .05: token 0, then 2, 4, and three equal ones. */
+/* The probabilities are .4 .05 .3 .05 .15 .05. Token 0 is the likeliest one, then come
+ * tokens 2 and 4, and then three equal ones. */
 static const double shares[V] = {0.40, 0.05, 0.30, 0.05, 0.15, 0.05};
 static float logits[V];
 static pl_chooser *chooser;
@@ -100,7 +101,8 @@ static void top_k_keeps_the_k_likeliest(void **state)
     pl_choice choice = {.temperature = 1.0, .top_k = 3, .top_p = 1.0};
     tally(&choice, got);
     expect_shares(got, want);
-    choice.top_k = 4; /* of equally likely tokens the lower one stays */
+    /* Of equally likely tokens the one with the lower number is kept. */
+    choice.top_k = 4;
     tally(&choice, got);
     expect_shares(got, four);
     choice.top_k = 100;
@@ -121,8 +123,8 @@ static void top_p_keeps_the_smallest_nucleus(void **state)
     expect_shares(got, one);
 }
 
-/* The three likeliest tokens have .85. The first two have .8 of this, but not of the
- * whole. */
+/* The three likeliest tokens have together .85. The first two have .8 of this, but less
+ * than .8 of the total probability. */
 static void top_p_counts_what_top_k_left(void **state)
 {
     (void)state;
@@ -206,20 +208,21 @@ static void options_out_of_range_are_named(void **state)
     }
 }
 
-/* Shares .4 .05 .3 .05 .15 .05 at temperature 1. */
+/* The probabilities are .4 .05 .3 .05 .15 .05 at temperature 1. */
 static void min_p_drops_the_unlikely(void **state)
 {
     (void)state;
     double got[V];
     pl_choice choice = {.temperature = 1.0, .top_p = 1.0, .min_p = 0.5, .seed = 5};
-    tally(&choice, got); /* .4 and .3; .15 is less than half of .4 */
+    tally(&choice, got); /* keeps .4 and .3; .15 is less than half of .4 */
     expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.min_p = 0.2;
-    choice.top_k = 2; /* .4, .3 and .15 are left, then two of them */
+    choice.top_k = 2; /* min_p keeps .4, .3 and .15; top_k keeps two of them */
     tally(&choice, got);
     expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.top_k = 0;
-    choice.top_p = 0.5; /* .4 is less than half of .85 */
+    /* .4 is less than half of .85, so the second token is kept, too. */
+    choice.top_p = 0.5;
     tally(&choice, got);
     expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.min_p = 1.0;

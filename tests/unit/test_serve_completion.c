@@ -1,5 +1,5 @@
 /* folder: serve; label: unit */
-/* Tests the JSON of requests to /v1/completions and of their answers. */
+/* Tests the JSON of requests to /v1/completions, and of the answers. */
 #include "tests/support/corpus_support.h"
 #include "serve/embedding.h"
 #include "serve/serve.h"
@@ -134,14 +134,15 @@ static void a_token_has_a_text_of_its_own(void **state)
     expect_token(PL_TOKEN_EOS, "</s>");
     expect_token(VOCAB + 5, "<token 305>");
     assert_ok(pl_tokenizer_encode(tokenizer, "\xc3\xa9", 2, &ids));
-    assert_int_equal(ids.len, 2 * sizeof(int32_t)); /* a token per byte */
+    assert_int_equal(ids.len, 2 * sizeof(int32_t)); /* one token per byte */
     int32_t half;
     memcpy(&half, ids.data, sizeof half);
     expect_token(half, "bytes:\\xc3");
     pl_buf_destroy(&ids);
 }
 
-/* OpenAI's lists: null for the first token, offsets in characters. */
+/* The lists are those of OpenAI's API: null for the first token, and offsets in
+ * characters. */
 static void scores_become_four_lists(void **state)
 {
     (void)state;
@@ -199,7 +200,8 @@ static void expect_tokens(const char *body, const char *wanted)
     pl_buf_destroy(&out);
 }
 
-/* The JSON list of a text's tokens, with what stands before and after them. */
+/* Writes the tokens of a text as a JSON list, between the texts `before` and
+ * `after`. */
 static void list_tokens(const char *before, const char *text, const char *after,
                         pl_buf *out)
 {
@@ -240,7 +242,7 @@ static void a_text_becomes_tokens_and_back(void **state)
     pl_buf_destroy(&body), pl_buf_destroy(&back);
 }
 
-/* A part of a character is a list of bytes. */
+/* If a piece is only a part of a character, it becomes a list of bytes. */
 static void pieces_that_are_no_text_are_bytes(void **state)
 {
     (void)state;
@@ -341,7 +343,7 @@ static void a_vector_has_length_one(void **state)
     assert_true(fabs(number + 0.8) < 1e-7);
     assert_int_equal(pl_json_count(data), 2);
     pl_json_destroy(&json);
-    a.base64 = true; /* 1.0f is 00 00 80 3f */
+    a.base64 = true; /* the bytes of 1.0f are 00 00 80 3f */
     a.width = 1;
     pl_buf_clear(&out);
     embedding_write(&a, &out);

@@ -1,6 +1,6 @@
 /* folder: serve; label: unit */
-/* Tests scores of tokens, penalties and biases: a batch with random weights must give
- * the values that follow from the model's losses and from plain loops. */
+/* Tests scores of tokens, penalties and biases. A batch with random weights must give
+ * the values that follow from the losses of the model and from plain loops. */
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 #include <math.h>
@@ -79,13 +79,15 @@ static void a_score_is_the_logarithm_of_a_softmax(void **state)
     assert_int_equal(s.token, 0);
     assert_true(fabs(s.logprob - (1.0 - log(sum))) < 1e-12);
     assert_int_equal(s.n_top, 3);
-    assert_int_equal(s.top[0].token, 1); /* the lower of two equal ones */
+    /* Of two equal tokens the one with the lower number. */
+    assert_int_equal(s.top[0].token, 1);
     assert_int_equal(s.top[1].token, 3);
     assert_int_equal(s.top[2].token, 5);
     assert_true(s.top[0].logprob == s.top[1].logprob);
     assert_ok(pl_score_token(logits, 6, 3, 0, &s));
     assert_int_equal(s.n_top, 0);
-    assert_ok(pl_score_token(logits, 6, 1, 20, &s)); /* more than the vocabulary has */
+    /* Asks for more tokens than there are. */
+    assert_ok(pl_score_token(logits, 6, 1, 20, &s));
     assert_int_equal(s.n_top, 6);
     assert_int_equal(s.top[5].token, 4);
     assert_true(s.logprob == s.top[0].logprob);
@@ -173,7 +175,8 @@ static void ask_alone(int n_slots, int n_prompt, const pl_generate_options *opti
     assert_ok(t->status);
 }
 
-/* With max_tokens 0 there are only the prompt's scores; with 1 there is one more. */
+/* With max_tokens 0 there are only the scores of the prompt. With 1 there is one more
+ * score. */
 static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
 {
     (void)state;
@@ -228,7 +231,8 @@ static void an_answer_scores_as_it_does_in_a_prompt(void **state)
     assert_int_equal(n, PROMPT + t.result.n_tokens);
     memcpy(kept, prompt, sizeof kept);
     for (size_t i = PROMPT; i < n; i++) {
-        assert_int_equal(scores[i].token, scores[i].top[0].token); /* greedy */
+        /* The likeliest token was chosen. */
+        assert_int_equal(scores[i].token, scores[i].top[0].token);
         prompt[i] = scores[i].token;
     }
     options.max_tokens = 0;
@@ -241,7 +245,7 @@ static void an_answer_scores_as_it_does_in_a_prompt(void **state)
     forget(&t), forget(&again);
 }
 
-/* Texts and scores must have the same bytes alone and beside other requests. */
+/* Texts and scores must have the same bytes alone and together with other requests. */
 static void check_company(const char *name, const char *precision)
 {
     enum { GUESTS = 6 };
@@ -283,7 +287,7 @@ static void scores_are_the_same_in_any_company(void **state)
     check_company("cpu", "bf16");
 }
 
-/* ---- what changes logits ---- */
+/* ---- options that change logits ---- */
 static void a_bias_forces_and_forbids(void **state)
 {
     (void)state;
@@ -300,7 +304,7 @@ static void a_bias_forces_and_forbids(void **state)
     assert_int_equal(n, 5);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(scores[i].token, 17);
-    /* the model's probability, without the bias */
+    /* The score is the probability that the model gives without the bias. */
     assert_int_equal(scores[0].top[0].token, first);
     assert_true(scores[0].logprob < scores[0].top[0].logprob);
     forget(&t);
@@ -322,8 +326,8 @@ static void a_bias_forces_and_forbids(void **state)
     pl_batch_destroy(&batch);
 }
 
-/* With a bias of 50 the first five tokens are equal. With a frequency penalty of 30
- * only two are; a presence penalty counts once. */
+/* With a bias of 50 the first five tokens are equally likely. With a frequency penalty
+ * of 30 only two of them are. A presence penalty counts only once. */
 static void penalties_count_what_was_chosen(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* folder: serve; label: unit */
-/* Tests the keys of clients: whose key it is, and which key files are refused. */
+/* Tests the keys of clients: to whom a key belongs, and which key files are refused. */
 #include "serve/server_access.h"
 #include "tests/support/corpus_support.h"
 #include <sys/stat.h>
@@ -24,7 +24,8 @@ static server_access *known(void)
     return access;
 }
 
-/* The output of `b2sum -l 256` for "abc" (RFC 7693 has the hash of 512 bits). */
+/* The expected hash is the output of `b2sum -l 256` for "abc". (RFC 7693 has the hash
+ * of 512 bits.) */
 static void a_hash_is_that_of_b2sum(void **state)
 {
     (void)state;
@@ -62,10 +63,11 @@ static void wrong_lines_are_named(void **state)
     hash_text("key", hash);
     static const struct {
         const char *before, *after, *says;
-    } wrong[] = {{"", "\n", "line 1 of keys"},     /* no name */
-                 {"alice ", "0\n", "line 1"},      /* a digit more */
-                 {"# x\nal/ice ", "\n", "line 2"}, /* an odd name */
-                 {"alice\t", "\n", "line 1"},      /* no blank */
+    } wrong[] = {{"", "\n", "line 1 of keys"}, /* without a name */
+                 {"alice ", "0\n", "line 1"},  /* one digit too many */
+                 /* A name with a forbidden character. */
+                 {"# x\nal/ice ", "\n", "line 2"},
+                 {"alice\t", "\n", "line 1"}, /* a tab instead of a blank */
                  {"alice x", "\n", "line 1"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pl_buf text = {0};

@@ -14,7 +14,7 @@ enum { HOUR_S = 3600, PATIENCE_MS = 10000, MOST = 8 };
 
 static server_clients *clients;
 static server_client *all[MOST];
-static int ends[MOST][2]; /* the server's end, the client's end */
+static int ends[MOST][2]; /* the end of the server, and the end of the client */
 
 static void open_with(int places, int request_s, int answer_s)
 {

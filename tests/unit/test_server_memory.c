@@ -1,6 +1,6 @@
 /* folder: serve; label: unit */
-/* A server whose modules do not all fit into its memory: every request is answered,
- * however many others ask for the paths that are in memory. */
+/* Tests a server whose modules do not all fit into its memory. Every request must be
+ * answered, however many other requests ask for paths that are in memory. */
 #include "tests/support/corpus_support.h"
 #include "router/router.h"
 #include "serve/serve.h"
@@ -9,7 +9,8 @@
 enum { VOCAB = 300, CONTEXT = 64, SLOTS = 8, DOCUMENTS = 2, STAY_MS = 1000 };
 static pl_mixture mix;
 
-/* Version `number` of a module, which depends on its number and `seed` alone. */
+/* Stores version `number` of a module. Its parameters depend only on its number and on
+ * `seed`. */
 static void put_module(int m, uint64_t number, uint64_t seed)
 {
     const int slot = pl_topology_module_slot(mix.topology, m);
@@ -35,7 +36,7 @@ static void put_module(int m, uint64_t number, uint64_t seed)
     pl_free(params);
 }
 
-/* The router that every server reads, fitted to a few documents. */
+/* Stores the router that every server reads. It is fitted to a few documents. */
 static void put_router(void)
 {
     const uint32_t lens[DOCUMENTS] = {9, 9};
@@ -101,7 +102,7 @@ static int close_all(void **state)
 typedef struct client {
     server_paths *server;
     int model, n_answers;
-    bool asks_on; /* after an answer it asks again at once */
+    bool asks_on; /* after an answer it sends a new request immediately */
     bool joined;
     pl_buf text;
 } client;
@@ -167,8 +168,8 @@ static uint64_t path_bytes(void)
     return bytes;
 }
 
-/* Two clients of p00 ask one after another without a pause, so p00 always has a request
- * when p11 is asked for, and there is room for one path. */
+/* Two clients of p00 send one request after another without a pause. So there is always
+ * a request for p00 when p11 is asked for, and there is memory for only one path. */
 static void a_path_in_steady_use_makes_room_for_another(void **state)
 {
     (void)state;
@@ -182,7 +183,7 @@ static void a_path_in_steady_use_makes_room_for_another(void **state)
             fail_msg("p11 waits while p00 gives %d answers",
                      first.n_answers + second.n_answers);
         if (step > 2)
-            join(&other); /* it is ahead of the others in the queue */
+            join(&other); /* the request is ahead of the others in the queue */
         join(&first);
         if (step > 1)
             join(&second);
@@ -195,8 +196,8 @@ static void a_path_in_steady_use_makes_room_for_another(void **state)
     server_paths_close(&server);
 }
 
-/* One module of p00 has a new version. The others stay in memory for the paths that are
- * opened next, but not if a path needs their room. */
+/* One module of p00 has a new version. The other modules stay in memory for the paths
+ * that are opened next, unless a path needs their memory. */
 static void kept_modules_make_room_for_another_path(void **state)
 {
     (void)state;
@@ -217,7 +218,7 @@ static void kept_modules_make_room_for_another_path(void **state)
     server_paths_close(&server);
 }
 
-/* Asks a path of a server that has nothing else to do. */
+/* Sends a request for a path to a server that has no other requests. */
 static void ask_alone(int model, pl_buf *text)
 {
     server_paths *server = open_server(0);
@@ -228,8 +229,9 @@ static void ask_alone(int model, pl_buf *text)
     server_paths_close(&server);
 }
 
-/* p00 and p01 share a module. It gets a new version while both answer: their answers
- * keep the old one, and later requests beside them have the new one. */
+/* p00 and p01 share a module, which gets a new version while both paths answer. These
+ * answers keep the old version. Later requests that run beside them use the new
+ * version. */
 static void an_answer_keeps_the_versions_with_which_it_began(void **state)
 {
     (void)state;
@@ -253,7 +255,7 @@ static void an_answer_keeps_the_versions_with_which_it_began(void **state)
     }
     assert_int_equal(server_paths_modules(server).n_modules, n_modules + 1);
     finish(server);
-    (void)server_paths_step(server); /* drops the old paths */
+    (void)server_paths_step(server); /* drops the paths with old versions */
     assert_int_equal(server_paths_modules(server).n_modules, n_modules);
     for (int i = 0; i < 2; i++) {
         assert_string_equal(pl_buf_text(&first[i].text), pl_buf_text(&before[i]));

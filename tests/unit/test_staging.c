@@ -15,7 +15,7 @@ static staging of_limit(uint64_t limit)
     return (staging){.keeper = "the test", .key = "nothing", .limit = limit};
 }
 
-/* Blob `number` has this number in its name and in all its bytes. */
+/* The blob with this number has the number in its name and in all its bytes. */
 static pl_hash name_of(uint8_t number)
 {
     pl_hash hash = {{number}};
@@ -67,10 +67,12 @@ static void a_large_upload_gets_the_memory_of_the_one_before(void **state)
     assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
     assert_int_equal(put_all(&s, 2, 8 * MIB - 5), PL_OK);
     assert_ptr_equal(whole(&s, 2)->data, before);
-    assert_int_equal(s.bytes, 8 * MIB); /* counts the memory, not the bytes */
+    /* This counts the memory of the block, not the bytes of the blob. */
+    assert_int_equal(s.bytes, 8 * MIB);
     assert_int_equal(staging_kept_bytes(&s), 0);
     drop(&s, 2);
-    assert_int_equal(put_all(&s, 3, 6 * MIB), PL_OK); /* too much unused */
+    /* A block of 8 MiB would have too much unused memory. */
+    assert_int_equal(put_all(&s, 3, 6 * MIB), PL_OK);
     assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
     staging_expire(&s, true);
     assert_int_equal(s.bytes + staging_kept_bytes(&s), 0);
@@ -99,7 +101,8 @@ static void kept_memory_takes_no_room_from_uploads(void **state)
     staging s = of_limit(16 * MIB);
     assert_int_equal(put_all(&s, 1, 8 * MIB), PL_OK);
     drop(&s, 1);
-    assert_int_equal(put_all(&s, 2, 12 * MIB), PL_OK); /* the kept block is freed */
+    /* For this the kept block is freed. */
+    assert_int_equal(put_all(&s, 2, 12 * MIB), PL_OK);
     assert_int_equal(staging_kept_bytes(&s), 0);
     assert_int_equal(put_piece(&s, 3, 5 * MIB, 0), PL_ERR_BUSY);
     assert_int_equal(put_piece(&s, 3, 17 * MIB, 0), PL_ERR_CONFIG);
@@ -144,13 +147,13 @@ static void leases_of_one_key_have_a_share_together(void **state)
     assert_int_equal(put_piece(&s, 2, 1, 0), PL_ERR_BUSY);
     s.holder = (pl_pubkey){{2}};
     assert_int_equal(put_all(&s, 2, 4 * MIB), PL_OK);
-    s.holder = (pl_pubkey){{0}}; /* the job's own keys */
+    s.holder = (pl_pubkey){{0}}; /* keys of the job itself have no limit */
     for (uint8_t i = 3; i < 15; i++) {
         s.owner = 10 + i;
         assert_int_equal(put_all(&s, i, 4 * MIB), PL_OK);
     }
     staging_expire(&s, true);
-    s.holder = (pl_pubkey){{1}}; /* one lease may always have its own share */
+    s.holder = (pl_pubkey){{1}}; /* a single lease may always use its own share */
     s.share = 40 * MIB;
     assert_int_equal(put_all(&s, 1, 40 * MIB), PL_OK);
     staging_expire(&s, true);

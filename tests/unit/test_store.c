@@ -3,8 +3,8 @@
 
 enum { MIB = 1 << 20 };
 
-/* Computed by another program: BLAKE2b with person "blob" over u64 length and the
- * chunk hashes. */
+/* Computed by a different program: BLAKE2b with person "blob" over the length (u64) and
+ * the hashes of the chunks. */
 static const char GOLDEN_EMPTY[] =
     "e36398419dc3f1fc7a772bf0599b0997072c4213c75d7fa89bbed3dd5a9daed1";
 static const char GOLDEN_WORD[] =
@@ -42,7 +42,7 @@ static void a_blob_comes_back_whole_and_in_parts(void **state)
         pl_blob_hash(bytes, sizes[i], &alone);
         assert_true(pl_hash_equal(&alone, &hash));
         assert_true(blob_holds(store, &hash, i, sizes[i]));
-        if (sizes[i] > MIB) { /* reads across two chunks */
+        if (sizes[i] > MIB) { /* reads bytes of two chunks */
             assert_ok(pl_store_read_blob(store, &hash, sizes[i] - 100, 100, part));
             assert_memory_equal(part, bytes + sizes[i] - 100, 100);
             assert_ok(pl_store_read_blob(store, &hash, MIB - 1, 2, part));
@@ -198,7 +198,7 @@ static void a_version_out_of_order_is_stale(void **state)
     assert_says("parent");
     v.parent = v.params;
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
-    assert_ok(pl_txn_commit(&txn)); /* refused steps left no trace */
+    assert_ok(pl_txn_commit(&txn)); /* the refused steps have changed nothing */
     assert_int_equal(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_NOT_FOUND);
     assert_says("0 to 1");
     assert_int_equal(pl_store_get_version(store, "a/y", 0, &v), PL_ERR_NOT_FOUND);
@@ -284,7 +284,7 @@ static void equal_tensors_are_stored_once(void **state)
     assert_int_equal(stats.n_versions, 2);
     assert_int_equal(stats.n_blobs, 1);
     assert_int_equal(stats.chunk_bytes, 2 * MIB);
-    /* a blob that shares its first MiB brings only the rest */
+    /* If a blob has the first MiB of a known blob, only its other bytes are added. */
     uint8_t *bytes = make_bytes(1, 2 * MIB);
     bytes[2 * MIB - 1] ^= 1;
     pl_hash hash;
@@ -305,7 +305,7 @@ static void one_transaction_may_put_and_name_the_same_blob_often(void **state)
 {
     pl_store_stats stats;
     pl_store *store = open_store(*state, PL_STORE_CREATE);
-    uint8_t *zeros = pl_alloc(5 * MIB); /* five equal chunks in one blob */
+    uint8_t *zeros = pl_alloc(5 * MIB); /* one blob has five equal chunks */
     pl_hash a, b;
     pl_txn *txn = begin(store);
     assert_ok(pl_txn_put_blob(txn, zeros, 5 * MIB, &a));
@@ -317,7 +317,7 @@ static void one_transaction_may_put_and_name_the_same_blob_often(void **state)
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_blobs, 1);
     assert_int_equal(stats.n_chunks, 1);
-    /* drop the blob and name it again, in one transaction and in two */
+    /* Drops the blob and names it again, first in one transaction, then in two. */
     txn = begin(store);
     b = put_bytes(txn, 9, 100);
     assert_ok(pl_txn_put_object(txn, "o1", &b));
@@ -336,7 +336,7 @@ static void one_transaction_may_put_and_name_the_same_blob_often(void **state)
     pl_store_close(&store);
 }
 
-/* Commits a phase like a home: two updates, then the merge. */
+/* Commits a phase as a home does: first two updates, then the merge. */
 static void run_phase(pl_store *store, uint64_t phase, pl_keep keep)
 {
     pl_version v = {.module = "a/x", .number = phase + 1}, head;
@@ -369,7 +369,7 @@ static void merged_updates_old_momentum_and_changes_are_deleted(void **state)
         run_phase(store, phase, (pl_keep){false, false, false});
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_versions, 5);
-    /* parameters; momentum and change of 3 and 4 */
+    /* The parameters of all versions; momentum and change of versions 3 and 4. */
     assert_int_equal(stats.n_blobs, 5 + 2 + 2);
     assert_int_equal(stats.chunk_bytes, 7 * 4000 + 2 * 500);
     for (uint64_t n = 0; n < 5; n++) {
@@ -429,7 +429,7 @@ static void a_merge_takes_updates_of_its_own_transaction(void **state)
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
     assert_ok(pl_txn_commit(&txn));
     assert_ok(pl_store_each_pending(store, "", count_rows, &n_pending));
-    assert_int_equal(n_pending, 1); /* the one of phase 1 */
+    assert_int_equal(n_pending, 1); /* the update of phase 1 */
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_blobs, 3);
     pl_store_close(&store);
@@ -588,11 +588,12 @@ static void a_reader_follows_the_writer(void **state)
     pl_store *reader = open_store(*state, PL_STORE_READ);
     pl_txn *txn;
     assert_int_equal(pl_txn_begin(reader, &txn), PL_ERR_ARG);
-    /* 20 versions of 3 MiB and their momentum go through flushes and deletions */
+    /* 20 versions of 3 MiB and their momenta are written, flushed and dropped. */
     for (uint64_t n = 1; n <= 20; n++) {
         commit_version(writer, "a/x", n, n, 3 * MIB);
         assert_ok(pl_store_head(reader, "a/x", &v));
-        assert_int_equal(v.number, n - 1); /* nothing moves before a refresh */
+        /* Before a refresh the reader sees no new version. */
+        assert_int_equal(v.number, n - 1);
         assert_ok(pl_store_read_blob(reader, &v.params, 2 * MIB, 1, &byte));
         if (n > 1)
             assert_ok(pl_store_read_blob(reader, &v.momentum, 2 * MIB, 1, &byte));
@@ -606,7 +607,8 @@ static void a_reader_follows_the_writer(void **state)
     }
     assert_int_equal(pl_store_epoch(reader), 1);
     pl_store_close(&writer);
-    pl_store *late = open_store(*state, PL_STORE_READ); /* no writer is open */
+    /* Now no writer has the store open. */
+    pl_store *late = open_store(*state, PL_STORE_READ);
     assert_int_equal(pl_store_sequence(late), 21);
     pl_store_close(&late);
     pl_store_close(&reader);
@@ -645,7 +647,7 @@ static void deleted_chunks_give_their_space_back(void **state)
     store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.chunk_bytes, 6 * MIB);
-    assert_true(stats.disk_bytes < 220 * (uint64_t)MIB); /* of 360 written */
+    assert_true(stats.disk_bytes < 220 * (uint64_t)MIB); /* 360 MiB were written */
     pl_store_close(&store);
 }
 

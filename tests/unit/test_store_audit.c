@@ -17,7 +17,7 @@ static void note(void *context, const char *sentence)
              sentence);
 }
 
-/* A store with something in every family. */
+/* Makes a store that has something in every family of rows. */
 static void fill(const char *folder)
 {
     pl_store *store = open_store(folder, PL_STORE_CREATE);
@@ -55,7 +55,7 @@ static void assert_names(const findings *f, const char *word)
     assert_non_null(strstr(f->text, word));
 }
 
-/* ---- changes behind the store's back ---- */
+/* ---- changes that the store does not notice ---- */
 static kv *open_kv(const char *folder)
 {
     kv *db;
@@ -150,7 +150,7 @@ static void a_flipped_bit_in_any_family_is_named(void **state)
     fill(*state);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         row_key key = first_key(*state, places[i].family);
-        if (places[i].family == KV_META) /* the first key is the epoch */
+        if (places[i].family == KV_META) /* the first key of this family is the epoch */
             key = key_of_name("store");
         flip_row(*state, places[i].family, key, 12);
         findings f = audit(*state);
@@ -171,7 +171,7 @@ static void missing_rows_are_named(void **state)
     pl_hash_format(&params, text);
     assert_names(&f, text);
     assert_names(&f, "is named 1 times but does not exist");
-    assert_names(&f, "references, but there are 0"); /* its chunks */
+    assert_names(&f, "references, but there are 0"); /* the references to its chunks */
     change_row(*state, KV_VERSION, key_of_version("a/x", 1), NULL, 0);
     change_row(*state, KV_PACK, key_of_pack(1, 1), NULL, 0);
     change_row(*state, KV_LOG, key_of_number(2), NULL, 0);
@@ -211,7 +211,7 @@ static void tags_of_what_is_not_there_are_named(void **state)
     assert_int_equal(f.n, 2);
 }
 
-/* ---- what leaves, and copies ---- */
+/* ---- dropped data, and copies ---- */
 static void dropped_data_leaves_records_and_counts_that_agree(void **state)
 {
     pl_version v;
@@ -264,7 +264,7 @@ static void a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked(void *
     assert_in_range(report.bytes, BYTES, 2 * BYTES + 100);
     findings f = audit(to);
     assert_int_equal(f.n, 0);
-    /* both stores get a commit, and are then different states of one store */
+    /* After a commit in both stores, they are different states of one store. */
     store = open_store(to, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS + 1, 60, BYTES);
     pl_store_close(&store);

@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* Tests chunks that are written to their own files and not to the log: what the store
- * promises for other chunks holds for these, too. */
+/* Tests chunks that are written to their own files and not to the log. What the store
+ * promises for other chunks must hold for these chunks, too. */
 
 enum { PART = 100000, SMALL = 120000, BLOB = 3 << 20, FOLLOW_MS = 3000, PAUSE_MS = 20 };
 
@@ -60,7 +60,7 @@ static void large_blobs_lie_in_files_and_small_ones_in_the_log(void **state)
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, PART - 1);
     assert_int_equal(count_files(*state, "db"), 0);
-    commit_version(store, "a/x", 1, 2, BLOB); /* parameters and momentum */
+    commit_version(store, "a/x", 1, 2, BLOB); /* has parameters and momentum */
     assert_int_equal(count_files(*state, "db"), 2);
     assert_int_equal(count_files(*state, "INCOMING"), 0);
     assert_version(store, 1, 2, BLOB);
@@ -78,7 +78,7 @@ static void a_file_goes_with_the_blob_that_it_holds(void **state)
     for (uint64_t n = 0; n < 5; n++)
         commit_version(store, "a/x", n, n, BLOB);
     bulk_settle(store);
-    /* five versions; momenta of the newest and of the previous one */
+    /* Five versions, and the momenta of the newest version and of the one before. */
     assert_int_equal(count_files(*state, "db"), 5 + 2);
     for (uint64_t n = 0; n < 5; n++)
         assert_version(store, n, n, BLOB);
@@ -112,7 +112,7 @@ static void a_transaction_that_ends_leaves_no_file(void **state)
     pl_txn_abort(&txn);
     assert_int_equal(count_files(*state, "INCOMING"), 0);
     txn = begin(store);
-    put_bytes(txn, 1, BLOB); /* no record names the bytes */
+    put_bytes(txn, 1, BLOB); /* no record names these bytes */
     assert_ok(pl_txn_commit(&txn));
     bulk_settle(store);
     assert_int_equal(count_files(*state, "db"), 0);
@@ -122,7 +122,7 @@ static void a_transaction_that_ends_leaves_no_file(void **state)
     pl_store_close(&store);
 }
 
-/* The commit has more blobs than are written at the same time. */
+/* The commit has more blobs than are written at a time. */
 static void a_commit_of_many_large_blobs_has_them_all(void **state)
 {
     enum { MANY = 20 };
@@ -174,17 +174,18 @@ static void a_blob_that_is_put_while_it_is_hashed_is_the_same(void **state)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     uint8_t *data = pl_alloc(GROUPS);
-    check_object(store, "a/zeros", data, GROUPS); /* one chunk, and the last */
+    /* All chunks are equal, except the last one. */
+    check_object(store, "a/zeros", data, GROUPS);
     assert_int_equal(count_files(*state, "db"), 1);
     for (size_t i = 0; i < GROUPS; i++)
         data[i] = (uint8_t)(i * 2654435761u >> 13);
     check_object(store, "a/new", data, GROUPS);
     assert_int_equal(count_files(*state, "db"), 2);
     check_object(store, "a/again", data, GROUPS);
-    data[0] ^= 1; /* one of the first group is new */
+    data[0] ^= 1; /* one chunk in the first group is new */
     check_object(store, "a/one", data, GROUPS);
     for (size_t at = 0; at < 8 << 20; at += 1 << 20)
-        data[at] ^= 3; /* changes the first group */
+        data[at] ^= 3; /* all chunks in the first group change */
     check_object(store, "a/group", data, GROUPS);
     assert_whole(store);
     pl_store_close(&store);
@@ -194,7 +195,7 @@ static void a_blob_that_is_put_while_it_is_hashed_is_the_same(void **state)
     pl_free(data);
 }
 
-/* A file reaches the system's size limit while it is written. */
+/* The file reaches the size limit of the system while it is written. */
 static void a_file_that_cannot_be_written_fails_its_commit_alone(void **state)
 {
     pl_hash id;
@@ -225,8 +226,8 @@ static void a_file_that_cannot_be_written_fails_its_commit_alone(void **state)
     pl_store_close(&store);
 }
 
-/* Commits a version whose parameters differ from others and become smaller by coding.
- */
+/* Commits a version. Its parameters differ from those of other versions, and coding
+ * makes them smaller. */
 static void commit_smooth(pl_store *store, uint64_t number)
 {
     pl_version v = {.module = "a/x", .number = number}, parent;
@@ -252,15 +253,17 @@ static void a_file_goes_when_its_last_chunk_was_coded(void **state)
     for (uint64_t n = 0; n < 8; n++)
         commit_smooth(store, n);
     assert_int_equal(count_files(*state, "db"), 8);
-    for (int i = 0; more && i < 100; i++) /* codes one chunk each time */
+    for (int i = 0; more && i < 100; i++) /* each call codes one chunk */
         assert_ok(pl_store_recode(store, 1, &more));
-    assert_int_equal(count_files(*state, "db"), 4); /* 0 to 3 were due */
+    /* Versions 0 to 3 had to be coded. */
+    assert_int_equal(count_files(*state, "db"), 4);
     assert_whole(store);
     pl_store_close(&store);
 }
 
-/* Commits for at most a minute; the test kills it before. It pauses because on a disk
- * without flushes, commits could be faster than the reader. */
+/* Commits for at most a minute; the test kills the process before. It pauses between
+ * commits, because on a disk without flushes commits could be faster than the
+ * reader. */
 static int commit_on(const char *folder)
 {
     int64_t end = pl_now_ms() + 60000;
@@ -273,17 +276,17 @@ static int commit_on(const char *folder)
     return 0;
 }
 
-/* A file may be removed between refresh and read, so the test tries again, often enough
- * for a busy machine. Under a sanitizer the file is always removed, so there reads
- * refresh by themselves. */
+/* A file may be removed between the refresh and the read. So the test tries again,
+ * often enough for a busy machine. Under a sanitizer the file is always removed in
+ * between, so there the reads refresh the store themselves. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { LOOKS = 2, SIGHT = PL_STORE_READ, SEEN_MIN = 0 };
 #else
 enum { LOOKS = 50, SIGHT = PL_STORE_WRITE, SEEN_MIN = 2 };
 #endif
 
-/* Reads the newest version and its bytes without a second refresh, which reads would
- * otherwise make, as for a chunk that is being moved. */
+/* Reads the newest version and its bytes. Reads must not make a second refresh, which
+ * they would otherwise make, as for a chunk that is just being moved. */
 static bool see_newest(pl_store *reader, uint64_t *number)
 {
     bool whole = false;
@@ -321,7 +324,8 @@ static void a_follower_reads_them(void **state)
     pl_store_close(&reader);
 }
 
-/* ---- a process that ends between the files and the batch that names them ---- */
+/* ---- a process that ends after it wrote the files, before it committed the batch that
+ * names them ---- */
 static int die_before_the_batch(const char *folder)
 {
     pl_store *store = open_bulk(folder, PL_STORE_WRITE);
@@ -334,7 +338,7 @@ static void commit_until(const char *folder, const char *point, int passage)
     assert_int_equal(die_at(point, passage, "die", folder, NULL), SIGKILL);
 }
 
-/* The first commit only raises the epoch. */
+/* The first commit of a process only raises the epoch. */
 static void commit_and_die(const char *folder)
 {
     commit_until(folder, "kv.commit.before", 2);
@@ -347,14 +351,15 @@ static void files_that_nothing_names_go_at_the_next_opening(void **state)
     pl_store_close(&store);
     commit_and_die(*state);
     assert_int_equal(count_files(*state, "db"), 3);
-    store = open_store(*state, PL_STORE_READ); /* no damage before the writer opens */
+    /* There is no damage, even before a writer opens the store. */
+    store = open_store(*state, PL_STORE_READ);
     assert_whole(store);
     pl_store_close(&store);
     store = open_bulk(*state, PL_STORE_WRITE);
     assert_int_equal(pl_store_sequence(store), 1);
     assert_int_equal(count_files(*state, "db"), 1);
     assert_whole(store);
-    commit_version(store, "a/x", 1, 3, BLOB); /* under the same keys */
+    commit_version(store, "a/x", 1, 3, BLOB); /* these bytes have the same keys */
     pl_store_close(&store);
     store = open_bulk(*state, PL_STORE_WRITE);
     assert_version(store, 0, 1, BLOB);
@@ -363,7 +368,7 @@ static void files_that_nothing_names_go_at_the_next_opening(void **state)
     pl_store_close(&store);
 }
 
-/* Each version has two files, and the two are taken in together. */
+/* Each version has two files, and one batch names both. */
 static void a_commit_that_is_killed_between_its_files_leaves_nothing(void **state)
 {
     static const struct {
@@ -408,8 +413,8 @@ static void copy_to(const char *folder, const char *target)
     pl_store_close(&store);
 }
 
-/* The copy also has bytes without a record, under keys that the source later uses for
- * other bytes. */
+/* The copy also has bytes without a record. Their keys are those that the source later
+ * uses for different bytes. */
 static void a_copy_is_right_again_after_bytes_that_nothing_names(void **state)
 {
     char folder[PL_PATH_MAX], target[PL_PATH_MAX];
@@ -445,7 +450,8 @@ static void a_part_of_a_copy_that_is_not_whole_is_not_opened(void **state)
     touch(*state, "COPY");
     assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
     assert_int_equal(rename(part, pl_join(path, *state, "elsewhere")), 0);
-    assert_int_equal(symlink("elsewhere", part), 0); /* COPY is beside it */
+    /* The new file COPY is beside it. */
+    assert_int_equal(symlink("elsewhere", part), 0);
     assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
     unlink(pl_join(path, *state, "COPY"));
     store = open_bulk(part, PL_STORE_WRITE);

@@ -11,7 +11,7 @@ enum { N_VERSIONS = 40, BYTES = 3000 };
 static bool is_kept(void *context, const pl_version *v)
 {
     (void)context;
-    return v->number % 7 == 3; /* like a tag */
+    return v->number % 7 == 3; /* keeps these versions, as a tag would do */
 }
 
 static void make_history(const char *folder)
@@ -26,7 +26,8 @@ static bool can_be_read(pl_store *store, uint64_t number)
 {
     pl_version v;
     uint8_t *got = pl_alloc(BYTES), *expected = make_bytes(number, BYTES);
-    assert_ok(pl_store_get_version(store, "a/x", number, &v)); /* the record stays */
+    /* The record of the version stays. */
+    assert_ok(pl_store_get_version(store, "a/x", number, &v));
     bool there = pl_store_has_blob(store, &v.params);
     if (there) {
         assert_ok(pl_store_read_blob(store, &v.params, 0, BYTES, got));
@@ -61,7 +62,8 @@ static void what_must_stay_stays_and_the_rest_goes(void **state)
     pl_gc_report report;
     make_history(*state);
     assert_ok(collect(*state, &report));
-    assert_int_equal(report.n_kept, 7); /* 3, 10, 17, 24, 31, 38 and the head */
+    /* Versions 3, 10, 17, 24, 31, 38, and the newest one. */
+    assert_int_equal(report.n_kept, 7);
     assert_int_equal(report.n_versions, N_VERSIONS - 7);
     check_what_is_left(*state);
     assert_ok(collect(*state, &report));
@@ -80,7 +82,8 @@ static void a_collection_that_is_killed_is_done_again(void **state)
     for (size_t p = 0; p < sizeof points / sizeof *points; p++) {
         pid_t child = fork();
         if (child == 0) {
-            snprintf(spec, sizeof spec, "%s:kill:2", points[p]); /* 1: the epoch */
+            /* The first passage is the commit that raises the epoch. */
+            snprintf(spec, sizeof spec, "%s:kill:2", points[p]);
             setenv("PATHLOOM_FAILPOINT", spec, 1);
             execl("/proc/self/exe", "test_store_collect", *state, (char *)NULL);
             _exit(99);
@@ -99,8 +102,8 @@ static uint64_t counted(pl_store *store)
     return stats.stored_bytes;
 }
 
-/* A version adds BYTES of parameters and BYTES of momentum, and drops the momentum of
- * the version before the last. */
+/* A version adds BYTES of parameters and BYTES of momentum. It also drops the momentum
+ * of the version before the previous one. */
 static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
 {
     enum { QUOTA = 20 * BYTES };
@@ -108,7 +111,8 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     pl_txn *txn = NULL;
     bool passes = false;
     uint64_t n = 0, number = 0;
-    assert_ok(pl_store_set_quota(store, BYTES - 1)); /* too small for anything */
+    /* With this quota no version can be committed. */
+    assert_ok(pl_store_set_quota(store, BYTES - 1));
     txn = begin(store);
     pl_hash first = put_bytes(txn, 7777, BYTES);
     assert_ok(pl_txn_put_object(txn, "object", &first));
@@ -123,7 +127,8 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     txn = begin(store);
     pl_hash blob = put_bytes(txn, 7777, 3 * BYTES), loose = put_bytes(txn, 8888, 9);
     assert_ok(pl_txn_put_object(txn, "object", &blob));
-    assert_false(pl_hash_none(&loose)); /* nothing names it, so it does not count */
+    /* It does not count, because no record names it. */
+    assert_false(pl_hash_none(&loose));
     assert_ok(pl_txn_passes_quota(txn, &passes));
     assert_true(passes);
     assert_int_equal(pl_txn_commit(&txn), PL_ERR_NOSPACE);
@@ -131,18 +136,19 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     assert_says("store.quota, 58.6 KiB");
     assert_int_equal(pl_store_stored_bytes(store), counted(store));
 
-    txn = begin(store); /* the same with a collection in the same commit */
+    txn = begin(store); /* now the same, with a collection in the same commit */
     blob = put_bytes(txn, 7777, 3 * BYTES);
     assert_ok(pl_txn_put_object(txn, "object", &blob));
     assert_ok(pl_txn_collect(txn, is_kept, NULL, &n));
-    assert_int_equal(n, number - 1 - 2); /* versions 3 and 10, and the head, stay */
+    assert_int_equal(n, number - 1 - 2); /* versions 3 and 10 and the newest one stay */
     assert_ok(pl_txn_passes_quota(txn, &passes));
     assert_false(passes);
     assert_ok(pl_txn_commit(&txn));
     assert_int_equal(pl_store_stored_bytes(store), counted(store));
     pl_store_close(&store);
 
-    store = open_store(*state, PL_STORE_WRITE); /* a lower quota lets data go */
+    /* With a lower quota more data is dropped. */
+    store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_set_quota(store, BYTES));
     txn = begin(store);
     assert_ok(pl_txn_drop_object(txn, "object"));

@@ -1,8 +1,8 @@
 /* folder: store; label: integration
  *
- * Tests copies of a store in parts: whenever the copying process is killed, and
- * whatever the number of parts before, either all parts have the new state or none has
- * it. */
+ * Tests copies of a store in parts. Whenever the copying process is killed, and
+ * whatever number of parts there was before, either all parts have the new state or
+ * none has it. */
 #include "store/store.h"
 #include "tests/support/store_child.h"
 #include <signal.h>
@@ -25,7 +25,7 @@ static places places_in(const char *folder)
     return p;
 }
 
-/* Commits up to version `last` in the first n parts. */
+/* Commits versions up to `last` in the first n parts. */
 static void train_to(const char *folder, int n, uint64_t last)
 {
     for (int i = 0; i < n; i++) {
@@ -43,7 +43,7 @@ static void train_to(const char *folder, int n, uint64_t last)
     }
 }
 
-/* Returns the newest version, which must be the same in all parts. */
+/* Returns the number of the newest version, which must be the same in all parts. */
 static uint64_t look(const char *folder, int n)
 {
     pl_audit_report report;
@@ -75,8 +75,8 @@ static pl_status copy(const char *source, const char *target, bool force)
     return status;
 }
 
-/* Makes in `kept` a copy of the first two parts in their old state; then the source
- * gets more versions and a third part. */
+/* Makes a copy of the first two parts in their old state; it is in `kept`. After this
+ * the source gets more versions and a third part. */
 static places make_both(const char *folder)
 {
     places p = places_in(folder);
@@ -124,7 +124,8 @@ static void an_older_copy_stays_or_is_replaced(void **state)
                 break;
             n_deaths++;
             pl_status status = pl_store_count_parts(p.target, &counts);
-            if (status == PL_ERR_BUSY) { /* decided: the next process does the rest */
+            /* The copy was decided, so the next process completes it. */
+            if (status == PL_ERR_BUSY) {
                 assert_says("was ended half-way");
                 assert_ok(pl_store_end_copy(p.target));
                 assert_int_equal(look(p.target, PARTS), NEW);
@@ -135,7 +136,7 @@ static void an_older_copy_stays_or_is_replaced(void **state)
             } else {
                 assert_int_equal(look(p.target, PARTS), NEW);
             }
-            if (passage % 3 == 0) { /* a repeated copy is never refused */
+            if (passage % 3 == 0) { /* a copy that is repeated must never be refused */
                 assert_ok(copy(p.source, p.target, false));
                 assert_int_equal(look(p.target, PARTS), NEW);
             }
@@ -145,9 +146,9 @@ static void an_older_copy_stays_or_is_replaced(void **state)
     assert_true(n_old > 10 && n_decided > 10);
 }
 
-/* ---- over a state that went another way ---- */
-/* Commits other bytes from version `first` on. They are twice as long, so that chunks
- * of a commit have other sizes and numbers. */
+/* ---- a copy over a store with a different history ---- */
+/* Commits different bytes from version `first` on. They are twice as long, so that the
+ * chunks of a commit have different sizes and numbers. */
 static void go_another_way(const char *folder, const char *module, uint64_t first,
                            uint64_t last)
 {
@@ -178,7 +179,7 @@ static bool has(const char *folder, const char *module, uint64_t number, uint64_
     return same;
 }
 
-/* Makes two stores in one piece that have the same versions up to OLD. */
+/* Makes two stores without parts that have the same versions up to OLD. */
 static places make_ways(const char *folder)
 {
     places p = places_in(folder);
@@ -195,13 +196,14 @@ static places make_ways(const char *folder)
     return p;
 }
 
-/* Counts of copies that were killed before and after the decision. */
+/* Counts the copies that were killed before the decision, and those that were killed
+ * after it. */
 typedef struct tally {
     int n_deaths, n_old, n_decided;
 } tally;
 
-/* After a kill the store must be old, or new, or refuse to open until the copy is
- * complete. */
+/* After a kill the store must be old, or must be new, or must refuse to open until the
+ * copy is complete. */
 static void look_after_death(const places *p, tally *t, bool (*is_old)(const char *),
                              bool (*is_new)(const char *))
 {
@@ -249,7 +251,7 @@ static void another_way_stays_or_is_replaced(void **state)
                 assert_ok(copy(p.source, p.target, true));
                 assert_true(whole_is_new(p.target));
             }
-            /* the store works: its epoch is higher than before */
+            /* The store works: its epoch is higher than before. */
             pl_store *store = open_store(p.target, PL_STORE_WRITE);
             assert_true(pl_store_epoch(store) > 2);
             pl_store_close(&store);
@@ -270,7 +272,7 @@ static bool parts_are_new(const char *folder)
     return has(folder, modules[1], NEW, 10 + NEW, BYTES) && look(folder, PARTS) == NEW;
 }
 
-/* One of two parts has a different history. Only this part is copied anew. */
+/* One of two parts has a different history. Only this part is copied completely. */
 static void a_part_that_went_another_way_is_replaced_with_all(void **state)
 {
     places p = make_both(*state);
@@ -289,8 +291,9 @@ static void a_part_that_went_another_way_is_replaced_with_all(void **state)
     assert_true(t.n_old > 10 && t.n_decided > 10);
 }
 
-/* Going back to an earlier state of the same history happens in place, by one commit.
- * Bytes of the source under later keys without a record replace nothing. */
+/* A store returns to an earlier state of its own history by one commit, without a copy.
+ * Bytes of the source under later keys, which no record names, must not replace any
+ * bytes. */
 static void a_later_state_goes_back_in_place(void **state)
 {
     places p = make_ways(*state);
@@ -374,7 +377,8 @@ static void a_part_more_is_not_dropped_without_a_word(void **state)
     assert_int_equal(counts.n, BEGUN);
 }
 
-/* A copy into an open store is refused, and so is a copy from one piece into parts. */
+/* A copy into an open store is refused. So is a copy of a store without parts into one
+ * with parts. */
 static void other_targets_are_refused(void **state)
 {
     places p = make_both(*state);
@@ -392,7 +396,7 @@ static void other_targets_are_refused(void **state)
 }
 
 /* ---- parts on other disks ---- */
-/* Makes a folder on a different disk, if there is one. */
+/* Makes a folder on a different disk, if the machine has one. */
 static void make_other_disk(char other[PL_PATH_MAX], const char *folder)
 {
     const char *memory = "/dev/shm/pl-copies-XXXXXX";
@@ -414,7 +418,7 @@ static bool is_link(const char *path)
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-/* Moves a folder and leaves a link under its name. */
+/* Moves a folder, and leaves a link with its name. */
 static void move_away(const char *path, const char *other)
 {
     char moved[PL_PATH_MAX];
@@ -463,12 +467,12 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
     assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
     assert_says("is a link or a mount point");
     assert_true(is_link(path) && whole_is_old(one.kept));
-    /* a part that would be removed */
+    /* This part would have to be removed. */
     move_away(pl_store_part(p.source, 2, path), other);
     assert_int_equal(copy(p.kept, p.source, true), PL_ERR_UNSUPPORTED);
     assert_true(is_link(path));
     assert_int_equal(look(p.source, PARTS), NEW);
-    /* a disk that is missing */
+    /* The disk of this part is missing. */
     move_away(pl_store_part(p.kept, 1, path), other);
     pl_join(away, other, "away");
     pl_join(there, other, "home-2");
@@ -480,7 +484,7 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
     assert_ok(pl_remove_tree(other));
 }
 
-/* ---- beside readers ---- */
+/* ---- readers during a copy ---- */
 static void assert_waits(pl_store *reader)
 {
     assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
@@ -539,7 +543,7 @@ static void a_reader_of_more_parts_says_that_there_are_fewer(void **state)
     pl_store_close(&reader);
 }
 
-/* The system uses inode numbers of removed folders again. */
+/* The system may give the inode number of a removed folder to a new one. */
 static void a_reader_is_not_taken_in_by_a_number(void **state)
 {
     places p = make_ways(*state);
@@ -552,7 +556,7 @@ static void a_reader_is_not_taken_in_by_a_number(void **state)
     for (int i = 0; i < 7; i++) {
         assert_ok(copy(i % 2 ? second : p.source, p.target, true));
         assert_int_equal(stat(path, &now), 0);
-        assert_true(now.st_ino != first.st_ino); /* the folder is kept open */
+        assert_true(now.st_ino != first.st_ino); /* an open folder keeps its number */
     }
     assert_ok(pl_store_refresh(reader));
     assert_int_equal(pl_store_sequence(reader), NEW + 1);
@@ -591,7 +595,7 @@ static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
     assert_true(whole_is_new(p.target));
 }
 
-/* ---- what a copy left that was not decided ---- */
+/* ---- files that remain of a copy that was killed before its decision ---- */
 static void what_a_killed_copy_made_goes_when_the_store_is_written(void **state)
 {
     places p = make_ways(*state);

@@ -12,7 +12,7 @@
 
 enum { KIB = 1024, MIB = 1024 * KIB, N_VERSIONS = 4 };
 
-/* ---- help ---- */
+/* ---- helper functions ---- */
 static const char *in_store(const void *folder, const char *name)
 {
     static char path[PL_PATH_MAX];
@@ -48,7 +48,7 @@ static void flip(const char *path, long offset, uint8_t mask)
     close(fd);
 }
 
-/* Finds the file of db/ with this ending and the highest name. */
+/* Finds the file of db/ that has this ending and the highest name. */
 static bool newest_file(const char *folder, const char *ending, char out[PL_PATH_MAX])
 {
     char database[PL_PATH_MAX], name[PL_PATH_MAX] = "";
@@ -68,7 +68,7 @@ static off_t file_size(const char *path)
     return info.st_size;
 }
 
-/* Changes one byte of a stored value behind the store's back. */
+/* Changes one byte of a stored value without the store. */
 static void flip_row(const char *folder, kv_family family, row_key key, size_t at)
 {
     kv *db;
@@ -113,7 +113,8 @@ static void a_damaged_chunk_is_reported_by_name(void **state)
     uint8_t *out = pl_alloc(3 * MIB);
     pl_version v;
     fill(*state, 3 * MIB);
-    flip_row(*state, KV_PACK, key_of_pack(1, 1), 12345); /* version 0, second MiB */
+    /* The second MiB of version 0. */
+    flip_row(*state, KV_PACK, key_of_pack(1, 1), 12345);
     pl_store *store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_get_version(store, "a/x", 0, &v));
     assert_ok(pl_store_read_blob(store, &v.params, 0, MIB, out));
@@ -155,14 +156,14 @@ static void a_changed_log_row_breaks_the_chain(void **state)
     assert_says("log/");
 }
 
-/* ---- files ---- */
+/* ---- damaged files ---- */
 static void lost_commits_are_refused_with_both_numbers(void **state)
 {
     char log[PL_PATH_MAX];
     fill(*state, 20000);
     assert_true(newest_file(*state, ".log", log));
     off_t full = file_size(log);
-    /* no acknowledged commit may be missing without an error */
+    /* If an acknowledged commit is missing, there must always be an error. */
     for (int i = 1; i <= 12; i++) {
         off_t cut = full - 1 - full * (i - 1) / 13;
         assert_int_equal(truncate(log, cut), 0);
@@ -194,10 +195,11 @@ static void a_mark_ahead_of_the_database_is_refused(void **state)
     commit_version(store, "a/x", N_VERSIONS, 50, 100);
     pl_store_close(&store);
     assert_ok(pl_read_file(in_store(*state, "HWM"), &new));
-    /* an older mark is what a crash before step 4 of a commit leaves */
+    /* A crash before step 4 of a commit leaves an older mark. */
     assert_ok(pl_replace_file(in_store(*state, "HWM"), old.data, old.len));
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
-    /* the database of another store, without the acknowledged commits */
+    /* The database of a different store, which does not have the acknowledged
+     * commits. */
     assert_ok(pl_remove_tree(in_store(*state, "db")));
     assert_ok(pl_replace_file(in_store(*state, "HWM"), new.data, new.len));
     assert_int_equal(try_open(*state, PL_STORE_CREATE), PL_ERR_IO);
@@ -278,7 +280,8 @@ static void copy_folder(const char *from, const char *to)
     pl_buf_destroy(&bytes);
 }
 
-/* Checks that every version is whole or refused. Returns true if all are whole. */
+/* Checks that every version is complete or is refused. Returns true if all are
+ * complete. */
 static bool all_versions_are_right(pl_store *store, size_t bytes)
 {
     bool whole = true;
@@ -302,7 +305,7 @@ static bool all_versions_are_right(pl_store *store, size_t bytes)
     return whole;
 }
 
-/* Flips one bit of one file, chosen by i, and returns the outcome as a word. */
+/* Flips one bit of one file, which depends on i, and returns the result as a word. */
 static const char *flip_and_look(const char *good, const char *bad, uint64_t i)
 {
     char files[64][PL_PATH_MAX];
@@ -338,7 +341,8 @@ static void a_flipped_bit_in_any_file_never_gives_wrong_data(void **state)
     pl_join(good, *state, "good");
     pl_join(bad, *state, "bad");
     fill(good, 30000);
-    pl_store *store = open_store(good, PL_STORE_WRITE); /* recovery makes tables */
+    /* Recovery makes table files from the log. */
+    pl_store *store = open_store(good, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS, N_VERSIONS, 30000);
     pl_store_close(&store);
     for (uint64_t i = 0; i < 50; i++) {
@@ -352,14 +356,15 @@ static void a_flipped_bit_in_any_file_never_gives_wrong_data(void **state)
     assert_true(refused > 5 && named > 0);
 }
 
-/* ---- the last record of the log, byte by byte ---- */
+/* ---- damage of each byte of the log's last record ---- */
 typedef struct tail {
     char good[PL_PATH_MAX], bad[PL_PATH_MAX], log[PL_PATH_MAX];
-    off_t start, end; /* offsets of the last commit in the log */
+    off_t start, end; /* offsets in the log at which the last commit begins and ends */
     pl_buf before;    /* HWM as it was before that commit */
 } tail;
 
-/* Makes a store whose last commit is one small record, and keeps the mark before it. */
+/* Makes a store whose last commit is one small record. Keeps the mark as it was before
+ * this commit. */
 static void make_tail(const char *folder, tail *t)
 {
     char path[PL_PATH_MAX];
@@ -382,7 +387,8 @@ static void make_tail(const char *folder, tail *t)
     assert_true(t->end > t->start + 100);
 }
 
-/* Makes a copy and returns its log. With `unsaid` its mark lacks the last commit. */
+/* Makes a copy of the store, and returns the path of its log. With `unsaid`, the mark
+ * of the copy does not have the last commit. */
 static const char *copy_tail(const tail *t, bool unsaid)
 {
     static char log[PL_PATH_MAX];
@@ -404,8 +410,8 @@ static bool has_ref(pl_store *store, const char *name)
     return found;
 }
 
-/* After a power cut a commit that was not acknowledged is missing or complete. If the
- * commit was acknowledged, the store is refused. */
+/* After a power cut, a commit that was not acknowledged is missing or complete. If the
+ * commit was acknowledged and is missing, the store must be refused. */
 static void
 a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state)
 {
@@ -445,15 +451,16 @@ static void a_flip_in_any_byte_of_the_last_commit_is_refused(void **state)
     pl_buf_destroy(&t.before);
 }
 
-/* Makes the log longer without the bytes, as if only the length was written. */
+/* Makes the log longer and fills it with zeros, as if only its length had been
+ * written. */
 static void end_with_zeros(const char *log, off_t cut, off_t length)
 {
     assert_int_equal(truncate(log, cut), 0);
     assert_int_equal(truncate(log, length), 0);
 }
 
-/* Readers and then a writer find all but the last commit; the second writer finds
- * nothing to mend. */
+/* Readers and then a writer must find all commits except the last one. A second writer
+ * must find nothing to repair. */
 static void assert_mended(const char *folder)
 {
     pl_store *store = open_store(folder, PL_STORE_READ);
@@ -506,7 +513,7 @@ static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
         if ((at - t.start) % 16 > 0)
             continue;
         assert_int_equal(try_open(t.bad, PL_STORE_READ), PL_ERR_DAMAGED);
-        if (at > t.start + 7) { /* a header of zeros is an end */
+        if (at > t.start + 7) { /* a header of zeros counts as the end of the log */
             assert_ok(pl_read_file(log, &after));
             assert_int_equal(before.len, after.len);
             assert_memory_equal(before.data, after.data, before.len);
@@ -517,7 +524,8 @@ static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
     pl_buf_destroy(&after);
 }
 
-/* ---- failing writes; the process is spoilt afterwards, so each has its own ---- */
+/* ---- writes that fail; each test has its own process, which cannot be used after it
+ * ---- */
 static int run_self(const char *role, const char *folder)
 {
     pid_t child = fork();
@@ -530,8 +538,8 @@ static int run_self(const char *role, const char *folder)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Commits until a file may not grow any more; then the store must refuse writes, go
- * on reading and close without a crash. */
+/* Commits until a file cannot become larger. Then the store must refuse writes, must
+ * continue to read, and must close without a crash. */
 static int child_of_a_failing_disk(const char *folder)
 {
     pl_store *store;
@@ -578,8 +586,7 @@ static void after_a_failed_write_only_reading_goes_on(void **state)
     pl_store_close(&store);
 }
 
-/* On a disk of 160 MiB a commit that would not fit is refused before it starts. */
-/* Puts blobs that are small enough for the log. */
+/* Puts blobs that are so small that they are written to the log. */
 static pl_status put_several(pl_txn *txn, const uint8_t *bytes, int n)
 {
     char name[16];
@@ -598,7 +605,7 @@ static pl_status begin_again(pl_store *store, pl_txn **txn)
     return pl_txn_begin(store, txn);
 }
 
-/* Puts 12 MiB, and then 8 MiB of new bytes followed by 24 MiB of known ones. */
+/* Puts 12 MiB. Then it puts a blob of 8 MiB of new bytes and 24 MiB of known bytes. */
 static pl_status put_again_behind_new(pl_store *store)
 {
     enum { NEW_BYTES = 8 * MIB, OLD_BYTES = 12 * MIB };
@@ -640,23 +647,24 @@ static int child_of_a_small_disk(const char *folder)
     else if (pl_txn_begin(store, &txn) != PL_OK ||
              pl_txn_put_blob(txn, bytes, 50 * MIB, &hash) != PL_ERR_NOSPACE ||
              !strstr(pl_last_error(), "needs 114"))
-        code = 2; /* needs its file and the reserve */
+        code = 2; /* it needs a file of its size, and the reserve */
     else if (begin_again(store, &txn) != PL_OK || put_several(txn, bytes, 8) != PL_OK ||
              pl_txn_commit(&txn) != PL_ERR_NOSPACE ||
              !strstr(pl_last_error(), "needs 112"))
-        code = 3; /* needs the log twice */
+        code = 3; /* it needs twice its size in the log */
     else if (pl_txn_begin(store, &txn) != PL_OK ||
              pl_txn_put_blob(txn, bytes, MIB, &hash) != PL_OK ||
              pl_txn_put_object(txn, "o", &hash) != PL_OK ||
              pl_txn_commit(&txn) != PL_OK)
-        code = 4; /* a smaller one still goes */
+        code = 4; /* a smaller commit is still possible */
     else if (put_again_behind_new(store) != PL_OK)
-        code = 5; /* a larger blob with few new bytes */
+        code = 5; /* a larger blob with few new bytes is still possible */
     pl_store_close(&store);
     umount(folder);
     return code;
 }
 
+/* A commit that would not fit on the disk is refused before it starts. */
 static void a_full_disk_is_noticed_before_the_commit(void **state)
 {
     int code = run_self("small", *state);
@@ -689,7 +697,7 @@ int main(int argc, char **argv)
         store_test(after_a_failed_write_only_reading_goes_on),
         store_test(a_full_disk_is_noticed_before_the_commit),
     };
-    if (argc == 3) /* a failed store leaves memory allocated */
+    if (argc == 3) /* a store that has failed does not free its memory */
         _exit(strcmp(argv[1], "small") == 0 ? child_of_a_small_disk(argv[2])
                                             : child_of_a_failing_disk(argv[2]));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,8 @@
 #include "store/store_internal.h"
 #include "tests/support/store_child.h"
 
-/* Kills a process that commits version after version into one store, many times and at
- * random moments. The process reports each acknowledged version on a pipe. */
+/* Kills a process that commits one version after another into one store, many times and
+ * at random moments. The process reports each acknowledged version through a pipe. */
 
 enum {
     KILLS = 60,
@@ -19,7 +19,8 @@ static size_t version_bytes(uint64_t n)
     return n % 16 == 0 ? LARGE : SMALL;
 }
 
-/* One commit touches every family: version, momentum, pending, path, object, ref. */
+/* Makes one commit that changes every family: version, momentum, pending, path, object,
+ * ref. */
 static pl_status commit_next(pl_store *store, uint64_t n, const pl_hash *parent,
                              pl_hash *params)
 {
@@ -51,7 +52,8 @@ done:
     return status;
 }
 
-/* The child: reports UINT64_MAX when it is ready, then each acknowledged number. */
+/* The child process. It reports UINT64_MAX when it is ready, and then the number of
+ * each acknowledged version. */
 static int commit_for_ever(const char *folder)
 {
     pl_store *store;
@@ -59,7 +61,7 @@ static int commit_for_ever(const char *folder)
     uint64_t n = 0, ready = UINT64_MAX;
     if (pl_store_open(folder, PL_STORE_CREATE, &store) != PL_OK)
         return 1;
-    store->bulk_bytes = LARGE; /* every 16th has files of its own */
+    store->bulk_bytes = LARGE; /* so every 16th version has its own files */
     pl_status status = pl_store_head(store, "a/x", &head);
     if (status == PL_OK)
         n = head.number + 1;
@@ -79,11 +81,12 @@ static int commit_for_ever(const char *folder)
 
 typedef struct life_story {
     bool ready;    /* the store was open before the kill */
-    int64_t acked; /* highest number acknowledged, -1 if none */
+    int64_t acked; /* the highest acknowledged number, or -1 */
     int n_acked;
 } life_story;
 
-/* Kills a child `delay_ms` after it is ready (or after its start, if `early`). */
+/* Starts a child. Kills it `delay_ms` after it is ready, or, if `early` is set, after
+ * its start. */
 static life_story live_and_die(const char *folder, int64_t delay_ms, bool early)
 {
     uint64_t number;
@@ -118,8 +121,8 @@ static void check_version(pl_store *store, uint64_t n)
     pl_version_clear(&v);
 }
 
-/* Checks that all acknowledged versions are there, at most one more, and that all
- * families agree. */
+/* Checks that all acknowledged versions are there, and at most one more version. All
+ * families must have the same version. */
 static int64_t check_after_death(const char *folder, int64_t acked)
 {
     pl_version head;
@@ -151,8 +154,8 @@ static int64_t check_after_death(const char *folder, int64_t acked)
     return newest;
 }
 
-/* Every version keeps its parameters. Also there are two momenta (the newest one is
- * also the path's moments) and one pending update. */
+/* Every version has kept its parameters. There are two momenta (the newest one is also
+ * the moments of the path), and one update is pending. */
 static void check_all(const char *folder, int64_t newest)
 {
     pl_store_stats stats;
@@ -165,7 +168,7 @@ static void check_all(const char *folder, int64_t newest)
     pl_store_close(&store);
 }
 
-/* If a commit takes longer than the child lives, the next child lives longer. */
+/* If a commit takes longer than a child lives, the next child lives longer. */
 static int64_t longest_life_ms(uint64_t lives, int n_busy)
 {
     const uint64_t idle = n_busy > 0 ? 0 : lives / 15;
@@ -195,8 +198,9 @@ static void no_acknowledged_commit_is_lost_by_killing(void **state)
     assert_true(n_busy > 0 && n_early < KILLS);
 }
 
-/* Checks that a reader sees one commit: version, path, object and ref with the same
- * number, and all their bytes. Returns this number, -1 if there is none yet. */
+/* Checks that a reader sees exactly one commit: version, path, object and ref have the
+ * same number, and all their bytes are there. Returns this number, or -1 if there is no
+ * commit yet. */
 static int64_t look_at_one_commit(pl_store *store)
 {
     pl_version head;

@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* Kills a process that makes a store between any two of its steps. The next process
- * must complete the store, so that nobody has to delete files by hand. */
+/* A process that makes a store is killed between any two of its steps. The next process
+ * must complete the store, so that no user has to delete files by hand. */
 
 static const char *const points[] = {
     "fs.write.before",  "fs.write.after",   "fs.fsync.after",  "fs.rename.after",

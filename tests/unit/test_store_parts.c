@@ -1,7 +1,7 @@
 /* folder: store; label: unit
  *
- * Tests a store in parts: several writers write one part each, and a reader sees one
- * store. */
+ * Tests a store in parts. Several writers write one part each, and a reader sees all
+ * parts as one store. */
 #include "store/store.h"
 #include "tests/support/store_child.h"
 
@@ -222,7 +222,7 @@ static void a_damaged_list_of_parts_is_told(void **state)
     }
 }
 
-/* Without this error, a part that exists but is not counted would be ignored. */
+/* Without this error, a part that is not in the list would be ignored. */
 static void a_list_of_too_few_parts_is_told(void **state)
 {
     pl_store *store = open_parts(*state);
@@ -247,7 +247,8 @@ static void a_part_that_was_added_counts_once_it_is_made(void **state)
     assert_ok(pl_store_count_parts(*state, &parts));
     assert_int_equal(parts.n, PARTS + 1);
     assert_int_equal(parts.begun, PARTS);
-    assert_ok(pl_store_open(*state, PL_STORE_READ, &store)); /* not made yet */
+    /* The new part does not exist yet. */
+    assert_ok(pl_store_open(*state, PL_STORE_READ, &store));
     pl_store_close(&store);
     assert_ok(
         pl_store_open(pl_store_part(*state, PARTS, part), PL_STORE_CREATE, &writer));
@@ -256,7 +257,7 @@ static void a_part_that_was_added_counts_once_it_is_made(void **state)
     pl_store_close(&writer);
 }
 
-/* Divides the store in a process that ends before or after the nth move. */
+/* Divides the store in a process that ends before or after the n-th move of a file. */
 static void divide_until(const char *folder, const char *point, int nth)
 {
     assert_int_equal(die_at(point, nth, "store-divider", folder, NULL), SIGKILL);
@@ -273,7 +274,7 @@ static void move_back(const char *folder)
     assert_ok(pl_remove_tree(part));
 }
 
-/* The store of one home becomes the first of two parts, also if the division is
+/* The store of one home becomes the first of two parts, even if the division is
  * interrupted. */
 static void a_store_in_one_piece_is_divided(void **state)
 {

@@ -97,11 +97,11 @@ static void the_coded_bytes_of_a_few_floats_are_these(void **state)
 }
 
 /* ---- recoding ---- */
-/* Returns version n of a random walk of floats, which moves by small steps. */
+/* Returns version n of a random walk of floats, which changes by small steps. */
 static const float *walk_to(uint64_t number)
 {
     static float walk[VERSIONS][FLOATS];
-    static uint64_t known; /* walk[0 .. known-1] are there */
+    static uint64_t known; /* walk[0 .. known-1] are computed */
     for (; known <= number; known++)
         for (size_t i = 0; i < FLOATS; i++)
             walk[known][i] =
@@ -164,7 +164,8 @@ static void old_versions_become_smaller_and_stay_the_same(void **state)
     for (uint64_t n = 0; n < VERSIONS; n++) {
         bool more;
         put_walk(store, n, n);
-        assert_ok(pl_store_recode(store, 1 << 19, &more)); /* between commits */
+        /* This happens between commits. */
+        assert_ok(pl_store_recode(store, 1 << 19, &more));
     }
     assert_ok(pl_store_count(store, &before));
     recode_all(store);
@@ -181,7 +182,7 @@ static void old_versions_become_smaller_and_stay_the_same(void **state)
     pl_store_close(&store);
 }
 
-/* If contents return, several versions have equal chunks. */
+/* If old contents come back, several versions have equal chunks. */
 static void versions_that_come_back_lead_in_no_circle(void **state)
 {
     static const uint64_t content[] = {0, 1, 2, 3, 1, 2, 1, 0, 4, 3, 2, 8, 1, 9, 2, 0,
@@ -197,8 +198,8 @@ static void versions_that_come_back_lead_in_no_circle(void **state)
     pl_store_close(&store);
 }
 
-/* Old contents return again and again while versions are coded. Chains of deltas must
- * not become longer than readers follow. */
+/* Old contents come back again and again while versions are coded. Chains of deltas
+ * must not become longer than readers can follow. */
 static void versions_that_come_back_late_stay_readable(void **state)
 {
     enum { N = 150 };
@@ -239,7 +240,7 @@ static void collecting_frees_what_it_says_and_leaves_the_rest_readable(void **st
     assert_int_equal(dry.n_versions, VERSIONS - 7);
     assert_int_equal(dry.bytes, done.bytes);
     assert_int_equal(before.stored_bytes - after.stored_bytes, dry.bytes);
-    assert_int_equal(after.n_versions, VERSIONS); /* records stay */
+    assert_int_equal(after.n_versions, VERSIONS); /* the records stay */
     for (uint64_t n = VERSIONS - 7; n < VERSIONS; n++)
         assert_true(walk_holds(store, n, n));
     assert_sound(store);

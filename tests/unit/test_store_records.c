@@ -2,8 +2,8 @@
 #include "store/records.h"
 #include "tests/support/store_fixture.h"
 
-/* Tests the bytes of one record of each family against docs/PROTOCOL.md section 4. A
- * change of these bytes needs a new number of the store's format. */
+/* Tests the bytes of one record of each family against docs/PROTOCOL.md section 4. If
+ * these bytes change, the store's format needs a new number. */
 static const struct {
     kv_family family;
     const char *hex;
@@ -107,7 +107,7 @@ static pl_version example_version(pl_contribution *list)
     return v;
 }
 
-/* Writes one row of each family into a batch, under the keys given by `keys`. */
+/* Writes one row of each family into a batch. Sets `keys` to the keys of these rows. */
 static void write_examples(kv_batch *batch, row_key keys[KV_FAMILY_COUNT])
 {
     pl_contribution c = example_contribution();
@@ -242,7 +242,7 @@ static void old_bytes_decode_to_what_was_meant(void **state)
     assert_true(chunk.pack == 99 && chunk.number == 4 && chunk.refs == 3);
 }
 
-/* Opens and closes a row without looking at its fields. */
+/* Opens a row and closes it without reading its fields. */
 static pl_status look(kv_family family, kv_slice key, const uint8_t *bytes, size_t len)
 {
     row_view row;
@@ -278,7 +278,7 @@ static void any_truncation_any_flip_and_any_move_is_damage(void **state)
     }
 }
 
-/* Reads a record whose checksum is right but whose fields are wrong. */
+/* Reads a record whose checksum is correct, but whose fields are wrong. */
 static pl_status read_forged(example_rows *rows, kv_family family, pl_buf *fields)
 {
     row_key key = rows->keys[family];
@@ -301,7 +301,8 @@ static void a_forged_record_is_damage_not_a_crash(void **state)
     pl_buf fields = {0};
     assert_int_equal(read_forged(rows, KV_VERSION, &fields), PL_ERR_DAMAGED);
     assert_says("version/mix/L1.E0:0000000000000008");
-    pl_put_u64(&fields, 1, UINT64_MAX); /* a blob of 2^64 - 1 bytes without chunks */
+    /* Says that the blob has 2^64 - 1 bytes, but no chunks. */
+    pl_put_u64(&fields, 1, UINT64_MAX);
     pl_put_u64(&fields, 2, 1);
     pl_put_bytes(&fields, 3, "", 0);
     assert_int_equal(read_forged(rows, KV_BLOB, &fields), PL_ERR_DAMAGED);
@@ -335,7 +336,7 @@ static void keys_sort_as_numbers(void **state)
     b = key_of_pack(2, 0);
     assert_true(memcmp(a.bytes, b.bytes, a.len) < 0);
     a = key_of_version("m", UINT64_MAX);
-    b = key_of_version("m1", 0); /* all of m before any of m1 */
+    b = key_of_version("m1", 0); /* all versions of m come before those of m1 */
     assert_true(memcmp(a.bytes, b.bytes, a.len < b.len ? a.len : b.len) < 0);
 }
 

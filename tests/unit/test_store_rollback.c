@@ -1,7 +1,7 @@
 /* folder: store; label: integration
  *
- * Kills a rollback over several parts between any two of its writes. Afterwards the
- * store must have the whole rollback or nothing of it. */
+ * Kills a rollback over several parts between any two of its writes. After this the
+ * store must have the whole rollback, or nothing of it. */
 #include "store/store.h"
 #include "tests/support/store_child.h"
 #include <signal.h>
@@ -23,7 +23,7 @@ static void make_part(const char *folder, int part)
     pl_copy_text(state.name, sizeof state.name, paths[part]);
     state.moments = put_bytes(txn, 77, BYTES);
     c.update = put_bytes(txn, 88, BYTES);
-    if (part > 0) /* one has not finished a phase */
+    if (part > 0) /* one path has not finished any phase */
         assert_ok(pl_txn_put_path(txn, &state));
     assert_ok(pl_txn_put_pending(txn, modules[part], &c));
     assert_ok(pl_txn_commit(&txn));
@@ -38,7 +38,7 @@ static void make_parts(const char *folder)
         make_part(folder, i);
 }
 
-/* Rolls all modules back to version 0. All paths continue with the same phase. */
+/* Rolls all modules back to version 0. All paths then continue with the same phase. */
 static pl_status roll_back(const char *folder)
 {
     pl_writers *writers = NULL;
@@ -73,7 +73,7 @@ static pl_status count_pending(void *context, const char *module,
     return PL_OK;
 }
 
-/* Returns 1 if part `i` of the store shows the rollback, 0 if it does not. */
+/* Returns 1 if part `i` of the store has the rollback, and 0 if it does not. */
 static int look_at(pl_store *store, int i)
 {
     pl_version head;
@@ -100,7 +100,7 @@ static int look_at(pl_store *store, int i)
     return went;
 }
 
-/* Checks that all parts show the same. */
+/* Checks that all parts have the rollback or none has it. */
 static int look(pl_store *store)
 {
     int went = look_at(store, 0);
@@ -109,7 +109,7 @@ static int look(pl_store *store)
     return went;
 }
 
-/* Opens the parts as homes do, the first or the last one first. */
+/* Opens the parts as their homes do, beginning with the first or the last one. */
 static void open_as_homes(const char *folder, bool last_first)
 {
     char path[PL_PATH_MAX];
@@ -156,8 +156,9 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
             if (roll_back_until(*state, points[p], passage) == 0)
                 break;
             n_deaths++;
-            /* A reader sees the state before or after, or gets an error. It waits for
-             * seconds, so the test seldom opens one. */
+            /* A reader sees the state before or after the rollback, or gets an error.
+             * The error takes some seconds, so the test opens a reader only
+             * sometimes. */
             bool looks = passage % 3 == (int)p % 3;
             pl_status seen =
                 looks ? pl_store_open(*state, PL_STORE_READ, &store) : PL_ERR_BUSY;
@@ -184,15 +185,15 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
     assert_true(n_half > 0);
 }
 
-/* The last part has a share. Home 1 never decided on it and later decides on another
- * one. */
+/* The last part has a share of a rollback on which home 1 has not decided. Later home 1
+ * decides on a different rollback. */
 static void a_share_without_a_decision_is_dropped(void **state)
 {
     pl_writers *writers = NULL;
     make_parts(*state);
-    /* three openings, then the shares of parts 2 and 3 */
+    /* The three parts are opened. Then parts 2 and 3 get their shares. */
     assert_int_equal(roll_back_until(*state, "kv.commit.after", PARTS + 2), SIGKILL);
-    assert_sound(*state, 0); /* readers need not wait */
+    assert_sound(*state, 0); /* readers do not have to wait */
     assert_ok(pl_writers_open(*state, &writers));
     assert_null(pl_writers_resumed(writers));
     pl_writers_close(&writers);

@@ -1,8 +1,8 @@
 /* folder: store; label: unit
  *
- * Tests the folders that readers keep under TMPDIR: a reader removes its own folder and
- * those of killed readers, but no folder that is in use, is young, or belongs to
- * another program. */
+ * Tests the folders that readers keep under TMPDIR. A reader must remove its own
+ * folder, and the folders of readers that were killed. It must not remove a folder that
+ * is in use, is young, or belongs to a different program. */
 #include "tests/support/store_fixture.h"
 #include <dirent.h>
 #include <fcntl.h>

@@ -2,13 +2,13 @@
 #include "store/store_internal.h"
 #include "tests/support/store_child.h"
 
-/* Kills at random moments a process that commits versions, codes old versions, collects
- * older ones and copies the store, again and again. All acknowledged versions must be
- * there, and the audit of store and copy must find no damage. */
+/* Kills a process at random moments, again and again. The process commits versions,
+ * codes old versions, collects older ones, and copies the store. All acknowledged
+ * versions must be there, and the audits of store and copy must find no damage. */
 
 enum {
     KILLS = 25,
-    WHOLE_LIFE = 36, /* versions: two collections and a copy */
+    WHOLE_LIFE = 36, /* number of versions that include two collections and a copy */
     FLOATS = 15000,
     BYTES = FLOATS * 4,
     KEPT = 24,
@@ -16,7 +16,7 @@ enum {
     READ_MS = 4000
 };
 
-/* Makes the values of version n: a value that moves steadily, and a little noise. */
+/* Makes the values of version n: a value that moves steadily, plus a little noise. */
 static float *content(uint64_t n)
 {
     float *x = pl_alloc(BYTES);
@@ -71,7 +71,7 @@ static pl_status upkeep(pl_store *store, const char *folder, uint64_t n)
     return n % 16 == 7 ? copy(folder) : PL_OK;
 }
 
-/* The child: reports each acknowledged number. */
+/* The child process. It reports each acknowledged number. */
 static int live(const char *folder)
 {
     pl_store *store;
@@ -95,7 +95,7 @@ static int live(const char *folder)
     }
 }
 
-/* Runs and kills a child. Returns the highest number that it reported, or -1. */
+/* Starts and kills a child. Returns the highest number that it reported, or -1. */
 static int64_t live_and_die(const char *folder, int64_t delay_ms)
 {
     int64_t acked = -1;
@@ -110,9 +110,9 @@ static int64_t live_and_die(const char *folder, int64_t delay_ms)
     return acked;
 }
 
-/* Runs a child until it has done upkeep, however long this takes: on a slow disk,
- * children with a time limit may never collect anything. A child does upkeep before it
- * reports the next number. */
+/* Runs a child until it has done upkeep, however long this takes. On a slow disk,
+ * children with a time limit may never collect any data. A child does its upkeep before
+ * it reports the next number. */
 static int64_t live_whole(const char *folder)
 {
     uint64_t number = 0;
@@ -144,7 +144,7 @@ static void audit(const char *folder)
 typedef struct looks {
     pl_store *store;
     int n_right, n_gone;
-    int n_lost; /* versions not found; the last one: */
+    int n_lost; /* number of versions that were not found; `lost` is the last one */
     uint64_t lost;
 } looks;
 
@@ -184,7 +184,7 @@ static void a_store_that_is_tended_survives_being_killed(void **state)
             live_and_die(*state, (int64_t)(pl_random_u32(7, 0, i) % MAX_DELAY_MS));
         acked = said > acked ? said : acked;
         audit(*state);
-        if (pl_path_exists(mark)) /* one copy was finished */
+        if (pl_path_exists(mark)) /* at least one copy was completed */
             audit(to);
     }
     acked = live_whole(*state);
@@ -205,7 +205,7 @@ static void a_store_that_is_tended_survives_being_killed(void **state)
     assert_ok(pl_remove_tree(to));
 }
 
-/* ---- beside it, readers ---- */
+/* ---- readers during the upkeep ---- */
 static void look_at_all(pl_store *store, looks *l)
 {
     pl_version head;
@@ -217,7 +217,7 @@ static void look_at_all(pl_store *store, looks *l)
     assert_ok(pl_store_each_version(store, "a/x", look, l));
     if (l->n_lost == 0)
         return;
-    /* A listed version may be collected before it is read. */
+    /* A version in the list may be collected before it is read. */
     pl_version now;
     assert_ok(pl_store_refresh(store));
     assert_ok(pl_store_get_version(store, "a/x", l->lost, &now));

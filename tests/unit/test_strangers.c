@@ -1,7 +1,7 @@
 /* folder: base; label: fault */
-/* Tests an encrypted port to which strangers send bytes that are no handshake: hundreds
- * of such connections cost the server a bounded memory, and known clients are served.
- */
+/* Tests an encrypted port to which strangers send bytes that are no handshake. Hundreds
+ * of such connections must cost the server only a limited amount of memory, and known
+ * clients must still be served. */
 #include "base/base.h"
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,10 +23,10 @@
 enum {
     STRANGERS = 900,
     FILES = 2 * STRANGERS + 200,
-    HOLD_MS = 3500, /* the server gives them 5 s */
+    HOLD_MS = 3500, /* after 5 s the server ends such a connection */
     COST_MAX = 64 << 20,
     GREETING = 64,
-    CLAIM = (1 << 20) + 4096 /* largest frame after the handshake */
+    CLAIM = (1 << 20) + 4096 /* length of the largest frame after the handshake */
 };
 
 static bool may(pl_key_role role, uint16_t type)
@@ -60,13 +60,14 @@ static uint64_t resident_bytes(void)
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* ---- the strangers, in a process of their own ---- */
+/* ---- the strangers, who run in their own process ---- */
 typedef struct stranger {
     int fd;
     size_t sent;
 } stranger;
 
-/* Makes a greeting that asks for CURVE, then a frame that claims `claim` bytes. */
+/* Makes a greeting that asks for CURVE, and then a frame that claims to have `claim`
+ * bytes. */
 static void fill_payload(uint8_t *out, size_t size, size_t claim)
 {
     memset(out, 'A', size);
@@ -75,7 +76,7 @@ static void fill_payload(uint8_t *out, size_t size, size_t claim)
     out[9] = 0x7f;
     out[10] = 3;
     memcpy(out + 12, "CURVE", 5);
-    out[GREETING] = 6; /* a command with a long length */
+    out[GREETING] = 6; /* the frame is a command with a long length */
     for (int i = 0; i < 8; i++)
         out[GREETING + 1 + i] = (uint8_t)((uint64_t)claim >> (56 - 8 * i));
 }
@@ -88,11 +89,12 @@ static bool push(stranger *s, const uint8_t *payload, size_t size)
     if (n > 0)
         s->sent += (size_t)n;
     else if (n < 0 && errno != EAGAIN)
-        s->sent = size; /* thrown out */
+        s->sent = size; /* the server has closed the connection */
     return n > 0;
 }
 
-/* Eight of nine strangers claim the largest encrypted frame, the others more. */
+/* Eight of nine strangers claim the length of the largest encrypted frame, the others
+ * claim more. */
 static void be_strangers(int port)
 {
     enum { LARGEST = GREETING + 9 + CLAIM, ALLOWED = (48 << 10) + 256 };
@@ -121,7 +123,7 @@ static void be_strangers(int port)
     _exit(0);
 }
 
-/* ---- the server, and a worker that it knows ---- */
+/* ---- the server, and a worker whose key it knows ---- */
 typedef struct fixture {
     char folder[32], list[64], address[PL_ADDRESS_MAX];
     pl_keypair server_keys, worker;
@@ -189,7 +191,7 @@ static void nine_hundred_strangers_cost_at_most_64_MiB(void **state)
     files.rlim_cur = files.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
     if (files.rlim_max < FILES)
-        skip(); /* the system allows too few connections */
+        skip(); /* the system does not allow enough connections */
     open_server(&f);
     assert_int_equal(pl_address_parse(f.address, &at), PL_OK);
     serve_worker(&f);

@@ -1,8 +1,8 @@
 /* folder: net; label: integration
  *
  * Sends a whole task to homes that refuse one of its updates, lose a message, or have
- * no room. A real home does this seldom; each home of this test is a few lines that do
- * it every time. */
+ * no memory for uploads. A real home does this only sometimes. Each home of this test
+ * is a few lines of code and does it every time. */
 #include "net/client_internal.h"
 #include "net/net.h"
 
@@ -20,10 +20,11 @@ static const char path_name[] = "mix/p00.r0";
 typedef struct fake_home {
     pl_socket *socket;
     pl_thread *thread;
-    pl_submit_result verdict; /* the home's answer to updates */
-    bool loses_first;         /* the first SUBMIT is lost */
-    int wants;                /* updates before the path's state */
-    int room, held;           /* numbers of uploads; room 0: no limit */
+    pl_submit_result verdict; /* its answer to updates */
+    bool loses_first;         /* the first SUBMIT gets no answer */
+    /* Number of updates that it wants before the path's state. */
+    int wants;
+    int room, held; /* numbers of uploads; with room 0 there is no limit */
     int n_updates;
     atomic_int n_paths, n_busy, stop;
 } fake_home;
@@ -47,7 +48,7 @@ static void take_upload(fake_home *h, pl_message *a)
     h->held++;
 }
 
-/* Makes the answer to a message; with type 0 no answer is sent. */
+/* Makes the answer to a message. If the type of the answer is 0, no answer is sent. */
 static void answer(fake_home *h, const pl_message *m, pl_message *a)
 {
     if (m->type == PL_MSG_PUT_BLOB) {
@@ -79,7 +80,7 @@ static void run_home(void *context)
             answer(h, &m, &a);
             a.request = m.request;
             if (a.type != 0 && pl_wire_send_to(h->socket, &peer, &a) != PL_OK)
-                atomic_store(&h->stop, 1); /* the test fails without the answer */
+                atomic_store(&h->stop, 1); /* without this answer the test fails */
             pl_message_destroy(&a);
         }
     }
@@ -114,7 +115,8 @@ static job *open_job(int n_homes)
     return j;
 }
 
-/* Starts the homes' threads, which own them from now on, and sends the task. */
+/* Starts the threads of the homes, to which the homes belong from now on. Then sends
+ * the task. */
 static pl_status send_task(job *j)
 {
     pl_submission s[UPDATES];
@@ -158,7 +160,7 @@ static void assert_all(const job *j, pl_submit_result want)
 
 /* ---- tests ---- */
 /* The path's home has all its updates and would accept the path's state. Then the
- * update that the other home refused would never be sent. */
+ * update that the other home has refused would never be sent. */
 static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
 {
     job *j = open_job(2);
@@ -209,7 +211,8 @@ static void path_that_overtook_a_lost_update_is_sent_again(void **state)
     close_job(j);
 }
 
-/* Otherwise two workers with half a task each would wait for each other. */
+/* Otherwise two workers, each with half of its task uploaded, would wait for each
+ * other. */
 static void task_larger_than_the_room_for_uploads_goes_in_parts(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 /* The CRC32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4), and that of the nine digits is
- * 0xe3069283. TFRecord rotates the CRC and adds a constant. */
+ * 0xe3069283. A TFRecord rotates the CRC and adds a constant. */
 static void checksums_are_masked_crc32c(void **state)
 {
     const uint8_t zeros[32] = {0};
@@ -20,7 +20,7 @@ static void checksums_are_masked_crc32c(void **state)
                      (uint32_t)((digits >> 15 | digits << 17) + 0xa282ead8u));
 }
 
-/* TensorBoard's own files begin with these bytes: 24 bytes of version record. */
+/* TensorBoard's own files begin with these bytes: a version record of 24 bytes. */
 static void a_file_begins_as_tensorboards_own(void **state)
 {
     static const uint8_t head[] = {0x18, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22};

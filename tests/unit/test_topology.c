@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* Tests slots, modules and paths of a topology, presets, initial values and the
- * learning rate. */
+/* Tests slots, modules and paths of a topology, and also presets, initial values and
+ * the learning rate. */
 #include "modules/modules.h"
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static pl_topology *make_preset(const char *name)
     return make(&shape, &spec);
 }
 
-/* Topologies in which every kind of slot occurs. */
+/* Makes one of several topologies in which, together, every kind of slot occurs. */
 static pl_topology *make_case(int i)
 {
     pl_shape shape = small;
@@ -301,7 +301,8 @@ static void each_module_has_its_share_of_the_paths(void **state)
 static void private_blocks_leave_their_level_and_get_slots(void **state)
 {
     (void)state;
-    pl_topology *t = make_case(0); /* 2x3, private embed and blocks 0, 4 */
+    /* 2x3; the embedding and blocks 0 and 4 are private. */
+    pl_topology *t = make_case(0);
     const char *const names[] = {"embed", "L1", "L2", "B0", "B4", "head"};
     const int experts[] = {6, 2, 3, 6, 6, 3}, tensors[] = {1, 18, 18, 9, 9, 1};
     assert_int_equal(pl_topology_n_slots(t), 6);
@@ -404,7 +405,8 @@ static void specifications_that_do_not_add_up_are_refused(void **state)
 {
     (void)state;
     pl_topology_spec spec = levels("2x2x2x2");
-    expect_refused(&small, &spec, "split evenly"); /* 6 blocks in 4 levels */
+    /* 6 blocks cannot be split evenly over 4 levels. */
+    expect_refused(&small, &spec, "split evenly");
     spec = levels("2x2"), spec.blocks[0] = 2, spec.blocks[1] = 3;
     expect_refused(&small, &spec, "5 blocks");
     spec = levels("2x2"), spec.blocks[0] = 6;
@@ -510,16 +512,16 @@ static void every_preset_makes_a_topology(void **state)
     }
 }
 
-/* The paper's totals are 0.5B (2x4), 1.2B (8x8), 1.2B and 9.6B (flat MoE of 8 and 64),
- * 5.3B and 20B (8x8 and 16x16 path-specific). Its blocks have an additional projection
- * for relative positions, which ours do not have. */
+/* The totals in the paper are 0.5B (2x4), 1.2B (8x8), 1.2B and 9.6B (flat MoE of 8 and
+ * 64), 5.3B and 20B (8x8 and 16x16 path-specific). The paper's blocks have an
+ * additional projection for relative positions, which our blocks do not have. */
 static void preset_sizes_are_those_of_the_paper_within_our_block(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
         int paths, replicas;
-        double path, total; /* millions */
+        double path, total; /* numbers of parameters in millions */
     } want[] = {{"dipaco-150m-2x2", 4, 1, 149.1, 298.2},
                 {"dipaco-150m-2x4", 8, 1, 149.1, 418.7},
                 {"dipaco-150m-8x8", 64, 1, 149.1, 1192.9},
@@ -582,7 +584,7 @@ static void a_misspelt_preset_is_refused_with_the_nearest_name(void **state)
 static void flops_count_six_a_matrix_weight_and_the_attended_half(void **state)
 {
     (void)state;
-    pl_topology *t = make_case(2); /* tied: the embedding is the head's matrix */
+    pl_topology *t = make_case(2); /* tied: embedding and head are one matrix */
     double block = 8 * (16 + 8 + 8) + 8 * 16 + 3 * 8 * 12;
     double attention =
         6.0 * 16 * (9 + 1); /* 6 blocks, H*D = 16, (T+1)/2 * 2 products */
@@ -643,8 +645,8 @@ static void wsd_is_constant_until_its_last_steps_and_ends_at_the_floor(void **st
     assert_true(pl_learning_rate(&base, 9999) == 1.0);
 }
 
-/* If a path descends from another path, its modules descend from that path's
- * modules. */
+/* If a path descends from another path, its modules must descend from the modules of
+ * that path. */
 static void check_descent(const pl_topology *t, const pl_descent *d,
                           const pl_topology *from, int n_children[])
 {
@@ -672,8 +674,8 @@ static void paths_descend_module_by_module(void **state)
     pl_topology *from = make_case(0);
     const pl_topology_spec *was = pl_topology_get_spec(from);
     pl_topology_spec spec = *was;
-    spec.experts[0] = 4;  /* of 2 */
-    spec.experts[1] = 12; /* of 3 */
+    spec.experts[0] = 4;  /* these descend from 2 modules */
+    spec.experts[1] = 12; /* these descend from 3 modules */
     pl_topology *t = make(&small, &spec);
     pl_descent d = {.n_parents = 0};
     int n_children[6] = {0};
@@ -683,14 +685,15 @@ static void paths_descend_module_by_module(void **state)
     for (int i = 0; i < 6; i++)
         assert_int_equal(n_children[i], 8);
     pl_topology_destroy(&t);
-    spec.experts[0] = 3; /* does not come from 2 */
+    spec.experts[0] = 3; /* 3 modules cannot descend evenly from 2 */
     t = make(&small, &spec);
     assert_false(pl_topology_descends(t, &d, from));
     pl_topology_destroy(&t);
     pl_topology_destroy(&from);
 }
 
-/* Of 2x3: the second module of level 2 is dropped, and path p02 with it. */
+/* In a topology of 2x3, the second module of level 2 is dropped, and path p02 with
+ * it. */
 static void paths_that_are_left_out_leave_no_gaps(void **state)
 {
     (void)state;
@@ -702,14 +705,14 @@ static void paths_that_are_left_out_leave_no_gaps(void **state)
     const int wanted[6] = {1, 0, 0, 1, 0, 1};
     char name[PL_NAME_MAX];
     spec.experts[1] = 2;
-    spec.absent[1] = true; /* p01, which would be p02 of the ancestor */
+    spec.absent[1] = true; /* path p01, which would descend from p02 */
     pl_topology *t = make(&small, &spec);
     assert_int_equal(pl_topology_n_paths(t), 3);
     pl_topology_path_name(t, 1, name);
     assert_string_equal(name, "p10");
     check_descent(t, &d, from, n_children);
     assert_memory_equal(n_children, wanted, sizeof wanted);
-    /* every list of a module's paths agrees with the modules of each path */
+    /* The list of a module's paths must agree with the modules of each path. */
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
         int n = 0;
         for (int p = 0; p < pl_topology_n_paths(t); p++) {
@@ -721,15 +724,16 @@ static void paths_that_are_left_out_leave_no_gaps(void **state)
         assert_int_equal(pl_topology_module_n_paths(t, m), n);
         assert_true(n > 0);
     }
-    d.parent[3] = 3; /* a module that the ancestor does not have */
+    d.parent[3] = 3; /* the ancestor does not have such a module */
     assert_false(pl_topology_descends(t, &d, from));
     pl_topology_destroy(&t);
-    spec.absent[3] = true; /* no path would use module 1 of level 2 */
+    spec.absent[3] = true; /* then no path would use module 1 of level 2 */
     assert_int_equal(pl_topology_create(&small, &spec, &t), PL_ERR_CONFIG);
     pl_topology_destroy(&from);
 }
 
-/* 2x3 becomes 2x3x3: level 2 is cut, and its halves stay together. */
+/* A topology of 2x3 becomes 2x3x3: level 2 is cut in two, and the two halves of a
+ * module stay together. */
 static void a_level_that_is_cut_keeps_its_paths(void **state)
 {
     (void)state;
@@ -744,7 +748,8 @@ static void a_level_that_is_cut_keeps_its_paths(void **state)
     spec = (pl_topology_spec){
         .n_levels = 3, .experts = {2, 3, 3}, .blocks = {2, 1, 3}, .replicas = 1};
     pl_topology *t = make(&small, &spec);
-    assert_false(pl_topology_descends(t, &d, from)); /* p001 is of two modules */
+    /* The path p001 would have halves of two modules. */
+    assert_false(pl_topology_descends(t, &d, from));
     pl_topology_destroy(&t);
     for (int i = 0; i < 18; i++)
         spec.absent[i] = i / 3 % 3 != i % 3;

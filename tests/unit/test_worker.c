@@ -1,7 +1,7 @@
 /* folder: workers; label: integration
  *
  * Tests what a worker reports to its hub about a task whose data it cannot fetch. The
- * test itself is the hub and the home. */
+ * test acts as the hub and as the home. */
 #include "workers/workers.h"
 
 #include "net/net.h"
@@ -21,7 +21,7 @@ typedef struct scene {
     pl_socket *hub, *home;
     char hub_at[PL_ADDRESS_MAX], home_at[PL_ADDRESS_MAX];
     pl_peer worker;
-    pl_message heard; /* the last message of the worker */
+    pl_message heard; /* the last message that the worker has sent */
     volatile sig_atomic_t stop;
     pl_thread *thread;
     pl_status ended;
@@ -41,7 +41,7 @@ static void run_worker(void *context)
     s->ended = pl_worker_run(&options);
 }
 
-/* Waits for a message of this type and drops all others. */
+/* Waits for a message of this type, and drops all other messages. */
 static void hear(scene *s, pl_socket *socket, uint16_t type)
 {
     int64_t start = pl_now_ms();
@@ -88,7 +88,8 @@ static void give_task(scene *s)
     answer(s, s->hub, &a);
 }
 
-/* After this the worker is fetching a task, because the home got a question. */
+/* After this function the worker is fetching the data of a task: the home has received
+ * a question. */
 static int setup(void **state)
 {
     scene *s = pl_alloc(sizeof *s);
@@ -116,7 +117,7 @@ static int teardown(void **state)
     return ended == PL_OK ? 0 : -1;
 }
 
-/* Checks that the message is about the task, with the name that the hub uses. */
+/* Checks that the message is about the task, and names it as the hub does. */
 static pl_reader assert_named(const scene *s)
 {
     pl_reader r;
@@ -146,7 +147,7 @@ static void arm_that_cannot_be_used_is_a_failure_of_its_task(void **state)
     pl_message_init(&a, PL_MSG_ERR);
     pl_put_u64(&a.body, PL_TAG_STATUS, PL_ERR_DAMAGED);
     pl_put_text(&a.body, PL_TAG_TEXT, "the arm is damaged");
-    hear(s, s->home, PL_MSG_GET_BLOB); /* asked again, after 2 s */
+    hear(s, s->home, PL_MSG_GET_BLOB); /* the worker asks again after 2 s */
     answer(s, s->home, &a);
     hear(s, s->hub, PL_MSG_RELEASE);
     pl_reader r = assert_named(s);
@@ -163,7 +164,8 @@ static void stop_ends_a_fetch_and_gives_the_task_back(void **state)
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
     hear(s, s->hub, PL_MSG_RELEASE);
     pl_reader r = assert_named(s);
-    assert_int_equal(pl_field_count(&r, PL_TAG_STATUS), 0); /* no failure */
+    /* The message reports no failure. */
+    assert_int_equal(pl_field_count(&r, PL_TAG_STATUS), 0);
     pl_thread_join(&s->thread);
     assert_int_equal(s->ended, PL_OK);
     assert_true(pl_now_ms() - start < PATIENCE_MS / 2);
