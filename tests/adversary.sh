@@ -1,34 +1,36 @@
 #!/bin/sh
-# Tests a job among hostile workers, guests and strangers (tests/fault/adversary.c): it
-# must end with exit code 0 and the versions of a job among honest workers.
+# Tests a job that hostile workers, guests and strangers attack
+# (tests/fault/adversary.c). The job must end with exit code 0 and with the versions of
+# a job that nobody attacks.
 #
 # usage: adversary.sh [--minutes N] [--seed S] [--only ACT,ACT] [--without ACT,ACT]
 #                     [--variant forge|lie|pairs] [--build FOLDER] [--work FOLDER]
 #
 # The jobs are encrypted and have three honest workers: two of the launcher, and one
-# that joins late with an invitation. Two programs attack: each with two workers (which
-# return with new keys when they are refused), with an invitation, and without a key.
-# Each act is drawn at least once. Before each variant the same job is trained without
-# attackers.
+# that joins later with an invitation. Two programs attack the job. Each of them uses
+# two workers (which return with new keys when they are refused), an invitation, and
+# connections without a key. Each program does every act at least once. Before each
+# variant, the same job is trained without attackers.
 #
-#   forge   fleet.audit=0.2; all acts but lies: versions, contributions, states of paths
-#           and their counts must be exactly those of the job without attackers
-#   lie     fleet.audit=1; one of the programs also delivers tasks that it never trained,
-#           under valid leases. The merge does not wait for audits, so versions contain
-#           these lies until they are found. Versions before the first lie must be those
-#           of the job without attackers. Each lie must have an audit that names its
-#           worker, and no audit of a lie may agree. Every liar must be fenced, and all
-#           audits of other tasks must agree. If several workers lied in one task, the
-#           audit finds one of them, so a worker that lied only there may go free.
+#   forge   fleet.audit=0.2; all acts except lies. Versions, contributions, states of
+#           paths and their counts must be exactly those of the job without attackers.
+#   lie     fleet.audit=1; one of the two programs also delivers tasks that it never
+#           trained, under valid leases. The merge does not wait for audits, so versions
+#           contain these lies until they are found. The versions before the first lie
+#           must be those of the job without attackers. Each lie must have an audit that
+#           names its worker, and no audit of a lie may agree. Every liar must be
+#           fenced, and all audits of other tasks must agree. If several workers lied in
+#           one task, its audit finds only one of them. So a worker that lied only there
+#           may remain unfenced.
 #   pairs   noloco with outer.deadline_s, which the job without attackers never reaches;
-#           all acts but lies; the conditions of forge. Only with 10 minutes or more
-#
+#           all acts except lies. The same must hold as for forge. Runs only with 10
+#           minutes or more.
 # Every variant must end with exit code 0. `store fsck` and `data coverage` must find
-# nothing, and no honest worker may be fenced or refused. The list of keys must still be
-# readable. The peak memory of hub and home may be at most MEMORY_MB larger than in the
-# job without attackers. Output and logs must be UTF-8 without control characters and
-# without lines that an attacker wrote. With 10 minutes or more, the job must do tasks
-# at 70 % of the rate without attackers or faster.
+# nothing wrong, and no honest worker may be fenced or refused. The list of keys must
+# still be readable. The peak memory of hub and home may be at most MEMORY_MB larger
+# than in the job without attackers. Output and logs must be UTF-8 without control
+# characters, and must have no line that an attacker wrote. With 10 minutes or more, the
+# job must do at least 70 % as many tasks per second as without attackers.
 set -u
 minutes=2 seed=$(date +%s) only='' without='' variant='' build=build/release work_at=''
 while [ $# -gt 1 ]; do
@@ -56,7 +58,7 @@ first_seed=$seed MEMORY_MB=64
 . tests/fault/chaos_job.sh
 own_folder "${work_at:-$build/adversary}"
 helpers=
-# shellcheck disable=SC2154 # set where they are started
+# shellcheck disable=SC2154 # these variables are set where the processes are started
 trap 'kill $job $helpers 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
 
@@ -77,7 +79,8 @@ vile_job() { # folder, fleet.audit, settings
         --set store.staging=64000000 --set fleet.audit="$share" "$@"
 }
 
-# Seconds in which the mixture was trained, from the hub's log.
+# Prints the seconds from the start of the mixture to the end of its last task, from the
+# hub's log.
 mix_seconds() { # folder
     awk '/arm.added arm=mix / { first = $1 } /task.done task=mix/ { last = $1 }
         function ms(t) { split(substr(t, 12), p, /[:.Z]/)
@@ -86,7 +89,7 @@ mix_seconds() { # folder
         "$work/$1/log/hub.log"
 }
 
-# Prints how many processor seconds these processes have used so far; the last line
+# Notes how many processor seconds these processes have used so far. The largest number
 # counts.
 note_processor() { # folder, role, pids
     at=$work/$1.$2.seconds
@@ -105,8 +108,8 @@ peak_kb() { # folder, hub or home
     sort -n "$work/$1.$2.kb" | tail -n 1
 }
 
-# Runs what users run beside a job, and notes what the servers need. A command that
-# hangs is ended.
+# Runs commands that users run beside a job, and notes how much memory and processor
+# time the servers use. A command that hangs is ended.
 watch_job() { # folder
     until_s=$(($(date +%s) + patience))
     while kill -0 "$job" 2>/dev/null; do
@@ -117,7 +120,7 @@ watch_job() { # folder
                 >>"$work/$1.$role.kb" 2>/dev/null
             note_processor "$1" "$role" $pid
         done
-        # shellcheck disable=SC2046 # several
+        # shellcheck disable=SC2046 # the list is several process ids
         note_processor "$1" worker $(members "$job" worker)
         "$pathloom" status --run "$work/$1" >>"$work/$1.shown" 2>&1
         "$pathloom" status --run "$work/$1" --json >>"$work/$1.shown" 2>&1
@@ -154,14 +157,14 @@ join_late() { # folder
     helpers="$helpers $late"
 }
 
-attack() { # folder, more options of the first
+attack() { # folder, more options of the first program
     pool=$(invite "$1" pool 200) spare=$(invite "$1" spare 10000)
     [ -n "$pool" ] && [ -n "$spare" ] || fail "no invitation"
     out=$1 turn=
     shift
     random 1000000
     for label in a b; do
-        # shellcheck disable=SC2086 # none or one word
+        # shellcheck disable=SC2086 # $turn is empty or one word
         "$adversary" "$pool" "$spare" --seed "$value" --label "$label" $turn "$@" \
             ${only:+--only "$only"} ${without:+--without "$without"} \
             --names honest-late,worker-1,worker-2,worker-3,late,own-worker \
@@ -178,7 +181,7 @@ end_job() { # folder
     code=$?
     job=
     [ -z "$helpers" ] || {
-        # shellcheck disable=SC2086 # several
+        # shellcheck disable=SC2086 # the list is several process ids
         kill $helpers 2>/dev/null
         # shellcheck disable=SC2086
         wait $helpers 2>/dev/null
@@ -187,7 +190,7 @@ end_job() { # folder
     helpers=
 }
 
-# Versions, contributions, states of paths and their counts, without audits.
+# Prints versions, contributions, states of paths and their counts, without audits.
 record_of() { # folder
     facts "$1" || fail "the record of $1"
     "$pathloom" store ls --run "$work/$1" --paths --json |
@@ -248,8 +251,8 @@ check_fenced() { # folder
         fail "the worker that joined late did nothing"
 }
 
-# The attackers use the processors of the machine, too, which slows the job down; the
-# possible effect is printed beside the rate.
+# The attackers also use the processors of this machine, which slows the job down. How
+# much this can be is printed beside the rate.
 check_rate() { # honest folder, hostile folder
     calm=$(mix_seconds "$1") vile=$(mix_seconds "$2")
     rate=$(awk -v a="$calm" -v b="$vile" 'BEGIN { printf "%d", 100 * a / b }')
@@ -280,13 +283,14 @@ check_all() { # honest folder, hostile folder
     check_rate "$1" "$2"
 }
 
-# ---- how long a phase takes ----
+# ---- the time that a phase takes ----
 make_corpus base modules docs
 phases=12 patience=300
 begin_job first 0
 end_job first
 pace=$(mix_seconds first | awk '{ print $1 / 12 }')
-# Four jobs, two with each task twice, two at 70 % of the rate: 8 times the mixture's time.
+# There are four jobs. In two of them each task is done twice, and two run at 70 % of
+# the rate. So they take 8 times the time of the mixture.
 phases=$(awk -v n="$minutes" -v p="$pace" \
     'BEGIN { t = (60 * n - 30) / 8; k = int((t > 6 ? t : 6) / p); print k < 20 ? 20 : k }')
 patience=$(awk -v k="$phases" -v p="$pace" 'BEGIN { print int(180 + 10 * k * p) }')
@@ -299,7 +303,7 @@ quiet() { # folder, fleet.audit, settings: the job among honest workers
     record_of "$1"
 }
 
-early() { # folder: its versions before the first lie
+early() { # folder: prints its versions before the first lie
     awk -v n="$first" '$1 == "version" && ($2 !~ /^mix/ || $3 <= n)' "$work/$1.facts"
 }
 
@@ -332,8 +336,8 @@ among_liars() {
     first=$(awk '{ if (n == "" || $4 < n) n = $4 } END { print n }' "$work/lies")
     early twice >"$work/twice.early"
     early lie | cmp -s - "$work/twice.early" || fail "versions before the first lie differ"
-    # Each lie has an audit that names its worker. If two liars had a part in a task,
-    # its audit may stay undecided, because their results differ.
+    # Each lie must have an audit that names its worker. If two liars worked on one
+    # task, the audit of this task may remain undecided, because their results differ.
     "$pathloom" audit --run "$work/lie" >"$work/lie.rows" || fail "the audits of lie"
     awk 'function close_row() {
             if (verdict == "settled" && odd !~ /^evil-/) print "an honest worker is odd: " row
@@ -366,7 +370,7 @@ wanted() { # variant
     [ "${variant:-$1}" = "$1" ]
 }
 skipped=$without
-without=$skipped,split-pair # there are no pairs
+without=$skipped,split-pair # without noloco there are no pairs
 ! wanted forge || among_forgers calm forge 0.2
 ! wanted lie || among_liars
 without=$skipped

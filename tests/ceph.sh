@@ -1,22 +1,24 @@
 #!/bin/sh
-# Tests stores whose chunks are in a real Ceph, and in a real S3 service (Ceph's
-# radosgw).
+# Tests stores whose chunks are in a real Ceph, and in a real S3 service (radosgw, which
+# belongs to Ceph).
 #
 # usage: sh tests/ceph.sh [PATHLOOM]        (build/release/pathloom, built if missing)
 #
-# Starts a Ceph: a monitor, a storage daemon (BlueStore in a file) and radosgw on
-# 127.0.0.1, with configuration and state in a temporary folder; a Ceph that the machine
-# already runs is not touched. Missing packages of Debian's Ceph are installed. Tests:
-#   what store/engine/engine.h promises, with racing processes (engine_check)
-#   stores killed between any two writes, rebuilt, fenced, swept (remote_store), and the
-#   tests of the store that know nothing of engines
-#   a training whose home is killed, while the storage daemon stands still, is killed and
-#   starts again: the versions of a training on RocksDB, fsck clean, gc, a lost disk, two
-#   homes, a daemon that is gone, one that is full
+# Starts a Ceph on 127.0.0.1: a monitor, a storage daemon (BlueStore in a file) and
+# radosgw. Their configuration and state are in a temporary folder. A Ceph that already
+# runs on the machine is not touched. If packages of Debian's Ceph are missing, they are
+# installed. Tests:
+#   the promises of store/engine/engine.h, with racing processes (engine_check)
+#   stores that are killed between any two writes, rebuilt, fenced and swept
+#   (remote_store), and the tests of the store that do not depend on the engine
+#   a training whose home is killed. Meanwhile the storage daemon is stopped, continued,
+#   killed and started again. The versions must be those of a training on RocksDB. Then:
+#   a clean fsck, gc, a lost disk, two homes, a storage daemon that has ended, and one
+#   that is full
 #   the same promises, a store and a training on S3
 #
-# Exit codes: 0; 1 failed; 77 this machine cannot run it, and a line says why. About four
-# minutes, more beside other work.
+# Exit codes: 0; 1 if a test failed; 77 if this machine cannot run it, and a line says
+# why. Takes about four minutes, longer if the machine is busy.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
@@ -41,7 +43,7 @@ fail() {
     exit 1
 }
 
-# ---- our processes: their command lines name the folder ----
+# ---- the processes of this script: their command lines contain its folder ----
 ours() {
     for process in /proc/[0-9]*; do
         [ "${process#/proc/}" != $$ ] || continue
@@ -54,7 +56,7 @@ clean() {
     trap - EXIT
     [ -n "$work" ] || return
     [ -z "$keeper" ] || kill -9 "$keeper" 2>/dev/null
-    # shellcheck disable=SC2046 # several pids
+    # shellcheck disable=SC2046 # the list is several process ids
     kill -CONT $(ours) 2>/dev/null
     for signal in TERM KILL; do
         # shellcheck disable=SC2046
@@ -87,7 +89,7 @@ fi
 pathloom=$(readlink -f "$pathloom")
 tests=$(dirname "$pathloom")/tests
 
-# ---- a Ceph of our own ----
+# ---- the Ceph of this script ----
 work=$(mktemp -d "${TMPDIR:-/tmp}/pathloom-ceph.XXXXXX") || fail "no temporary folder"
 work=$(readlink -f "$work")
 mkdir "$work/mon" "$work/osd" "$work/rgw" "$work/tmp"
@@ -106,7 +108,8 @@ until is_free $port && is_free $((port + 1)); do
 done
 fsid=$(cat /proc/sys/kernel/random/uuid)
 
-# One copy of each object, and no keys, because only loopback reaches it.
+# Each object has one copy. There are no keys, because only the loopback interface
+# reaches this Ceph.
 cat >"$conf" <<END
 [global]
 fsid = $fsid
@@ -138,8 +141,8 @@ cluster() {
     timeout 60 ceph -c "$conf" --connect-timeout 20 "$@" >>"$work/cluster.out" 2>&1
 }
 
-# Starts the daemon again whenever it ends; a monitor may refuse one that asks too
-# early.
+# Starts the storage daemon again whenever it ends. (A monitor may refuse a daemon that
+# asks too early.)
 keep_osd() {
     while [ -d "$work/osd" ]; do
         ceph-osd -f -i 0 -c "$conf" >>"$work/osd.out" 2>&1
@@ -159,7 +162,7 @@ ceph-mon --mkfs -i a -c "$conf" --monmap "$work/monmap" >>"$work/mon.out" 2>&1 |
 setsid ceph-mon -f -i a -c "$conf" >>"$work/mon.out" 2>&1 &
 uuid=$(cat /proc/sys/kernel/random/uuid)
 i=0
-until cluster osd new "$uuid"; do # the monitor begins
+until cluster osd new "$uuid"; do # until the monitor answers
     i=$((i + 1))
     [ $i -lt 30 ] || fail "the monitor"
     sleep 1
@@ -175,7 +178,7 @@ at() { # namespace
     echo "rados://pathloom/$1?conf=$conf&patience=120"
 }
 
-# ---- promises ----
+# ---- the promises of engine.h ----
 "$tests/engine_check" "$(at check)" >"$work/check.out" 2>&1 || fail "promises"
 say "$(tail -n 3 "$work/check.out" | sed 's/engine_check: //' | paste -sd';')"
 
@@ -255,7 +258,7 @@ store fsck --store "$work/copy"
 "$pathloom" generate --run "$work/ceph" --prompt "int" --max-tokens 4 \
     >"$work/verb.out" 2>&1 || fail "generate"
 
-# ---- a lost disk, two homes ----
+# ---- a lost disk, and two homes ----
 cp -r "$work/ceph/store" "$work/twin"
 mv "$work/ceph/store" "$work/lost"
 store restore "$(at ceph)" --store "$work/ceph/store"

@@ -1,24 +1,25 @@
 #!/bin/sh
-# Kills processes of jobs at random times until a number of kills is reached: nothing
-# may be lost.
+# Kills processes of jobs at random times until a given number of kills is reached. No
+# data may be lost.
 #
 # usage: chaos.sh [--kills N] [--seed S] [--minutes M] [--gap MS] [--per-run K] [--phases P]
 #                 [--pathloom FILE] [--ledger FILE] [--work FOLDER]
 #
-# A tiny training (chaos_job.sh) is run once undisturbed. Then it is run again and again
-# while, at random moments, workers, hub, home and the launcher itself are killed (kill
-# -9), stopped for 0.5 to 5 times the life of a lease and continued, or told to end
-# (SIGTERM); a launcher that is gone is given the same command again. After each run:
+# A tiny training (chaos_job.sh) is run once undisturbed. Then it is run again and
+# again. Meanwhile, at random times, workers, hub, home and the launcher are killed
+# (kill -9), or stopped for 0.5 to 5 times the life of a lease and continued, or told to
+# end (SIGTERM). If the launcher has ended, the same command is given again. After each
+# run:
 #
-#   every version has the hash, and the contributions, of the undisturbed run, each once
-#   every path has the state, and the number of samples, of the undisturbed run
+#   every version has the hash and the contributions of the undisturbed run, each once
+#   every path has the state and the number of samples of the undisturbed run
 #   every commit that was acknowledged when a home was killed is in the log, unchanged
-#   `pathloom store fsck` is clean, and no process is left
+#   `pathloom store fsck` finds nothing wrong, and no process is left over
 #
-# --kills counts SIGKILLs. --gap is the mean time between two faults (250 ms). With a
-# gap of some seconds (and a run of 600 phases) faults do not overlap, and the times of
-# recovery are those of one fault. The same seed draws the same faults, but what a
-# process does at a fault depends on timing.
+# --kills is a number of SIGKILLs. --gap is the mean time between two faults (250 ms).
+# If the gap is some seconds (and a run has 600 phases), faults do not overlap, and each
+# measured time of recovery is that of one fault. The same seed gives the same faults,
+# but what a process does at a fault depends on timing.
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
 kills=500 seed=$(date +%s) minutes=60 gap=250 per_run=60 phases=24
@@ -84,15 +85,15 @@ name_of() { # pid, role
     esac
 }
 
-# The store's mark shows the newest commit that the home had acknowledged before the
-# kill.
+# Notes the newest commit that the home had acknowledged before the kill. The store's
+# mark shows it.
 note_acks() { "$ledger" --mark "$work/shot/store" >>"$work/acks" 2>/dev/null; }
 
 shoot() { # signal, role
     if [ "$2" = launcher ]; then
         set -- "$1" "$2" "$job"
     else
-        # shellcheck disable=SC2046 # a pid a word
+        # shellcheck disable=SC2046 # the list is several process ids
         set -- "$1" "$2" $(members "$job" "$2")
         [ $# -gt 2 ] || return 0
         signal=$1 role=$2
@@ -151,13 +152,14 @@ rest() {
     sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
 }
 
-# ---- a run under fire ----
+# ---- a run with faults ----
 start() {
     (job_of shot) >>"$work/shot.out" 2>&1 &
     job=$!
 }
 
-# The launcher ends with exit code 0, or was told to end and gets the command again.
+# Starts the launcher until it ends with exit code 0. If it was told to end, or was
+# killed, it gets the same command again.
 run_under_fire() {
     end_at=$((n_kills + per_run))
     [ "$end_at" -le "$kills" ] || end_at=$kills
@@ -198,9 +200,10 @@ check_run() {
         fail "a process found a bug in itself"
 }
 
-# ---- how long a recovery takes ---- For a worker: until its task was granted again.
-# For other processes: from the last fault before a pause until the next granted or
-# finished task.
+# ---- how long a recovery takes ----
+# The recovery of a worker ends when its task is granted again. For other processes, the
+# recovery lasts from the last fault before a pause until the next task is granted or
+# finished.
 recovery() {
     awk -v run="$n_runs" '
         function ms(t) {
@@ -279,7 +282,7 @@ while [ "$n_kills" -lt "$kills" ] && [ $(($(date +%s) - started)) -lt $((60 * mi
     rm -rf "$work/shot" "$work/shot.out"
     : >"$work/acks"
     random 4
-    [ "$value" -eq 0 ] || take_data calm shot # else its making is under fire, too
+    [ "$value" -eq 0 ] || take_data calm shot # else the making of the data has faults, too
     run_under_fire
     check_run
     recovery

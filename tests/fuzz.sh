@@ -1,15 +1,15 @@
 #!/bin/sh
-# Runs every fuzz target (tests/fuzz/fuzz_*.c) for long with libFuzzer, ASan and UBSan
-# (clang), one after the other.
+# Runs every fuzz target (tests/fuzz/fuzz_*.c) for a long time with libFuzzer, ASan and
+# UBSan (clang), one target after the other.
 #
 # usage: fuzz.sh [--runs N] [--seconds S] [--build FOLDER] [TARGET ...]
 #
-# Each target runs until it has had N inputs (10,000,000), including those of earlier
-# calls with the same FOLDER (FOLDER/counts), or for S seconds (3600). It begins with
-# its seeds and with the inputs that earlier calls kept (FOLDER/corpus). Inputs are
-# short (512 bytes, or twice the longest seed), so that many fit into the time. A
-# finding ends the script with code 1 and leaves a file with the input; the target
-# repeats the finding if this file is its argument.
+# Each target runs until it has had N inputs (10,000,000), or for S seconds (3600). The
+# inputs of earlier calls with the same FOLDER count, too (FOLDER/counts). A target
+# begins with its seeds and with the inputs that earlier calls kept (FOLDER/corpus).
+# Inputs are short (512 bytes, or twice the longest seed), so that many of them fit into
+# the time. If a target finds a fault, the script ends with code 1 and leaves a file
+# with the input. The target repeats the fault if this file is its argument.
 set -u
 runs=10000000 seconds=3600 build=build/fuzz
 while [ $# -gt 1 ]; do
@@ -31,7 +31,7 @@ configure() { # folder, options
         -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" \
         "$@" >/dev/null || exit 69
 }
-# A build without libFuzzer writes the seeds.
+# Another build, without libFuzzer, writes the seeds.
 configure "$build/seeds"
 configure "$build/fuzz" -DPL_FUZZ=ON -DCMAKE_C_COMPILER=clang-14 \
     -DCMAKE_CXX_COMPILER=clang++-14 -DPL_SANITIZE=fuzzer-no-link,address,undefined
@@ -41,9 +41,9 @@ ninja -C "$build/seeds" "$@" >"$build/seeds.log" 2>&1 &&
     tail -n 20 "$build"/*.log
     exit 70
 }
-# A failed allocation is no finding; leaks are. Few stack frames of each allocation and
-# little freed memory are kept. This doubles the rate, and the defaults repeat a
-# finding.
+# A failed allocation is not an error, but a leak is one. Only few stack frames of each
+# allocation and little freed memory are kept. This doubles the rate. To see more,
+# repeat a finding with the default options.
 ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:malloc_context_size=2:quarantine_size_mb=8
 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export ASAN_OPTIONS UBSAN_OPTIONS

@@ -1,33 +1,34 @@
 #!/bin/sh
-# Tests the cuda backend on a GPU: every kernel against the reference, rates for real
-# model sizes beside PyTorch's rates on the same GPU, and the same tests under
-# compute-sanitizer.
+# Tests the cuda backend on a GPU: compares every kernel with the reference, measures
+# rates for real model sizes beside PyTorch's rates on the same GPU, and runs the same
+# tests under compute-sanitizer.
 #
 #   sh tests/gpu.sh [--parts "build checks rates ..."] [build folder]
 #
-# The parts, the most useful first (default: all):
+# The parts, the most useful ones first (default: all):
 #
-#   build      modules alone, for this GPU
-#   checks     against the reference: every operation, models, the update, fp8, int8,
-#              each tensor's gradient, the loss of 200 steps
-#   rates      steps at 150M and 1.3B, decoding at 150M
-#   rivals     torch_step.py at 150M and 1.3B, where PyTorch sees the GPU
-#   more       attention at context 4096, decoding at 1.3B, int8, fp8
-#   sanitizer  memcheck, racecheck, synccheck, initcheck, where compute-sanitizer is
+#   build      builds only the modules, for this GPU
+#   checks     compares with the reference: every operation, models, the update, fp8,
+#              int8, each tensor's gradient, the loss of 200 steps
+#   rates      measures steps at 150M and 1.3B, decoding at 150M
+#   rivals     measures torch_step.py at 150M and 1.3B, if PyTorch sees the GPU
+#   more       measures attention at context 4096, decoding at 1.3B, int8, fp8
+#   sanitizer  runs memcheck, racecheck, synccheck, initcheck, if compute-sanitizer
+#              exists
 #
 # 150M and 1.3B are the presets dense-150m and dense-1b.
 #
-# Needs the CUDA toolkit, a C and a C++ compiler and CMake; nothing else of packages.txt.
-# Several calls with the same build folder (default: build/gpu) add to one table. Where
-# a call may last ten minutes, call it with "build checks rates rivals" and then with
-# "more sanitizer". A call with `build` begins a new table.
+# Needs the CUDA toolkit, a C and a C++ compiler and CMake, but no other package of
+# packages.txt. Several calls with the same build folder (default: build/gpu) add to one
+# table. If a call may last only ten minutes, call it with "build checks rates rivals"
+# and then with "more sanitizer". A call with `build` begins a new table.
 #
-# The table goes to stdout and to gpu.md in the folder OUT (default: docs/results);
-# gpu.log beside it has the output of this call's commands. Both files are written row
-# by row, so that a run that is cut off leaves its rows. Each command has its own time
-# limit, and all together end after GPU_SECONDS (default 540); the parts that were left
-# out are named. A share of the time is reserved for each of the parts checks, rates and
-# rivals of the call, even if earlier parts take long.
+# The table goes to stdout and to gpu.md in the folder OUT (default: docs/results). The
+# output of this call's commands goes to gpu.log in the same folder. Both files are
+# written row by row, so that the rows remain if the call is ended early. Each command
+# has its own time limit, and the whole call ends after GPU_SECONDS (default 540). Parts
+# that were left out are named. A share of the time is reserved for each of the parts
+# checks, rates and rivals of the call, even if earlier parts take long.
 #
 # Exit code: 0; 1 if a check failed; 64 for unknown words; 77 if this machine has no GPU
 # or no toolkit.
@@ -38,7 +39,7 @@ start=$(date +%s)
 seconds=${GPU_SECONDS:-540}
 failed=0
 kept=0
-# test_X_gpu of each: cmake/gpu_tests.cmake
+# each has a program test_X_gpu (cmake/gpu_tests.cmake)
 tests="ops reference model model_curve probe"
 
 say() {
@@ -81,7 +82,7 @@ case $seconds in
 esac
 out=${OUT:-docs/results}
 
-# ---- what the machine has ----
+# ---- the tools of this machine ----
 
 # The toolkit and the driver's tools may not be on PATH.
 for folder in /usr/local/cuda/bin /usr/local/nvidia/bin; do
@@ -109,8 +110,8 @@ rows=$build/gpu.rows
 : >"$log" || exit 70
 say "$gpu"
 
-# cuBLAS may be in Python's packages and not in the toolkit: headers for the build, and
-# the library for the programs.
+# cuBLAS may be in Python's packages and not in the toolkit. Then the build needs its
+# headers, and the programs need its library.
 toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
 python=$(command -v python3)
 if [ ! -f "$toolkit/include/cublasLt.h" ] && [ -n "$python" ]; then
@@ -127,10 +128,9 @@ for p in site.getsitepackages() + sys.path: print(p)' | sort -u |
 fi
 
 # limited SECONDS NAME COMMAND...: runs a command. Its time limit is SECONDS, or the
-# time that is left without the time reserved for later parts, if that is less. Its
-# output goes to the log and to $build/NAME.out. Exit code 124: it ran longer than
-# SECONDS, which is a failure of a check (a kernel that hangs); 125: too little time was
-# left.
+# time that is left for this part if that is less. Its output goes to the log and to
+# $build/NAME.out. Exit code 124: it ran longer than SECONDS, so a check has failed (a
+# kernel hangs). Exit code 125: too little time was left.
 limited() {
     limit=$1
     name=$2
@@ -182,7 +182,7 @@ row() {
 }
 
 # judge CODE NAME: writes the result of a check. A check that left the GPU out, or that
-# did not end, has failed.
+# did not end, counts as failed.
 judge() {
     if [ "$1" = 125 ]; then
         row "$2: NOT DONE, no time: more GPU_SECONDS, or fewer --parts"
@@ -202,8 +202,8 @@ check() {
     judge $? "$2"
 }
 
-# measure SECONDS NAME COMMAND...: runs a command whose output lines become rows. If
-# PyTorch fails, the script does not fail.
+# measure SECONDS NAME COMMAND...: runs a command and makes each line of its output a
+# row. If PyTorch fails, the script does not fail.
 measure() {
     limited "$@"
     code=$?
@@ -220,7 +220,7 @@ measure() {
     tell
 }
 
-# ---- build: modules alone, for this GPU ----
+# ---- build: only the modules, for this GPU ----
 
 part_build() {
     generator=
@@ -261,7 +261,7 @@ part_checks() {
 
 # ---- rates ----
 
-# of SIZE: the word that names a model, for bench_ops
+# shape SIZE: prints the words that name a model for bench_ops
 shape() {
     case $1 in
     150M) echo preset=dense-150m ;;
@@ -269,7 +269,7 @@ shape() {
     esac
 }
 
-# steps SIZE BATCH PRECISION; the last lines of bench_ops have the step
+# steps SIZE BATCH PRECISION: the last lines of bench_ops are about the step
 steps() {
     measure 75 "step-$1-$3" "$build/bench/bench_ops" backend=cuda precision="$3" \
         batch="$2" $(shape "$1")
@@ -287,7 +287,7 @@ part_rates() {
 }
 
 part_more() {
-    # the rows "attention" of one block, at head 64 and 128
+    # the rows "attention" of one block, with heads of size 64 and of size 128
     for heads in 14 7; do
         measure 45 "attention-4096-$((896 / heads))" "$build/bench/bench_ops" \
             backend=cuda precision=bf16 batch=4 context=4096 width=896 blocks=1 \
@@ -301,7 +301,8 @@ part_more() {
 
 # ---- rivals ----
 
-# of a file of bench_ops, and of one of torch_step.py: tokens/s
+# Print tokens per second: our_rate from a file of bench_ops, the other one from a file
+# of torch_step.py.
 our_rate() {
     sed -n 's/^step .* ms = \([0-9]*\) tokens\/s.*/\1/p' "$1" 2>/dev/null | tail -n 1
 }
@@ -310,8 +311,8 @@ rival_rate() {
     sed -n 's/.*"tokens_per_s": \([0-9]*\).*/\1/p' "$1" 2>/dev/null | sort -n | tail -n 1
 }
 
-# rival SIZE BATCH WIDTH BLOCKS HEADS HEAD FFN, as modules/preset.c has them; fp32
-# parameters first, as ours are
+# rival SIZE BATCH WIDTH BLOCKS HEADS HEAD FFN, as in modules/preset.c. The first
+# measurement has parameters in fp32, as ours are.
 rival() {
     measure 200 "torch-$1" "$python" bench/rivals/torch_step.py --device cuda \
         --precision autocast,bf16 --mode compile --threads 1 --vocab 32000 --batch "$2" \
@@ -335,11 +336,11 @@ assert torch.cuda.is_available()' >/dev/null 2>&1; then
 
 # ---- the sanitizer ----
 
-# sanitize SECONDS TOOL TEST. The tools are slow. If a tool is cut off, that is not a
-# failure, unless it has found something before.
+# sanitize SECONDS TOOL TEST. The tools are slow. If a tool is ended early, this is not
+# a failure, unless it has found a fault before.
 sanitize() {
     name=$2-$3
-    # shellcheck disable=SC2086 # an option and its value, or nothing
+    # shellcheck disable=SC2086 # the variable is an option with its value, or empty
     limited "$1" "$name" compute-sanitizer --tool "$2" $ours --error-exitcode 1 \
         "$build/tests/test_$3_gpu"
     code=$?
@@ -355,9 +356,9 @@ sanitize() {
     fi
 }
 
-# initcheck reports reads of cuBLAS from its own workspace, so it is limited to our
-# kernels, whose names end alike. `reference` has the update, graphs, fp8 and int8 on
-# small models.
+# initcheck reports that cuBLAS reads its own workspace. So it is limited to our
+# kernels, whose names end alike. The test `reference` has the update, graphs, fp8 and
+# int8 on small models.
 part_sanitizer() {
     if ! command -v compute-sanitizer >/dev/null; then
         row "compute-sanitizer: not installed, left out"
@@ -373,7 +374,7 @@ part_sanitizer() {
     sanitize 60 memcheck model
 }
 
-# shellcheck disable=SC2086 # a list of parts
+# shellcheck disable=SC2086 # $parts is several words
 set -- $parts
 while [ $# -gt 0 ]; do
     part=$1

@@ -3,16 +3,17 @@
 #
 #   sh tests/lm_eval.sh [PATHLOOM] [PATH_LOGITS]
 #
-# Installs the harness from the Python package index into a folder outside the tree (as
-# LM_EVAL, else ~/.cache/pathloom/lm_eval; about 800 MB, kept for the next time). Trains
-# and serves a small run. The harness's model `local-completions` scores held-out
-# documents, documents of several windows, and a multiple-choice task, with the server
-# as tokenizer and model. Every sample is compared with the reference backend's losses
-# of the exported path, and the sums with `pathloom eval`: once for a single model of
+# Installs the harness from the Python package index into a folder outside of the tree
+# (LM_EVAL, else ~/.cache/pathloom/lm_eval). The folder needs about 800 MB and is kept
+# for the next call. The script trains and serves a small run. The harness's model
+# `local-completions` uses the server as tokenizer and model, and scores held-out
+# documents, documents of several windows, and a multiple-choice task. Every sample is
+# compared with the losses of the exported path on the reference backend, and the sums
+# are compared with `pathloom eval`: first for a single model of the run, then with a
+# path that is chosen for each request.
 # the run, and once with a path chosen for each request.
-#
-# Exit codes: 0; 1 a comparison failed; 77 the harness cannot be installed here, and a
-# line says why. About a minute after the installation.
+# Exit codes: 0; 1 if a comparison failed; 77 if the harness cannot be installed here,
+# and a line says why. Takes about a minute after the installation.
 set -eu
 cd "$(dirname "$0")/.."
 pathloom=${1:-build/release/pathloom}

@@ -1,16 +1,17 @@
 #!/bin/sh
-# Tests the tests: bugs are put into the code one by one, and a test must find each bug.
+# Tests the tests: bugs are put into the code one after another, and a test must find
+# each bug.
 #
 # usage: mutants.sh [--build FOLDER] [NAME ...]
 #        mutants.sh [--build FOLDER] --random N [--seed S] FILE TEST ...
 #
-# The tree is copied; each bug is a change of one line of the copy. Without names, each
-# bug of the list below is put in, and the test that the list names for it must fail.
-# With --random, N changes of FILE are drawn (a comparison, an operator, a number, a
-# negated condition, a missing statement), and one of the TESTs must fail or not end;
-# changes that do not compile are not counted. Ends with 1 if no test finds a bug of the
-# list. Some random changes have no visible effect, so there the script only prints the
-# changes that no test found, and their share.
+# The tree is copied, and each bug changes one line of the copy. Without --random, each
+# bug of the list below (or each one that is named) is tried, and the test that the list
+# names for it must fail. With --random, N changes of FILE are drawn (a comparison, an
+# operator, a number, a negated condition, a missing statement), and one of the TESTs
+# must fail or not end. Changes that do not compile are not counted. The exit code is 1
+# if no test finds a bug of the list. Some random changes have no visible effect. So
+# with --random the script only prints the changes that no test found, and their share.
 set -u
 build=build/mutants random=0 seed=1
 while [ $# -gt 1 ]; do
@@ -26,7 +27,7 @@ only=" $* "
 cd "$(dirname "$0")/.." || exit 70
 case $build in /*) ;; *) build=$PWD/$build ;; esac
 tree=$build/tree
-rm -rf "$build" # objects of an earlier bug would look newer than the sources
+rm -rf "$build" # otherwise objects of an earlier bug would look newer than the sources
 mkdir -p "$tree"
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --preserve=timestamps -t "$tree" 2>/dev/null
 launcher=$(command -v ccache || true)
@@ -46,7 +47,8 @@ test_passes() { # test
     (cd "$tree" && timeout 600 "$build/out/tests/$1" >"$build/test.log" 2>&1)
 }
 
-# A bug: its name, its file, a sed expression, and the test that must fail.
+# Tries one bug. It has a name, a file, a sed expression that makes it, and a test that
+# must fail.
 mutant() { # name, file, sed expression, test
     [ "$only" = "  " ] || [ "${only#* "$1" }" != "$only" ] || return 0
     planted=$((planted + 1))
@@ -77,7 +79,7 @@ mutant() { # name, file, sed expression, test
     cp "$build/good" "$tree/$2"
 }
 
-# Prints the possible changes of FILE: line, column, length, new text.
+# Prints the changes that are possible in FILE: line, column, length, new text.
 points() { # file
     awk '
         function point(at, len, text) { print NR "\t" at "\t" len "\t" text }
@@ -93,7 +95,7 @@ points() { # file
             if (in_comment) { if (sub(/^.*\*\//, "", code)) in_comment = 0; next }
             if (code ~ /^ *\/\*/) { if (code !~ /\*\//) in_comment = 1; next }
             if (code ~ /^ *(#|static const|enum|typedef|_Static_assert)/) next
-            # Replaces strings and comments by blanks, because they are not changed.
+            # Strings and comments must not be changed, so they are replaced by blanks.
             while (match(code, /"([^"\\]|\\.)*"/)) {
                 gap = sprintf("%" RLENGTH "s", ""); gsub(/ /, "_", gap)
                 code = substr(code, 1, RSTART - 1) gap substr(code, RSTART + RLENGTH)
@@ -126,7 +128,7 @@ points() { # file
         }' "$1"
 }
 
-# Makes one change in `good`; a negated condition needs one more bracket.
+# Makes one change in `good`. A negated condition needs one more bracket at its end.
 plant() { # line, column, length, text, from, to
     awk -v line="$1" -v at="$2" -v len="$3" -v text="$4" '
         NR == line {

@@ -1,14 +1,15 @@
 #!/bin/sh
-# Tests the status page in a real browser: the page of a small job while it trains and
-# after its end must agree with `status` and report.json. Also tests labels, contrast,
-# keyboard, small screens, and the page of `pathloom serve`. Screenshots are kept.
+# Tests the status page in a real browser. While a small job trains and after its end,
+# its page must agree with `status` and report.json. Also tests labels, contrast, the
+# keyboard, small screens, and the page of `pathloom serve`. The screenshots are kept.
 #
 #   sh tests/page.sh [PATHLOOM] [WORKFOLDER]
 #
-# Installs Debian's chromium if there is none and this user may. The pictures are in
-# WORKFOLDER/pictures (build/page_browser). One to two minutes.
+# Installs Debian's chromium if there is no browser and the user may install packages.
+# The screenshots are in WORKFOLDER/pictures (default: build/page_browser/pictures).
+# Takes one to two minutes.
 #
-# Exit codes: 0; 1 a check failed; 77 there is no browser, and a line says so.
+# Exit codes: 0; 1 if a check failed; 77 if there is no browser, and a line says so.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 pathloom=${1:-build/release/pathloom}

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Installs packages on a fresh machine, configures, builds and tests.
-#   sh tests/run.sh            what answers within minutes
-#   sh tests/run.sh --all      every test
+#   sh tests/run.sh            tests that end within minutes
+#   sh tests/run.sh --all      all tests
 #   sh tests/run.sh -L unit    arguments go to ctest
-# A second call builds only what has changed. Tests that permit it run at the same time;
-# tests that did not run on this machine are listed at the end.
+# A second call builds only what has changed. Tests that permit it run at the same time.
+# Tests that did not run on this machine are listed at the end.
 set -eu
 cd "$(dirname "$0")/.."
 sh tools/install.sh
@@ -15,7 +15,8 @@ case ${1:-} in
 esac
 verdict=0
 ctest --preset release -j "$(($(nproc) + 1))" "$@" || verdict=$?
-# These are parts of tests. If a complete test did not run, ctest itself lists it.
+# Prints parts of tests that did not run on this machine. If a whole test did not run,
+# ctest lists it.
 log=build/release/Testing/Temporary/LastTest.log
 if grep -q ': not on this machine' "$log"; then
     echo "Left out of tests that ran:"

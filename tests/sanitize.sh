@@ -1,12 +1,13 @@
 #!/bin/sh
-# Runs the tests under a sanitizer and lists the reports of all processes.
+# Runs the tests under a sanitizer, and lists the reports of all processes.
 #
 # usage: sanitize.sh asan|tsan [CTEST-OPTION ...]      (sanitize.sh tsan -L fault)
 #
-# asan is AddressSanitizer with leaks, and UndefinedBehaviorSanitizer; tsan is
-# ThreadSanitizer. The preset of that name must be built. Reports go to
-# build/PRESET/reports, one file per process, because a test may pass although one of
-# its processes has a report. Ends with 1 if a test failed or a report is there.
+# asan means AddressSanitizer with its search for leaks, and UndefinedBehaviorSanitizer.
+# tsan means ThreadSanitizer. The preset of that name must be built before. Reports go
+# to build/PRESET/reports, one file per process, because a test may pass although one of
+# its processes has a report. The exit code is 1 if a test failed or if there is a
+# report.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 preset=$1
@@ -14,17 +15,18 @@ shift
 reports=$PWD/build/$preset/reports
 rm -rf "$reports"
 mkdir -p "$reports" || exit 73
-# interpose.c and power_trace.c are preloaded, and so come before the sanitizer's library.
+# interpose.c and power_trace.c are preloaded, so they come before the library of the
+# sanitizer.
 common=log_path=$reports/report
 ASAN_OPTIONS=$common:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:verify_asan_link_order=0
 UBSAN_OPTIONS=$common:print_stacktrace=1
-# RocksDB, ZeroMQ and similar libraries are not instrumented: ThreadSanitizer does not
-# see their locks, and would report races on their own memory. All accesses of our own
-# code are checked.
+# RocksDB, ZeroMQ and similar libraries are not instrumented. ThreadSanitizer does not
+# see their locks, and would report races on their own memory. All memory accesses of
+# our own code are checked.
 TSAN_OPTIONS=$common:ignore_noninstrumented_modules=1:history_size=4
 # With GCC's OpenMP library, ThreadSanitizer does not see that threads wait for each
-# other, and would report every loop. So LLVM's OpenMP library is used, which reports
-# these waits (Archer).
+# other, and would report every loop. So the tests use LLVM's OpenMP library, which
+# reports these waits (Archer).
 archer=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
 if [ "$preset" = tsan ] && [ -n "$archer" ]; then
     LD_PRELOAD=$(dirname "$archer")/libomp.so.5 OMP_TOOL_LIBRARIES=$archer
@@ -35,7 +37,7 @@ fi
 export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 ctest --test-dir "build/$preset" --output-on-failure "$@"
 code=$?
-# shellcheck disable=SC2012 # names of ours
+# shellcheck disable=SC2012 # the names are made by us
 n=$(ls "$reports" | wc -l)
 echo "sanitize: $n processes reported something"
 for report in "$reports"/*; do

@@ -1,19 +1,20 @@
 #!/bin/sh
-# Tests workers that are a job array of a real Slurm and are preempted, requeued and
-# cancelled.
+# Tests workers that are a job array of a real Slurm, and that are preempted, requeued
+# and cancelled.
 #
 # usage: sh tests/slurm.sh [PATHLOOM]        (build/release/pathloom, built if missing)
 #
-# Starts a Slurm: slurmctld, two slurmd ("nodes") and munged on 127.0.0.1, with
-# configuration and state in a temporary folder; a Slurm that the machine already runs
-# is not touched. Missing packages (slurm-wlm, munge) are installed. Then uses
-# deploy/slurm like a user: one sbatch for the head and one for an array of workers.
-# While they train, workers are requeued, preempted by a job of higher priority, told
-# that their time ends, and cancelled; the head is requeued, too. The modules must be
-# those of an undisturbed run without Slurm, and no process may be left.
+# Starts a Slurm on 127.0.0.1: slurmctld, two slurmd ("nodes") and munged. Their
+# configuration and state are in a temporary folder. A Slurm that already runs on the
+# machine is not touched. If packages (slurm-wlm, munge) are missing, they are
+# installed. Then the script uses deploy/slurm as a user does: one sbatch for the head,
+# and one for an array of workers. While they train, workers are requeued, preempted by
+# a job of higher priority, told that their time ends, and cancelled. The head is
+# requeued, too. The modules must be those of an undisturbed run without Slurm, and no
+# process may be left over.
 #
-# Exit codes: 0; 1 failed; 77 this machine cannot run it, and a line says why. About
-# four minutes, more beside other work.
+# Exit codes: 0; 1 if the test failed; 77 if this machine cannot run it, and a line says
+# why. Takes about four minutes, longer if the machine is busy.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
@@ -36,7 +37,7 @@ fail() {
     exit 1
 }
 
-# ---- our processes: they work in the folder, or their command lines name it ----
+# ---- the processes of this script, found by their folder or command line ----
 ours() {
     for process in /proc/[0-9]*; do
         [ "${process#/proc/}" != $$ ] || continue
@@ -48,13 +49,13 @@ ours() {
     done
 }
 
-# Cleans up, however this script ends. Ends daemons first, because they would start jobs
-# again.
+# Cleans up, however this script ends. Ends the daemons first, because they would start
+# jobs again.
 clean() {
     trap - EXIT
     [ -n "$work" ] || return
     for signal in TERM KILL; do
-        # shellcheck disable=SC2046 # several pids
+        # shellcheck disable=SC2046 # the list is several process ids
         kill "-$signal" $(ours) 2>/dev/null && sleep 1
     done
     rm -rf "$work"
@@ -90,13 +91,13 @@ fi
 [ -x "$pathloom" ] || fail "there is no program $pathloom"
 [ "${pathloom#/}" != "$pathloom" ] || pathloom=$PWD/$pathloom
 
-# Removes Slurm's environment variables, because this script itself may run as a Slurm
-# job.
+# Removes Slurm's environment variables, because this script may itself run in a job of
+# Slurm.
 for name in $(env | sed -n 's/^\(\(SLURM\|SBATCH\|SQUEUE\|SCANCEL\|SALLOC\)[A-Z0-9_]*\)=.*/\1/p'); do
     unset "$name"
 done
 
-# ---- a Slurm of our own ----
+# ---- the Slurm of this script ----
 work=$(mktemp -d "${TMPDIR:-/tmp}/pathloom-slurm.XXXXXX") || fail "no temporary folder"
 work=$(readlink -f "$work")
 mkdir "$work/state" "$work/log" "$work/munge" "$work/n1" "$work/n2" "$work/corpus"
@@ -112,7 +113,7 @@ until is_free $port && is_free $((port + 1)) && is_free $((port + 2)); do
     [ $port -lt 31000 ] || fail "no free ports"
 done
 
-# Nodes with two processors each, however many the machine has.
+# Each node has two processors, however many the machine has.
 cat >"$SLURM_CONF" <<END
 ClusterName=pathloom-test
 SlurmctldHost=localhost(127.0.0.1)
@@ -189,7 +190,7 @@ settings="--corpus $work/corpus --set data.vocab=512 --set data.valid_share=0.1 
 --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
 --set eval.sample_tokens=0"
 calm() { # run, phases
-    # shellcheck disable=SC2086 # settings are several words
+    # shellcheck disable=SC2086 # $settings is several words
     "$pathloom" train --out "$work/$1" --workers 2 $settings --set "train.phases=$2" \
         >"$work/$1.out" 2>&1 || fail "a run without Slurm"
 }
@@ -199,8 +200,8 @@ hashes() { # run
         "$work/$1.ls" | sort >"$work/$1.hashes"
     [ -s "$work/$1.hashes" ] || fail "no module in $1"
 }
-# Slurm is slow, so the training must last long enough for the actions below on this
-# machine.
+# Slurm is slow. So the training must last long enough, on this machine, for all actions
+# below.
 begun=$(date +%s)
 calm probe 40
 phases=$((40 * 70 / ($(date +%s) - begun + 1)))
@@ -228,20 +229,20 @@ is() { # job, state
 log_of() { # task
     echo "$work/job-${array}-$1.out"
 }
-# Counts a line in a task's log.
+# Prints how many lines of a task's log match a pattern.
 count() { # task, pattern
     grep -c "$2" "$(log_of "$1")" 2>/dev/null
 }
 has() { # task, pattern, how often
     [ "$(count "$1" "$2")" -ge "$3" ]
 }
-# Whether the task's worker has started since the last stop; before this its script does
-# not handle signals.
+# True if the task's worker has started since it was last stopped. Before this, the
+# script of the worker does not handle signals.
 at_work() { # task
     awk '/worker.ready/ { up = 1 } /CANCELLED AT|process.end/ { up = 0 } END { exit !up }' \
         "$(log_of "$1")"
 }
-# Slurm makes a requeued job wait for two minutes.
+# Slurm makes a requeued job wait for two minutes. This ends the wait.
 at_once() { # job, how often it was requeued
     await 60 "job $1 does not get back into the queue" is_back "$1" "$2"
     hurry "$1"
@@ -253,14 +254,14 @@ is_back() {
 hurry() {
     scontrol update jobid="$1" StartTime=now >/dev/null 2>&1
 }
-is_running() { # another waiting job may get the node first
+is_running() { # a different waiting job may get the node first
     is "$1" RUNNING || { hurry "$1" && false; }
 }
 done_tasks() {
     "$pathloom" status --run "$work/run" --json 2>/dev/null |
         sed -n 's/.*"arm": *"mix"[^}]*"tasks_done": *\([0-9]*\).*/\1/p'
 }
-reached() { # per cent of all tasks
+reached() { # whether this per cent of all tasks are done
     n=$(done_tasks)
     [ "${n:-0}" -ge $((4 * phases * $1 / 100)) ]
 }
@@ -276,7 +277,7 @@ array=$job
 await 120 "the workers do not train" reached 5
 say "head is job $head, workers are array $array"
 
-# A job with a mistake is not requeued.
+# A job with a mistake must not be requeued.
 submit -p paid -w n2 deploy/slurm/workers.sbatch "$work/run" --backend nothing
 await 60 "a wrong option does not end a job" is "$job" FAILED
 [ "$(restarts "$job")" -eq 0 ] || fail "a wrong option was tried again"
