@@ -194,7 +194,7 @@ static void score_text(const int32_t *text, int n, float *losses)
                                   losses + path * (n - 1)));
 }
 
-/* Returns how many tokens the paths must read again if there is a gate. A path that is
+/* Returns how many tokens the paths must read because of a gate. A path that is
  * chosen again reads the tokens that it has missed since it last wrote, except the last
  * one. */
 static int count_missed(const pl_reroute_trace *trace)
