@@ -199,9 +199,14 @@ static pl_status make_options(kv *db, kv_mode mode)
     return PL_OK;
 }
 
-/* Returns the lowest number of a file of the write-ahead log; UINT64_MAX if there is no
- * such file. The writer deletes these files in the order of their numbers. */
-static uint64_t oldest_log(const kv *db)
+/* The files of the write-ahead log at one moment. Newer files have greater numbers. */
+typedef struct log_files {
+    uint64_t newest;
+    int n;
+} log_files;
+
+/* Lists the files whose numbers are at most `most`. */
+static log_files list_logs(const kv *db, uint64_t most)
 {
     log_files logs = {0, 0};
     DIR *entries = opendir(db->path);
