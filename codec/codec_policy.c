@@ -330,8 +330,8 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
 }
 
 /* ---- the longest message ---- */
-/* Returns the largest size of a stretch in a message. A section is compressed only if
- * it gets shorter, so the uncompressed sizes are an upper bound. */
+/* Returns an upper bound for the bytes that a stretch takes in a message. A section is
+ * compressed only if it gets shorter, so the uncompressed sizes are an upper bound. */
 static uint64_t stretch_bound(const pl_codec_options *o, int codec, uint64_t count,
                               int n_contributors)
 {

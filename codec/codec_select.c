@@ -1,4 +1,5 @@
-/* Selects the values of a stretch that are sent: those with the largest magnitudes.
+/* Selects which values of a stretch (adjacent tensors with the same codec) are sent:
+ * the values with the largest magnitudes.
  *
  *   exact   the k largest of every 4096, ties to the lower index
  *   tagc    25 fixed thresholds; bisection finds the first that keeps few enough.

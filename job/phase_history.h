@@ -41,8 +41,8 @@ typedef struct phase_arm {
     pl_topology *topology;
     phase_series *series; /* [paths * replicas] ordered by path, then by replica */
     int n_series, n_replicas;
-    /* [n_merged] for each slot: number of versions that were merged from updates of its
-     * phases */
+    /* [n_merged] merged[i]: number of versions that were merged from updates of the
+     * phases i * stride to (i + 1) * stride - 1 */
     uint32_t *merged;
     size_t n_merged;
 } phase_arm;

@@ -327,7 +327,7 @@ say "time limit near (USR1): drained, put itself back into the queue"
 
 expired=$("$pathloom" status --run "$work/run" --json |
     sed -n 's/.*"leases_expired": *\([0-9]*\).*/\1/p')
-say "leases that ran out meanwhile: $expired (what a worker drains, it gives back)"
+say "leases that ran out meanwhile: $expired (a worker that drains gives its task back)"
 
 again=$(($(restarts "$head") + 1))
 scontrol requeue "$head" || fail "scontrol requeue of the head"

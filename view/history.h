@@ -37,7 +37,8 @@ typedef enum history_form { HISTORY_TEXT, HISTORY_CSV, HISTORY_JSON } history_fo
 
 /* Returns the tokens per second from the row's first lease to its last commit. */
 double history_rate(const history_row *row);
-/* Fills in the rows of a history whose versions were read. `store` has the audits.
+/* Fills in the rows of `out` from `h`, whose versions must have been read already.
+ * `store` has the audits.
  * `logs` is the folder of the logs; the newest 64 MiB of each log are read. */
 PL_MUST_CHECK pl_status history_make(const phase_history *h, pl_store *store,
                                      const char *logs, history *out);

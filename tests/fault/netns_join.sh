@@ -6,9 +6,9 @@
 #
 # The two machines are two network namespaces with one link between them. On the first
 # machine, home and hub are started by hand, and a job is trained that has no worker
-# there. The second machine knows only the token. The modules must be those of a job on
-# one machine. A token must work only once. Unknown, missing, wrong and revoked keys
-# must be refused within seconds, and both sides must report it. A worker that is told
+# there. The second machine knows only the token. The modules must have the same hashes
+# as those of the same job on one machine. A token must work only once. Unknown,
+# missing, wrong and revoked keys must be refused within seconds, and both sides must report it. A worker that is told
 # to leave must give its task back. Where the machine does not permit network
 # namespaces, the test is skipped (77).
 set -u

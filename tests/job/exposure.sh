@@ -32,7 +32,7 @@ for run in plain packed; do
         fail "the run $run"
     for domain in base docs codec; do
         exposure $domain >"$work/$domain" || fail "data coverage --of $domain"
-        grep -q '^mix/L1.E0 ' "$work/$domain" || fail "no module is named: $domain"
+        grep -q '^mix/L1.E0 ' "$work/$domain" || fail "data coverage --of $domain does not list mix/L1.E0"
     done
     cat "$work/base" "$work/docs" "$work/codec" | awk '{ all[$1] = $2; of[$1] += $3 }
         END { for (n in all) if (all[n] != of[n] || all[n] == 0) { print n; bad = 1 }

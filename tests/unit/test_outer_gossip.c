@@ -518,8 +518,9 @@ static pl_gossip_moments measure(holders *h)
     return sum;
 }
 
-/* Draws at random which holder has no mate: the holder whose mate would be a member
- * that does not exist. */
+/* Pairs holders at random. If k is odd, one more member is added that does not exist;
+ * the holder that is paired with it has no mate. So each holder is left out with the
+ * same probability. */
 static void match_uniformly(const char *module, uint64_t round, int k, int *partner)
 {
     int with_nobody[HOLDERS_MAX + 1];
