@@ -280,7 +280,7 @@ refuse_outer "fedavg with momentum" 'fedavg|0.5|diloco' \
     outer.method=fedavg outer.momentum=0.5
 refuse_outer "fragments that do not divide" '4 fragments|15 inner steps|divisor' \
     outer.method=streaming outer.fragments=4
-refuse_outer "an overlap as long as a phase" 'overlaps 5|3 fragments|after 5|fewer' \
+refuse_outer "an overlap as long as a phase" 'overlaps 5|3 fragments|every 5 steps|below that number' \
     outer.method=streaming outer.fragments=3 outer.overlap=5
 refuse_outer "spread beyond the buffer" 'delayed-nesterov|1/buffer|4 and 0.5' \
     outer.method=delayed-nesterov outer.spread=0.5
