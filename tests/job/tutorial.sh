@@ -17,7 +17,7 @@ cp docs/*.md docs/results/*.md "$work/text/manual/"
 small="--set data.vocab=400 --set model.width=32 --set model.heads=2 --set model.blocks=2
     --set model.context=32 --set train.batch=2 --set train.tau=4 --set router.prefix=8
     --set router.share=0.2 --set eval.max_tokens=200 --set eval.sample_tokens=0
-    --set train.base_steps=8"
+    --set train.base_steps=8 --set data.valid_share=0.15"
 
 # Runs the commands in the code blocks of a section. A line that ends with a backslash
 # is joined with the next one. A command that begins a new run gets the settings of the
