@@ -9,6 +9,7 @@
  * program prints the share of a row that is useful, the number of steps, the useful
  * tokens per second of processor time, and the loss of the held-out documents. The
  * windows of these documents are the same in all three. */
+#include "bench/need.h"
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include <math.h>
@@ -25,19 +26,6 @@ typedef struct bench {
     int32_t *in, *out; /* [batch, context] */
     float *losses;
 } bench;
-
-static void need(pl_status status)
-{
-    if (status == PL_OK)
-        return;
-    fprintf(stderr, "bench_pack: %s\n", pl_last_error());
-    exit(1);
-}
-
-static double processor_seconds(void)
-{
-    return (double)clock() / CLOCKS_PER_SEC;
-}
 
 static pl_sampler *open_sampler(const bench *b, const pl_tokens *tokens, bool pack)
 {

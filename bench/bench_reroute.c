@@ -10,6 +10,7 @@
  * tokens, so that the path is chosen four times. The first round only warms up. The
  * program prints the milliseconds per token of every answer, without the time for the
  * prompt, and the medians over the rounds. */
+#include "bench/need.h"
 #include "router/router.h"
 #include "serve/serve.h"
 #include <stdio.h>
@@ -47,20 +48,6 @@ typedef struct answer {
     int n_moves;
     double ms, processor_ms;
 } answer;
-
-static void need(pl_status status)
-{
-    if (status == PL_OK)
-        return;
-    fprintf(stderr, "bench_reroute: %s\n", pl_last_error());
-    exit(1);
-}
-
-/* Returns the processor time of all threads of this process. */
-static double processor_seconds(void)
-{
-    return (double)clock() / CLOCKS_PER_SEC;
-}
 
 /* ---- texts ---- */
 static void make_text(uint64_t seed, size_t len, pl_buf *out)

@@ -12,6 +12,7 @@
  * the weight of the heaviest shard divided by the mean weight, and the purity of the
  * shards with respect to the clouds. So a fit that uses only a sample can be compared
  * with a fit that uses all documents. */
+#include "bench/need.h"
 #include "router/router.h"
 #include <math.h>
 #include <stdio.h>
@@ -31,14 +32,6 @@ typedef struct bench {
     double *weights;           /* [n] tokens */
     uint32_t *cloud;           /* [n] */
 } bench;
-
-static void need(pl_status status)
-{
-    if (status == PL_OK)
-        return;
-    fprintf(stderr, "bench_router: %s\n", pl_last_error());
-    exit(1);
-}
 
 static void *need_memory(size_t bytes)
 {

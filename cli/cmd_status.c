@@ -5,12 +5,11 @@
 static bool has_finished(const char *dir)
 {
     pl_store *store = NULL;
-    pl_buf levels = {0};
-    bool is = store_open_run(dir, &store) == PL_OK &&
-              pl_store_get_ref(store, "finished", &levels) == PL_OK && levels.len > 0;
+    bool ended = false;
+    if (store_open_run(dir, &store) == PL_OK)
+        run_has_ended(store, &ended);
     pl_store_close(&store);
-    pl_buf_destroy(&levels);
-    return is;
+    return ended;
 }
 
 /* Makes the answer if no job is running: {"finished": true} if the run is finished,

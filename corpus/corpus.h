@@ -117,6 +117,8 @@ uint64_t pl_tokens_count(const pl_tokens *tokens);
 uint32_t pl_tokens_n_docs(const pl_tokens *tokens);
 int pl_tokens_vocab(const pl_tokens *tokens);
 const pl_token_doc *pl_tokens_doc(const pl_tokens *tokens, uint32_t doc);
+/* Returns the document with this hash; NULL if there is none. */
+const pl_token_doc *pl_tokens_find(const pl_tokens *tokens, uint64_t hash);
 void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *out);
 uint32_t pl_tokens_n_domains(const pl_tokens *tokens);
 const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain);

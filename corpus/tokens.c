@@ -260,6 +260,14 @@ const pl_token_doc *pl_tokens_doc(const pl_tokens *tokens, uint32_t doc)
     return &tokens->docs[doc];
 }
 
+const pl_token_doc *pl_tokens_find(const pl_tokens *tokens, uint64_t hash)
+{
+    for (uint32_t d = 0; d < pl_tokens_n_docs(tokens); d++)
+        if (tokens->docs[d].hash == hash)
+            return &tokens->docs[d];
+    return NULL;
+}
+
 /* In a file that was opened without verification, tokens may have any value. A token
  * that is not below vocab is read as unknown, so that it is never used as an index. */
 void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *out)

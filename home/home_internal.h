@@ -219,6 +219,8 @@ void home_note_samples(const home_arm *arm, home_module *m, const pl_contributio
 /* Reads arms, heads, pending updates and paths from the store. */
 pl_status home_load(home *h);
 void home_unload(home *h);
+/* Appends the bytes of a blob that is in the store or was uploaded. */
+pl_status home_read_blob(home *h, const pl_hash *blob, pl_buf *out);
 /* Reads an arm from the store or from an upload, and checks it. The arm is not
  * installed. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,

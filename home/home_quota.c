@@ -31,21 +31,6 @@ static pl_status check_tagged(home *h, const pl_snapshot *tag)
     return PL_OK;
 }
 
-static pl_status read_blob_bytes(home *h, const pl_hash *blob, pl_buf *out)
-{
-    uint64_t bytes = 0;
-    const staging_blob *u = staging_find(&h->uploads, blob);
-    if (u) {
-        pl_buf_append(out, u->data, (size_t)u->bytes);
-        return PL_OK;
-    }
-    PL_CHECK(pl_store_blob_bytes(h->store, blob, &bytes));
-    pl_buf_reserve(out, (size_t)bytes + 1);
-    PL_CHECK(pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out->data));
-    out->len = (size_t)bytes;
-    return PL_OK;
-}
-
 pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
 {
     static const char prefix[] = "tag/";
@@ -54,7 +39,7 @@ pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
     pl_status status = PL_OK;
     if (!pl_starts_with(name, prefix))
         return PL_OK;
-    PL_TRY(read_blob_bytes(h, blob, &bytes));
+    PL_TRY(home_read_blob(h, blob, &bytes));
     if (bytes.len == 0) /* a tag with no bytes is a deleted tag */
         goto done;
     PL_TRY(pl_snapshot_decode(name + strlen(prefix), bytes.data, bytes.len, &tag));

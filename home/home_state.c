@@ -177,7 +177,7 @@ void home_clear_arm(home_arm *arm)
     pl_arm_clear(&arm->arm);
 }
 
-static pl_status arm_bytes(home *h, const pl_hash *blob, pl_buf *out)
+pl_status home_read_blob(home *h, const pl_hash *blob, pl_buf *out)
 {
     uint64_t size = 0;
     const staging_blob *u = staging_find(&h->uploads, blob);
@@ -186,9 +186,10 @@ static pl_status arm_bytes(home *h, const pl_hash *blob, pl_buf *out)
         return PL_OK;
     }
     PL_CHECK(pl_store_blob_bytes(h->store, blob, &size));
-    pl_buf_reserve(out, (size_t)size);
-    PL_CHECK(pl_store_read_blob(h->store, blob, 0, (size_t)size, out->data));
-    out->len = (size_t)size;
+    /* one byte more, so that there is memory also for an empty blob */
+    pl_buf_reserve(out, (size_t)size + 1);
+    PL_CHECK(pl_store_read_blob(h->store, blob, 0, (size_t)size, out->data + out->len));
+    out->len += (size_t)size;
     return PL_OK;
 }
 
@@ -199,7 +200,7 @@ pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
     pl_buf bytes = {0};
     memset(out, 0, sizeof *out);
     out->blob = *blob;
-    PL_TRY(arm_bytes(h, blob, &bytes));
+    PL_TRY(home_read_blob(h, blob, &bytes));
     PL_TRY(pl_arm_decode(bytes.data, bytes.len, &out->arm));
     if (strcmp(object_name + strlen("arm/"), out->arm.name) != 0)
         PL_TRY(

@@ -8,6 +8,15 @@ pl_status store_open_run(const char *dir, pl_store **out)
     return pl_store_open(pl_join(path, dir, "store"), PL_STORE_READ, out);
 }
 
+pl_status run_has_ended(pl_store *store, bool *ended)
+{
+    pl_buf levels = {0};
+    pl_status status = pl_store_get_ref(store, "finished", &levels);
+    *ended = status == PL_OK && levels.len > 0;
+    pl_buf_destroy(&levels);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
 static pl_status add_document_hash(void *context, const pl_document *document)
 {
     const uint64_t hash = pl_document_hash(document);

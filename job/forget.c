@@ -116,21 +116,11 @@ static bool is_listed(const forgetting *f, uint64_t hash)
     return false;
 }
 
-static bool is_in(const pl_tokens *tokens, uint64_t hash, uint64_t *n_tokens)
-{
-    for (uint32_t d = 0; d < pl_tokens_n_docs(tokens); d++)
-        if (pl_tokens_doc(tokens, d)->hash == hash) {
-            *n_tokens += pl_tokens_doc(tokens, d)->n_tokens;
-            return true;
-        }
-    return false;
-}
-
 /* Adds the training documents that a word of the command names. */
 static pl_status add_word(forgetting *f, const char *word, const pl_tokens *valid)
 {
     pl_buf found = {0};
-    uint64_t hash = 0, none = 0;
+    uint64_t hash = 0;
     size_t n_held = 0, n = 0, n_before, n_known;
     named(f, &n_before);
     pl_status status = PL_OK;
@@ -142,16 +132,17 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
     for (size_t i = 0; i < found.len / sizeof hash; i++) {
         memcpy(&hash, found.data + i * sizeof hash, sizeof hash);
         const uint64_t *known = named(f, &n_known);
-        n_held += is_in(valid, hash, &none);
+        const pl_token_doc *doc = pl_tokens_find(f->r.train, hash);
+        n_held += pl_tokens_find(valid, hash) != NULL;
         if (pl_doc_listed(&(pl_doc_list){known, n_before}, hash))
             PL_TRY(pl_fail(PL_ERR_USAGE,
                            "`%s` is the document %016" PRIx64
                            ", which was named before",
                            word, hash));
         /* a folder may have the same text twice, which counts once */
-        if (pl_doc_listed(&(pl_doc_list){known, n_known}, hash) ||
-            !is_in(f->r.train, hash, &f->n_tokens))
+        if (!doc || pl_doc_listed(&(pl_doc_list){known, n_known}, hash))
             continue;
+        f->n_tokens += doc->n_tokens;
         f->n_again += is_listed(f, hash);
         pl_buf_append(&f->hashes, &hash, sizeof hash);
         n++;
@@ -459,15 +450,6 @@ static pl_status say_rest(const forgetting *f)
     return PL_OK;
 }
 
-static pl_status check_ended(const forgetting *f, bool *ended)
-{
-    pl_buf target = {0};
-    pl_status status = pl_store_get_ref(f->store, "finished", &target);
-    *ended = status == PL_OK && target.len > 0 && pl_buf_text(&target)[0];
-    pl_buf_destroy(&target);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
-}
-
 /* Whether an exchange that does everything that was asked for is done, or at least
  * decided. */
 static pl_status is_exchange_decided(const forgetting *f, bool *decided, bool *trains)
@@ -475,7 +457,7 @@ static pl_status is_exchange_decided(const forgetting *f, bool *decided, bool *t
     bool ended = false;
     size_t n;
     named(f, &n);
-    PL_CHECK(check_ended(f, &ended));
+    PL_CHECK(run_has_ended(f->store, &ended));
     *decided = f->n_again == n;
     *trains = *decided && !ended;
     if (*decided && ended)

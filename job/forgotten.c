@@ -61,16 +61,12 @@ void forgotten_clear(forgotten *list)
 
 static pl_status check_known(const pl_run *r, const forgotten *list)
 {
-    for (size_t i = 0; i < list->n; i++) {
-        bool known = false;
-        for (uint32_t d = 0; !known && d < pl_tokens_n_docs(r->train); d++)
-            known = pl_tokens_doc(r->train, d)->hash == list->hashes[i];
-        if (!known)
+    for (size_t i = 0; i < list->n; i++)
+        if (!pl_tokens_find(r->train, list->hashes[i]))
             return pl_fail(PL_ERR_CONFIG,
                            "data.forget lists the document %016llx, which the training "
                            "text does not have",
                            (unsigned long long)list->hashes[i]);
-    }
     return PL_OK;
 }
 

@@ -213,6 +213,9 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out);
 /* artifacts.c: opens the parts of a run that commands need to answer prompts. These
  * functions also work while the run's job runs. */
 pl_status store_open_run(const char *dir, pl_store **out);
+/* Whether all arms of the run have done their last phase. *ended is false after a
+ * failure. */
+pl_status run_has_ended(pl_store *store, bool *ended);
 /* Appends the hashes of the documents in a file or folder. A corpus of a single file
  * was cut into documents (data.cut); a file in a folder was not. So the hashes of the
  * cut text and of the whole text are both appended. */

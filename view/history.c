@@ -177,23 +177,15 @@ static void order_rows(history *h)
         qsort(h->rows, h->n, sizeof *h->rows, compare_row_times);
 }
 
-/* Whether all arms have done their last phase. The cells do not show this: a path whose
- * last update came too late for a quorum never has a cell in the last phase. */
-static bool has_ended(pl_store *store)
-{
-    pl_buf levels = {0};
-    const bool has =
-        pl_store_get_ref(store, "finished", &levels) == PL_OK && levels.len > 0;
-    pl_buf_destroy(&levels);
-    return has;
-}
-
 pl_status history_make(const phase_history *h, pl_store *store, const char *logs,
                        history *out)
 {
     size_t first[PHASE_ARMS_MAX + 1] = {0};
     audit_count audits = {.h = h, .out = out, .first = first};
-    const bool ended = has_ended(store);
+    /* The cells do not show this: a path whose last update came too late for a quorum
+     * never has a cell in the last phase. */
+    bool ended;
+    run_has_ended(store, &ended);
     *out = (history){.n = 0};
     for (int a = 0; a < h->n_arms; a++) {
         if (h->arms[a].arm.n_scored == 0)

@@ -69,11 +69,8 @@ static pl_status follow_store(page *p)
     PL_CHECK(pl_store_refresh(p->store));
     const uint64_t sequence = pl_store_sequence(p->store);
     if (sequence != p->sequence) {
-        pl_buf levels = {0};
         PL_CHECK(phase_history_look(&p->history, p->store));
-        p->finished =
-            pl_store_get_ref(p->store, "finished", &levels) == PL_OK && levels.len > 0;
-        pl_buf_destroy(&levels);
+        run_has_ended(p->store, &p->finished);
         p->sequence = sequence;
         p->number++;
     }

@@ -51,7 +51,7 @@ static void put(round_of *r, int index, const pl_buf *bytes)
     pl_contribution *c = &r->contributions[index];
     assert_ok(pl_txn_begin(r->store, &txn));
     assert_ok(pl_txn_put_blob(txn, bytes->data, bytes->len, &c->update));
-    /* With this object the blob is kept. */
+    /* The store drops a blob that no record names, so an object names it. */
     assert_ok(pl_txn_put_object(txn, name, &c->update));
     assert_ok(pl_txn_commit(&txn));
     c->update_bytes = bytes->len;

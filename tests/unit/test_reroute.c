@@ -170,7 +170,7 @@ static int write_again(const int32_t *prompt, int n_prompt,
     return n;
 }
 
-/* Gives the text of these tokens as a generation would do it. */
+/* Appends the text that a generation with these tokens would give its caller. */
 static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
 {
     pieces p = {.emit = hear, .context = out};
