@@ -20,7 +20,7 @@
  * "p01@TAG". The set stays empty if the word is not the name of a path. */
 static pl_status read_path_source(pl_store *store, const char *word, pl_module_set *out)
 {
-    char name[PL_MODULE_NAME_MAX], arm_name[PL_ARM_NAME_MAX], known[PL_NAME_MAX];
+    char name[PL_MODULE_NAME_MAX], arm_name[PL_ARM_NAME_MAX];
     pl_arm arm;
     pl_topology *t = NULL;
     const char *at = strchr(word, '@');
@@ -31,20 +31,16 @@ static pl_status read_path_source(pl_store *store, const char *word, pl_module_s
     pl_status status = pl_read_arm(store, arm_name, &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
         status = PL_OK; /* the word is not the name of a path; t is NULL */
-    for (int path = 0; status == PL_OK && t && path < pl_topology_n_paths(t); path++) {
-        pl_topology_path_name(t, path, known);
-        if (strcmp(known, path_name) != 0)
-            continue;
-        for (int slot = 0; status == PL_OK && slot < pl_topology_n_slots(t); slot++) {
-            char module[PL_MODULE_NAME_MAX], asked[2 * PL_MODULE_NAME_MAX];
-            pl_module_at one;
-            pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, slot, path),
-                               module);
-            snprintf(asked, sizeof asked, "%s%.90s", module, at ? at : "");
-            status = pl_names_module(store, asked, &one);
-            if (status == PL_OK)
-                pl_module_set_add(out, one.module, one.number);
-        }
+    const int path = status == PL_OK && t ? pl_topology_find_path(t, path_name) : -1;
+    const int n_slots = path >= 0 ? pl_topology_n_slots(t) : 0;
+    for (int slot = 0; status == PL_OK && slot < n_slots; slot++) {
+        char module[PL_MODULE_NAME_MAX], asked[2 * PL_MODULE_NAME_MAX];
+        pl_module_at one;
+        pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, slot, path), module);
+        snprintf(asked, sizeof asked, "%s%.90s", module, at ? at : "");
+        status = pl_names_module(store, asked, &one);
+        if (status == PL_OK)
+            pl_module_set_add(out, one.module, one.number);
     }
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);

@@ -111,17 +111,6 @@ static pl_status leave_out(const pl_topology *from, const bool *gone, config_cha
 }
 
 /* ---- what ends ---- */
-static int find_path(const pl_topology *t, const char *name)
-{
-    char own[PL_NAME_MAX];
-    for (int p = 0; p < pl_topology_n_paths(t); p++) {
-        pl_topology_path_name(t, p, own);
-        if (strcmp(own, name) == 0)
-            return p;
-    }
-    return -1;
-}
-
 /* Finds a module of a level. */
 static pl_status find_in_level(const grafting *g, const char *name, int *module)
 {
@@ -139,7 +128,7 @@ static pl_status find_in_level(const grafting *g, const char *name, int *module)
 
 static pl_status end_named(grafting *g, const char *name)
 {
-    const int path = find_path(g->from, name);
+    const int path = pl_topology_find_path(g->from, name);
     int m;
     if (path >= 0) {
         g->gone[path] = true;

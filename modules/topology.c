@@ -386,6 +386,17 @@ void pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX]
     pl_topology_ancestor_path_name(t, &same, path, out);
 }
 
+int pl_topology_find_path(const pl_topology *t, const char *name)
+{
+    char known[PL_NAME_MAX];
+    for (int path = 0; path < pl_topology_n_paths(t); path++) {
+        pl_topology_path_name(t, path, known);
+        if (strcmp(known, name) == 0)
+            return path;
+    }
+    return -1;
+}
+
 /* ---- descent ---- */
 /* Returns the expert of an ancestor's level from which this expert descends, where the
  * ancestor has `experts` modules per level. */

@@ -105,6 +105,8 @@ int pl_topology_module_of_path(const pl_topology *t, int slot, int path);
 int pl_topology_module_slot(const pl_topology *t, int module);
 void pl_topology_module_name(const pl_topology *t, int module,
                              char out[PL_NAME_MAX]); /* "L1.E0" */
+/* Finds a path by its name; -1 if there is none. */
+int pl_topology_find_path(const pl_topology *t, const char *name);
 int pl_topology_find_module(const pl_topology *t,
                             const char *name); /* -1; "embed" = "embed.E0" */
 void pl_topology_path_name(const pl_topology *t, int path,

@@ -183,11 +183,9 @@ pl_status pl_find_path(const pl_topology *t, const char *name, int *path)
     char known[PL_NAME_MAX];
     int64_t number = -1;
     int n = pl_topology_n_paths(t);
-    for (*path = 0; *path < n; ++*path) {
-        pl_topology_path_name(t, *path, known);
-        if (strcmp(known, name) == 0)
-            return PL_OK;
-    }
+    *path = pl_topology_find_path(t, name);
+    if (*path >= 0)
+        return PL_OK;
     if (pl_parse_int(name, &number) == PL_OK && number >= 0 && number < n) {
         *path = (int)number;
         return PL_OK;

@@ -16,7 +16,7 @@ struct pl_module_pool {
     pl_backend *be;
     pl_store *store;
     resident **residents;
-    int n, room;
+    int n;
     uint64_t n_read;
 };
 
@@ -83,15 +83,8 @@ static resident *find_resident(const pl_module_pool *pool, const pl_hash *params
 
 static void add_resident(pl_module_pool *pool, resident *r)
 {
-    if (pool->n == pool->room) {
-        const int room = pool->room > 0 ? 2 * pool->room : 32;
-        resident **more = pl_alloc((size_t)room * sizeof(resident *));
-        if (pool->n > 0)
-            memcpy(more, pool->residents, (size_t)pool->n * sizeof(resident *));
-        pl_free(pool->residents);
-        pool->residents = more;
-        pool->room = room;
-    }
+    const size_t n = (size_t)pool->n;
+    pool->residents = pl_grow_items(pool->residents, n, n + 1, sizeof(resident *));
     pool->residents[pool->n++] = r;
 }
 

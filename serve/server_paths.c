@@ -52,7 +52,7 @@ struct server_paths {
     engine engines[ENGINES_MAX]; /* the first engine is the mixture's */
     int n_engines;
     loaded **paths;
-    int n_paths, room;
+    int n_paths;
     uint64_t budget; /* limit of the bytes of modules */
     int edition;     /* number of reloads so far */
     uint64_t asked;
@@ -397,15 +397,8 @@ static pl_status make_path_room(server_paths *p, const pl_path_source *source,
 
 static loaded *add_loaded(server_paths *p)
 {
-    if (p->n_paths == p->room) {
-        const int room = p->room > 0 ? 2 * p->room : 16;
-        loaded **more = pl_alloc((size_t)room * sizeof(loaded *));
-        for (int i = 0; i < p->n_paths; i++)
-            more[i] = p->paths[i];
-        pl_free(p->paths);
-        p->paths = more;
-        p->room = room;
-    }
+    const size_t n = (size_t)p->n_paths;
+    p->paths = pl_grow_items(p->paths, n, n + 1, sizeof(loaded *));
     return p->paths[p->n_paths++] = pl_alloc(sizeof(loaded));
 }
 
