@@ -97,8 +97,9 @@ documents=$("$pathloom" data coverage mix --of "$domain" --run "$work/run" --jso
 [ "$(echo "$row" | cut -d ' ' -f 4)" = "$documents" ] ||
     fail "the card has not $documents documents of $domain"
 bits=$(tr -d ' \n' < "$work/run/report.json" |
-    sed 's/.*"row":"mix","title":"[^"]*","bits_per_byte":\([0-9]*\.[0-9][0-9][0-9]\).*/\1/')
-grep -q "^| mixture, by the router | $bits" "$card" || fail "not $bits bits per byte"
+    sed 's/.*"row":"mix","title":"[^"]*","bits_per_byte":\([0-9.]*\).*/\1/')
+bits=$(printf '%.4f' "$bits")
+grep -q "^| mixture, by the router | $bits |" "$card" || fail "not $bits bits per byte"
 ok
 
 ! grep -q 'store verify' "$card" || fail "the card promises what needs kept updates"

@@ -9,7 +9,15 @@
 /* Tests chunks that are written to their own files and not to the log. What the store
  * promises for other chunks must hold for these chunks, too. */
 
-enum { PART = 100000, SMALL = 120000, BLOB = 3 << 20, FOLLOW_MS = 3000, PAUSE_MS = 20 };
+/* FOLLOW_MS: how long a follower reads; SLOW_MS: how much longer on a busy machine */
+enum {
+    PART = 100000,
+    SMALL = 120000,
+    BLOB = 3 << 20,
+    FOLLOW_MS = 3000,
+    SLOW_MS = 30000,
+    PAUSE_MS = 20
+};
 
 static pl_store *open_bulk(const char *folder, pl_store_mode mode)
 {
@@ -312,7 +320,8 @@ static void a_follower_reads_them(void **state)
     pl_store_close(&store);
     pl_store *reader = open_store(*state, PL_STORE_READ);
     store_child child = start_store_child(*state);
-    for (int64_t end = pl_now_ms() + FOLLOW_MS; pl_now_ms() < end;) {
+    const int64_t end = pl_now_ms() + FOLLOW_MS;
+    while (pl_now_ms() < end || (n_seen <= SEEN_MIN && pl_now_ms() < end + SLOW_MS)) {
         assert_true(see_newest(reader, &number));
         n_seen += number > newest;
         newest = number;
