@@ -10,8 +10,6 @@
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WARPS * WARP_SIZE };
-/* number of rows that a block computes: 16 per warp */
-enum { ATTENTION_ROWS = 16 * ATTENTION_WARPS };
 enum { HEAD_MAX = 128 };
 
 struct attention_shape {
@@ -29,26 +27,157 @@ __device__ inline int text_begin(const attention_shape &s, int b, int t)
     return s.texts && t < s.T ? s.texts[(size_t)b * (size_t)s.T + (size_t)t] : 0;
 }
 
-/* STRIDE: number of acts from one row of a tile to the next, including a padding of 8,
- * for which mma.cuh gives the reason. */
-template <int HD> struct tile_of {
-    enum { STRIDE = HD + 8 };
-    static constexpr size_t bytes(int rows)
+/* ---- tiles ----
+ *
+ * A tile has rows of one head. Two types say where its elements lie, and how a block
+ * multiplies tiles. WARPS is the number of warps of a block, each of which computes 16
+ * rows of the results. STEP is the number of rows that the backward kernels take at a
+ * time. STAGES is the number of tiles of one operand that are needed while one is
+ * multiplied and the next one is copied. */
+
+/* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the
+ * reason. */
+template <int SIZE> struct warp_tiles {
+    enum { HD = SIZE, WARPS = ATTENTION_WARPS, STEP = 32, STAGES = 2, STRIDE = HD + 8 };
+    enum { EXISTS = true, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
+
+    static constexpr int acts(int rows)
     {
-        return (size_t)rows * STRIDE * sizeof(act);
+        return rows * STRIDE;
+    }
+    static __device__ act *at(act *tile, int, int row, int column)
+    {
+        return tile + row * STRIDE + column;
+    }
+
+    /* Computes c[16, 8 N]: rows of `a`, from `row` on, times `b`^T, summed over HD. `a`
+     * is a tile of ROWS rows, `b` one of 8 N rows. */
+    template <int N>
+    static __device__ void multiply_rows(float (&c)[N][4], const act *a, int row,
+                                         const act *b)
+    {
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
+#pragma unroll
+        for (int k = 0; k < HD; k += 16) {
+            unsigned left[4], right[4];
+            load_a(left, a, STRIDE, row, k);
+#pragma unroll
+            for (int n = 0; n < N; n += 2) {
+                load_b(right, b, STRIDE, n * 8, k);
+                mma_16x8x16(c[n], left, right);
+                mma_16x8x16(c[n + 1], left, right + 2);
+            }
+        }
+    }
+
+    /* Adds w[16, 8 N] times the tile b [8 N, HD] to c[16, HD]. `w` has the fragments of
+     * 16 columns each. */
+    template <int N>
+    static __device__ void multiply_weights(float (&c)[HD / 8][4],
+                                            const unsigned (&w)[N / 2][4], const act *b)
+    {
+#pragma unroll
+        for (int k = 0; k < N / 2; k++) {
+            unsigned right[4];
+#pragma unroll
+            for (int n = 0; n < HD / 8; n += 2) {
+                load_b_transposed(right, b, STRIDE, k * 16, n * 8);
+                mma_16x8x16(c[n], w[k], right);
+                mma_16x8x16(c[n + 1], w[k], right + 2);
+            }
+        }
+    }
+
+    /* Products are complete at once. */
+    static __device__ void publish() {}
+    static __device__ void begin() {}
+    static __device__ void commit() {}
+    template <int LEFT> static __device__ void wait() {}
+    template <int N> static __device__ void use(float (&)[N][4]) {}
+};
+
+/* Products by groups of four warps, which run while the warps go on: begin, products,
+ * commit, wait, use (mma.cuh). */
+template <int SIZE> struct group_tiles {
+    enum { HD = SIZE, GROUP = 64, WARPS = 8, STEP = HD > 64 ? 32 : 64, STAGES = 2 };
+    enum { EXISTS = GROUP_PRODUCTS, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
+
+    static constexpr int acts(int rows)
+    {
+        return rows * HD;
+    }
+    static __device__ act *at(act *tile, int rows, int row, int column)
+    {
+        const int chunk = column / ACTS_WIDE % 8 ^ row % 8;
+        return tile + (column / PANEL_COLUMNS * rows + row) * PANEL_COLUMNS +
+               chunk * ACTS_WIDE;
+    }
+
+    template <int N>
+    static __device__ void multiply_rows(float (&c)[N][4], const act *a, int row,
+                                         const act *b)
+    {
+        const act *mine = a + row / GROUP * GROUP * PANEL_COLUMNS;
+#pragma unroll
+        for (int k = 0; k < HD; k += 16) {
+            const int panel = k / PANEL_COLUMNS, column = k % PANEL_COLUMNS;
+            const uint64_t left =
+                group_operand(mine + panel * ROWS * PANEL_COLUMNS + column, 16);
+            const uint64_t right =
+                group_operand(b + panel * 8 * N * PANEL_COLUMNS + column, 16);
+            if (k == 0)
+                group_multiply_rows<N, false>(c, left, right);
+            else
+                group_multiply_rows<N, true>(c, left, right);
+        }
+    }
+
+    template <int N>
+    static __device__ void multiply_weights(float (&c)[HD / 8][4],
+                                            const unsigned (&w)[N / 2][4], const act *b)
+    {
+#pragma unroll
+        for (int k = 0; k < N / 2; k++)
+            group_multiply_weights<HD / 8>(
+                c, w[k],
+                group_operand(b + k * 16 * PANEL_COLUMNS, 8 * N * PANEL_ROW_BYTES));
+    }
+
+    static __device__ void publish()
+    {
+        group_publish();
+    }
+    static __device__ void begin()
+    {
+        group_begin();
+    }
+    static __device__ void commit()
+    {
+        group_commit();
+    }
+    template <int LEFT> static __device__ void wait()
+    {
+        group_wait<LEFT>();
+    }
+    template <int N> static __device__ void use(float (&c)[N][4])
+    {
+        group_use(c);
     }
 };
 
-/* Copies rows first..first+ROWS-1 of a head (whose row 0 is at `from`) into a tile,
- * with zeros past T and past D. The copy is complete after copy_wait and a barrier. */
-template <int HD, int ROWS>
+/* Copies rows first .. first + ROWS - 1 of a head (whose row 0 is at `from`) into a
+ * tile, with zeros past T and past D. The copy is complete after copy_wait and a
+ * barrier. */
+template <class P, int ROWS>
 __device__ inline void load_tile(act *tile, const act *from, size_t stride, int first,
                                  int T, int D)
 {
-    constexpr int CHUNKS = HD / ACTS_WIDE;
-    for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += ATTENTION_THREADS) {
+    constexpr int CHUNKS = P::HD / ACTS_WIDE;
+    for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += P::THREADS) {
         const int row = i / CHUNKS, column = i % CHUNKS * ACTS_WIDE;
-        act *to = tile + row * tile_of<HD>::STRIDE + column;
+        act *to = P::at(tile, ROWS, row, column);
         const bool inside = first + row < T && column < D;
         const act *at =
             inside ? from + (size_t)(first + row) * stride + (size_t)column : from;
@@ -61,53 +190,24 @@ __device__ inline void load_tile(act *tile, const act *from, size_t stride, int 
     }
 }
 
-/* Adds to c[16, 8 N] the product of rows of `a`, from `row` on, with `b`^T, summed over
- * HD. `b` is a tile of 8 N rows. */
-template <int HD, int N>
-__device__ inline void multiply_rows(float c[N][4], const act *a, int row, const act *b)
+/* Turns results into fragments of operands. */
+template <int N>
+__device__ inline void pack_weights(unsigned (&out)[N / 2][4], const float (&w)[N][4])
 {
-    constexpr int STRIDE = tile_of<HD>::STRIDE;
 #pragma unroll
-    for (int k = 0; k < HD; k += 16) {
-        unsigned left[4], right[4];
-        load_a(left, a, STRIDE, row, k);
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            load_b(right, b, STRIDE, n * 8, k);
-            mma_16x8x16(c[n], left, right);
-            mma_16x8x16(c[n + 1], left, right + 2);
-        }
-    }
+    for (int k = 0; k < N / 2; k++)
+        pack_a(out[k], w[2 * k], w[2 * k + 1]);
 }
 
-/* Adds w[16, 8 N] times the tile b [8 N, HD] to c[16, HD]. */
-template <int HD, int N>
-__device__ inline void multiply_weights(float c[HD / 8][4], const float w[N][4],
-                                        const act *b)
-{
-    constexpr int STRIDE = tile_of<HD>::STRIDE;
-#pragma unroll
-    for (int k = 0; k < N; k += 2) {
-        unsigned left[4], right[4];
-        pack_a(left, w[k], w[k + 1]);
-#pragma unroll
-        for (int n = 0; n < HD / 8; n += 2) {
-            load_b_transposed(right, b, STRIDE, k * 8, n * 8);
-            mma_16x8x16(c[n], left, right);
-            mma_16x8x16(c[n + 1], left, right + 2);
-        }
-    }
-}
-
-/* Writes this warp's c [16, HD], scaled by rows, as the rows of a head from `first`
+/* Writes this warp's c [16, 8 N], scaled by rows, as the rows of a head from `first`
  * on. */
-template <int HD>
-__device__ inline void store_rows(act *to, size_t stride, const float c[HD / 8][4],
+template <int N>
+__device__ inline void store_rows(act *to, size_t stride, const float (&c)[N][4],
                                   const float scale[2], int first, int T, int D)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
 #pragma unroll
-    for (int n = 0; n < HD / 8; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = first + g + half * 8, column = n * 8 + 2 * p;
@@ -118,7 +218,7 @@ __device__ inline void store_rows(act *to, size_t stride, const float c[HD / 8][
         }
 }
 
-template <int N> __device__ inline void clear_rows(float c[N][4])
+template <int N> __device__ inline void clear_rows(float (&c)[N][4])
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -153,6 +253,23 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
 
 /* Whether a kernel can compute heads of D elements. If not, notes the failure. */
 bool attention_can(pl_backend *be, int D);
+
+/* Calls `launch`, a generic function object, with a value of the type of tiles for heads
+ * of D elements on this device. Groups of warps multiply whole panels. */
+template <class L> static inline void attention_choose(pl_backend *be, int D, L launch)
+{
+    if (cuda_self(be)->group_products && D > 32)
+        D <= 64 ? launch(group_tiles<64>()) : launch(group_tiles<128>());
+    else if (D <= 32)
+        launch(warp_tiles<32>());
+    else if (D <= 64)
+        launch(warp_tiles<64>());
+    else if (D <= 96)
+        launch(warp_tiles<96>());
+    else
+        launch(warp_tiles<128>());
+}
+
 attention_shape attention_describe(const int32_t *texts, int T, int H, int G, int D);
 
 #endif

@@ -12,10 +12,6 @@
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 
-/* STEP: number of queries (or keys) that are processed at a time. Meanwhile the next
- * ones are copied into the other one of the HALVES of a buffer. */
-enum { STEP = 32, HALVES = 2 };
-
 static const float log2_e = 1.4426950408889634f;
 
 struct backward_inputs {
@@ -25,267 +21,364 @@ struct backward_inputs {
 
 /* ---- delta ---- */
 
-/* Computes delta; there is one warp for each row and head. */
-static __global__ void __launch_bounds__(ATTENTION_THREADS)
-    attention_delta_kernel(float *delta, const act *dout, const act *out, size_t n_rows,
-                           attention_shape s)
+/* Returns the product of W elements of dout and out. */
+template <int W> static __device__ float delta_of(const act *dout, const act *out)
 {
-    const int lane = (int)threadIdx.x % WARP_SIZE;
-    const size_t i = (size_t)blockIdx.x * ATTENTION_WARPS + threadIdx.x / WARP_SIZE;
-    if (i >= n_rows * (size_t)s.H)
-        return; /* all lanes of the warp return */
-    const size_t n = i / (size_t)s.H, h = i % (size_t)s.H, T = (size_t)s.T;
+    float a[W], b[W], sum = 0.0f;
+    load_acts<W>(a, dout);
+    load_acts<W>(b, out);
+    for (int i = 0; i < W; i++)
+        sum = fmaf(a[i], b[i], sum);
+    return sum;
+}
+
+/* Computes delta for each row and head with `lanes` lanes of a warp, a power of two. A
+ * lane reads W elements at a time. */
+template <int W>
+static __global__ void __launch_bounds__(ATTENTION_THREADS)
+    attention_delta_kernel(float *delta, const act *dout, const act *out, size_t n,
+                           int lanes, attention_shape s)
+{
+    const size_t thread = (size_t)blockIdx.x * ATTENTION_THREADS + threadIdx.x;
+    const size_t i = thread / (size_t)lanes, at = i < n ? i * (size_t)s.D : 0;
+    const int lane = (int)(thread % (size_t)lanes);
     float sum = 0.0f;
-    for (int d = lane; d < s.D; d += WARP_SIZE) {
-        const size_t at = i * (size_t)s.D + (size_t)d;
-        sum = fmaf(__bfloat162float(dout[at]), __bfloat162float(out[at]), sum);
-    }
-    sum = warp_sum(sum);
-    if (lane == 0)
-        delta[(n / T * (size_t)s.H + h) * T + n % T] = sum;
+    for (int d = lane * W; d < s.D; d += lanes * W)
+        sum += delta_of<W>(dout + at + d, out + at + d);
+    for (int other = lanes / 2; other > 0; other /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, other);
+    const size_t row = i / (size_t)s.H, h = i % (size_t)s.H, T = (size_t)s.T;
+    if (lane == 0 && i < n)
+        delta[(row / T * (size_t)s.H + h) * T + row % T] = sum;
+}
+
+template <int W>
+static void compute_delta(pl_backend *be, float *delta, const act *dout, const act *out,
+                          size_t n, const attention_shape &s)
+{
+    int lanes = 1;
+    while (lanes < WARP_SIZE && lanes * W < s.D)
+        lanes *= 2;
+    PL_LAUNCH((attention_delta_kernel<W>),
+              blocks_for(n * (size_t)lanes, ATTENTION_THREADS), ATTENTION_THREADS, 0,
+              cuda_stream(be), delta, dout, out, n, lanes, s);
 }
 
 /* ---- keys and values ---- */
 
-/* For STEP queries: lse, delta, and where the query's text begins. Queries after T have
- * values that give p = 0. */
-struct query_numbers {
+/* For STEP queries: lse, delta, and where the query's text begins, which never
+ * decreases. Queries after T have values that give p = 0. */
+template <int STEP> struct query_numbers {
     float lse[STEP], delta[STEP];
     int begin[STEP];
 };
 
 /* Loads the numbers of queries from lse and delta of one head of sequence b. */
-static __device__ void load_numbers(query_numbers *to, const float *lse,
+template <int STEP>
+static __device__ void load_numbers(query_numbers<STEP> *to, const float *lse,
                                     const float *delta, int first, int b,
                                     const attention_shape &s)
 {
     const int i = (int)threadIdx.x;
     if (i >= STEP)
         return;
-    to->lse[i] = first + i < s.T ? lse[first + i] * log2_e : 0.0f;
+    to->lse[i] = first + i < s.T ? lse[first + i] * log2_e : INFINITY;
     to->delta[i] = first + i < s.T ? delta[first + i] : 0.0f;
-    to->begin[i] = text_begin(s, b, first + i);
+    to->begin[i] = text_begin(s, b, min(first + i, s.T - 1));
 }
 
-/* Returns the end of the queries that see any of the keys first .. first +
- * ATTENTION_ROWS - 1. A text that begins after these keys sees none of them. */
-static __device__ int last_query(const attention_shape &s, int b, int first)
+/* Returns the end of the queries that see any of n keys from `first` on. A text that
+ * begins after these keys sees none of them. */
+static __device__ int last_query(const attention_shape &s, int b, int first, int n)
 {
-    const int last_key = min(first + (int)ATTENTION_ROWS, s.T) - 1;
-    int end = first;
-    while (end < s.T && text_begin(s, b, end) <= last_key)
-        end += STEP;
-    return min(end, s.T);
+    const int last_key = min(first + n, s.T) - 1;
+    int low = last_key + 1, high = s.T;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (text_begin(s, b, middle) <= last_key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
-/* Replaces transposed scores [16 keys, STEP queries] by p, and dp by ds. */
-static __device__ void weigh_keys(float s[STEP / 8][4], float dp[STEP / 8][4],
-                                  const query_numbers *of, attention_shape shape,
+/* Replaces transposed scores [16 keys, STEP queries] by p, and dp by ds without its
+ * factor 1/sqrt(D). With SOME, a key may come after a query or before its text. */
+template <bool SOME, int STEP>
+static __device__ void weigh_keys(float (&s)[STEP / 8][4], float (&dp)[STEP / 8][4],
+                                  const query_numbers<STEP> *of, float unit,
                                   int first_key, int first_query)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
-    const float unit = shape.scale * log2_e;
 #pragma unroll
-    for (int n = 0; n < STEP / 8; n++)
+    for (int n = 0; n < STEP / 8; n++) {
+        const int column = n * 8 + 2 * p;
+        const float2 lse = *reinterpret_cast<const float2 *>(of->lse + column);
+        const float2 delta = *reinterpret_cast<const float2 *>(of->delta + column);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int column = n * 8 + 2 * p + i % 2, query = first_query + column;
+            const int query = first_query + column + i % 2;
             const int key = first_key + g + i / 2 * 8;
             const bool seen =
-                key <= query && key >= of->begin[column] && query < shape.T;
+                !SOME || (key <= query && key >= of->begin[column + i % 2]);
             const float weight =
-                seen ? exp2_fast(fmaf(s[n][i], unit, -of->lse[column])) : 0.0f;
+                seen ? exp2_fast(fmaf(s[n][i], unit, i % 2 ? -lse.y : -lse.x)) : 0.0f;
             s[n][i] = weight;
-            dp[n][i] = weight * (dp[n][i] - of->delta[column]) * shape.scale;
+            dp[n][i] = weight * (dp[n][i] - (i % 2 ? delta.y : delta.x));
         }
+    }
 }
 
 /* Starts the copy of STEP rows of two tensors into the halves of `to`, as one group. */
-template <int HD>
+template <class P>
 static __device__ void ask_rows(act *to, const act *a, size_t a_stride, const act *b,
-                                size_t b_stride, int first, attention_shape s)
+                                size_t b_stride, int first, const attention_shape &s)
 {
-    load_tile<HD, STEP>(to, a, a_stride, first, s.T, s.D);
-    load_tile<HD, STEP>(to + STEP * tile_of<HD>::STRIDE, b, b_stride, first, s.T, s.D);
+    load_tile<P, P::STEP>(to, a, a_stride, first, s.T, s.D);
+    load_tile<P, P::STEP>(to + P::acts(P::STEP), b, b_stride, first, s.T, s.D);
     copy_commit();
 }
 
-template <int HD>
-static __global__ void __launch_bounds__(ATTENTION_THREADS)
-    attention_keys_kernel(act *dqkv, backward_inputs in, attention_shape s)
+/* The tiles of a block: its own rows of two tensors, then the stages. */
+template <class P> struct backward_tiles {
+    act *a, *b, *stages;
+    __device__ backward_tiles()
+        : a(static_cast<act *>(dynamic_shared())), b(a + P::acts(P::ROWS)),
+          stages(b + P::acts(P::ROWS))
+    {
+    }
+    __device__ act *stage(int i) const
+    {
+        return stages + i * 2 * P::acts(P::STEP);
+    }
+    static constexpr size_t bytes()
+    {
+        return (size_t)P::acts(2 * P::ROWS + P::STAGES * 2 * P::STEP) * sizeof(act);
+    }
+};
+
+/* Adds to dk and dv what STEP queries give, whose q and dout are at `stage`. */
+template <class P>
+static __device__ void take_queries(float (&dk)[P::HD / 8][4],
+                                    float (&dv)[P::HD / 8][4],
+                                    const backward_tiles<P> &tiles, const act *stage,
+                                    const query_numbers<P::STEP> *of, float unit,
+                                    int first_key, int query)
 {
-    constexpr int STRIDE = tile_of<HD>::STRIDE, TILE = STEP * STRIDE;
-    __shared__ query_numbers numbers[HALVES];
-    const int first = (int)blockIdx.x * ATTENTION_ROWS, kv = (int)blockIdx.y;
+    constexpr int STEP = P::STEP;
+    const int row = (int)threadIdx.x / WARP_SIZE * 16, my_key = first_key + row;
+    const act *douts = stage + P::acts(STEP);
+    float p[STEP / 8][4], ds[STEP / 8][4];
+    unsigned weights[STEP / 16][4], slopes[STEP / 16][4];
+    P::begin();
+    P::template multiply_rows<STEP / 8>(p, tiles.a, row, stage);
+    P::template multiply_rows<STEP / 8>(ds, tiles.b, row, douts);
+    P::commit();
+    P::template wait<0>();
+    P::use(p);
+    P::use(ds);
+    if (query < my_key + 15 || of->begin[STEP - 1] > my_key)
+        weigh_keys<true, STEP>(p, ds, of, unit, my_key, query);
+    else
+        weigh_keys<false, STEP>(p, ds, of, unit, my_key, query);
+    pack_weights(weights, p);
+    pack_weights(slopes, ds);
+    P::begin();
+    P::template multiply_weights<STEP / 8>(dv, weights, douts);
+    P::template multiply_weights<STEP / 8>(dk, slopes, stage);
+    P::commit();
+    P::template wait<0>();
+    P::use(dk);
+    P::use(dv);
+}
+
+template <class P>
+static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
+                                const attention_shape &s)
+{
+    constexpr int STEP = P::STEP;
+    __shared__ query_numbers<STEP> numbers[P::STAGES];
+    const backward_tiles<P> tiles;
+    const int first = (int)blockIdx.x * P::ROWS, kv = (int)blockIdx.y;
     const int b = (int)blockIdx.z, warp = (int)threadIdx.x / WARP_SIZE;
     const int my_key = first + warp * 16, group = s.H / s.G;
-    const int end = last_query(s, b, first);
+    const int end = last_query(s, b, first, P::ROWS);
     const size_t D = (size_t)s.D, T = (size_t)s.T, width = (size_t)s.H * D;
     const act *rows = in.qkv + (size_t)b * T * s.stride;
-    act *keys = static_cast<act *>(dynamic_shared());
-    act *values = keys + ATTENTION_ROWS * STRIDE;
-    act *stages = values + ATTENTION_ROWS * STRIDE;
-    float dk[HD / 8][4], dv[HD / 8][4];
-    clear_rows<HD / 8>(dk);
-    clear_rows<HD / 8>(dv);
-    load_tile<HD, ATTENTION_ROWS>(keys, rows + (size_t)(s.H + kv) * D, s.stride, first,
-                                  s.T, s.D);
-    load_tile<HD, ATTENTION_ROWS>(values, rows + (size_t)(s.H + s.G + kv) * D, s.stride,
-                                  first, s.T, s.D);
-    for (int h = kv * group; h < (kv + 1) * group; h++) {
+    const act *k = rows + (size_t)(s.H + kv) * D, *v = k + (size_t)s.G * D;
+    float dk[P::HD / 8][4], dv[P::HD / 8][4];
+    clear_rows(dk);
+    clear_rows(dv);
+    load_tile<P, P::ROWS>(tiles.a, k, s.stride, first, s.T, s.D);
+    load_tile<P, P::ROWS>(tiles.b, v, s.stride, first, s.T, s.D);
+    const int steps = (end - first + STEP - 1) / STEP, n_steps = group * steps;
+    const auto ask = [&](int step, int stage) {
+        const int h = kv * group + step / steps, query = first + step % steps * STEP;
         const size_t row = ((size_t)b * (size_t)s.H + (size_t)h) * T;
-        const act *dout = in.dout + (size_t)b * T * width + (size_t)h * D;
-        const act *q = rows + (size_t)h * D;
-        ask_rows<HD>(stages, q, s.stride, dout, width, first, s);
-        load_numbers(&numbers[0], in.lse + row, in.delta + row, first, b, s);
-        for (int query = first, half = 0; query < end; query += STEP, half ^= 1) {
-            const act *queries = stages + half * 2 * TILE, *douts = queries + TILE;
-            const int next = query + STEP;
-            if (next < end) {
-                ask_rows<HD>(stages + (half ^ 1) * 2 * TILE, q, s.stride, dout, width,
-                             next, s);
-                load_numbers(&numbers[half ^ 1], in.lse + row, in.delta + row, next, b,
-                             s);
-            } else {
-                /* commits an empty group, because copy_wait leaves one under way */
-                copy_commit();
-            }
-            copy_wait<1>();
-            __syncthreads();
-            float p[STEP / 8][4], ds[STEP / 8][4];
-            clear_rows<STEP / 8>(p);
-            clear_rows<STEP / 8>(ds);
-            multiply_rows<HD, STEP / 8>(p, keys, warp * 16, queries);
-            multiply_rows<HD, STEP / 8>(ds, values, warp * 16, douts);
-            weigh_keys(p, ds, &numbers[half], s, my_key, query);
-            multiply_weights<HD, STEP / 8>(dv, p, douts);
-            multiply_weights<HD, STEP / 8>(dk, ds, queries);
-            __syncthreads();
-        }
+        ask_rows<P>(tiles.stage(stage), rows + (size_t)h * D, s.stride,
+                    in.dout + (size_t)b * T * width + (size_t)h * D, width, query, s);
+        load_numbers(&numbers[stage], in.lse + row, in.delta + row, query, b, s);
+    };
+    ask(0, 0);
+    for (int step = 0, stage = 0; step < n_steps; step++) {
+        const int here = stage;
+        stage = stage + 1 < P::STAGES ? stage + 1 : 0;
+        copy_wait<0>();
+        P::publish();
+        __syncthreads();
+        if (step + 1 < n_steps)
+            ask(step + 1, stage);
+        take_queries<P>(dk, dv, tiles, tiles.stage(here), &numbers[here],
+                        s.scale * log2_e, first, first + step % steps * STEP);
     }
-    copy_wait<0>();
-    const float one[2] = {1.0f, 1.0f};
-    act *to = dqkv + (size_t)b * T * s.stride;
-    store_rows<HD>(to + (size_t)(s.H + kv) * D, s.stride, dk, one, my_key, s.T, s.D);
-    store_rows<HD>(to + (size_t)(s.H + s.G + kv) * D, s.stride, dv, one, my_key, s.T,
-                   s.D);
+    P::template wait<0>();
+    P::use(dk);
+    P::use(dv);
+    const float one[2] = {1.0f, 1.0f}, scale[2] = {s.scale, s.scale};
+    act *to = dqkv + (size_t)b * T * s.stride + (size_t)(s.H + kv) * D;
+    store_rows(to, s.stride, dk, scale, my_key, s.T, s.D);
+    store_rows(to + (size_t)s.G * D, s.stride, dv, one, my_key, s.T, s.D);
+}
+
+template <class P>
+static __global__ void __launch_bounds__(P::THREADS)
+    attention_keys_kernel(act *dqkv, backward_inputs in, attention_shape s)
+{
+    if constexpr (P::EXISTS)
+        sum_keys<P>(dqkv, in, s);
 }
 
 /* ---- queries ---- */
 
-/* Computes ds from scores [16 queries, STEP keys] and dp, and stores it in dp. */
-static __device__ void weigh_queries(float s[STEP / 8][4], float dp[STEP / 8][4],
-                                     const float lse[2], const float delta[2],
-                                     const int begin[2], attention_shape shape,
+/* The numbers of a lane's two rows of queries. */
+struct row_numbers {
+    float lse[2], delta[2];
+    int begin[2];
+};
+
+/* Computes ds, without its factor 1/sqrt(D), from scores [16 queries, STEP keys] and
+ * dp, and stores it in dp. With SOME, a key may come after a query or before its
+ * text. */
+template <bool SOME, int N>
+static __device__ void weigh_queries(const float (&s)[N][4], float (&dp)[N][4],
+                                     const row_numbers &row, float unit,
                                      int first_query, int first_key)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
-    const float unit = shape.scale * log2_e;
 #pragma unroll
-    for (int n = 0; n < STEP / 8; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int key = first_key + n * 8 + 2 * p + i % 2;
-            const bool seen = key <= first_query + g + i / 2 * 8 && key >= begin[i / 2];
+            const bool seen = !SOME || (key <= first_query + g + i / 2 * 8 &&
+                                        key >= row.begin[i / 2]);
             const float weight =
-                seen ? exp2_fast(fmaf(s[n][i], unit, -lse[i / 2])) : 0.0f;
-            dp[n][i] = weight * (dp[n][i] - delta[i / 2]) * shape.scale;
+                seen ? exp2_fast(fmaf(s[n][i], unit, -row.lse[i / 2])) : 0.0f;
+            dp[n][i] = weight * (dp[n][i] - row.delta[i / 2]);
         }
 }
 
-template <int HD>
-static __global__ void __launch_bounds__(ATTENTION_THREADS)
-    attention_queries_kernel(act *dqkv, backward_inputs in, attention_shape s)
+template <class P>
+static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
+                                   const attention_shape &s)
 {
-    constexpr int STRIDE = tile_of<HD>::STRIDE, TILE = STEP * STRIDE;
-    const int first = (int)(gridDim.x - 1 - blockIdx.x) * ATTENTION_ROWS;
+    constexpr int STEP = P::STEP;
+    const backward_tiles<P> tiles;
+    const int first = (int)(gridDim.x - 1 - blockIdx.x) * P::ROWS;
     const int h = (int)blockIdx.y, b = (int)blockIdx.z, kv = h / (s.H / s.G);
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
-    const int my_row = first + warp * 16, end = min(first + ATTENTION_ROWS, s.T);
+    const int my_row = first + warp * 16, end = min(first + (int)P::ROWS, s.T);
     const size_t D = (size_t)s.D, T = (size_t)s.T, width = (size_t)s.H * D;
     const act *rows = in.qkv + (size_t)b * T * s.stride;
     const size_t row = ((size_t)b * (size_t)s.H + (size_t)h) * T;
-    act *queries = static_cast<act *>(dynamic_shared());
-    act *douts = queries + ATTENTION_ROWS * STRIDE;
-    act *stages = douts + ATTENTION_ROWS * STRIDE;
     const act *k = rows + (size_t)(s.H + kv) * D, *v = k + (size_t)s.G * D;
     const int start = text_begin(s, b, first) / STEP * STEP;
-    float dq[HD / 8][4], lse[2], delta[2];
-    int begin[2];
-    clear_rows<HD / 8>(dq);
-    load_tile<HD, ATTENTION_ROWS>(queries, rows + (size_t)h * D, s.stride, first, s.T,
-                                  s.D);
-    load_tile<HD, ATTENTION_ROWS>(
-        douts, in.dout + (size_t)b * T * width + (size_t)h * D, width, first, s.T, s.D);
+    float dq[P::HD / 8][4], p[STEP / 8][4], ds[STEP / 8][4];
+    unsigned slopes[STEP / 16][4];
+    row_numbers of;
+    clear_rows(dq);
+    clear_rows(p);
+    clear_rows(ds);
+    load_tile<P, P::ROWS>(tiles.a, rows + (size_t)h * D, s.stride, first, s.T, s.D);
+    load_tile<P, P::ROWS>(tiles.b, in.dout + (size_t)b * T * width + (size_t)h * D,
+                          width, first, s.T, s.D);
     for (int half = 0; half < 2; half++) {
         const int t = my_row + lane / 4 + half * 8;
-        lse[half] = t < s.T ? in.lse[row + (size_t)t] * log2_e : 0.0f;
-        delta[half] = t < s.T ? in.delta[row + (size_t)t] : 0.0f;
-        begin[half] = text_begin(s, b, t);
+        of.lse[half] = t < s.T ? in.lse[row + (size_t)t] * log2_e : INFINITY;
+        of.delta[half] = t < s.T ? in.delta[row + (size_t)t] : 0.0f;
+        of.begin[half] = text_begin(s, b, t);
     }
-    ask_rows<HD>(stages, k, s.stride, v, s.stride, start, s);
-    for (int key = start, half = 0; key < end; key += STEP, half ^= 1) {
-        const act *keys = stages + half * 2 * TILE, *values = keys + TILE;
+    ask_rows<P>(tiles.stage(0), k, s.stride, v, s.stride, start, s);
+    for (int key = start, stage = 0; key < end; key += STEP) {
+        const act *keys = tiles.stage(stage), *values = keys + P::acts(STEP);
+        stage = stage + 1 < P::STAGES ? stage + 1 : 0;
+        copy_wait<0>();
+        P::publish();
+        __syncthreads();
         if (key + STEP < end)
-            ask_rows<HD>(stages + (half ^ 1) * 2 * TILE, k, s.stride, v, s.stride,
-                         key + STEP, s);
+            ask_rows<P>(tiles.stage(stage), k, s.stride, v, s.stride, key + STEP, s);
+        P::begin();
+        P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, keys);
+        P::template multiply_rows<STEP / 8>(ds, tiles.b, warp * 16, values);
+        P::commit();
+        P::template wait<0>();
+        P::use(p);
+        P::use(ds);
+        if (key + STEP - 1 > my_row || key < of.begin[0] || key < of.begin[1])
+            weigh_queries<true>(p, ds, of, s.scale * log2_e, my_row, key);
         else
-            /* commits an empty group, because copy_wait leaves one under way */
-            copy_commit();
-        copy_wait<1>();
-        __syncthreads();
-        float p[STEP / 8][4], ds[STEP / 8][4];
-        clear_rows<STEP / 8>(p);
-        clear_rows<STEP / 8>(ds);
-        multiply_rows<HD, STEP / 8>(p, queries, warp * 16, keys);
-        multiply_rows<HD, STEP / 8>(ds, douts, warp * 16, values);
-        weigh_queries(p, ds, lse, delta, begin, s, my_row, key);
-        multiply_weights<HD, STEP / 8>(dq, ds, keys);
-        __syncthreads();
+            weigh_queries<false>(p, ds, of, s.scale * log2_e, my_row, key);
+        pack_weights(slopes, ds);
+        P::begin();
+        P::template multiply_weights<STEP / 8>(dq, slopes, keys);
+        P::commit();
+        P::template wait<0>();
+        P::use(dq);
     }
-    copy_wait<0>();
-    const float one[2] = {1.0f, 1.0f};
-    store_rows<HD>(dqkv + (size_t)b * T * s.stride + (size_t)h * D, s.stride, dq, one,
-                   my_row, s.T, s.D);
+    P::template wait<0>();
+    P::use(dq);
+    const float scale[2] = {s.scale, s.scale};
+    store_rows(dqkv + (size_t)b * T * s.stride + (size_t)h * D, s.stride, dq, scale,
+               my_row, s.T, s.D);
+}
+
+template <class P>
+static __global__ void __launch_bounds__(P::THREADS)
+    attention_queries_kernel(act *dqkv, backward_inputs in, attention_shape s)
+{
+    if constexpr (P::EXISTS)
+        sum_queries<P>(dqkv, in, s);
 }
 
 /* ---- both ---- */
-
-template <int HD>
-static void backward(pl_backend *be, act *dqkv, const backward_inputs *in, int B,
-                     attention_shape s)
-{
-    const size_t shared = tile_of<HD>::bytes(2 * ATTENTION_ROWS + 2 * HALVES * STEP);
-    const unsigned tiles = blocks_for((size_t)s.T, ATTENTION_ROWS);
-    if (!attention_allow_shared(be, attention_keys_kernel<HD>, shared) ||
-        !attention_allow_shared(be, attention_queries_kernel<HD>, shared))
-        return;
-    PL_LAUNCH((attention_keys_kernel<HD>), dim3(tiles, (unsigned)s.G, (unsigned)B),
-              ATTENTION_THREADS, shared, cuda_stream(be), dqkv, *in, s);
-    PL_LAUNCH((attention_queries_kernel<HD>), dim3(tiles, (unsigned)s.H, (unsigned)B),
-              ATTENTION_THREADS, shared, cuda_stream(be), dqkv, *in, s);
-}
 
 void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
                              const pl_act *qkv, const pl_act *out, const float *lse,
                              const int32_t *texts, int B, int T, int H, int G, int D)
 {
     const attention_shape s = attention_describe(texts, T, H, G, D);
-    const size_t n_rows = (size_t)B * (size_t)T, n = n_rows * (size_t)H;
+    const size_t n = (size_t)B * (size_t)T * (size_t)H;
     if (!attention_can(be, D))
         return;
     float *delta = static_cast<float *>(cuda_scratch(cuda_self(be), n * sizeof(float)));
     if (!delta)
         return;
-    PL_LAUNCH(attention_delta_kernel, blocks_for(n, ATTENTION_WARPS), ATTENTION_THREADS,
-              0, cuda_stream(be), delta, cuda_acts(dout), cuda_acts(out), n_rows, s);
-    const backward_inputs in = {cuda_acts(dout), cuda_acts(qkv), lse, delta};
-    if (D <= 32)
-        backward<32>(be, cuda_acts(dqkv), &in, B, s);
-    else if (D <= 64)
-        backward<64>(be, cuda_acts(dqkv), &in, B, s);
-    else if (D <= 96)
-        backward<96>(be, cuda_acts(dqkv), &in, B, s);
+    if (acts_width(D) == ACTS_WIDE)
+        compute_delta<ACTS_WIDE>(be, delta, cuda_acts(dout), cuda_acts(out), n, s);
     else
-        backward<128>(be, cuda_acts(dqkv), &in, B, s);
+        compute_delta<1>(be, delta, cuda_acts(dout), cuda_acts(out), n, s);
+    const backward_inputs in = {cuda_acts(dout), cuda_acts(qkv), lse, delta};
+    attention_choose(be, D, [&](auto tiles) {
+        typedef decltype(tiles) P;
+        const size_t shared = backward_tiles<P>::bytes();
+        const unsigned blocks = blocks_for((size_t)T, P::ROWS);
+        if (!attention_allow_shared(be, attention_keys_kernel<P>, shared) ||
+            !attention_allow_shared(be, attention_queries_kernel<P>, shared))
+            return;
+        PL_LAUNCH((attention_keys_kernel<P>), dim3(blocks, (unsigned)G, (unsigned)B),
+                  P::THREADS, shared, cuda_stream(be), cuda_acts(dqkv), in, s);
+        PL_LAUNCH((attention_queries_kernel<P>), dim3(blocks, (unsigned)H, (unsigned)B),
+                  P::THREADS, shared, cuda_stream(be), cuda_acts(dqkv), in, s);
+    });
 }

@@ -1,15 +1,16 @@
 /* Causal attention, forward, as in FlashAttention-2 (arXiv:2307.08691).
  *
- * A block has 64 queries of one head, and each of its warps has 16 of them. The block
- * goes through the keys 64 at a time, from the start of the first query's text to the
- * last query. For each query the kernel keeps the largest score m, the sum l of
- * exp(score - m) and the weighted sum o of values. When m grows, l and o are multiplied
- * by exp(m_old - m_new). At the end out = o / l and lse = m + log l. The next keys and
- * values are copied while the current ones are used. */
+ * Each warp of a block has 16 queries of one head. The block goes through the keys 64
+ * at a time, from the start of the first query's text to the last query. For each query
+ * the kernel keeps the largest score m, the sum l of exp(score - m) and the weighted
+ * sum o of values. When m grows, l and o are multiplied by exp(m_old - m_new). At the
+ * end out = o / l and lse = m + log l. The next keys and values are copied while the
+ * current ones are used. Groups of warps weigh values while they compute the next
+ * scores. */
 #include "modules/cuda/attention.cuh"
 #include <math.h>
 
-enum { KEYS = 64, STAGES = 2 };
+enum { KEYS = 64 };
 
 static const float log2_e = 1.4426950408889634f;
 
@@ -56,9 +57,9 @@ static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int firs
 
 /* Updates m, then replaces scores by exp(score - m), and adjusts l and o. `unit` is
  * scale * log2 e, because exponentials are computed as powers of two. */
-template <int HD>
+template <int N>
 static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
-                                   float o[HD / 8][4], float unit)
+                                   float (&o)[N][4], float unit)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -82,7 +83,7 @@ static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
         row->m[half] = top;
         row->l[half] = row->l[half] * shrink + sum;
 #pragma unroll
-        for (int n = 0; n < HD / 8; n++) {
+        for (int n = 0; n < N; n++) {
             o[n][2 * half] *= shrink;
             o[n][2 * half + 1] *= shrink;
         }
@@ -90,23 +91,22 @@ static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
 }
 
 /* Starts the copy of the keys and values of one stage, as one group. */
-template <int HD>
+template <class P>
 static __device__ void ask_keys(act *stage, const act *keys, const act *values,
-                                attention_shape s, int first)
+                                const attention_shape &s, int first)
 {
-    load_tile<HD, KEYS>(stage, keys, s.stride, first, s.T, s.D);
-    load_tile<HD, KEYS>(stage + KEYS * tile_of<HD>::STRIDE, values, s.stride, first,
-                        s.T, s.D);
+    load_tile<P, KEYS>(stage, keys, s.stride, first, s.T, s.D);
+    load_tile<P, KEYS>(stage + P::acts(KEYS), values, s.stride, first, s.T, s.D);
     copy_commit();
 }
 
-template <int HD>
-static __global__ void __launch_bounds__(ATTENTION_THREADS)
-    attention_forward_kernel(act *out, float *lse, const act *qkv, attention_shape s)
+template <class P>
+static __device__ void attend(act *out, float *lse, const act *qkv,
+                              const attention_shape &s)
 {
-    constexpr int TILE = KEYS * tile_of<HD>::STRIDE;
+    constexpr int STAGE = 2 * P::acts(KEYS);
     /* the longest rows come first, because they take the most time */
-    const int first = (int)(gridDim.x - 1 - blockIdx.x) * ATTENTION_ROWS;
+    const int first = (int)(gridDim.x - 1 - blockIdx.x) * P::ROWS;
     const int h = (int)blockIdx.y, b = (int)blockIdx.z,
               warp = (int)threadIdx.x / WARP_SIZE;
     const size_t row0 = (size_t)b * (size_t)s.T;
@@ -115,41 +115,50 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
         qkv + row0 * s.stride + (size_t)(s.H + h / (s.H / s.G)) * (size_t)s.D;
     const act *v = k + (size_t)s.G * (size_t)s.D;
     act *queries = static_cast<act *>(dynamic_shared());
-    act *stages = queries + ATTENTION_ROWS * tile_of<HD>::STRIDE;
+    act *stages = queries + P::acts(P::ROWS);
     row_state row = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
-    float o[HD / 8][4];
-    clear_rows<HD / 8>(o);
-    const int end = min(first + ATTENTION_ROWS, s.T), my_row = first + warp * 16;
+    float o[P::HD / 8][4], scores[KEYS / 8][4];
+    unsigned weights[KEYS / 16][4];
+    clear_rows(o);
+    clear_rows(scores);
+    const int end = min(first + (int)P::ROWS, s.T), my_row = first + warp * 16;
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const int start = text_begin(s, b, first) / KEYS * KEYS;
     const int begin[2] = {text_begin(s, b, my_row + lane / 4),
                           text_begin(s, b, my_row + lane / 4 + 8)};
-    load_tile<HD, ATTENTION_ROWS>(queries, q, s.stride, first, s.T, s.D);
-    ask_keys<HD>(stages, k, v, s, start);
-    for (int key = start, stage = 0; key < end; key += KEYS, stage ^= 1) {
-        act *here = stages + stage * 2 * TILE;
-        if (key + KEYS < end)
-            ask_keys<HD>(stages + (stage ^ 1) * 2 * TILE, k, v, s, key + KEYS);
-        else
-            /* commits an empty group, because copy_wait leaves one under way */
-            copy_commit();
-        copy_wait<1>();
+    load_tile<P, P::ROWS>(queries, q, s.stride, first, s.T, s.D);
+    ask_keys<P>(stages, k, v, s, start);
+    for (int key = start, stage = 0; key < end; key += KEYS) {
+        act *here = stages + stage * STAGE;
+        stage = stage + 1 < P::STAGES ? stage + 1 : 0;
+        copy_wait<0>();
+        P::publish();
         __syncthreads();
-        float scores[KEYS / 8][4];
-        clear_rows<KEYS / 8>(scores);
-        multiply_rows<HD, KEYS / 8>(scores, queries, warp * 16, here);
+        if (key + KEYS < end)
+            ask_keys<P>(stages + stage * STAGE, k, v, s, key + KEYS);
+        P::begin();
+        P::template multiply_rows<KEYS / 8>(scores, queries, warp * 16, here);
+        P::commit();
+        P::template wait<0>();
+        P::use(scores);
+        P::use(o);
         if (key + KEYS - 1 > my_row || key < begin[0] || key < begin[1])
             mask_scores(scores, my_row, key, begin);
-        take_scores<HD>(scores, &row, o, s.scale * log2_e);
-        multiply_weights<HD, KEYS / 8>(o, scores, here + TILE);
-        __syncthreads();
+        take_scores(scores, &row, o, s.scale * log2_e);
+        pack_weights(weights, scores);
+        P::begin();
+        P::template multiply_weights<KEYS / 8>(o, weights, here + P::acts(KEYS));
+        P::commit();
+        P::template wait<0>();
+        P::use(o);
     }
-    copy_wait<0>();
+    P::template wait<0>();
+    P::use(o);
     const float l[2] = {row_sum(row.l[0]), row_sum(row.l[1])};
     const float inverse[2] = {1.0f / l[0], 1.0f / l[1]};
     const size_t width = (size_t)s.H * (size_t)s.D;
-    store_rows<HD>(out + row0 * width + (size_t)h * (size_t)s.D, width, o, inverse,
-                   my_row, s.T, s.D);
+    store_rows(out + row0 * width + (size_t)h * (size_t)s.D, width, o, inverse, my_row,
+               s.T, s.D);
     for (int half = 0; half < 2; half++) {
         const int t = my_row + lane / 4 + half * 8;
         if (lane % 4 == 0 && t < s.T)
@@ -158,17 +167,12 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     }
 }
 
-template <int HD>
-static void launch_attention(pl_backend *be, act *out, float *lse, const act *qkv,
-                             int B, attention_shape s)
+template <class P>
+static __global__ void __launch_bounds__(P::THREADS)
+    attention_forward_kernel(act *out, float *lse, const act *qkv, attention_shape s)
 {
-    const size_t shared = tile_of<HD>::bytes(ATTENTION_ROWS + STAGES * 2 * KEYS);
-    const dim3 grid(blocks_for((size_t)s.T, ATTENTION_ROWS), (unsigned)s.H,
-                    (unsigned)B);
-    if (!attention_allow_shared(be, attention_forward_kernel<HD>, shared))
-        return;
-    PL_LAUNCH((attention_forward_kernel<HD>), grid, ATTENTION_THREADS, shared,
-              cuda_stream(be), out, lse, qkv, s);
+    if constexpr (P::EXISTS)
+        attend<P>(out, lse, qkv, s);
 }
 
 void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
@@ -177,12 +181,13 @@ void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_ac
     const attention_shape s = attention_describe(texts, T, H, G, D);
     if (!attention_can(be, D))
         return;
-    if (D <= 32)
-        launch_attention<32>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
-    else if (D <= 64)
-        launch_attention<64>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
-    else if (D <= 96)
-        launch_attention<96>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
-    else
-        launch_attention<128>(be, cuda_acts(out), lse, cuda_acts(qkv), B, s);
+    attention_choose(be, D, [&](auto tiles) {
+        typedef decltype(tiles) P;
+        const size_t shared =
+            (size_t)P::acts(P::ROWS + P::STAGES * 2 * KEYS) * sizeof(act);
+        const dim3 grid(blocks_for((size_t)T, P::ROWS), (unsigned)H, (unsigned)B);
+        if (attention_allow_shared(be, attention_forward_kernel<P>, shared))
+            PL_LAUNCH((attention_forward_kernel<P>), grid, P::THREADS, shared,
+                      cuda_stream(be), cuda_acts(out), lse, cuda_acts(qkv), s);
+    });
 }

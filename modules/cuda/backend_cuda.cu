@@ -180,6 +180,18 @@ static void describe_device(cuda_state *self, const cudaDeviceProp *p)
              p->name, p->major, p->minor, library);
 }
 
+/* The instructions exist on devices of compute capability 9.0 alone, and only where the
+ * build has code for exactly these devices. */
+static bool has_group_products(const cudaDeviceProp *p)
+{
+#if !defined(__CUDACC__) || defined(PL_CUDA_GROUP_PRODUCTS)
+    return p->major == 9 && p->minor == 0;
+#else
+    (void)p;
+    return false;
+#endif
+}
+
 static bool is_precision(const pl_backend_options *options, const char *name)
 {
     return options->precision && strcmp(options->precision, name) == 0;
@@ -216,6 +228,7 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     self->backend.cache_bytes = (uint64_t)properties.l2CacheSize;
     self->backend.decode_only = is_precision(options, "int8");
     self->forward_small = is_precision(options, "fp8");
+    self->group_products = has_group_products(&properties);
     self->backend.fp8_copies = self->forward_small;
     self->backend.self = self;
     *out = &self->backend;

@@ -142,7 +142,7 @@ static __device__ void weigh_columns(decode_parts parts, size_t at,
     for (int k = 0; k < KEYS / 8; k += 2) {
         unsigned left[4], right[4];
         pack_a(left, w[k], w[k + 1]);
-        load_b_transposed(right, tile, tile_of<HD>::STRIDE, k * 8, first);
+        load_b_transposed(right, tile, warp_tiles<HD>::STRIDE, k * 8, first);
         mma_16x8x16(o[0], left, right);
         mma_16x8x16(o[1], left, right + 2);
     }
@@ -170,19 +170,18 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     if (first >= end)
         return; /* all threads of the block return */
     act *queries = static_cast<act *>(dynamic_shared());
-    act *keys = queries + HEADS * tile_of<HD>::STRIDE;
-    act *values = keys + KEYS * tile_of<HD>::STRIDE;
+    act *keys = queries + HEADS * warp_tiles<HD>::STRIDE;
+    act *values = keys + KEYS * warp_tiles<HD>::STRIDE;
     const size_t cache = (size_t)rows.slot[n] * rows.S * width + (size_t)kv * D;
-    load_tile<HD, HEADS>(queries, rows.qkv + n * s.stride + (size_t)h * D, D, 0, heads,
+    load_tile<warp_tiles<HD>, HEADS>(queries, rows.qkv + n * s.stride + (size_t)h * D, D, 0, heads,
                          s.D);
-    load_tile<HD, KEYS>(keys, rows.keys + cache, width, first, end, s.D);
-    load_tile<HD, KEYS>(values, rows.values + cache, width, first, end, s.D);
+    load_tile<warp_tiles<HD>, KEYS>(keys, rows.keys + cache, width, first, end, s.D);
+    load_tile<warp_tiles<HD>, KEYS>(values, rows.values + cache, width, first, end, s.D);
     copy_commit();
     copy_wait<0>();
     __syncthreads();
     float scores[KEYS / 8][4], largest[2], sum[2];
-    clear_rows<KEYS / 8>(scores);
-    multiply_rows<HD, KEYS / 8>(scores, queries, 0, keys);
+    warp_tiles<HD>::template multiply_rows<KEYS / 8>(scores, queries, 0, keys);
     weigh_scores(scores, largest, sum, end - first, s.scale * log2_e);
     const size_t at =
         (n * (size_t)s.H + (size_t)h) * (size_t)parts.n_stretches + (size_t)blockIdx.x;
@@ -226,7 +225,7 @@ template <int HD>
 static void decode(pl_backend *be, act *out, decode_parts parts, decode_rows rows,
                    int n, attention_shape s)
 {
-    const size_t shared = tile_of<HD>::bytes(HEADS + 2 * KEYS);
+    const size_t shared = (size_t)warp_tiles<HD>::acts(HEADS + 2 * KEYS) * sizeof(act);
     const unsigned tiles = blocks_for((size_t)(s.H / s.G), HEADS);
     if (!attention_allow_shared(be, decode_stretch_kernel<HD>, shared))
         return;

@@ -23,11 +23,11 @@
     emulated_launch(#kernel, (kernel), (grid), (block), (shared), (stream), __VA_ARGS__)
 #endif
 
-/* The block's dynamic shared memory, aligned to 16 bytes. */
+/* The block's dynamic shared memory, aligned to 1024 bytes (mma.cuh says why). */
 __device__ inline void *dynamic_shared()
 {
 #ifdef __CUDACC__
-    extern __shared__ __align__(16) unsigned char block_memory[];
+    extern __shared__ __align__(1024) unsigned char block_memory[];
     return block_memory;
 #else
     return emulated_dynamic_shared();

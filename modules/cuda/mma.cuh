@@ -134,4 +134,160 @@ template <int LEFT> __device__ inline void copy_wait()
 #endif
 }
 
+/* ---- products of a group of four warps ----
+ *
+ * On devices of compute capability 9.0 four warps (a group) multiply [64,16] by [16,N]
+ * with one instruction, which reads shared memory itself and runs while the warps go on.
+ * Warp w of a group has the rows 16 w .. 16 w + 15 of A and of C, as fragments like
+ * those above; c[i] is the fragment of columns 8 i .. 8 i + 7.
+ *
+ * Tiles consist of panels of 64 columns. A row of a panel has 128 bytes, and its eight
+ * chunks of 16 bytes are stored in the order chunk ^ row % 8 (the 128-byte swizzle), so
+ * that reading a column meets no bank twice. A panel begins at a multiple of 1024
+ * bytes. */
+
+/* Whether this pass of the compiler has these instructions. */
+#if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define GROUP_PRODUCTS true
+#else
+#define GROUP_PRODUCTS false
+#endif
+
+enum { PANEL_COLUMNS = 64, PANEL_ROW_BYTES = 128 };
+
+/* Describes the operand that begins at `from` to the instruction. `panel` is the number
+ * of bytes from one panel to the next, for operands whose columns are the columns of
+ * the product. */
+__device__ inline uint64_t group_operand(const act *from, int panel)
+{
+#ifdef __CUDACC__
+    const uint64_t at = __cvta_generic_to_shared(from);
+#else
+    const uint64_t at = emulated_shared_address(from);
+#endif
+    constexpr uint64_t eight_rows = 8 * PANEL_ROW_BYTES, swizzled = 1;
+    return (at & 0x3ffff) >> 4 | (uint64_t)panel >> 4 << 16 | eight_rows >> 4 << 32 |
+           swizzled << 62;
+}
+
+#define GROUP_C(how, i) how(c[i][0]), how(c[i][1]), how(c[i][2]), how(c[i][3])
+#define GROUP_C4(how, i)                                                               \
+    GROUP_C(how, i), GROUP_C(how, i + 1), GROUP_C(how, i + 2), GROUP_C(how, i + 3)
+#define GROUP_C8(how, i) GROUP_C4(how, i), GROUP_C4(how, i + 4)
+#define GROUP_LIST_16 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define GROUP_LIST_32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, " \
+    "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define GROUP_LIST_64 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, " \
+    "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, " \
+    "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
+    "%62, %63"
+#define GROUP_MULTIPLY(N, LIST, OPERANDS, ADD, FORM)                                   \
+    "{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                              \
+    "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" LIST "}, " OPERANDS    \
+    ", p, 1, 1, " FORM ";\n}\n"
+
+/* Starts c = A B or, with ADD, c += A B, for A [64,16] and B [16,8 N] in shared memory.
+ * Rows of both tiles are rows of A and columns of B. */
+template <int N, bool ADD>
+__device__ inline void group_multiply_rows(float (*c)[4], uint64_t a, uint64_t b)
+{
+    static_assert(N == 4 || N == 8, "sizes of a step");
+#ifdef __CUDACC__
+    if constexpr (N == 4 && ADD)
+        asm volatile(GROUP_MULTIPLY("32", GROUP_LIST_16, "%16, %17", "1", "0, 0")
+                     : GROUP_C4("+f", 0)
+                     : "l"(a), "l"(b));
+    else if constexpr (N == 4)
+        asm volatile(GROUP_MULTIPLY("32", GROUP_LIST_16, "%16, %17", "0", "0, 0")
+                     : GROUP_C4("=f", 0)
+                     : "l"(a), "l"(b));
+    else if constexpr (ADD)
+        asm volatile(GROUP_MULTIPLY("64", GROUP_LIST_32, "%32, %33", "1", "0, 0")
+                     : GROUP_C8("+f", 0)
+                     : "l"(a), "l"(b));
+    else
+        asm volatile(GROUP_MULTIPLY("64", GROUP_LIST_32, "%32, %33", "0", "0, 0")
+                     : GROUP_C8("=f", 0)
+                     : "l"(a), "l"(b));
+#else
+    emulated_group_multiply(c, N, NULL, a, b, false, ADD);
+#endif
+}
+
+/* Starts c += A B for A [64,16] in registers, and B [16,8 N] whose columns are the
+ * columns of a tile. */
+template <int N>
+__device__ inline void group_multiply_weights(float (*c)[4], const unsigned a[4],
+                                              uint64_t b)
+{
+    static_assert(N == 8 || N == 16, "sizes of a head");
+#ifdef __CUDACC__
+    if constexpr (N == 8)
+        asm volatile(GROUP_MULTIPLY("64", GROUP_LIST_32, "{%32, %33, %34, %35}, %36",
+                                    "1", "1")
+                     : GROUP_C8("+f", 0)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    else
+        asm volatile(GROUP_MULTIPLY("128", GROUP_LIST_64, "{%64, %65, %66, %67}, %68",
+                                    "1", "1")
+                     : GROUP_C8("+f", 0), GROUP_C8("+f", 8)
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+#else
+    emulated_group_multiply(c, N, a, 0, b, true, true);
+#endif
+}
+
+/* Comes before products, after their registers were last used. */
+__device__ inline void group_begin()
+{
+#ifdef __CUDACC__
+    asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
+#endif
+}
+
+/* Makes one set of all products since the last commit. */
+__device__ inline void group_commit()
+{
+#ifdef __CUDACC__
+    asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+#else
+    emulated_group_commit();
+#endif
+}
+
+/* Waits until all but the newest LEFT sets are complete. */
+template <int LEFT> __device__ inline void group_wait()
+{
+#ifdef __CUDACC__
+    asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(LEFT) : "memory");
+#else
+    emulated_group_wait(LEFT);
+#endif
+}
+
+/* Keeps the compiler from using the results before the wait that precedes this call. */
+template <int N> __device__ inline void group_use(float (&c)[N][4])
+{
+#ifdef __CUDACC__
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : GROUP_C("+f", i)::"memory");
+#else
+    (void)c;
+#endif
+}
+
+/* Makes what this thread has written to shared memory visible to products of a group.
+ * Comes before the barrier after which other warps start these products. */
+__device__ inline void group_publish()
+{
+#ifdef __CUDACC__
+    asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+#endif
+}
+
 #endif

@@ -44,6 +44,7 @@ struct cuda_state {
     cudaStream_t stream; /* the stream of all operations */
     cuda_gemm *gemm;
     bool forward_small; /* forward products in fp8 */
+    bool group_products; /* whether groups of warps multiply (mma.cuh) */
     /* One block that an operation may use until the next one starts on the stream. The
      * block grows at the first call with a larger shape, and never shrinks. */
     void *scratch;

@@ -142,6 +142,15 @@ void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
 void emulated_cp_async(void *shared, const void *global, int valid);
 void emulated_cp_async_commit(void);
 void emulated_cp_async_wait(int groups_left);
+/* The address of shared memory as a device's instructions see it. */
+uint64_t emulated_shared_address(const void *address);
+/* wgmma.mma_async.m64n(8 n)k16.f32.bf16.bf16: c = A B or, with `add`, c += A B; A lies
+ * in registers, or in shared memory if a is NULL. `transposed`: rows of the tile of B
+ * are rows of B. commit_group; wait_group n */
+void emulated_group_multiply(float (*c)[4], int n, const uint32_t *a, uint64_t a_tile,
+                             uint64_t b_tile, bool transposed, bool add, EMULATED_SITE);
+void emulated_group_commit(void);
+void emulated_group_wait(int sets_left);
 
 /* ---- atomics ---- */
 
