@@ -31,14 +31,17 @@ __device__ inline int text_begin(const attention_shape &s, int b, int t)
  *
  * A tile has rows of one head. Two types say where its elements lie, and how a block
  * multiplies tiles. WARPS is the number of warps of a block, each of which computes 16
- * rows of the results. STEP is the number of rows that the backward kernels take at a
- * time. STAGES is the number of tiles of one operand that are needed while one is
- * multiplied and the next one is copied. */
+ * rows of the results. KEYS and STEP are the numbers of rows that the forward and the
+ * backward kernels take at a time. There are STAGES tiles of such rows: one is copied
+ * while the products of two others are computed. */
+enum { STAGES = 3 };
+
 
 /* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the
  * reason. */
 template <int SIZE> struct warp_tiles {
-    enum { HD = SIZE, WARPS = ATTENTION_WARPS, STEP = 32, STAGES = 2, STRIDE = HD + 8 };
+    enum { HD = SIZE, WARPS = ATTENTION_WARPS, STRIDE = HD + 8 };
+    enum { KEYS = HD > 64 ? 32 : 64, STEP = 32 };
     enum { EXISTS = true, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
 
     static constexpr int acts(int rows)
@@ -101,7 +104,7 @@ template <int SIZE> struct warp_tiles {
 /* Products by groups of four warps, which run while the warps go on: begin, products,
  * commit, wait, use (mma.cuh). */
 template <int SIZE> struct group_tiles {
-    enum { HD = SIZE, GROUP = 64, WARPS = 8, STEP = HD > 64 ? 32 : 64, STAGES = 2 };
+    enum { HD = SIZE, GROUP = 64, WARPS = 8, KEYS = 64, STEP = HD > 64 ? 32 : 64 };
     enum { EXISTS = GROUP_PRODUCTS, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
 
     static constexpr int acts(int rows)

@@ -154,51 +154,16 @@ template <class P> struct backward_tiles {
     }
     static constexpr size_t bytes()
     {
-        return (size_t)P::acts(2 * P::ROWS + P::STAGES * 2 * P::STEP) * sizeof(act);
+        return (size_t)P::acts(2 * P::ROWS + STAGES * 2 * P::STEP) * sizeof(act);
     }
 };
-
-/* Adds to dk and dv what STEP queries give, whose q and dout are at `stage`. */
-template <class P>
-static __device__ void take_queries(float (&dk)[P::HD / 8][4],
-                                    float (&dv)[P::HD / 8][4],
-                                    const backward_tiles<P> &tiles, const act *stage,
-                                    const query_numbers<P::STEP> *of, float unit,
-                                    int first_key, int query)
-{
-    constexpr int STEP = P::STEP;
-    const int row = (int)threadIdx.x / WARP_SIZE * 16, my_key = first_key + row;
-    const act *douts = stage + P::acts(STEP);
-    float p[STEP / 8][4], ds[STEP / 8][4];
-    unsigned weights[STEP / 16][4], slopes[STEP / 16][4];
-    P::begin();
-    P::template multiply_rows<STEP / 8>(p, tiles.a, row, stage);
-    P::template multiply_rows<STEP / 8>(ds, tiles.b, row, douts);
-    P::commit();
-    P::template wait<0>();
-    P::use(p);
-    P::use(ds);
-    if (query < my_key + 15 || of->begin[STEP - 1] > my_key)
-        weigh_keys<true, STEP>(p, ds, of, unit, my_key, query);
-    else
-        weigh_keys<false, STEP>(p, ds, of, unit, my_key, query);
-    pack_weights(weights, p);
-    pack_weights(slopes, ds);
-    P::begin();
-    P::template multiply_weights<STEP / 8>(dv, weights, douts);
-    P::template multiply_weights<STEP / 8>(dk, slopes, stage);
-    P::commit();
-    P::template wait<0>();
-    P::use(dk);
-    P::use(dv);
-}
 
 template <class P>
 static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
                                 const attention_shape &s)
 {
     constexpr int STEP = P::STEP;
-    __shared__ query_numbers<STEP> numbers[P::STAGES];
+    __shared__ query_numbers<STEP> numbers[STAGES];
     const backward_tiles<P> tiles;
     const int first = (int)blockIdx.x * P::ROWS, kv = (int)blockIdx.y;
     const int b = (int)blockIdx.z, warp = (int)threadIdx.x / WARP_SIZE;
@@ -207,7 +172,8 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
     const size_t D = (size_t)s.D, T = (size_t)s.T, width = (size_t)s.H * D;
     const act *rows = in.qkv + (size_t)b * T * s.stride;
     const act *k = rows + (size_t)(s.H + kv) * D, *v = k + (size_t)s.G * D;
-    float dk[P::HD / 8][4], dv[P::HD / 8][4];
+    float dk[P::HD / 8][4], dv[P::HD / 8][4], p[STEP / 8][4], ds[STEP / 8][4];
+    unsigned weights[STEP / 16][4], slopes[STEP / 16][4];
     clear_rows(dk);
     clear_rows(dv);
     load_tile<P, P::ROWS>(tiles.a, k, s.stride, first, s.T, s.D);
@@ -220,18 +186,59 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
                     in.dout + (size_t)b * T * width + (size_t)h * D, width, query, s);
         load_numbers(&numbers[stage], in.lse + row, in.delta + row, query, b, s);
     };
-    ask(0, 0);
-    for (int step = 0, stage = 0; step < n_steps; step++) {
-        const int here = stage;
-        stage = stage + 1 < P::STAGES ? stage + 1 : 0;
+    const auto wait_for = [&](int step) {
         copy_wait<0>();
         P::publish();
         __syncthreads();
         if (step + 1 < n_steps)
-            ask(step + 1, stage);
-        take_queries<P>(dk, dv, tiles, tiles.stage(here), &numbers[here],
-                        s.scale * log2_e, first, first + step % steps * STEP);
+            ask(step + 1, (step + 1) % STAGES);
+    };
+    const auto multiply = [&](const act *stage) {
+        P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, stage);
+        P::template multiply_rows<STEP / 8>(ds, tiles.b, warp * 16,
+                                            stage + P::acts(STEP));
+        P::commit();
+    };
+    const auto sum = [&](const act *stage) {
+        P::template multiply_weights<STEP / 8>(dv, weights, stage + P::acts(STEP));
+        P::template multiply_weights<STEP / 8>(dk, slopes, stage);
+        P::commit();
+    };
+    const auto weigh = [&](int step) {
+        const query_numbers<STEP> *of = &numbers[step % STAGES];
+        const int query = first + step % steps * STEP;
+        if (query < my_key + 15 || of->begin[STEP - 1] > my_key)
+            weigh_keys<true, STEP>(p, ds, of, s.scale * log2_e, my_key, query);
+        else
+            weigh_keys<false, STEP>(p, ds, of, s.scale * log2_e, my_key, query);
+    };
+    ask(0, 0);
+    wait_for(0);
+    P::begin();
+    multiply(tiles.stage(0));
+    P::template wait<0>();
+    P::use(p);
+    P::use(ds);
+    weigh(0);
+    pack_weights(weights, p);
+    pack_weights(slopes, ds);
+    for (int step = 1; step < n_steps; step++) {
+        wait_for(step);
+        P::begin();
+        multiply(tiles.stage(step % STAGES));
+        sum(tiles.stage((step - 1) % STAGES));
+        P::template wait<1>();
+        P::use(p);
+        P::use(ds);
+        weigh(step);
+        P::template wait<0>();
+        P::use(dk);
+        P::use(dv);
+        pack_weights(weights, p);
+        pack_weights(slopes, ds);
     }
+    P::begin();
+    sum(tiles.stage((n_steps - 1) % STAGES));
     P::template wait<0>();
     P::use(dk);
     P::use(dv);
@@ -312,7 +319,7 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
     ask_rows<P>(tiles.stage(0), k, s.stride, v, s.stride, start, s);
     for (int key = start, stage = 0; key < end; key += STEP) {
         const act *keys = tiles.stage(stage), *values = keys + P::acts(STEP);
-        stage = stage + 1 < P::STAGES ? stage + 1 : 0;
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
         copy_wait<0>();
         P::publish();
         __syncthreads();

@@ -10,8 +10,6 @@
 #include "modules/cuda/attention.cuh"
 #include <math.h>
 
-enum { KEYS = 64 };
-
 static const float log2_e = 1.4426950408889634f;
 
 /* The state of two rows: [0] is for row g of the warp's 16, [1] for row g + 8. */
@@ -41,12 +39,13 @@ attention_shape attention_describe(const int32_t *texts, int T, int H, int G, in
 
 /* Sets scores to -inf if the key comes after the query or before the query's text.
  * first_row, first_key and begin are positions. */
-static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int first_key,
+template <int N>
+static __device__ void mask_scores(float (&s)[N][4], int first_row, int first_key,
                                    const int begin[2])
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
 #pragma unroll
-    for (int n = 0; n < KEYS / 8; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int key = first_key + n * 8 + 2 * p + i % 2;
@@ -55,39 +54,44 @@ static __device__ void mask_scores(float s[KEYS / 8][4], int first_row, int firs
         }
 }
 
-/* Updates m, then replaces scores by exp(score - m), and adjusts l and o. `unit` is
- * scale * log2 e, because exponentials are computed as powers of two. */
+/* Updates m and l, and replaces scores by exp(score - m). `shrink` gets the factors by
+ * which o must be multiplied. `unit` is scale * log2 e, because exponentials are computed
+ * as powers of two. */
 template <int N>
-static __device__ void take_scores(float s[KEYS / 8][4], row_state *row,
-                                   float (&o)[N][4], float unit)
+static __device__ void take_scores(float (&s)[N][4], row_state *row,
+                                   float shrink[2], float unit)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float top = row->m[half];
 #pragma unroll
-        for (int n = 0; n < KEYS / 8; n++)
+        for (int n = 0; n < N; n++)
             top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         top = row_max(top);
         /* If a row has seen no key so far, all its weights are 0. */
         const float base = top == -INFINITY ? 0.0f : top;
-        const float shrink = exp2_fast((row->m[half] - base) * unit);
         const float shift = -base * unit;
         float sum = 0.0f;
+        shrink[half] = exp2_fast((row->m[half] - base) * unit);
 #pragma unroll
-        for (int n = 0; n < KEYS / 8; n++)
+        for (int n = 0; n < N; n++)
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++) {
                 s[n][i] = exp2_fast(fmaf(s[n][i], unit, shift));
                 sum += s[n][i];
             }
         row->m[half] = top;
-        row->l[half] = row->l[half] * shrink + sum;
-#pragma unroll
-        for (int n = 0; n < N; n++) {
-            o[n][2 * half] *= shrink;
-            o[n][2 * half + 1] *= shrink;
-        }
+        row->l[half] = row->l[half] * shrink[half] + sum;
     }
+}
+
+template <int N> static __device__ void shrink_rows(float (&o)[N][4], const float by[2])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            o[n][i] *= by[i / 2];
 }
 
 /* Starts the copy of the keys and values of one stage, as one group. */
@@ -95,8 +99,8 @@ template <class P>
 static __device__ void ask_keys(act *stage, const act *keys, const act *values,
                                 const attention_shape &s, int first)
 {
-    load_tile<P, KEYS>(stage, keys, s.stride, first, s.T, s.D);
-    load_tile<P, KEYS>(stage + P::acts(KEYS), values, s.stride, first, s.T, s.D);
+    load_tile<P, P::KEYS>(stage, keys, s.stride, first, s.T, s.D);
+    load_tile<P, P::KEYS>(stage + P::acts(P::KEYS), values, s.stride, first, s.T, s.D);
     copy_commit();
 }
 
@@ -104,7 +108,7 @@ template <class P>
 static __device__ void attend(act *out, float *lse, const act *qkv,
                               const attention_shape &s)
 {
-    constexpr int STAGE = 2 * P::acts(KEYS);
+    constexpr int KEYS = P::KEYS, STAGE = 2 * P::acts(KEYS);
     /* the longest rows come first, because they take the most time */
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * P::ROWS;
     const int h = (int)blockIdx.y, b = (int)blockIdx.z,
@@ -117,41 +121,60 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     act *queries = static_cast<act *>(dynamic_shared());
     act *stages = queries + P::acts(P::ROWS);
     row_state row = {{-INFINITY, -INFINITY}, {0.0f, 0.0f}};
-    float o[P::HD / 8][4], scores[KEYS / 8][4];
+    float o[P::HD / 8][4], scores[KEYS / 8][4], shrink[2];
     unsigned weights[KEYS / 16][4];
     clear_rows(o);
-    clear_rows(scores);
     const int end = min(first + (int)P::ROWS, s.T), my_row = first + warp * 16;
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const int start = text_begin(s, b, first) / KEYS * KEYS;
     const int begin[2] = {text_begin(s, b, my_row + lane / 4),
                           text_begin(s, b, my_row + lane / 4 + 8)};
-    load_tile<P, P::ROWS>(queries, q, s.stride, first, s.T, s.D);
-    ask_keys<P>(stages, k, v, s, start);
-    for (int key = start, stage = 0; key < end; key += KEYS) {
+    int stage = 0;
+    /* Waits for the keys and values from `key` on, and starts the copy of the next. */
+    const auto take_stage = [&](int key) {
         act *here = stages + stage * STAGE;
-        stage = stage + 1 < P::STAGES ? stage + 1 : 0;
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
         copy_wait<0>();
         P::publish();
         __syncthreads();
         if (key + KEYS < end)
             ask_keys<P>(stages + stage * STAGE, k, v, s, key + KEYS);
+        return here;
+    };
+    const auto weigh = [&](int key) {
+        if (key + KEYS - 1 > my_row || key < begin[0] || key < begin[1])
+            mask_scores(scores, my_row, key, begin);
+        take_scores(scores, &row, shrink, s.scale * log2_e);
+    };
+    load_tile<P, P::ROWS>(queries, q, s.stride, first, s.T, s.D);
+    ask_keys<P>(stages, k, v, s, start);
+    const act *here = take_stage(start);
+    P::begin();
+    P::template multiply_rows<KEYS / 8>(scores, queries, warp * 16, here);
+    P::commit();
+    P::template wait<0>();
+    P::use(scores);
+    weigh(start);
+    pack_weights(weights, scores);
+    for (int key = start + KEYS; key < end; key += KEYS) {
+        const act *values = here + P::acts(KEYS);
+        here = take_stage(key);
         P::begin();
         P::template multiply_rows<KEYS / 8>(scores, queries, warp * 16, here);
         P::commit();
-        P::template wait<0>();
-        P::use(scores);
-        P::use(o);
-        if (key + KEYS - 1 > my_row || key < begin[0] || key < begin[1])
-            mask_scores(scores, my_row, key, begin);
-        take_scores(scores, &row, o, s.scale * log2_e);
-        pack_weights(weights, scores);
-        P::begin();
-        P::template multiply_weights<KEYS / 8>(o, weights, here + P::acts(KEYS));
+        P::template multiply_weights<KEYS / 8>(o, weights, values);
         P::commit();
+        P::template wait<1>();
+        P::use(scores);
+        weigh(key);
         P::template wait<0>();
         P::use(o);
+        shrink_rows(o, shrink);
+        pack_weights(weights, scores);
     }
+    P::begin();
+    P::template multiply_weights<KEYS / 8>(o, weights, here + P::acts(KEYS));
+    P::commit();
     P::template wait<0>();
     P::use(o);
     const float l[2] = {row_sum(row.l[0]), row_sum(row.l[1])};
@@ -184,7 +207,7 @@ void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_ac
     attention_choose(be, D, [&](auto tiles) {
         typedef decltype(tiles) P;
         const size_t shared =
-            (size_t)P::acts(P::ROWS + P::STAGES * 2 * KEYS) * sizeof(act);
+            (size_t)P::acts(P::ROWS + STAGES * 2 * P::KEYS) * sizeof(act);
         const dim3 grid(blocks_for((size_t)T, P::ROWS), (unsigned)H, (unsigned)B);
         if (attention_allow_shared(be, attention_forward_kernel<P>, shared))
             PL_LAUNCH((attention_forward_kernel<P>), grid, P::THREADS, shared,
