@@ -10,7 +10,7 @@ enum {
     /* workspace of cuBLASLt, as NVIDIA advises for Hopper */
     CUDA_WORKSPACE_BYTES = 32 << 20,
     CUDA_SUM_BLOCKS = 512,        /* number of blocks that compute a sum of squares */
-    CUDA_NORM_CHUNK = 64,         /* rows per partial sum for a norm's weights */
+    CUDA_NORM_CHUNK = 16,         /* rows per partial sum for a norm's weights */
     CUDA_SMALL_PARTS = 512,       /* number of partial maxima of a tensor, for fp8 */
     CUDA_PIECE = 8192,            /* parameters that one block of the optimizer steps */
     CUDA_PIECE_BYTES = 32,        /* bytes that describe a piece to the device */
