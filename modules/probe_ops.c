@@ -1,11 +1,13 @@
 /* Calls each operation as the model does: one function per operation, with buffers of
  * its shape. */
+#include "modules/cuda/plan_cuda.h"
 #include "modules/probe_internal.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* HEAD_ROWS: the classifier takes the batch in parts of this many rows. */
+/* HEAD_ROWS: the classifier of the cpu backend takes the batch in parts of this many
+ * rows. */
 enum { QKV, O, GATE_UP, DOWN, HEAD, N_WEIGHTS, HEAD_ROWS = 256 };
 enum { STREAM_ROUNDS = 4, STREAM_CALLS = 8, STREAM_CACHES = 4, DRAWN = 1 << 16 };
 enum { STREAM_BYTES = 64 << 20, STREAM_BYTES_GPU = 256 << 20 };
@@ -31,10 +33,19 @@ struct probe_ops {
     size_t stream;         /* floats in one stream of memory */
 };
 
+/* The number of rows that the backend's classifier takes at once. */
+static size_t head_rows(const probe_ops *x)
+{
+    const size_t N = (size_t)x->N;
+    if (x->be->memory_bytes > 0)
+        return cuda_chunk_rows(N, (size_t)x->vocab, true);
+    return N < HEAD_ROWS ? N : HEAD_ROWS;
+}
+
 /* The number of rows of the current product. */
 static int n_rows(const probe_ops *x)
 {
-    return x->which == HEAD && x->N > HEAD_ROWS ? HEAD_ROWS : x->N;
+    return x->which == HEAD ? (int)head_rows(x) : x->N;
 }
 
 static void product_forward(probe_ops *x)
@@ -269,15 +280,14 @@ static pl_status make_tokens(probe_ops *x)
 static pl_status make_buffers(probe_ops *x)
 {
     const size_t N = (size_t)x->N, V = (size_t)x->vocab;
-    const size_t chunk = N < HEAD_ROWS ? N : HEAD_ROWS;
+    const size_t logits = head_rows(x) * V; /* in a and in m */
     const size_t widest =
         most(most(2 * (size_t)x->ffn, (size_t)x->qkv_width), (size_t)x->width);
-    const size_t acts = most(N * widest, chunk * V);
-    const size_t params =
-        most(most(V * (size_t)x->width, block_params(x)), most(chunk * V, x->stream));
+    const size_t params = most(most(V * (size_t)x->width, block_params(x)), x->stream);
     pl_act **const all[] = {&x->a, &x->b, &x->c, &x->d};
     for (size_t i = 0; i < 4; i++) {
         pl_act **out = all[i];
+        const size_t acts = most(N * widest, i == 0 ? logits : 0);
         float *values;
         PL_CHECK(x->be->ops->alloc(x->be, acts * pl_type_bytes(x->be->act),
                                    "probe acts", (void **)out));
@@ -289,7 +299,8 @@ static pl_status make_buffers(probe_ops *x)
     }
     float **const floats[] = {&x->w, &x->dw, &x->m, &x->v};
     for (size_t i = 0; i < 4; i++)
-        PL_CHECK(device_floats(x, params, i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
+        PL_CHECK(device_floats(x, most(params, i == 2 ? logits : 0),
+                               i < 2 ? 0.05f : 0.0f, 10 + i, floats[i]));
     /* `rstd` is also the `scale` of the classifier */
     PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd));
     PL_CHECK(device_floats(x, N, 0, 0, &x->loss));

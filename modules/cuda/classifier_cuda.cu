@@ -5,10 +5,10 @@
  *   loss, dlogits         one kernel, a block for each row; dlogits bf16, in scratch
  *   dx = dlogits w        dw += dlogits^T x
  *
- * CUDA_CHUNK_BYTES (256 MiB) limits the rows of a chunk. With a vocabulary of 32k a
- * chunk has about a thousand rows, which is enough for full use of the matrix units. A
- * chunk has whole tiles of rows, so that the operands of every chunk have the same
- * alignment.
+ * cuda_chunk_rows (plan_cuda.h) chooses the rows of a chunk. With a vocabulary of 32k a
+ * chunk has more than a thousand rows, which is enough for full use of the matrix
+ * units. A chunk has whole tiles of rows, so that the operands of every chunk have the
+ * same alignment.
  *
  * The kernel reads a row twice: once for its largest logit and the sum of exponentials,
  * once for the gradient. For long rows a block has so many threads that the rows of all

@@ -1,19 +1,22 @@
 /* Reads rows of the embedding matrix, and adds to their gradients.
  *
- * The backward pass has one block per position of the batch. The block of a token's
- * first position adds up the gradients of all positions of this token (the hits); the
- * blocks of its later positions end at once. So only one block writes to a row.
+ * Backward pass: tokens are divided into buckets by their lowest bits, and a block adds
+ * up the gradients of the tokens of one bucket for one slab of columns. So each element
+ * of the gradient has one block that writes it.
  *
- * The block searches TILE tokens at a time and lists the hits in shared memory, in
- * order. If a tile has few hits, they are added one after another, as in the reference,
- * and each thread has some columns. A tile may have many hits, because some tokens of
- * natural text fill a tenth of a batch. Then warp w adds up every WARPS-th hit,
- * starting with the w-th, and the sums of the warps are added in order. So the order of
- * additions depends only on the tokens. */
+ * The block reads all tokens, a tile at a time, and lists the positions of its bucket
+ * (the hits), in order. It sorts up to THREADS hits by token, divides them evenly among
+ * its warps, and each warp sums the runs of equal tokens in its part. A frequent token
+ * of natural text fills a tenth of a batch, so a run may extend over several warps. The
+ * warp in which the run begins then adds the sums of the next warps, in order. So the
+ * order of additions depends only on the tokens. */
 #include "modules/cuda/ops_cuda.cuh"
 
-enum { THREADS = 512, WARPS = THREADS / WARP_SIZE, BALLOTS = 4 };
+enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, BALLOTS = 8 };
 enum { WARP_TILE = BALLOTS * WARP_SIZE, TILE = WARPS * WARP_TILE };
+/* Every slab of a bucket reads all tokens again. With 256 buckets and a batch of 16384,
+ * this is a tenth of the instructions' time, and a block has 64 hits. */
+enum { MAX_BUCKETS = 256, BUCKET_HITS = 16, SLAB = 256, RUN_LOADS = 4 };
 
 template <int V>
 static __global__ void __launch_bounds__(THREADS)
@@ -29,26 +32,32 @@ static __global__ void __launch_bounds__(THREADS)
     store_acts<V>(out + n * (size_t)C + c, x);
 }
 
-/* The positions of the token in a tile, in order. The number of hits of each warp is
- * kept for this tile and the previous one, so that a tile without hits costs only one
- * barrier. */
+/* The positions of the bucket's tokens, in order. The number of hits of each warp is
+ * kept for this tile and the previous one, so that a tile costs only one barrier. */
 struct hit_list {
     int n[2][WARPS];
-    int position[TILE];
+    int position[THREADS + TILE];
 };
 
-/* Returns the number of hits in the tile. The list of hits is complete after the next
- * barrier. */
-static __device__ int list_hits(hit_list *hits, const int32_t *tokens, int32_t token,
+/* Up to THREADS hits, sorted by token and then by position. */
+struct sorted_hits {
+    int32_t token[THREADS], unsorted[THREADS];
+    int position[THREADS];
+};
+
+/* Appends the hits of a tile to the `n` hits of the list; returns how many were added.
+ * The list is complete after the next barrier. */
+static __device__ int list_hits(hit_list *hits, int n, const int32_t *tokens, int mask,
                                 int start, int N, int turn)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, w = (int)threadIdx.x / WARP_SIZE;
     const int own = start + w * WARP_TILE + lane;
     unsigned found[BALLOTS];
-    int count = 0, at = 0, all = 0;
+    int count = 0, at = n, all = 0;
     for (int k = 0; k < BALLOTS; k++) {
-        const int n = own + k * WARP_SIZE;
-        found[k] = __ballot_sync(0xffffffffu, n < N && tokens[n] == token);
+        const int i = own + k * WARP_SIZE;
+        found[k] =
+            __ballot_sync(0xffffffffu, i < N && (tokens[i] & mask) == (int)blockIdx.x);
         count += __popc(found[k]);
     }
     if (lane == 0)
@@ -67,78 +76,116 @@ static __device__ int list_hits(hit_list *hits, const int32_t *tokens, int32_t t
     return all;
 }
 
-static __device__ void add_few(float *dw, const act *dout, const int *position, int n,
-                               int C)
+/* Sorts n hits, at most THREADS: a thread counts the hits that come before its own. */
+static __device__ void sort_hits(sorted_hits *s, const int *position,
+                                 const int32_t *tokens, int n)
 {
-    for (int c = (int)threadIdx.x; c < C; c += THREADS) {
-        float sum = dw[c];
-        for (int i = 0; i < n; i++)
-            sum += __bfloat162float(dout[(size_t)position[i] * (size_t)C + (size_t)c]);
-        dw[c] = sum;
+    const int i = (int)threadIdx.x;
+    const int32_t token = i < n ? tokens[position[i]] : 0;
+    s->unsorted[i] = token;
+    __syncthreads();
+    if (i < n) {
+        int rank = 0;
+        for (int j = 0; j < n; j++)
+            rank += s->unsorted[j] < token + (j < i ? 1 : 0) ? 1 : 0;
+        s->token[rank] = token;
+        s->position[rank] = position[i];
     }
+    __syncthreads();
 }
 
-/* Sums a warp's share of the hits, with V columns per lane. */
-template <int V>
-static __device__ void sum_share(float *sum, const act *column, const int *position,
-                                 int n, int C)
+/* Returns the end of the run of equal tokens that begins at i, at most `end`. */
+static __device__ int run_end(const int32_t *token, int i, int end)
 {
-    float all[V] = {};
-#pragma unroll 8
-    for (int i = (int)threadIdx.x / WARP_SIZE; i < n; i += WARPS) {
-        float x[V];
-        load_acts<V>(x, column + (size_t)position[i] * (size_t)C);
-        for (int k = 0; k < V; k++)
-            all[k] += x[k];
-    }
+    const int32_t first = token[i];
+    while (i < end && token[i] == first)
+        i++;
+    return i;
+}
+
+/* Sums V columns of the gradients at n positions. RUN_LOADS are loaded at once because
+ * each load takes long; after the last position, they load the last one again. */
+template <int V>
+static __device__ void sum_run(float sum[V], const act *column, const int *position,
+                               int n, int C)
+{
     for (int k = 0; k < V; k++)
-        sum[k] = all[k];
-}
-
-template <int V>
-static __device__ void add_many(float *dw, const act *dout, const int *position, int n,
-                                int C)
-{
-    enum { COLUMNS = WARP_SIZE * V };
-    __shared__ float shares[WARPS][COLUMNS];
-    const int lane = (int)threadIdx.x % WARP_SIZE, w = (int)threadIdx.x / WARP_SIZE;
-    for (int start = 0; start < C; start += COLUMNS) {
-        if (start + lane * V < C)
-            sum_share<V>(&shares[w][lane * V], dout + start + lane * V, position, n, C);
-        __syncthreads();
-        for (int c = (int)threadIdx.x; c < min((int)COLUMNS, C - start); c += THREADS) {
-            float sum = dw[start + c];
-            for (int v = 0; v < WARPS; v++)
-                sum += shares[v][c];
-            dw[start + c] = sum;
-        }
-        __syncthreads();
+        sum[k] = 0.0f;
+    for (int start = 0; start < n; start += RUN_LOADS) {
+        float x[RUN_LOADS][V];
+        for (int i = 0; i < RUN_LOADS; i++)
+            load_acts<V>(x[i],
+                         column + (size_t)position[min(start + i, n - 1)] * (size_t)C);
+        for (int i = 0; i < RUN_LOADS; i++)
+            for (int k = 0; k < V; k++)
+                sum[k] += start + i < n ? x[i][k] : 0.0f;
     }
 }
 
+/* Adds n sorted hits to dw. A warp first sums the end of a run that began in an earlier
+ * warp, into its row of `shares`; after the barrier, it adds the runs that begin in its
+ * part to dw. */
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
-    embed_backward_kernel(float *dw, const act *dout, const int32_t *tokens, int N,
-                          int C)
+static __device__ void add_hits(float *dw, const act *dout, const sorted_hits *s, int n,
+                                float (*shares)[SLAB], int C)
+{
+    const int w = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
+    const int slab = (int)blockIdx.y * SLAB, stop = min(C, slab + (int)SLAB);
+    const int each = (n + WARPS - 1) / WARPS, first = slab + lane * V;
+    const int from = min(n, w * each), to = min(n, from + each);
+    int i = from;
+    if (from > 0 && from < to && s->token[from - 1] == s->token[from]) {
+        i = run_end(s->token, from, to);
+        for (int c = first; c < stop; c += WARP_SIZE * V) {
+            float sum[V];
+            sum_run<V>(sum, dout + c, s->position + from, i - from, C);
+            for (int k = 0; k < V; k++)
+                shares[w][c - slab + k] = sum[k];
+        }
+    }
+    __syncthreads();
+    for (int end; i < to; i = end) {
+        const int32_t token = s->token[i];
+        float *row = dw + (size_t)token * (size_t)C;
+        end = run_end(s->token, i, to);
+        for (int c = first; c < stop; c += WARP_SIZE * V) {
+            float all[V], sum[V];
+            load_floats<V>(all, row + c);
+            sum_run<V>(sum, dout + c, s->position + i, end - i, C);
+            for (int v = w + 1, at = end; at == v * each && at < n; v++, at += each) {
+                if (s->token[at] != token)
+                    break;
+                for (int k = 0; k < V; k++)
+                    sum[k] += shares[v][c - slab + k];
+            }
+            for (int k = 0; k < V; k++)
+                all[k] += sum[k];
+            store_floats<V>(row + c, all);
+        }
+    }
+}
+
+/* Five blocks fit on a multiprocessor (48 registers per thread). */
+template <int V>
+static __global__ void __launch_bounds__(THREADS, 5)
+    embed_backward_kernel(float *dw, const act *dout, const int32_t *tokens, int mask,
+                          int N, int C)
 {
     __shared__ hit_list hits;
-    const int first = (int)blockIdx.x;
-    const int32_t token = tokens[first];
-    for (int start = 0; start < first; start += THREADS) {
-        const int n = start + (int)threadIdx.x;
-        if (__syncthreads_or(n < first && tokens[n] == token))
-            return; /* all threads return */
-    }
-    float *row = dw + (size_t)token * (size_t)C;
-    for (int start = first, turn = 0; start < N; start += TILE, turn ^= 1) {
-        const int n = list_hits(&hits, tokens, token, start, N, turn);
-        if (n == 0)
+    __shared__ sorted_hits sorted;
+    __shared__ float shares[WARPS][SLAB];
+    int n = 0;
+    for (int start = 0, turn = 0; start < N; start += TILE, turn ^= 1) {
+        n += list_hits(&hits, n, tokens, mask, start, N, turn);
+        if (n < THREADS && start + TILE < N)
             continue;
         __syncthreads();
-        if (n <= WARPS)
-            add_few(row, dout, hits.position, n, C);
-        else
-            add_many<V>(row, dout, hits.position, n, C);
+        for (int i = 0; i < n; i += THREADS) {
+            const int some = min((int)THREADS, n - i);
+            sort_hits(&sorted, hits.position + i, tokens, some);
+            add_hits<V>(dw, dout, &sorted, some, shares, C);
+        }
+        n = 0;
     }
 }
 
@@ -157,10 +204,15 @@ void cuda_embed_forward(pl_backend *be, pl_act *out, const int32_t *tokens,
 void cuda_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
                          const int32_t *tokens, int N, int C)
 {
+    unsigned buckets = 1;
+    while (buckets < MAX_BUCKETS && (size_t)buckets * BUCKET_HITS < (size_t)N)
+        buckets *= 2;
+    const dim3 grid(buckets, blocks_for((size_t)C, SLAB));
+    const int mask = (int)buckets - 1;
     if (acts_width(C) == ACTS_WIDE)
-        PL_LAUNCH((embed_backward_kernel<ACTS_WIDE>), N, THREADS, 0, cuda_stream(be),
-                  dw, cuda_acts(dout), tokens, N, C);
+        PL_LAUNCH((embed_backward_kernel<ACTS_WIDE>), grid, THREADS, 0, cuda_stream(be),
+                  dw, cuda_acts(dout), tokens, mask, N, C);
     else
-        PL_LAUNCH((embed_backward_kernel<1>), N, THREADS, 0, cuda_stream(be), dw,
-                  cuda_acts(dout), tokens, N, C);
+        PL_LAUNCH((embed_backward_kernel<1>), grid, THREADS, 0, cuda_stream(be), dw,
+                  cuda_acts(dout), tokens, mask, N, C);
 }

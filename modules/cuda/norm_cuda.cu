@@ -1,21 +1,19 @@
-/* RMSNorm over the last axis, after the residual addition (arXiv:1910.07467, eq. 4).
+/* RMSNorm over the last axis, after the residual addition (arXiv:1910.07467, eq. 4),
+ * and QK norm. norm_backward_cuda.cu has the backward pass of RMSNorm.
  *
- * Forward pass and dx: one warp computes a row. The sum with the residual is rounded to
- * bf16 when it is stored, and the norm is computed from the rounded row, so the forward
- * and the backward pass use the same values. The second pass over the row reads it from
- * the cache.
+ * Forward pass: one warp computes a row. The sum with the residual is rounded to bf16
+ * when it is stored, and the norm is computed from the rounded row, so the forward and
+ * the backward pass use the same values. The second pass over the row reads it from the
+ * cache.
  *
- * dw: one thread sums one column of a chunk of rows. The sums of the chunks go to
- * scratch, and a second kernel adds them up in order.
- *
- * QK norm is the same for each query and key head: one warp computes one head of a
- * row. */
+ * QK norm is the same for each query and key head: one warp computes one head of a row.
+ * In its backward pass one thread sums dw of one column over a chunk of rows. */
 #include "modules/cuda/acts.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 
 enum { ROWS = 4 }; /* rows per block: one per warp */
-enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK, SHARES = 8 };
+enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK };
 
 /* Adds the residual to x; returns this lane's part of sum_c x^2. */
 template <int V>
@@ -75,117 +73,6 @@ void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
         PL_LAUNCH((rmsnorm_forward_kernel<1>), grid, block, 0, cuda_stream(be),
                   cuda_acts(out), rstd, cuda_acts(x), cuda_acts(residual), w, N, C,
                   eps);
-}
-
-/* Returns this lane's part of sum_c dy w x of a row. */
-template <int V>
-static __device__ float dot_scaled_row(const act *dout, const act *x, const float *w,
-                                       int lane, int C)
-{
-    float sum = 0.0f;
-    for (int c = lane * V; c < C; c += WARP_SIZE * V) {
-        float dy[V], a[V], scale[V];
-        load_acts<V>(dy, dout + c);
-        load_acts<V>(a, x + c);
-        load_floats<V>(scale, w + c);
-        for (int i = 0; i < V; i++)
-            sum = fmaf(dy[i] * scale[i], a[i], sum);
-    }
-    return sum;
-}
-
-template <int V>
-static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
-    rmsnorm_dx_kernel(act *dx, const act *dout, const act *x, const float *w,
-                      const float *rstd, int N, int C)
-{
-    const int lane = (int)threadIdx.x % WARP_SIZE;
-    const int n = (int)blockIdx.x * ROWS + (int)threadIdx.x / WARP_SIZE;
-    if (n >= N)
-        return; /* all lanes of a warp have the same row */
-    const size_t row = (size_t)n * (size_t)C;
-    const float r = rstd[n];
-    const float mean =
-        warp_sum(dot_scaled_row<V>(dout + row, x + row, w, lane, C)) / (float)C;
-    const float slope = mean * r * r;
-    for (int c = lane * V; c < C; c += WARP_SIZE * V) {
-        float dy[V], a[V], scale[V], d[V];
-        load_acts<V>(dy, dout + row + c);
-        load_acts<V>(a, x + row + c);
-        load_floats<V>(scale, w + c);
-        load_acts<V>(d, dx + row + c);
-        for (int i = 0; i < V; i++)
-            d[i] += r * (scale[i] * dy[i] - a[i] * slope);
-        store_acts<V>(dx + row + c, d);
-    }
-}
-
-/* Writes part[chunk, c], the sum of dout x rstd over the chunk's rows. */
-static __global__ void __launch_bounds__(COLUMNS)
-    rmsnorm_dw_kernel(float *part, const act *dout, const act *x, const float *rstd,
-                      int N, int C)
-{
-    const int c = (int)blockIdx.x * COLUMNS + (int)threadIdx.x;
-    const int chunk = (int)blockIdx.y, end = min(N, (chunk + 1) * CHUNK);
-    if (c >= C)
-        return;
-    float sum = 0.0f;
-    for (int n = chunk * CHUNK; n < end; n++) {
-        const size_t i = (size_t)n * (size_t)C + (size_t)c;
-        sum = fmaf(__bfloat162float(dout[i]) * __bfloat162float(x[i]), rstd[n], sum);
-    }
-    part[(size_t)chunk * (size_t)C + (size_t)c] = sum;
-}
-
-/* Warp s of a block adds up every SHARES-th chunk, one column per lane; then the first
- * warp adds up the warps' sums, in order. */
-static __global__ void __launch_bounds__(SHARES *WARP_SIZE)
-    rmsnorm_dw_sum_kernel(float *dw, const float *part, int n_chunks, int C)
-{
-    __shared__ float shares[SHARES][WARP_SIZE];
-    const int share = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
-    const int c = (int)blockIdx.x * WARP_SIZE + lane;
-    float sum = 0.0f;
-    for (int i = share; i < n_chunks && c < C; i += SHARES)
-        sum += part[(size_t)i * (size_t)C + (size_t)c];
-    shares[share][lane] = sum;
-    __syncthreads();
-    if (share > 0 || c >= C)
-        return;
-    for (int s = 1; s < SHARES; s++)
-        sum += shares[s][lane];
-    dw[c] += sum;
-}
-
-static void rmsnorm_dx(pl_backend *be, act *dx, const act *dout, const act *x,
-                       const float *w, const float *rstd, int N, int C)
-{
-    const unsigned grid = blocks_for((size_t)N, ROWS), block = ROWS * WARP_SIZE;
-    if (acts_width(C) == ACTS_WIDE)
-        PL_LAUNCH((rmsnorm_dx_kernel<ACTS_WIDE>), grid, block, 0, cuda_stream(be), dx,
-                  dout, x, w, rstd, N, C);
-    else
-        PL_LAUNCH((rmsnorm_dx_kernel<1>), grid, block, 0, cuda_stream(be), dx, dout, x,
-                  w, rstd, N, C);
-}
-
-/* The second dimension of a grid is at most 65535, so there are at most 65535 chunks,
- * or 4 million rows. A batch with more rows would not fit into memory. */
-void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
-                           const pl_act *x, const float *w, const float *rstd, int N,
-                           int C)
-{
-    const unsigned n_chunks = blocks_for((size_t)N, CHUNK);
-    const unsigned columns = blocks_for((size_t)C, COLUMNS);
-    float *part = static_cast<float *>(
-        cuda_scratch(cuda_self(be), cuda_norm_bytes((size_t)N, (size_t)C)));
-    rmsnorm_dx(be, cuda_acts(dx), cuda_acts(dout), cuda_acts(x), w, rstd, N, C);
-    if (!part)
-        return;
-    PL_LAUNCH(rmsnorm_dw_kernel, dim3(columns, n_chunks), COLUMNS, 0, cuda_stream(be),
-              part, cuda_acts(dout), cuda_acts(x), rstd, N, C);
-    PL_LAUNCH(rmsnorm_dw_sum_kernel, blocks_for((size_t)C, WARP_SIZE),
-              SHARES * WARP_SIZE, 0, cuda_stream(be), dw, part, (int)n_chunks, C);
 }
 
 /* ---- QK norm ---- */
@@ -251,8 +138,8 @@ static __global__ void __launch_bounds__(COLUMNS)
     head_norm_dw_kernel(float *part, const act *dqkv, const act *before,
                         const float *rstd, head_plan plan)
 {
-    const int c = (int)blockIdx.x * COLUMNS + (int)threadIdx.x, D = plan.D;
-    const int chunk = (int)blockIdx.y, end = min(plan.N, (chunk + 1) * CHUNK);
+    const int c = (int)blockIdx.y * COLUMNS + (int)threadIdx.x, D = plan.D;
+    const int chunk = (int)blockIdx.x, end = min(plan.N, (chunk + 1) * CHUNK);
     if (c >= 2 * D)
         return;
     const int first = c < D ? 0 : plan.H, last = c < D ? plan.H : plan.heads;
@@ -269,6 +156,23 @@ static __global__ void __launch_bounds__(COLUMNS)
     part[(size_t)chunk * 2 * (size_t)D + (size_t)c] = sum;
 }
 
+/* Returns this lane's part of sum_c dy w x of a head. */
+template <int V>
+static __device__ float dot_scaled_head(const act *dout, const act *x, const float *w,
+                                        int lane, int C)
+{
+    float sum = 0.0f;
+    for (int c = lane * V; c < C; c += WARP_SIZE * V) {
+        float dy[V], a[V], scale[V];
+        load_acts<V>(dy, dout + c);
+        load_acts<V>(a, x + c);
+        load_floats<V>(scale, w + c);
+        for (int i = 0; i < V; i++)
+            sum = fmaf(dy[i] * scale[i], a[i], sum);
+    }
+    return sum;
+}
+
 template <int V>
 static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
     head_norm_dx_kernel(act *dqkv, const act *before, const float *w, const float *rstd,
@@ -283,7 +187,7 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
     const act *x = before + i * (size_t)D;
     const float *gain = h < (size_t)plan.H ? w : w + D;
     const float r = rstd[i];
-    const float mean = warp_sum(dot_scaled_row<V>(dx, x, gain, lane, D)) / (float)D;
+    const float mean = warp_sum(dot_scaled_head<V>(dx, x, gain, lane, D)) / (float)D;
     const float slope = mean * r * r;
     for (int d = lane * V; d < D; d += WARP_SIZE * V) {
         float dy[V], a[V], scale[V];
@@ -308,10 +212,9 @@ void cuda_head_norm_backward(pl_backend *be, pl_act *dqkv, float *dw,
         cuda_scratch(cuda_self(be), cuda_norm_bytes((size_t)N, width)));
     if (!part)
         return;
-    PL_LAUNCH(head_norm_dw_kernel, dim3(blocks_for(width, COLUMNS), n_chunks), COLUMNS,
+    PL_LAUNCH(head_norm_dw_kernel, dim3(n_chunks, blocks_for(width, COLUMNS)), COLUMNS,
               0, cuda_stream(be), part, cuda_acts(dqkv), cuda_acts(before), rstd, plan);
-    PL_LAUNCH(rmsnorm_dw_sum_kernel, blocks_for(width, WARP_SIZE), SHARES * WARP_SIZE,
-              0, cuda_stream(be), dw, part, (int)n_chunks, 2 * D);
+    cuda_norm_sum(be, dw, part, n_chunks, 2 * D);
     if (acts_width_of((size_t)D, w, w) == ACTS_WIDE)
         PL_LAUNCH((head_norm_dx_kernel<ACTS_WIDE>), grid, ROWS * WARP_SIZE, 0,
                   cuda_stream(be), cuda_acts(dqkv), cuda_acts(before), w, rstd, plan);

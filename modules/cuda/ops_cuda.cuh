@@ -105,6 +105,9 @@ PL_OPS_OF_MODELS(CUDA_DECLARE)
 PL_OPS_OF_STEPS(CUDA_DECLARE)
 #undef CUDA_DECLARE
 
+/* dw[c] += the sum over n_parts of part[., c], in a fixed order. */
+void cuda_norm_sum(pl_backend *be, float *dw, const float *part, unsigned n_parts,
+                   int C);
 /* Computes a product with cuBLASLt. A failure is kept until sync reports it. */
 void cuda_multiply(pl_backend *be, const gemm_call *call);
 /* Computes out (or wide if out is NULL) = x w^T for a few rows. */

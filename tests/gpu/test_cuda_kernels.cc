@@ -6,9 +6,8 @@
 #include <fstream>
 #include <regex>
 #include <set>
-
+#include "modules/cuda/plan_cuda.h"
 #include "tests/gpu/emulation/emulation.h"
-
 #include "tests/gpu/cuda_update.h" /* it includes cmocka, which must come last */
 
 /* The results of a training and of decoding. */
@@ -397,6 +396,20 @@ static void a_training_takes_what_its_plan_says(void **)
     expect_planned("bf16", false, true);
 }
 
+static void a_large_batch_has_four_chunks_of_logits(void **)
+{
+    assert_int_equal(cuda_chunk_rows(16384, 32000, true), 4096);
+    assert_int_equal(cuda_chunk_rows(16400, 32000, true), 4224);
+    /* a quarter would be less than CUDA_CHUNK_BYTES, or more than the maximum */
+    assert_int_equal(cuda_chunk_rows(5120, 32000, true), 1280);
+    assert_int_equal(cuda_chunk_rows(1 << 20, 32000, true), 5504);
+    assert_true(cuda_classifier_bytes(1 << 20, 32000, true) <= CUDA_CHUNK_BYTES_MAX);
+    /* without gradients there is nothing to read again; few rows are one chunk */
+    assert_int_equal(cuda_chunk_rows(16384, 32000, false), 2048);
+    assert_int_equal(cuda_chunk_rows(100, 32000, true), 100);
+    assert_int_equal(cuda_chunk_rows(300, 5000000, true), 128);
+}
+
 /* ---- completeness ---- */
 
 /* Lists the kernels that have run so far. */
@@ -501,6 +514,7 @@ int main(void)
         cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
         cmocka_unit_test(an_odd_vocabulary_makes_no_product_slow),
         cmocka_unit_test(a_training_takes_what_its_plan_says),
+        cmocka_unit_test(a_large_batch_has_four_chunks_of_logits),
         cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
         cmocka_unit_test(nothing_is_left_on_the_device),
         cmocka_unit_test(every_kernel_was_executed),

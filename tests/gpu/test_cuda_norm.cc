@@ -118,10 +118,56 @@ static void rmsnorm_agrees_with_ref_in_every_order(void **)
     assert_int_equal(emulation_n_allocations(&bytes), 0);
 }
 
+/* Computes dx and dw of one shape in one order of threads. dx begins as dout. */
+static void backward_emulated(halves *dx, floats *dw, const halves &x, const floats &w,
+                              const floats &rstd, int N, int C)
+{
+    cuda_state state = {};
+    state.backend.self = &state;
+    void *d_dx = upload(*dx), *d_dout = upload(*dx), *d_dw = upload(*dw);
+    void *d_x = upload(x), *d_w = upload(w), *d_rstd = upload(rstd);
+    cuda_rmsnorm_backward(&state.backend, (pl_act *)d_dx, (float *)d_dw,
+                          (pl_act *)d_dout, (pl_act *)d_x, (float *)d_w,
+                          (float *)d_rstd, N, C);
+    if (device_sync(NULL, "norm") != PL_OK)
+        fail_msg("%s", pl_last_error());
+    download(*dx, d_dx);
+    download(*dw, d_dw);
+    for (void *memory : {d_dout, d_x, d_w, d_rstd, state.scratch})
+        cudaFree(memory);
+}
+
+/* The shapes end within a chunk of rows, within a pair of rows and within a thread's
+ * columns; the last one is wider than what a block has in registers. The reference is
+ * compared in test_ops_cpu.c. */
+static void rmsnorm_gradients_have_the_same_bytes_in_every_order(void **)
+{
+    static const int shapes[][2] = {{1, 7}, {37, 264}, {21, 259}, {3, 8456}};
+    for (const int *s : shapes) {
+        floats wide, w((size_t)s[1], 0.7f), rstd((size_t)s[0], 0.9f), first_dw;
+        const size_t n = (size_t)s[0] * (size_t)s[1];
+        const halves x = random_halves(n, 1, &wide), dout = random_halves(n, 2, &wide);
+        halves first;
+        for (int order = 0; order < EMULATION_ORDERS; order++) {
+            halves dx = dout;
+            floats dw((size_t)s[1], 0.5f);
+            emulation_set_order((emulation_order)order, 11);
+            backward_emulated(&dx, &dw, x, w, rstd, s[0], s[1]);
+            if (order == 0)
+                first = dx, first_dw = dw;
+            assert_memory_equal(first.data(), dx.data(), n * sizeof dx[0]);
+            assert_memory_equal(first_dw.data(), dw.data(), dw.size() * sizeof dw[0]);
+        }
+    }
+    size_t bytes;
+    assert_int_equal(emulation_n_allocations(&bytes), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rmsnorm_agrees_with_ref_in_every_order),
+        cmocka_unit_test(rmsnorm_gradients_have_the_same_bytes_in_every_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
