@@ -41,16 +41,17 @@ enum { STAGES = 3 };
  * reason. */
 template <int SIZE> struct warp_tiles {
     enum { HD = SIZE, WARPS = ATTENTION_WARPS, STRIDE = HD + 8 };
-    enum { KEYS = HD > 64 ? 32 : 64, STEP = 32 };
-    enum { EXISTS = true, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
+    enum { KEYS = HD > 64 ? 32 : 64, STEP = 32, WHOLE_CHUNKS = false };
+    enum { BLOCKS = 1, EXISTS = true, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
 
     static constexpr int acts(int rows)
     {
         return rows * STRIDE;
     }
+    /* Returns the chunk of eight acts that has the element. */
     static __device__ act *at(act *tile, int, int row, int column)
     {
-        return tile + row * STRIDE + column;
+        return tile + row * STRIDE + column / ACTS_WIDE * ACTS_WIDE;
     }
 
     /* Computes c[16, 8 N]: rows of `a`, from `row` on, times `b`^T, summed over HD. `a`
@@ -105,6 +106,7 @@ template <int SIZE> struct warp_tiles {
  * commit, wait, use (mma.cuh). */
 template <int SIZE> struct group_tiles {
     enum { HD = SIZE, GROUP = 64, WARPS = 8, KEYS = 64, STEP = HD > 64 ? 32 : 64 };
+    enum { WHOLE_CHUNKS = true, BLOCKS = HD > 64 ? 1 : 2 };
     enum { EXISTS = GROUP_PRODUCTS, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
 
     static constexpr int acts(int rows)
@@ -170,6 +172,19 @@ template <int SIZE> struct group_tiles {
     }
 };
 
+/* Copies rows of a head, of which `left` exist, one element at a time. */
+template <class P, int ROWS>
+__device__ inline void load_elements(act *tile, const act *at, size_t stride, int left,
+                                     int D)
+{
+    for (unsigned i = threadIdx.x; i < ROWS * P::HD; i += P::THREADS) {
+        const int row = (int)(i / P::HD), column = (int)(i % P::HD);
+        const bool inside = row < left && column < D;
+        P::at(tile, ROWS, row, column)[column % ACTS_WIDE] =
+            inside ? at[(size_t)row * stride + (size_t)column] : __float2bfloat16_rn(0.0f);
+    }
+}
+
 /* Copies rows first .. first + ROWS - 1 of a head (whose row 0 is at `from`) into a
  * tile, with zeros past T and past D. The copy is complete after copy_wait and a
  * barrier. */
@@ -177,19 +192,23 @@ template <class P, int ROWS>
 __device__ inline void load_tile(act *tile, const act *from, size_t stride, int first,
                                  int T, int D)
 {
-    constexpr int CHUNKS = P::HD / ACTS_WIDE;
-    for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += P::THREADS) {
-        const int row = i / CHUNKS, column = i % CHUNKS * ACTS_WIDE;
-        act *to = P::at(tile, ROWS, row, column);
-        const bool inside = first + row < T && column < D;
-        const act *at =
-            inside ? from + (size_t)(first + row) * stride + (size_t)column : from;
-        if (D % ACTS_WIDE == 0) {
-            copy_async(to, at, inside ? 16 : 0);
-            continue;
+    constexpr unsigned CHUNKS = P::HD / ACTS_WIDE, ALL = ROWS * CHUNKS;
+    const act *at = from + (size_t)first * stride;
+    const int left = T - first;
+    if constexpr (!P::WHOLE_CHUNKS)
+        if (D % ACTS_WIDE != 0) {
+            load_elements<P, ROWS>(tile, at, stride, left, D);
+            return;
         }
-        for (int k = 0; k < ACTS_WIDE; k++)
-            to[k] = inside && column + k < D ? at[k] : __float2bfloat16_rn(0.0f);
+#pragma unroll
+    for (unsigned j = 0; j < ALL; j += P::THREADS) {
+        const unsigned i = j + threadIdx.x;
+        const int row = (int)(i / CHUNKS), column = (int)(i % CHUNKS) * ACTS_WIDE;
+        const bool inside = row < left && column < D;
+        if (ALL % P::THREADS == 0 || i < ALL)
+            copy_async(P::at(tile, ROWS, row, column),
+                       inside ? at + (size_t)row * stride + (size_t)column : from,
+                       inside ? 16 : 0);
     }
 }
 
@@ -258,10 +277,11 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
 bool attention_can(pl_backend *be, int D);
 
 /* Calls `launch`, a generic function object, with a value of the type of tiles for heads
- * of D elements on this device. Groups of warps multiply whole panels. */
+ * of D elements on this device. Groups of warps multiply whole panels, and copy whole
+ * chunks. */
 template <class L> static inline void attention_choose(pl_backend *be, int D, L launch)
 {
-    if (cuda_self(be)->group_products && D > 32)
+    if (cuda_self(be)->group_products && D > 32 && D % ACTS_WIDE == 0)
         D <= 64 ? launch(group_tiles<64>()) : launch(group_tiles<128>());
     else if (D <= 32)
         launch(warp_tiles<32>());

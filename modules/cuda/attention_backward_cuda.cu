@@ -178,59 +178,74 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
     clear_rows(dv);
     load_tile<P, P::ROWS>(tiles.a, k, s.stride, first, s.T, s.D);
     load_tile<P, P::ROWS>(tiles.b, v, s.stride, first, s.T, s.D);
-    const int steps = (end - first + STEP - 1) / STEP, n_steps = group * steps;
-    const auto ask = [&](int step, int stage) {
-        const int h = kv * group + step / steps, query = first + step % steps * STEP;
-        const size_t row = ((size_t)b * (size_t)s.H + (size_t)h) * T;
-        ask_rows<P>(tiles.stage(stage), rows + (size_t)h * D, s.stride,
-                    in.dout + (size_t)b * T * width + (size_t)h * D, width, query, s);
-        load_numbers(&numbers[stage], in.lse + row, in.delta + row, query, b, s);
+    struct place {
+        int head, query, stage;
+    } next = {kv * group, first, 0}, here, before;
+    const auto ask = [&]() {
+        const size_t row = ((size_t)b * (size_t)s.H + (size_t)next.head) * T;
+        ask_rows<P>(tiles.stage(next.stage), rows + (size_t)next.head * D, s.stride,
+                    in.dout + (size_t)b * T * width + (size_t)next.head * D, width,
+                    next.query, s);
+        load_numbers(&numbers[next.stage], in.lse + row, in.delta + row, next.query, b,
+                     s);
     };
-    const auto wait_for = [&](int step) {
+    /* Waits for the queries at `next`, which become `here`, and asks for those that
+     * follow: the same head's, then the next head's of the group. */
+    const auto take_stage = [&]() {
         copy_wait<0>();
         P::publish();
         __syncthreads();
-        if (step + 1 < n_steps)
-            ask(step + 1, (step + 1) % STAGES);
+        before = here;
+        here = next;
+        next.stage = next.stage + 1 < STAGES ? next.stage + 1 : 0;
+        next.query += STEP;
+        if (next.query >= end) {
+            next.query = first;
+            next.head++;
+        }
+        if (next.head < (kv + 1) * group)
+            ask();
     };
-    const auto multiply = [&](const act *stage) {
-        P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, stage);
+    const auto multiply = [&]() {
+        const act *queries = tiles.stage(here.stage);
+        P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, queries);
         P::template multiply_rows<STEP / 8>(ds, tiles.b, warp * 16,
-                                            stage + P::acts(STEP));
+                                            queries + P::acts(STEP));
         P::commit();
     };
-    const auto sum = [&](const act *stage) {
-        P::template multiply_weights<STEP / 8>(dv, weights, stage + P::acts(STEP));
-        P::template multiply_weights<STEP / 8>(dk, slopes, stage);
+    const auto sum = [&](int stage) {
+        const act *queries = tiles.stage(stage);
+        P::template multiply_weights<STEP / 8>(dv, weights, queries + P::acts(STEP));
+        P::template multiply_weights<STEP / 8>(dk, slopes, queries);
         P::commit();
     };
-    const auto weigh = [&](int step) {
-        const query_numbers<STEP> *of = &numbers[step % STAGES];
-        const int query = first + step % steps * STEP;
-        if (query < my_key + 15 || of->begin[STEP - 1] > my_key)
-            weigh_keys<true, STEP>(p, ds, of, s.scale * log2_e, my_key, query);
+    const auto weigh = [&]() {
+        const query_numbers<STEP> *of = &numbers[here.stage];
+        if (here.query < my_key + 15 || of->begin[STEP - 1] > my_key)
+            weigh_keys<true, STEP>(p, ds, of, s.scale * log2_e, my_key, here.query);
         else
-            weigh_keys<false, STEP>(p, ds, of, s.scale * log2_e, my_key, query);
+            weigh_keys<false, STEP>(p, ds, of, s.scale * log2_e, my_key, here.query);
     };
-    ask(0, 0);
-    wait_for(0);
+    ask();
+    here = next;
+    take_stage();
     P::begin();
-    multiply(tiles.stage(0));
+    multiply();
     P::template wait<0>();
     P::use(p);
     P::use(ds);
-    weigh(0);
+    weigh();
     pack_weights(weights, p);
     pack_weights(slopes, ds);
-    for (int step = 1; step < n_steps; step++) {
-        wait_for(step);
+    while (next.head < (kv + 1) * group) {
+        take_stage();
         P::begin();
-        multiply(tiles.stage(step % STAGES));
-        sum(tiles.stage((step - 1) % STAGES));
+        multiply();
+        sum(before.stage);
         P::template wait<1>();
         P::use(p);
         P::use(ds);
-        weigh(step);
+        weigh();
         P::template wait<0>();
         P::use(dk);
         P::use(dv);
@@ -238,7 +253,7 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
         pack_weights(slopes, ds);
     }
     P::begin();
-    sum(tiles.stage((n_steps - 1) % STAGES));
+    sum(here.stage);
     P::template wait<0>();
     P::use(dk);
     P::use(dv);
@@ -351,7 +366,7 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
 }
 
 template <class P>
-static __global__ void __launch_bounds__(P::THREADS)
+static __global__ void __launch_bounds__(P::THREADS, P::BLOCKS)
     attention_queries_kernel(act *dqkv, backward_inputs in, attention_shape s)
 {
     if constexpr (P::EXISTS)

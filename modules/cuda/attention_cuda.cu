@@ -191,7 +191,7 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
 }
 
 template <class P>
-static __global__ void __launch_bounds__(P::THREADS)
+static __global__ void __launch_bounds__(P::THREADS, P::BLOCKS)
     attention_forward_kernel(act *out, float *lse, const act *qkv, attention_shape s)
 {
     if constexpr (P::EXISTS)
