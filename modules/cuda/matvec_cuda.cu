@@ -56,10 +56,8 @@ template <> struct weights_of<ACTS_WIDE, int8_t> {
     typedef uint2 raw;
     static __device__ void convert(float out[ACTS_WIDE], raw from)
     {
-        for (int i = 0; i < 4; i++) {
-            out[i] = (float)(int8_t)(from.x >> (8 * i) & 255u);
-            out[i + 4] = (float)(int8_t)(from.y >> (8 * i) & 255u);
-        }
+        unpack_bytes(out, from.x);
+        unpack_bytes(out + 4, from.y);
     }
 };
 

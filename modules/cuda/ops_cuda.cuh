@@ -32,6 +32,13 @@ static inline size_t cuda_bytes_stride(int I)
     return ((size_t)I + 15) / 16 * 16;
 }
 
+/* Converts four bytes of a row to floats. */
+__device__ inline void unpack_bytes(float *out, unsigned word)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (float)(int8_t)(word >> (8 * i) & 255u);
+}
+
 /* A tensor as e4m3, and the factor by which its values must be multiplied. */
 struct cuda_small {
     const uint8_t *values;
