@@ -45,6 +45,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
                          const int32_t *pos, append_plan p, size_t n_pairs)
 {
     const size_t i = (size_t)blockIdx.x * ATTENTION_THREADS + threadIdx.x;
+    wait_for_earlier();
     if (i >= n_pairs)
         return;
     const size_t heads = p.H + 2 * p.G, D = 2 * p.half;
@@ -75,9 +76,9 @@ void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *value
         (size_t)S, (size_t)H,  (size_t)G,
         half,      self->rope, self->rope + (size_t)self->rope_positions * half};
     const size_t n = (size_t)N * (size_t)(H + 2 * G) * half;
-    PL_LAUNCH(decode_append_kernel, blocks_for(n, ATTENTION_THREADS), ATTENTION_THREADS,
-              0, self->stream, cuda_acts(qkv), cuda_acts(keys), cuda_acts(values), slot,
-              pos, plan, n);
+    PL_LAUNCH_EARLY(self, decode_append_kernel, blocks_for(n, ATTENTION_THREADS),
+                    ATTENTION_THREADS, 0, cuda_acts(qkv), cuda_acts(keys),
+                    cuda_acts(values), slot, pos, plan, n);
 }
 
 /* ---- attention ---- */
@@ -166,6 +167,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     const int heads = min(s.H / s.G - tile * HEADS, (int)HEADS);
     const int h = kv * (s.H / s.G) + tile * HEADS, first = (int)blockIdx.x * KEYS;
     const size_t n = blockIdx.z, D = (size_t)s.D, width = (size_t)s.G * D;
+    wait_for_earlier();
     const int end = rows.pos[n] + 1, warp = (int)threadIdx.x / WARP_SIZE;
     if (first >= end)
         return; /* all threads of the block return */
@@ -206,6 +208,7 @@ static __global__ void __launch_bounds__(HEAD_MAX)
 {
     const size_t row = (size_t)blockIdx.y * (size_t)H + blockIdx.x;
     const size_t at = row * (size_t)parts.n_stretches, d = threadIdx.x;
+    wait_for_earlier();
     const int n = pos[blockIdx.y] / KEYS + 1;
     float top = -INFINITY, sum = 0.0f, value = 0.0f;
     if (threadIdx.x >= (unsigned)D)
@@ -230,11 +233,13 @@ static void decode(pl_backend *be, act *out, decode_parts parts, decode_rows row
     const unsigned tiles = blocks_for((size_t)(s.H / s.G), HEADS);
     if (!attention_allow_shared(be, decode_stretch_kernel<HD>, shared))
         return;
-    PL_LAUNCH((decode_stretch_kernel<HD>),
-              dim3((unsigned)parts.n_stretches, (unsigned)s.G * tiles, (unsigned)n),
-              ATTENTION_THREADS, shared, cuda_stream(be), parts, rows, s);
-    PL_LAUNCH(decode_merge_kernel, dim3((unsigned)s.H, (unsigned)n), HEAD_MAX, 0,
-              cuda_stream(be), out, parts, rows.pos, s.H, s.D, s.scale * log2_e);
+    PL_LAUNCH_EARLY(
+        cuda_self(be), (decode_stretch_kernel<HD>),
+        dim3((unsigned)parts.n_stretches, (unsigned)s.G * tiles, (unsigned)n),
+        ATTENTION_THREADS, shared, parts, rows, s);
+    PL_LAUNCH_EARLY(cuda_self(be), decode_merge_kernel,
+                    dim3((unsigned)s.H, (unsigned)n), HEAD_MAX, 0, out, parts, rows.pos,
+                    s.H, s.D, s.scale * log2_e);
 }
 
 static void decode_any(pl_backend *be, act *out, decode_parts parts, decode_rows rows,

@@ -5,6 +5,10 @@
  * of a sum depends only on the number of columns, so the result for a row of x does not
  * depend on the other rows.
  *
+ * A block's kernel often starts before the results of earlier kernels are there
+ * (PL_LAUNCH_EARLY). Meanwhile its weights are loaded into the L2 cache, so that the
+ * memory is busy between two products, too.
+ *
  * Weights are bf16, or bytes with a scale for each row (bytes_cuda.cu). */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
@@ -99,6 +103,11 @@ static __global__ void __launch_bounds__(THREADS) matvec_kernel(matvec_call c)
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     const int first = (int)blockIdx.x * ROWS, i = (int)threadIdx.x;
     const int o = first + i % ROWS; /* the row that this thread writes at the end */
+    if constexpr (V > 1)
+        prefetch_rows(c.bytes ? (const void *)c.bytes : c.copy,
+                      c.stride * (c.bytes ? sizeof(int8_t) : sizeof(act)), first, ROWS,
+                      c.O);
+    wait_for_earlier();
     const float scale = c.scales && o < c.O ? c.scales[o] : 1.0f;
     float sum[ROWS][N] = {};
     if (c.bytes)
@@ -129,9 +138,10 @@ template <int N> static void multiply(pl_backend *be, const matvec_call *c)
 {
     const unsigned grid = blocks_for((size_t)c->O, ROWS);
     if (acts_width(c->I) == ACTS_WIDE)
-        PL_LAUNCH((matvec_kernel<N, ACTS_WIDE>), grid, THREADS, 0, cuda_stream(be), *c);
+        PL_LAUNCH_EARLY(cuda_self(be), (matvec_kernel<N, ACTS_WIDE>), grid, THREADS, 0,
+                        *c);
     else
-        PL_LAUNCH((matvec_kernel<N, 1>), grid, THREADS, 0, cuda_stream(be), *c);
+        PL_LAUNCH_EARLY(cuda_self(be), (matvec_kernel<N, 1>), grid, THREADS, 0, *c);
 }
 
 static void multiply_some(pl_backend *be, int n, const matvec_call *c)

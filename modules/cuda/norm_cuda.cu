@@ -53,6 +53,7 @@ static __global__ void __launch_bounds__(ROW_THREADS_MAX)
     const int first = (int)threadIdx.x * V, step = (int)blockDim.x * V;
     const size_t row = (size_t)blockIdx.x * (size_t)C;
     float a[V] = {}, scale[V] = {}, squares = 0.0f;
+    wait_for_earlier();
     for (int c = first; c < C; c += step) {
         load_floats<V>(scale, w + c);
         load_sum<V>(a, x + row + c, residual ? residual + row + c : NULL);
@@ -80,8 +81,8 @@ static void rmsnorm_forward(pl_backend *be, act *out, float *rstd, act *x,
 {
     const unsigned warps = blocks_for((size_t)C, V * WARP_SIZE);
     const unsigned block = min(warps * WARP_SIZE, (unsigned)ROW_THREADS_MAX);
-    PL_LAUNCH((rmsnorm_forward_kernel<V>), (unsigned)N, block, 0, cuda_stream(be), out,
-              rstd, x, residual, w, C, eps);
+    PL_LAUNCH_EARLY(cuda_self(be), (rmsnorm_forward_kernel<V>), (unsigned)N, block, 0,
+                    out, rstd, x, residual, w, C, eps);
 }
 
 void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
@@ -227,6 +228,7 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, D = plan.D;
     const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
+    wait_for_earlier();
     if (i >= (size_t)plan.N * (size_t)plan.heads)
         return; /* all lanes return: heads belong to warps */
     const size_t n = i / (size_t)plan.heads, h = i % (size_t)plan.heads;
@@ -260,13 +262,13 @@ void cuda_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before, float *
     const head_plan plan = plan_heads(N, H, G, D);
     const unsigned grid = blocks_for((size_t)N * (size_t)(H + G), ROWS);
     if (acts_width_of((size_t)D, w, w) == ACTS_WIDE)
-        PL_LAUNCH((head_norm_forward_kernel<ACTS_WIDE>), grid, ROWS * WARP_SIZE, 0,
-                  cuda_stream(be), cuda_acts(qkv), cuda_acts(before), rstd, w, plan,
-                  eps);
+        PL_LAUNCH_EARLY(cuda_self(be), (head_norm_forward_kernel<ACTS_WIDE>), grid,
+                        ROWS * WARP_SIZE, 0, cuda_acts(qkv), cuda_acts(before), rstd, w,
+                        plan, eps);
     else
-        PL_LAUNCH((head_norm_forward_kernel<1>), grid, ROWS * WARP_SIZE, 0,
-                  cuda_stream(be), cuda_acts(qkv), cuda_acts(before), rstd, w, plan,
-                  eps);
+        PL_LAUNCH_EARLY(cuda_self(be), (head_norm_forward_kernel<1>), grid,
+                        ROWS * WARP_SIZE, 0, cuda_acts(qkv), cuda_acts(before), rstd, w,
+                        plan, eps);
 }
 
 /* part[chunk, c] = sum of dqkv x rstd over the chunk's rows and over all heads of

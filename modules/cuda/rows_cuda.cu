@@ -114,6 +114,8 @@ static __global__ void __launch_bounds__(THREADS) rows_kernel(rows_call c)
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
     const int warp = (int)threadIdx.x / WARP_SIZE, first = (int)blockIdx.x * HEIGHT;
     float sum[M][TILES][4] = {};
+    prefetch_rows(c.bytes, c.stride, first, HEIGHT, c.O);
+    wait_for_earlier();
     multiply_part<TILES, M>(sum, &c, first);
 #pragma unroll
     for (int t = 0; t < TILES; t++)
@@ -138,8 +140,8 @@ static __global__ void __launch_bounds__(THREADS) rows_kernel(rows_call c)
 
 template <int TILES, int M> static void multiply(pl_backend *be, const rows_call *c)
 {
-    PL_LAUNCH((rows_kernel<TILES, M>), blocks_for((size_t)c->O, ROWS * M), THREADS, 0,
-              cuda_stream(be), *c);
+    PL_LAUNCH_EARLY(cuda_self(be), (rows_kernel<TILES, M>),
+                    blocks_for((size_t)c->O, ROWS * M), THREADS, 0, *c);
 }
 
 template <int TILES> static void multiply_tiles(pl_backend *be, const rows_call *c)
