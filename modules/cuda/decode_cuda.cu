@@ -13,8 +13,9 @@
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-/* HEADS: query heads per block; ROWS_AT_ONCE: rows whose stretches fit into scratch. */
-enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64 };
+/* HEADS: query heads per block; ROWS_AT_ONCE: rows whose stretches fit into scratch;
+ * BATCH: stretches that a thread loads at once. */
+enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64, BATCH = 8 };
 
 static const float log2_e = 1.4426950408889634f;
 
@@ -200,28 +201,47 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     }
 }
 
+/* Loads BATCH numbers from `from` on, `stride` apart; `end` after the first `n`. */
+static __device__ void load_batch(float out[BATCH], const float *from, size_t stride,
+                                  int n, float end)
+{
+#pragma unroll
+    for (int i = 0; i < BATCH; i++)
+        out[i] = i < n ? from[(size_t)i * stride] : end;
+}
+
 /* Adds up the stretches. The grid is [H, rows], with a thread for each element of a
- * head. */
+ * head. A thread loads the results of BATCH stretches at once. */
 static __global__ void __launch_bounds__(HEAD_MAX)
     decode_merge_kernel(act *out, decode_parts parts, const int32_t *pos, int H, int D,
                         float unit)
 {
     const size_t row = (size_t)blockIdx.y * (size_t)H + blockIdx.x;
-    const size_t at = row * (size_t)parts.n_stretches, d = threadIdx.x;
+    const size_t width = (size_t)D, d = min((size_t)threadIdx.x, width - 1);
     wait_for_earlier();
     const int n = pos[blockIdx.y] / KEYS + 1;
+    float largest[BATCH], sums[BATCH], values[BATCH];
     float top = -INFINITY, sum = 0.0f, value = 0.0f;
-    if (threadIdx.x >= (unsigned)D)
-        return;
-    for (int i = 0; i < n; i++)
-        top = fmaxf(top, parts.largest[at + (size_t)i]);
-    for (int i = 0; i < n; i++) {
-        const size_t part = at + (size_t)i;
-        const float weight = exp2_fast((parts.largest[part] - top) * unit);
-        sum = fmaf(parts.sum[part], weight, sum);
-        value = fmaf(parts.values[part * (size_t)D + d], weight, value);
+    for (int i = 0; i < n; i += BATCH) {
+        const size_t at = row * (size_t)parts.n_stretches + (size_t)i;
+        load_batch(largest, parts.largest + at, 1, n - i, -INFINITY);
+        for (int k = 0; k < BATCH; k++)
+            top = fmaxf(top, largest[k]);
     }
-    out[row * (size_t)D + d] = __float2bfloat16_rn(value / sum);
+    for (int i = 0; i < n; i += BATCH) {
+        const size_t at = row * (size_t)parts.n_stretches + (size_t)i;
+        load_batch(largest, parts.largest + at, 1, n - i, -INFINITY);
+        load_batch(sums, parts.sum + at, 1, n - i, 0.0f);
+        load_batch(values, parts.values + at * width + d, width, n - i, 0.0f);
+        __syncwarp(); /* keeps the compiler from moving the loads to their uses */
+        for (int k = 0; k < BATCH; k++) {
+            const float weight = exp2_fast((largest[k] - top) * unit);
+            sum = fmaf(sums[k], weight, sum);
+            value = fmaf(values[k], weight, value);
+        }
+    }
+    if (threadIdx.x < (unsigned)D)
+        out[row * width + d] = __float2bfloat16_rn(value / sum);
 }
 
 /* Decodes at most ROWS_AT_ONCE rows. */
