@@ -33,20 +33,37 @@ static __global__ void __launch_bounds__(THREADS)
         to[i] = (int8_t)(i < I ? __float2int_rn(row[i] * inverse) : 0);
 }
 
-/* copy [O,I] */
+template <int V> static __device__ void load_bytes(float out[V], const int8_t *from)
+{
+    if constexpr (V == 1) {
+        out[0] = (float)*from;
+    } else {
+        const uint2 raw = *reinterpret_cast<const uint2 *>(from);
+        unpack_bytes(out, raw.x);
+        unpack_bytes(out + 4, raw.y);
+    }
+}
+
+/* copy [O,I], one warp per row. With __restrict__ the compiler issues the loads of
+ * several iterations before the first store. */
+template <int V>
 static __global__ void __launch_bounds__(THREADS)
-    bytes_decode_kernel(act *copy, const int8_t *bytes, const float *scales,
-                        size_t stride, int O, int I)
+    bytes_decode_kernel(act *__restrict__ copy, const int8_t *__restrict__ bytes,
+                        const float *scales, size_t stride, int O, int I)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const int o = (int)blockIdx.x * WARPS + (int)threadIdx.x / WARP_SIZE;
     if (o >= O)
         return;
-    const int8_t *from = bytes + (size_t)o * stride;
     const float scale = scales[o];
-    for (int i = lane; i < I; i += WARP_SIZE)
-        copy[(size_t)o * (size_t)I + (size_t)i] =
-            __float2bfloat16_rn(scale * (float)from[i]);
+#pragma unroll 4
+    for (int i = lane * V; i < I; i += WARP_SIZE * V) {
+        float x[V];
+        load_bytes<V>(x, bytes + (size_t)o * stride + i);
+        for (int k = 0; k < V; k++)
+            x[k] *= scale;
+        store_acts<V>(copy + (size_t)o * (size_t)I + i, x);
+    }
 }
 
 void cuda_bytes_encode(pl_backend *be, const pl_weight *w)
@@ -56,12 +73,19 @@ void cuda_bytes_encode(pl_backend *be, const pl_weight *w)
               w->O, w->I);
 }
 
+template <int V> static void decode(pl_backend *be, act *copy, const pl_weight *w)
+{
+    PL_LAUNCH((bytes_decode_kernel<V>), blocks_for((size_t)w->O, WARPS), THREADS, 0,
+              cuda_stream(be), copy, w->bytes, w->scales, cuda_bytes_stride(w->I), w->O,
+              w->I);
+}
+
 const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w)
 {
     act *copy = static_cast<act *>(cuda_scratch(cuda_self(be), w->n * sizeof(act)));
-    if (copy)
-        PL_LAUNCH(bytes_decode_kernel, blocks_for((size_t)w->O, WARPS), THREADS, 0,
-                  cuda_stream(be), copy, w->bytes, w->scales, cuda_bytes_stride(w->I),
-                  w->O, w->I);
+    if (copy && acts_width(w->I) == ACTS_WIDE)
+        decode<ACTS_WIDE>(be, copy, w);
+    else if (copy)
+        decode<1>(be, copy, w);
     return copy;
 }

@@ -13,8 +13,9 @@
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-/* HEADS: query heads per block; ROWS_AT_ONCE: rows whose stretches fit into scratch. */
-enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64 };
+/* HEADS: query heads per block; ROWS_AT_ONCE: rows whose stretches fit into scratch;
+ * BATCH: stretches that a thread loads at once. */
+enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64, BATCH = 8 };
 
 static const float log2_e = 1.4426950408889634f;
 
@@ -45,6 +46,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
                          const int32_t *pos, append_plan p, size_t n_pairs)
 {
     const size_t i = (size_t)blockIdx.x * ATTENTION_THREADS + threadIdx.x;
+    wait_for_earlier();
     if (i >= n_pairs)
         return;
     const size_t heads = p.H + 2 * p.G, D = 2 * p.half;
@@ -75,9 +77,9 @@ void cuda_decode_append(pl_backend *be, pl_act *qkv, pl_act *keys, pl_act *value
         (size_t)S, (size_t)H,  (size_t)G,
         half,      self->rope, self->rope + (size_t)self->rope_positions * half};
     const size_t n = (size_t)N * (size_t)(H + 2 * G) * half;
-    PL_LAUNCH(decode_append_kernel, blocks_for(n, ATTENTION_THREADS), ATTENTION_THREADS,
-              0, self->stream, cuda_acts(qkv), cuda_acts(keys), cuda_acts(values), slot,
-              pos, plan, n);
+    PL_LAUNCH_EARLY(self, decode_append_kernel, blocks_for(n, ATTENTION_THREADS),
+                    ATTENTION_THREADS, 0, cuda_acts(qkv), cuda_acts(keys),
+                    cuda_acts(values), slot, pos, plan, n);
 }
 
 /* ---- attention ---- */
@@ -166,6 +168,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     const int heads = min(s.H / s.G - tile * HEADS, (int)HEADS);
     const int h = kv * (s.H / s.G) + tile * HEADS, first = (int)blockIdx.x * KEYS;
     const size_t n = blockIdx.z, D = (size_t)s.D, width = (size_t)s.G * D;
+    wait_for_earlier();
     const int end = rows.pos[n] + 1, warp = (int)threadIdx.x / WARP_SIZE;
     if (first >= end)
         return; /* all threads of the block return */
@@ -197,27 +200,47 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     }
 }
 
+/* Loads BATCH numbers from `from` on, `stride` apart; `end` after the first `n`. */
+static __device__ void load_batch(float out[BATCH], const float *from, size_t stride,
+                                  int n, float end)
+{
+#pragma unroll
+    for (int i = 0; i < BATCH; i++)
+        out[i] = i < n ? from[(size_t)i * stride] : end;
+}
+
 /* Adds up the stretches. The grid is [H, rows], with a thread for each element of a
- * head. */
+ * head. A thread loads the results of BATCH stretches at once. */
 static __global__ void __launch_bounds__(HEAD_MAX)
     decode_merge_kernel(act *out, decode_parts parts, const int32_t *pos, int H, int D,
                         float unit)
 {
     const size_t row = (size_t)blockIdx.y * (size_t)H + blockIdx.x;
-    const size_t at = row * (size_t)parts.n_stretches, d = threadIdx.x;
+    const size_t width = (size_t)D, d = min((size_t)threadIdx.x, width - 1);
+    wait_for_earlier();
     const int n = pos[blockIdx.y] / KEYS + 1;
+    float largest[BATCH], sums[BATCH], values[BATCH];
     float top = -INFINITY, sum = 0.0f, value = 0.0f;
-    if (threadIdx.x >= (unsigned)D)
-        return;
-    for (int i = 0; i < n; i++)
-        top = fmaxf(top, parts.largest[at + (size_t)i]);
-    for (int i = 0; i < n; i++) {
-        const size_t part = at + (size_t)i;
-        const float weight = exp2_fast((parts.largest[part] - top) * unit);
-        sum = fmaf(parts.sum[part], weight, sum);
-        value = fmaf(parts.values[part * (size_t)D + d], weight, value);
+    for (int i = 0; i < n; i += BATCH) {
+        const size_t at = row * (size_t)parts.n_stretches + (size_t)i;
+        load_batch(largest, parts.largest + at, 1, n - i, -INFINITY);
+        for (int k = 0; k < BATCH; k++)
+            top = fmaxf(top, largest[k]);
     }
-    out[row * (size_t)D + d] = __float2bfloat16_rn(value / sum);
+    for (int i = 0; i < n; i += BATCH) {
+        const size_t at = row * (size_t)parts.n_stretches + (size_t)i;
+        load_batch(largest, parts.largest + at, 1, n - i, -INFINITY);
+        load_batch(sums, parts.sum + at, 1, n - i, 0.0f);
+        load_batch(values, parts.values + at * width + d, width, n - i, 0.0f);
+        __syncwarp(); /* keeps the compiler from moving the loads to their uses */
+        for (int k = 0; k < BATCH; k++) {
+            const float weight = exp2_fast((largest[k] - top) * unit);
+            sum = fmaf(sums[k], weight, sum);
+            value = fmaf(values[k], weight, value);
+        }
+    }
+    if (threadIdx.x < (unsigned)D)
+        out[row * width + d] = __float2bfloat16_rn(value / sum);
 }
 
 /* Decodes at most ROWS_AT_ONCE rows. */
@@ -229,11 +252,13 @@ static void decode(pl_backend *be, act *out, decode_parts parts, decode_rows row
     const unsigned tiles = blocks_for((size_t)(s.H / s.G), HEADS);
     if (!attention_allow_shared(be, decode_stretch_kernel<HD>, shared))
         return;
-    PL_LAUNCH((decode_stretch_kernel<HD>),
-              dim3((unsigned)parts.n_stretches, (unsigned)s.G * tiles, (unsigned)n),
-              ATTENTION_THREADS, shared, cuda_stream(be), parts, rows, s);
-    PL_LAUNCH(decode_merge_kernel, dim3((unsigned)s.H, (unsigned)n), HEAD_MAX, 0,
-              cuda_stream(be), out, parts, rows.pos, s.H, s.D, s.scale * log2_e);
+    PL_LAUNCH_EARLY(
+        cuda_self(be), (decode_stretch_kernel<HD>),
+        dim3((unsigned)parts.n_stretches, (unsigned)s.G * tiles, (unsigned)n),
+        ATTENTION_THREADS, shared, parts, rows, s);
+    PL_LAUNCH_EARLY(cuda_self(be), decode_merge_kernel,
+                    dim3((unsigned)s.H, (unsigned)n), HEAD_MAX, 0, out, parts, rows.pos,
+                    s.H, s.D, s.scale * log2_e);
 }
 
 static void decode_any(pl_backend *be, act *out, decode_parts parts, decode_rows rows,

@@ -3,9 +3,10 @@
  * Every CUDA source includes this header instead of NVIDIA's headers. With nvcc, this
  * header includes those of NVIDIA. With a host compiler, it includes those of
  * tests/gpu/emulation/toolkit, and the kernels run on the CPU with checks
- * (docs/CUDA.md). GPU and emulation differ in four points: how a kernel is launched,
- * where dynamic shared memory lies, which memory is cleared for initcheck (all in this
- * header), and how a tensor-core instruction is executed (mma.cuh). */
+ * (docs/CUDA.md). GPU and emulation differ in five points: how a kernel is launched,
+ * where dynamic shared memory lies, how a kernel waits for earlier kernels, which
+ * memory is cleared for initcheck (all in this header), and how a tensor-core
+ * instruction is executed (mma.cuh). */
 #ifndef PL_MODULES_CUDA_DEVICE_H
 #define PL_MODULES_CUDA_DEVICE_H
 #include "base/base.h"
@@ -20,10 +21,89 @@
     (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
 #else
 #define PL_LAUNCH(kernel, grid, block, shared, stream, ...)                            \
-    emulated_launch(#kernel, (kernel), (grid), (block), (shared), (stream), __VA_ARGS__)
+    emulated_launch(#kernel, false, (kernel), (grid), (block), (shared), (stream),     \
+                    __VA_ARGS__)
 #endif
 
+<<<<<<< HEAD
 /* The block's dynamic shared memory, aligned to 1024 bytes (mma.cuh says why). */
+=======
+/* Launches a kernel that may start while the kernels before it still run, so that the
+ * start of a kernel, about 2 us, costs no time (programmatic dependent launch). Each of
+ * its threads must call wait_for_earlier before its first access to device memory. The
+ * emulation checks this. `self` has the stream, and whether the device can do it. */
+#ifdef __CUDACC__
+#define PL_LAUNCH_EARLY(self, kernel, grid, block, shared, ...)                        \
+    device_launch_early((kernel), (grid), (block), (shared), (self)->stream,           \
+                        (self)->launches_early, __VA_ARGS__)
+template <class... P, class... A>
+static inline void device_launch_early(void (*kernel)(P...), dim3 grid, dim3 block,
+                                       size_t shared, cudaStream_t stream, bool early,
+                                       A... values)
+{
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
+    (void)cudaLaunchKernelEx(&config, kernel, static_cast<P>(values)...);
+}
+#else
+#define PL_LAUNCH_EARLY(self, kernel, grid, block, shared, ...)                        \
+    emulated_launch(#kernel, (self)->launches_early, (kernel), (grid), (block),        \
+                    (shared), (self)->stream, __VA_ARGS__)
+#endif
+
+/* Allows the next kernel to start, and waits until all earlier kernels have ended and
+ * their results are visible. A kernel that was launched by PL_LAUNCH does not wait. */
+__device__ inline void wait_for_earlier()
+{
+#ifndef __CUDACC__
+    emulated_wait_for_earlier();
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;\n"
+                 "griddepcontrol.wait;\n" ::
+                     : "memory");
+#endif
+}
+
+/* Loads memory into the L2 cache; allowed before wait_for_earlier, because L2 is common
+ * to all multiprocessors. Address and size are multiples of 16. */
+__device__ inline void prefetch_l2(const void *from, size_t bytes)
+{
+#ifndef __CUDACC__
+    emulated_prefetch(from, bytes);
+#elif __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(
+                     __cvta_generic_to_global(from)),
+                 "r"((unsigned)bytes)
+                 : "memory");
+#else
+    (void)from, (void)bytes;
+#endif
+}
+
+/* Whether the kernels that a device of this capability (major * 100 + minor * 10) runs
+ * contain the instruction of wait_for_earlier. */
+static inline bool device_launches_early(int capability)
+{
+#ifdef __CUDACC__
+    for (const int compiled : {__CUDA_ARCH_LIST__})
+        if (compiled >= 900 && compiled <= capability)
+            return true;
+    return false;
+#else
+    return capability >= 900;
+#endif
+}
+
+/* The block's dynamic shared memory, aligned to 16 bytes. */
+>>>>>>> gpu-dec
 __device__ inline void *dynamic_shared()
 {
 #ifdef __CUDACC__

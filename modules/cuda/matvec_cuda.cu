@@ -1,12 +1,19 @@
 /* out = x w^T for a few rows of x, as a decoding step needs it. Reading every weight
- * once takes most of the time. There is one warp per row of w for any number of rows of
- * x, so the result for a row of x does not depend on the other rows.
+ * once takes most of the time, so many loads must be in flight: a block computes ROWS
+ * rows of w, and each of its threads loads the same columns of all these rows before it
+ * uses any of them. The columns of x are then loaded once for all these rows. The order
+ * of a sum depends only on the number of columns, so the result for a row of x does not
+ * depend on the other rows.
+ *
+ * A block's kernel often starts before the results of earlier kernels are there
+ * (PL_LAUNCH_EARLY). Meanwhile its weights are loaded into the L2 cache, so that the
+ * memory is busy between two products, too.
  *
  * Weights are bf16, or bytes with a scale for each row (bytes_cuda.cu). */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 
-enum { WARPS = 4, THREADS = WARPS * WARP_SIZE };
+enum { WARPS = 4, THREADS = WARPS * WARP_SIZE, ROWS = 4 };
 
 struct matvec_call {
     const act *x; /* [N,I] */
@@ -19,74 +26,122 @@ struct matvec_call {
     float *wide; /* [N,O] in fp32, used if out is NULL */
 };
 
-template <int V> static __device__ void load_row(float out[V], const act *row)
-{
-    load_acts<V>(out, row);
-}
+/* The weights that one load reads, before and after their conversion to fp32. */
+template <int V, class T> struct weights_of;
 
-template <int V> static __device__ void load_row(float out[V], const int8_t *row)
-{
-    if constexpr (V == 1) {
-        out[0] = (float)row[0];
-    } else {
-        const uint2 raw = *reinterpret_cast<const uint2 *>(row);
-        for (int i = 0; i < 4; i++) {
-            out[i] = (float)(int8_t)(raw.x >> (8 * i) & 255u);
-            out[i + 4] = (float)(int8_t)(raw.y >> (8 * i) & 255u);
-        }
+template <> struct weights_of<1, act> {
+    typedef act raw;
+    static __device__ void convert(float out[1], raw from)
+    {
+        out[0] = __bfloat162float(from);
     }
-}
+};
 
-/* Computes this lane's part of sum_i x[n,i] row[i] for N rows. */
+template <> struct weights_of<ACTS_WIDE, act> {
+    typedef uint4 raw;
+    static __device__ void convert(float out[ACTS_WIDE], raw from)
+    {
+        unpack_acts(out, from.x);
+        unpack_acts(out + 2, from.y);
+        unpack_acts(out + 4, from.z);
+        unpack_acts(out + 6, from.w);
+    }
+};
+
+template <> struct weights_of<1, int8_t> {
+    typedef int8_t raw;
+    static __device__ void convert(float out[1], raw from)
+    {
+        out[0] = (float)from;
+    }
+};
+
+template <> struct weights_of<ACTS_WIDE, int8_t> {
+    typedef uint2 raw;
+    static __device__ void convert(float out[ACTS_WIDE], raw from)
+    {
+        unpack_bytes(out, from.x);
+        unpack_bytes(out + 4, from.y);
+    }
+};
+
+/* Computes this thread's part of sum_i x[n,i] w[o+r,i] for N rows of x and ROWS rows of
+ * w. After the last row of w the last row is read again. */
 template <int N, int V, class T>
-static __device__ void dot_row(float sum[N], const act *x, const T *row, int I)
+static __device__ void dot_rows(float sum[ROWS][N], const matvec_call *c, const T *w,
+                                int o)
 {
-    const int lane = (int)threadIdx.x % WARP_SIZE;
-#pragma unroll 4
-    for (int i = lane * V; i < I; i += WARP_SIZE * V) {
-        float w[V], a[V];
-        load_row<V>(w, row + i);
+    typedef weights_of<V, T> weights;
+#pragma unroll 2
+    for (int i = (int)threadIdx.x * V; i < c->I; i += THREADS * V) {
+        typename weights::raw raw[ROWS];
 #pragma unroll
-        for (int n = 0; n < N; n++) {
-            load_acts<V>(a, x + (size_t)n * (size_t)I + i);
-            for (int k = 0; k < V; k++)
-                sum[n] = fmaf(w[k], a[k], sum[n]);
+        for (int r = 0; r < ROWS; r++)
+            raw[r] = *reinterpret_cast<const typename weights::raw *>(
+                w + (size_t)min(o + r, c->O - 1) * c->stride + i);
+        float a[N][V];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            load_acts<V>(a[n], c->x + (size_t)n * (size_t)c->I + i);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            float b[V];
+            weights::convert(b, raw[r]);
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                for (int k = 0; k < V; k++)
+                    sum[r][n] = fmaf(b[k], a[n][k], sum[r][n]);
         }
     }
 }
 
+/* The parts of warps are added up in order. */
 template <int N, int V>
 static __global__ void __launch_bounds__(THREADS) matvec_kernel(matvec_call c)
 {
-    const int o = (int)blockIdx.x * WARPS + (int)threadIdx.x / WARP_SIZE;
-    float sum[N] = {0.0f};
-    if (o >= c.O)
-        return; /* all lanes of the warp return */
+    __shared__ float parts[WARPS][N * ROWS];
+    const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
+    const int first = (int)blockIdx.x * ROWS, i = (int)threadIdx.x;
+    const int o = first + i % ROWS; /* the row that this thread writes at the end */
+    if constexpr (V > 1)
+        prefetch_rows(c.bytes ? (const void *)c.bytes : c.copy,
+                      c.stride * (c.bytes ? sizeof(int8_t) : sizeof(act)), first, ROWS,
+                      c.O);
+    wait_for_earlier();
+    const float scale = c.scales && o < c.O ? c.scales[o] : 1.0f;
+    float sum[ROWS][N] = {};
     if (c.bytes)
-        dot_row<N, V>(sum, c.x, c.bytes + (size_t)o * c.stride, c.I);
+        dot_rows<N, V>(sum, &c, c.bytes, first);
     else
-        dot_row<N, V>(sum, c.x, c.copy + (size_t)o * c.stride, c.I);
-    const float scale = c.scales ? c.scales[o] : 1.0f;
+        dot_rows<N, V>(sum, &c, c.copy, first);
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-        const float y = warp_sum(sum[n]) * scale;
-        const size_t at = (size_t)n * (size_t)c.O + (size_t)o;
-        if (threadIdx.x % WARP_SIZE > 0)
-            continue;
-        if (c.out)
-            c.out[at] = __float2bfloat16_rn(y);
-        else
-            c.wide[at] = y;
+    for (int at = 0; at < N * ROWS; at++) {
+        const float part = warp_sum(sum[at % ROWS][at / ROWS]);
+        if (lane == 0)
+            parts[warp][at] = part;
     }
+    __syncthreads();
+    if (i >= N * ROWS || o >= c.O)
+        return;
+    float y = 0.0f;
+    for (int w = 0; w < WARPS; w++)
+        y += parts[w][i];
+    y *= scale;
+    const size_t at = (size_t)(i / ROWS) * (size_t)c.O + (size_t)o;
+    if (c.out)
+        c.out[at] = __float2bfloat16_rn(y);
+    else
+        c.wide[at] = y;
 }
 
 template <int N> static void multiply(pl_backend *be, const matvec_call *c)
 {
-    const unsigned grid = blocks_for((size_t)c->O, WARPS);
+    const unsigned grid = blocks_for((size_t)c->O, ROWS);
     if (acts_width(c->I) == ACTS_WIDE)
-        PL_LAUNCH((matvec_kernel<N, ACTS_WIDE>), grid, THREADS, 0, cuda_stream(be), *c);
+        PL_LAUNCH_EARLY(cuda_self(be), (matvec_kernel<N, ACTS_WIDE>), grid, THREADS, 0,
+                        *c);
     else
-        PL_LAUNCH((matvec_kernel<N, 1>), grid, THREADS, 0, cuda_stream(be), *c);
+        PL_LAUNCH_EARLY(cuda_self(be), (matvec_kernel<N, 1>), grid, THREADS, 0, *c);
 }
 
 static void multiply_some(pl_backend *be, int n, const matvec_call *c)

@@ -1,10 +1,20 @@
 /* RMSNorm over the last axis, after the residual addition (arXiv:1910.07467, eq. 4),
  * and QK norm. norm_backward_cuda.cu has the backward pass of RMSNorm.
  *
+<<<<<<< HEAD
  * Forward pass: one warp computes a row. The sum with the residual is rounded to bf16
  * when it is stored, and the norm is computed from the rounded row, so the forward and
  * the backward pass use the same values. The second pass over the row reads it from the
  * cache.
+=======
+ * Forward pass: one block computes a row, because a decoding step has only a few rows.
+ * The sum with the residual is rounded to bf16 when it is stored, and the norm is
+ * computed from the rounded row, so the forward and the backward pass use the same
+ * values. A row of up to ROW_THREADS_MAX * 8 elements stays in registers; a wider row
+ * is read again, from the cache.
+ *
+ * dx: one warp computes a row.
+>>>>>>> gpu-dec
  *
  * QK norm is the same for each query and key head: one warp computes one head of a row.
  * In its backward pass one thread sums dw of one column over a chunk of rows. */
@@ -13,66 +23,87 @@
 #include "modules/cuda/warp.cuh"
 
 enum { ROWS = 4 }; /* rows per block: one per warp */
+<<<<<<< HEAD
 enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK };
+=======
+enum { ROW_THREADS_MAX = 1024 };
+enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK, SHARES = 8 };
+>>>>>>> gpu-dec
 
-/* Adds the residual to x; returns this lane's part of sum_c x^2. */
-template <int V>
-static __device__ float add_residual(act *x, const act *residual, int lane, int C)
+/* Returns sum a^2 of V elements. */
+template <int V> static __device__ float sum_squares(const float a[V])
 {
     float squares = 0.0f;
-    for (int c = lane * V; c < C; c += WARP_SIZE * V) {
-        float a[V], b[V];
-        load_acts<V>(a, x + c);
-        if (residual) {
-            load_acts<V>(b, residual + c);
-            for (int i = 0; i < V; i++)
-                a[i] = __bfloat162float(__float2bfloat16_rn(a[i] + b[i]));
-            store_acts<V>(x + c, a);
-        }
-        for (int i = 0; i < V; i++)
-            squares = fmaf(a[i], a[i], squares);
-    }
+    for (int i = 0; i < V; i++)
+        squares = fmaf(a[i], a[i], squares);
     return squares;
 }
 
+/* Loads V elements of x. If there is a residual, adds it and stores the sum to x. */
 template <int V>
-static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
-    rmsnorm_forward_kernel(act *out, float *rstd, act *x, const act *residual,
-                           const float *w, int N, int C, float eps)
+static __device__ void load_sum(float a[V], act *x, const act *residual)
 {
-    const int lane = (int)threadIdx.x % WARP_SIZE;
-    const int n = (int)blockIdx.x * ROWS + (int)threadIdx.x / WARP_SIZE;
-    if (n >= N)
-        return; /* all lanes return: rows belong to warps */
-    const size_t row = (size_t)n * (size_t)C;
-    const act *add = residual ? residual + row : NULL;
-    const float mean = warp_sum(add_residual<V>(x + row, add, lane, C)) / (float)C;
-    const float r = 1.0f / sqrtf(mean + eps);
-    if (lane == 0)
-        rstd[n] = r;
-    for (int c = lane * V; c < C; c += WARP_SIZE * V) {
-        float a[V], scale[V];
-        load_acts<V>(a, x + row + c);
+    float b[V];
+    load_acts<V>(a, x);
+    if (!residual)
+        return;
+    load_acts<V>(b, residual);
+    for (int i = 0; i < V; i++)
+        a[i] = __bfloat162float(__float2bfloat16_rn(a[i] + b[i]));
+    store_acts<V>(x, a);
+}
+
+template <int V>
+static __global__ void __launch_bounds__(ROW_THREADS_MAX)
+    rmsnorm_forward_kernel(act *out, float *rstd, act *x, const act *residual,
+                           const float *w, int C, float eps)
+{
+    __shared__ float sums[ROW_THREADS_MAX / WARP_SIZE];
+    const int first = (int)threadIdx.x * V, step = (int)blockDim.x * V;
+    const size_t row = (size_t)blockIdx.x * (size_t)C;
+    float a[V] = {}, scale[V] = {}, squares = 0.0f;
+    wait_for_earlier();
+    for (int c = first; c < C; c += step) {
         load_floats<V>(scale, w + c);
+        load_sum<V>(a, x + row + c, residual ? residual + row + c : NULL);
+        squares += sum_squares<V>(a);
+    }
+    const float sum = block_sum_of(squares, sums, (int)blockDim.x / WARP_SIZE);
+    const float r = 1.0f / sqrtf(sum / (float)C + eps);
+    if (threadIdx.x == 0)
+        rstd[blockIdx.x] = r;
+    for (int c = first; c < C; c += step) {
+        if (step < C) { /* else `a` and `scale` are those of the only iteration */
+            load_floats<V>(scale, w + c);
+            load_acts<V>(a, x + row + c);
+        }
         for (int i = 0; i < V; i++)
             a[i] = a[i] * r * scale[i];
         store_acts<V>(out + row + c, a);
     }
 }
 
+template <int V>
+static void rmsnorm_forward(pl_backend *be, act *out, float *rstd, act *x,
+                            const act *residual, const float *w, int N, int C,
+                            float eps)
+{
+    const unsigned warps = blocks_for((size_t)C, V * WARP_SIZE);
+    const unsigned block = min(warps * WARP_SIZE, (unsigned)ROW_THREADS_MAX);
+    PL_LAUNCH_EARLY(cuda_self(be), (rmsnorm_forward_kernel<V>), (unsigned)N, block, 0,
+                    out, rstd, x, residual, w, C, eps);
+}
+
 void cuda_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
                           const pl_act *residual, const float *w, int N, int C,
                           float eps)
 {
-    const unsigned grid = blocks_for((size_t)N, ROWS), block = ROWS * WARP_SIZE;
     if (acts_width(C) == ACTS_WIDE)
-        PL_LAUNCH((rmsnorm_forward_kernel<ACTS_WIDE>), grid, block, 0, cuda_stream(be),
-                  cuda_acts(out), rstd, cuda_acts(x), cuda_acts(residual), w, N, C,
-                  eps);
+        rmsnorm_forward<ACTS_WIDE>(be, cuda_acts(out), rstd, cuda_acts(x),
+                                   cuda_acts(residual), w, N, C, eps);
     else
-        PL_LAUNCH((rmsnorm_forward_kernel<1>), grid, block, 0, cuda_stream(be),
-                  cuda_acts(out), rstd, cuda_acts(x), cuda_acts(residual), w, N, C,
-                  eps);
+        rmsnorm_forward<1>(be, cuda_acts(out), rstd, cuda_acts(x), cuda_acts(residual),
+                           w, N, C, eps);
 }
 
 /* ---- QK norm ---- */
@@ -95,12 +126,19 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, D = plan.D;
     const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
+    wait_for_earlier();
     if (i >= (size_t)plan.N * (size_t)plan.heads)
         return; /* all lanes return: heads belong to warps */
     const size_t n = i / (size_t)plan.heads, h = i % (size_t)plan.heads;
     act *x = qkv + n * plan.stride + h * (size_t)D;
     const float *gain = h < (size_t)plan.H ? w : w + D;
-    const float mean = warp_sum(add_residual<V>(x, NULL, lane, D)) / (float)D;
+    float squares = 0.0f;
+    for (int d = lane * V; d < D; d += WARP_SIZE * V) {
+        float a[V];
+        load_acts<V>(a, x + d);
+        squares += sum_squares<V>(a);
+    }
+    const float mean = warp_sum(squares) / (float)D;
     const float r = 1.0f / sqrtf(mean + eps);
     if (rstd && lane == 0)
         rstd[i] = r;
@@ -122,13 +160,13 @@ void cuda_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before, float *
     const head_plan plan = plan_heads(N, H, G, D);
     const unsigned grid = blocks_for((size_t)N * (size_t)(H + G), ROWS);
     if (acts_width_of((size_t)D, w, w) == ACTS_WIDE)
-        PL_LAUNCH((head_norm_forward_kernel<ACTS_WIDE>), grid, ROWS * WARP_SIZE, 0,
-                  cuda_stream(be), cuda_acts(qkv), cuda_acts(before), rstd, w, plan,
-                  eps);
+        PL_LAUNCH_EARLY(cuda_self(be), (head_norm_forward_kernel<ACTS_WIDE>), grid,
+                        ROWS * WARP_SIZE, 0, cuda_acts(qkv), cuda_acts(before), rstd, w,
+                        plan, eps);
     else
-        PL_LAUNCH((head_norm_forward_kernel<1>), grid, ROWS * WARP_SIZE, 0,
-                  cuda_stream(be), cuda_acts(qkv), cuda_acts(before), rstd, w, plan,
-                  eps);
+        PL_LAUNCH_EARLY(cuda_self(be), (head_norm_forward_kernel<1>), grid,
+                        ROWS * WARP_SIZE, 0, cuda_acts(qkv), cuda_acts(before), rstd, w,
+                        plan, eps);
 }
 
 /* part[chunk, c] = sum of dqkv x rstd over the chunk's rows and over all heads of

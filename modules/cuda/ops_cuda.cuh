@@ -32,6 +32,28 @@ static inline size_t cuda_bytes_stride(int I)
     return ((size_t)I + 15) / 16 * 16;
 }
 
+/* Converts four bytes of a row to floats. */
+__device__ inline void unpack_bytes(float *out, unsigned word)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (float)(int8_t)(word >> (8 * i) & 255u);
+}
+
+/* Loads rows first .. first+n-1 of a matrix of O rows into the L2 cache, up to 16 KiB.
+ * Called by each block of a kernel that waits for earlier kernels; only the first
+ * blocks do it, because the others probably begin later. Rows are aligned to 16 bytes.
+ */
+__device__ inline void prefetch_rows(const void *matrix, size_t row_bytes, int first,
+                                     int n, int O)
+{
+    const unsigned first_blocks = 1024;
+    const size_t most = 16 << 10, bytes = (size_t)min(n, O - first) * row_bytes;
+    if (threadIdx.x > 0 || blockIdx.x >= first_blocks)
+        return;
+    prefetch_l2(static_cast<const uint8_t *>(matrix) + (size_t)first * row_bytes,
+                bytes < most ? bytes : most);
+}
+
 /* A tensor as e4m3, and the factor by which its values must be multiplied. */
 struct cuda_small {
     const uint8_t *values;
@@ -45,7 +67,8 @@ struct cuda_state {
     cuda_gemm *gemm;
     bool forward_small; /* forward products in fp8 */
     bool group_products; /* whether groups of warps multiply (mma.cuh) */
-    /* One block that an operation may use until the next one starts on the stream. The
+    bool forward_small;  /* forward products in fp8 */
+    bool launches_early; /* PL_LAUNCH_EARLY may start kernels early */    /* One block that an operation may use until the next one starts on the stream. The
      * block grows at the first call with a larger shape, and never shrinks. */
     void *scratch;
     size_t scratch_bytes;

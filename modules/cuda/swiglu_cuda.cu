@@ -24,6 +24,7 @@ static __global__ void __launch_bounds__(THREADS)
     swiglu_forward_kernel(act *out, const act *gu, int N, int F)
 {
     size_t n, f;
+    wait_for_earlier();
     if (!place<V>(&n, &f, N, F))
         return;
     const act *at = gu + n * 2 * (size_t)F + f;
@@ -60,12 +61,13 @@ void cuda_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N, i
 {
     const size_t n = (size_t)N * (size_t)F;
     if (acts_width(F) == ACTS_WIDE)
-        PL_LAUNCH((swiglu_forward_kernel<ACTS_WIDE>),
-                  blocks_for(n / ACTS_WIDE, THREADS), THREADS, 0, cuda_stream(be),
-                  cuda_acts(out), cuda_acts(gu), N, F);
+        PL_LAUNCH_EARLY(cuda_self(be), (swiglu_forward_kernel<ACTS_WIDE>),
+                        blocks_for(n / ACTS_WIDE, THREADS), THREADS, 0, cuda_acts(out),
+                        cuda_acts(gu), N, F);
     else
-        PL_LAUNCH((swiglu_forward_kernel<1>), blocks_for(n, THREADS), THREADS, 0,
-                  cuda_stream(be), cuda_acts(out), cuda_acts(gu), N, F);
+        PL_LAUNCH_EARLY(cuda_self(be), (swiglu_forward_kernel<1>),
+                        blocks_for(n, THREADS), THREADS, 0, cuda_acts(out),
+                        cuda_acts(gu), N, F);
 }
 
 void cuda_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,

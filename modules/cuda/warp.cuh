@@ -19,17 +19,22 @@ template <class T> __device__ inline T warp_max(T value)
     return value;
 }
 
-/* Returns the sum over a block of THREADS to each of its threads. `scratch` is shared
- * memory with one value per warp; it may be used again after the block's next
+/* Returns the sum over a block of `warps` warps to each of its threads. `scratch` is
+ * shared memory with one value per warp; it may be used again after the block's next
  * barrier. */
-template <int THREADS, class T> __device__ inline T block_sum(T value, T *scratch)
+template <class T> __device__ inline T block_sum_of(T value, T *scratch, int warps)
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     value = warp_sum(value);
     if (lane == 0)
         scratch[warp] = value;
     __syncthreads();
-    return warp_sum(lane < THREADS / WARP_SIZE ? scratch[lane] : T(0));
+    return warp_sum(lane < warps ? scratch[lane] : T(0));
+}
+
+template <int THREADS, class T> __device__ inline T block_sum(T value, T *scratch)
+{
+    return block_sum_of(value, scratch, THREADS / WARP_SIZE);
 }
 
 /* Returns the maximum over a block to each of its threads. */

@@ -346,6 +346,40 @@ static void freed_memory_in_a_kernel_is_found(void **)
     cudaFree(out);
 }
 
+/* A kernel that is launched early must wait before it reads. */
+static __global__ void early_kernel(int *out, const int *in, bool waits)
+{
+    prefetch_l2(in, 128);
+    if (waits)
+        wait_for_earlier();
+    out[threadIdx.x] = in[threadIdx.x];
+}
+
+static __global__ void idle_kernel(int)
+{
+}
+
+static void a_read_before_the_wait_for_earlier_kernels_is_found(void **)
+{
+    const struct {
+        cudaStream_t stream;
+        bool launches_early;
+    } early = {NULL, true}, late = {NULL, false};
+    int *out = zeros<int>(32), *in = zeros<int>(32);
+    PL_LAUNCH_EARLY(&early, early_kernel, 1, 32, 0, out, in, true);
+    PL_LAUNCH_EARLY(&late, early_kernel, 1, 32, 0, out, in, false);
+    expect_no_finding();
+    PL_LAUNCH_EARLY(&early, early_kernel, 1, 32, 0, out, in, false);
+    expect_finding("kernel early_kernel, block (0,0,0), thread (0,0,0)",
+                   "before it waits for earlier kernels");
+    PL_LAUNCH_EARLY(&early, idle_kernel, 1, 32, 0, 1);
+    expect_finding("idle_kernel", "no thread waits");
+    PL_LAUNCH_EARLY(&early, early_kernel, 1, 32, 0, out, in + 4, true);
+    expect_finding("a prefetch", "exceed their allocation");
+    cudaFree(out);
+    cudaFree(in);
+}
+
 static void memory_that_nobody_wrote_is_found(void **)
 {
     int *out = zeros<int>(32), *raw;
@@ -673,6 +707,7 @@ int main(void)
         cmocka_unit_test(a_copy_reads_page_locked_memory_when_the_stream_gets_there),
         cmocka_unit_test(waiting_or_allocating_spoils_a_capture),
         cmocka_unit_test(freed_memory_in_a_kernel_is_found),
+        cmocka_unit_test(a_read_before_the_wait_for_earlier_kernels_is_found),
         cmocka_unit_test(memory_that_nobody_wrote_is_found),
         cmocka_unit_test(a_vector_that_is_not_aligned_is_found),
         cmocka_unit_test(a_missing_barrier_is_found),

@@ -42,6 +42,7 @@ struct thread {
     const char *file; /* file and line of the barrier at which it waits */
     int line;
     uint3 index;
+    bool waited; /* for earlier kernels */
     bool parity; /* which row has the newest values of the thread's warp, 0 or 1 */
     std::vector<std::vector<pending_copy>> groups; /* the last group is still open */
     std::vector<std::vector<pending_product>> products; /* likewise */
@@ -69,6 +70,7 @@ struct grid_state {
     std::vector<unsigned> ready; /* in the order in which they became ready */
     size_t next_ready;
     unsigned current, n_ended, n_at_barrier;
+    bool waited; /* a thread of the grid has waited for earlier kernels */
     const char *barrier_file;
     int barrier_line, barrier_count, barrier_result;
     uint32_t next_phase;
@@ -173,6 +175,7 @@ void thread_body()
 void tell_memory(const thread *t)
 {
     memory_now.thread = (uint16_t)now.current;
+    memory_now.early = now.call->early && !t->waited;
     memory_now.meetings = running_warp()->meetings;
     memory_now.stack = t->fib->stack;
     memory_now.stack_end = t->fib->stack + FIBER_STACK_BYTES;
@@ -193,7 +196,7 @@ void begin_block()
         t->fib = fiber_at(i);
         t->index = uint3{i % now.block.x, i / now.block.x % now.block.y,
                          i / now.block.x / now.block.y};
-        t->parity = false;
+        t->parity = t->waited = false;
         t->groups.assign(1, {});
         t->products.assign(1, {});
         fiber_prepare(t->fib, thread_body);
@@ -405,6 +408,7 @@ void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared
         atexit(report_kernels);
     kernels.insert(plain_name(call->name));
     now.call = call;
+    now.waited = false;
     now.grid = grid;
     now.block = block;
     now.n_threads = block.x * block.y * block.z;
@@ -417,6 +421,9 @@ void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared
     memory_begin_launch(shared);
     run_grid();
     memory_end_launch();
+    if (call->early && !now.waited)
+        machine_find(false, "kernel %s: no thread waits for earlier kernels",
+                     call->name);
     now.call = NULL;
 }
 
@@ -441,6 +448,20 @@ dim3 emulated_grid_extent(void)
 void *emulated_dynamic_shared(void)
 {
     return memory_dynamic_shared();
+}
+
+void emulated_wait_for_earlier(void)
+{
+    running()->waited = now.waited = true;
+    memory_now.early = false;
+}
+
+void emulated_prefetch(const void *from, size_t bytes)
+{
+    if ((uintptr_t)from % 16 != 0 || bytes % 16 != 0)
+        machine_find(true, "prefetches %zu bytes at %p; both must be multiples of 16",
+                     bytes, from);
+    (void)memory_host_check("a prefetch", from, bytes);
 }
 
 void __trap(void)

@@ -35,6 +35,7 @@ void runtime_finish(void); /* runs all steps of all streams */
  * whole process, so that a lower number means an earlier time. */
 struct memory_observer {
     bool active;
+    bool early; /* the thread has not waited for earlier kernels yet */
     uint32_t launch_phase, block_phase, phase;
     uint16_t thread, meetings; /* meetings: operations of its warp in this phase */
     const uint8_t *stack, *stack_end;

@@ -255,7 +255,10 @@ void memory_check(const void *address, size_t bytes, memory_access access)
     const uint8_t *at = (const uint8_t *)address;
     if (!memory_now.active || inside(at, bytes, memory_now.stack, memory_now.stack_end))
         return;
-    if (in_arena(at))
+    if (in_arena(at) && memory_now.early)
+        machine_find(true, "%s %zu bytes at %p before it waits for earlier kernels",
+                     verb(access), bytes, address);
+    else if (in_arena(at))
         check_device(at, bytes, access);
     else if (inside(at, bytes, dynamic_part.start,
                     dynamic_part.start + dynamic_part.bytes))

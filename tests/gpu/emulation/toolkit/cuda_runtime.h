@@ -133,6 +133,7 @@ cudaError_t cudaFuncSetAttribute(T *function, cudaFuncAttribute attribute, int v
  * memory. `run` calls the kernel with copies of the arguments, once per thread. */
 typedef struct emulated_call {
     const char *name;
+    bool early; /* its threads may not touch device memory before they wait */
     const void *kernel;
     const void *arguments;
     size_t bytes;
@@ -152,16 +153,21 @@ template <class... P> struct emulated_arguments {
     }
 };
 
-/* kernel<<<grid, block, shared, stream>>>(arguments...) */
+/* kernel<<<grid, block, shared, stream>>>(arguments...), or, if `early`,
+ * cudaLaunchKernelEx with cudaLaunchAttributeProgrammaticStreamSerialization */
 template <class... P, class... A>
-void emulated_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
-                     size_t shared, cudaStream_t stream, A... values)
+void emulated_launch(const char *name, bool early, void (*kernel)(P...), dim3 grid,
+                     dim3 block, size_t shared, cudaStream_t stream, A... values)
 {
     static_assert(sizeof...(P) == sizeof...(A), "a kernel with other parameters");
     const emulated_arguments<P...> arguments = {
         kernel, std::tuple<P...>(static_cast<P>(values)...)};
-    const emulated_call call = {name, (const void *)kernel, &arguments,
-                                sizeof arguments, emulated_arguments<P...>::run};
+    const emulated_call call = {name,
+                                early,
+                                (const void *)kernel,
+                                &arguments,
+                                sizeof arguments,
+                                emulated_arguments<P...>::run};
     emulated_launch_call(&call, grid, block, shared, stream);
 }
 

@@ -35,6 +35,12 @@ enum { warpSize = 32 };
 /* Dynamic shared memory of the block; see dynamic_shared() in modules/cuda/device.h */
 void *emulated_dynamic_shared(void) __attribute__((const));
 
+/* griddepcontrol.wait: before it, a thread of a kernel that was launched early may not
+ * touch device memory. */
+void emulated_wait_for_earlier(void);
+/* cp.async.bulk.prefetch.L2: checks the address and the size. */
+void emulated_prefetch(const void *from, size_t bytes);
+
 /* ---- functions at which the threads of a block meet ---- */
 
 #define EMULATED_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
