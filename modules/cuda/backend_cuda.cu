@@ -228,12 +228,9 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     self->backend.cache_bytes = (uint64_t)properties.l2CacheSize;
     self->backend.decode_only = is_precision(options, "int8");
     self->forward_small = is_precision(options, "fp8");
-<<<<<<< HEAD
     self->group_products = has_group_products(&properties);
-=======
     self->launches_early =
         device_launches_early(properties.major * 100 + properties.minor * 10);
->>>>>>> gpu-dec
     self->backend.fp8_copies = self->forward_small;
     self->backend.self = self;
     *out = &self->backend;

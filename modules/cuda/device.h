@@ -25,9 +25,6 @@
                     __VA_ARGS__)
 #endif
 
-<<<<<<< HEAD
-/* The block's dynamic shared memory, aligned to 1024 bytes (mma.cuh says why). */
-=======
 /* Launches a kernel that may start while the kernels before it still run, so that the
  * start of a kernel, about 2 us, costs no time (programmatic dependent launch). Each of
  * its threads must call wait_for_earlier before its first access to device memory. The
@@ -102,8 +99,7 @@ static inline bool device_launches_early(int capability)
 #endif
 }
 
-/* The block's dynamic shared memory, aligned to 16 bytes. */
->>>>>>> gpu-dec
+/* The block's dynamic shared memory, aligned to 1024 bytes (mma.cuh says why). */
 __device__ inline void *dynamic_shared()
 {
 #ifdef __CUDACC__

@@ -1,20 +1,11 @@
 /* RMSNorm over the last axis, after the residual addition (arXiv:1910.07467, eq. 4),
  * and QK norm. norm_backward_cuda.cu has the backward pass of RMSNorm.
  *
-<<<<<<< HEAD
- * Forward pass: one warp computes a row. The sum with the residual is rounded to bf16
- * when it is stored, and the norm is computed from the rounded row, so the forward and
- * the backward pass use the same values. The second pass over the row reads it from the
- * cache.
-=======
  * Forward pass: one block computes a row, because a decoding step has only a few rows.
  * The sum with the residual is rounded to bf16 when it is stored, and the norm is
  * computed from the rounded row, so the forward and the backward pass use the same
  * values. A row of up to ROW_THREADS_MAX * 8 elements stays in registers; a wider row
  * is read again, from the cache.
- *
- * dx: one warp computes a row.
->>>>>>> gpu-dec
  *
  * QK norm is the same for each query and key head: one warp computes one head of a row.
  * In its backward pass one thread sums dw of one column over a chunk of rows. */
@@ -23,12 +14,8 @@
 #include "modules/cuda/warp.cuh"
 
 enum { ROWS = 4 }; /* rows per block: one per warp */
-<<<<<<< HEAD
-enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK };
-=======
 enum { ROW_THREADS_MAX = 1024 };
-enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK, SHARES = 8 };
->>>>>>> gpu-dec
+enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK };
 
 /* Returns sum a^2 of V elements. */
 template <int V> static __device__ float sum_squares(const float a[V])

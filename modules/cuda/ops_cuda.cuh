@@ -65,10 +65,10 @@ struct cuda_state {
     int device;
     cudaStream_t stream; /* the stream of all operations */
     cuda_gemm *gemm;
-    bool forward_small; /* forward products in fp8 */
-    bool group_products; /* whether groups of warps multiply (mma.cuh) */
     bool forward_small;  /* forward products in fp8 */
-    bool launches_early; /* PL_LAUNCH_EARLY may start kernels early */    /* One block that an operation may use until the next one starts on the stream. The
+    bool group_products; /* groups of warps multiply (mma.cuh) */
+    bool launches_early; /* PL_LAUNCH_EARLY may start kernels early */
+    /* One block that an operation may use until the next one starts on the stream. The
      * block grows at the first call with a larger shape, and never shrinks. */
     void *scratch;
     size_t scratch_bytes;
