@@ -27,11 +27,18 @@ __device__ inline int text_begin(const attention_shape &s, int b, int t)
     return s.texts && t < s.T ? s.texts[(size_t)b * (size_t)s.T + (size_t)t] : 0;
 }
 
+/* Returns the thread's warp in its block. The shuffle lets the compiler know that all
+ * lanes have the same value, so that it computes addresses once per warp. */
+__device__ inline int warp_of_block()
+{
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_SIZE, 0);
+}
+
 /* ---- tiles ----
  *
  * A tile has rows of one head. Two types say where its elements lie, and how a block
  * multiplies tiles. WARPS is the number of warps of a block, each of which computes 16
- * rows of the results. KEYS and STEP are the numbers of rows that the forward and the
+ * rows of the results, and GROUP the number of rows that are multiplied at once. KEYS and STEP are the numbers of rows that the forward and the
  * backward kernels take at a time. There are STAGES tiles of such rows: one is copied
  * while the products of two others are computed. */
 enum { STAGES = 3 };
@@ -40,7 +47,7 @@ enum { STAGES = 3 };
 /* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the
  * reason. */
 template <int SIZE> struct warp_tiles {
-    enum { HD = SIZE, WARPS = ATTENTION_WARPS, STRIDE = HD + 8 };
+    enum { HD = SIZE, GROUP = 16, WARPS = ATTENTION_WARPS, STRIDE = HD + 8 };
     enum { KEYS = HD > 64 ? 32 : 64, STEP = 32, WHOLE_CHUNKS = false };
     enum { BLOCKS = 1, EXISTS = true, THREADS = WARPS * WARP_SIZE, ROWS = 16 * WARPS };
 
@@ -124,18 +131,17 @@ template <int SIZE> struct group_tiles {
     static __device__ void multiply_rows(float (&c)[N][4], const act *a, int row,
                                          const act *b)
     {
-        const act *mine = a + row / GROUP * GROUP * PANEL_COLUMNS;
+        const uint64_t left =
+            group_operand(a + row / GROUP * GROUP * PANEL_COLUMNS, OPERAND_UNIT);
+        const uint64_t right = group_operand(b, OPERAND_UNIT);
+        group_multiply_rows<N, false>(c, left, right);
 #pragma unroll
-        for (int k = 0; k < HD; k += 16) {
-            const int panel = k / PANEL_COLUMNS, column = k % PANEL_COLUMNS;
-            const uint64_t left =
-                group_operand(mine + panel * ROWS * PANEL_COLUMNS + column, 16);
-            const uint64_t right =
-                group_operand(b + panel * 8 * N * PANEL_COLUMNS + column, 16);
-            if (k == 0)
-                group_multiply_rows<N, false>(c, left, right);
-            else
-                group_multiply_rows<N, true>(c, left, right);
+        for (int k = 16; k < HD; k += 16) {
+            const int panel = k / PANEL_COLUMNS * PANEL_ROW_BYTES;
+            const int column = k % PANEL_COLUMNS * (int)sizeof(act);
+            group_multiply_rows<N, true>(
+                c, left + (panel * ROWS + column) / OPERAND_UNIT,
+                right + (panel * 8 * N + column) / OPERAND_UNIT);
         }
     }
 
@@ -143,11 +149,11 @@ template <int SIZE> struct group_tiles {
     static __device__ void multiply_weights(float (&c)[HD / 8][4],
                                             const unsigned (&w)[N / 2][4], const act *b)
     {
+        const uint64_t right = group_operand(b, 8 * N * PANEL_ROW_BYTES);
 #pragma unroll
         for (int k = 0; k < N / 2; k++)
             group_multiply_weights<HD / 8>(
-                c, w[k],
-                group_operand(b + k * 16 * PANEL_COLUMNS, 8 * N * PANEL_ROW_BYTES));
+                c, w[k], right + k * 16 * PANEL_ROW_BYTES / OPERAND_UNIT);
     }
 
     static __device__ void publish()

@@ -122,8 +122,8 @@ static __device__ void weigh_keys(float (&s)[STEP / 8][4], float (&dp)[STEP / 8]
             const int key = first_key + g + i / 2 * 8;
             const bool seen =
                 !SOME || (key <= query && key >= of->begin[column + i % 2]);
-            const float weight =
-                seen ? exp2_fast(fmaf(s[n][i], unit, i % 2 ? -lse.y : -lse.x)) : 0.0f;
+            const float power = fmaf(s[n][i], unit, i % 2 ? -lse.y : -lse.x);
+            const float weight = exp2_fast(seen ? power : -INFINITY);
             s[n][i] = weight;
             dp[n][i] = weight * (dp[n][i] - (i % 2 ? delta.y : delta.x));
         }
@@ -166,7 +166,7 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
     __shared__ query_numbers<STEP> numbers[STAGES];
     const backward_tiles<P> tiles;
     const int first = (int)blockIdx.x * P::ROWS, kv = (int)blockIdx.y;
-    const int b = (int)blockIdx.z, warp = (int)threadIdx.x / WARP_SIZE;
+    const int b = (int)blockIdx.z, warp = warp_of_block();
     const int my_key = first + warp * 16, group = s.H / s.G;
     const int end = last_query(s, b, first, P::ROWS);
     const size_t D = (size_t)s.D, T = (size_t)s.T, width = (size_t)s.H * D;
@@ -295,8 +295,8 @@ static __device__ void weigh_queries(const float (&s)[N][4], float (&dp)[N][4],
             const int key = first_key + n * 8 + 2 * p + i % 2;
             const bool seen = !SOME || (key <= first_query + g + i / 2 * 8 &&
                                         key >= row.begin[i / 2]);
-            const float weight =
-                seen ? exp2_fast(fmaf(s[n][i], unit, -row.lse[i / 2])) : 0.0f;
+            const float power = fmaf(s[n][i], unit, -row.lse[i / 2]);
+            const float weight = exp2_fast(seen ? power : -INFINITY);
             dp[n][i] = weight * (dp[n][i] - row.delta[i / 2]);
         }
 }
@@ -309,7 +309,7 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
     const backward_tiles<P> tiles;
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * P::ROWS;
     const int h = (int)blockIdx.y, b = (int)blockIdx.z, kv = h / (s.H / s.G);
-    const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
+    const int warp = warp_of_block(), lane = (int)threadIdx.x % WARP_SIZE;
     const int my_row = first + warp * 16, end = min(first + (int)P::ROWS, s.T);
     const size_t D = (size_t)s.D, T = (size_t)s.T, width = (size_t)s.H * D;
     const act *rows = in.qkv + (size_t)b * T * s.stride;
@@ -340,6 +340,8 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
         __syncthreads();
         if (key + STEP < end)
             ask_rows<P>(tiles.stage(stage), k, s.stride, v, s.stride, key + STEP, s);
+        if (key > my_row / P::GROUP * P::GROUP + (int)P::GROUP - 1)
+            continue; /* keys for later queries of the block */
         P::begin();
         P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, keys);
         P::template multiply_rows<STEP / 8>(ds, tiles.b, warp * 16, values);

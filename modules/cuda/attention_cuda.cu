@@ -112,7 +112,7 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     /* the longest rows come first, because they take the most time */
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * P::ROWS;
     const int h = (int)blockIdx.y, b = (int)blockIdx.z,
-              warp = (int)threadIdx.x / WARP_SIZE;
+              warp = warp_of_block();
     const size_t row0 = (size_t)b * (size_t)s.T;
     const act *q = qkv + row0 * s.stride + (size_t)h * (size_t)s.D;
     const act *k =
@@ -125,6 +125,7 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     unsigned weights[KEYS / 16][4];
     clear_rows(o);
     const int end = min(first + (int)P::ROWS, s.T), my_row = first + warp * 16;
+    const int my_end = min(end, my_row / P::GROUP * P::GROUP + (int)P::GROUP);
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const int start = text_begin(s, b, first) / KEYS * KEYS;
     const int begin[2] = {text_begin(s, b, my_row + lane / 4),
@@ -156,7 +157,8 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     P::use(scores);
     weigh(start);
     pack_weights(weights, scores);
-    for (int key = start + KEYS; key < end; key += KEYS) {
+    int key = start + KEYS;
+    for (; key < my_end; key += KEYS) {
         const act *values = here + P::acts(KEYS);
         here = take_stage(key);
         P::begin();
@@ -177,6 +179,8 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     P::commit();
     P::template wait<0>();
     P::use(o);
+    for (; key < end; key += KEYS) /* keys for later queries of the block */
+        take_stage(key);
     const float l[2] = {row_sum(row.l[0]), row_sum(row.l[1])};
     const float inverse[2] = {1.0f / l[0], 1.0f / l[1]};
     const size_t width = (size_t)s.H * (size_t)s.D;

@@ -157,17 +157,18 @@ enum { PANEL_COLUMNS = 64, PANEL_ROW_BYTES = 128 };
 
 /* Describes the operand that begins at `from` to the instruction. `panel` is the number
  * of bytes from one panel to the next, for operands whose columns are the columns of
- * the product. */
+ * the product. group_operand(..) + n / OPERAND_UNIT begins n bytes later. */
+enum { OPERAND_UNIT = 16 };
 __device__ inline uint64_t group_operand(const act *from, int panel)
 {
 #ifdef __CUDACC__
-    const uint64_t at = __cvta_generic_to_shared(from);
+    const unsigned at = (unsigned)__cvta_generic_to_shared(from);
 #else
-    const uint64_t at = emulated_shared_address(from);
+    const unsigned at = (unsigned)emulated_shared_address(from);
 #endif
-    constexpr uint64_t eight_rows = 8 * PANEL_ROW_BYTES, swizzled = 1;
-    return (at & 0x3ffff) >> 4 | (uint64_t)panel >> 4 << 16 | eight_rows >> 4 << 32 |
-           swizzled << 62;
+    constexpr uint64_t eight_rows = 8 * PANEL_ROW_BYTES / OPERAND_UNIT, swizzled = 1;
+    return (uint64_t)(at / OPERAND_UNIT | (unsigned)(panel / OPERAND_UNIT) << 16) |
+           eight_rows << 32 | swizzled << 62;
 }
 
 #define GROUP_C(how, i) how(c[i][0]), how(c[i][1]), how(c[i][2]), how(c[i][3])
