@@ -1,6 +1,7 @@
 /* The CUDA runtime on the host. It has one device (or EMULATION_DEVICES devices, which
- * share one memory), and streams that do nothing before a thread waits for them. So
- * everything happens as late as it may on a device. A copy from page-locked memory
+ * share one memory) of compute capability 9.0 (or EMULATION_CAPABILITY, such as 80), and
+ * streams that do nothing before a thread waits for them. So everything happens as late
+ * as it may on a device. A copy from page-locked memory
  * reads this memory only when the stream runs the copy. So code that overwrites the
  * memory before, or reads a result without waiting, sees wrong bytes, as may happen on
  * a device. A copy from other memory reads the memory during the call, and a copy to
@@ -183,6 +184,12 @@ static int n_devices(void)
     return wanted ? atoi(wanted) : 1;
 }
 
+static int capability(void)
+{
+    const char *wanted = getenv("EMULATION_CAPABILITY");
+    return wanted ? atoi(wanted) : 90;
+}
+
 cudaError_t cudaGetDeviceCount(int *count)
 {
     *count = n_devices();
@@ -207,7 +214,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     memset((void *)properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "emulated");
     properties->totalGlobalMem = memory_total_bytes();
-    properties->major = 9;
+    properties->major = capability() / 10;
+    properties->minor = capability() % 10;
     properties->multiProcessorCount = 3;
     properties->sharedMemPerBlockOptin = SHARED_BYTES_MAX;
     properties->l2CacheSize = 1 << 15;
