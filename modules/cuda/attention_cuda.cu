@@ -157,10 +157,11 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     P::use(scores);
     weigh(start);
     pack_weights(weights, scores);
-    int key = start + KEYS;
-    for (; key < my_end; key += KEYS) {
-        const act *values = here + P::acts(KEYS);
-        here = take_stage(key);
+    for (int key = start + KEYS; key < end; key += KEYS) {
+        const act *values = here + P::acts(KEYS), *next = take_stage(key);
+        if (key >= my_end)
+            continue; /* keys for later queries of the block */
+        here = next;
         P::begin();
         P::template multiply_rows<KEYS / 8>(scores, queries, warp * 16, here);
         P::commit();
@@ -179,8 +180,6 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     P::commit();
     P::template wait<0>();
     P::use(o);
-    for (; key < end; key += KEYS) /* keys for later queries of the block */
-        take_stage(key);
     const float l[2] = {row_sum(row.l[0]), row_sum(row.l[1])};
     const float inverse[2] = {1.0f / l[0], 1.0f / l[1]};
     const size_t width = (size_t)s.H * (size_t)s.D;
