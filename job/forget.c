@@ -274,23 +274,27 @@ static pl_status check_import(const forgetting *f)
 
 /* Devices of different kinds round differently. So phases that are trained again on
  * another kind of device, or that were trained on several kinds, would end with
- * different bytes. */
+ * different bytes. Arms that were trained on several kinds are looked for first: for
+ * these no machine is the right one. */
 static pl_status check_devices(forgetting *f)
 {
     pl_run *r = &f->r;
+    const pl_rewind *w = &f->rewind;
     r->n_workers = run_local_workers(&r->cfg, 0);
     PL_CHECK(run_find_device(r));
-    for (int i = 0; i < f->rewind.n_arms; i++) {
-        const pl_rewind_arm *a = &f->rewind.arms[i];
-        if (a->n_again == 0)
-            continue;
-        if (a->other_device[0])
+    for (int i = 0; i < w->n_arms; i++) {
+        const pl_rewind_arm *a = &w->arms[i];
+        if (a->n_again > 0 && a->other_device[0])
             return pl_fail(PL_ERR_UNSUPPORTED,
                            "%s was trained on devices of two kinds (`%s` and `%s`), so "
                            "its bytes depend on which of them did which task; train a "
                            "new run with data.forget",
                            a->arm.name, a->device, a->other_device);
-        if (a->device[0] && r->device[0] && strcmp(a->device, r->device) != 0)
+    }
+    for (int i = 0; i < w->n_arms; i++) {
+        const pl_rewind_arm *a = &w->arms[i];
+        if (a->n_again > 0 && a->device[0] && r->device[0] &&
+            strcmp(a->device, r->device) != 0)
             return pl_fail(PL_ERR_UNSUPPORTED,
                            "%s was trained on `%s`, and this machine has `%s`, which "
                            "rounds differently; run the command on a machine like the "

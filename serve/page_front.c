@@ -17,7 +17,11 @@ enum {
     PER_ADDRESS_MAX = 32,
     TIMEOUT_S = 15,
     MEMORY_MAX = 32 << 10,
-    LOOK_MS = 200,      /* how often a thread checks whether the front is closing */
+    LOOK_MS = 200, /* how often a thread checks whether the front is closing */
+    AGAIN_MS = 50, /* pause before a busy owner is asked again */
+    /* how long a busy owner is asked again; less than TIMEOUT_S, after which the HTTP
+     * library drops the answer */
+    BUSY_MS = 10000,
     COMMENT_MS = 10000, /* how often a stream without events sends a comment */
     WATCHED_MS = 15000
 };
@@ -137,24 +141,47 @@ static unsigned http_of(pl_status status)
                                         : MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
 
+/* Gives the question to the owner of the front and waits for the answer. Returns false
+ * if the front closes before. */
+static bool ask_owner(pl_page_front *f, pl_page_question *q)
+{
+    pl_buf_destroy(&q->body);
+    __atomic_add_fetch(&q->owners, 1, __ATOMIC_SEQ_CST);
+    pl_queue_push(f->questions, q);
+    while (!pl_queue_pop(q->answers, LOOK_MS))
+        if (is_closing(f))
+            return false;
+    return true;
+}
+
+static int socket_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info ? info->connect_fd : -1;
+}
+
+/* A browser's console shows every status 503 as an error, although the owner of the
+ * front is often busy for a moment only. So a question is asked again while its client
+ * waits. */
 static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection *c,
                                          const char *url)
 {
+    struct pollfd gone = {.fd = socket_of(c), .events = POLLRDHUP};
+    const int64_t until = pl_now_ms() + BUSY_MS;
     pl_page_question *q = make_question(c, url);
     if (!q)
         return http_reply_text(c, MHD_HTTP_BAD_REQUEST,
                                "too many arguments, or one that is too long\n");
     note_watcher(f);
-    q->owners = 2;
-    pl_queue_push(f->questions, q);
-    while (!pl_queue_pop(q->answers, LOOK_MS))
-        if (is_closing(f)) {
-            release_question(q);
-            return http_reply_text(c, MHD_HTTP_SERVICE_UNAVAILABLE,
-                                   "the page is closing\n");
-        }
+    bool answered = ask_owner(f, q);
+    while (answered && q->status == PL_ERR_BUSY && pl_now_ms() < until &&
+           poll(&gone, 1, AGAIN_MS) == 0)
+        answered = ask_owner(f, q);
     enum MHD_Result result =
-        q->status == PL_OK
+        !answered
+            ? http_reply_text(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the page is closing\n")
+        : q->status == PL_OK
             ? http_reply(c, MHD_HTTP_OK, "application/json", q->body.data, q->body.len)
             : http_reply_text(c, http_of(q->status), pl_buf_text(&q->body));
     release_question(q);
@@ -198,11 +225,9 @@ static ssize_t write_event(void *context, uint64_t position, char *out, size_t m
 static enum MHD_Result reply_with_events(pl_page_front *f, struct MHD_Connection *c)
 {
     enum { BLOCK_BYTES = 256 };
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     event_stream *s = pl_alloc(sizeof *s);
     s->front = f;
-    s->socket = info ? info->connect_fd : -1;
+    s->socket = socket_of(c);
     s->number = UINT64_MAX;
     return http_queue(c, MHD_HTTP_OK, "text/event-stream", NULL, 0,
                       MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,

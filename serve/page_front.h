@@ -6,7 +6,8 @@
  *
  * The HTTP library runs a thread per connection. This thread waits until the owner of
  * the front has taken and answered the question, so that only the owner's thread reads
- * the run. Methods other than GET and HEAD are refused.
+ * the run. If the answer is ERR_BUSY, the thread asks again for up to ten seconds, and
+ * only then replies with status 503. Methods other than GET and HEAD are refused.
  *
  * If other machines can reach the address, a file of tokens is required. On a loopback
  * address the Host header must be a name of this machine. So a request from a page of a

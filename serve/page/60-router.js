@@ -1,7 +1,7 @@
 /* Draws the view of the router: documents as points, where a text would go, the margins,
  * and how the domains are spread over the shards. */
 const router = { map: null, asked: '', trouble: '', by: 'path', point: null, order: [],
-  text: '', sent: '', answer: null, refused: '', timer: null, bar: null };
+  text: '', sent: '', answer: null, refused: '', timer: null, sending: null, bar: null };
 const TEXT_BYTES = 4000; // the server takes 4,095; the first tokens choose the path
 
 function makeRouter(main) {
@@ -62,18 +62,19 @@ function typeText() {
   router.timer = setTimeout(sendText, 350);
 }
 async function sendText() {
-  const text = cutText(router.text);
+  const text = cutText(router.text), sending = new AbortController();
+  if (router.sending) router.sending.abort(); // a newer text makes its answer useless
+  Object.assign(router, { sent: text, sending });
   if (!text.trim()) { Object.assign(router, { answer: null, refused: '', sent: '' }); drawAnswer(); return; }
-  router.sent = text;
   try {
-    const answer = await fetch(query('/route.json', { text }), { headers: headers(), cache: 'no-store' });
-    if (router.sent !== text) return;
+    const answer = await fetch(query('/route.json', { text }), { headers: headers(), cache: 'no-store', signal: sending.signal });
+    if (router.sending !== sending) return;
     if (answer.status === 503) { router.timer = setTimeout(sendText, 300); return; } // too many texts
     if (answer.status === 401) $('token').hidden = false;
     if (!answer.ok) throw new Error((await answer.text()).trim() || 'HTTP ' + answer.status);
     Object.assign(router, { answer: await answer.json(), refused: '' });
   } catch (error) {
-    if (router.sent !== text) return;
+    if (router.sending !== sending) return;
     Object.assign(router, { answer: null, refused: String(error.message || error) });
   }
   if (view.id === 'router') drawAnswer();

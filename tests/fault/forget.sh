@@ -253,14 +253,27 @@ again other
 sed -i 's/^\( *backend:\) auto/\1 ref/' "$work/other/run.yaml"
 refused 69 'was trained on `cpu.*this machine has `ref' \
     "$pathloom" forget "$work/corpus/docs" --run "$work/other"
-# The run was trained on devices of two kinds.
+# The run was trained on devices of two kinds. The launcher's workers are stopped until
+# the second kind has joined, so that both kinds get tasks, however slowly it starts.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100
 export PATHLOOM_FAILPOINT
-forget_job two --set workers.ttl_ms=5000 --set data.forget="$work/list" >"$work/two.out" 2>&1 &
+forget_job two --set workers.ttl_ms=60000 --set data.forget="$work/list" >"$work/two.out" 2>&1 &
 job=$!
 training_begins two
+stopped=$(members "$job" worker)
+# shellcheck disable=SC2086 # $stopped is several process ids
+kill -STOP $stopped || fail "the workers cannot be stopped"
 "$pathloom" worker --run "$work/two" --backend ref --name second >"$work/second.out" 2>&1 &
 second=$!
+tries=600
+until grep -qs 'worker.joined worker=second ' "$work/two/log/hub.log"; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "the second worker does not join"
+    sleep 0.1
+done
+# shellcheck disable=SC2086 # as above
+kill -CONT $stopped
+stopped=''
 wait "$job" || fail "a run on two devices"
 wait "$second"
 job=''

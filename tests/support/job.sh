@@ -18,7 +18,8 @@ fail() {
     for log in "$work/${case:+$case.}"*.out; do
         [ ! -f "$log" ] || { echo "--- $log" && tail -n 15 "$log"; }
     done
-    [ -z "$stopped" ] || kill -CONT "$stopped" 2>/dev/null
+    # shellcheck disable=SC2086 # $stopped may be several process ids
+    [ -z "$stopped" ] || kill -CONT $stopped 2>/dev/null
     [ -z "$job" ] || kill "$job" 2>/dev/null
     exit 1
 }

@@ -70,7 +70,8 @@ class Browser:
             details = params["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description", str(details)))
         if event.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
-            self.errors.append(params["entry"]["text"])
+            entry = params["entry"]
+            self.errors.append(f"{entry['text']} {entry.get('url', '')}".rstrip())
 
     def value(self, expression):
         answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True,
