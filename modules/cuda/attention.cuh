@@ -38,11 +38,11 @@ __device__ inline int warp_of_block()
  *
  * A tile has rows of one head. Two types say where its elements lie, and how a block
  * multiplies tiles. WARPS is the number of warps of a block, each of which computes 16
- * rows of the results, and GROUP the number of rows that are multiplied at once. KEYS and STEP are the numbers of rows that the forward and the
- * backward kernels take at a time. There are STAGES tiles of such rows: one is copied
- * while the products of two others are computed. */
+ * rows of the results, and GROUP the number of rows that are multiplied at once. KEYS
+ * and STEP are the numbers of rows that the forward and the backward kernels take at a
+ * time. There are STAGES tiles of such rows: one is copied while the products of two
+ * others are computed. */
 enum { STAGES = 3 };
-
 
 /* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the
  * reason. */
@@ -102,11 +102,21 @@ template <int SIZE> struct warp_tiles {
     }
 
     /* Products are complete at once. */
-    static __device__ void publish() {}
-    static __device__ void begin() {}
-    static __device__ void commit() {}
-    template <int LEFT> static __device__ void wait() {}
-    template <int N> static __device__ void use(float (&)[N][4]) {}
+    static __device__ void publish()
+    {
+    }
+    static __device__ void begin()
+    {
+    }
+    static __device__ void commit()
+    {
+    }
+    template <int LEFT> static __device__ void wait()
+    {
+    }
+    template <int N> static __device__ void use(float (&)[N][4])
+    {
+    }
 };
 
 /* Products by groups of four warps, which run while the warps go on: begin, products,
@@ -187,7 +197,8 @@ __device__ inline void load_elements(act *tile, const act *at, size_t stride, in
         const int row = (int)(i / P::HD), column = (int)(i % P::HD);
         const bool inside = row < left && column < D;
         P::at(tile, ROWS, row, column)[column % ACTS_WIDE] =
-            inside ? at[(size_t)row * stride + (size_t)column] : __float2bfloat16_rn(0.0f);
+            inside ? at[(size_t)row * stride + (size_t)column]
+                   : __float2bfloat16_rn(0.0f);
     }
 }
 
@@ -282,9 +293,9 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
 /* Whether a kernel can compute heads of D elements. If not, notes the failure. */
 bool attention_can(pl_backend *be, int D);
 
-/* Calls `launch`, a generic function object, with a value of the type of tiles for heads
- * of D elements on this device. Groups of warps multiply whole panels, and copy whole
- * chunks. */
+/* Calls `launch`, a generic function object, with a value of the type of tiles for
+ * heads of D elements on this device. Groups of warps multiply whole panels, and copy
+ * whole chunks. */
 template <class L> static inline void attention_choose(pl_backend *be, int D, L launch)
 {
     if (cuda_self(be)->group_products && D > 32 && D % ACTS_WIDE == 0)

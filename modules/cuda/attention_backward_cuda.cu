@@ -158,6 +158,11 @@ template <class P> struct backward_tiles {
     }
 };
 
+/* A step of sum_keys: a query head, its first query, and the stage of their tiles. */
+struct query_step {
+    int head, query, stage;
+};
+
 template <class P>
 static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
                                 const attention_shape &s)
@@ -178,9 +183,7 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
     clear_rows(dv);
     load_tile<P, P::ROWS>(tiles.a, k, s.stride, first, s.T, s.D);
     load_tile<P, P::ROWS>(tiles.b, v, s.stride, first, s.T, s.D);
-    struct place {
-        int head, query, stage;
-    } next = {kv * group, first, 0}, here, before;
+    query_step next = {kv * group, first, 0}, here = next, before;
     const auto ask = [&]() {
         const size_t row = ((size_t)b * (size_t)s.H + (size_t)next.head) * T;
         ask_rows<P>(tiles.stage(next.stage), rows + (size_t)next.head * D, s.stride,
@@ -227,7 +230,6 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
             weigh_keys<false, STEP>(p, ds, of, s.scale * log2_e, my_key, here.query);
     };
     ask();
-    here = next;
     take_stage();
     P::begin();
     multiply();

@@ -55,11 +55,11 @@ static __device__ void mask_scores(float (&s)[N][4], int first_row, int first_ke
 }
 
 /* Updates m and l, and replaces scores by exp(score - m). `shrink` gets the factors by
- * which o must be multiplied. `unit` is scale * log2 e, because exponentials are computed
- * as powers of two. */
+ * which o must be multiplied. `unit` is scale * log2 e, because exponentials are
+ * computed as powers of two. */
 template <int N>
-static __device__ void take_scores(float (&s)[N][4], row_state *row,
-                                   float shrink[2], float unit)
+static __device__ void take_scores(float (&s)[N][4], row_state *row, float shrink[2],
+                                   float unit)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -111,8 +111,7 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     constexpr int KEYS = P::KEYS, STAGE = 2 * P::acts(KEYS);
     /* the longest rows come first, because they take the most time */
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * P::ROWS;
-    const int h = (int)blockIdx.y, b = (int)blockIdx.z,
-              warp = warp_of_block();
+    const int h = (int)blockIdx.y, b = (int)blockIdx.z, warp = warp_of_block();
     const size_t row0 = (size_t)b * (size_t)s.T;
     const act *q = qkv + row0 * s.stride + (size_t)h * (size_t)s.D;
     const act *k =

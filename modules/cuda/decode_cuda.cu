@@ -176,10 +176,11 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     act *keys = queries + HEADS * warp_tiles<HD>::STRIDE;
     act *values = keys + KEYS * warp_tiles<HD>::STRIDE;
     const size_t cache = (size_t)rows.slot[n] * rows.S * width + (size_t)kv * D;
-    load_tile<warp_tiles<HD>, HEADS>(queries, rows.qkv + n * s.stride + (size_t)h * D, D, 0, heads,
-                         s.D);
+    load_tile<warp_tiles<HD>, HEADS>(queries, rows.qkv + n * s.stride + (size_t)h * D,
+                                     D, 0, heads, s.D);
     load_tile<warp_tiles<HD>, KEYS>(keys, rows.keys + cache, width, first, end, s.D);
-    load_tile<warp_tiles<HD>, KEYS>(values, rows.values + cache, width, first, end, s.D);
+    load_tile<warp_tiles<HD>, KEYS>(values, rows.values + cache, width, first, end,
+                                    s.D);
     copy_commit();
     copy_wait<0>();
     __syncthreads();

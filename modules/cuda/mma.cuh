@@ -137,8 +137,8 @@ template <int LEFT> __device__ inline void copy_wait()
 /* ---- products of a group of four warps ----
  *
  * On devices of compute capability 9.0 four warps (a group) multiply [64,16] by [16,N]
- * with one instruction, which reads shared memory itself and runs while the warps go on.
- * Warp w of a group has the rows 16 w .. 16 w + 15 of A and of C, as fragments like
+ * with one instruction, which reads shared memory itself and runs while the warps go
+ * on. Warp w of a group has the rows 16 w .. 16 w + 15 of A and of C, as fragments like
  * those above; c[i] is the fragment of columns 8 i .. 8 i + 7.
  *
  * Tiles consist of panels of 64 columns. A row of a panel has 128 bytes, and its eight
@@ -175,19 +175,19 @@ __device__ inline uint64_t group_operand(const act *from, int panel)
 #define GROUP_C4(how, i)                                                               \
     GROUP_C(how, i), GROUP_C(how, i + 1), GROUP_C(how, i + 2), GROUP_C(how, i + 3)
 #define GROUP_C8(how, i) GROUP_C4(how, i), GROUP_C4(how, i + 4)
-#define GROUP_LIST_16 \
+#define GROUP_LIST_16                                                                  \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define GROUP_LIST_32 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, " \
+#define GROUP_LIST_32                                                                  \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "      \
     "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define GROUP_LIST_64 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, " \
-    "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, " \
-    "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
+#define GROUP_LIST_64                                                                  \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, "      \
+    "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "      \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "      \
+    "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "      \
     "%62, %63"
 #define GROUP_MULTIPLY(N, LIST, OPERANDS, ADD, FORM)                                   \
-    "{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                              \
+    "{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"                                   \
     "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" LIST "}, " OPERANDS    \
     ", p, 1, 1, " FORM ";\n}\n"
 
@@ -228,15 +228,15 @@ __device__ inline void group_multiply_weights(float (*c)[4], const unsigned a[4]
     static_assert(N == 8 || N == 16, "sizes of a head");
 #ifdef __CUDACC__
     if constexpr (N == 8)
-        asm volatile(GROUP_MULTIPLY("64", GROUP_LIST_32, "{%32, %33, %34, %35}, %36",
-                                    "1", "1")
-                     : GROUP_C8("+f", 0)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        asm volatile(
+            GROUP_MULTIPLY("64", GROUP_LIST_32, "{%32, %33, %34, %35}, %36", "1", "1")
+            : GROUP_C8("+f", 0)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
     else
-        asm volatile(GROUP_MULTIPLY("128", GROUP_LIST_64, "{%64, %65, %66, %67}, %68",
-                                    "1", "1")
-                     : GROUP_C8("+f", 0), GROUP_C8("+f", 8)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+        asm volatile(
+            GROUP_MULTIPLY("128", GROUP_LIST_64, "{%64, %65, %66, %67}, %68", "1", "1")
+            : GROUP_C8("+f", 0), GROUP_C8("+f", 8)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 #else
     emulated_group_multiply(c, N, a, 0, b, true, true);
 #endif

@@ -26,16 +26,6 @@ struct pending_copy {
     int valid;
 };
 
-/* A product of a group of warps, with the two rows of A that the lane needs if A lies in
- * registers. */
-struct pending_product {
-    float (*c)[4];
-    int n;
-    bool has_a, transposed, add;
-    float a[2][16];
-    uint64_t a_tile, b_tile;
-};
-
 struct thread {
     fiber *fib;
     thread_state state;
@@ -677,87 +667,13 @@ void emulated_cp_async_wait(int groups_left)
 
 /* ---- products of groups of four warps ----
  *
- * Operands in shared memory are described as the PTX ISA says for the swizzle of 128
- * bytes: their beginning, the bytes from one panel of 64 columns to the next, and the
- * bytes from eight rows to the next eight. A product may read its operands and write
- * its results at any time before the wait: in the order `forward` at once, in the other
- * orders as late as possible. */
+ * A product may read its operands and write its results at any time before the wait: in
+ * the order `forward` at once, in the other orders as late as possible. */
 
 uint64_t emulated_shared_address(const void *address)
 {
     return (uint64_t)((const uint8_t *)address - memory_dynamic_shared());
 }
-
-namespace
-{
-enum { ROW_BYTES = 128 };
-
-/* Reads `bytes` bytes at row `row` of the operand, from column `column` on. `check`: one
- * of the lanes that read the same bytes checks the access. */
-void read_operand(void *to, uint64_t operand, int row, int column, size_t bytes,
-                  bool check)
-{
-    const uint64_t start = (operand & 0x3fff) << 4, panel = (operand >> 16 & 0x3fff) << 4,
-                   eight = (operand >> 32 & 0x3fff) << 4;
-    uint64_t at = start + (uint64_t)row / 8 * eight + (uint64_t)row % 8 * ROW_BYTES +
-                  (uint64_t)column / 64 * panel + (uint64_t)column % 64 * 2;
-    if (operand >> 62 != 1)
-        machine_find(true, "an operand of a product is not swizzled by 128 bytes");
-    at ^= (at >> 7 & 7) << 4;
-    const uint8_t *from = memory_dynamic_shared() + at;
-    if (check)
-        memory_check(from, bytes, MEMORY_READ);
-    memcpy(to, from, bytes);
-}
-
-float value_of(uint16_t bits)
-{
-    return emulated_bits<float>((uint32_t)bits << 16);
-}
-
-void read_row(float to[16], uint64_t operand, int row, bool check)
-{
-    uint16_t bits[16];
-    read_operand(bits, operand, row, 0, 16, check);
-    read_operand(bits + 8, operand, row, 8, 16, check);
-    for (int k = 0; k < 16; k++)
-        to[k] = value_of(bits[k]);
-}
-
-/* Reads columns `column` and column + 1 of B. */
-void read_columns(float to[2][16], const pending_product *x, int column)
-{
-    const bool check = now.current % WARP < 4;
-    if (!x->transposed) {
-        read_row(to[0], x->b_tile, column, check);
-        read_row(to[1], x->b_tile, column + 1, check);
-        return;
-    }
-    for (int k = 0; k < 16; k++) {
-        uint16_t pair[2];
-        read_operand(pair, x->b_tile, k, column, sizeof pair, check);
-        to[0][k] = value_of(pair[0]);
-        to[1][k] = value_of(pair[1]);
-    }
-}
-
-void multiply_now(pending_product *x)
-{
-    const int lane = (int)(now.current % WARP), w = (int)(now.current / WARP % 4);
-    for (int half = 0; half < 2 && !x->has_a; half++)
-        read_row(x->a[half], x->a_tile, w * 16 + lane / 4 + half * 8, lane % 4 == 0);
-    for (int i = 0; i < x->n; i++) {
-        float b[2][16];
-        read_columns(b, x, i * 8 + lane % 4 * 2);
-        for (int j = 0; j < 4; j++) {
-            float sum = 0.0f;
-            for (int k = 0; k < 16; k++)
-                sum += x->a[j / 2][k] * b[j % 2][k];
-            x->c[i][j] = x->add ? x->c[i][j] + sum : sum;
-        }
-    }
-}
-} // namespace
 
 void emulated_group_multiply(float (*c)[4], int n, const uint32_t *a, uint64_t a_tile,
                              uint64_t b_tile, bool transposed, bool add,
@@ -770,13 +686,14 @@ void emulated_group_multiply(float (*c)[4], int n, const uint32_t *a, uint64_t a
     for (int p = 0; p < 4; p++)
         for (int i = 0; i < 4; i++) {
             uint32_t pairs[4];
-            memcpy(pairs, values[now.current % WARP / 4 * 4 + (unsigned)p], sizeof pairs);
+            memcpy(pairs, values[now.current % WARP / 4 * 4 + (unsigned)p],
+                   sizeof pairs);
             for (int upper = 0; upper < 2; upper++)
                 x.a[i % 2][i / 2 * 8 + 2 * p + upper] = half_of(pairs[i], upper);
         }
     running()->products.back().push_back(x);
     if (order == EMULATION_FORWARD)
-        multiply_now(&x);
+        machine_multiply(&x, (int)(now.current / WARP % 4), (int)(now.current % WARP));
 }
 
 void emulated_group_commit(void)
@@ -790,7 +707,8 @@ void emulated_group_wait(int sets_left)
     while ((int)sets->size() - 1 > sets_left) {
         for (pending_product &x : sets->front())
             if (order != EMULATION_FORWARD)
-                multiply_now(&x);
+                machine_multiply(&x, (int)(now.current / WARP % 4),
+                                 (int)(now.current % WARP));
         sets->erase(sets->begin());
     }
 }

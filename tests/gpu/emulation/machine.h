@@ -21,6 +21,21 @@ bool machine_has_finding(void);
 const char *machine_finding(void);
 const char *machine_running_kernel(void); /* NULL if no kernel runs */
 
+/* ---- groups.cc ---- */
+
+/* A product of a group of warps, with the two rows of A that the lane needs if A lies
+ * in registers. */
+struct pending_product {
+    float (*c)[4];
+    int n;
+    bool has_a, transposed, add;
+    float a[2][16];
+    uint64_t a_tile, b_tile;
+};
+
+/* Computes the part of the product that belongs to a lane of a warp of the group. */
+void machine_multiply(pending_product *x, int warp, int lane);
+
 /* ---- runtime.cc ---- */
 
 /* Runs `step` when the stream comes to it. During a capture, `step` runs at each launch

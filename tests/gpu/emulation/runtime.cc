@@ -1,12 +1,11 @@
 /* The CUDA runtime on the host. It has one device (or EMULATION_DEVICES devices, which
- * share one memory) of compute capability 9.0 (or EMULATION_CAPABILITY, such as 80), and
- * streams that do nothing before a thread waits for them. So everything happens as late
- * as it may on a device. A copy from page-locked memory
- * reads this memory only when the stream runs the copy. So code that overwrites the
- * memory before, or reads a result without waiting, sees wrong bytes, as may happen on
- * a device. A copy from other memory reads the memory during the call, and a copy to
- * other memory is complete when the call returns, as the documentation of the runtime
- * says.
+ * share one memory) of compute capability 9.0 (or EMULATION_CAPABILITY, such as 80),
+ * and streams that do nothing before a thread waits for them. So everything happens as
+ * late as it may on a device. A copy from page-locked memory reads this memory only
+ * when the stream runs the copy. So code that overwrites the memory before, or reads a
+ * result without waiting, sees wrong bytes, as may happen on a device. A copy from
+ * other memory reads the memory during the call, and a copy to other memory is complete
+ * when the call returns, as the documentation of the runtime says.
  *
  * Between cudaStreamBeginCapture and cudaStreamEndCapture, calls are only recorded.
  * Each cudaGraphLaunch runs the recorded calls. A forbidden call makes the capture
