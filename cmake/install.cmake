@@ -24,4 +24,6 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # The program dpkg-shlibdeps finds the libraries on which the package depends.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# This library is loaded only for a store in Ceph.
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS librados2)
 include(CPack)

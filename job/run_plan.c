@@ -41,7 +41,7 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
 }
 
 /* Memory in every process for code and data of the program and its libraries. */
-enum { PROCESS_BYTES = 38 << 20 };
+enum { PROCESS_BYTES = 28 << 20 };
 
 /* Returns the memory for those messages of one transfer that are on their way at the
  * same time: a quarter of the transfer, but at least two and at most eight messages of
@@ -129,7 +129,7 @@ static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
  * 60). */
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
-    enum { WRITTEN_BYTES = 60 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
+    enum { WRITTEN_BYTES = 54 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
     uint64_t largest = 0;
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
         uint64_t n = pl_topology_slot(r->topology, s)->n_params;
