@@ -23,7 +23,7 @@
 # table. If a call may last only ten minutes, call it with "build checks rates rivals"
 # and then with "more sanitizer". A call with `build` begins a new table.
 #
-# The table goes to stdout and to gpu.md in the folder OUT (default: docs/results). The
+# The table goes to stdout and to gpu.md in the folder OUT (default: the build folder). The
 # output of this call's commands goes to gpu.log in the same folder. Both files are
 # written row by row, so that the rows remain if the call is ended early. Each command
 # has its own time limit, and the whole call ends after GPU_SECONDS (default 540). Parts
@@ -80,7 +80,6 @@ done
 case $seconds in
 '' | *[!0-9]*) misuse "GPU_SECONDS is \"$seconds\", not a number of seconds" ;;
 esac
-out=${OUT:-docs/results}
 
 # ---- the tools of this machine ----
 
@@ -102,9 +101,11 @@ case $capability in
 '' | *[!0-9]*) lack "nvidia-smi names no GPU with a compute capability: \"$gpu\"" ;;
 esac
 [ "$capability" -ge 80 ] || lack "$gpu: the kernels need compute capability 8.0"
-mkdir -p "$build" "$out" || exit 70
-out=$(cd "$out" && pwd)
+mkdir -p "$build" || exit 70
 build=$(cd "$build" && pwd)
+out=${OUT:-$build}
+mkdir -p "$out" || exit 70
+out=$(cd "$out" && pwd)
 log=$out/gpu.log
 rows=$build/gpu.rows
 : >"$log" || exit 70
