@@ -13,6 +13,7 @@ if(PL_WERROR)
   list(APPEND PL_NVCC_OPTIONS --Werror=all-warnings)
 endif()
 # Code for 9.0 may use instructions that no other device has (sm_90a).
+list(SORT PL_CUDA_ARCHITECTURES COMPARE NATURAL)
 foreach(capability ${PL_CUDA_ARCHITECTURES})
   string(REGEX REPLACE "^90$" "90a" exact ${capability})
   list(APPEND PL_NVCC_OPTIONS -gencode=arch=compute_${exact},code=sm_${exact})

@@ -130,6 +130,7 @@ static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
     enum { WRITTEN_BYTES = 54 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
+    enum { RADOS_BYTES = 10 << 20 }; /* the library of Ceph */
     uint64_t largest = 0;
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
         uint64_t n = pl_topology_slot(r->topology, s)->n_params;
@@ -140,9 +141,11 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     /* If the workers are on other machines, their number is not known; then one worker
      * per path is assumed. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
+    uint64_t library = strncmp(r->cfg.engine, "rados://", 8) == 0 ? RADOS_BYTES : 0;
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
-    return PROCESS_BYTES + database + kept + VECTORS * largest * sizeof(float) +
+    return PROCESS_BYTES + library + database + kept +
+           VECTORS * largest * sizeof(float) +
            updates_bytes(r, largest * sizeof(float)) + equalizing_bytes(r, outer) +
            senders * (task + transfer_bytes(task));
 }

@@ -40,8 +40,8 @@ __device__ inline int warp_of_block()
  * multiplies tiles. WARPS is the number of warps of a block, each of which computes 16
  * rows of the results, and GROUP the number of rows that are multiplied at once. KEYS
  * and STEP are the numbers of rows that the forward and the backward kernels take at a
- * time. There are STAGES tiles of such rows: one is copied while the products of two
- * others are computed. */
+ * time. There are STAGES tiles of such rows: in the forward kernel and in the kernel of
+ * keys, one is copied while the products of two others are computed. */
 enum { STAGES = 3 };
 
 /* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the

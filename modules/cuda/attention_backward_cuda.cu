@@ -4,9 +4,9 @@
  *   dv = p^T dout              dk = ds^T q         dq = ds k
  *
  * with delta[t] = dout[t].out[t]. There are two kernels, so that each sum is computed
- * by one block in one order. A block of the first kernel has 64 keys of one kv head. It
- * goes through all queries that see these keys, in all query heads that read this kv
- * head. A block of the second kernel has 64 queries and goes through their keys. Both
+ * by one block in one order. A block of the first kernel has ROWS keys of one kv head.
+ * It goes through all queries that see these keys, in all query heads that read this kv
+ * head. A block of the second kernel has ROWS queries and goes through their keys. Both
  * kernels compute the scores. So there are seven products, while a single kernel with
  * atomic additions would need five; but the result has the same bytes every time. */
 #include "modules/cuda/attention.cuh"
@@ -271,6 +271,8 @@ static __global__ void __launch_bounds__(P::THREADS)
 {
     if constexpr (P::EXISTS)
         sum_keys<P>(dqkv, in, s);
+    else
+        __trap();
 }
 
 /* ---- queries ---- */
@@ -322,8 +324,6 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
     unsigned slopes[STEP / 16][4];
     row_numbers of;
     clear_rows(dq);
-    clear_rows(p);
-    clear_rows(ds);
     load_tile<P, P::ROWS>(tiles.a, rows + (size_t)h * D, s.stride, first, s.T, s.D);
     load_tile<P, P::ROWS>(tiles.b, in.dout + (size_t)b * T * width + (size_t)h * D,
                           width, first, s.T, s.D);
@@ -362,8 +362,6 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
         P::template wait<0>();
         P::use(dq);
     }
-    P::template wait<0>();
-    P::use(dq);
     const float scale[2] = {s.scale, s.scale};
     store_rows(dqkv + (size_t)b * T * s.stride + (size_t)h * D, s.stride, dq, scale,
                my_row, s.T, s.D);
@@ -375,6 +373,8 @@ static __global__ void __launch_bounds__(P::THREADS, P::BLOCKS)
 {
     if constexpr (P::EXISTS)
         sum_queries<P>(dqkv, in, s);
+    else
+        __trap();
 }
 
 /* ---- both ---- */

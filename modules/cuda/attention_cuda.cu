@@ -1,6 +1,6 @@
 /* Causal attention, forward, as in FlashAttention-2 (arXiv:2307.08691).
  *
- * Each warp of a block has 16 queries of one head. The block goes through the keys 64
+ * Each warp of a block has 16 queries of one head. The block goes through the keys KEYS
  * at a time, from the start of the first query's text to the last query. For each query
  * the kernel keeps the largest score m, the sum l of exp(score - m) and the weighted
  * sum o of values. When m grows, l and o are multiplied by exp(m_old - m_new). At the
@@ -198,6 +198,8 @@ static __global__ void __launch_bounds__(P::THREADS, P::BLOCKS)
 {
     if constexpr (P::EXISTS)
         attend<P>(out, lse, qkv, s);
+    else
+        __trap(); /* the driver compiled this kernel for the wrong device */
 }
 
 void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,

@@ -167,17 +167,17 @@ static pl_status start_device(cuda_state *self)
 }
 
 /* Backends with the same device text must give the same bytes, so the text has the
- * model of the device and the version of cuBLAS. */
+ * model of the device, the version of cuBLAS, and whether attention uses wgmma. */
 static void describe_device(cuda_state *self, const cudaDeviceProp *p)
 {
     char library[32];
     gemm_cuda_describe(self->gemm, library, sizeof library);
-    snprintf(self->backend.device, sizeof self->backend.device,
-             "cuda %s%.40s sm_%d%d %s",
-             self->backend.decode_only ? "int8 bf16 "
-             : self->forward_small     ? "fp8 bf16 "
-                                       : "bf16 ",
-             p->name, p->major, p->minor, library);
+    snprintf(
+        self->backend.device, sizeof self->backend.device, "cuda %s%.40s sm_%d%d %.20s%s",
+        self->backend.decode_only ? "int8 bf16 "
+        : self->forward_small     ? "fp8 bf16 "
+                                  : "bf16 ",
+        p->name, p->major, p->minor, library, self->group_products ? " wgmma" : "");
 }
 
 /* The instructions exist on devices of compute capability 9.0 alone, and only where the

@@ -203,7 +203,11 @@ static pl_status find_function(void *library, const char *name, void *function)
 {
     void *found = dlsym(library, name);
     memcpy(function, &found, sizeof found);
-    return found ? PL_OK : pl_fail(PL_ERR_UNSUPPORTED, "%s lacks %s", LIBRARY, name);
+    return found ? PL_OK
+                 : pl_fail(PL_ERR_UNSUPPORTED,
+                           "%s has no function %s: it is too old; install a "
+                           "newer librados2",
+                           LIBRARY, name);
 }
 
 /* Finds the functions of the library, which stays loaded. */

@@ -274,16 +274,16 @@ static void fp8_is_for_cuda_and_f32_is_not(void **)
 
 /* ---- int8 ---- */
 
-/* The product of a unit matrix and a weight is the weight. Each number of rows uses a
- * different kernel. */
-static void bytes_are_the_nearest_steps_of_each_row(void **)
+/* The product of a unit matrix and a weight [O,I] is the weight. Each number of rows
+ * uses a different kernel. */
+static void check_bytes(int O, int I, std::initializer_list<int> rows)
 {
-    enum { O = 21, I = 72 };
     pl_backend *be = open_backend("cuda", "int8");
-    std::vector<float> w = normals(5, O * I, 0.3f), unit(I * I), all(I * O);
+    std::vector<float> w = normals(5, (size_t)(O * I), 0.3f), unit((size_t)(I * I)),
+                       all((size_t)(I * O));
     for (int i = 0; i < I; i++) {
         unit[(size_t)(i * I + i)] = 1.0f;
-        w[3 * I + (size_t)i] = 0.0f; /* a row of zeros */
+        w[(size_t)(3 * I + i)] = 0.0f; /* a row of zeros */
     }
     pl_weight *weight;
     float *master = static_cast<float *>(new_memory(be, w.size() * sizeof(float)));
@@ -295,7 +295,7 @@ static void bytes_are_the_nearest_steps_of_each_row(void **)
     be->ops->weights_refresh(be, &weight, 1);
     be->ops->upload(be, floats, unit.data(), unit.size() * sizeof(float));
     be->ops->act_from_float(be, acts, floats, unit.size());
-    for (int n : {1, 3, 8, 11, 30, 64, (int)I}) {
+    for (int n : rows) {
         be->ops->logits(be, out, acts, weight, n, O, I);
         be->ops->download(be, all.data(), out, (size_t)(n * O) * sizeof(float));
         check(be->ops->sync(be));
@@ -316,6 +316,13 @@ static void bytes_are_the_nearest_steps_of_each_row(void **)
     for (void *memory : {(void *)master, (void *)floats, (void *)out, (void *)acts})
         be->ops->release(be, memory);
     pl_backend_close(&be);
+}
+
+static void bytes_are_the_nearest_steps_of_each_row(void **)
+{
+    check_bytes(21, 72, {1, 3, 8, 11, 30, 64, 72});
+    check_bytes(4100, 40, {8, 30}); /* many rows of the matrix per block */
+    check_bytes(5, 2056, {1, 8});   /* columns beyond the first pass */
 }
 
 /* ---- steps of decoding ---- */
