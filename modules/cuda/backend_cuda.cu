@@ -172,12 +172,13 @@ static void describe_device(cuda_state *self, const cudaDeviceProp *p)
 {
     char library[32];
     gemm_cuda_describe(self->gemm, library, sizeof library);
-    snprintf(
-        self->backend.device, sizeof self->backend.device, "cuda %s%.40s sm_%d%d %.20s%s",
-        self->backend.decode_only ? "int8 bf16 "
-        : self->forward_small     ? "fp8 bf16 "
-                                  : "bf16 ",
-        p->name, p->major, p->minor, library, self->group_products ? " wgmma" : "");
+    snprintf(self->backend.device, sizeof self->backend.device,
+             "cuda %s%.40s sm_%d%d %.20s%s",
+             self->backend.decode_only ? "int8 bf16 "
+             : self->forward_small     ? "fp8 bf16 "
+                                       : "bf16 ",
+             p->name, p->major, p->minor, library,
+             self->group_products ? " wgmma" : "");
 }
 
 /* The instructions exist on devices of compute capability 9.0 alone, and only where the
