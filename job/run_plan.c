@@ -141,7 +141,7 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     /* If the workers are on other machines, their number is not known; then one worker
      * per path is assumed. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
-    uint64_t library = strncmp(r->cfg.engine, "rados://", 8) == 0 ? RADOS_BYTES : 0;
+    uint64_t library = pl_starts_with(r->cfg.engine, "rados://") ? RADOS_BYTES : 0;
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
     return PROCESS_BYTES + library + database + kept +

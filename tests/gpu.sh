@@ -358,8 +358,8 @@ sanitize() {
 }
 
 # initcheck reports that cuBLAS reads its own workspace. So the tools are limited to
-# names like those of our kernels; some kernels of cuBLAS are named alike. The test `reference` has the update, graphs, fp8 and
-# int8 on small models.
+# names like those of our kernels; some kernels of cuBLAS are named alike. The test
+# `reference` has the update, graphs, fp8 and int8 on small models.
 part_sanitizer() {
     if ! command -v compute-sanitizer >/dev/null; then
         row "compute-sanitizer: not installed, left out"

@@ -43,17 +43,35 @@ __device__ inline unsigned pack_acts(float low, float high)
 #endif
 }
 
+/* What one load of V elements of type T reads; to_floats converts it. */
+template <int V, class T> struct raw_of {
+    typedef T type;
+};
+template <> struct raw_of<ACTS_WIDE, act> {
+    typedef uint4 type;
+};
+
+__device__ inline void to_floats(float *out, act raw)
+{
+    out[0] = __bfloat162float(raw);
+}
+__device__ inline void to_floats(float *out, uint4 raw)
+{
+    unpack_acts(out, raw.x);
+    unpack_acts(out + 2, raw.y);
+    unpack_acts(out + 4, raw.z);
+    unpack_acts(out + 6, raw.w);
+}
+
+template <int V, class T>
+__device__ inline typename raw_of<V, T>::type load_raw(const T *from)
+{
+    return *reinterpret_cast<const typename raw_of<V, T>::type *>(from);
+}
+
 template <int V> __device__ inline void load_acts(float out[V], const act *from)
 {
-    if constexpr (V == 1) {
-        out[0] = __bfloat162float(*from);
-    } else {
-        const uint4 raw = *reinterpret_cast<const uint4 *>(from);
-        unpack_acts(out, raw.x);
-        unpack_acts(out + 2, raw.y);
-        unpack_acts(out + 4, raw.z);
-        unpack_acts(out + 6, raw.w);
-    }
+    to_floats(out, load_raw<V>(from));
 }
 
 template <int V> __device__ inline void store_acts(act *to, const float in[V])

@@ -34,6 +34,13 @@ __device__ inline int warp_of_block()
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_SIZE, 0);
 }
 
+template <int N> __device__ inline void clear_rows(float (&c)[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
+}
+
 /* ---- tiles ----
  *
  * A tile has rows of one head. Two types say where its elements lie, and how a block
@@ -67,9 +74,7 @@ template <int SIZE> struct warp_tiles {
     static __device__ void multiply_rows(float (&c)[N][4], const act *a, int row,
                                          const act *b)
     {
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
+        clear_rows(c);
 #pragma unroll
         for (int k = 0; k < HD; k += 16) {
             unsigned left[4], right[4];
@@ -229,6 +234,12 @@ __device__ inline void load_tile(act *tile, const act *from, size_t stride, int 
     }
 }
 
+/* Returns the end of the rows that are multiplied together with `row`. */
+template <class P> __device__ inline int group_end(int row)
+{
+    return row / P::GROUP * P::GROUP + P::GROUP;
+}
+
 /* Turns results into fragments of operands. */
 template <int N>
 __device__ inline void pack_weights(unsigned (&out)[N / 2][4], const float (&w)[N][4])
@@ -255,13 +266,6 @@ __device__ inline void store_rows(act *to, size_t stride, const float (&c)[N][4]
                     pack_acts(c[n][2 * half] * scale[half],
                               c[n][2 * half + 1] * scale[half]);
         }
-}
-
-template <int N> __device__ inline void clear_rows(float (&c)[N][4])
-{
-#pragma unroll
-    for (int n = 0; n < N; n++)
-        c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0.0f;
 }
 
 /* Returns the largest value among the four lanes that share a row. */
@@ -294,13 +298,10 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
 bool attention_can(pl_backend *be, int D);
 
 /* Calls `launch`, a generic function object, with a value of the type of tiles for
- * heads of D elements on this device. Groups of warps multiply whole panels, and copy
- * whole chunks. */
-template <class L> static inline void attention_choose(pl_backend *be, int D, L launch)
+ * heads of D elements whose products are made by single warps. */
+template <class L> static inline void attention_choose_warps(int D, L launch)
 {
-    if (cuda_self(be)->group_products && D > 32 && D % ACTS_WIDE == 0)
-        D <= 64 ? launch(group_tiles<64>()) : launch(group_tiles<128>());
-    else if (D <= 32)
+    if (D <= 32)
         launch(warp_tiles<32>());
     else if (D <= 64)
         launch(warp_tiles<64>());
@@ -308,6 +309,18 @@ template <class L> static inline void attention_choose(pl_backend *be, int D, L 
         launch(warp_tiles<96>());
     else
         launch(warp_tiles<128>());
+}
+
+/* The same for the fastest tiles on this device. Groups of warps multiply whole panels,
+ * and copy whole chunks. */
+template <class L> static inline void attention_choose(pl_backend *be, int D, L launch)
+{
+    if (!cuda_self(be)->group_products || D <= 32 || D % ACTS_WIDE != 0)
+        attention_choose_warps(D, launch);
+    else if (D <= 64)
+        launch(group_tiles<64>());
+    else
+        launch(group_tiles<128>());
 }
 
 attention_shape attention_describe(const int32_t *texts, int T, int H, int G, int D);

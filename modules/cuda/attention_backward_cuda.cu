@@ -342,7 +342,7 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
         __syncthreads();
         if (key + STEP < end)
             ask_rows<P>(tiles.stage(stage), k, s.stride, v, s.stride, key + STEP, s);
-        if (key > my_row / P::GROUP * P::GROUP + (int)P::GROUP - 1)
+        if (key >= group_end<P>(my_row))
             continue; /* keys for later queries of the block */
         P::begin();
         P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, keys);

@@ -124,7 +124,6 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     unsigned weights[KEYS / 16][4];
     clear_rows(o);
     const int end = min(first + (int)P::ROWS, s.T), my_row = first + warp * 16;
-    const int my_end = min(end, my_row / P::GROUP * P::GROUP + (int)P::GROUP);
     const int lane = (int)threadIdx.x % WARP_SIZE;
     const int start = text_begin(s, b, first) / KEYS * KEYS;
     const int begin[2] = {text_begin(s, b, my_row + lane / 4),
@@ -158,7 +157,7 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     pack_weights(weights, scores);
     for (int key = start + KEYS; key < end; key += KEYS) {
         const act *values = here + P::acts(KEYS), *next = take_stage(key);
-        if (key >= my_end)
+        if (key >= group_end<P>(my_row))
             continue; /* keys for later queries of the block */
         here = next;
         P::begin();

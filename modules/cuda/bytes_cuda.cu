@@ -33,17 +33,6 @@ static __global__ void __launch_bounds__(THREADS)
         to[i] = (int8_t)(i < I ? __float2int_rn(row[i] * inverse) : 0);
 }
 
-template <int V> static __device__ void load_bytes(float out[V], const int8_t *from)
-{
-    if constexpr (V == 1) {
-        out[0] = (float)*from;
-    } else {
-        const uint2 raw = *reinterpret_cast<const uint2 *>(from);
-        unpack_bytes(out, raw.x);
-        unpack_bytes(out + 4, raw.y);
-    }
-}
-
 /* copy [O,I], one warp per row. With __restrict__ the compiler issues the loads of
  * several iterations before the first store. */
 template <int V>
@@ -59,7 +48,7 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll 4
     for (int i = lane * V; i < I; i += WARP_SIZE * V) {
         float x[V];
-        load_bytes<V>(x, bytes + (size_t)o * stride + i);
+        to_floats(x, load_raw<V>(bytes + (size_t)o * stride + i));
         for (int k = 0; k < V; k++)
             x[k] *= scale;
         store_acts<V>(copy + (size_t)o * (size_t)I + i, x);

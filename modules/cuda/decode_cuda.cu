@@ -262,19 +262,6 @@ static void decode(pl_backend *be, act *out, decode_parts parts, decode_rows row
                     s.H, s.D, s.scale * log2_e);
 }
 
-static void decode_any(pl_backend *be, act *out, decode_parts parts, decode_rows rows,
-                       int n, attention_shape s)
-{
-    if (s.D <= 32)
-        decode<32>(be, out, parts, rows, n, s);
-    else if (s.D <= 64)
-        decode<64>(be, out, parts, rows, n, s);
-    else if (s.D <= 96)
-        decode<96>(be, out, parts, rows, n, s);
-    else
-        decode<128>(be, out, parts, rows, n, s);
-}
-
 /* Places the parts of up to ROWS_AT_ONCE rows in scratch. If memory does not suffice,
  * notes the failure and returns false. */
 static bool place_parts(pl_backend *be, int n_rows, int S, int H, int D,
@@ -312,7 +299,9 @@ void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
                                   slot + n,
                                   pos + n,
                                   (size_t)S};
-        decode_any(be, cuda_acts(out) + at * width, parts, rows,
-                   min(N - n, (int)ROWS_AT_ONCE), s);
+        attention_choose_warps(D, [&](auto tiles) {
+            decode<decltype(tiles)::HD>(be, cuda_acts(out) + at * width, parts, rows,
+                                        min(N - n, (int)ROWS_AT_ONCE), s);
+        });
     }
 }

@@ -26,59 +26,18 @@ struct matvec_call {
     float *wide; /* [N,O] in fp32, used if out is NULL */
 };
 
-/* The weights that one load reads, before and after their conversion to fp32. */
-template <int V, class T> struct weights_of;
-
-template <> struct weights_of<1, act> {
-    typedef act raw;
-    static __device__ void convert(float out[1], raw from)
-    {
-        out[0] = __bfloat162float(from);
-    }
-};
-
-template <> struct weights_of<ACTS_WIDE, act> {
-    typedef uint4 raw;
-    static __device__ void convert(float out[ACTS_WIDE], raw from)
-    {
-        unpack_acts(out, from.x);
-        unpack_acts(out + 2, from.y);
-        unpack_acts(out + 4, from.z);
-        unpack_acts(out + 6, from.w);
-    }
-};
-
-template <> struct weights_of<1, int8_t> {
-    typedef int8_t raw;
-    static __device__ void convert(float out[1], raw from)
-    {
-        out[0] = (float)from;
-    }
-};
-
-template <> struct weights_of<ACTS_WIDE, int8_t> {
-    typedef uint2 raw;
-    static __device__ void convert(float out[ACTS_WIDE], raw from)
-    {
-        unpack_bytes(out, from.x);
-        unpack_bytes(out + 4, from.y);
-    }
-};
-
 /* Computes this thread's part of sum_i x[n,i] w[o+r,i] for N rows of x and ROWS rows of
  * w. After the last row of w the last row is read again. */
 template <int N, int V, class T>
 static __device__ void dot_rows(float sum[ROWS][N], const matvec_call *c, const T *w,
                                 int o)
 {
-    typedef weights_of<V, T> weights;
 #pragma unroll 2
     for (int i = (int)threadIdx.x * V; i < c->I; i += THREADS * V) {
-        typename weights::raw raw[ROWS];
+        typename raw_of<V, T>::type raw[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            raw[r] = *reinterpret_cast<const typename weights::raw *>(
-                w + (size_t)min(o + r, c->O - 1) * c->stride + i);
+            raw[r] = load_raw<V>(w + (size_t)min(o + r, c->O - 1) * c->stride + i);
         float a[N][V];
 #pragma unroll
         for (int n = 0; n < N; n++)
@@ -86,7 +45,7 @@ static __device__ void dot_rows(float sum[ROWS][N], const matvec_call *c, const 
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             float b[V];
-            weights::convert(b, raw[r]);
+            to_floats(b, raw[r]);
 #pragma unroll
             for (int n = 0; n < N; n++)
                 for (int k = 0; k < V; k++)

@@ -39,6 +39,19 @@ __device__ inline void unpack_bytes(float *out, unsigned word)
         out[i] = (float)(int8_t)(word >> (8 * i) & 255u);
 }
 
+template <> struct raw_of<ACTS_WIDE, int8_t> {
+    typedef uint2 type;
+};
+__device__ inline void to_floats(float *out, int8_t raw)
+{
+    out[0] = (float)raw;
+}
+__device__ inline void to_floats(float *out, uint2 raw)
+{
+    unpack_bytes(out, raw.x);
+    unpack_bytes(out + 4, raw.y);
+}
+
 /* Loads rows first .. first+n-1 of a matrix of O rows into the L2 cache, up to 16 KiB.
  * Called by each block of a kernel that waits for earlier kernels; only the first
  * blocks do it, because the others probably begin later. Rows are aligned to 16 bytes.

@@ -27,18 +27,13 @@ void read_operand(void *to, uint64_t operand, int row, int column, size_t bytes,
     memcpy(to, from, bytes);
 }
 
-float value_of(uint16_t bits)
-{
-    return emulated_bits<float>((uint32_t)bits << 16);
-}
-
 void read_row(float to[16], uint64_t operand, int row, bool check)
 {
     uint16_t bits[16];
     read_operand(bits, operand, row, 0, 16, check);
     read_operand(bits + 8, operand, row, 8, 16, check);
     for (int k = 0; k < 16; k++)
-        to[k] = value_of(bits[k]);
+        to[k] = pl_bf16_to_float(bits[k]);
 }
 
 /* Reads columns `column` and column + 1 of B. */
@@ -52,11 +47,10 @@ void read_columns(float to[2][16], const pending_product *x, int column, bool ch
     for (int k = 0; k < 16; k++) {
         uint16_t pair[2];
         read_operand(pair, x->b_tile, k, column, sizeof pair, check);
-        to[0][k] = value_of(pair[0]);
-        to[1][k] = value_of(pair[1]);
+        to[0][k] = pl_bf16_to_float(pair[0]);
+        to[1][k] = pl_bf16_to_float(pair[1]);
     }
 }
-
 } // namespace
 
 void machine_multiply(pending_product *x, int warp, int lane)
