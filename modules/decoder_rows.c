@@ -81,7 +81,7 @@ static uint64_t hash_paths(const decoder_rows *r)
 {
     uint64_t hash = (uint64_t)r->n;
     for (int i = 0; i < r->n; i++)
-        hash = (hash ^ r->paths[i]->number) * 0x100000001b3u;
+        hash = pl_stream("rows", hash, r->paths[i]->number);
     return hash ? hash : 1;
 }
 

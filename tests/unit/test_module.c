@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
 /* Tests modules that paths share. Alone and in steps with other paths, each path must
  * get the bytes of a model that has loaded all its parameters. */
+#include "modules/decoder_rows.h"
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 131, CONTEXT = 32, SLOTS = 10, WORDS = 12, MODULES_MAX = 32 };
@@ -216,6 +217,43 @@ static void a_path_has_the_same_bytes_beside_other_paths(void **state)
     for_each_precision(expect_same_bytes);
 }
 
+/* A step may follow any other step. So the plan of a step must not be taken for the
+ * plan of other rows, whatever the numbers of their paths are: for all rows of one to
+ * four paths, plans after each other must be those that are made alone. */
+static void a_plan_belongs_to_its_rows(void **state)
+{
+    enum { PATHS = 4, POINTS = 5 };
+    (void)state;
+    world w;
+    decoder_rows now;
+    uint64_t hashes[PATHS * PATHS * (PATHS * PATHS + PATHS + 1) + PATHS];
+    int n_hashes = 0;
+    pl_backend *ref = open_side("ref", "f32", 1);
+    open_world(&w, ref, 0);
+    for (int p = 0; p < PATHS; p++)
+        w.paths[p]->number = (uint64_t)p + 1;
+    decoder_rows_open(&now, 4);
+    for (int n = 4, all = PATHS * PATHS * PATHS * PATHS; n > 0; n--, all /= PATHS)
+        for (int code = 0; code < all; code++) {
+            decoder_rows alone;
+            decoder_rows_open(&alone, 4);
+            now.n = alone.n = n;
+            for (int i = 0, left = code; i < n; i++, left /= PATHS)
+                now.paths[i] = alone.paths[i] = w.paths[left % PATHS];
+            decoder_rows_plan(&now, 4);
+            decoder_rows_plan(&alone, 4);
+            assert_int_equal(now.n_arrangements, alone.n_arrangements);
+            assert_memory_equal(now.at, alone.at, POINTS * sizeof *now.at);
+            hashes[n_hashes++] = now.hash;
+            for (int k = 0; k < n_hashes - 1; k++)
+                assert_int_not_equal(hashes[k], now.hash);
+            decoder_rows_close(&alone);
+        }
+    decoder_rows_close(&now);
+    close_world(&w);
+    pl_backend_close(&ref);
+}
+
 /* Compares losses and features of all paths, one path after another through one
  * model. */
 static void expect_same_losses(pl_backend *be, int kind)
@@ -323,6 +361,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_has_the_same_bytes_beside_other_paths),
+        cmocka_unit_test(a_plan_belongs_to_its_rows),
         cmocka_unit_test(a_model_computes_paths_one_after_another),
         cmocka_unit_test(a_module_takes_the_bytes_that_are_planned),
         cmocka_unit_test(a_path_of_wrong_modules_is_refused),
