@@ -664,18 +664,21 @@ static pl_status serve_home(home *h)
     pl_status status = PL_OK;
     pl_message m;
     int64_t swept = pl_now_ms();
-    bool untidy = true;
+    bool untidy = true, quiet = false;
     pl_message_init(&m, 0);
     /* some rounds may have been complete when the last process of this home ended */
     PL_TRY(home_merge_ready(h));
     while (!h->stopping && !must_stop_home(h)) {
         bool ready = false;
         bool holds = h->moving.n_waiting > 0 || home_is_still(h);
-        int wait_ms = holds ? HOLD_TICK_MS : untidy ? 0 : TICK_MS;
+        /* Uploads and downloads are many messages with short pauses between them. */
+        enum { QUIET_MS = 20 };
+        int wait_ms = holds ? HOLD_TICK_MS : !untidy ? TICK_MS : quiet ? 0 : QUIET_MS;
         pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
         PL_TRY(take_group(h, &m));
         untidy = true;
-        if (!ready && !home_is_still(h)) {
+        quiet = !ready;
+        if (quiet && !home_is_still(h)) {
             /* Compresses only a little at a time, so that a message waits no longer
              * than it would wait for a commit. If the disk is full or an old version is
              * damaged, only the compression stops. A failed write ends the home at the

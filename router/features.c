@@ -1,24 +1,23 @@
-/* Computes the features of documents. Batches are fixed and filled in document order,
- * and each thread has one model. */
+/* Computes the features of documents. Batches are fixed: a group of neighbouring
+ * documents fills them in the order of its documents and windows. Each thread has one
+ * model. */
 #include "router/router.h"
 #include "router/windows.h"
 #include <string.h>
 
-enum { DOCUMENTS_MAX = 64, TOKENS_MAX = 2048 }; /* limits of a batch */
-
-static size_t batch_of(const pl_feature_job *job)
-{
-    int fit = TOKENS_MAX / job->prefix;
-    return (size_t)(fit < 1 ? 1 : fit < DOCUMENTS_MAX ? fit : DOCUMENTS_MAX);
-}
+/* DOCUMENTS: documents of a group. The other two limit the tokens of a batch: a GPU
+ * needs many at once. */
+enum { DOCUMENTS = 64, TOKENS_MAX = 2048, DEVICE_TOKENS_MAX = 32768 };
 
 typedef struct lane {
     pl_backend *backend;
     pl_model *model;
-    int32_t *tokens;  /* [batch, prefix] */
-    int32_t *lengths; /* [batch] */
-    uint32_t *docs;   /* [batch] the document of each row */
-    float *rows;      /* [batch, width] */
+    size_t most, n;   /* the rows of a batch, and how many are filled */
+    int32_t *tokens;  /* [most, prefix] */
+    int32_t *lengths; /* [most] */
+    uint32_t *docs;   /* [most] the document of each row */
+    float *shares;    /* [most] the row's weight in the document's mean */
+    float *rows;      /* [most, width] */
 } lane;
 
 typedef struct pass {
@@ -53,20 +52,24 @@ static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
                                   .precision = job->precision,
                                   .device = i,
                                   .device_turns = true};
-    pl_model_options model = {.batch = (int)batch_of(job), .context = job->prefix};
-    size_t rows = batch_of(job);
     void *memory = NULL;
     PL_CHECK(pl_backend_open(&backend, &out->backend));
+    const int most =
+        (out->backend->n_devices > 0 ? DEVICE_TOKENS_MAX : TOKENS_MAX) / job->prefix;
+    const pl_model_options model = {.batch = most < 1 ? 1 : most,
+                                    .context = job->prefix};
     PL_CHECK(pl_model_create(out->backend, job->topology, &model, &out->model));
     PL_CHECK(pl_model_load(out->model, job->params));
-    size_t width = (size_t)pl_topology_shape(job->topology)->width;
-    PL_CHECK(pl_try_alloc(
-        rows * (((size_t)job->prefix + 2) * sizeof(int32_t) + width * sizeof(float)),
-        "feature batch", &memory));
+    const size_t width = (size_t)pl_topology_shape(job->topology)->width;
+    const size_t words = (size_t)job->prefix + 3 + width; /* of 4 bytes, per row */
+    out->most = (size_t)model.batch;
+    PL_CHECK(
+        pl_try_alloc(out->most * words * sizeof(int32_t), "feature batch", &memory));
     out->tokens = memory;
-    out->lengths = out->tokens + rows * (size_t)job->prefix;
-    out->docs = (uint32_t *)(out->lengths + rows);
-    out->rows = (float *)(out->docs + rows);
+    out->lengths = out->tokens + out->most * (size_t)job->prefix;
+    out->docs = (uint32_t *)(out->lengths + out->most);
+    out->shares = (float *)(out->docs + out->most);
+    out->rows = out->shares + out->most;
     return PL_OK;
 }
 
@@ -77,48 +80,53 @@ static void close_lane(lane *l)
     pl_backend_close(&l->backend);
 }
 
-/* Fills the batch with window `w` of each of the n documents from `first` on. Skips
- * documents that have no such window. */
-static size_t fill_windows(const pass *p, size_t first, size_t n, size_t w, lane *l)
+/* Computes the batch, and adds each row to the mean of its document. All windows of a
+ * document have equally many tokens, so they have the same weight. */
+static pl_status flush_batch(const pass *p, lane *l)
 {
-    size_t T = (size_t)p->job->prefix, B = 0;
-    for (size_t i = 0; i < n; ++i) {
-        const pl_token_doc *doc = pl_tokens_doc(p->tokens, (uint32_t)(first + i));
-        size_t k = windows_of(doc, T, p->job->windows);
-        if (w >= k)
-            continue;
-        memset(l->tokens + B * T, 0, T * sizeof *l->tokens);
-        size_t length = windows_copy(p->tokens, doc, T, w, k, l->tokens + B * T);
-        l->docs[B] = (uint32_t)(first + i);
-        l->lengths[B++] = (int32_t)length;
+    const size_t C = p->width;
+    if (l->n == 0)
+        return PL_OK;
+    PL_CHECK(pl_model_features(l->model, l->tokens, l->lengths, (int)l->n,
+                               p->job->prefix, l->rows));
+    for (size_t b = 0; b < l->n; ++b) {
+        float *sum = p->features + l->docs[b] * C;
+        for (size_t c = 0; c < C; ++c)
+            sum[c] += l->shares[b] * l->rows[b * C + c];
     }
-    return B;
+    l->n = 0;
+    return PL_OK;
 }
 
-/* Writes for each document of a batch the mean feature over the document's windows. If
- * a document has several windows, each has `prefix` tokens, so all windows have the
- * same weight. */
-static pl_status one_batch(void *context, size_t item, int thread)
+/* Appends window w of k windows of a document to the batch. */
+static void put_window(const pass *p, uint32_t doc, size_t w, size_t k, lane *l)
+{
+    const size_t T = (size_t)p->job->prefix;
+    int32_t *row = l->tokens + l->n * T;
+    memset(row, 0, T * sizeof *row);
+    l->lengths[l->n] =
+        (int32_t)windows_copy(p->tokens, pl_tokens_doc(p->tokens, doc), T, w, k, row);
+    l->docs[l->n] = doc;
+    l->shares[l->n++] = 1.0f / (float)k;
+}
+
+static pl_status one_group(void *context, size_t item, int thread)
 {
     pass *p = context;
     lane *l = &p->lanes[thread];
-    size_t most = batch_of(p->job), first = item * most, C = p->width;
-    size_t left = p->n_docs - first;
-    size_t n = left < most ? left : most;
-    memset(p->features + first * C, 0, n * C * sizeof *p->features);
-    for (size_t w = 0, B; (B = fill_windows(p, first, n, w, l)) > 0; ++w) {
-        PL_CHECK(pl_model_features(l->model, l->tokens, l->lengths, (int)B,
-                                   p->job->prefix, l->rows));
-        for (size_t b = 0; b < B; ++b) {
-            const pl_token_doc *doc = pl_tokens_doc(p->tokens, l->docs[b]);
-            float share =
-                1.0f / (float)windows_of(doc, (size_t)p->job->prefix, p->job->windows);
-            float *sum = p->features + l->docs[b] * C;
-            for (size_t c = 0; c < C; ++c)
-                sum[c] += share * l->rows[b * C + c];
+    const size_t first = item * DOCUMENTS, left = p->n_docs - first;
+    const size_t n = left < DOCUMENTS ? left : DOCUMENTS;
+    memset(p->features + first * p->width, 0, n * p->width * sizeof *p->features);
+    for (size_t i = first; i < first + n; ++i) {
+        const pl_token_doc *doc = pl_tokens_doc(p->tokens, (uint32_t)i);
+        const size_t k = windows_of(doc, (size_t)p->job->prefix, p->job->windows);
+        for (size_t w = 0; w < k; ++w) {
+            put_window(p, (uint32_t)i, w, k, l);
+            if (l->n == l->most)
+                PL_CHECK(flush_batch(p, l));
         }
     }
-    return PL_OK;
+    return flush_batch(p, l);
 }
 
 pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
@@ -129,8 +137,8 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     PL_CHECK(check_feature_job(job));
     p.n_docs = pl_tokens_n_docs(tokens);
     p.width = (size_t)pl_topology_shape(job->topology)->width;
-    size_t n_batches = (p.n_docs + batch_of(job) - 1) / batch_of(job);
-    int n_lanes = (size_t)job->n_threads < n_batches ? job->n_threads : (int)n_batches;
+    size_t n_groups = (p.n_docs + DOCUMENTS - 1) / DOCUMENTS;
+    int n_lanes = (size_t)job->n_threads < n_groups ? job->n_threads : (int)n_groups;
     p.lanes = pl_alloc((size_t)n_lanes * sizeof *p.lanes);
     while (p.n_lanes < n_lanes) {
         lane *l = &p.lanes[p.n_lanes++];
@@ -138,8 +146,8 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
         if (l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
             n_lanes = l->backend->n_devices;
     }
-    if (n_batches > 0)
-        PL_TRY(pl_parallel(n_lanes, n_batches, one_batch, &p));
+    if (n_groups > 0)
+        PL_TRY(pl_parallel(n_lanes, n_groups, one_group, &p));
 done:
     for (int i = 0; i < p.n_lanes; ++i)
         close_lane(&p.lanes[i]);

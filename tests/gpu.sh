@@ -337,13 +337,13 @@ assert torch.cuda.is_available()' >/dev/null 2>&1; then
 
 # ---- the sanitizer ----
 
-# sanitize SECONDS TOOL TEST. The tools are slow. If a tool is ended early, this is not
-# a failure, unless it has found a fault before.
+# sanitize SECONDS TOOL TEST [TESTS OF IT]. The tools are slow. If a tool is ended early,
+# this is not a failure, unless it has found a fault before.
 sanitize() {
-    name=$2-$3
+    name=$2-$3${4:+-${4%?}}
     # shellcheck disable=SC2086 # the variable is an option with its value, or empty
     limited "$1" "$name" compute-sanitizer --tool "$2" $ours --error-exitcode 1 \
-        "$build/tests/test_$3_gpu"
+        "$build/tests/test_$3_gpu" ${4:+"$4"}
     code=$?
     [ "$code" != 125 ] || code=124
     finding='^========= .*\(Invalid\|Race\|hazard\|Barrier\|Uninit\)'
@@ -359,7 +359,9 @@ sanitize() {
 
 # initcheck reports that cuBLAS reads its own workspace. So the tools are limited to
 # names like those of our kernels; some kernels of cuBLAS are named alike. The test
-# `reference` has the update, graphs, fp8 and int8 on small models.
+# `reference` has the update, graphs, fp8 and int8 on small models. racecheck stops with
+# an internal error at the first product of cuBLAS, also if it is limited to kernels that
+# the test does not start. So it gets only operations without such a product.
 part_sanitizer() {
     if ! command -v compute-sanitizer >/dev/null; then
         row "compute-sanitizer: not installed, left out"
@@ -368,9 +370,13 @@ part_sanitizer() {
     ours=
     ! compute-sanitizer --help 2>&1 | grep -q -e '--kernel-name ' ||
         ours="--kernel-name kernel_substring=_kernel"
-    for tool in memcheck racecheck synccheck initcheck; do
+    for tool in memcheck synccheck initcheck; do
         sanitize 80 "$tool" ops
         sanitize 50 "$tool" reference
+    done
+    for operation in embedding rmsnorm head_norm rope attention decoding rows swiglu \
+        optimizer; do
+        sanitize 30 racecheck ops "$operation*"
     done
     sanitize 60 memcheck model
 }

@@ -725,7 +725,8 @@ static void optimizer_agrees_with_ref(void **state)
     for_each_backend(check_optimizer);
 }
 
-int main(void)
+/* argument: a pattern for the names of the tests that run, such as "attention*" */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedding_agrees_with_ref),
@@ -743,5 +744,7 @@ int main(void)
         cmocka_unit_test(classifier_agrees_with_ref),
         cmocka_unit_test(optimizer_agrees_with_ref),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
