@@ -17,7 +17,7 @@
  *     |                                                its answer joins the queue
  *     +-> home_end_group: commit h->txn, then send the queued answers and events
  *     +-> home_merge_ready: outer steps of complete rounds, committed in the same way
- *     +-> tidy: if nothing arrived, compress some old versions
+ *     +-> tidy: if nothing arrived for 20 ms, compress some old versions
  *
  * The group of a turn:
  *
@@ -663,7 +663,7 @@ static pl_status serve_home(home *h)
 {
     pl_status status = PL_OK;
     pl_message m;
-    int64_t swept = pl_now_ms();
+    int64_t swept = pl_now_ms(), tidied = swept;
     bool untidy = true, quiet = false;
     pl_message_init(&m, 0);
     /* some rounds may have been complete when the last process of this home ended */
@@ -671,13 +671,14 @@ static pl_status serve_home(home *h)
     while (!h->stopping && !must_stop_home(h)) {
         bool ready = false;
         bool holds = h->moving.n_waiting > 0 || home_is_still(h);
-        /* Uploads and downloads are many messages with short pauses between them. */
-        enum { QUIET_MS = 20 };
+        /* Uploads and downloads are many messages with short pauses between them. If
+         * messages never end, a little is compressed every ENOUGH_MS all the same. */
+        enum { QUIET_MS = 20, ENOUGH_MS = 5000 };
         int wait_ms = holds ? HOLD_TICK_MS : !untidy ? TICK_MS : quiet ? 0 : QUIET_MS;
         pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
         PL_TRY(take_group(h, &m));
         untidy = true;
-        quiet = !ready;
+        quiet = !ready || pl_now_ms() - tidied > ENOUGH_MS;
         if (quiet && !home_is_still(h)) {
             /* Compresses only a little at a time, so that a message waits no longer
              * than it would wait for a commit. If the disk is full or an old version is
@@ -689,6 +690,7 @@ static pl_status serve_home(home *h)
                 pl_log(PL_LOG_WARN, "store.tidy", "reason=\"%s\"", pl_last_error());
                 untidy = h->tidies = false;
             }
+            tidied = pl_now_ms();
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);

@@ -176,8 +176,8 @@ uint64_t run_gpu_worker_bytes(const pl_run *r, const pl_backend *be);
 /* Returns how many of this machine's workers share its first GPU. No other GPU has more
  * workers. */
 int run_gpu_sharers(const pl_run *r, const pl_backend *be);
-/* Checks that the workers fit on the GPU. The sentence of ERR_CONFIG has the numbers
- * and the remedy. */
+/* Checks that the workers and the launcher fit on the GPU. The sentence of ERR_CONFIG
+ * has the numbers and the remedy. */
 pl_status run_gpu_check(const pl_run *r, const pl_backend *be);
 
 /* stages.c */

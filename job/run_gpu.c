@@ -1,6 +1,7 @@
-/* Computes how much memory the workers of this machine need on the GPU, and whether the
- * GPU has so much. */
+/* Computes how much memory the workers of this machine and the launcher need on the
+ * GPU, and whether the GPU has so much. */
 #include "job/run.h"
+#include "router/router.h"
 
 /* An estimate of the memory of a process's CUDA context with cuBLAS's code. If less GPU
  * memory than this was in use while this process had its context, the smaller number is
@@ -18,12 +19,29 @@ void run_gpu_plan(const pl_run *r, pl_model_plan *out)
     pl_model_plan_gpu(r->topology, &options, strcmp(r->cfg.precision, "fp8") == 0, out);
 }
 
+static uint64_t context_bytes(const pl_backend *be)
+{
+    const uint64_t used = be->memory_bytes - be->memory_left_bytes;
+    return used < CONTEXT_BYTES ? used : CONTEXT_BYTES;
+}
+
 uint64_t run_gpu_worker_bytes(const pl_run *r, const pl_backend *be)
 {
     pl_model_plan plan;
-    const uint64_t used = be->memory_bytes - be->memory_left_bytes;
     run_gpu_plan(r, &plan);
-    return pl_model_plan_sum(&plan) + (used < CONTEXT_BYTES ? used : CONTEXT_BYTES);
+    return pl_model_plan_sum(&plan) + context_bytes(be);
+}
+
+/* Returns what the launcher needs while it computes the features of documents. */
+static uint64_t launcher_gpu_bytes(const pl_run *r, const pl_backend *be)
+{
+    pl_model_plan plan;
+    const int prefix = (int)(r->cfg.sees > 0 ? r->cfg.context : r->cfg.prefix);
+    const pl_model_options options = {.batch = pl_router_feature_rows(prefix, true),
+                                      .context = prefix};
+    pl_model_plan_gpu(r->topology, &options, strcmp(r->cfg.precision, "fp8") == 0,
+                      &plan);
+    return pl_model_plan_sum(&plan) + context_bytes(be);
 }
 
 int run_gpu_sharers(const pl_run *r, const pl_backend *be)
@@ -36,22 +54,25 @@ pl_status run_gpu_check(const pl_run *r, const pl_backend *be)
 {
     char text[4][16];
     const int n = run_gpu_sharers(r, be);
-    const uint64_t each = run_gpu_worker_bytes(r, be), left = be->memory_left_bytes;
-    if (n == 0 || (uint64_t)n * each <= left)
+    const uint64_t each = run_gpu_worker_bytes(r, be), own = launcher_gpu_bytes(r, be);
+    const uint64_t left = be->memory_left_bytes, rest = left > own ? left - own : 0;
+    if (n == 0 || (uint64_t)n * each <= rest)
         return PL_OK;
     pl_human_bytes((double)each, text[0]);
     pl_human_bytes((double)left, text[1]);
-    if (each > left)
+    pl_human_bytes((double)own, text[2]);
+    if (each > rest)
         return pl_fail(PL_ERR_CONFIG,
-                       "a worker needs %s of GPU memory, but only %s are free; lower "
-                       "train.batch%s",
-                       text[0], text[1],
+                       "a worker needs %s of GPU memory and the launcher %s, but only "
+                       "%s are free; lower train.batch%s",
+                       text[0], text[2], text[1],
                        r->cfg.recompute ? "" : ", or set workers.recompute=true");
     return pl_fail(
         PL_ERR_CONFIG,
-        "%d workers share a GPU with %s of free memory, but need %s each, %s "
-        "together; set workers.count to %llu or less%s",
-        n, text[1], text[0], pl_human_bytes((double)((uint64_t)n * each), text[2]),
-        (unsigned long long)(left / each * (uint64_t)be->n_devices),
+        "%d workers share a GPU with %s of free memory, but need %s each and the "
+        "launcher %s, %s together; set workers.count to %llu or less%s",
+        n, text[1], text[0], text[2],
+        pl_human_bytes((double)((uint64_t)n * each + own), text[3]),
+        (unsigned long long)(rest / each * (uint64_t)be->n_devices),
         r->cfg.recompute ? "" : "; with workers.recompute=true each needs less");
 }

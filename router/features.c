@@ -5,9 +5,25 @@
 #include "router/windows.h"
 #include <string.h>
 
-/* DOCUMENTS: documents of a group. The other two limit the tokens of a batch: a GPU
- * needs many at once. */
-enum { DOCUMENTS = 64, TOKENS_MAX = 2048, DEVICE_TOKENS_MAX = 32768 };
+/* A GPU needs many tokens at once. A processor needs many groups, so that each of its
+ * threads has some. */
+enum { TOKENS_MAX = 2048, DEVICE_TOKENS_MAX = 16384, DOCUMENTS = 64 };
+
+int pl_router_feature_rows(int prefix, bool device)
+{
+    const int rows = (device ? DEVICE_TOKENS_MAX : TOKENS_MAX) / prefix;
+    return rows < 1 ? 1 : rows;
+}
+
+/* Returns the number of documents of a group. Documents with one window each fill a
+ * batch; on a processor, a group has at most DOCUMENTS documents, on a GPU at least. */
+static size_t documents_of(const pl_feature_job *job, bool device)
+{
+    const size_t rows = (size_t)pl_router_feature_rows(job->prefix, device);
+    const size_t fewer = rows < DOCUMENTS ? rows : DOCUMENTS;
+    const size_t more = rows > DOCUMENTS ? rows : DOCUMENTS;
+    return device ? more : fewer;
+}
 
 typedef struct lane {
     pl_backend *backend;
@@ -23,7 +39,7 @@ typedef struct lane {
 typedef struct pass {
     const pl_feature_job *job;
     const pl_tokens *tokens;
-    size_t n_docs, width;
+    size_t n_docs, width, group; /* group: documents of a group */
     lane *lanes;
     int n_lanes;
     float *features;
@@ -114,8 +130,8 @@ static pl_status one_group(void *context, size_t item, int thread)
 {
     pass *p = context;
     lane *l = &p->lanes[thread];
-    const size_t first = item * DOCUMENTS, left = p->n_docs - first;
-    const size_t n = left < DOCUMENTS ? left : DOCUMENTS;
+    const size_t first = item * p->group, left = p->n_docs - first;
+    const size_t n = left < p->group ? left : p->group;
     memset(p->features + first * p->width, 0, n * p->width * sizeof *p->features);
     for (size_t i = first; i < first + n; ++i) {
         const pl_token_doc *doc = pl_tokens_doc(p->tokens, (uint32_t)i);
@@ -137,14 +153,17 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     PL_CHECK(check_feature_job(job));
     p.n_docs = pl_tokens_n_docs(tokens);
     p.width = (size_t)pl_topology_shape(job->topology)->width;
-    size_t n_groups = (p.n_docs + DOCUMENTS - 1) / DOCUMENTS;
-    int n_lanes = (size_t)job->n_threads < n_groups ? job->n_threads : (int)n_groups;
-    p.lanes = pl_alloc((size_t)n_lanes * sizeof *p.lanes);
+    p.lanes = pl_alloc((size_t)job->n_threads * sizeof *p.lanes);
+    size_t n_groups = 0;
+    int n_lanes = 1; /* the first one shows what computes */
     while (p.n_lanes < n_lanes) {
         lane *l = &p.lanes[p.n_lanes++];
         PL_TRY(open_feature_lane(job, p.n_lanes - 1, l));
-        if (l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
-            n_lanes = l->backend->n_devices;
+        const int n_devices = l->backend->n_devices;
+        p.group = documents_of(job, n_devices > 0);
+        n_groups = (p.n_docs + p.group - 1) / p.group;
+        n_lanes = (size_t)job->n_threads < n_groups ? job->n_threads : (int)n_groups;
+        n_lanes = n_devices > 0 && n_devices < n_lanes ? n_devices : n_lanes;
     }
     if (n_groups > 0)
         PL_TRY(pl_parallel(n_lanes, n_groups, one_group, &p));

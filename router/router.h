@@ -115,6 +115,9 @@ typedef struct pl_feature_job {
      * used */
     int windows;
 } pl_feature_job;
+/* Returns the number of rows of `prefix` tokens that a model for features computes at
+ * once, on a GPU or on a processor. */
+int pl_router_feature_rows(int prefix, bool device);
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
 

@@ -360,8 +360,8 @@ sanitize() {
 # initcheck reports that cuBLAS reads its own workspace. So the tools are limited to
 # names like those of our kernels; some kernels of cuBLAS are named alike. The test
 # `reference` has the update, graphs, fp8 and int8 on small models. racecheck stops with
-# an internal error at the first product of cuBLAS, also if it is limited to kernels that
-# the test does not start. So it gets only operations without such a product.
+# an internal error at the first product of cuBLAS, also if it is limited to kernels
+# that the test does not start. So it gets only operations without such a product.
 part_sanitizer() {
     if ! command -v compute-sanitizer >/dev/null; then
         row "compute-sanitizer: not installed, left out"
@@ -374,11 +374,11 @@ part_sanitizer() {
         sanitize 80 "$tool" ops
         sanitize 50 "$tool" reference
     done
+    sanitize 60 memcheck model
     for operation in embedding rmsnorm head_norm rope attention decoding rows swiglu \
         optimizer; do
         sanitize 30 racecheck ops "$operation*"
     done
-    sanitize 60 memcheck model
 }
 
 # shellcheck disable=SC2086 # $parts is several words

@@ -8,8 +8,7 @@ struct trainer {
     bool recompute, remarked, muon;
     pl_backend *backend;
     pl_model *model;
-    /* the topology of the model; the topologies of all jobs have the same layout */
-    pl_topology *topology;
+    pl_topology *topology; /* of the model */
     int batch, context, muon_rows;
     pl_actor *actor;
     /* both the trainer's and the worker's thread use the following fields */
@@ -20,20 +19,24 @@ struct trainer {
     _Atomic double loss, rate;
 };
 
+/* Whether both have the same slots, and the same tensors in them. A level that was cut
+ * (topology.graft) has its tensors in two slots, which can be frozen one by one. */
 static bool same_layout(const pl_topology *a, const pl_topology *b)
 {
-    int n = pl_topology_n_tensors(a);
-    if (memcmp(pl_topology_shape(a), pl_topology_shape(b), sizeof(pl_shape)) != 0 ||
-        n != pl_topology_n_tensors(b))
+    const int n = pl_topology_n_tensors(a), n_slots = pl_topology_n_slots(a);
+    if (!pl_shape_equal(pl_topology_shape(a), pl_topology_shape(b)) ||
+        n != pl_topology_n_tensors(b) || n_slots != pl_topology_n_slots(b))
         return false;
     for (int i = 0; i < n; i++)
-        if (pl_topology_tensor(a, i)->offset != pl_topology_tensor(b, i)->offset)
+        if (pl_topology_tensor(a, i)->offset != pl_topology_tensor(b, i)->offset ||
+            pl_topology_tensor(a, i)->slot != pl_topology_tensor(b, i)->slot)
             return false;
     return true;
 }
 
-/* Creates a model for the job, unless the present model fits the job. All arms of a run
- * have the same layout, so the model of the first job usually fits all later jobs. */
+/* Creates a model for the job, unless the present model fits the job. Unless a level
+ * was cut, all arms of a run have the same layout, so the model of the first job
+ * usually fits all later jobs. */
 static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;

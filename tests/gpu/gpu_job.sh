@@ -49,7 +49,7 @@ case=crowded
 (tiny_job "$case" --set workers.backend=cuda --set workers.count=40) \
     >"$work/$case.out" 2>&1
 [ $? -eq 78 ] || fail "forty workers on one device"
-grep -q '40 workers share a GPU with .* of free memory, but need .* each, .* together; set workers.count to [0-9]* or less' \
+grep -q '40 workers share a GPU with .* of free memory, but need .* each and the launcher .*, .* together; set workers.count to [0-9]* or less' \
     "$work/$case.out" || fail "no number of workers that would fit"
 echo "$case: refused"
 

@@ -142,7 +142,24 @@ ask train --out "$run" --dry-run --set train.phases=+1 \
 says '^         p001 ends; its documents go to the other paths'
 says '^         p111 ends; its [0-9]* documents go to the other paths'
 
-echo "5. what cannot be is refused in a sentence"
+echo "5. a level is cut while the workers go on, and only its first half is frozen"
+(tiny_job live --set model.blocks=4 --set topology.private= --set data.valid_share=0.3 \
+    --set eval.max_tokens=20000 --set train.phases=4 --set topology.graft=2:cut:L1 \
+    --set train.freeze=2:L1) >"$work/live.out" 2>&1 || fail "a cut in a live run"
+was=$run
+run=$work/live
+for module in L1.E0 L1.E1 L2.E0 L2.E1; do
+    then=$(hash_of mix~1/$module@0) now=$(hash_of "mix~1/$module")
+    [ -n "$then" ] && [ -n "$now" ] || fail "no version of mix~1/$module"
+    frozen=no
+    [ "$then" != "$now" ] || frozen=yes
+    echo "$module frozen: $frozen"
+done >"$work/frozen"
+printf 'L1.E0 frozen: yes\nL1.E1 frozen: yes\nL2.E0 frozen: no\nL2.E1 frozen: no\n' |
+    cmp - "$work/frozen" || fail "$(cat "$work/frozen")"
+run=$was
+
+echo "6. what cannot be is refused in a sentence"
 was=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0
 refused 'would end the last path' --set topology.graft=$was,8:drop:L1.E0+L1.E1
 refused 'L9.E0 is neither a module nor a path' --set topology.graft=$was,8:drop:L9.E0

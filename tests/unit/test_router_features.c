@@ -3,13 +3,15 @@
 #include "router/router.h"
 #include <math.h>
 
-enum { PREFIX = 6, N_DOCS = 70, WIDTH = 10 }; /* more than one batch of 64 */
+/* There is more than one group of 64 documents. With windows of LONG tokens a group has
+ * several batches, and a document may be divided between two of them. */
+enum { PREFIX = 6, LONG = 40, N_DOCS = 70, WIDTH = 10 };
 static pl_topology *topology;
 static float *params;
 static pl_buf file;
 static pl_tokens *tokens;
 static pl_backend *backend;
-static pl_model *base; /* a model whose context is PREFIX */
+static pl_model *base; /* a model whose context is LONG */
 
 static int open_all(void **state)
 {
@@ -21,15 +23,15 @@ static int open_all(void **state)
                       .head_size = 4,
                       .ffn = 12,
                       .n_blocks = 2,
-                      .context = 8,
+                      .context = LONG,
                       .tied = true,
                       .rope_theta = 100.0,
                       .norm_eps = 1e-5};
     pl_topology_spec spec = {.replicas = 1};
     uint32_t lens[N_DOCS];
     for (uint32_t d = 0; d < N_DOCS; ++d)
-        /* Shorter than the prefix, as long as the prefix, and longer. */
-        lens[d] = 2 + d % 20;
+        /* Shorter than a window, as long as a window, and longer. */
+        lens[d] = d % 3 ? 2 + d % 20 : LONG + 3 * d;
     build_tokens(lens, N_DOCS, 20000, &file);
     if (pl_tokens_view(file.data, file.len, "test", &tokens) != PL_OK ||
         pl_topology_parse_levels("1", &spec) != PL_OK ||
@@ -41,7 +43,7 @@ static int open_all(void **state)
                          params + pl_topology_slot(topology, slot)->offset);
     const pl_backend_options options = {
         .name = "ref", .n_threads = 1, .precision = "f32"};
-    const pl_model_options model = {.batch = 1, .context = PREFIX};
+    const pl_model_options model = {.batch = 1, .context = LONG};
     if (pl_backend_open(&options, &backend) != PL_OK ||
         pl_model_create(backend, topology, &model, &base) != PL_OK)
         return -1;
@@ -60,13 +62,13 @@ static int close_all(void **state)
     return 0;
 }
 
-static pl_feature_job make_job(int n_threads)
+static pl_feature_job make_job(int n_threads, int prefix)
 {
     return (pl_feature_job){.topology = topology,
                             .params = params,
                             .precision = "f32",
                             .backend = "ref",
-                            .prefix = PREFIX,
+                            .prefix = prefix,
                             .n_threads = n_threads};
 }
 
@@ -74,35 +76,37 @@ static void features_do_not_depend_on_threads(void **state)
 {
     (void)state;
     float features[3][N_DOCS * WIDTH];
-    for (int threads = 1; threads <= 3; ++threads) {
-        pl_feature_job job = make_job(threads);
-        assert_ok(pl_router_features(&job, tokens, features[threads - 1]));
+    for (int prefix = PREFIX; prefix <= LONG; prefix += LONG - PREFIX) {
+        for (int threads = 1; threads <= 3; ++threads) {
+            pl_feature_job job = make_job(threads, prefix);
+            job.windows = 3;
+            assert_ok(pl_router_features(&job, tokens, features[threads - 1]));
+        }
+        assert_memory_equal(features[0], features[1], sizeof features[0]);
+        assert_memory_equal(features[0], features[2], sizeof features[0]);
     }
-    assert_memory_equal(features[0], features[1], sizeof features[0]);
-    assert_memory_equal(features[0], features[2], sizeof features[0]);
 }
 
 /* The first window begins where the document begins, the last one ends where it ends,
  * and the others lie evenly between them. */
-static void several_windows_give_their_mean(void **state)
+static void check_means(int T)
 {
-    (void)state;
     enum { WINDOWS = 3 };
     float features[N_DOCS * WIDTH], feature[WIDTH];
     int n_several = 0;
-    pl_feature_job job = make_job(2);
+    pl_feature_job job = make_job(2, T);
     job.windows = WINDOWS;
     assert_ok(pl_router_features(&job, tokens, features));
     for (uint32_t d = 0; d < N_DOCS; ++d) {
         const pl_token_doc *doc = pl_tokens_doc(tokens, d);
-        int n = (int)doc->n_tokens, full = (n + PREFIX - 1) / PREFIX;
+        int n = (int)doc->n_tokens, full = (n + T - 1) / T;
         int k = full < WINDOWS ? full : WINDOWS;
         double mean[WIDTH] = {0};
-        int32_t slice[PREFIX];
+        int32_t slice[LONG];
         n_several += k > 1;
         for (int w = 0; w < k; ++w) {
-            int at = k > 1 ? w * (n - PREFIX) / (k - 1) : 0;
-            int length = n < PREFIX ? n : PREFIX;
+            int at = k > 1 ? w * (n - T) / (k - 1) : 0;
+            int length = n < T ? n : T;
             pl_tokens_copy(tokens, doc->first + (uint64_t)at, (size_t)length, slice);
             const int32_t filled = length;
             assert_ok(pl_model_features(base, slice, &filled, 1, length, feature));
@@ -116,14 +120,20 @@ static void several_windows_give_their_mean(void **state)
     assert_true(n_several > 2); /* there are enough long documents */
 }
 
+static void several_windows_give_their_mean(void **state)
+{
+    (void)state;
+    check_means(PREFIX);
+    check_means(LONG);
+}
+
 static void impossible_jobs_are_refused(void **state)
 {
     (void)state;
     float features[N_DOCS * WIDTH];
-    pl_feature_job job = make_job(1);
-    job.prefix = 9;
+    pl_feature_job job = make_job(1, LONG + 1);
     assert_int_equal(pl_router_features(&job, tokens, features), PL_ERR_CONFIG);
-    assert_said("9 tokens");
+    assert_said("41 tokens");
 }
 
 int main(void)
