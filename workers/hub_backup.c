@@ -8,10 +8,11 @@
  *               if the holder has reported twice, else from the holder's promise. If a
  *               task is late by some time, it is expected to need that time again.
  *
- * A backup begins if left >= 2 promise(idle) and the backup saves at least 0.5 s. A
- * smaller gain would be lost: transfers take time, and reports are not quite up to
- * date. Both workers deliver the same bytes, so the homes need not know of the backup:
- * the first delivery counts, and the other one is a duplicate.
+ * A backup begins if left >= 2 promise(idle) and the backup saves at least 0.2 s. A
+ * smaller gain would be lost, because reports are not quite up to date. (With 0.5 s, a
+ * hostile worker that held tasks of 0.16 s delayed each of them by 1.1 s.) Both workers
+ * deliver the same bytes, so the homes need not know of the backup: the first delivery
+ * counts, and the other one is a duplicate.
  *
  * A worker on trial (hub_names.c) may never finish its task. So any other idle worker
  * begins the same task at once, even with a different kind of device. (Each worker
@@ -31,7 +32,7 @@
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
 /* on_trial_s: time left in seconds that is assumed for tasks of workers on trial, so
  * that these tasks get backups first */
-static const double gain_s = 0.5, on_trial_s = 1e12;
+static const double gain_s = 0.2, on_trial_s = 1e12;
 
 static double slots_of(const pl_arm *arm)
 {

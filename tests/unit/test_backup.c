@@ -129,8 +129,8 @@ static void small_gains_are_not_worth_it(void **state)
         hub_note_pace(&f->workers[1], arm, 0.02, 0.03);
     }
     begin(f, 0);
-    assert_false(finds(f, 1, 500));
-    assert_true(finds(f, 1, 700));
+    assert_false(finds(f, 1, 250));
+    assert_true(finds(f, 1, 400));
 }
 
 static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
