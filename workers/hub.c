@@ -207,7 +207,7 @@ static pl_status give_task(hub *h, int worker, plan_task task)
 static pl_status give_audit(hub *h, int worker, int64_t now_ms)
 {
     hub_audit *audit = NULL;
-    if (!hub_is_on_trial(&h->workers[worker]) ||
+    if (!hub_is_on_trial(h, &h->workers[worker]) ||
         hub_n_held(h, &h->workers[worker]) == 0)
         audit = hub_find_audit(h, worker, now_ms);
     if (!audit)
@@ -243,7 +243,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
     plan_task task;
-    if (hub_is_on_trial(w) && hub_n_held(h, w) > 0)
+    if (hub_is_on_trial(h, w) && hub_n_held(h, w) > 0)
         return PL_OK;
     bool full = plan_n_held(&h->tasks, worker) >= PLAN_HELD_MAX;
     bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
@@ -286,7 +286,7 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
 {
     for (int q = 0; q < h->n_queued; q++) {
         hub_worker *w = &h->workers[h->queue[q]];
-        if (hub_is_on_trial(w) != on_trial || hub_is_barred(w, now_ms))
+        if (hub_is_on_trial(h, w) != on_trial || hub_is_barred(w, now_ms))
             continue;
         if (w->waiting && h->n_audits > 0)
             PL_CHECK(give_audit(h, h->queue[q], now_ms));

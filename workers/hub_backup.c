@@ -157,7 +157,7 @@ static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
  * reported the task as done although the homes have no result. */
 static bool is_doubtful(const hub *h, const plan_path *path)
 {
-    return hub_is_on_trial(&h->workers[path->lease.worker]) ||
+    return hub_is_on_trial(h, &h->workers[path->lease.worker]) ||
            plan_is_said(path, path->lease.token, path->phase);
 }
 
@@ -167,7 +167,7 @@ static bool is_doubtful(const hub *h, const plan_path *path)
  * and a busy home has not reported it yet. */
 static bool may_be_taken(const hub *h, const plan_path *path)
 {
-    return hub_is_on_trial(&h->workers[path->lease.worker]) &&
+    return hub_is_on_trial(h, &h->workers[path->lease.worker]) &&
            !plan_is_said(path, path->lease.token, path->phase);
 }
 
@@ -200,7 +200,7 @@ static bool may_do(const hub *h, int worker, const plan_path *path, int64_t now_
         return false;
     other = &h->workers[path->lease.worker];
     if (is_doubtful(h, path))
-        return !hub_is_on_trial(own);
+        return !hub_is_on_trial(h, own);
     return h->options->backup == PL_BACKUP_ANY ||
            strcmp(own->device, other->device) == 0;
 }

@@ -304,7 +304,7 @@ bool hub_may_log(hub *h, const pl_peer *peer);
  * own keys. */
 bool hub_same_holder(const hub_worker *a, const hub_worker *b);
 /* Whether the worker is on trial (hub_names.c). */
-bool hub_is_on_trial(const hub_worker *w);
+bool hub_is_on_trial(const hub *h, const hub_worker *w);
 /* Returns the number of leases of this worker and of all workers with the same key
  * (hub_same_holder). */
 int hub_n_held(const hub *h, const hub_worker *w);

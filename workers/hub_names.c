@@ -326,9 +326,11 @@ void hub_note_success(hub *h, int worker, double held_s)
 }
 
 /* ---- on trial ---- */
-bool hub_is_on_trial(const hub_worker *w)
+/* A result that is being audited may be a lie. Until then its worker has not shown that
+ * it delivers. */
+bool hub_is_on_trial(const hub *h, const hub_worker *w)
 {
-    return !w->own_key && !w->delivers;
+    return !w->own_key && (!w->delivers || hub_is_audited(h, w));
 }
 
 int hub_n_held(const hub *h, const hub_worker *w)
@@ -356,7 +358,7 @@ void hub_note_lost(void *hub_of, int worker)
     const hub_worker *of = &h->workers[worker];
     if (of->own_key)
         return;
-    if (hub_is_on_trial(of))
+    if (hub_is_on_trial(h, of))
         count_failure(h, worker, "its lease ran out, and nothing was delivered");
     for (int i = 0; i < h->n_workers; i++)
         if (hub_same_holder(&h->workers[i], of))

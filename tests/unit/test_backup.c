@@ -167,6 +167,18 @@ static void what_a_worker_on_trial_is_at_is_begun_at_once(void **state)
     assert_false(finds(f, 1, 200));
     hub_note_lost(&f->h, 0); /* worker 0 is on trial again */
     assert_true(finds(f, 1, 300));
+    /* a result that is being audited has not shown yet that worker 0 delivers */
+    hub_note_success(&f->h, 0, 1);
+    hub_audit a = {.row = {.n = 1}};
+    pl_copy_text(a.row.results[0].worker, sizeof a.row.results[0].worker,
+                 f->workers[0].name);
+    assert_false(finds(f, 1, 400));
+    f->h.audits = &a;
+    f->h.n_audits = 1;
+    assert_true(finds(f, 1, 500));
+    f->h.audits = NULL;
+    f->h.n_audits = 0;
+    assert_false(finds(f, 1, 600));
 }
 
 static void leases_that_run_out_bar_a_key_on_trial(void **state)
@@ -177,10 +189,11 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
         f->workers[i].key.bytes[0] = 1;
     }
     hub_note_success(&f->h, 0, 1);
-    assert_false(hub_is_on_trial(&f->workers[1])); /* worker 1 has the same key */
+    assert_false(
+        hub_is_on_trial(&f->h, &f->workers[1])); /* worker 1 has the same key */
     for (int i = 0; i < 3; i++) {
         hub_note_lost(&f->h, 0);
-        assert_true(hub_is_on_trial(&f->workers[1]));
+        assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
         assert_false(hub_is_barred(&f->workers[1], pl_now_ms()));
     }
     hub_note_lost(&f->h, 1);
@@ -188,7 +201,7 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
     /* Workers of the job itself may fail any number of times. */
     for (int i = 0; i < 9; i++)
         hub_note_lost(&f->h, 2);
-    assert_false(hub_is_on_trial(&f->workers[2]));
+    assert_false(hub_is_on_trial(&f->h, &f->workers[2]));
     assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
 }
 
