@@ -26,7 +26,7 @@
  * the worker's DONE. On a slow link the homes' report may be later than DONE. So each
  * home must also have answered a question that the hub sent after it received DONE. If
  * the method allows two workers at one task, an idle worker then begins the same
- * task. */
+ * task. The DONE of a worker on trial does not keep idle workers from its task. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
@@ -144,13 +144,17 @@ static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
     return until_ms;
 }
 
+/* Whether the path's task may be begun a second time. That the holder reported it as
+ * done counts only if the holder is not on trial, and only for UNCONFIRMED_MS. */
 static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
 {
-    return path->lease.active && path->lease.phase == path->phase &&
-           (!plan_is_said(path, path->lease.token, path->phase) ||
-            plan_is_unconfirmed(path, &path->lease, homes_have_told_ms(h, now_ms))) &&
-           !path->backup.active && path->backups_failed < BACKUP_FAILURES_MAX &&
-           path->lease.worker >= 0 && path->lease.worker < h->n_workers;
+    const plan_lease *l = &path->lease;
+    return l->active && l->phase == path->phase && !path->backup.active &&
+           path->backups_failed < BACKUP_FAILURES_MAX && l->worker >= 0 &&
+           l->worker < h->n_workers &&
+           (!plan_is_said(path, l->token, path->phase) ||
+            hub_is_on_trial(h, &h->workers[l->worker]) ||
+            plan_is_unconfirmed(path, l, homes_have_told_ms(h, now_ms)));
 }
 
 /* Whether the path's lease may end without a result: the holder is on trial, or

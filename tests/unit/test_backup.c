@@ -455,6 +455,10 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_true(say(f, 0, token, 0, 1000));
     assert_false(settles(f, &other, &lost));
     assert_int_equal(path->phase, 0);
+    f->workers[0].own_key = false; /* the word of a worker on trial does not count */
+    f->workers[0].key.bytes[0] = 1;
+    assert_true(finds(f, 1, 1000 + 100));
+    f->workers[0].own_key = true;
     assert_false(finds(f, 1, 1000 + 1400)); /* the report of a home may still come */
     assert_true(finds(f, 1, 1000 + 1600));
     /* A worker with any kind of device. */
