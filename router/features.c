@@ -70,10 +70,9 @@ static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
                                   .device_turns = true};
     void *memory = NULL;
     PL_CHECK(pl_backend_open(&backend, &out->backend));
-    const int most =
-        (out->backend->n_devices > 0 ? DEVICE_TOKENS_MAX : TOKENS_MAX) / job->prefix;
-    const pl_model_options model = {.batch = most < 1 ? 1 : most,
-                                    .context = job->prefix};
+    const pl_model_options model = {
+        .batch = pl_router_feature_rows(job->prefix, out->backend->n_devices > 0),
+        .context = job->prefix};
     PL_CHECK(pl_model_create(out->backend, job->topology, &model, &out->model));
     PL_CHECK(pl_model_load(out->model, job->params));
     const size_t width = (size_t)pl_topology_shape(job->topology)->width;

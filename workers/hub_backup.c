@@ -9,8 +9,7 @@
  *               task is late by some time, it is expected to need that time again.
  *
  * A backup begins if left >= 2 promise(idle) and the backup saves at least 0.2 s. A
- * smaller gain would be lost, because reports are not quite up to date. (With 0.5 s, a
- * hostile worker that held tasks of 0.16 s delayed each of them by 1.1 s.) Both workers
+ * smaller gain would be lost, because reports are not quite up to date. Both workers
  * deliver the same bytes, so the homes need not know of the backup: the first delivery
  * counts, and the other one is a duplicate.
  *
