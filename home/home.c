@@ -678,8 +678,8 @@ static pl_status serve_home(home *h)
         pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
         PL_TRY(take_group(h, &m));
         untidy = true;
-        quiet = !ready || pl_now_ms() - tidied > ENOUGH_MS;
-        if (quiet && !home_is_still(h)) {
+        quiet = !ready;
+        if ((quiet || pl_now_ms() - tidied > ENOUGH_MS) && !home_is_still(h)) {
             /* Compresses only a little at a time, so that a message waits no longer
              * than it would wait for a commit. If the disk is full or an old version is
              * damaged, only the compression stops. A failed write ends the home at the

@@ -210,6 +210,11 @@ int config_pass(const config *c)
     return (int)(splits ? c->micro_batch : c->batch);
 }
 
+int config_feature_prefix(const config *c)
+{
+    return (int)(c->sees > 0 ? c->context : c->prefix);
+}
+
 pl_status config_shape(const config *c, pl_shape *out)
 {
     memset(out, 0, sizeof *out);

@@ -140,6 +140,9 @@ bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 /* Number of sequences per pass: train.micro_batch, but not more than train.batch. */
 int config_pass(const config *c);
+/* Returns the number of tokens of each window from which a training document's feature
+ * for the router is computed. */
+int config_feature_prefix(const config *c);
 /* Whether Muon is the optimizer for the matrices of blocks. */
 bool config_has_muon(const config *c);
 /* Largest number of arms that a run may train besides the mixture. */

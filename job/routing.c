@@ -165,7 +165,7 @@ static pl_status look_at_documents(pl_run *r, const float *params, routing *g)
                           .params = params,
                           .precision = backend.precision,
                           .backend = backend.name,
-                          .prefix = (int)(sees > 0 ? c->context : c->prefix),
+                          .prefix = config_feature_prefix(c),
                           .windows = sees,
                           .n_threads = pl_cpu_count()};
     PL_CHECK(pl_router_features(&job, r->train, g->features));

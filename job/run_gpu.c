@@ -36,7 +36,7 @@ uint64_t run_gpu_worker_bytes(const pl_run *r, const pl_backend *be)
 static uint64_t launcher_gpu_bytes(const pl_run *r, const pl_backend *be)
 {
     pl_model_plan plan;
-    const int prefix = (int)(r->cfg.sees > 0 ? r->cfg.context : r->cfg.prefix);
+    const int prefix = config_feature_prefix(&r->cfg);
     const pl_model_options options = {.batch = pl_router_feature_rows(prefix, true),
                                       .context = prefix};
     pl_model_plan_gpu(r->topology, &options, strcmp(r->cfg.precision, "fp8") == 0,

@@ -15,8 +15,8 @@ int pl_router_feature_rows(int prefix, bool device)
     return rows < 1 ? 1 : rows;
 }
 
-/* Returns the number of documents of a group. Documents with one window each fill a
- * batch; on a processor, a group has at most DOCUMENTS documents, on a GPU at least. */
+/* Returns the number of documents of a group: as many as fill a batch if each has one
+ * window, but on a processor at most DOCUMENTS, and on a GPU at least DOCUMENTS. */
 static size_t documents_of(const pl_feature_job *job, bool device)
 {
     const size_t rows = (size_t)pl_router_feature_rows(job->prefix, device);

@@ -311,8 +311,9 @@ template <class L> static inline void attention_choose_warps(int D, L launch)
         launch(warp_tiles<128>());
 }
 
-/* The same for the fastest tiles on this device. Groups of warps multiply whole panels,
- * and copy whole chunks. */
+/* Calls `launch` in the same way, with the type of tiles that is fastest on this
+ * device. Groups of warps can multiply only whole panels, and copy only whole chunks.
+ */
 template <class L> static inline void attention_choose(pl_backend *be, int D, L launch)
 {
     if (!cuda_self(be)->group_products || D <= 32 || D % ACTS_WIDE != 0)
