@@ -69,12 +69,12 @@ static pl_status parse_tcp(const char *text, pl_address *a)
     const char *host = a->endpoint + strlen("tcp://");
     const char *colon = strrchr(host, ':');
     if (!colon || !parse_port(colon + 1, &a->port))
-        return bad(text, "needs a port: tcp://HOST:PORT, PORT a number up to 65535, or "
-                         "* for a free one");
+        return bad(text, "has no valid port; write tcp://HOST:PORT, where PORT is a "
+                         "number up to 65535, or * for any free port");
     memcpy(a->host, host, (size_t)(colon - host));
     if (!classify_host(a))
-        return bad(text, "names no host: a name, 10.0.0.1, [fd00::1], or * to listen "
-                         "on all interfaces");
+        return bad(text, "has no valid host; HOST is a name, an address like 10.0.0.1 "
+                         "or [fd00::1], or * to listen on all interfaces");
     return PL_OK;
 }
 
@@ -87,7 +87,7 @@ pl_status pl_address_parse(const char *text, pl_address *out)
     char *mark = strrchr(out->endpoint, '#');
     if (mark) {
         if (pl_pubkey_parse(mark + 1, &out->key) != PL_OK)
-            return bad(text, "does not end in a key: tcp://HOST:PORT#KEY");
+            return bad(text, "has no valid key after the #; write tcp://HOST:PORT#KEY");
         out->has_key = true;
         *mark = '\0';
     }

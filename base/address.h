@@ -6,8 +6,9 @@
  *   PL_ADDRESS_PRIVATE     only for listening: a socket in a new folder of the file
  *                          system that only the folder's owner can enter
  *
- * HOST is a name, an IPv4 address, or an IPv6 address in brackets; for listening, * is
- * all interfaces. PORT is a number; for listening, * is any free port. */
+ * HOST is a name, an IPv4 address, or an IPv6 address in brackets. PORT is a number. An
+ * address to listen at may also have * as HOST (all interfaces) and * as PORT (any free
+ * port). */
 #ifndef PL_BASE_ADDRESS_H
 #define PL_BASE_ADDRESS_H
 #include "base/keys.h"
@@ -20,7 +21,7 @@ enum { PL_ADDRESS_MAX = 256 };
 typedef struct pl_address {
     char endpoint[PL_ADDRESS_MAX]; /* address text for ZeroMQ, without the key */
     char host[PL_ADDRESS_MAX];     /* "" for an ipc address */
-    int port;                      /* 0 stands for * */
+    int port;                      /* 0 if the port is *, and for an ipc address */
     bool is_local;                 /* whether only this machine can reach the address */
     bool is_anywhere;              /* whether the host stands for all interfaces */
     bool has_key;
@@ -32,15 +33,16 @@ typedef struct pl_address {
 PL_MUST_CHECK pl_status pl_address_parse(const char *text, pl_address *out);
 
 /* Writes the address as the text that other processes connect to. If the address stands
- * for all interfaces, `host` is written in place of them. The key is appended unless it
- * is NULL. */
+ * for all interfaces, `host` is written as its host. The key is appended unless it is
+ * NULL. */
 void pl_address_format(const pl_address *address, const char *host,
                        const pl_pubkey *key, char out[PL_ADDRESS_MAX]);
 
 #define PL_ADDRESS_PRIVATE "ipc://*"
 /* Writes ipc://FOLDER/NAME.sock with an absolute path. The folder is made, with access
- * for its owner only (0700). Writes PL_ADDRESS_PRIVATE instead if the path is too long
- * for a socket or if the file system cannot hold sockets. */
+ * for its owner only (0700). Writes PL_ADDRESS_PRIVATE instead if the folder cannot be
+ * made, if the path is too long for a socket, or if the file system cannot hold
+ * sockets. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX]);
 /* Writes the address of the socket NAME.sock in the folder of the ipc address

@@ -1,4 +1,4 @@
-/* The door of base, which every other folder uses.
+/* The public header of base, which all other folders include.
  *
  * Read in this order: status (errors), mem and buf (memory), record (the encoding of
  * messages and stored values), fields (reads and writes structs as records), hash, rng,
@@ -6,9 +6,9 @@
  * gate (ZeroMQ), zip (zstd), json (jansson), conf (libyaml), thread (pthreads), web
  * (libcurl).
  *
- * With PL_ONLY_MODULES only the first group of headers is included. They need only the
- * C library and pthreads. The folder `modules` uses no other header of base, so it can
- * be built alone. */
+ * With PL_ONLY_MODULES only the first group of headers is included. These headers need
+ * only the C library and pthreads. The folder `modules` uses no other header of base,
+ * so base and modules can be built without the other folders. */
 #ifndef PL_BASE_BASE_H
 #define PL_BASE_BASE_H
 #include "base/bf16.h"

@@ -1,5 +1,5 @@
-/* Converts between bfloat16 and float: rounds to nearest even; NaN stays a quiet
- * NaN. */
+/* Converts between bfloat16 and float. A float is rounded to the nearest bfloat16 (ties
+ * to even); NaN becomes a quiet NaN. */
 #ifndef PL_BASE_BF16_H
 #define PL_BASE_BF16_H
 #include <stddef.h>

@@ -20,7 +20,7 @@ void pl_buf_destroy(pl_buf *buf); /* frees the memory and zeroes the struct */
 
 /* Appends text and writes a NUL after it, which `len` does not count. */
 void pl_buf_printf(pl_buf *buf, const char *format, ...) PL_PRINTF(2, 3);
-/* the text, NUL-terminated; "" if the buffer is empty */
+/* Returns the text with a NUL at its end; valid until the buffer changes. */
 const char *pl_buf_text(pl_buf *buf);
 
 /* Appends text as a JSON string with its quotes; ill-formed UTF-8 becomes U+FFFD. */

@@ -63,8 +63,9 @@ static pl_status unknown_key(const pl_table *table, const char *name, const char
     if (!nearest)
         return pl_fail(PL_ERR_CONFIG, "unknown key `%.128s` (%s); no key resembles it",
                        name, where);
-    return pl_fail(PL_ERR_CONFIG, "unknown key `%.128s` (%s); the nearest is `%s`",
-                   name, where, nearest);
+    return pl_fail(PL_ERR_CONFIG,
+                   "unknown key `%.128s` (%s); the most similar key is `%s`", name,
+                   where, nearest);
 }
 
 /* Whether a row has bounds. Rows without bounds leave min and max at zero. */
@@ -90,7 +91,7 @@ static void put_range(const pl_key *key, pl_buf *out)
         pl_buf_printf(out, "at most %s", max);
 }
 
-/* Describes for users what a value of this key must be. */
+/* Writes for users which values this key may have. */
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
     switch (key->type) {
@@ -368,8 +369,8 @@ static pl_status set_once(yaml_reader *reader, const char *name, const char *val
     return pl_conf_set(reader->table, reader->target, name, value, where);
 }
 
-/* Reads a plain value. A section whose keys are all commented out looks like an empty
- * value. */
+/* Reads a plain value. An empty value for a section is accepted: a section whose keys
+ * are all commented out looks like that. */
 static pl_status read_scalar(yaml_reader *reader, const char *name,
                              const yaml_event_t *event)
 {
@@ -435,7 +436,8 @@ done:
     return status;
 }
 
-/* Reads one `key: value`; the event of the key has been read. */
+/* Reads one `key: value`. `event` is the event of the key, which the caller has
+ * read. */
 static pl_status read_pair(yaml_reader *reader, const char *prefix,
                            const yaml_event_t *event, int depth)
 {
@@ -474,7 +476,9 @@ static pl_status read_yaml_stream(yaml_reader *reader)
         status = next_event(reader, &event);
         ended = event.type == YAML_STREAM_END_EVENT;
         if (event.type == YAML_DOCUMENT_START_EVENT && ++n_documents > 1)
-            status = refuse_event(reader, &event, "a second document starts here");
+            status =
+                refuse_event(reader, &event,
+                             "a second document starts here; a file may have only one");
         else if (event.type == YAML_MAPPING_START_EVENT)
             status = read_mapping(reader, "", 0);
         else if (event.type == YAML_SEQUENCE_START_EVENT ||

@@ -1,6 +1,6 @@
 /* Configuration: a table has one row per key. The YAML reader, --set, the commented
- * file of `pathloom init` and the reference page all use this table. So does the
- * canonical text, whose hash identifies a configuration. */
+ * file of `pathloom init` and the reference page all use this table. The canonical text
+ * is also made from it; the hash of this text identifies a configuration. */
 #ifndef PL_BASE_CONF_H
 #define PL_BASE_CONF_H
 #include "base/buf.h"
@@ -25,7 +25,7 @@ typedef struct pl_key {
     pl_key_type type;
     size_t offset;       /* offset of the field in the caller's struct */
     const char *initial; /* the default value as text */
-    double min, max;     /* numbers only */
+    double min, max;     /* limits of a number; none unless min < max */
     const char *choices; /* "a|b|c", CHOICE only */
     const char *unit;    /* "steps", "bytes", "" */
     const char *help;    /* one sentence */
@@ -41,8 +41,9 @@ typedef struct pl_table {
 void pl_conf_defaults(const pl_table *table, void *target);
 
 /* Sets one key. Errors show `where`: "--set", "run.yaml line 12". If the key is
- * unknown, the error names the most similar key of the table. If the value is bad, the
- * error names the key, the range and the unit. The status is ERR_CONFIG. */
+ * unknown, the error names the most similar key of the table. If the value is not
+ * allowed, the error names the key, the range and the unit. The status is ERR_CONFIG in
+ * both cases. */
 PL_MUST_CHECK pl_status pl_conf_set(const pl_table *table, void *target,
                                     const char *key, const char *value,
                                     const char *where);
@@ -71,12 +72,13 @@ bool pl_conf_get(const pl_table *table, const void *target, const char *key,
 /* Writes which values the key may have, for example "a whole number, 1..65536
  * sequences". */
 void pl_conf_wanted(const pl_key *key, pl_buf *out);
-/* Returns the key that ends in ".name"; without such a key, the key whose spelling is
- * most similar to the name, or NULL. The result belongs to the table. */
+/* Returns the key whose part after the last dot is `name`. If there is none, returns
+ * the key whose spelling is most similar to `name`, or NULL if no key is similar. The
+ * result belongs to the table. */
 const char *pl_conf_nearest(const pl_table *table, const char *name);
 
-/* Returns the first key whose value differs between `a` and `b` and that changes
- * results, or NULL if there is none. */
+/* Returns the first key that changes results and has different values in `a` and `b`;
+ * NULL if there is none. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b);
 
 #ifdef __cplusplus

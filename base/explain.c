@@ -7,17 +7,18 @@
 const pl_explanation pl_explanations[] = {
     /* ---- statuses: the result of a command or of a request to a process ---- */
     {"OK", "It was done.", "", ""},
-    {"ERR_ARG", "A part of the program called another one wrongly.",
-     "A bug in pathloom; rarely a wrong value of an option that was not checked.",
+    {"ERR_ARG", "A function of the program was called with a wrong argument.",
+     "A bug in pathloom; rarely a wrong value of an option that pathloom did not "
+     "check.",
      "Report the command and the error sentence."},
     {"ERR_USAGE", "The command line is wrong.",
      "A misspelt verb or option, a missing value, an extra word.",
-     "The sentence names the wrong word and the most similar known one; pathloom VERB "
+     "The error names the wrong word and the most similar known word; pathloom VERB "
      "--help lists all options."},
     {"ERR_CONFIG", "The configuration is wrong.",
      "An unknown key, a value out of its range, two keys that contradict each other, "
-     "an address that other machines can reach while the process has no key.",
-     "Change the key that the sentence names; pathloom init lists all keys with their "
+     "an address that other machines can reach, although the process has no key.",
+     "Change the key that the error names; pathloom init lists all keys with their "
      "defaults."},
     {"ERR_DATA", "Input data cannot be used.",
      "A corpus that is not text, a file in an unknown format, a word where a number is "
@@ -29,7 +30,7 @@ const pl_explanation pl_explanations[] = {
      "a backup. Check disk and memory."},
     {"ERR_NOT_FOUND", "The named thing does not exist.",
      "A misspelt path or module, a run that was never made, a job that is not running.",
-     "The sentence says what was looked for, and where."},
+     "The error says what was looked for, and where."},
     {"ERR_EXISTS", "The named thing exists already, with different contents.",
      "A run made with another configuration; a key file that would be overwritten.",
      "Give the same configuration as before, or another name."},
@@ -42,13 +43,15 @@ const pl_explanation pl_explanations[] = {
      "See the kernel's log. Everything that was acknowledged is on disk: start again."},
     {"ERR_NOSPACE", "The disk is full, or a store has reached its quota.",
      "Updates and versions of a long run, or other data on the disk.",
-     "Make room (pathloom store gc --run RUN shows what may go), then start again."},
+     "Make room (pathloom store gc --run RUN shows what can be deleted), then start "
+     "again."},
     {"ERR_NOMEM", "There is not enough memory.",
-     "Too many workers on one machine, a model too large for it, a small container.",
+     "Too many workers on one machine, a model that is too large, a container with a "
+     "low limit.",
      "Use fewer workers, or a smaller workers.cache, batch or context."},
     {"ERR_OS", "The operating system refused something.",
      "A limit on processes, files or threads; an old kernel.",
-     "The sentence contains the system's message; see also ulimit -a and the kernel's "
+     "The error contains the system's message; see also ulimit -a and the kernel's "
      "log."},
     {"ERR_NET", "The other process cannot be reached.",
      "It is not running, its address is wrong, or a firewall blocks the connection.",
@@ -78,55 +81,59 @@ const pl_explanation pl_explanations[] = {
     {"ERR_PEEL", "A sum of sketches (codec sketch16 or tagc) cannot be decoded.",
      "The sum has more values than the cells of the sketch can separate, which is "
      "rare; the home then decodes each update by itself.",
-     "None needed; a higher codec.cells makes it rarer."},
-    {"ERR_CANCELLED", "Stopped on request, half-way.",
+     "None needed; a higher codec.cells makes this error rarer."},
+    {"ERR_CANCELLED", "The command was stopped on request before it was complete.",
      "Ctrl+C, TERM, USR1 or HUP during a command other than train, such as pathloom "
      "homes. (After these signals train ends with exit code 130.)",
      "The same command continues from there."},
     {"ERR_UNSUPPORTED", "This build or machine cannot do that.",
-     "A backend that was not built, an outer method that cannot use the codec, a "
-     "library that is too old.",
-     "The sentence says what is missing."},
+     "A backend that is not in this build, an outer method that cannot use the codec, "
+     "a library that is too old.",
+     "The error says what is missing."},
     {"ERR_INTERNAL", "A bug in pathloom, or a self-test that failed.",
      "A self-test of the encryption ends a process before it accepts any connection.",
      "Report the error sentence and the log."},
 
     /* ---- exit codes without a status ---- */
     {"130",
-     "pathloom train was stopped by a signal: it has drained and saved. Two Ctrl+C "
-     "stop it at once, without losing a committed version.",
-     "Ctrl+C, TERM, USR1, or HUP (a connection that dropped).",
+     "pathloom train was stopped by a signal. Its workers have finished their tasks, "
+     "and everything is saved. A second Ctrl+C stops it at once; no committed version "
+     "is lost.",
+     "Ctrl+C, TERM, USR1, or HUP (the terminal was closed or disconnected).",
      "The same command continues from there."},
 
     /* ---- events: the names in the lines of a log ---- */
     {"answer.dropped",
      "The hub did not send an answer, because it is too long for one message.",
-     "Very many homes, or names that are very long.", "Report it."},
+     "There are very many homes, or their addresses are very long.", "Report it."},
     {"arm.added", "The hub learned of a new arm to train.",
      "A job began or was resumed.", ""},
     {"audit.closed",
-     "An audit ended: a task was done by a second worker (fleet.audit), and `verdict` "
-     "is the result.",
-     "", "pathloom audit --run RUN lists them all."},
+     "An audit ended: a second worker repeated a task (fleet.audit), and `verdict` "
+     "says what the comparison showed.",
+     "", "pathloom audit --run RUN lists all audits."},
     {"audit.differs",
      "Two workers got different results of the same task, so a third worker does it, "
      "too.",
      "Failing memory, a different build, a dishonest worker.",
-     "None needed: the third worker decides. `distance` below 0: different bytes on "
-     "the same kind of device; above 0: different kinds of devices, and more than "
-     "fleet.audit_tolerance."},
+     "None needed: the third worker decides. If `distance` is below 0, two devices of "
+     "the same kind gave different bytes; otherwise two kinds of devices differ by "
+     "more than fleet.audit_tolerance."},
     {"audit.unfenced",
-     "A result was wrong, but its worker's name belongs to a different key by now.",
+     "A result was wrong, but its worker is not fenced, because the worker's name now "
+     "belongs to a different key.",
      "One of the job's own workers made the result, and a stranger has used its name "
      "since then.",
-     "Look at the memory and the build of the machine of that worker."},
+     "Check the memory and the build of pathloom on the machine of that worker."},
     {"backend.remark", "The backend does not work as it should; `remark` says why.",
      "A driver that cannot capture CUDA graphs, for example.",
      "None needed: the results are the same, only the speed is lower."},
     {"backup.granted",
      "An idle worker began a backup of a task of the slow worker `slow` "
      "(fleet.backup).",
-     "A machine that is slower than the others, was stopped, or has other work.", ""},
+     "The machine of the slow worker is slower than others, was stopped, or has other "
+     "work.",
+     ""},
     {"backup.settled",
      "Of two workers at the same task, one delivered it (`first`), and the other was "
      "told to stop.",
@@ -139,7 +146,7 @@ const pl_explanation pl_explanations[] = {
     {"forget.left",
      "The command `pathloom forget` failed, and its unfinished copy of the store could "
      "not be removed.",
-     "The disk or its permissions; the run is as before.",
+     "The disk failed, or its permissions forbid it. The run is unchanged.",
      "None needed: the next `pathloom forget` replaces the folder."},
     {"group.sent", "A relay sent the sum of several updates.", "", ""},
     {"home.added", "A home was added to the job.", "The command pathloom homes add.",
@@ -158,8 +165,7 @@ const pl_explanation pl_explanations[] = {
     {"home.restarted",
      "A home has restarted; the hub tells it again which tokens and workers to refuse.",
      "", ""},
-    {"hub.ready", "The hub listens; `address` is the address that others are told.", "",
-     ""},
+    {"hub.ready", "The hub listens; other processes connect to `address`.", "", ""},
     {"key.enrolled", "A key was added to the list of keys by an invitation.",
      "The command pathloom join on another machine.",
      "None needed if you expected it. Otherwise: pathloom key revoke KEY."},
@@ -191,8 +197,8 @@ const pl_explanation pl_explanations[] = {
      "After three failures in a row the worker gets no tasks for a minute or more. The "
      "job ends if different workers fail three times at the same task."},
     {"mate.lied",
-     "A worker gave its mate a different update than its home; the mate's phase is "
-     "done again.",
+     "A worker sent its mate a different update than it sent to its home; the mate's "
+     "phase is done again.",
      "A dishonest worker, or failing memory.",
      "Check the worker of the path that `mate` names. From now on, this worker asks "
      "only homes for updates."},
@@ -200,31 +206,33 @@ const pl_explanation pl_explanations[] = {
      ""},
     {"metrics.ready", "The hub serves Prometheus metrics at `address`.", "", ""},
     {"model.made",
-     "A worker made its model; the line says how much device memory each part takes.",
+     "A worker prepared its model; the line says how much device memory each part of "
+     "it takes.",
      "", ""},
     {"name.given", "A home gave a module, path or object to another home.",
      "The command pathloom homes.", ""},
     {"name.taken", "A home owns a module, path or object from now on.",
      "The command pathloom homes.", ""},
     {"name.taken_back",
-     "One of the job's own workers got its name back, which a worker that joined had "
-     "used.",
-     "A worker joined under this name, for example while the hub was not running.",
-     "Give workers that join a --name of their own."},
+     "A worker lost its name to one of the job's own workers, or to the key to which "
+     "the list of keys gives the name.",
+     "A worker joined under this name before its owner did.",
+     "If the worker that lost its name is yours, start it with a different --name."},
     {"pair.split",
      "Two mates did not exchange updates after a round, because one came too late "
      "(noloco).",
      "outer.deadline_s is set, and the mate's update did not arrive in time.",
      "None needed; with a longer deadline more pairs meet."},
-    {"peer.gone", "A process asked this worker and went away before the answer.", "",
-     ""},
+    {"peer.gone",
+     "A process asked this worker for an update and disconnected before the answer.",
+     "", ""},
     {"peer.refused",
-     "A connection or a message was refused; `key`, `from` and `reason` say whose and "
-     "why.",
+     "A connection or a message was refused; `key`, `from` and `reason` say who was "
+     "refused, and why.",
      "A key that is not in the list or was revoked, a role that does not allow the "
      "message, a client without encryption, a scan of ports.",
      "If it is one of your machines: pathloom key invite, and pathloom join there. "
-     "Otherwise none: it was refused."},
+     "Otherwise none needed."},
     {"process.defaults",
      "A process of a run uses the defaults of all keys, because there is no run.yaml "
      "yet.",
@@ -239,7 +247,9 @@ const pl_explanation pl_explanations[] = {
      "", ""},
     {"relay.ready", "A relay listens.", "", ""},
     {"serve.memory",
-     "What the server's modules, paths and slots take of the free memory.", "", ""},
+     "Says how much memory the server's modules, paths and decoding slots take, and "
+     "how much is free.",
+     "", ""},
     {"serve.reload_failed", "The store could not be read again; `error` says why.",
      "The server continues with the versions that it has.",
      "Repair the store, then send HUP again."},
@@ -248,7 +258,7 @@ const pl_explanation pl_explanations[] = {
      ""},
     {"serve.request", "A request was answered.", "", ""},
     {"serve.routing",
-     "Says what chooses the path of a request for model auto: by=likelihood or "
+     "Says how the path of a request for the model `auto` is chosen: by=likelihood or "
      "by=router.",
      "If there is a `reason`: router.answer asks for likelihood, but a second model of "
      "each path would take `memory`, and only `room` may be used.",
@@ -261,8 +271,8 @@ const pl_explanation pl_explanations[] = {
     {"serve.step_failed", "A decoding step failed; `error` says why.",
      "The requests of that path were answered with an error.", ""},
     {"serve.usage_failed",
-     "The counts of tokens at the end of a stream could not be written; `error` says "
-     "why.",
+     "The counts of tokens at the end of a streamed answer could not be written; "
+     "`error` says why.",
      "There is not enough memory.",
      "None needed: the answer itself is complete. Check the machine's memory."},
     {"state.fresh", "A path begins without moments of the optimizer.",
@@ -294,7 +304,7 @@ const pl_explanation pl_explanations[] = {
      "A lost lease, a home that restarted, a rejected update, a device that failed.",
      "See pathloom explain for the status in the reason."},
     {"task.done", "A task is finished and its updates are on disk.", "", ""},
-    {"task.lost", "A task was given to another worker before it began.",
+    {"task.lost", "A task was given to another worker before this worker began it.",
      "The task waited for longer than its lease lasts.", "None needed."},
     {"task.returned", "A worker that was told to end gave a task back unfinished.",
      "A second TERM, or the time of --grace-s was over.",
@@ -303,7 +313,8 @@ const pl_explanation pl_explanations[] = {
     {"update.rejected",
      "A home has refused an update, or a relay's sum; `reason` says why.",
      "The update is not finite, is much larger than others (store.norm_gate), or does "
-     "not fit its round; or parts of a sum are here already, and the others follow.",
+     "not fit its round; or the home already has some of the updates in a sum (the "
+     "relay then sends each update alone).",
      "See the reason. If it is always the same worker, look at that machine; "
      "store.norm_gate=0 accepts updates of any size."},
     {"version.committed", "A module has a new version.", "", ""},
@@ -323,8 +334,8 @@ const pl_explanation pl_explanations[] = {
     {"worker.barred",
      "A worker gets no tasks for a while; `reason` is its last failure.",
      "It failed three tasks in a row.",
-     "Repair that machine. The worker gets tasks again after a time that grows with "
-     "each such event."},
+     "Repair that machine. The worker gets tasks again after some time, which grows "
+     "with each such event."},
     {"worker.fenced",
      "Nothing more is accepted from a worker, because its result differed from those "
      "of two others.",
@@ -332,10 +343,12 @@ const pl_explanation pl_explanations[] = {
      "pathloom audit NAME --run RUN lists the versions that it contributed to, and how "
      "to go back to before them. Its machine may join again with another name and "
      "key."},
-    {"worker.forgotten", "The name of a worker that has gone makes room for a new one.",
+    {"worker.forgotten",
+     "The hub forgot the name of a worker that has gone, to make room for a new "
+     "worker.",
      "Its key had 64 workers, or the hub had 16,384.", "None needed."},
     {"worker.joined", "A worker said hello to the hub.", "", ""},
-    {"worker.left", "A worker has ended: it asks for no more tasks.",
+    {"worker.left", "A worker has ended and asks for no more tasks.",
      "TERM, USR1, HUP, or Ctrl+C.", ""},
     {"worker.ready", "A worker knows its homes and asks for tasks.", "", ""},
     {"worker.settings",

@@ -9,7 +9,7 @@ extern "C" {
 typedef struct pl_explanation {
     const char *code; /* "ERR_BUSY", "130", or the name of an event: "lease.expired" */
     const char *meaning;         /* whole sentences */
-    const char *causes, *remedy; /* "" if nothing needs to be done */
+    const char *causes, *remedy; /* each "" if there is nothing to say */
 } pl_explanation;
 
 extern const pl_explanation pl_explanations[];

@@ -119,8 +119,8 @@ static pl_status run_armed_point(const char *name, const char *spec)
         point p;
         if (!read_point(spec, len, &p))
             return pl_fail(PL_ERR_USAGE,
-                           "PATHLOOM_FAILPOINT: `%.*s` is not NAME:ACTION[:NTH] with "
-                           "kill, exit, stop, error or sleep",
+                           "PATHLOOM_FAILPOINT: `%.*s` is not NAME:ACTION[:NTH]; "
+                           "ACTION is kill, exit, stop, error or sleep",
                            (int)len, spec);
         if (p.what == SLEEP && is_meant(&p, name))
             pl_sleep_ms(p.nth);

@@ -1,5 +1,5 @@
 /* Fail points: named places before and after every write, flush, batch, send and reply,
- * at which a test can end the process, stop it, or let the call fail.
+ * at which a test can end the process, stop it, or make the call fail.
  *
  *   PATHLOOM_FAILPOINT=NAME:ACTION[:NTH][,NAME:ACTION[:NTH] ...]
  *
@@ -16,8 +16,9 @@
  *
  * Fail points are part of every build, so that tests kill the same program that is
  * shipped. In a process without the variable a point costs one relaxed load and one
- * branch, beside a system call. Fail points are no security risk: a user who can set a
- * process's environment can end the process anyway. */
+ * branch. This is little, because each point is next to a system call. Fail points are
+ * no security risk: a user who can set a process's environment can end the process
+ * anyway. */
 #ifndef PL_BASE_FAILPOINT_H
 #define PL_BASE_FAILPOINT_H
 #include "base/status.h"

@@ -1,4 +1,4 @@
-/* Writing and reading of records by their tables.
+/* Writes structs as records and reads records into structs, as their tables say.
  *
  * A table is part of the program and trusted. The data of a record are not trusted, so
  * only the getters of record.c read them. If a field cannot be read, its member becomes
@@ -45,8 +45,8 @@ static size_t load_size(const pl_field *f, const uint8_t *base)
     return n;
 }
 
-/* Returns how many fields of numbers the row describes: more than 1 if the member is an
- * array of numbers. */
+/* Returns how many fields the row describes: more than 1 only if the member is an array
+ * of numbers. */
 static size_t n_elements(const pl_field *f)
 {
     return f->kind <= PL_KIND_CHOICE ? f->size / f->width : 1;

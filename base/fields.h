@@ -11,7 +11,7 @@
  * The type of a field follows from the type of the member:
  *
  *   uint64_t, int64_t, double       u64 (a double's IEEE bits)
- *   int                             u64; reading refuses what does not fit
+ *   int                             u64; reading refuses a value that does not fit
  *   bool                            u64, 1 or 0
  *   char[N]                         text of at most N - 1 bytes
  *   pl_hash, uint8_t[N], float[N]   exactly the member's bytes
@@ -49,7 +49,7 @@ typedef enum pl_field_kind {
     PL_KIND_BYTES,
     /* nested records; the member is a pointer to memory that reading allocates */
     PL_KIND_LIST,
-    PL_KIND_WORD, /* in a message: const char * */
+    PL_KIND_WORD, /* this kind and the next three: pointers into a message */
     PL_KIND_FIXED,
     PL_KIND_SPAN,
     PL_KIND_ITEMS
@@ -106,8 +106,8 @@ void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
  * a failure. */
 void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 
-/* Only used in sizeof and _Generic, which evaluate nothing; cppcheck would report a use
- * of NULL. */
+/* PL_MEMBER is used only in sizeof and _Generic, which do not evaluate it. cppcheck
+ * would still report that NULL is used, so it gets a different form. */
 #ifdef __cppcheck__
 #define PL_MEMBER(type, member) (((type){0}).member)
 #else

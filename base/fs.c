@@ -22,8 +22,8 @@
 
 enum { READ_STEP = 1 << 16, WRITE_STEP = 1 << 30, TREE_DEPTH_MAX = 64 };
 
-/* The only function here that turns errno into a status and a sentence. `verb`
- * completes "cannot ... path". */
+/* Turns errno into a status and a sentence: "cannot VERB PATH: REASON". Only this
+ * function does so in this file. */
 static pl_status file_failed(const char *verb, const char *path)
 {
     int cause = errno;
@@ -132,17 +132,18 @@ static pl_status empty_folder(int fd, const char *path, int depth)
     return status;
 }
 
-/* Works on open folders and never follows a link, so that nothing outside the
- * tree can be reached. */
+/* Works on open folders and never follows a link, so that nothing outside the tree is
+ * deleted. */
 static pl_status remove_under(int parent, const char *name, const char *path, int depth)
 {
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
         return PL_OK;
     if (errno != EISDIR && errno != EPERM)
-        return file_failed("delete under", path);
+        return file_failed("delete a file under", path);
     if (depth > TREE_DEPTH_MAX)
-        return pl_fail(PL_ERR_IO, "%s is nested deeper than %d folders", path,
-                       TREE_DEPTH_MAX);
+        return pl_fail(PL_ERR_IO,
+                       "%s has folders nested deeper than %d levels; delete it by hand",
+                       path, TREE_DEPTH_MAX);
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return file_failed("open a folder under", path);
@@ -228,7 +229,7 @@ pl_status pl_replace_file(const char *path, const void *data, size_t len)
         return path_too_long(path);
     pl_status status = write_synced(temporary, data, len);
     if (status == PL_OK && rename(temporary, path) != 0)
-        status = file_failed("rename into", path);
+        status = file_failed("replace", path);
     if (status == PL_OK)
         status = pl_failpoint("fs.rename.after");
     if (status != PL_OK) {
@@ -282,7 +283,7 @@ pl_status pl_map_scratch(const char *folder, size_t bytes, void **out)
                          : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     pl_status status = PL_OK;
     if (memory == MAP_FAILED)
-        status = file_failed("make room in", folder);
+        status = file_failed("reserve disk space in", folder);
     else
         *out = memory;
     close(fd); /* the mapping keeps the file open */
@@ -322,7 +323,8 @@ pl_status pl_lock_folder(const char *path, int *fd)
     }
     pl_status status = PL_ERR_BUSY;
     if (errno == EWOULDBLOCK)
-        pl_fail(status, "%s is in use by another process; stop that one first", path);
+        pl_fail(status, "%s is in use by another process; stop that process first",
+                path);
     else
         status = file_failed("lock", path);
     close(folder);

@@ -10,7 +10,7 @@ extern "C" {
 bool pl_path_exists(const char *path);
 bool pl_path_is_folder(const char *path);
 PL_MUST_CHECK pl_status pl_make_folders(const char *path); /* mkdir -p, durable */
-/* A missing path is no error. */
+/* Deletes a file, or a folder with everything in it. A missing path is not an error. */
 PL_MUST_CHECK pl_status pl_remove_tree(const char *path);
 PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
 /* Checks a path that a user gave. ERR_DATA if it is a pipe, a device or a socket,
@@ -25,8 +25,8 @@ PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size
 
 /* Syncs the folder, so that the names of new files in it survive a power cut. */
 PL_MUST_CHECK pl_status pl_sync_folder(const char *folder);
-/* Syncs the folder that contains `path`, because a file's name is durable only if its
- * folder is. */
+/* Syncs the folder that contains `path`, because the name of a file is durable only
+ * after its folder was synced. */
 PL_MUST_CHECK pl_status pl_sync_parent(const char *path);
 
 /* A read-only mapping. Unmap with pl_unmap_file. */
@@ -55,9 +55,8 @@ void pl_unlock_folder(int *fd);
  * folder cannot be read. */
 uint64_t pl_folder_bytes(const char *path);
 uint64_t pl_disk_free_bytes(const char *path); /* 0 if unknown */
-PL_MUST_CHECK pl_status
-/* tests by writing, syncing, reading and deleting a file */
-pl_check_writable(const char *folder);
+/* Checks that the folder can be used: writes, syncs, reads and deletes a file in it. */
+PL_MUST_CHECK pl_status pl_check_writable(const char *folder);
 
 /* Writes the joined path into `out` (PL_PATH_MAX bytes) and returns `out`, which is ""
  * if the path does not fit. */

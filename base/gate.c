@@ -60,7 +60,7 @@
 enum {
     LOOK_MS = 500,       /* milliseconds between two checks of the file */
     SELF_TEST_MS = 5000, /* time limit in milliseconds, enough under load */
-    REFUSED_MS = 1000,   /* a tenth of the time between two reports about one key */
+    REFUSED_MS = 1000,   /* a key is reported once in 10 * REFUSED_MS */
     REFUSED_KEPT = 32,
     /* milliseconds between two reports about a list that cannot be read */
     TROUBLE_MS = 60000,
@@ -433,10 +433,10 @@ pl_status wire_curve_server(void *zmq, const pl_keypair *own)
         zmq_setsockopt(zmq, ZMQ_ZAP_DOMAIN, zap_domain, strlen(zap_domain)) == 0 &&
         zmq_setsockopt(zmq, WIRE_ENFORCE_DOMAIN, &on, sizeof on) == 0)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_UNSUPPORTED,
-        "this ZeroMQ cannot make a socket safe (%s); it must be 4.3 with CURVE",
-        zmq_strerror(zmq_errno()));
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "this ZeroMQ library cannot encrypt the socket of a server (%s); "
+                   "install ZeroMQ 4.3 with CURVE",
+                   zmq_strerror(zmq_errno()));
 }
 
 pl_status wire_curve_client(void *zmq, const pl_keypair *own, const pl_pubkey *server)
@@ -446,8 +446,10 @@ pl_status wire_curve_client(void *zmq, const pl_keypair *own, const pl_pubkey *s
             0 &&
         zmq_setsockopt(zmq, ZMQ_CURVE_SECRETKEY, own->secret, PL_PUBKEY_BYTES) == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED, "this ZeroMQ cannot encrypt (%s)",
-                   zmq_strerror(zmq_errno()));
+    return pl_fail(
+        PL_ERR_UNSUPPORTED,
+        "this ZeroMQ library cannot encrypt (%s); install ZeroMQ 4.3 with CURVE",
+        zmq_strerror(zmq_errno()));
 }
 
 bool pl_wire_library(char out[128])
@@ -505,7 +507,8 @@ static pl_status self_test(const gate *g)
     int event = sockets[0] && sockets[1] && sockets[2]
                     ? try_stranger(g, sockets[0], sockets[1], sockets[2])
                     : 0;
-    /* Stops the events: an unread event would stop ZeroMQ's thread for ever. */
+    /* Stops the reports of events, because an event that is not read would block
+     * ZeroMQ's thread for ever. */
     if (sockets[1])
         zmq_socket_monitor(sockets[1], NULL, 0);
     for (size_t i = 3; i-- > 0;) {
@@ -516,11 +519,11 @@ static pl_status self_test(const gate *g)
     }
     if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_INTERNAL,
-        "the self-test of the encryption failed: a key that nobody knows was "
-        "%s; nothing is served",
-        event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED ? "let in" : "not refused in time");
+    return pl_fail(PL_ERR_INTERNAL,
+                   "the self-test of the encryption failed: a random key was %s; this "
+                   "process accepts no connections",
+                   event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED ? "let in"
+                                                          : "not refused in time");
 }
 
 /* ---- opening and closing ---- */
@@ -547,8 +550,9 @@ static pl_status start_gate(gate *g)
     PL_CHECK(pl_queue_create(&g->orders));
     g->zap = zmq_socket(wire_context(), ZMQ_REP);
     if (!g->zap || zmq_bind(g->zap, zap_at) != 0) {
-        pl_status status = pl_fail(PL_ERR_BUSY, "cannot watch over connections: %s",
-                                   zmq_strerror(zmq_errno()));
+        pl_status status = pl_fail(
+            PL_ERR_BUSY, "cannot open the socket that decides about connections: %s",
+            zmq_strerror(zmq_errno()));
         if (g->zap)
             zmq_close(g->zap);
         return status;

@@ -37,19 +37,23 @@ typedef struct pl_gate_options {
     /* returns how much a message of this type takes out of the token bucket of its
      * sender's key (base/quota.h); NULL: every message costs 1 */
     unsigned (*cost)(uint16_t type);
-    /* Called from several threads, at most once per second for each key. */
+    /* Called from several threads when a connection or a message is refused, and with
+     * the text of an error that a stranger is not told (wire.c). A refused key is
+     * reported at most once in 10 s, refused messages at most once per second and
+     * socket. */
     void (*on_refused)(const pl_refusal *refusal);
     /* Called with a sentence about a list that cannot be read or that has bad lines,
      * from the gate's thread and from pl_gate_open. */
     void (*on_list)(const char *trouble);
 } pl_gate_options;
 
-/* Call pl_gate_open before any socket is bound. It connects with a random key and
- * expects a refusal. ERR_INTERNAL: this key was accepted, so the gate protects nothing.
- * ERR_CONFIG: the list cannot be read. ERR_BUSY: this process already has a gate. */
+/* Call pl_gate_open before any socket is bound. The function tests the gate: it
+ * connects with a random key, which must be refused. ERR_INTERNAL: the random key was
+ * accepted, or was not refused in time, so the gate may protect nothing. ERR_CONFIG:
+ * the list cannot be read. ERR_BUSY: this process already has a gate. */
 PL_MUST_CHECK pl_status pl_gate_open(const pl_gate_options *options);
 bool pl_gate_is_open(void);
-/* Call it after all sockets are closed; pl_wire_shutdown also calls it. */
+/* Call pl_gate_close after all sockets are closed; pl_wire_shutdown also calls it. */
 void pl_gate_close(void);
 
 /* Allows a key to connect although it is not in the list. Returns before the gate's
@@ -59,7 +63,8 @@ void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 /* Returns the current role of the key; PL_AS_NONE: the key has no rights. Sets *own to
  * whether it is one of the job's own keys. */
 pl_key_role pl_gate_role(const pl_pubkey *key, bool *own);
-/* Whether the list assigns this name to a key. A revoked key keeps its name. */
+/* Returns whether the list has a key with this name, and writes the key to `out`. A
+ * revoked key keeps its name. */
 bool pl_gate_key_named(const char *name, pl_pubkey *out);
 bool pl_gate_may(pl_key_role role, uint16_t type);
 unsigned pl_gate_cost(uint16_t type);

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef PL_XXHASH_CHOOSES
-/* replaces xxhash.h: the same functions with this machine's vector instructions */
+/* like xxhash.h, but chooses this machine's vector instructions when the program
+ * runs */
 #include <xxh_x86dispatch.h>
 #else
 #include <xxhash.h>

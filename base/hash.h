@@ -2,8 +2,8 @@
  *
  * Data is identified by its BLAKE2b-256 hash (libsodium). The hash depends on the use,
  * so a chunk and a manifest with the same bytes have different hashes. XXH3-64 is a
- * checksum that finds accidental damage. It identifies nothing, because an attacker can
- * make data with a given checksum. */
+ * checksum that finds accidental damage. It is not used to identify data, because an
+ * attacker can make data with a given checksum. */
 #ifndef PL_BASE_HASH_H
 #define PL_BASE_HASH_H
 #include "base/status.h"
@@ -31,7 +31,7 @@ bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES]);
 /* Computes the same hash of data that comes in pieces. A hasher is bound to its
  * address: do not copy it. */
 typedef struct pl_hasher {
-    uint64_t state[56]; /* 384 bytes of state, aligned inside */
+    uint64_t state[56]; /* the state has 384 bytes and begins at a multiple of 64 */
 } pl_hasher;
 void pl_hasher_init(pl_hasher *hasher, const char *use);
 void pl_hasher_add(pl_hasher *hasher, const void *data, size_t len);
@@ -58,8 +58,8 @@ typedef struct pl_piece {
 } pl_piece;
 uint64_t pl_checksum_pieces(const pl_piece *pieces, size_t n_pieces);
 
-/* out[i] = pl_hash_of(use, piece i). Neighbouring pieces of equal length are hashed at
- * the same time, which is two to three times as fast. */
+/* out[i] = pl_hash_of(use, piece i). On a machine with AVX2 several pieces are hashed
+ * at the same time, which is two to three times as fast. */
 void pl_hash_many(const char *use, const pl_piece *pieces, size_t n, pl_hash *out);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* BLAKE2b (RFC 7693) over the lanes of a vector, with a use as its personalisation.
  *
- *   h_0 = iv ^ parameters;   h_i+1 = F(h_i, block i, bytes so far, is it the last)
+ *   h_0 = iv ^ parameters;   h_i+1 = F(h_i, block i, bytes so far, last or not)
  *
  * When a lane has finished a piece, it takes the next one, so all lanes stay busy even
  * if pieces differ in length. The same source (hash_lanes.inc) is compiled for four and
@@ -49,7 +49,7 @@ typedef uint64_t eight_bytes
     /* a vector of this type may lie at any address */
     __attribute__((vector_size(64), aligned(1), may_alias));
 
-/* The words of one block of each lane: m[i] has word i of all of them. */
+/* Loads one block of each lane: m[i] gets word i of all four blocks. */
 INSIDE void load_four(four m[WORDS], const uint8_t *const at[4], size_t from)
 {
 #pragma GCC unroll 16
@@ -60,7 +60,8 @@ INSIDE void load_four(four m[WORDS], const uint8_t *const at[4], size_t from)
 
 #define SHUFFLE __builtin_shufflevector
 
-/* Loads half a block: eight words of eight lanes, transposed. */
+/* Loads half a block (eight words) of each of eight lanes: m[i] gets word i of all
+ * lanes. */
 INSIDE void turn(eight m[8], const uint8_t *const at[8], size_t from)
 {
     eight r[8], t[8], u[8];
@@ -131,8 +132,8 @@ static void advance(lane *l, size_t bytes)
     l->done += bytes;
 }
 
-/* Sets the parameters: 32 bytes of hash, no key, one leaf; then the use, padded with
- * zeros. */
+/* Sets the state in which every piece starts: the parameters are a hash of 32 bytes, no
+ * key, one leaf, and the use (padded with zeros) as personalisation. */
 static void begin_stream(stream *s, const char *use)
 {
     uint8_t personal[16] = {0};

@@ -1,8 +1,8 @@
 /* Private to hash: BLAKE2b-256 of several pieces at once, one in each lane of a vector.
  *
- * Hashing one message is a chain of additions in which each waits for the previous one.
- * Four messages at once keep the processor's vector units busy. Each piece gets the
- * same hash as it would alone. */
+ * Within one piece, each addition must wait for the result of the previous one. Four or
+ * eight pieces at once keep the processor's vector units busy. Each piece gets the same
+ * hash as it would alone. */
 #ifndef PL_BASE_HASH_LANES_H
 #define PL_BASE_HASH_LANES_H
 #include "base/hash.h"

@@ -1,4 +1,4 @@
-/* JSON values; the only header over jansson. */
+/* JSON values. Only json.c uses the library jansson. */
 #ifndef PL_BASE_JSON_H
 #define PL_BASE_JSON_H
 #include "base/buf.h"
@@ -10,15 +10,15 @@ extern "C" {
 
 typedef struct pl_json pl_json;
 
-/* Strict RFC 8259: UTF-8 is checked and duplicate keys are refused. ERR_DATA names the
- * line and the column. */
+/* Parses strict RFC 8259: text that is not UTF-8 and duplicate keys are refused.
+ * ERR_DATA names the line and the column. */
 PL_MUST_CHECK pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
 /* The same for the text of a file. *out is NULL after a failure. */
 PL_MUST_CHECK pl_status pl_json_load(const char *path, pl_json **out);
 void pl_json_destroy(pl_json **json);
 
-/* Reading. The result is NULL or false if the value is absent or has another type.
- * Values are borrowed from the parent. */
+/* Reading. The result is NULL or false if the value is absent or has another type. A
+ * value that is returned belongs to its parent. */
 const pl_json *pl_json_get(const pl_json *object, const char *key);
 const char *pl_json_text(const pl_json *value, size_t *len);
 bool pl_json_number(const pl_json *value, double *out);
@@ -33,8 +33,9 @@ bool pl_json_is_array(const pl_json *value); /* an empty array counts, too */
 bool pl_json_is_object(const pl_json *value);
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
-/* Goes through an object's keys in order: returns the key after `key` (a pointer that
- * this function returned), or the first one if `key` is NULL; NULL at the end. */
+/* Iterates over an object's keys in order. Returns the key after `key`, or the first
+ * key if `key` is NULL; NULL at the end. `key` must be a pointer that this function
+ * returned. */
 const char *pl_json_next_key(const pl_json *object, const char *key);
 
 /* Functions that build values. The set and push functions take ownership of `value`. In

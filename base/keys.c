@@ -18,7 +18,8 @@
 
 _Static_assert(PL_PUBKEY_BYTES == crypto_box_PUBLICKEYBYTES, "Curve25519");
 _Static_assert(PL_PUBKEY_BYTES == crypto_box_SECRETKEYBYTES, "Curve25519");
-_Static_assert(PL_PUBKEY_BYTES == crypto_box_SEEDBYTES, "a hash is a seed");
+_Static_assert(PL_PUBKEY_BYTES == crypto_box_SEEDBYTES,
+               "a hash must have the size of a seed");
 
 enum {
     ENTRIES_MAX = 1 << 16,
@@ -62,7 +63,7 @@ pl_status pl_pubkey_parse(const char *text, pl_pubkey *out)
         !sodium_is_zero(out->bytes, PL_PUBKEY_BYTES))
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
-                   "`%.64s` is not a key: it has %d letters, digits, - or _", text,
+                   "`%.64s` is not a key; a key has %d letters, digits, - or _", text,
                    PL_PUBKEY_TEXT - 1);
 }
 
@@ -133,8 +134,8 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
     pl_hash seed;
     init_key_library();
     if (!from_text(text, secret, sizeof secret))
-        return pl_fail(PL_ERR_USAGE,
-                       "the secret of the token is incomplete; copy all of it");
+        return pl_fail(PL_ERR_USAGE, "the secret of the token is incomplete or has "
+                                     "wrong characters; copy the whole token");
     pl_hash_of("invitation", secret, sizeof secret, &seed);
     crypto_box_seed_keypair(out->open.bytes, out->secret, seed.bytes);
     sodium_memzero(secret, sizeof secret);
@@ -199,12 +200,14 @@ static pl_status check_mode(int fd, const char *path)
                        path);
     if (info.st_mode & (S_IRWXG | S_IRWXO))
         return pl_fail(PL_ERR_NOPERM,
-                       "the key file %s has mode %04o, so that others can use it; make "
-                       "it yours alone: chmod 600 %s",
+                       "the key file %s has mode %04o, so other users can access it; "
+                       "run `chmod 600 %s`",
                        path, (unsigned)(info.st_mode & 07777), path);
     if (info.st_uid != geteuid() && info.st_uid != 0)
-        return pl_fail(PL_ERR_NOPERM, "the key file %s belongs to user %u, not to %u",
-                       path, (unsigned)info.st_uid, (unsigned)geteuid());
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "the key file %s belongs to user %u, but this process runs as user %u",
+            path, (unsigned)info.st_uid, (unsigned)geteuid());
     return PL_OK;
 }
 
@@ -336,11 +339,10 @@ pl_status pl_key_list_put(pl_key_list *list, const pl_key_entry *entry)
     PL_CHECK(pl_pubkey_check(&entry->key));
     PL_CHECK(pl_key_name_check(entry->name));
     if (list->n >= ENTRIES_MAX && !pl_key_list_find(list, &entry->key, 0))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the list has %d keys, and no more fit; delete lines of keys that "
-            "were revoked or have expired",
-            ENTRIES_MAX);
+        return pl_fail(PL_ERR_CONFIG,
+                       "the list of keys is full (%d keys); delete lines of keys that "
+                       "were revoked or have expired",
+                       ENTRIES_MAX);
     insert_entry(list, entry);
     return PL_OK;
 }
@@ -389,14 +391,14 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
             "--name",
             name, PL_KEY_OWN, PL_WORKER_OWN);
     if (from_text(name, as_key.bytes, PL_PUBKEY_BYTES))
-        return pl_fail(PL_ERR_NOPERM,
-                       "`%s` would be taken for a key; choose another name with --name",
-                       name);
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "the name `%s` looks like a key; choose another name with --name", name);
     for (size_t i = 0; i < list->n; i++)
         if (strcmp(list->entries[i].name, name) == 0 &&
             !pl_pubkey_equal(&list->entries[i].key, key))
             return pl_fail(PL_ERR_EXISTS,
-                           "the name %s is in the list with another key (%s); "
+                           "the name %s is in the list with another key (role %s); "
                            "choose a different name with --name",
                            name, pl_key_role_name(list->entries[i].role));
     return PL_OK;
@@ -426,8 +428,8 @@ static bool is_blank_line(const char *line, size_t len)
     return at == len;
 }
 
-/* Parses one line. A NUL byte does not end the line: text after it would be lost when
- * the list is written again. */
+/* Parses one line. A line with a NUL byte is refused, because the text after the NUL
+ * would be lost when the list is written again. */
 static bool read_key_line(const char *line, size_t len, pl_key_entry *out)
 {
     char copy[LINE_MAX_BYTES + 1];
@@ -475,10 +477,11 @@ static pl_status parse_list(const char *path, const char *text, size_t size,
         }
         if (line[0] != '#') {
             if (out->n_bad++ == 0)
-                snprintf(out->complaint, sizeof out->complaint,
-                         "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is "
-                         "skipped: it lets nobody in; correct the line or delete it",
-                         path, number);
+                snprintf(
+                    out->complaint, sizeof out->complaint,
+                    "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is skipped, so "
+                    "it gives no key access; correct the line or delete it",
+                    path, number);
         }
         /* the bad line is kept and written back unchanged, so that its author can find
          * the mistake */

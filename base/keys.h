@@ -1,4 +1,4 @@
-/* Keys: they identify processes, and a list of them decides who may connect
+/* Keys identify processes. A list of keys decides which processes may connect
  * (docs/SECURITY.md).
  *
  * A key is a Curve25519 pair. The secret half stays in one file that only its owner can
@@ -40,7 +40,7 @@ typedef struct pl_pubkey {
 } pl_pubkey;
 
 typedef struct pl_keypair {
-    pl_pubkey open;
+    pl_pubkey open;                  /* the public half */
     uint8_t secret[PL_PUBKEY_BYTES]; /* wipe it after use */
 } pl_keypair;
 
@@ -48,13 +48,13 @@ void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT]);
 PL_MUST_CHECK pl_status pl_pubkey_parse(const char *text,
                                         pl_pubkey *out); /* ERR_DATA */
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b);
-bool pl_pubkey_none(const pl_pubkey *key); /* all zero: a connection without a key */
-/* ERR_DATA if the bytes are not a valid public key: all zero, or another point of low
- * order, with which every key would share the same secret. */
+bool pl_pubkey_none(const pl_pubkey *key); /* whether all bytes are zero: no key */
+/* ERR_DATA if the bytes are not a valid public key: all zeros, or another point of low
+ * order, which gives the same shared secret with every key. */
 PL_MUST_CHECK pl_status pl_pubkey_check(const pl_pubkey *key);
 
 void pl_keypair_create(pl_keypair *out);
-/* Derives the pair from its secret half. */
+/* Computes the public half of a pair from its secret half. */
 void pl_keypair_of(const uint8_t secret[PL_PUBKEY_BYTES], pl_keypair *out);
 void pl_keypair_wipe(pl_keypair *pair);
 /* Writes the file with mode 0600 and makes it durable. ERR_EXISTS if the file
@@ -143,7 +143,8 @@ typedef pl_status (*pl_key_change)(pl_key_list *list, void *context);
 PL_MUST_CHECK pl_status pl_key_list_edit(const char *path, pl_key_change change,
                                          void *context);
 
-/* Returns ERR_USAGE if the name has characters other than letters, digits and ._:@-. */
+/* Returns ERR_USAGE if the name is empty or too long, or has characters other than
+ * letters, digits and ._:@-. */
 PL_MUST_CHECK pl_status pl_key_name_check(const char *name);
 
 #ifdef __cplusplus

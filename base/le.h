@@ -1,4 +1,5 @@
-/* Whole numbers as little-endian bytes, on any machine: `width` bytes, 1 to 8. */
+/* Writes and reads whole numbers as little-endian bytes on any machine. `width` is the
+ * number of bytes, 1 to 8. */
 #ifndef PL_BASE_LE_H
 #define PL_BASE_LE_H
 #include <stddef.h>

@@ -3,7 +3,7 @@
  *
  * Blocks of 4 MiB or more are aligned to huge pages. The weights and moments of a path
  * are read from end to end in every step, and with pages of 4 KiB there is a TLB miss
- * every 1024 floats. The part of a block after its last whole huge page is in small
+ * every 1024 floats. The rest of a block after its last complete huge page is in small
  * pages, so that the block takes no more memory than requested. */
 #include "base/mem.h"
 #include "base/text.h"
@@ -20,7 +20,8 @@ enum { KEPT_BLOCK = (4 << 20) + 16384, ARENAS = 2 };
 
 void pl_memory_exhausted(size_t bytes)
 {
-    fprintf(stderr, "pathloom: out of memory (%zu bytes asked for)\n", bytes);
+    fprintf(stderr, "pathloom: out of memory: %zu bytes could not be allocated\n",
+            bytes);
     abort();
 }
 

@@ -23,16 +23,16 @@ void pl_free(void *memory);        /* accepts NULL */
  * memory. */
 void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 
-/* Allocates zeroed memory, 64-byte aligned (2 MiB aligned and huge-page advised from 4
- * MiB on); the message of ERR_NOMEM names `what` and the size. Free with
- * pl_free_aligned. */
+/* Allocates zeroed memory that is aligned to 64 bytes. Memory of 4 MiB or more is
+ * aligned to 2 MiB, and the kernel is asked to use huge pages for it. The message of
+ * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
 PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
 /* Allocates without zeroing, for a caller that overwrites all bytes. */
 PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 
 /* After this call the C library keeps freed blocks of up to 4 MiB for later use, up to
- * 64 MiB altogether. Otherwise it maps, clears and unmaps the memory of every block of
- * 1 MiB, such as a message or a database write. */
+ * 64 MiB altogether. Without this call it maps, clears and unmaps the memory of every
+ * block of 1 MiB, such as a message or a database write. */
 void pl_keep_blocks(void);
 /* The C library keeps the memory of freed blocks; this function returns that memory to
  * the kernel. Call it after work that needed much more memory than the work that
@@ -41,8 +41,8 @@ void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
 /* pl_memory_available_bytes returns how many bytes this process may still allocate,
- * pl_memory_total_bytes how many it may have altogether. Limits of cgroups count if
- * they can be read. */
+ * pl_memory_total_bytes how many it may have altogether. Both take the limits of
+ * cgroups into account if these can be read. */
 uint64_t pl_memory_available_bytes(void);
 uint64_t pl_memory_total_bytes(void);
 /* Returns the largest amount of memory that the process `pid` of this machine has used

@@ -10,7 +10,7 @@ typedef struct pl_name_table pl_name_table;
 pl_name_table *pl_name_table_create(void);
 void pl_name_table_destroy(pl_name_table **table); /* accepts NULL */
 
-/* Sets the number (>= 0) of a name, which may exist already. */
+/* Sets the number (>= 0) of a name; adds the name if it is missing. */
 void pl_name_table_put(pl_name_table *table, const char *name, int number);
 /* Removes a name, if it exists. */
 void pl_name_table_drop(pl_name_table *table, const char *name);

@@ -3,13 +3,14 @@
  * Every key has a token bucket: it holds at most QUOTA_AT_ONCE, gains QUOTA_PER_S per
  * second, and every message takes its cost out of it. If the bucket holds less than the
  * cost, the message is dropped. The sender repeats the message, because every client
- * repeats a question that is not answered. Other clients are not affected. Keys without
- * a role, and invitations, share one small bucket. Keys of the job itself, of hubs,
- * homes and administrators have no limit.
+ * repeats a question that is not answered. Other clients are not affected. Keys that
+ * have no role or were revoked, and invitations, share one small bucket
+ * (QUOTA_OTHERS_...). The job's own keys and the keys of hubs, homes and administrators
+ * have no limit.
  *
- * An honest worker that renews every 0.5 s sends 2 messages per second, and asks for
- * the data that it loads in pieces of up to 1 MiB (cost 4). So one key has room for its
- * 64 workers and for 1,000 MiB/s, which is more than an encrypted connection can
+ * An honest worker renews its lease every 0.5 s, with 2 messages per second. It loads
+ * data in pieces of up to 1 MiB, and each piece costs 4. So one key has room for its 64
+ * workers and for 1,000 MiB/s, which is more than an encrypted connection can
  * transfer. */
 #ifndef PL_BASE_QUOTA_H
 #define PL_BASE_QUOTA_H

@@ -36,8 +36,8 @@ void pl_put_f64(pl_buf *record, uint16_t tag, double value)
     pl_put_u64(record, tag, bits);
 }
 
-/* Returns how many bytes at the start are not allowed in a text; 0 if the first
- * character is allowed. */
+/* Returns the length of the first character if it is not allowed in a text; 0 if it is
+ * allowed. */
 static size_t bad_bytes(const char *text, size_t len)
 {
     size_t n = pl_utf8_length(text, len);

@@ -2,9 +2,10 @@
  *
  *   record = field*          field = tag u16 | length u32 | bytes
  *
- * Little-endian, tags in rising order (a repeated tag is a list, in order). A reader
- * skips tags that it does not know. A nested record is a field like any other; only a
- * call of pl_reader_enter reads its bytes as a record.
+ * Numbers are little-endian, and tags are in rising order. Fields with the same tag
+ * form a list in the order of its items. A reader skips tags that it does not know. A
+ * nested record is a field like any other; only a call of pl_reader_enter reads its
+ * bytes as a record.
  *
  * Reading never trusts a length: every getter checks the field's size, and the reader
  * keeps the first failure (`pl_reader_status`), so that a decoder can read all fields
@@ -34,12 +35,13 @@ typedef struct pl_reader {
      * used */
     char *texts;
     pl_status status;
-    /* where the last search ended, so that a list is read in one pass; tag 0: none */
+    /* where the last search ended, so that a list is read in one pass; seek_at 0: there
+     * was no search */
     size_t seek_at, seek_index;
     uint16_t seek_tag;
 } pl_reader;
 
-/* Checks the framing of all fields at once. The data remain borrowed. */
+/* Checks the tags and lengths of all fields at once. `what` and `data` are borrowed. */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len);
 /* Opens the i-th field of this tag, which is itself a record. If `from` has failed, the
  * new reader has failed, too. */
@@ -49,7 +51,8 @@ void pl_reader_enter(pl_reader *reader, const char *what, pl_reader *from, uint1
 pl_status pl_reader_status(const pl_reader *reader);
 
 /* Returns how many fields have this tag; the getters below read the i-th of them (0 for
- * a single field). A missing or mis-sized field sets the status and returns zero. */
+ * a single field). If the field is missing or has a wrong size, a getter returns zero
+ * and the reader has failed. */
 size_t pl_field_count(const pl_reader *reader, uint16_t tag);
 uint64_t pl_get_u64(pl_reader *reader, uint16_t tag, size_t i);
 double pl_get_f64(pl_reader *reader, uint16_t tag, size_t i);

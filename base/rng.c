@@ -90,7 +90,8 @@ static double natural_log(double x)
 }
 
 /* One block gives four values, which are two pairs of Box and Muller (1958). Adding a
- * half keeps the argument of the logarithm above zero; the tail ends at 6.8 sigma. */
+ * half keeps the argument of the logarithm above zero; so no value is above 6.8 in
+ * magnitude. */
 float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t words[4];

@@ -1,8 +1,8 @@
 /* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011).
  *
- * A value is a pure function of (seed, stream, index): the same bits on every machine,
- * in any order of evaluation. `stream` names the use, for example pl_stream("init",
- * path, tensor). */
+ * A value is a pure function of (seed, stream, index). It has the same bits on every
+ * machine, and values can be computed in any order. `stream` identifies the use, for
+ * example pl_stream("init", path, tensor). */
 #ifndef PL_BASE_RNG_H
 #define PL_BASE_RNG_H
 #include <stdint.h>
@@ -23,7 +23,7 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index); /* Box-M
  * in O(1). n >= 1, i < n. */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 
-/* Returns a random number from the system, which cannot be repeated or predicted; never
+/* Returns a random number from the operating system, which cannot be predicted; never
  * 0. */
 uint64_t pl_random_fresh(void);
 

@@ -4,7 +4,8 @@
  * names the thing, the numbers and the remedy. Its callers forward the code with PL_TRY
  * and clean up at a single `done:` label.
  *
- * The table gives for each code the exit code of a process, from sysexits(3). */
+ * For each status, the table has the exit code of the process (from sysexits(3)) and a
+ * short text. */
 #ifndef PL_BASE_STATUS_H
 #define PL_BASE_STATUS_H
 
@@ -17,7 +18,7 @@ extern "C" {
     X(OK, 0, "ok")                                                                     \
     X(ERR_ARG, 70, "a function was called with a wrong argument")                      \
     X(ERR_USAGE, 64, "the command line is wrong")                                      \
-    X(ERR_CONFIG, 78, "the configuration does not add up")                             \
+    X(ERR_CONFIG, 78, "the configuration is wrong or contradicts itself")              \
     X(ERR_DATA, 65, "input data are unusable")                                         \
     X(ERR_DAMAGED, 65, "stored bytes are damaged")                                     \
     X(ERR_NOT_FOUND, 66, "the named thing does not exist")                             \
@@ -25,8 +26,8 @@ extern "C" {
     X(ERR_BUSY, 75, "the thing is in use by another process")                          \
     X(ERR_IO, 74, "reading or writing failed")                                         \
     X(ERR_NOSPACE, 74, "the disk is full")                                             \
-    X(ERR_NOMEM, 71, "memory does not suffice")                                        \
-    X(ERR_OS, 71, "the operating system refused")                                      \
+    X(ERR_NOMEM, 71, "there is not enough memory")                                     \
+    X(ERR_OS, 71, "the operating system refused a request")                            \
     X(ERR_NET, 69, "the peer cannot be reached")                                       \
     X(ERR_TIMEOUT, 75, "no answer in time")                                            \
     X(ERR_PROTO, 76, "the peer broke the protocol")                                    \

@@ -186,8 +186,7 @@ char *pl_human_seconds(double seconds, char out[16])
     return out;
 }
 
-/* Writes with 15, 16 or 17 digits: the first of these that reads back as the same
- * double; 17 always do. */
+/* Writes 15 digits, or 16 or 17 if fewer digits do not read back as the same double. */
 char *pl_format_real(double value, char out[32])
 {
     for (int digits = 15; digits <= 17; digits++) {

@@ -1,4 +1,5 @@
-/* Small text helpers: strict number parsing, nearest name, human units. */
+/* Small functions for text: strict parsing of numbers, the most similar name, numbers
+ * with units. */
 #ifndef PL_BASE_TEXT_H
 #define PL_BASE_TEXT_H
 #include "base/status.h"
@@ -9,16 +10,17 @@
 extern "C" {
 #endif
 
-/* Parse a text that contains nothing but the value, else ERR_DATA. pl_parse_int accepts
- * "1k 1M 1G" (powers of ten), "1Ki 1Mi 1Gi" (powers of two), "1.5M" and "1e6" if the
- * value is a whole number. */
+/* Parse a text that must contain nothing but the value; otherwise return ERR_DATA.
+ * pl_parse_int accepts "1k 1M 1G" (powers of ten), "1Ki 1Mi 1Gi" (powers of two),
+ * "1.5M" and "1e6" if the value is a whole number. */
 PL_MUST_CHECK pl_status pl_parse_int(const char *text, int64_t *out);
 PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
 PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
                                       bool *out); /* true/false/yes/no/on/off */
 
-/* pl_edit_distance returns the Levenshtein distance. pl_nearest returns the nearest of
- * `names`, or NULL if each distance exceeds half of the word's length. */
+/* pl_edit_distance returns the Levenshtein distance. pl_nearest returns the name with
+ * the smallest distance to `word`. A name is ignored if the distance exceeds half of
+ * its length; NULL if all names are ignored. */
 int pl_edit_distance(const char *a, const char *b);
 const char *pl_nearest(const char *word, const char *const *names, size_t n_names);
 
@@ -31,7 +33,7 @@ char *pl_human_count(double count, char out[16]);
 /* Writes the shortest decimal that reads back as the same double. Returns out. */
 char *pl_format_real(double value, char out[32]);
 
-/* Copies at most size-1 bytes and terminates. Returns true if the whole text fitted. */
+/* Copies at most size - 1 bytes and adds a NUL. Returns whether the whole text fits. */
 bool pl_copy_text(char *out, size_t size, const char *text);
 bool pl_starts_with(const char *text, const char *prefix);
 bool pl_ends_with(const char *text, const char *suffix);

@@ -172,8 +172,8 @@ void pl_thread_join(pl_thread **thread)
     *thread = NULL;
 }
 
-/* A ring that doubles when full. The eventfd holds 1 exactly while the ring is
- * not empty: both change under the one lock. */
+/* A ring buffer whose size doubles when it is full. The eventfd is 1 if the ring has
+ * items, else 0; the lock guards both. */
 struct pl_queue {
     pthread_mutex_t lock;
     pthread_cond_t arrived;

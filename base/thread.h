@@ -1,5 +1,5 @@
-/* Threads: a fork-join over items, named threads, a queue that an event loop can poll,
- * and a thread that processes such a queue. thread.c is the only file with locks. */
+/* Threads: a parallel loop over items, named threads, a queue that an event loop can
+ * poll, and a thread that processes such a queue. Only thread.c uses locks. */
 #ifndef PL_BASE_THREAD_H
 #define PL_BASE_THREAD_H
 #include "base/status.h"
@@ -13,16 +13,16 @@ extern "C" {
 int pl_cpu_count(void); /* number of processors that this process may use */
 
 /* Calls fn(context, item, thread) for item 0..n_items-1 on n_threads threads (the
- * caller is one of them); returns the status of the lowest failing item, with its error
- * sentence moved to the calling thread. Items are handed out in rising order; results
- * must not depend on which thread takes which item. */
+ * caller is one of them). Returns the status of the failing item with the lowest
+ * number, and makes its error sentence the caller's last error. Threads take items in
+ * rising order; results must not depend on which thread takes which item. */
 typedef pl_status (*pl_item_fn)(void *context, size_t item, int thread);
 PL_MUST_CHECK pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn,
                                     void *context);
 
 /* Calls fn unless *done is true (a static that begins as false). Returns when fn has
- * been called, by this thread or another one. fn must not call pl_once with the same
- * `done`. */
+ * returned, in this thread or another one. fn must not call pl_once, because all calls
+ * share one lock. */
 void pl_once(bool *done, void (*fn)(void));
 
 typedef struct pl_thread pl_thread;
@@ -35,8 +35,8 @@ typedef struct pl_queue pl_queue;
 PL_MUST_CHECK pl_status pl_queue_create(pl_queue **out);
 void pl_queue_destroy(pl_queue **queue);
 void pl_queue_push(pl_queue *queue, void *item);
-void *pl_queue_pop(pl_queue *queue, int timeout_ms); /* NULL on timeout; -1 waits */
-int pl_queue_fd(const pl_queue *queue);              /* readable while it has items */
+void *pl_queue_pop(pl_queue *queue, int timeout_ms); /* NULL on timeout; -1: no limit */
+int pl_queue_fd(const pl_queue *queue);              /* readable while not empty */
 
 /* A thread that does jobs one after another. The creator of the actor pushes jobs and
  * takes finished jobs in the same order. pl_actor_fd is readable while there are

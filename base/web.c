@@ -44,7 +44,8 @@ static size_t give_bytes(char *out, size_t one, size_t n, void *context)
     return len;
 }
 
-/* When a connection breaks, curl calls this to send the same bytes again. */
+/* When a connection breaks, curl calls this function before it sends the same bytes
+ * again. */
 static int rewind_bytes(void *context, curl_off_t offset, int origin)
 {
     exchange *x = context;
@@ -121,16 +122,19 @@ static void set_request(CURL *h, exchange *x)
 static pl_status request_failed(CURLcode code, const exchange *x)
 {
     if (x->too_long)
-        return pl_fail(PL_ERR_DAMAGED, "the answer has more than %zu bytes",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the answer is longer than the limit of %zu bytes",
                        x->request->answer_max);
     switch ((int)code) {
     case CURLE_OPERATION_TIMEDOUT:
-        return pl_fail(PL_ERR_TIMEOUT, "no answer in %d s", x->request->silent_s);
+        return pl_fail(PL_ERR_TIMEOUT,
+                       "no complete answer in time (no data for %d s, or too slow)",
+                       x->request->silent_s);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
-        return pl_fail(PL_ERR_CONFIG, "%s; check the endpoint",
+        return pl_fail(PL_ERR_CONFIG, "%s; check the address of the service",
                        curl_easy_strerror(code));
     default:
         return pl_fail(PL_ERR_NET, "%s", curl_easy_strerror(code));
@@ -147,7 +151,7 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
     if (!h)
         h = curl_easy_init();
     if (!h)
-        return pl_fail(PL_ERR_OS, "libcurl does not start");
+        return pl_fail(PL_ERR_OS, "libcurl cannot make a connection handle");
     for (int i = 0; i < PL_WEB_HEADERS_MAX && r->headers[i]; i++)
         headers = curl_slist_append(headers, r->headers[i]);
     pl_buf_clear(r->answer);
@@ -170,7 +174,7 @@ pl_status pl_web_open(pl_web **out)
 {
     *out = NULL;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return pl_fail(PL_ERR_OS, "libcurl does not start");
+        return pl_fail(PL_ERR_OS, "libcurl cannot be initialised");
     pl_web *w = pl_alloc(sizeof *w);
     pl_status status = pl_queue_create(&w->idle);
     if (status != PL_OK)

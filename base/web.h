@@ -1,5 +1,5 @@
-/* HTTP requests to a service. Only web.c knows libcurl; a build without it has
- * web_absent.c, in which opening fails and says what to install.
+/* HTTP requests to a service. Only web.c uses libcurl. A build without libcurl has
+ * web_absent.c instead, in which pl_web_open fails and says what to install.
  *
  * Each request is sent once; the caller decides whether to repeat it. */
 #ifndef PL_BASE_WEB_H
@@ -28,8 +28,8 @@ typedef struct pl_web_request {
     size_t len;
     size_t answer_max; /* a longer answer is ERR_DAMAGED */
     bool direct;       /* use no proxy, even if the environment sets http_proxy */
-    /* The request fails if the service sends nothing for `silent_s`, or if it takes
-     * longer than `most_s` (0: no limit). */
+    /* The request fails if no data moves for silent_s seconds, or if it takes longer
+     * than most_s seconds (0: no limit). */
     int silent_s, most_s;
     pl_buf *answer; /* cleared, then filled */
     /* results: the HTTP status; the header ETag, or ""; the header Retry-After in

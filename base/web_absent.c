@@ -18,6 +18,7 @@ void pl_web_close(pl_web **web)
 pl_status pl_web_ask(pl_web *web, pl_web_request *request)
 {
     (void)web;
-    return pl_fail(PL_ERR_UNSUPPORTED, "%s cannot be asked without libcurl",
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "a request to %s needs libcurl, which this build lacks",
                    request->url);
 }

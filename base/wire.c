@@ -186,10 +186,10 @@ void pl_wire_shutdown(void)
             continue;
 }
 
-/* A client asks ZeroMQ to check whether its server is alive. A server does not check
- * its clients; the kernel finds connections that are dead. For each such check ZeroMQ
- * keeps a timer, and at every message it looks through all timers: with thousands of
- * clients a hub spent most of its time on that.
+/* A client lets ZeroMQ check whether its server is alive. A server does not check its
+ * clients; the kernel finds dead connections. ZeroMQ would keep a timer for each client
+ * and look through all timers at every message: with thousands of clients a hub spent
+ * most of its time on that.
  *
  * An IPv6 socket would report its IPv4 address as tcp://[::ffff:127.0.0.1]:PORT, to
  * which no client could connect. Therefore ZMQ_IPV6 is set only for IPv6 addresses. */
@@ -292,8 +292,8 @@ static pl_status bind_socket(pl_socket *socket, const char *address)
     if (socket->is_secure) {
         PL_CHECK(wire_curve_server(socket->zmq, &self.keys));
         if (!wire_watch_server(socket))
-            return pl_fail(PL_ERR_OS, "cannot watch %s: %s", address,
-                           zmq_strerror(zmq_errno()));
+            return pl_fail(PL_ERR_OS, "cannot observe the connections of %s: %s",
+                           address, zmq_strerror(zmq_errno()));
     }
     return zmq_bind(socket->zmq, address) == 0 ? PL_OK : bind_failed(address);
 }
@@ -348,8 +348,8 @@ pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
         own = &self.keys;
     if (!at.is_local && !at.has_key)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s is not on this machine and names no key; give the whole "
-                       "address, as the other side printed it (tcp://HOST:PORT#KEY)",
+                       "%s is not on this machine and has no key; give the whole "
+                       "address, as the other process printed it (tcp://HOST:PORT#KEY)",
                        at.endpoint);
     if (at.has_key && !own)
         return pl_fail(PL_ERR_CONFIG,
@@ -493,7 +493,8 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
          !(given ? give_pieces(socket, given) : send_pieces(socket, data, false)))) {
         int cause = zmq_errno();
         if (cause == EHOSTUNREACH)
-            return pl_fail(PL_ERR_NET, "%s at %s has gone", to, socket->address);
+            return pl_fail(PL_ERR_NET, "%s at %s is not connected any more", to,
+                           socket->address);
         if (cause == EAGAIN)
             return pl_fail(
                 PL_ERR_NET,
@@ -651,7 +652,8 @@ static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *tex
     pl_gate_refused(&(pl_refusal){text, key, ""});
 }
 
-/* Refuses a message: answers the sender and reports it on this side. */
+/* Refuses a message: answers the sender with ERR, and reports the refusal in this
+ * process. */
 static void refuse_message(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
     char text[160];
@@ -677,9 +679,9 @@ static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message
     bool may = pl_gate_may(peer->role, m->type);
     if (!quota_take(socket->shares, peer, may ? pl_gate_cost(m->type) : 1, pl_now_ms()))
         tell_refusal(socket, peer,
-                     "this key asks more than its share, and some of its messages are "
-                     "dropped; give further workers keys of their own (`pathloom key "
-                     "invite`), or revoke the key");
+                     "this key asks for more than its share, so some of its messages "
+                     "are dropped; give further workers keys of their own (`pathloom "
+                     "key invite`), or revoke the key");
     else if (may)
         return true;
     else

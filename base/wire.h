@@ -40,7 +40,8 @@ typedef struct pl_peer {
 typedef struct pl_message {
     uint16_t type;
     uint64_t request; /* the client chooses it, and the answer repeats it */
-    uint64_t epoch;   /* epoch of the store or hub that answers; 0 if not known */
+    uint64_t epoch;   /* number that rises with each start of the answering store or
+                       * hub; 0: not known */
     uint64_t token;   /* fencing token of the lease; 0 if there is none */
     pl_buf body;      /* a record */
     pl_buf data;      /* bulk bytes, may be empty */
@@ -74,7 +75,7 @@ void pl_wire_advertise(const char *host);
  * in use. */
 PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
                                      char bound[PL_ADDRESS_MAX]);
-/* Whether pl_wire_bind would find the address free; ERR_BUSY if not. */
+/* Checks that pl_wire_bind could listen at the address. ERR_BUSY: it is in use. */
 PL_MUST_CHECK pl_status pl_wire_check_free(const char *address);
 /* Connects with the process's key pair. pl_wire_connect_as uses the pair `own` instead,
  * unless it is NULL. ERR_CONFIG: the address is not local and does not contain the
@@ -87,8 +88,8 @@ void pl_wire_close(pl_socket **socket); /* accepts NULL */
 /* Sends from a server. The caller keeps the message. ERR_NET if the peer has gone. */
 PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
                                         const pl_message *message);
-/* Sends from a client. ERR_NET if the queue is full; then the server has not answered
- * for a long time. */
+/* Sends from a client. ERR_NET if the queue is full, because the server has not taken
+ * messages for a long time. */
 PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
 /* Sends without copying the data, which then belongs to ZeroMQ, even if the message was
  * not sent. */
@@ -114,16 +115,16 @@ PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready);
 
-/* Whether a client's connection has ended and been made again since the last call,
- * which set *seen. If so, messages that were under way are lost. Call it once and
- * ignore the result to set *seen for the first time. */
+/* Returns whether a client's connection has ended and was made again since the last
+ * call. If so, messages that were under way are lost. *seen belongs to this function
+ * between calls; call it once and ignore the result to set *seen for the first time. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
 
 /* Returns the address, without the key, at which a server listens or to which a client
  * connects. */
 const char *pl_wire_address(const pl_socket *socket);
-/* Number of messages that failed the checks and were dropped, since the socket was
- * opened. */
+/* Number of messages that were dropped since the socket was opened, because they failed
+ * the checks. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
 /* Number of messages that were refused because the sender's role does not allow them,
  * or because the sender's key asked too much (base/quota.h). */

@@ -40,8 +40,8 @@ void wire_give_back(pl_message *message);
 typedef enum wire_verdict {
     WIRE_FINE,
     WIRE_KEY_REFUSED,
-    WIRE_OTHER_MECHANISM,
-    WIRE_BROKEN
+    WIRE_OTHER_MECHANISM, /* only one of the two sides encrypts */
+    WIRE_BROKEN           /* several handshakes in a row broke off */
 } wire_verdict;
 
 struct pl_socket {
@@ -53,8 +53,8 @@ struct pl_socket {
     quota *shares;
     char address[PL_ADDRESS_MAX];
     wire_verdict seen;
-    int n_broken;
-    /* broken_ms: time at which the current series of broken handshakes began;
+    int n_broken; /* length of the current series of broken handshakes */
+    /* broken_ms: time at which this series began;
      * refused_ms: time of the last report of a refusal */
     int64_t broken_ms, refused_ms;
     uint64_t dropped, refused, bytes_sent, bytes_received;
@@ -63,13 +63,13 @@ struct pl_socket {
 /* wire_watch.c: events that ZeroMQ reports about a socket's connections */
 /* time between two reports of a server about refusals */
 enum { WIRE_REFUSAL_MS = 1000 };
-bool wire_watch_client(pl_socket *socket); /* after false, errno has the reason */
+bool wire_watch_client(pl_socket *socket); /* if false, errno has the reason */
 bool wire_watch_server(pl_socket *socket);
 void wire_watch_end(pl_socket *socket);
-/* Returns an error, once, if the server refused this client. ZeroMQ itself would
- * silently try again for ever. */
+/* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
+ * for ever. Otherwise PL_OK. */
 PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);
-/* Reports failed handshakes of clients that never named their key to the gate. */
+/* Reports failed handshakes that ended before the client sent its key to the gate. */
 void wire_tell_failed_clients(pl_socket *socket);
 
 void *wire_context(void);
@@ -86,7 +86,7 @@ void wire_ipc_remove(const char *endpoint);
 enum { WIRE_ENFORCE_DOMAIN = 93 };
 
 /* Turn on CURVE for a ZeroMQ socket: for a server, or for a client of the server with
- * the given key. ERR_UNSUPPORTED: this ZeroMQ library cannot be made safe. */
+ * the given key. ERR_UNSUPPORTED: this ZeroMQ library cannot encrypt. */
 PL_MUST_CHECK pl_status wire_curve_server(void *zmq, const pl_keypair *own);
 PL_MUST_CHECK pl_status wire_curve_client(void *zmq, const pl_keypair *own,
                                           const pl_pubkey *server);

@@ -56,7 +56,8 @@ static int try_socket(const char *path, bool binds)
     return cause;
 }
 
-/* If the queue of connections is full (EAGAIN), a process also listens there. */
+/* EAGAIN means that the queue of connections is full, so a process listens there,
+ * too. */
 pl_status wire_ipc_check(const char *endpoint)
 {
     struct stat info;
@@ -64,11 +65,11 @@ pl_status wire_ipc_check(const char *endpoint)
     if (!path)
         return PL_OK;
     if (!fits_socket_path(path))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "%s has %zu bytes after ipc://, and the system takes %zu; choose "
-            "a shorter path",
-            endpoint, strlen(path), sizeof((struct sockaddr_un *)NULL)->sun_path - 1);
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s has %zu bytes after ipc://, but the system allows only %zu; "
+                       "choose a shorter path",
+                       endpoint, strlen(path),
+                       sizeof((struct sockaddr_un *)NULL)->sun_path - 1);
     if (lstat(path, &info) != 0)
         return PL_OK;
     if (!S_ISSOCK(info.st_mode))

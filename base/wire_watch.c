@@ -9,7 +9,7 @@
 #include <zmq.h>
 
 enum {
-    BROKEN_MAX = 4 /* this many broken handshakes in a row mean a wrong key */,
+    BROKEN_MAX = 4 /* as many within BROKEN_MS mean a wrong key */,
     BROKEN_MS = 4000
 };
 
@@ -46,7 +46,8 @@ bool wire_watch_server(pl_socket *socket)
 
 void wire_watch_end(pl_socket *socket)
 {
-    /* stops the events: events that are not read would block ZeroMQ's thread */
+    /* stops the reports of events, because events that are not read would block
+     * ZeroMQ's thread */
     zmq_socket_monitor(socket->zmq, NULL, 0);
     zmq_close(socket->monitor);
 }
@@ -123,8 +124,8 @@ pl_status wire_client_verdict(pl_socket *socket)
     case WIRE_BROKEN:
         return pl_fail(PL_ERR_NOPERM,
                        "%s ends every handshake: it does not have the key that the "
-                       "address names, or is not encrypted (%d times at once); copy "
-                       "its address again from the machine where it runs",
+                       "address names, or is not encrypted (%d handshakes failed in a "
+                       "row); copy its address again from the machine where it runs",
                        socket->address, socket->n_broken);
     }
     return PL_OK;

@@ -58,10 +58,9 @@ pl_status pl_unzip(const void *data, size_t len, size_t expected, pl_buf *out)
                        expected);
     size_t frame = ZSTD_findFrameCompressedSize(data, len);
     if (ZSTD_isError(frame) || frame != len)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "a zstd frame ends before the end of its %zu "
-                       "bytes",
-                       len);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%zu compressed bytes are damaged, or are more than one zstd frame", len);
     /* zstd needs a pointer even for 0 bytes */
     pl_buf_reserve(out, expected ? expected : 1);
     size_t got = ZSTD_decompress(out->data + out->len, expected, data, len);

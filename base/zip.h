@@ -1,4 +1,4 @@
-/* Compression by zstd: frames that contain their size, for small payloads. */
+/* Compression of small data by zstd. Each zstd frame contains the size of its data. */
 #ifndef PL_BASE_ZIP_H
 #define PL_BASE_ZIP_H
 #include "base/buf.h"
@@ -12,12 +12,12 @@ PL_MUST_CHECK pl_status pl_zip(const void *data, size_t len, int level, pl_buf *
  * repetitions. On such data it is 2 to 3 times as fast as pl_zip with level 1, and its
  * output is shorter. */
 PL_MUST_CHECK pl_status pl_zip_huffman(const void *data, size_t len, pl_buf *out);
-/* Appends exactly `expected` bytes, else ERR_DAMAGED. A frame that declares another
- * size is also ERR_DAMAGED; so the size in a frame never determines an allocation. */
+/* Appends exactly `expected` bytes, else ERR_DAMAGED. A frame that declares a different
+ * size is also ERR_DAMAGED, so a damaged size cannot cause a large allocation. */
 PL_MUST_CHECK pl_status pl_unzip(const void *data, size_t len, size_t expected,
                                  pl_buf *out);
-/* pl_planes_split splits n elements of `width` bytes into `width` planes;
- * pl_planes_join joins them again. */
+/* pl_planes_split splits n elements of `width` bytes into `width` planes: plane i has
+ * byte i of each element. pl_planes_join joins them again. */
 void pl_planes_split(const uint8_t *in, size_t n, size_t width, uint8_t *out);
 void pl_planes_join(const uint8_t *in, size_t n, size_t width, uint8_t *out);
 #ifdef __cplusplus

@@ -38,7 +38,7 @@ typedef enum what { RAW, UP, UP_STORED, DOWN, N_WHAT } what;
 static const char *const names[N_WHAT] = {"ZeroMQ alone", "up, into memory",
                                           "up, committed", "down"};
 
-/* One server process of each kind, encrypted or not. */
+/* A server process: ZeroMQ alone or a home, encrypted or not. */
 typedef struct server {
     pid_t pid;
     char address[256];
@@ -130,14 +130,15 @@ static pl_status start_raw(bench *b, bool curve)
     partner *s = &b->raw[curve];
     int ends[2];
     if (pipe(ends) != 0)
-        return pl_fail(PL_ERR_OS, "no pipe");
+        return pl_fail(PL_ERR_OS, "cannot make a pipe to the ZeroMQ server");
     s->pid = fork();
     if (s->pid == 0)
         raw_server(b, curve, ends[1]);
     close(ends[1]);
     ssize_t n = read(ends[0], s->address, sizeof s->address - 1);
     close(ends[0]);
-    return n > 0 ? PL_OK : pl_fail(PL_ERR_NET, "ZeroMQ cannot listen");
+    return n > 0 ? PL_OK
+                 : pl_fail(PL_ERR_NET, "the ZeroMQ server cannot listen on 127.0.0.1");
 }
 
 static void end_child(pid_t child)
@@ -251,10 +252,9 @@ static pl_status measure_turn(bench *b, what w, bool curve, int round)
     PL_CHECK(run_turn(b, w, curve));
     b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
     b->cpu[w][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
-    /* A home frees an upload when the upload is committed. Without the commit, each
-     * round would use memory for the first time, and would also measure how long the
-     * system takes to provide it.
-     * */
+    /* A home frees an upload when the upload is committed. Without this commit each
+     * round would need new memory, and the system's time for providing new memory would
+     * be measured too. */
     if (w == UP)
         PL_CHECK(run_turn(b, UP_STORED, curve));
     if (w == UP || w == UP_STORED)
@@ -287,7 +287,8 @@ static void print_curve_row(const bench *b, what w, bool curve)
         1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
 }
 
-/* All other processes are forked before this process has sockets. */
+/* Forks all other processes before this process has sockets, because a forked process
+ * cannot use ZeroMQ's threads. */
 static pl_status run_curve_rounds(bench *b)
 {
     pl_status status = PL_OK;
@@ -335,8 +336,8 @@ int main(int argc, char **argv)
     static bench b = {.bytes = 64 << 20, .rounds = 7, .folder = "bench-curve-XXXXXX"};
     if (!read_arguments(&b, argc, argv)) {
         fprintf(stderr,
-                "usage: bench_curve [bytes=N] [rounds=R], N at least %d, R at "
-                "most %d\n",
+                "usage: bench_curve [bytes=N] [rounds=R]; N is at least %d, R is 1 to "
+                "%d\n",
                 FRAME, ROUNDS_MAX);
         return 64;
     }

@@ -10,8 +10,9 @@
  * size in MiB of each of the four vectors with which the rate of memory is measured.
  * Each row gives the best of `repeats` samples of an operation, the time of all calls
  * of the operation in a step, GB/s, GF/s, and a share: the rate of the operation
- * divided by the nearer of two limits, the best product and the best stream. The last
- * lines compare the step with its products alone.
+ * divided by the nearer of two limits. The limits are the rate of the best product and
+ * the rate of memory ("the best stream"). The last lines compare the step with its
+ * products alone.
  *
  *   bench_ops mode=decode context=1024 precision=int8 ...
  *
@@ -93,7 +94,7 @@ typedef struct decoding {
     pl_topology *topology;
     pl_model *model;
     pl_decoder *decoder;
-    int32_t *tokens; /* tokens of a prompt, and of a step */
+    int32_t *tokens; /* the prompt; a step takes the first tokens of the same array */
     float *params, *logits;
     int n_slots, n_prompt;
 } decoding;
@@ -106,7 +107,9 @@ static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shap
     d->n_slots = shape->context < 32 ? shape->context : 32;
     d->n_prompt = shape->context / 2;
     if (d->n_prompt < 1 || shape->context - d->n_prompt < STEPS)
-        return pl_fail(PL_ERR_ARG, "a context of %d is too short to decode %d tokens",
+        return pl_fail(PL_ERR_ARG,
+                       "a context of %d is too short: half of it is the prompt, and %d "
+                       "tokens must fit after the prompt",
                        shape->context, STEPS);
     PL_CHECK(pl_topology_create(shape, &spec, &d->topology));
     PL_CHECK(pl_model_create(be, d->topology, &extents, &d->model));
@@ -123,7 +126,7 @@ static pl_status open_decoding(decoding *d, pl_backend *be, const pl_shape *shap
     return pl_decoder_create_slots(d->model, d->n_slots, &d->decoder);
 }
 
-/* Measures the seconds of reading the prompt of `slot`. */
+/* Measures how many seconds it takes to read the prompt into `slot`. */
 static pl_status time_prompt(decoding *d, int slot, double *seconds)
 {
     const double start = pl_now();
@@ -133,7 +136,7 @@ static pl_status time_prompt(decoding *d, int slot, double *seconds)
     return PL_OK;
 }
 
-/* Measures the best of STEPS steps of n sequences, in seconds. */
+/* Makes STEPS steps of n sequences; *best is the time of the fastest one in seconds. */
 static pl_status time_decode_steps(decoding *d, int n, double *best)
 {
     int32_t slots[PL_DECODER_SLOTS_MAX];
@@ -271,7 +274,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!parse_bench_argument(&x, argv[i])) {
             fprintf(stderr,
-                    "bench_ops: cannot use \"%s\"; see the head of bench_ops.c\n",
+                    "bench_ops: \"%s\" has no known key or no value (numbers are 1 or "
+                    "more); the beginning of bench_ops.c lists the keys\n",
                     argv[i]);
             return 64;
         }

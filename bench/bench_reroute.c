@@ -9,7 +9,8 @@
  * has a prompt of 32 tokens. Its answer has four pieces of W tokens and two more
  * tokens, so that the path is chosen four times. The first round only warms up. The
  * program prints the milliseconds per token of every answer, without the time for the
- * prompt, and the medians over the rounds. */
+ * prompt, and the medians over the rounds. "processors" is the processor time of all
+ * threads; "moves" is the number of times that the path changed. */
 #include "bench/need.h"
 #include "router/router.h"
 #include "serve/serve.h"
@@ -231,7 +232,7 @@ static void ask(const bench *b, int way, int round, answer *out)
     const double start = pl_now(), processor = processor_seconds();
     while (pl_batch_active(b->batch) > 0)
         need(pl_batch_step(b->batch));
-    const double n = out->result.n_tokens - 2; /* the first step chose two tokens */
+    const double n = out->result.n_tokens - 2; /* without those of the first step */
     out->ms = 1e3 * (pl_now() - start) / n;
     out->processor_ms = 1e3 * (processor_seconds() - processor) / n;
 }
@@ -305,8 +306,8 @@ int main(int argc, char **argv)
     b.every = atoi(argv[4]);
     if (b.every < 1 || rounds < 1 || rounds > ROUNDS_MAX || threads < 1) {
         fprintf(stderr,
-                "bench_reroute: W, ROUNDS (at most %d) and THREADS are whole "
-                "numbers from 1 on\n",
+                "bench_reroute: W, ROUNDS (at most %d) and THREADS must be whole "
+                "numbers of 1 or more\n",
                 ROUNDS_MAX);
         return 64;
     }

@@ -25,18 +25,18 @@
 enum { ITEM = 4096, SEED = 7 };
 
 typedef struct bench {
-    size_t n;
+    size_t n; /* number of documents */
     int n_paths, dim, n_clouds;
-    uint64_t fit_bytes;
+    uint64_t fit_bytes;        /* memory for a fit; 0: no limit */
     float *features, *centres; /* [n, dim], [n_clouds, dim] */
-    double *weights;           /* [n] tokens */
-    uint32_t *cloud;           /* [n] */
+    double *weights;           /* [n] tokens of each document */
+    uint32_t *cloud;           /* [n] the cloud of each document */
 } bench;
 
 static void *need_memory(size_t bytes)
 {
     void *memory = NULL;
-    need(pl_try_alloc(bytes, "a list of the bench", &memory));
+    need(pl_try_alloc(bytes, "an array of bench_router", &memory));
     return memory;
 }
 
@@ -284,7 +284,9 @@ int main(int argc, char **argv)
            number[1] <= 4096 && number[2] >= 1 && number[2] <= 8192 &&
            number[0] >= number[1] && number[3] <= 1 << 20;
     if (!good) {
-        fprintf(stderr, "usage: bench_router FOLDER DOCS PATHS DIM [FIT_MIB]\n");
+        fprintf(stderr, "usage: bench_router FOLDER DOCS PATHS DIM [FIT_MIB]; at most "
+                        "4096 paths, 8192 columns (DIM) and 1048576 MiB, and at least "
+                        "as many documents as paths\n");
         return 64;
     }
     bench b = {.n = (size_t)number[0],

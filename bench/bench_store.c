@@ -3,7 +3,7 @@
  *
  *   bench_store folder=/tmp repeats=40
  *   bench_store bytes=67108864                     commits of one size
- *   bench_store engine=rados://POOL/NAMESPACE      chunks lie there, and stay there
+ *   bench_store engine=rados://POOL/NAMESPACE      stores chunks there, deletes none
  *
  * Each commit writes the data that a home writes for one module: parameters and
  * momentum of the next version (each has half of the bytes that the row names). A
@@ -27,7 +27,9 @@ typedef struct bench {
     int64_t repeats, bytes; /* bytes of a commit; 0: all sizes */
     pl_store *store;
     uint8_t *data;
-    double *seconds, *share, *read_share, *first; /* [repeats] */
+    /* [repeats] each: time of a commit; speed of a commit as a share of a plain write;
+     * the same for a read; time of the first read of a version */
+    double *seconds, *share, *read_share, *first;
 } bench;
 
 static int by_seconds(const void *a, const void *b)
@@ -146,7 +148,7 @@ static pl_status run_size(bench *b, size_t bytes)
         b->seconds[i] = pl_now() - start;
         total += b->seconds[i];
         stored += written_bytes() - before;
-        pl_sleep_ms(30); /* deleted files are still being dropped */
+        pl_sleep_ms(30); /* the store's thread may still be deleting old files */
         b->share[i] = plain_seconds(b, bytes, false) / b->seconds[i];
     }
     double amplification = (double)stored / (double)(n * bytes);
@@ -215,7 +217,7 @@ int main(int argc, char **argv)
             b.engine = argv[i] + 7;
         else if (!read_number(argv[i], "repeats=", &b.repeats) &&
                  !read_number(argv[i], "bytes=", &b.bytes)) {
-            fprintf(stderr, "bench_store [folder=DIR] [engine=URL] [repeats=N] "
+            fprintf(stderr, "usage: bench_store [folder=DIR] [engine=URL] [repeats=N] "
                             "[bytes=N]\n");
             return 64;
         }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests the claims of the papers in miniature by small runs of `pathloom train`. For
-# each claim it prints the paper's value, the value of these runs, and whether the claim
-# passes.
+# each claim the script prints the paper's value, the value of these runs, and whether
+# the claim passes.
 #
 #   sh bench/claims.sh [--quick] [--seeds "1 2 3"] [--only "S1 S7"] [--out FOLDER]
 #                      [TRAIN VALID]
@@ -310,8 +310,8 @@ if wanted S8; then
 fi
 
 if wanted S9; then
-    # Averages the replicas' weights after every step, which is as near as updates can
-    # come to one synchronous training. Each path keeps separate moments.
+    # A merge after every step averages the weights of the paths. This is the nearest
+    # that Pathloom comes to synchronous training; each path keeps separate moments.
     run 2x2-sync topology.levels=2x2 outer.method=fedavg train.tau=1 "train.phases=$steps" \
         eval.baselines=none
     sync=$(ratio 2x2 mix 2x2-sync mix)
@@ -359,8 +359,8 @@ if wanted S11; then
         "1.00 to 1.04" "$tagc" "mean at most 1.03" "$(verdict "$(check mean 1.03 "$tagc")")"
 fi
 
-# Trains the first seed of 2x2 once more, and kills a worker every three seconds
-# meanwhile.
+# Repeats the training of 2x2 with the first seed, and kills a worker every three
+# seconds during it.
 with_kills() {
     rm -rf "$out/kills"
     set --
@@ -391,7 +391,7 @@ if wanted S12; then
     heads_of "$out/2x2/seed$first" >"$work/a"
     heads_of "$out/kills" >"$work/b"
     [ -s "$work/a" ] || {
-        echo "claims.sh: store ls of $out/2x2/seed$first names no modules" >&2
+        echo "claims.sh: \`store ls\` found no modules of mix in $out/2x2/seed$first" >&2
         exit 1
     }
     row S12 "workers that die change nothing ($kills killed while 2x2 trained)" "not claimed" \

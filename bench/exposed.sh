@@ -4,10 +4,10 @@
 #
 #   sh bench/exposed.sh RATE FIRST LAST RUN [OPTION OF train ...]
 #
-# Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit). The time
-# of every worker between its task FIRST and its task LAST counts. The script prints
-# which share of this time the worker spent on inner steps, on loading and saving, on
-# waiting for data, and without a task. It reads the status ten times per second, so
+# Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit). For every
+# worker the time counts in which its number of done tasks rises from FIRST to LAST. The
+# script prints which share of this time the workers spent on inner steps, on loading
+# and saving, on waiting for data, and without a task. It reads the status ten times per second, so
 # times are known to about 0.1 s. Settings are the defaults of the preset laptop except
 # for one path, two replicas, two workers, 50 steps per phase, and moments that stay
 # with the worker. The variable PATHLOOM names the binary.
@@ -15,9 +15,9 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 
-# Prints for each worker its name, its number of tasks, and seconds: of the present
-# time, of inner steps, of loading and saving around them, and of that part of loading
-# and saving in which it waited.
+# Prints one line per worker: its name, its number of tasks, the present time, and the
+# worker's seconds of inner steps, of loading and saving around them, and of waiting (a
+# part of loading and saving).
 look() { # run
     "$pathloom" status --run "$1" --json 2>/dev/null | tr '{' '\n' |
         awk -v now="$(cut -d' ' -f1 /proc/uptime)" '
@@ -48,7 +48,7 @@ sum_up() { # first, last
                 around += b[5] - a[5]; waited += b[6] - a[6]
             }
             if (all <= 0 || !beyond) {
-                print "the run ended before any worker had done more than " last " tasks"
+                print "nothing was measured: no worker did more than " last " tasks (LAST); give a lower LAST or more train.phases"
                 exit 1
             }
             printf "%d tasks of %.2f s: inner steps %.1f %%, loading and saving %.1f %%, ",

@@ -42,8 +42,8 @@ enum {
     SAMPLES_MAX = 1 << 18,
     TTL_MS = 2000,
     WARM_UP_MS = 2000,
-    JOIN_MS = 1,
-    LOOK_MS = 3
+    JOIN_MS = 1, /* pause before the next worker connects */
+    LOOK_MS = 3  /* pause before all workers are looked at again */
 };
 
 typedef struct load {
@@ -70,9 +70,9 @@ enum { GREETING = 64, HEADER = 64, LINE_MAX = 4096, ZMTP_MORE = 1, ZMTP_LONG = 2
 
 typedef struct line {
     int fd;
-    bool greeted;
-    size_t n_in;
-    int frame; /* index of the frame that is being read */
+    bool greeted; /* the hub's greeting and its READY have been read */
+    size_t n_in;  /* bytes in `in` that are not used yet */
+    int frame;    /* index of the frame that is being read */
     uint8_t in[LINE_MAX];
     pl_message message; /* the newest message, without its data */
     double arrived;     /* time in seconds at which the kernel had the message */
@@ -156,7 +156,7 @@ static void fill_line(line *l)
                        .msg_controllen = sizeof control};
     ssize_t n = recvmsg(l->fd, &m, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN))
-        exit_with_errno("a worker's line has ended");
+        exit_with_errno("the hub closed the connection of a worker");
     if (n < 0)
         return;
     l->n_in += (size_t)n;
@@ -228,6 +228,8 @@ typedef struct sample {
 typedef struct player {
     line hub;
     char name[32], task[PL_MODULE_NAME_MAX];
+    /* request ids of the open TASK_REQ (0: none) and of the last RENEW; the lease's
+     * token */
     uint64_t question, renewal, token;
     int64_t asked_ms, renewed_ms, finish_ms, phase;
     double asked, renewed; /* times in seconds */
@@ -357,7 +359,7 @@ static player *open_players(const load *l, int watch)
         pl_sleep_ms(JOIN_MS);
         players[i].asked_ms = pl_now_ms() - rand() % 1000;
         if (epoll_ctl(watch, EPOLL_CTL_ADD, players[i].hub.fd, &want) != 0)
-            exit_with_errno("cannot watch a worker's line");
+            exit_with_errno("cannot watch the connection of a worker");
     }
     return players;
 }
@@ -652,10 +654,10 @@ static bool collect_sample(const load *l, int from)
     sample *s = pl_alloc(sizeof *s);
     FILE *file = fdopen(from, "rb");
     if (!file || fread(s, sizeof *s, 1, file) != 1)
-        exit_with_errno("the process of the workers gave nothing");
+        exit_with_errno("the process of the workers sent no samples");
     fclose(file);
-    printf("%lld workers, tasks of %lld s, %lld s counted; without work %lld, leases "
-           "lost %lld\n",
+    printf("%lld workers, tasks of %lld s, %lld s counted; %lld answers NO_WORK, %lld "
+           "leases lost\n",
            (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
            (long long)s->n_empty, (long long)s->n_lost);
     print_times("TASK_REQ to TASK", s->grant_ms, (size_t)s->n_grants);
@@ -684,13 +686,14 @@ static bool run_hub_load(load *l)
     l->end_ms = l->begin_ms + 1000 * l->seconds;
     memset(&h, 0, sizeof h);
     make_arm(&h, l);
-    /* The other processes are forked before this process has sockets. */
+    /* The other processes are forked before this process has sockets, because a forked
+     * process cannot use ZeroMQ's threads. */
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
         exit(64);
     start_hub(l);
     pid_t burner = l->burn ? start_burning() : 0;
     if (pipe(ends) != 0)
-        exit_with_errno("no pipe");
+        exit_with_errno("cannot make a pipe");
     if (fork() == 0)
         play(l, ends[1]);
     close(ends[1]);

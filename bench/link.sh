@@ -31,7 +31,7 @@ if [ "${1-}" = --inside ]; then
         *) burst=32kb ;;
         esac
         tc qdisc add dev lo root tbf rate "$rate" burst "$burst" latency 400ms ||
-            refuse 69 "this kernel does not shape loopback to $rate (qdisc tbf)"
+            refuse 69 "tc cannot limit loopback to $rate; the kernel needs qdisc tbf"
     fi
     exec "$@"
 fi
@@ -43,7 +43,7 @@ if [ "$rate" != free ]; then
     number=${rate%[kmg]bit}
     case $number in
     '' | 0* | *[!0-9]* | "$rate")
-        refuse 64 "a rate is free or like 10mbit, 100mbit, 1gbit, not \`$rate\`"
+        refuse 64 "RATE is free, or a number with kbit, mbit or gbit (10mbit), not \`$rate\`"
         ;;
     esac
 fi
@@ -56,5 +56,5 @@ if unshare --net true 2>/dev/null; then
     exec unshare --net sh "$0" --inside "$rate" "$@"
 fi
 unshare --map-root-user --net true 2>/dev/null ||
-    refuse 69 "this machine lets neither this user nor its namespaces make networks"
+    refuse 69 "this user cannot make a network namespace on this machine; try as root"
 exec unshare --map-root-user --net sh "$0" --inside "$rate" "$@"

@@ -24,14 +24,15 @@ if [ ! -f "$work/run/report.json" ]; then
     own_folder "$work"
     make_corpus base docs
     (small_job run --set train.tau=1 --set train.base_steps=10 --set model.context=32 \
-        --set train.batch=1 --set train.phases="$phases") >"$work/run.out" 2>&1 || fail "the job"
+        --set train.batch=1 --set train.phases="$phases") >"$work/run.out" 2>&1 ||
+        fail "the training failed; see $work/run.out"
 fi
 
 began=$(date +%s%N)
 "$pathloom" page --run "$work/run" --listen '127.0.0.1:*' --ready "$work/ready" >"$work/page.out" 2>&1 &
 page=$!
 until [ -s "$work/ready" ]; do
-    kill -0 "$page" || fail "no page"
+    kill -0 "$page" || fail "the page ended; see $work/page.out"
     sleep 0.002
 done
 opened=$(date +%s%N)
@@ -54,7 +55,7 @@ done
 read_at=$(date +%s%N)
 echo "versions           $(sed 's/.*"versions":\([0-9]*\).*/\1/' "$work/state")"
 awk -v a="$began" -v b="$opened" -v c="$read_at" 'BEGIN {
-    printf "it can be opened   %.3f s after its start; all versions are read after %.3f s\n",
+    printf "page can be opened %.3f s after its start; all versions are read after %.3f s\n",
         (b - a) / 1e9, (c - a) / 1e9 }'
 echo "first byte, s      while it reads: longest (of n)   then: median, longest   bytes"
 for question in $questions; do
@@ -73,7 +74,7 @@ page=''
 for verb in 'status --history --csv' "page --report $work/report.html"; do
     a=$(date +%s%N)
     # shellcheck disable=SC2086 # words
-    "$pathloom" $verb --run "$work/run" >"$work/verb.out" || fail "$verb"
+    "$pathloom" $verb --run "$work/run" >"$work/verb.out" || fail "pathloom $verb failed"
     b=$(date +%s%N)
     awk -v verb="${verb%% /*}" -v a="$a" -v b="$b" 'BEGIN { printf "%-24s %.3f s\n", verb, (b - a) / 1e9 }'
 done

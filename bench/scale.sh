@@ -56,15 +56,14 @@ train() { # run, levels, homes, phases, options; becomes the launcher
         --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@" >>"$run.out" 2>&1
 }
 
-# Prints the pids of the launcher's processes that have a role.
+# Prints the pids of the launcher's child processes with the given role.
 members() { # role
     for pid in $(pgrep -P "$job"); do
         tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "^[^ ]* $1 " && echo "$pid"
     done
 }
 
-# Prints the resident KiB and the processor seconds of processes as one line: "kib s,
-# kib s".
+# Prints the resident KiB and the processor seconds of each process, all on one line.
 cost_of() { # pids
     for pid in "$@"; do
         kib=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null)
@@ -73,9 +72,9 @@ cost_of() { # pids
     done
 }
 
-# Prints one line from the status: phases that all paths have finished, tasks that are
-# done, versions, seconds of merges, bytes of the stores, bytes that homes have sent and
-# received, and bytes of the status.
+# Prints one line of numbers from the status: phases that all paths have finished, done
+# tasks, versions, seconds of merging, bytes of the stores, bytes that homes have sent
+# and received, and the length of the status in bytes.
 look() { # run
     "$pathloom" status --run "$1" --json 2>/dev/null | tr '{' '\n' | awk '
         function of(key,  at) {
@@ -239,7 +238,8 @@ faults() { # run, levels, homes, phases, options
         if [ "$phase" -ge $((phases / 2)) ] && [ -z "$collected" ]; then
             kill -INT "$job"
             wait "$job"
-            "$pathloom" store gc --run "$run" --grace 0 --keep 1 --delete || die "gc"
+            "$pathloom" store gc --run "$run" --grace 0 --keep 1 --delete ||
+                die "store gc failed"
             collected=yes
             train "$@" &
             job=$!
@@ -249,7 +249,7 @@ faults() { # run, levels, homes, phases, options
     done
     wait "$job" || die "$run failed: $(tail -n 3 "$run.out")"
     job=
-    "$pathloom" store fsck --run "$run" || die "fsck"
+    "$pathloom" store fsck --run "$run" || die "store fsck found damage, or failed"
     "$pathloom" homes list --run "$run"
     "$pathloom" data coverage --run "$run" | tail -n 1
 }

@@ -8,8 +8,8 @@
 #       [--rate 4e-3] [--seed S] [--clock wall|cpu] [--rounds N] [--python PYTHON]
 #
 #   1. nano.py trains N steps at each of --rates: its best is the target.
-#   2. pathloom trains shares of N steps, from the shortest on, each with a whole
-#      schedule, until one is as good as the target: that length counts.
+#   2. pathloom makes complete trainings of growing length: each of --lengths is a share
+#      of N steps. The first training that is as good as the target counts.
 #   3. Both programs make steps in turn, --rounds times: the best time of a step counts.
 #
 # The time is the number of steps times the seconds per step, so that other work on the
@@ -52,7 +52,7 @@ done
 case $model in
 1m) width=128 blocks=4 heads=4 ffn=344 vocab=2048 context=128 batch=8 ;;
 13m) width=384 blocks=6 heads=6 ffn=1024 vocab=8192 context=256 batch=8 ;;
-*) fail 64 "no model $model: 1m or 13m" ;;
+*) fail 64 "there is no model $model; --model is 1m or 13m" ;;
 esac
 case $clock in
 wall) threads=$(nproc) ;;
@@ -106,7 +106,8 @@ theirs() { # RATE
     [ -s "$file" ] && return
     # shellcheck disable=SC2086 # several words
     "$python" "$root/bench/rivals/nano.py" "$data" $options --steps "$steps" --lr "$1" \
-        --threads "$threads" --seed "$seed" >"$file.part" 2>"$file.log" || fail 1 "nano.py: see $file.log"
+        --threads "$threads" --seed "$seed" >"$file.part" 2>"$file.log" ||
+        fail 1 "nano.py failed; see $file.log"
     mv "$file.part" "$file"
 }
 
@@ -175,7 +176,7 @@ while [ "$round" -lt "$rounds" ]; do
         # shellcheck disable=SC2086 # several words
         "$python" "$root/bench/rivals/nano.py" "$data" $options --time 20 --clock "$clock" \
             --threads "$threads" --precision "$precision" >"$out/step" 2>"$out/step.log" ||
-            fail 1 "nano.py: see $out/step.log"
+            fail 1 "nano.py failed; see $out/step.log"
         number "$out/step" step_seconds >>"$out/theirs"
     done
     round=$((round + 1))
@@ -183,7 +184,8 @@ done
 echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $threads threads," \
     "clock $clock; PyTorch $torch (the faster of fp32 and bf16 autocast); $(date -u +%Y-%m-%d)"
 echo
-[ -n "$needed" ] || fail 1 "pathloom did not reach $target in the longest of --lengths"
+[ -n "$needed" ] ||
+    fail 1 "pathloom did not reach $target bits per byte; add a longer training to --lengths"
 awk -v ours="$(least "$out/ours")" -v theirs="$(least "$out/theirs")" -v n="$needed" \
     -v steps="$steps" -v target="$target" -v lr="$best_rate" -v name="$optimizer" 'BEGIN {
     print "| to " target " bits per byte | steps | seconds per step | seconds |"

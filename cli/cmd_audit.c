@@ -10,7 +10,8 @@ typedef struct audit_call {
     pl_store *store;
     int64_t counts[PL_VERDICT_COUNT];
     int64_t n_fenced;
-    /* with `worker`: counts of the worker's versions of one module, and of one arm */
+    /* with `worker`: arm: the arm that is listed now; arm_first: its first version with
+     * an update of the worker; first, last, n: such versions of the listed module */
     char arm[PL_MODULE_NAME_MAX];
     uint64_t arm_first;
     uint64_t first, last, n;
@@ -32,7 +33,7 @@ static void print_audit(const pl_audit *a)
                 apart == 0 ? "the same" : "a different");
     }
     if (a->verdict == PL_VERDICT_SETTLED)
-        say("          the odd result is that of %s", a->results[a->odd].worker);
+        say("          the different result is that of %s", a->results[a->odd].worker);
     if (a->reason[0])
         say("          %s", a->reason);
 }
@@ -64,7 +65,7 @@ static pl_status on_fenced(void *context, const char *name, const char *target)
     row r = row_begin(call->json);
     row_text(&r, "fenced", worker, "fenced    %s");
     row_text(&r, "reason", reason, ": %s");
-    row_say(&r, "\n          what it contributed to: pathloom audit %s --run %s",
+    row_say(&r, "\n          versions with its updates: pathloom audit %s --run %s",
             worker, call->dir);
     row_finish(&r);
     return PL_OK;
@@ -107,7 +108,7 @@ static void print_remedy(const audit_call *call)
 {
     if (call->json || !call->arm[0] || call->arm_first == UINT64_MAX)
         return;
-    say("  before all of it, when the job is stopped:");
+    say("  to return to the versions before these, stop the job and give:");
     say("  pathloom store rollback %s --to %llu --run %s", call->arm,
         (unsigned long long)(call->arm_first - 1), call->dir);
 }
@@ -148,7 +149,7 @@ static pl_status list_worker(audit_call *call)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
                    "no version in %s has a contribution of %s; `pathloom store blame "
-                   "MODULE --history` names who has contributed",
+                   "MODULE --history` lists the contributors",
                    call->dir, call->worker);
 }
 
@@ -173,10 +174,11 @@ static int run_audit(int argc, char **argv)
 const cli_verb verb_audit = {
     .name = "audit",
     .usage = "audit [WORKER] --run RUN [--json]",
-    .help = "list audits and fenced workers, or what one worker contributed to",
+    .help = "list audits and fenced workers, or the versions of one worker",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "Audits are tasks that were done twice. With WORKER: lists the versions "
-             "that it contributed to, and how to undo them.",
+    .notes = "An audit is a task that a second worker repeats. With WORKER: lists the "
+             "versions to which this worker contributed, and the commands that undo "
+             "them.",
     .most_words = 1,
     .run = run_audit};

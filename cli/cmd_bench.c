@@ -31,9 +31,9 @@ static const cli_option step_options[] = {
     CLI_OPTION("muon", CLI_FLAG, engine_call, o.muon, NULL,
                "measure the step with train.optimizer=muon"),
     CLI_NUMBER("muon-rows", CLI_INT, engine_call, o.muon_rows, "N", 0, 1000000,
-               "train.muon_rows (64)"),
+               "with --muon: the value of train.muon_rows (64)"),
     CLI_JSON(engine_call, o.json),
-    CLI_NUMBER("processes", CLI_INT, engine_call, o.processes, "N", 1, 1024,
+    CLI_NUMBER("processes", CLI_INT, engine_call, o.processes, "N", 1, 256,
                "step: run N processes at once, each bound to its own processors, and "
                "compare them with one process of as many threads"),
 };
@@ -61,7 +61,7 @@ static pl_status read_clock(measure_options *o)
     if (!o->cpu_clock && strcmp(o->clock, "wall") != 0)
         return pl_fail(PL_ERR_USAGE, "--clock is wall or cpu, not `%s`", o->clock);
     if (o->cpu_clock && (o->threads > 1 || o->processes > 1))
-        return pl_fail(PL_ERR_USAGE, "--clock cpu counts one thread; leave out "
+        return pl_fail(PL_ERR_USAGE, "--clock cpu measures only one thread; leave out "
                                      "--threads and --processes");
     return PL_OK;
 }
@@ -96,7 +96,7 @@ typedef struct outer_request {
 
 static const cli_option codec_options[] = {
     CLI_OPTION("run", CLI_TEXT, outer_request, run, "RUN",
-               "take the updates of this run; without it a small model is trained"),
+               "use the updates of this run; without --run, a small model is trained"),
     CLI_JSON(outer_request, json),
 };
 static const cli_option outer_options[] = {CLI_JSON(outer_request, json)};
@@ -112,14 +112,15 @@ static const cli_verb subjects[N_SUBJECTS] = {
      .run = run_step},
     {.name = "bench ops",
      .usage = "bench ops [--model NAME] [--json]",
-     .help = "measure each operation, and the fastest product and memory stream",
+     .help = "measure each operation, and the peak rates of products and memory",
      .options = step_options,
      /* all options of `step` except the last, --processes */
      .n_options = CLI_COUNT(step_options) - 1,
      .run = run_ops},
     {.name = "bench generate",
      .usage = "bench generate [--model NAME] [--json]",
-     .help = "measure reading a prompt and writing tokens, and the rate of memory",
+     .help =
+         "measure how fast a prompt is read, tokens are written, and memory is read",
      .options = generate_options,
      .n_options = CLI_COUNT(generate_options),
      .run = run_generate_bench},

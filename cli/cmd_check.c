@@ -32,7 +32,7 @@ static void print_result(void *context, const check_result *result)
     row_count(&r, "checked", result->n_checked, " %s");
     row_text(&r, "unit", result->unit, " %s");
     row_count(&r, "unproven", result->n_unproven,
-              result->n_unproven > 0 ? ", %s not" : NULL);
+              result->n_unproven > 0 ? ", %s unproven" : NULL);
     row_count(&r, "broken", result->broken.n_all, NULL);
     if (q->json || result->n_unproven > 0)
         row_text(&r, "reason", result->why, " (%s)");
@@ -93,13 +93,13 @@ static int run_check_verb(int argc, char **argv)
 const cli_verb verb_check = {
     .name = "check",
     .usage = "check --run RUN [--recompute N|all] [--json]",
-    .help = "check from its store alone that a run is intact",
+    .help = "check that a run is intact, from its store alone",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes =
         "One line per invariant: it holds, it is broken (followed by what is damaged), "
-        "or it is unproven because data that could prove it were not kept "
-        "(store.keep_updates, store.keep_momentum) or were collected. Exit status 65 "
-        "if one is broken, 75 while a job writes to the store.",
+        "or it is unproven because the data that could prove it was not kept "
+        "(store.keep_updates, store.keep_momentum) or was deleted by gc. Exit status "
+        "65 if an invariant is broken, 75 while a job writes to the store.",
     .computes = true,
     .run = run_check_verb};

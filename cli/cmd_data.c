@@ -13,8 +13,8 @@ typedef struct coverage_call {
     const char *only; /* name of an arm; NULL: all arms */
     const char *of;   /* a domain or a file; NULL: all samples are checked */
     pl_subject subject;
-    pl_buf hashes; /* hashes of the file's documents */
-    uint64_t n_meant;
+    pl_buf hashes;    /* hashes of the file's documents */
+    uint64_t n_meant; /* documents that --of names, summed over paths and modules */
     bool only_counts; /* only count the documents */
     bool json;
     pl_store *store;
@@ -188,8 +188,7 @@ static pl_status coverage(const char *dir, coverage_call *call)
                        call->only ? call->only : "", dir));
     if (call->of && call->n_meant == 0)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "no path has a document that is of the domain or in the file "
-                       "`%s`",
+                       "no path was trained on a document of the domain or file `%s`",
                        call->of));
     if (call->of && call->json) {
         pl_json_set_text(o, "of", call->of);
@@ -212,9 +211,9 @@ static pl_status coverage(const char *dir, coverage_call *call)
         say("every sample of every finished phase counted once: %lld records checked",
             (long long)call->n_checked);
     if (!call->json && call->n_given_up > 0)
-        say("%lld more were given up by rollbacks", (long long)call->n_given_up);
+        say("%lld more records were dropped by rollbacks", (long long)call->n_given_up);
     if (!call->json && call->n_left_out > 0)
-        say("%lld more were left out by quorums", (long long)call->n_left_out);
+        say("%lld more records were left out by quorums", (long long)call->n_left_out);
 done:
     pl_store_close(&call->store);
     pl_buf_destroy(&call->hashes);
@@ -230,8 +229,8 @@ typedef struct data_request {
 static const cli_option options[] = {
     CLI_RUN(data_request, run),
     CLI_OPTION("of", CLI_TEXT, data_request, of, "WHAT",
-               "show how much of the documents of this domain, or in this file or "
-               "folder, each path and module was trained on"),
+               "show how many tokens of the documents of this domain, or in this file "
+               "or folder, each path and module was trained on"),
     CLI_JSON(data_request, json)};
 
 static int run_data(int argc, char **argv)
@@ -241,8 +240,8 @@ static int run_data(int argc, char **argv)
     coverage_call call = {0};
     pl_status status = cli_read(&verb_data, argc, argv, &q, &words);
     if (status == PL_OK && (words.n < 1 || strcmp(words.at[0], "coverage") != 0))
-        status = pl_fail(PL_ERR_USAGE, "data needs the word coverage, which an arm may "
-                                       "follow: pathloom data coverage [ARM]");
+        status = pl_fail(PL_ERR_USAGE, "data needs the word coverage, and may have an "
+                                       "arm: pathloom data coverage [ARM]");
     if (status == PL_OK) {
         call.only = words.n > 1 ? words.at[1] : NULL;
         call.json = q.json;

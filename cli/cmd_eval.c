@@ -33,7 +33,7 @@ static pl_status apply_settings(pl_run *r, const given_settings *s)
         if (!config_pair_is_local(s->pairs[i]))
             return pl_fail(PL_ERR_USAGE,
                            "eval cannot set `%.100s`: the run in %s was made with its "
-                           "own value; leave it out",
+                           "own value; leave this key out",
                            s->pairs[i], r->dir);
     }
     return PL_OK;
@@ -46,8 +46,8 @@ static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *
     char one[24];
     if (text && pl_topology_n_paths(r->topology) < 2)
         return pl_fail(PL_ERR_USAGE,
-                       "--every compares paths, and the run in %s has only one; leave "
-                       "it out",
+                       "--every compares paths, but the run in %s has only one path; "
+                       "leave --every out",
                        r->dir);
     for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         const size_t len = strcspn(at, ",");
@@ -81,12 +81,12 @@ static const cli_option options[] = {
                "its documents which path was chosen: a text file, JSON lines, a "
                "folder, any of these compressed, or - for standard input"),
     CLI_OPTION("every", CLI_TEXT, eval_request, every, "W,W,...",
-               "also choose the path again every W tokens, both by the text before and "
-               "in hindsight; for example 128,64,32,16"),
+               "also score rules that choose the path again every W tokens, by the "
+               "text before or in hindsight; for example 128,64,32,16"),
     CLI_SELECT(eval_request, select),
     CLI_JSON(eval_request, json),
     CLI_SETTINGS(eval_request, settings,
-                 "a key that does not change results, such as eval.max_tokens"),
+                 "set a key that does not change results, such as eval.max_tokens"),
 };
 
 static int run_eval(int argc, char **argv)

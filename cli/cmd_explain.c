@@ -98,8 +98,8 @@ static pl_status unknown(const char *word)
     const char *near = pl_nearest(word, names, n);
     near = near ? near : pl_conf_nearest(&config_table, word);
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "`%.64s` is no status, exit code, event or key%s%s; `pathloom "
-                   "explain` lists the first three, `pathloom init` all keys",
+                   "`%.64s` is not a status, exit code, event or key%s%s; `pathloom "
+                   "explain` lists statuses, codes and events, `pathloom init` keys",
                    word, near ? "; did you mean " : "", near ? near : "");
 }
 

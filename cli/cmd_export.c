@@ -31,8 +31,8 @@ static const cli_option options[] = {
     CLI_OPTION("out", CLI_TEXT, request, out, "PATH",
                "where to write: a folder, or FILE.gguf"),
     CLI_OPTION("push", CLI_TEXT, request, push, "hf:USER/NAME",
-               "then publish the folder in this repository of the hub at HF_ENDPOINT "
-               "(huggingface.co), with the token of HF_TOKEN or its file"),
+               "also publish the folder in this repository of the server HF_ENDPOINT "
+               "(huggingface.co), with the token in HF_TOKEN or its file"),
     CLI_JSON(request, json),
 };
 
@@ -162,9 +162,9 @@ static void tell_exported(const job *j, const char *path, const char *target)
             pl_human_count((double)pl_topology_path_params(j->topology), count),
             pl_weight_type_name(j->q->type), target);
         if (!j->q->gguf && pl_path_exists(pl_join(kept, target, "sentencepiece.model")))
-            say("         without files for transformers' tokenizer, which would "
-                "misread\n"
-                "         this one; it is there as sentencepiece.model");
+            say("         without files for transformers' tokenizer, because "
+                "transformers would\n"
+                "         misread this tokenizer; the folder has sentencepiece.model");
         return;
     }
     pl_json *o = pl_json_object(), *notes = pl_json_object();
@@ -299,7 +299,7 @@ static pl_status push(const request *q)
     say("push     %s%s: %d of %d files sent, %s%s", got.url,
         got.made ? " (new, private)" : "", got.n_sent, got.n_files,
         pl_human_bytes((double)got.sent_bytes, sent),
-        got.commit[0] ? "" : "; the hub has them all");
+        got.commit[0] ? "" : "; the server already has all files");
     return PL_OK;
 }
 

@@ -13,13 +13,13 @@ typedef struct forget_words {
 static const cli_option options[] = {
     CLI_RUN(forget_words, q.run),
     CLI_OPTION("from", CLI_TEXT, forget_words, from, "WHERE",
-               "paths: the mixture and its baselines forget (the default); start: the "
-               "base model and the router, too, so all of them are trained again"),
+               "paths: only the mixture and its baselines forget (the default); start: "
+               "the base model and the router, too, so everything is trained again"),
     CLI_OPTION("dry-run", CLI_FLAG, forget_words, q.only_cost, NULL,
                "only print what would be trained again"),
     CLI_OPTION("purge", CLI_FLAG, forget_words, q.purge, NULL,
-               "also remove the old stores, which have the text and what was learned "
-               "from it; without DOC only this"),
+               "also remove the old stores, which have the text and parameters that "
+               "were trained on it; without DOC, do only this"),
 };
 
 static pl_status read_words(int argc, char **argv, forget_words *w)
@@ -64,10 +64,10 @@ const cli_verb verb_forget = {
         "DOC is a file or folder with the text of training documents, or the hash of "
         "one (16 hex digits).\n\n"
         "The run ends with the parameters of a run whose samples never had the "
-        "documents. Only phases that depend on them are trained again, if the run "
-        "keeps "
-        "store.keep_states, store.keep_updates and store.keep_momentum. If the command "
-        "is killed, the same command or `pathloom train --out RUN` goes on.",
+        "documents. If the run was trained with store.keep_states, store.keep_updates "
+        "and store.keep_momentum, only phases that depend on the documents are trained "
+        "again. If the command is killed, the same command or `pathloom train --out "
+        "RUN` continues.",
     .most_words = CLI_WORDS_MAX,
     .computes = true,
     .run = run_forget};

@@ -20,7 +20,7 @@ static const cli_option options[] = {
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
                "beginning of the text; its first tokens choose the path"),
     CLI_OPTION("path", CLI_TEXT, request, path, "pNN",
-               "this path answers, whatever the prompt"),
+               "let this path answer, for any prompt"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "router: the router chooses the path; likelihood: the path under which "
                "the prompt's first tokens are likeliest; auto: likelihood, if there "
@@ -28,8 +28,8 @@ static const cli_option options[] = {
     CLI_SELECT(request, select),
     CLI_NUMBER("route-every", CLI_INT, request, every, "W", 1, 1 << 20,
                "choose the path again every W tokens, by the text so far; all paths "
-               "are loaded. By likelihood all of them read the text, with --route "
-               "router only the one that writes"),
+               "are loaded. With likelihood, all paths read the text; with --route "
+               "router, only the path that writes"),
     CLI_NUMBER("max-tokens", CLI_INT, request, options.max_tokens, "N", 1, 1 << 20,
                "write at most N tokens (64)"),
     CLI_NUMBER("temperature", CLI_REAL, request, options.choice.temperature, "X", 0,
@@ -45,7 +45,7 @@ static const cli_option options[] = {
     CLI_OPTION("stop", CLI_LIST, request, stop, "TEXT",
                "end before this text; may be given up to 4 times"),
     CLI_OPTION("precision", CLI_TEXT, request, precision, "P",
-               "auto, f32, bf16, f16 or int8 (the run's)"),
+               "auto, f32, bf16, f16 or int8 (default: the run's)"),
     CLI_JSON(request, json),
 };
 
@@ -57,7 +57,8 @@ static pl_status parse_generate_args(int argc, char **argv, request *q)
     PL_CHECK(cli_read(&verb_generate, argc, argv, q, NULL));
     q->options.choice.seed = (uint64_t)q->seed;
     if (q->stop.n > PL_STOP_MAX)
-        return pl_fail(PL_ERR_USAGE, "more than %d times --stop", PL_STOP_MAX);
+        return pl_fail(PL_ERR_USAGE, "--stop may be given at most %d times",
+                       PL_STOP_MAX);
     for (int i = 0; i < q->stop.n; i++)
         q->options.stop[i] = q->stop.items[i];
     if (q->route)
@@ -222,7 +223,7 @@ static void tell_generated(session *s, const pl_generate_result *g)
                                       : ", by the router",
             g->n_prompt, g->n_tokens, rate, pl_finish_name(g->finish));
     if (s->q->every)
-        fprintf(stderr, "[choosing by %s: paths read %lld tokens more, %.3f s]\n",
+        fprintf(stderr, "[chosen by %s: paths read %lld more tokens for it, %.3f s]\n",
                 s->gated ? "the router" : "the paths' losses", (long long)g->n_routing,
                 g->routing_seconds);
 }

@@ -19,8 +19,9 @@ typedef struct homes_call {
 } homes_call;
 
 static const cli_option options[] = {
-    CLI_OPTION("run", CLI_TEXT, homes_call, dir, "RUN",
-               "folder of the run (pathloom-run); the job may be running or stopped"),
+    CLI_OPTION(
+        "run", CLI_TEXT, homes_call, dir, "RUN",
+        "folder of the run (default: pathloom-run); the job may be running or stopped"),
     CLI_NUMBER("weight", CLI_INT64, homes_call, weight, "W", 1, PL_WEIGHT_MAX,
                "weight of the home that is added (1)"),
     CLI_JSON(homes_call, json),
@@ -31,8 +32,9 @@ static pl_status read_weight(const char *text, int64_t *out)
     if (pl_parse_int(text, out) == PL_OK && *out >= 1 && *out <= PL_WEIGHT_MAX)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,
-                   "a weight is 1 to %d, not `%s`; weight 2 means twice as many "
-                   "modules as weight 1; to give a home none, use `homes drain`",
+                   "a weight is a number from 1 to %d, not `%s`; weight 2 means twice "
+                   "as many modules as weight 1; to leave a home no modules, use "
+                   "`homes drain`",
                    PL_WEIGHT_MAX, text);
 }
 
@@ -57,8 +59,8 @@ static pl_status read_home(const homes_call *h, const char *text, int *out)
         *out = (int)number - 1;
         return PL_OK;
     }
-    return pl_fail(PL_ERR_USAGE, "`%s` is no home of this job: it has 1 to %d", text,
-                   n);
+    return pl_fail(PL_ERR_USAGE,
+                   "`%s` is not a home of this job; its homes are 1 to %d", text, n);
 }
 
 /* ---- reaching the homes ---- */
@@ -106,13 +108,15 @@ static pl_status settle(homes_call *h)
     if (sum == 0)
         return pl_fail(
             PL_ERR_USAGE,
-            "no home would be left; add one, or give another a weight first");
+            "no home would have a weight; first add a home, or give another home a "
+            "weight");
     PL_CHECK(pl_move_to(h->r.client, &h->places, say_moved, h, &h->report));
     say_report(h);
     return PL_OK;
 }
 
-/* Checks the number of the home that the user adds. Does nothing if the home exists. */
+/* Checks the number of the home that the user adds. *there becomes true if this home
+ * already exists. */
 static pl_status check_new_home(const homes_call *h, int n, bool *there)
 {
     int64_t wanted = n + 1;
@@ -122,12 +126,13 @@ static pl_status check_new_home(const homes_call *h, int n, bool *there)
                        text);
     *there = wanted <= n;
     if (*there && !h->json)
-        say("home %d exists already", (int)wanted);
+        say("home %d already exists", (int)wanted);
     return PL_OK;
 }
 
 /* Adds the next home. If a home runs but is not in the table yet, an earlier call has
- * added it, even if an unfinished next table contains it. */
+ * added it, and only its weight is set. This also holds if the home is in a next table
+ * that was not finished. */
 static pl_status add_next_home(homes_call *h)
 {
     pl_places table, next;
@@ -175,6 +180,8 @@ typedef struct search {
     /* "mix/L1.E0"; or "L1.E0", which means a module of the mixture's newest chapter */
     const char *asked;
     char name[PL_MODULE_NAME_MAX];
+    /* home: the home that has the name, or -1; chapter: the chapter of the name;
+     * looks_at: the home that is searched now */
     int home, chapter, looks_at;
 } search;
 
@@ -204,7 +211,7 @@ static pl_status move_to_home(homes_call *h)
     if (s.home < 0)
         return pl_fail(
             PL_ERR_NOT_FOUND,
-            "no home has %s; `pathloom homes list --json` names what they have",
+            "no home has %s; `pathloom homes list --json` lists the names of all homes",
             s.asked);
     const int from = s.home;
     PL_CHECK(run_home_weights(&h->r, &h->places));
@@ -251,8 +258,8 @@ static void show_home(const homes_call *h, int home, inventory *v)
 
 static void say_unfinished(void)
 {
-    say("a change of weights was interrupted; give that command again, or another "
-        "change");
+    say("a change of weights was interrupted; give its command again, or change the "
+        "weights in another way");
 }
 
 static pl_status list_homes(homes_call *h)
@@ -341,19 +348,20 @@ static pl_status drop_home(homes_call *h)
     PL_CHECK(look_at_run(h, &running));
     if (running)
         return pl_fail(PL_ERR_BUSY,
-                       "a home can be removed only while the job is stopped; stop it "
-                       "(Ctrl+C drains it, and the same command resumes it), then give "
-                       "this command again");
+                       "a home can be removed only while the job is stopped: press "
+                       "Ctrl+C in `pathloom train`, then give this command again; "
+                       "later the same `pathloom train` resumes the job");
     run_file(&h->r, "store", folder);
     PL_CHECK(pl_store_end_copy(folder));
     PL_CHECK(pl_store_count_parts(folder, &parts));
     int n = parts.n > 0 ? parts.n : 1;
     if (pl_parse_int(h->words[0], &number) != PL_OK || number < 1 || number > n)
-        return pl_fail(PL_ERR_USAGE, "`%s` is no home of this job: it has 1 to %d",
+        return pl_fail(PL_ERR_USAGE,
+                       "`%s` is not a home of this job; its homes are 1 to %d",
                        h->words[0], n);
     PL_CHECK(run_drop_home(folder, (int)number - 1));
     if (!h->json)
-        say("home %d is gone; the job has %d", (int)number, n - 1);
+        say("home %d is removed; homes of the job: %d", (int)number, n - 1);
     return PL_OK;
 }
 
@@ -417,7 +425,7 @@ const cli_verb verb_homes = {
     .n_options = CLI_COUNT(options),
     .notes = "  list                lists homes, their weights, and how much each "
              "has\n  add [HOME]          adds a home, which gets its share of "
-             "everything; with\n                      its number, the command may be "
+             "everything; if\n                      HOME is given, the command may be "
              "repeated\n  drain HOME          moves everything off that home, which "
              "keeps running\n  remove HOME         removes the last home, if it is "
              "drained and the job is\n                      stopped\n  move NAME HOME  "

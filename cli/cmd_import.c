@@ -1,6 +1,6 @@
 /* pathloom import: writes a configuration for a run that begins with an existing Llama
- * model. This command checks the model completely. The parameters are read when
- * training begins. */
+ * or Qwen3 model. This command checks the model completely. The run reads the
+ * parameters when training begins. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 
@@ -22,11 +22,11 @@ static const cli_option options[] = {
     CLI_OPTION("force", CLI_FLAG, request, force, NULL,
                "replace FILE.yaml if it exists"),
     CLI_SETTINGS(request, settings,
-                 "any key except those that the model determines, which are refused"),
+                 "set any key except those that the model determines"),
     CLI_JSON(request, json),
 };
 
-/* Keys that the model determines; make_shape sets them. */
+/* Keys that the model determines; import_model sets them. */
 static const char *const shape_keys[] = {
     "data.vocab",      "model.width", "model.heads",   "model.kv_heads",
     "model.head_size", "model.ffn",   "model.blocks",  "model.rope_theta",
@@ -83,7 +83,7 @@ static pl_status make_path(request *q, const char *key, const char *path)
 {
     char *whole = realpath(path, NULL);
     pl_status status = whole ? given_add(&q->settings, key, whole)
-                             : pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s", path);
+                             : pl_fail(PL_ERR_NOT_FOUND, "%.256s does not exist", path);
     free(whole);
     return status;
 }
@@ -128,8 +128,9 @@ static void tell_imported(const request *q, const pl_import *m, uint64_t n_param
     if (goes_to_stdout(q))
         return;
     if (!q->json) {
-        say("import   %s parameters in %d file%s: %d blocks of width %d, %d heads on "
-            "%d, vocabulary %d, %s head",
+        say("import   %s parameters in %d file%s: %d blocks of width %d, %d query "
+            "heads, "
+            "%d key/value heads, vocabulary %d, %s head",
             pl_human_count((double)n_params, count), pl_import_n_files(m),
             pl_import_n_files(m) == 1 ? "" : "s", s->n_blocks, s->width, s->n_heads,
             s->n_kv_heads, s->vocab, s->tied ? "tied" : "untied");
@@ -150,7 +151,7 @@ static pl_status import_model(request *q)
     uint64_t n_params = 0;
     pl_status status = pl_import_open(q->model, &m);
     PL_TRY(status);
-    /* Uses the defaults of keys that the user did not set. */
+    /* If the user did not set these keys, chooses values that fit the model. */
     int context = pl_import_shape(m)->context;
     if (!given_sets(&q->settings, "model.context"))
         PL_TRY(make_real(q, "model.context",

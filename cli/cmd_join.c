@@ -34,8 +34,8 @@ static pl_status own_key(const char *path, pl_keypair *out)
     return pl_keypair_save(path, out);
 }
 
-/* Whether the hub knows the key already. If the hub knows the key, the token is not
- * used: the machine has joined before, and the token may be used up. */
+/* Whether the hub knows the key already. Then the machine has joined before, and the
+ * token is not used, because it may be used up. */
 static bool hub_knows_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;
@@ -128,7 +128,7 @@ static pl_status join_job(process *p, const char *word)
     pl_keypair_wipe(&invite);
     PL_CHECK(status);
     if (p->only_enrol || strcmp(role, "worker") != 0) {
-        say("start it with: pathloom %s --hub '%s' --key %s",
+        say("now start: pathloom %s --hub '%s' --key %s",
             strcmp(role, "inspector") == 0 ? "status" : role, p->hub, p->key);
         return PL_OK;
     }
@@ -148,7 +148,7 @@ static const cli_option options[] = {
                "file of this machine's key, which is made if it does not exist"),
     CLI_OPTION("only-enrol", CLI_FLAG, process, only_enrol, NULL,
                "only add the key to the job; do not work yet"),
-    CLI_SETTINGS(process, settings, "a key that does not change results"),
+    CLI_SETTINGS(process, settings, "set a key that does not change results"),
     COMPUTE_OPTIONS,
     LOG_OPTIONS,
 };
@@ -169,9 +169,9 @@ const cli_verb verb_join = {
     .help = "work for a job on another machine",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "TOKEN is what `pathloom key invite` printed on the other machine. It "
-             "works once; the key that is made here stays valid. Ctrl+C or TERM "
-             "finishes the task and ends; the same command joins again.",
+    .notes = "`pathloom key invite` prints TOKEN on the other machine. The token works "
+             "once; the key that is made here stays valid. After Ctrl+C or TERM, the "
+             "worker finishes its task and ends; the same command joins again.",
     .most_words = 1,
     .computes = true,
     .run = run_join};

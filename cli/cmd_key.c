@@ -16,9 +16,9 @@ typedef struct key_options {
 static const cli_option options[] = {
     CLI_RUN(key_options, run),
     CLI_OPTION("keys", CLI_TEXT, key_options, list, "FILE",
-               "use this list of keys (the run's)"),
+               "use this list of keys (default: the run's)"),
     CLI_OPTION("hub", CLI_TEXT, key_options, hub, "ADDRESS",
-               "address of the hub for the token (the run's)"),
+               "address of the hub for the token (default: the run's)"),
     CLI_OPTION(
         "role", CLI_TEXT, key_options, role_name, "ROLE",
         "role of the key: worker, relay, inspector, home, hub or admin (worker)"),
@@ -26,8 +26,10 @@ static const cli_option options[] = {
                "how many keys an invitation may add (1)"),
     CLI_OPTION(
         "expires", CLI_TEXT, key_options, span, "SPAN",
-        "when it expires: after 90s, 30m, 24h, 7d; 0: never (invite: 24h, allow: 0)"),
-    CLI_OPTION("name", CLI_TEXT, key_options, name, "NAME", "its name in the list"),
+        "time after which the invitation or key expires: 90s, 30m, 24h, 7d; 0: never "
+        "(invite: 24h, allow: 0)"),
+    CLI_OPTION("name", CLI_TEXT, key_options, name, "NAME",
+               "name of the invitation or key in the list"),
     CLI_JSON(key_options, json),
 };
 
@@ -119,9 +121,9 @@ static pl_status find_key_list(const key_options *o, char out[PL_PATH_MAX])
     if (run_has_keys(o->run))
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "the job in %s has no keys: only this machine reaches it. Start it "
-                   "with --set net.hub=tcp://0.0.0.0:7000 --set "
-                   "net.home=tcp://0.0.0.0:7001, or give --run FOLDER",
+                   "the job in %s has no keys: only this machine reaches it. Start the "
+                   "job with --set net.hub=tcp://0.0.0.0:7000 --set "
+                   "net.home=tcp://0.0.0.0:7001, or name another run with --run FOLDER",
                    o->run);
 }
 
@@ -263,7 +265,7 @@ static pl_status revoke_entry(pl_key_list *list, void *context)
             PL_ERR_NOPERM,
             "%s is one of the job's own keys, without which the job cannot start; to "
             "replace all of them, stop the job, delete the folder keys of the run, "
-            "start the job again, and invite the other machines anew",
+            "start the job again, and invite the other machines again",
             v->entry.name);
     pl_key_list_revoke(list, &v->entry.key);
     v->n_open = count_invitations(list);
@@ -281,7 +283,7 @@ static void say_revoked(const revocation *v)
         v->entry.name);
     if (v->n_open > 0)
         say("%d invitation%s open: anybody who has the token can still add a new key "
-            "(see `pathloom key list`; `key revoke` ends it)",
+            "(see `pathloom key list`; `key revoke` ends an invitation)",
             v->n_open, v->n_open > 1 ? "s are" : " is");
 }
 
@@ -385,6 +387,6 @@ const cli_verb verb_key = {
         "that may connect\n"
         "  invite              print a command that lets another machine join\n"
         "  allow KEY           put a key into the list, without an invitation\n  "
-        "revoke NAME|KEY     refuse its messages from then on; invitations do not help",
+        "revoke NAME|KEY     refuse this key; no invitation can add it again",
     .most_words = 3,
     .run = run_key};

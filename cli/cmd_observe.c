@@ -69,7 +69,7 @@ static int run_observe(int argc, char **argv)
 const cli_verb verb_observe = {
     .name = "observe",
     .usage = "observe --run RUN [--event NAME] [--path pNN] [--worker NAME]",
-    .help = "the events of all processes of a run, in the order of their times",
+    .help = "print the events of all processes of a run, ordered by time",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes = "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "

@@ -9,7 +9,7 @@ static const cli_option hub_options[] = {
     PROCESS_OPTIONS,
     LISTEN_OPTIONS("net.hub"),
     CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
-               "address of a home; give it once for each home (the run's)"),
+               "address of a home; give it once for each home (default: the run's)"),
     CLI_KEY("metrics", process, settings, "HOST:PORT", "net.metrics",
             "where to serve Prometheus metrics, at /metrics"),
 };
@@ -25,9 +25,10 @@ const cli_verb verb_hub = {.name = "hub",
 static const cli_option home_options[] = {
     PROCESS_OPTIONS,
     LISTEN_OPTIONS("net.home"),
-    INDEX_OPTION("this is home I of the run, which has several"),
-    CLI_OPTION("store", CLI_TEXT, process, store, "FOLDER",
-               "folder of its store, which is made if it does not exist (the run's)"),
+    INDEX_OPTION("number of this home, if the run has several homes"),
+    CLI_OPTION(
+        "store", CLI_TEXT, process, store, "FOLDER",
+        "folder of its store, which is made if it does not exist (default: the run's)"),
 };
 
 const cli_verb verb_home = {
@@ -41,12 +42,12 @@ const cli_verb verb_home = {
 
 static const cli_option worker_options[] = {
     PROCESS_OPTIONS,
-    INDEX_OPTION("this is worker I of the run's own workers"),
-    CLI_OPTION(
-        "hub", CLI_TEXT, process, hub, "ADDRESS",
-        "address of the hub that gives it tasks: tcp://HOST:PORT#KEY (the run's)"),
+    INDEX_OPTION("number of this worker among the run's own workers"),
+    CLI_OPTION("hub", CLI_TEXT, process, hub, "ADDRESS",
+               "address of the hub that gives it tasks: tcp://HOST:PORT#KEY (default: "
+               "the run's)"),
     CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
-               "address of a relay to use instead of the home; once for each home"),
+               "address of a relay to use instead of a home; give it once per home"),
     COMPUTE_OPTIONS,
 };
 
@@ -63,13 +64,14 @@ const cli_verb verb_worker = {
 static const cli_option relay_options[] = {
     PROCESS_OPTIONS,
     LISTEN_OPTIONS("net.home"),
-    INDEX_OPTION("this is relay I of the run's relays"),
-    CLI_OPTION("home", CLI_LIST, process, homes, "ADDRESS",
-               "address of the home, or of the next relay before it (the run's)"),
+    INDEX_OPTION("number of this relay among the run's relays"),
+    CLI_OPTION(
+        "home", CLI_LIST, process, homes, "ADDRESS",
+        "address of the home, or of a relay on the way to it (default: the run's)"),
     CLI_NUMBER("expect", CLI_INT64, process, expect, "N", 0, 1 << 20,
                "number of workers (or relays) that will connect; 0: unknown (0)"),
     CLI_NUMBER("wait-ms", CLI_INT64, process, wait_ms, "N", 0, 1 << 30,
-               "how long an update waits for others, at most (500)"),
+               "longest time in ms for which an update waits for others (500)"),
     CLI_KEY("patience-s", process, settings, "N", "workers.patience_s",
             "how many seconds the home may be unreachable (60)"),
 };
@@ -78,10 +80,11 @@ const cli_verb verb_relay = {
     .name = "relay",
     .usage = "relay --home ADDRESS [--expect N] [--wait-ms N]",
     .help =
-        "run a relay: it adds updates (of homomorphic codecs) on their way to a home",
+        "run a relay: it sums updates (of homomorphic codecs) on their way to a home",
     .options = relay_options,
     .n_options = CLI_COUNT(relay_options),
-    .notes = "Give the workers that shall use the relay --home with its address.",
+    .notes = "To make a worker use this relay, start it with --home and the address of "
+             "the relay.",
     .is_process = true,
     .run = run_process};
 

@@ -31,8 +31,8 @@ static pl_status parse_route_args(int argc, char **argv, request *q)
     if (q->route)
         PL_CHECK(config_check_answer("--route", q->route));
     if ((q->prompt != NULL) == (q->file != NULL))
-        return pl_fail(PL_ERR_USAGE, "route needs --prompt TEXT or --file FILE, one of "
-                                     "the two");
+        return pl_fail(PL_ERR_USAGE, "route needs either --prompt TEXT or --file FILE, "
+                                     "not both");
     if (q->prompt && !q->prompt[0])
         return pl_fail(PL_ERR_USAGE, "the text of --prompt must not be empty");
     return PL_OK;
@@ -170,8 +170,9 @@ const cli_verb verb_route = {
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes =
-        "nats: -log p of the first tokens (router.prefix) under the path. posterior: "
-        "the path's share of the likelihoods of all paths. router cost: lower is "
-        "better. *: the path that generate, serve and export --prompt choose.",
+        "nats: -log p of the first tokens (router.prefix) under the path. behind: "
+        "difference to the best path. posterior: the path's share of the likelihoods "
+        "of all paths. router cost: lower is better. *: the path that generate, serve "
+        "and export --prompt choose.",
     .computes = true,
     .run = run_route};

@@ -28,22 +28,21 @@ static const cli_option options[] = {
     CLI_OPTION("listen", CLI_TEXT, request, front.listen, "ADDRESS",
                "address to listen at, IPv4:PORT; PORT *: a free one (127.0.0.1:8080)"),
     CLI_OPTION("precision", CLI_TEXT, request, server.precision, "P",
-               "auto, f32, bf16, f16 or int8 (the run's)"),
+               "auto, f32, bf16, f16 or int8 (default: the run's)"),
     CLI_NUMBER("threads", CLI_INT, request, server.threads, "N", 1, 1024,
                "number of threads that compute (all processors)"),
     CLI_NUMBER("slots", CLI_INT, request, server.slots, "N", 1, PL_DECODER_SLOTS_MAX,
                "number of requests that are answered at the same time, up to 256 (32)"),
     CLI_NUMBER("paths", CLI_INT, request, server.paths, "N", 0, 1000000,
                "largest number of paths in memory; 0: as many as have their modules in "
-               "half of "
-               "it (0)"),
+               "half of the memory (0)"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "how the path is chosen for requests to model `auto`: router, "
                "likelihood or auto, as in `pathloom generate` (router.answer)"),
     CLI_SELECT(request, select),
     CLI_OPTION("chat", CLI_TEXT, request, chat, "TEMPLATE",
-               "template by which conversations are written as prompts: chatml, llama2 "
-               "or plain; none: answer no conversations (model.chat)"),
+               "template that makes prompts from conversations: chatml, llama2 or "
+               "plain; none: refuse conversations (model.chat)"),
     CLI_NUMBER(
         "queue", CLI_INT, request, server.queue, "N", 1, 100000,
         "largest number of waiting requests; further ones get HTTP status 429 (256)"),

@@ -124,7 +124,8 @@ static int run_status(int argc, char **argv)
     r.lock = -1;
     pl_status status = cli_read(&verb_status, argc, argv, &q, NULL);
     if (status == PL_OK && q.csv && (q.json || !q.history))
-        status = pl_fail(PL_ERR_USAGE, "--csv needs --history, and excludes --json");
+        status = pl_fail(PL_ERR_USAGE,
+                         "--csv needs --history and cannot be used with --json");
     if (status == PL_OK && q.history)
         return print_history(&q);
     if (status == PL_OK)
@@ -150,7 +151,7 @@ static int run_status(int argc, char **argv)
 
 const cli_verb verb_status = {.name = "status",
                               .usage = "status --run RUN [--history [--csv]] [--json]",
-                              .help = "what a running job does",
+                              .help = "print what a running job does",
                               .options = options,
                               .n_options = CLI_COUNT(options),
                               .run = run_status};

@@ -22,8 +22,9 @@ const store_verb store_verbs[] = {
      "reads the parameters of all versions of the module in its arm and prints for "
      "each: lag, the cosine of the pseudo-gradients of this version and the "
      "previous one; gain, the length of the step over the norm of the updates' mean; "
-     "step, the same over the norm of the parameters; transverse, the share of the "
-     "contributors' updates in which they disagree.",
+     "step, the length of the step over the norm of the parameters; transverse, the "
+     "part of the updates' squared norm that is not in their mean: 0 if all updates "
+     "are equal.",
      1, 1, TAKES(GRAPH) | TAKES(HEALTH), true, store_log},
     {"show", "MODULE[@V]|TAG", "show all details of one version, or of a tag",
      "Shows full hashes, the coefficients of the outer step, and every contribution.",
@@ -40,28 +41,28 @@ const store_verb store_verbs[] = {
     {"diff", "A B", "compare two versions, tensor by tensor",
      "A and B are each a MODULE[@V], or ARM[@V] or TAG for all modules of an arm. One "
      "line per tensor: relative L2 distance |b - a| / |a|, cosine of a and b, largest "
-     "absolute difference, share of values that changed; then the same for the whole "
-     "module. If two modules have equal hashes, only the last line is shown. --svg "
-     "draws "
-     "the change of each tensor from version to version between two of one module.",
+     "absolute difference, share of values that changed; then one line for the whole "
+     "module. If two modules have equal hashes, only this last line is shown. --svg "
+     "draws, for two versions of one module, how each tensor changed from version to "
+     "version.",
      2, 2, TAKES(SVG), true, store_diff},
     {"fsck", "", "check everything, and list what is damaged",
      "Checks every chunk, blob and record against its hash, the chain of commits up to "
-     "the newest acknowledged one, the counts of references, that no version is "
-     "missing, and that names lead to something. May run while a job trains. Exit "
-     "status 65 if anything is damaged.",
+     "the newest acknowledged one, and the counts of references. Also checks that no "
+     "version is missing and that no name leads to nothing. May run while a job "
+     "trains. Exit status 65 if anything is damaged.",
      0, 0, TAKES(QUICK), true, store_fsck},
     {"gc", "", "free the data of old versions",
      "Without --delete only shows what would be freed. The records of versions always "
-     "stay, for log and blame. The data stay of the newest N versions and version 0 of "
-     "each module, of versions that a tag names or that a task may still start from, "
-     "and of versions younger than the grace time. --delete needs the job to be "
+     "stay, for log and blame. gc keeps the data of the newest N versions and version "
+     "0 of each module, of versions that a tag names or that a task may still start "
+     "from, and of versions younger than the grace time. --delete needs the job to be "
      "stopped; it may be killed at any time.",
      0, 0, TAKES(DELETE) | TAKES(KEEP) | TAKES(GRACE), true, store_gc},
     {"tag", "[NAME [AT]]", "name a consistent set of versions; list or delete tags",
      "AT is a phase that all paths of the arm have finished (default: the newest), or "
-     "head: the newest version of each module at one moment. If a rollback has given "
-     "up versions of the newest phase, the default is head. NAME must not be the name "
+     "head: the newest version of each module at one moment. If a rollback has dropped "
+     "versions of the newest phase, the default is head. NAME must not be the name "
      "of an arm or a module. gc keeps the versions that a tag names. Works also while "
      "a job runs.",
      0, 2, TAKES(ARM) | TAKES(NOTE) | TAKES(DELETE) | TAKES(FORCE), true, store_tag},
@@ -72,16 +73,18 @@ const store_verb store_verbs[] = {
      "of the first source's arm, with the merged modules in place of those that were "
      "merged. A module that is the same version in all sources (and in the base) is "
      "not merged. Methods: linear: weighted mean; slerp: point on the arc between two "
-     "sources; ties: base plus the mean of the largest differences, for each value "
-     "only those with the majority's sign; task: base plus the weighted sum of the "
-     "differences. The record of a merged version names its sources: log and blame "
-     "show them, verify computes it again. Needs the job to be stopped.",
+     "sources; ties: base plus the mean of the largest differences from the base (for "
+     "each value, only of those with the majority's sign); task: base plus the "
+     "weighted sum of the differences. The record of a merged version names its "
+     "sources: log and blame show them, and verify computes the version again. Needs "
+     "the job to be stopped.",
      2, STORE_WORDS_MAX,
      TAKES(METHOD) | TAKES(WEIGHTS) | TAKES(BASE) | TAKES(DENSITY) | TAKES(SCALE) |
          TAKES(NOTE) | TAKES(FORCE),
      false, store_merge},
     {"rollback", "MODULE|ARM", "make an older version the newest again",
-     "Appends versions with the parameters of --to; no version is changed. If the arm "
+     "Appends versions with the parameters of version --to; no version is changed. If "
+     "the arm "
      "is still training, all its modules and paths move on to the next phase that no "
      "path has begun, and `pathloom train` continues from there. With noloco, eager, "
      "streaming and delayed-nesterov, an arm that is still training is refused. If "
@@ -89,20 +92,22 @@ const store_verb store_verbs[] = {
      "killed. Needs the job to be stopped.",
      1, 1, TAKES(TO), false, store_rollback},
     {"blame", "MODULE[@V]", "show which workers, paths and data made a version",
-     "One line per contributor, the largest share first. The share is that of its "
-     "update's weighted norm in the sum over all updates. Samples are numbered in the "
-     "order in which the path draws them from its shard. For a version that a rollback "
-     "made, the contributors of the original version are shown; with --history, "
-     "versions that a rollback gave up do not count.",
+     "One line per contributor, the largest share first. The share is the weighted "
+     "norm of its update, divided by the sum over all updates. Samples are numbered in "
+     "the order in which the path draws them from its shard. For a version that a "
+     "rollback made, the contributors of the original version are shown; with "
+     "--history, versions that a rollback dropped do not count.",
      1, 1, TAKES(HISTORY) | TAKES(SVG), true, store_blame},
-    {"bisect", "", "since which phase a text is predicted worse",
-     "A binary search over the phases of the mixture's newest chapter (or of --arm), "
-     "with the evaluation of `eval --at`: of the held-out documents of one domain "
-     "(--domain), of a text (--on), or of all held-out text. It begins between the "
-     "best of a few phases (or --from) and the newest one (or --to), and ends at two "
-     "neighbouring phases between which the bits per byte rose past the middle of both "
-     "ends. Then it names the versions of that phase that answered, and who made them. "
-     "Phases whose parameters were collected are left out.",
+    {"bisect", "", "find the phase since which a text is predicted worse",
+     "A binary search over the phases of the mixture's newest chapter (or of --arm). "
+     "Each step evaluates one phase like `eval --at`: on the held-out documents of one "
+     "domain (--domain), on a text (--on), or on all held-out text. The search begins "
+     "with the best of a few phases (or --from) and the newest phase (or --to). It "
+     "ends at two neighbouring phases between which the bits per byte rose past the "
+     "mean of the two phases at the beginning. Then it prints the versions of the "
+     "later "
+     "phase that answered, and their contributors. Phases whose parameters gc has "
+     "deleted are left out.",
      0, 0, TAKES(DOMAIN) | TAKES(ON) | TAKES(FROM) | TAKES(TO) | TAKES(ARM), true,
      store_bisect},
     {"verify", "MODULE[@V]|TAG",
@@ -112,29 +117,31 @@ const store_verb store_verbs[] = {
      "the newest need store.keep_momentum as well. With --history, checks every "
      "version up to this one. Exit status 65 if a version differs, 66 if its sources "
      "are missing. With --tasks, also trains each contributing task again, with all "
-     "earlier phases of its path, and compares its update. This takes as long as that "
-     "training took, needs the versions with which it began and a machine of the same "
-     "kind, and is not possible for methods whose paths keep parameters of their own.",
+     "earlier phases of its path, and compares its update. This takes as long as the "
+     "first training of these phases, needs the versions with which they began and a "
+     "machine of the same kind, and is not possible for methods whose paths keep "
+     "parameters of their own.",
      1, 1, TAKES(HISTORY) | TAKES(TASKS), true, store_verify},
     {"cat", "MODULE[@V] [TENSOR]", "write parameters to standard output",
      "Writes all parameters, or those of one tensor, named as in diff. With --object "
      "writes the bytes of an object instead. Has no --json.",
      1, 2, TAKES(FORMAT) | TAKES(OBJECT), true, store_cat},
     {"init", "", "make an empty store",
-     "Makes it in --store FOLDER, which must be empty or must not exist.", 0, 0,
+     "Makes the store in --store FOLDER, which must be empty or must not exist.", 0, 0,
      TAKES(ENGINE), false, store_init},
     {"pack", "", "compress old versions now",
-     "A home compresses them while it has nothing else to do (store.compress); this "
-     "command does it at once and gives the space back to the disk. No version and no "
-     "hash changes. Needs the job to be stopped; may be killed at any time.",
+     "A home compresses old versions while it has nothing else to do "
+     "(store.compress); this command compresses them at once and gives the space back "
+     "to the disk. No version and no hash changes. Needs the job to be stopped; may be "
+     "killed at any time.",
      0, 0, 0, false, store_pack},
     {"backup", "DIR", "copy the store, also while it is written, and check the copy",
      "Copies the state at the moment when the command starts into the store DIR. If "
-     "DIR has an earlier backup, only new chunks and records are copied, and what is "
-     "gone is deleted. If the command is killed, DIR keeps its earlier state, or the "
-     "same command completes the copy. While a job with several homes trains, the "
-     "homes stop writing for a moment, so that the copy shows all of them at one "
-     "moment. --quick does not read the copied bytes again.",
+     "DIR has an earlier backup, only new chunks and records are copied, and those "
+     "that the store no longer has are deleted. If the command is killed, DIR keeps "
+     "its earlier state, or the same command completes the copy. While a job with "
+     "several homes trains, the homes stop writing for a moment, so that the copy "
+     "shows all of them at one moment. --quick does not read the copied bytes again.",
      1, 1, TAKES(QUICK) | TAKES(FORCE), true, store_backup},
     {"restore", "DIR|ENGINE", "replace the store by its backup",
      "The backup is checked first and the result afterwards. A store with commits "
@@ -257,8 +264,9 @@ static pl_status check_folder(const store_call *call)
 static pl_status is_held(const store_call *call)
 {
     return pl_fail(PL_ERR_BUSY,
-                   "a running job holds the store %s; stop it (Ctrl+C drains it, and "
-                   "the same command resumes it), then run store %s again",
+                   "a running job has locked the store %s; stop the job (Ctrl+C in "
+                   "`pathloom train`; the same `train` command resumes it later), then "
+                   "run store %s again",
                    call->folder, call->verb->name);
 }
 

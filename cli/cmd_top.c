@@ -300,5 +300,5 @@ const cli_verb verb_top = {
     .help = "watch a running job on one screen",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "q quits. If the output is not a terminal, the job is printed once.",
+    .notes = "q quits. If the output is not a terminal, the screen is printed once.",
     .run = run_top};

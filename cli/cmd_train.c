@@ -93,8 +93,8 @@ static pl_status prepare_run(pl_run *r, train_dial *dial)
 static pl_status plan_only(pl_run *r, const train_dial *dial)
 {
     if (train_dial_is_set(dial))
-        return pl_fail(PL_ERR_USAGE, "--dry-run prints a plan before anything is "
-                                     "measured; leave out --for and --tokens");
+        return pl_fail(PL_ERR_USAGE, "--dry-run measures nothing, but --for and "
+                                     "--tokens need measurements; leave them out");
     PL_CHECK(run_find_device(r));
     return run_plan(r);
 }
@@ -102,7 +102,7 @@ static pl_status plan_only(pl_run *r, const train_dial *dial)
 static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 {
     say("pathloom %s  run %s%s\n"
-        "         Ctrl+C drains and saves; the same command continues from there",
+        "         Ctrl+C stops the job after its tasks; the same command continues it",
         PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
     PL_CHECK(prepare_run(r, dial));
     r->curves = curves_open(r);
@@ -149,15 +149,15 @@ static const cli_option options[] = {
     CLI_KEY("valid", train_request, settings, "PATH", "data.valid",
             "held-out text; without it, a share of the documents is held out"),
     CLI_KEY("out", train_request, settings, "RUN", "out",
-            "folder of the run (pathloom-run); the same command resumes it"),
+            "folder of the run (default: pathloom-run); the same command resumes it"),
     CLI_KEY("workers", train_request, settings, "N", "workers.count",
             "number of workers; 0: one per GPU or processor"),
     CLI_OPTION("page", CLI_FLAG, train_request, page, NULL,
                "show the run in a browser while this command runs; the address is "
                "printed"),
     CLI_OPTION("dry-run", CLI_FLAG, train_request, dry, NULL,
-               "print the plan, with the paths and modules that end or are added, and "
-               "change nothing"),
+               "only print the plan, with the paths and modules that are dropped or "
+               "added"),
     CLI_OPTION("for", CLI_TEXT, train_request, dial.time, "TIME",
                "choose model, paths and training so that the whole command takes this "
                "time on this machine: 90s, 15min, 2h; --set overrides single keys"),
@@ -220,9 +220,10 @@ const cli_verb verb_train = {
     .n_options = CLI_COUNT(options),
     .notes =
         "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
-        "Ctrl+C, TERM, USR1 or HUP (a dropped connection) drains and saves; the exit "
-        "code is 130, and the same command continues from there. A second Ctrl+C stops "
-        "at once and loses no committed version. Under nohup the HUP is ignored.",
+        "After Ctrl+C, TERM, USR1 or HUP (a dropped connection) the workers finish "
+        "their tasks, and the job ends; the exit code is 130, and the same command "
+        "continues the run. A second Ctrl+C stops at once and loses no committed "
+        "version. Under nohup, HUP is ignored.",
     .most_words = 1,
     .computes = true,
     .run = run_train};

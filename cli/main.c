@@ -4,6 +4,7 @@
 #include "cli/store_call.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,8 +30,9 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < cli_n_verbs; i++)
         if (cli_verbs[i]->is_process)
             fprintf(out, " %s", cli_verbs[i]->name);
-    fprintf(out, "\nOptions of a verb: `pathloom VERB --help`. Keys for --set: "
-                 "`pathloom init` lists\nall, with units and defaults.\n");
+    fprintf(out, "\nOptions of a verb: `pathloom VERB --help`; defaults are in "
+                 "parentheses. Keys for\n--set: `pathloom init` lists all, with units "
+                 "and defaults.\n");
 }
 
 static const cli_verb *find_cli_verb(const char *name)
@@ -119,24 +121,37 @@ static int run_verb(int argc, char **argv)
     return code;
 }
 
-/* Lets OpenMP's waiting threads spin for a short time before they sleep. If they spin
- * for a long time, they use the processor that the other threads need. If they sleep at
- * once, waking them takes longer than many operations. 2,000 turns take some tens of
- * microseconds. OpenMP reads this setting when it is loaded. So a verb that computes
- * makes the setting and executes the program once more. Child processes inherit the
- * setting. */
-static void wait_with_little_spinning(char **argv)
+static bool memory_is_limited(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* Executes the program once more with settings that libraries read when they are
+ * loaded. Child processes inherit the settings. If the execution fails, the program
+ * continues without them.
+ * - OpenMP's waiting threads spin for a short time before they sleep. If they spin for
+ *   a long time, they use the processor that the other threads need. If they sleep at
+ *   once, waking them takes longer than many operations. 2,000 turns take some tens of
+ *   microseconds. Only verbs that compute need this setting.
+ * - OpenBLAS starts no threads; pathloom uses one thread of it. Under a limit on memory
+ *   (ulimit -v) such a thread may wait for memory for ever, and the program with it. */
+static void execute_with_settings(char **argv)
 {
     char self[4096];
     const cli_verb *v = find_cli_verb(argv[1]);
-    if (!v || !v->computes || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+    const bool spins =
+        v && v->computes && !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
+    const bool starts_threads = !getenv("OPENBLAS_NUM_THREADS");
+    if (!spins && !(starts_threads && memory_is_limited()))
         return;
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0 ||
-        setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
+    if (n <= 0 || (starts_threads && setenv("OPENBLAS_NUM_THREADS", "1", 1) != 0) ||
+        (spins && (setenv("OMP_WAIT_POLICY", "passive", 1) != 0 ||
+                   setenv("GOMP_SPINCOUNT", "2000", 1) != 0)))
         return;
     self[n] = '\0';
-    execv(self, argv); /* if execv fails, threads only spin longer */
+    execv(self, argv);
 }
 
 int main(int argc, char **argv)
@@ -150,7 +165,7 @@ int main(int argc, char **argv)
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
-    wait_with_little_spinning(argv);
+    execute_with_settings(argv);
     /* Flushing stdout shows whether the disk is full, for example in `pathloom init >
      * RUN.yaml`. */
     int code = run_verb(argc, argv);

@@ -57,8 +57,8 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    /* nohup makes SIGHUP ignored. Then the signal stays ignored, also in child
-     * processes. */
+    /* Under nohup, SIGHUP is ignored from the start. Then it stays ignored, also in
+     * child processes. */
     struct sigaction old;
     if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
@@ -141,8 +141,8 @@ static pl_status take_option_value(const cli_option *o, void *into)
         return PL_OK;
     case CLI_LIST:
         if (list->n == PL_HOMES_MAX)
-            return pl_fail(PL_ERR_USAGE, "more than %d times --%s", PL_HOMES_MAX,
-                           o->name);
+            return pl_fail(PL_ERR_USAGE, "at most %d values are allowed for --%s",
+                           PL_HOMES_MAX, o->name);
         list->items[list->n++] = optarg;
         return PL_OK;
     case CLI_INT:

@@ -55,26 +55,27 @@ typedef struct cli_option {
 /* Options that many verbs have. */
 #define CLI_RUN(type, field)                                                           \
     CLI_OPTION("run", CLI_TEXT, type, field, "RUN",                                    \
-               "folder of the run (pathloom-run); it may be training")
+               "folder of the run, which may be training (default: pathloom-run)")
 #define CLI_ANSWER(type, field)                                                        \
     CLI_OPTION("at", CLI_TEXT, type, field.at, "TAG",                                  \
                "use the versions that this tag of the mixture names (the newest)"),    \
         CLI_OPTION("without", CLI_TEXT, type, field.without, "MODULE,...",             \
                    "never choose a path that uses one of these modules, such as "      \
-                   "L1.E3, and do not read them")
+                   "L1.E3, and do not load these modules")
 #define CLI_JSON(type, field)                                                          \
     CLI_OPTION("json", CLI_FLAG, type, field, NULL, "print JSON, one object per line")
 #define CLI_SELECT(type, field)                                                        \
-    CLI_OPTION("select", CLI_TEXT, type, field, "VERSION",                             \
-               "head: each path's newest version; best: the version that is best on "  \
-               "its held-out documents, see train.holdout (head)")
+    CLI_OPTION(                                                                        \
+        "select", CLI_TEXT, type, field, "VERSION",                                    \
+        "head: the newest version of each path; best: the version that "               \
+        "predicts the path's held-out documents best, see train.holdout (head)")
 /* Options that name a job: `field` is a run_request. */
 #define CLI_JOB(type, field, hub_help)                                                 \
     CLI_OPTION("run", CLI_TEXT, type, field.run, "RUN",                                \
-               "folder of the run (pathloom-run)"),                                    \
+               "folder of the run (default: pathloom-run)"),                           \
         CLI_OPTION("hub", CLI_TEXT, type, field.hub, "ADDRESS", hub_help),             \
         CLI_OPTION("key", CLI_TEXT, type, field.key, "FILE",                           \
-                   "file of the key to connect with")
+                   "file with the key for the connection")
 #define CLI_SETTINGS(type, field, text)                                                \
     CLI_OPTION("set", CLI_SET, type, field, "KEY=VALUE", text)
 

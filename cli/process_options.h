@@ -10,7 +10,8 @@
         CLI_SETTINGS(process, settings,                                                \
                      "set a key that does not change results, for this process"),      \
         CLI_OPTION("key", CLI_TEXT, process, key, "FILE",                              \
-                   "file of its key; needed if other machines can reach it"),          \
+                   "file with the key of this process; needed if other machines can "  \
+                   "reach the job"),                                                   \
         LOG_OPTIONS
 #define LOG_OPTIONS                                                                    \
     CLI_OPTION("log-json", CLI_FLAG, process, log_json, NULL,                          \
@@ -23,7 +24,7 @@
         CLI_OPTION("keys", CLI_TEXT, process, keys, "FILE",                            \
                    "file with the list of keys that may connect"),                     \
         CLI_KEY("advertise", process, settings, "HOST", "net.advertise",               \
-                "host name by which other machines reach it (its address)"),           \
+                "name or address by which other machines reach it (its address)"),     \
         CLI_OPTION("ready", CLI_TEXT, process, ready, "FILE",                          \
                    "file that gets the address when the process listens")
 #define INDEX_OPTION(text)                                                             \
@@ -32,11 +33,11 @@
  * from another machine has no run folder with a configuration. */
 #define COMPUTE_OPTIONS                                                                \
     CLI_KEY("backend", process, settings, "NAME", "workers.backend",                   \
-            "auto, ref, cpu or cuda (the run's, or auto)"),                            \
+            "auto, ref, cpu or cuda (default: the run's, or auto)"),                   \
         CLI_KEY("precision", process, settings, "NAME", "workers.precision",           \
-                "auto, f32, bf16, f16 or fp8 (the run's, or auto)"),                   \
+                "auto, f32, bf16, f16 or fp8 (default: the run's, or auto)"),          \
         CLI_KEY("threads", process, settings, "N", "workers.threads",                  \
-                "number of threads that compute (the run's, or 1)"),                   \
+                "number of threads that compute (default: the run's, or 1)"),          \
         CLI_KEY("recompute", process, settings, NULL, "workers.recompute",             \
                 "compute activations again in the backward pass: less memory"),        \
         CLI_KEY("cache-bytes", process, settings, "N", "workers.cache",                \
@@ -51,10 +52,10 @@
             "name", CLI_TEXT, process, name, "NAME",                                   \
             "name of the worker in its contributions (made from machine and key)"),    \
         CLI_OPTION("offer", CLI_TEXT, process, offer, "ADDRESS",                       \
-                   "address at which it gives updates to other workers (noloco); "     \
+                   "address at which other workers get its updates (noloco); "         \
                    "default: none"),                                                   \
         CLI_NUMBER("grace-s", CLI_INT64, process, grace_s, "N", 0, 1 << 20,            \
-                   "seconds to finish its tasks after TERM or USR1, before it gives "  \
+                   "seconds to finish its tasks after TERM or USR1; then it gives "    \
                    "them back; 0: no limit (0)")
 
 #endif

@@ -93,7 +93,7 @@ void row_text(row *r, const char *key, const char *value, const char *format)
         pl_json_set_text(r->json, key, value);
 }
 
-/* Adds the integer `value` to the JSON, or the words `shown` to the text. */
+/* Adds the integer `value` to the JSON, or `shown` (the value as text) to the text. */
 static void put_counted(row *r, const char *key, int64_t value, const char *shown,
                         const char *format)
 {

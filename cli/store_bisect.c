@@ -57,8 +57,8 @@ static void print_verdict(const store_call *call, const bisect_result *result)
     row_count(&r, "paths", result->n_paths, NULL);
     if (result->at < 0)
         row_say(&r,
-                "it did not become worse: %.4f bits/byte after phase %lld of %s, %.4f "
-                "after the last; --from and --to choose other ends",
+                "the text did not become worse: %.4f bits/byte after phase %lld of %s, "
+                "%.4f after the last; --from and --to choose other ends",
                 result->bits_before, (long long)result->before, result->arm,
                 result->bits_at);
     else

@@ -77,7 +77,7 @@ static void print_blame(const store_call *call, const pl_module_at *at,
         if (b->source != at->number)
             printf(", version %llu by a rollback", (unsigned long long)b->source);
         printf(": %zu %s%s\n", b->n, b->merged ? "versions, merged" : "contributors",
-               b->n == 0 ? "; nobody trained it" : "");
+               b->n == 0 ? "; no worker trained it" : "");
     }
     for (size_t i = 0; i < b->n; i++)
         print_contributor(call->json, at, b, &b->list[i], width);

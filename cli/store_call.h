@@ -15,7 +15,7 @@
 
 /* X(NAME, option, argument or NULL, help) */
 #define STORE_OPTION_TABLE(X)                                                          \
-    X(RUN, "run", "RUN", "folder of the run (pathloom-run)")                           \
+    X(RUN, "run", "RUN", "folder of the run (default: pathloom-run)")                  \
     X(STORE, "store", "FOLDER", "folder of a store, if there is no run")               \
     X(JSON, "json", NULL, "print JSON, one line per item")                             \
     X(REFS, "refs", NULL, "list refs instead of modules")                              \
@@ -29,24 +29,24 @@
       "a version number or a tag; bisect: the last phase of the search")               \
     X(FROM, "from", "PHASE", "first phase of a search (the best of a few phases)")     \
     X(DOMAIN, "domain", "D", "only held-out documents of this domain")                 \
-    X(ON, "on", "FILE", "this text in place of the held-out text, like eval --on")     \
-    X(GRAPH, "graph", NULL, "draw the ancestors of a version, also over chapters")     \
-    X(HEALTH, "health", NULL, "how well the outer steps work, from the parameters")    \
+    X(ON, "on", "FILE", "use this text, not the held-out text, like eval --on")        \
+    X(GRAPH, "graph", NULL, "draw all ancestors of a version, in all chapters")        \
+    X(HEALTH, "health", NULL, "show how well the outer steps of a module work")        \
     X(KEEP, "keep", "N", "keep the newest N versions of each module (3)")              \
-    X(GRACE, "grace", "SECONDS", "keep versions that are younger (3600)")              \
+    X(GRACE, "grace", "SECONDS", "also keep all versions younger than this (3600)")    \
     X(QUICK, "quick", NULL, "check records only; do not read the bytes")               \
-    X(HISTORY, "history", NULL, "for all versions up to this one")                     \
+    X(HISTORY, "history", NULL, "use all versions up to this one")                     \
     X(SVG, "svg", "FILE", "also draw a picture, and write it to this file")            \
     X(TASKS, "tasks", NULL, "also train the contributing tasks again")                 \
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
     X(OBJECT, "object", NULL, "write the bytes of an object, not of a module")         \
-    X(FORCE, "force", NULL, "replace what exists already")                             \
+    X(FORCE, "force", NULL, "replace what already exists")                             \
     X(METHOD, "method", "NAME", "how to merge: linear, slerp, ties or task (linear)")  \
     X(WEIGHTS, "weights", "W,W,...", "weights, one number per source (all equal)")     \
-    X(BASE, "base", "WHAT", "ties and task: the base, named like a source")            \
+    X(BASE, "base", "SOURCE", "ties and task: version from which the others began")    \
     X(DENSITY, "density", "D", "ties: share of each difference that is kept (0.2)")    \
     X(SCALE, "scale", "S", "ties and task: factor of the sum of differences (1)")      \
-    X(ENGINE, "engine", "ENGINE", "where its chunks are stored, like store.engine")
+    X(ENGINE, "engine", "ENGINE", "place for the store's chunks, as in store.engine")
 
 typedef enum store_option {
 #define STORE_OPTION_ENUM(name, text, argument, help) STORE_OPT_##name,

@@ -9,7 +9,7 @@ enum { PIECE_FLOATS = 65536, NPY_ALIGN = 64, NPY_HEAD = 10 };
 
 typedef struct stretch {
     size_t first, count; /* floats first to first + count - 1 of the module */
-    int rows, cols;      /* rows is 0 for a vector */
+    int rows, cols;      /* shape of a matrix; rows is 0 or 1 for a vector */
 } stretch;
 
 static pl_status choose_format(const store_call *call, cat_format *out)
@@ -42,7 +42,8 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
     const char *slash = strchr(module, '/');
     int index = slash ? pl_topology_find_module(t, slash + 1) : -1;
     if (index < 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "the arm of %s does not define its tensors",
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "the arm of %s does not define the tensors of this module",
                        module);
     const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, index));
     for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
@@ -61,7 +62,8 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
         names[n++] = pl_topology_tensor(t, s->first_tensor + i)->name;
     const char *near = pl_nearest(asked, names, n);
     return pl_fail(PL_ERR_NOT_FOUND, "the module has no tensor %s; %s %s", asked,
-                   near ? "did you mean" : "it begins with", near ? near : names[0]);
+                   near ? "did you mean" : "its first tensor is",
+                   near ? near : names[0]);
 }
 
 static pl_status choose_stretch(store_call *call, const pl_version *v, stretch *out)
@@ -152,8 +154,8 @@ static pl_status cat_version(store_call *call, cat_format format)
     PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
     if (v.params_gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "the parameters of %s@%llu were collected; only its record is "
-                       "left",
+                       "garbage collection has deleted the parameters of %s@%llu; only "
+                       "the record of this version is left",
                        v.module, (unsigned long long)v.number));
     PL_TRY(choose_stretch(call, &v, &s));
     PL_TRY(write_floats(call->store, &v.params, &s, format));

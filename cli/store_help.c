@@ -62,8 +62,8 @@ static void print_store_manual(void)
            ".SH DESCRIPTION\n",
            PL_VERSION);
     cli_man_text("Verbs that only show something may run while a job trains: they do "
-                 "not disturb it, and show the store at one moment. Verbs that change "
-                 "the store need the job to be stopped, except tag and backup.");
+                 "not disturb the job, and show the store at one moment. Verbs that "
+                 "change the store need the job to be stopped, except tag and backup.");
     printf(".PP\n");
     cli_man_text("A MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture. A version V is a "
                  "number or the name of a tag.");
@@ -77,9 +77,9 @@ static void print_store_manual(void)
     cli_man_text(
         "0: done. 64: the command line is wrong. 65: something in the store is "
         "damaged, or was recomputed with a different result. 66: the named thing does "
-        "not exist. 73: it "
-        "exists already. 74: reading or writing failed. 75: a running job holds the "
-        "store. 77: this user may not read or write it. Others as in sysexits.h.");
+        "not exist. 73: the named thing already exists. 74: reading or writing failed. "
+        "75: a running job has locked the store. 77: this user may not read or write "
+        "the store. Others as in sysexits.h.");
 }
 
 /* ---- completion ---- */

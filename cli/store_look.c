@@ -9,7 +9,7 @@ typedef struct look {
     int width;         /* width of the column of names */
     /* prefix of the tags to list: the store cannot select tags by name */
     const char *prefix;
-    pl_module_set names; /* all names that the user asked for */
+    pl_module_set names; /* all names of the kind that is listed */
 } look;
 
 static look look_of(const store_call *call)
@@ -152,7 +152,7 @@ static pl_status complete_asked_name(const look *q, int kind, const char *asked,
         if (!pl_starts_with(pl_module_place(q->names.at[i].module), asked))
             continue;
         if (found && !pl_starts_with(q->names.at[i].module, out))
-            return pl_fail(PL_ERR_USAGE, "several arms have %ss %s: say %s or %s",
+            return pl_fail(PL_ERR_USAGE, "several arms have %ss %s: give %s or %s",
                            kinds[kind].noun, asked, found, q->names.at[i].module);
         found = found ? found : q->names.at[i].module;
         pl_arm_of_module(found, arm, sizeof arm);
@@ -230,8 +230,8 @@ static pl_status note_best_path(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* Prints a version. `last`: the version is the newest; if the module has ended, the
- * chapter in which it ended is printed, too. */
+/* Prints a version. `last`: if the module has ended, also prints the chapter in which
+ * it no longer exists. */
 static pl_status show_version(look *q, const pl_version *v, bool full, bool last)
 {
     uint64_t bytes, momentum_bytes;
@@ -281,9 +281,9 @@ pl_status store_show(store_call *call)
     return status;
 }
 
-/* Prints the versions of a module from the newest, or from @VERSION, down to 0. In a
- * chapter, version 0 is the last version of a module of the previous chapter, so the
- * versions of that module follow. */
+/* Prints the versions of a module from the newest, or from @VERSION, down to 0. Version
+ * 0 of a chapter is a copy of the last version of a module of the previous chapter, so
+ * the versions of that module follow. */
 pl_status store_log(store_call *call)
 {
     pl_version v;

@@ -50,8 +50,9 @@ static pl_status read_merge_weights(const store_call *call, pl_blend *blend)
                            blend->n_sources, text);
     }
     if (text && n != blend->n_sources)
-        return pl_fail(PL_ERR_USAGE, "--weights has %d numbers for %d sources", n,
-                       blend->n_sources);
+        return pl_fail(PL_ERR_USAGE,
+                       "--weights has %d numbers for %d sources; give one per source",
+                       n, blend->n_sources);
     return PL_OK;
 }
 
@@ -94,7 +95,7 @@ static void print_merged(void *context, const pl_version *v)
     row_finish(&r);
 }
 
-/* Stores the tag, as of the store with all merged versions. */
+/* Stores the tag, with the commit number that the store has after all merges. */
 static pl_status keep_merged_tag(const store_call *call, pl_merge_plan *m)
 {
     pl_store *store = NULL;

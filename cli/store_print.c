@@ -178,10 +178,11 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
         if (v->number > 0)
             row_hash(&r, NULL, &v->parent, "  from %s");
         row_real(&r, NULL, v->params_norm, has_norm ? "  norm %.6g" : NULL);
-        row_flag(&r, NULL, v->params_gone, "  (parameters collected)");
+        row_flag(&r, NULL, v->params_gone, "  (parameters deleted by gc)");
     }
     row_text(&r, NULL, notes.best, *notes.best ? "  best of %s" : NULL);
-    row_text(&r, NULL, notes.end, *notes.end ? "  ended; %s goes on without it" : NULL);
+    row_text(&r, NULL, notes.end,
+             *notes.end ? "  ended; %s continues without it" : NULL);
     row_break(&r);
     print_contributions(&r, v);
     row_finish(&r);

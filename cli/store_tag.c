@@ -46,8 +46,8 @@ pl_status store_check_tag_name(pl_store *store, const char *name)
     if (!*name || strpbrk(name, "@/. \t") || strcmp(name, "head") == 0 ||
         pl_parse_int(name, &number) == PL_OK)
         return pl_fail(PL_ERR_USAGE,
-                       "`%s` cannot be the name of a tag: use no number, not the word "
-                       "head, and none of @ / . and blanks",
+                       "`%s` cannot be the name of a tag: a name is not a number, is "
+                       "not the word head, and has no @ / . or blank",
                        name);
     if (pl_starts_with(name, "best-mix"))
         return pl_fail(PL_ERR_USAGE,

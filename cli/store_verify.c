@@ -94,7 +94,7 @@ static pl_status verify_task(verification *w, const pl_version *v, int index)
     pl_replay_verdict which = PL_REPLAY_SAME;
     pl_status status =
         is_sum(v, index)
-            ? pl_fail(PL_ERR_NOT_FOUND, "a relay has added this update to others")
+            ? pl_fail(PL_ERR_NOT_FOUND, "a relay has summed this update with others")
             : pl_task_retrain(w->call->store, &w->arm, w->topology, v->module, c,
                               &backend, &got);
     if (status == PL_ERR_NOT_FOUND) {
@@ -182,7 +182,7 @@ static pl_status verify(verification *w)
 {
     PL_CHECK(verify_modules(w));
     if (w->n[PL_REPLAY_OTHER] > 0)
-        return pl_fail(PL_ERR_DAMAGED, "%llu %s not what made them",
+        return pl_fail(PL_ERR_DAMAGED, "%llu %s not the same when made again",
                        (unsigned long long)w->n[PL_REPLAY_OTHER],
                        w->topology ? "versions or updates are" : "versions are");
     if (w->n[PL_REPLAY_SAME] == 0)

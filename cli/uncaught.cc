@@ -25,7 +25,8 @@ static int (*tell_end)(pl_status status);
     } catch (...) {
     }
     _exit(tell_end(pl_fail(status,
-                           "the system refused memory or a thread (%s); free memory, "
+                           "an exception was not caught (%s); often the reason is that "
+                           "the system refused memory or a thread: free memory, "
                            "or raise the limits (ulimit -v, ulimit -u)",
                            cause)));
 }

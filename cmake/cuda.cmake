@@ -1,11 +1,11 @@
-# Compiles the CUDA backend twice: with nvcc, if nvcc is found (PL_CUDA), and as C++
-# with the headers of tests/gpu/emulation/toolkit, for which no CUDA is needed.
+# Compiles the CUDA backend with nvcc, if PL_CUDA is on and nvcc is found. (The tests
+# also compile it as C++ with the headers of tests/gpu/emulation/toolkit, without CUDA.)
 #
 # nvcc is called directly, because the CUDA support of CMake would use the device at
 # configure time and link every program with nvcc.
 file(GLOB PL_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cuda/*.cu)
 find_program(PL_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
-set(PL_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to compile for; the last one also as PTX")
+set(PL_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to compile for; the highest one also as PTX")
 
 set(PL_NVCC_OPTIONS -std=c++17 -O3 -lineinfo --fmad=false --expt-relaxed-constexpr
     -Xcompiler=-Wall,-Wextra,-Wno-unused-function -D_GNU_SOURCE -I${CMAKE_SOURCE_DIR})

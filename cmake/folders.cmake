@@ -1,4 +1,5 @@
-# Makes one static library per folder, in layer order; a folder may use only earlier ones.
+# Makes one static library per folder, in the order of the layers. A folder may use only
+# folders before it.
 if(NOT PL_ONLY_MODULES)
   find_package(PkgConfig REQUIRED)
 endif()

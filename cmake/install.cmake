@@ -1,4 +1,4 @@
-# `cmake --install build/release` installs, `cpack -G DEB` makes a Debian package.
+# `cmake --install build/release` installs pathloom; `cpack -G DEB` makes a Debian package.
 include(GNUInstallDirs)
 install(TARGETS pathloom)
 file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.1)

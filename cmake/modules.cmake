@@ -1,6 +1,6 @@
-# Builds the backends. GEMM libraries are tested by linking, because Debian's cblas.h
-# declares functions that its OpenBLAS does not export. The cpu backend's operations are
-# compiled once per instruction set.
+# Builds the backends. GEMM libraries are tested by linking a small program, because
+# Debian's cblas.h declares functions that its OpenBLAS does not export. The cpu
+# backend's operations are compiled once per instruction set.
 include(CheckCSourceCompiles)
 find_library(OPENBLAS_LIBRARY openblas)
 find_library(DNNL_LIBRARY dnnl)
@@ -46,7 +46,7 @@ endif()
 set(PL_CPU_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-ffp-contract=fast")
 if(OpenMP_C_FOUND)
   list(APPEND PL_MODULES_LIBS OpenMP::OpenMP_C)
-else() # without OpenMP pragmas have no effect
+else() # without OpenMP, its pragmas have no effect
   list(APPEND PL_CPU_OPTIONS -Wno-unknown-pragmas -Wno-unused-parameter)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_blas.c PROPERTIES
     COMPILE_OPTIONS -Wno-unknown-pragmas)

@@ -1,8 +1,8 @@
 # Makes a page: joins the page's parts to one HTML file, and writes this file as a C
 # array.
 #   cmake -DPARTS=FOLDER -DSHARED=FOLDER -DNAME=NAME -DOUT=FILE.c -P page.cmake
-# The folder PARTS has one *.html file and *.js and *.css files. If SHARED is another
-# folder, its page.css and 10-base.js come first.
+# The folder PARTS has one *.html file, and *.js and *.css files. If SHARED is a different
+# folder, page.css and 10-base.js of SHARED are put before the files of PARTS.
 file(GLOB html_file ${PARTS}/*.html)
 file(READ ${html_file} html)
 file(GLOB scripts ${PARTS}/*.js)

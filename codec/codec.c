@@ -66,7 +66,7 @@ pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top)
 {
     if (top >= 0x7f800000u)
         return pl_fail(PL_ERR_NUMERIC,
-                       "the update has a value that is not finite near value %llu",
+                       "the update has a value that is not finite near index %llu",
                        (unsigned long long)(job->stretch.first + at));
     return PL_OK;
 }
@@ -94,8 +94,8 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
 }
 
 /* ---- encoding ---- */
-/* The functions of each codec number that occurs in messages. A list has no encoder:
- * sketch_encode makes it if the sketch cannot be decoded. */
+/* The encoder and the decoder of each codec number that occurs in messages. A list has
+ * no encoder of its own: sketch_encode makes a list if the sketch cannot be decoded. */
 typedef struct codec_way {
     pl_status (*encode)(codec_job *job);
     pl_status (*decode)(const codec_task *task);
@@ -149,8 +149,8 @@ static pl_status check_codec_round(const pl_codec_options *o,
     if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
         !isfinite(round->weight))
         return pl_fail(PL_ERR_ARG,
-                       "a round cannot have the scale 2^%d with weight %g; take the "
-                       "scale from pl_codec_exponent",
+                       "a round has the scale 2^%d and weight %g; the scale must be "
+                       "2^-96 to 2^64 (see pl_codec_exponent), and the weight finite",
                        round->scale_exponent, (double)round->weight);
     return PL_OK;
 }
@@ -266,7 +266,7 @@ static pl_status sink_squares(codec_sink *sink, uint64_t first, double squares)
 {
     if (!isfinite(squares))
         return pl_fail(PL_ERR_NUMERIC,
-                       "the update has a value that is not finite near value %llu",
+                       "the update has a value that is not finite near index %llu",
                        (unsigned long long)first);
     sink->squares += squares;
     return PL_OK;

@@ -4,23 +4,23 @@
  *   bf16       2 bytes, rounded to nearest even
  *   i8         blocks of 256: a scale (f32) and 256 codes of 8 bits
  *   i4         blocks of 64: a scale (bf16) and 64 codes of 4 bits
- *   topk       the k largest of each 4096, as gaps and codes of 8 or 2 bits
- *   i8-shared  8 bits on a scale that all contributors share; homomorphic
- *   sketch16   the largest few, summed into cells of 16 bits (exact: TAGC, redone as
- *              lossless homomorphic compression); homomorphic
+ *   topk       the k largest of each 4096 values: index gaps, and codes of 8 or 2 bits
+ *   i8-shared  8 bits, with a scale that all contributors share; homomorphic
+ *   sketch16   the largest values, summed into cells of 16 bits (the idea of TAGC, but
+ *              the codes of the kept values are summed exactly); homomorphic
  *
  * A codec is homomorphic if the messages of a round can be added without decoding them,
  * in any order or tree, and the sum decodes to exactly the sum of the decoded messages,
  * bit for bit. With a homomorphic codec the worker multiplies its update by the weight
  * alpha, so that the sum is the weighted mean. With any other codec the home multiplies
- * by alpha when it adds. All values of a homomorphic message are integers on scales
+ * by alpha when it adds. All values of a homomorphic message are integers, with scales
  * that the contributors share. Tensors for which the options say f32 are sent as
  * integers of 22 bits in such a message.
  *
- * Error feedback: with a residual e, the encoder encodes a = w u + beta e for the
- * update u. The new residual e' is a minus the values that were sent. Keep e' if the
- * home accepts the update. If the home refuses the update, either restore the old e, or
- * add the decoded message to e'.
+ * Error feedback: for an update u with weight w (1 unless the codec is homomorphic) and
+ * a residual e, the encoder encodes a = w u + beta e. The new residual e' is a minus
+ * the values that were sent. Keep e' if the home accepts the update. If the home
+ * refuses the update, either restore the old e, or add the decoded message to e'.
  *
  * A tensor of a module is called a part. The role of a part determines its codec.
  * Adjacent parts with the same codec are sent together as one stretch. docs/PROTOCOL.md
@@ -83,8 +83,8 @@ typedef struct pl_codec_options {
      * PL_SELECT_TAGC at most this many are kept on average. */
     int32_t k;
     int32_t small; /* tensors with fewer elements have the role SMALL (default 4096) */
-    /* by which the residual is multiplied at each encoding, 0..1 (default 1; for topk
-     * 0.95) */
+    /* factor by which the residual is multiplied at each encoding, 0..1 (default 1; for
+     * topk 0.95) */
     double beta;
     double cells; /* for sketch16: cells per kept value, 1.05..16 (default 1.30) */
 } pl_codec_options;
@@ -106,10 +106,10 @@ typedef struct pl_codec_part {
 
 /* ---- options ---- */
 /* Sets the default options for the codec `name`. All roles get this codec, except
- * SMALL, which gets f32. The name "tagc" means: sketch16 with PL_SELECT_TAGC for MLP,
- * embedding and head, which keeps 819 of 4096 values (80 % become zeros), and i8-shared
- * for attention. topk and sketch16 keep 64 of 4096 values. The text of ERR_CONFIG names
- * the known codecs. */
+ * SMALL, which gets f32. The name "tagc" means sketch16 with PL_SELECT_TAGC for MLP,
+ * embedding and head, and i8-shared for attention. With tagc a sketch keeps 819 of 4096
+ * values; with topk and sketch16, 64 of 4096 are kept. The text of ERR_CONFIG names the
+ * known codecs. */
 PL_MUST_CHECK pl_status pl_codec_options_default(const char *name,
                                                  pl_codec_options *out);
 /* ERR_CONFIG: a number is out of its range, or a homomorphic codec (sketch16,
@@ -184,8 +184,8 @@ PL_MUST_CHECK pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
                                        pl_codec_message *out);
 
 /* Reads from the first bytes of a message whether it claims to be homomorphic, and how
- * many parameters it claims to have. Nothing is checked. A relay uses this function,
- * because it does not know the module. */
+ * many parameters it claims to have. Only the four bytes that mark a message are
+ * checked. A relay uses this function, because it does not know the module. */
 bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
 
 /* Adds a message: sum[i] += weight * update[i]. *norm gets the L2 norm of the decoded

@@ -1,8 +1,8 @@
 /* Adds homomorphic messages without decoding them.
  *
- *   dense    codes add, in as many bytes as the number of contributors needs
- *   sketch   cells add modulo 2^16, bitmaps join
- *   list     codes add where both have them; a sketch that meets a list is peeled first
+ *   dense    codes are added; more contributors may need more bytes per code
+ *   sketch   cells are added modulo 2^16, and bitmaps are joined by OR
+ *   list     codes are added; a sketch that is added to a list is decoded first
  *
  * Codes and cells are integers, so the decoded sum does not depend on the order in
  * which messages are added. */
@@ -40,8 +40,8 @@ static void combination_free(combination *c)
     pl_buf_destroy(&c->second);
 }
 
-/* Returns memory in `buf` for `bytes` bytes. The same buffer is used for each stretch,
- * so that few allocations are needed per message. */
+/* Returns `bytes` zeroed bytes in `buf`. The same buffer is used for each stretch, so
+ * that few allocations are needed per message. */
 static uint8_t *room(pl_buf *buf, uint64_t bytes)
 {
     pl_buf_clear(buf);
@@ -52,19 +52,19 @@ static uint8_t *room(pl_buf *buf, uint64_t bytes)
 }
 
 /* ---- checks that two messages can be added ---- */
-/* Checks that both messages have the same seed and scale, as messages of one round
- * have. Otherwise their sum has no meaning. */
+/* Checks that both messages have the seed, the scale and the layout of one round.
+ * Otherwise their sum has no meaning. */
 static pl_status check_headers(const codec_header *a, const codec_header *b)
 {
     if (!a->homomorphic || !b->homomorphic)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "only messages of sketch16 and i8-shared are added without "
-                       "decoding");
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "only messages of sketch16 and i8-shared can be added without decoding");
     if (a->seed != b->seed || a->exponent != b->exponent ||
         a->n_contributors != b->n_contributors || a->n_stretches != b->n_stretches)
         return pl_fail(
             PL_ERR_DATA,
-            "two updates belong to different rounds, so they cannot be added: seeds "
+            "two updates differ in round or layout, so they cannot be added: seeds "
             "%llx and %llx, scales 2^%d and 2^%d, %d and %d contributors",
             (unsigned long long)a->seed, (unsigned long long)b->seed, a->exponent,
             b->exponent, a->n_contributors, b->n_contributors);
@@ -89,8 +89,8 @@ static pl_status check_stretches(const codec_stretch *a, const codec_stretch *b)
     bool mixed = is_sparse(a) && is_sparse(b) && a->codec != b->codec;
     if (a->count != b->count || a->exponent != b->exponent || !(same || mixed))
         return pl_fail(PL_ERR_DATA,
-                       "two updates differ in their stretch at value %llu: codecs %d "
-                       "and %d, %llu and %llu values",
+                       "two updates differ in the tensors from index %llu on: codecs "
+                       "%d and %d, %llu and %llu values",
                        (unsigned long long)a->first, a->codec, b->codec,
                        (unsigned long long)a->count, (unsigned long long)b->count);
     return PL_OK;
@@ -143,7 +143,7 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
         shared_load(c->b.raw[0], b_width, i, n, b);
         if (!add_codes(a, b, limit, sum))
             return pl_fail(PL_ERR_DATA,
-                           "a code of an update near value %llu is larger than its "
+                           "a code of an update near index %llu is larger than its "
                            "contributors can produce",
                            (unsigned long long)(s->first + i));
         store_codes(sum, width, n, out + i * width);

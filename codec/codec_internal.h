@@ -16,10 +16,11 @@
 extern "C" {
 #endif
 
-/* Compiles a function once per vector length of the processor. All versions give the
- * same bits: products and sums are not contracted, and sums are made in a fixed number
- * of lanes. With sanitizers only one version is compiled, because the version is chosen
- * before the sanitizer starts. */
+/* Compiles a function once for each vector length; the processor's version is chosen
+ * when the program starts. All versions give the same bits: products and sums are not
+ * contracted to fused operations, and sums are made in a fixed number of lanes. With
+ * sanitizers only one version is compiled, because the version is chosen before the
+ * sanitizer starts. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                 \
     defined(__OPTIMIZE__)
@@ -170,7 +171,7 @@ typedef struct codec_sink {
     float *sum; /* the vector to add to, for the complete update; or NULL */
     float weight;
     uint64_t begin, end; /* the range of elements of the update */
-    double squares;
+    double squares;      /* sum of the squares of the values so far */
 } codec_sink;
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
 pl_status sink_value(codec_sink *sink, uint64_t index, float value);
@@ -230,8 +231,9 @@ pl_status topk_decode(const codec_task *task);
 pl_status shared_decode(const codec_task *task);
 pl_status sketch_decode(const codec_task *task);
 
-/* Defined in codec_shared.c. Computes q = clamp(round(a 2^-e)) and left = a - q 2^e.
- * Returns the bit pattern of the largest |a|. */
+/* Defined in codec_shared.c. With e = `exponent`, computes q = round(a 2^-e), clamped
+ * to -limit..limit, and left = a - q 2^e. Returns the bit pattern of the largest
+ * |a|. */
 uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
                      float left[TILE]);
 /* Reads n codes, from number `at` on, of a section with `width` bytes per code. Fills
@@ -264,9 +266,9 @@ CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 }
 
 /* ---- codec_select.c ---- */
-/* Which values are kept. A value is kept if the bit pattern of its magnitude is greater
- * than `above`. Of the values with a bit pattern equal to `above`, the first `ties` are
- * kept. */
+/* Says which values are kept. A value is kept if the bit pattern of its magnitude is
+ * greater than `above`. Of the values with a bit pattern equal to `above`, the first
+ * `ties` are kept. */
 typedef struct codec_choice {
     uint32_t above;
     size_t ties;

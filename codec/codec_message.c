@@ -32,8 +32,8 @@ void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out
     out->len += bytes;
 }
 
-/* Returns whether compressing the section may help. It does not help for mantissas,
- * which are noise, or for fewer than 64 bytes. */
+/* Returns whether compression may make the section shorter. It does not for mantissas,
+ * which look random, or for fewer than 64 bytes. */
 static bool may_shrink(const codec_stretch *s, int section)
 {
     bool mantissas = s->variant == VARIANT_PLANES && section == 1;
@@ -98,9 +98,10 @@ pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_
         write_section(w, s->sections[i].raw_bytes, at);
     }
     if (in_place && w->out->len != end)
-        return pl_fail(PL_ERR_INTERNAL,
-                       "sections that were written in place begin %td bytes off",
-                       (ptrdiff_t)(w->out->len - end));
+        return pl_fail(
+            PL_ERR_INTERNAL,
+            "the sizes of sections that were written in place are wrong by %td bytes",
+            (ptrdiff_t)(w->out->len - end));
     return PL_OK;
 }
 
@@ -173,7 +174,8 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
      * covers */
     uint64_t behind = bytes - HEADER_BYTES;
     if (h->count != n)
-        return pl_fail(PL_ERR_DATA, "the update has %llu values, the module has %zu",
+        return pl_fail(PL_ERR_DATA,
+                       "the update has %llu values, but the module has %zu",
                        (unsigned long long)h->count, n);
     if (h->table_bytes > behind || h->body_bytes != behind - h->table_bytes)
         return pl_fail(
@@ -186,7 +188,9 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
         return pl_fail(PL_ERR_DATA,
                        "the update's header is damaged: its checksum does not match");
     if (flags > (FLAG_HOMOMORPHIC | FLAG_ENTROPY) || get_le_value(data + 48, 8) != 0)
-        return pl_fail(PL_ERR_DATA, "the update's header has unknown flags");
+        return pl_fail(
+            PL_ERR_DATA,
+            "the update's header has unknown flags, or reserved bytes that are not 0");
     /* W and the number of contributors determine the limits of codes and the number of
      * bytes per code */
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
@@ -196,8 +200,8 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
                  h->exponent == 0 && h->seed == 0;
     if (!sums && !plain)
         return pl_fail(PL_ERR_DATA,
-                       "the update claims to be a sum of %u messages of at most %d on "
-                       "scale 2^%d, which is impossible",
+                       "the update claims to be a sum of %u messages, of at most %d, "
+                       "with the scale 2^%d, which is impossible",
                        h->contributors, h->n_contributors, h->exponent);
     return PL_OK;
 }
@@ -246,16 +250,17 @@ static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_str
                        s->codec);
     if (!record_is_possible(h, s) || get_le_value(at + 24, 8) != 0)
         return pl_fail(PL_ERR_DATA,
-                       "the update's stretch at value %llu has an impossible record",
+                       "the update's record for the values from index %llu on has "
+                       "impossible fields",
                        (unsigned long long)r->next);
     if (s->count > h->count - r->next || s->kept > s->count || s->cells > SEGMENT ||
         (s->codec == PL_CODEC_SKETCH16 && s->cells == 0))
-        return pl_fail(PL_ERR_DATA,
-                       "the update's stretch at value %llu claims %llu values, %llu "
-                       "kept values and %u cells, too many for a module of %llu values",
-                       (unsigned long long)r->next, (unsigned long long)s->count,
-                       (unsigned long long)s->kept, s->cells,
-                       (unsigned long long)h->count);
+        return pl_fail(
+            PL_ERR_DATA,
+            "the update's record for the values from index %llu on claims %llu values, "
+            "%llu kept values and %u cells, impossible in a module of %llu values",
+            (unsigned long long)r->next, (unsigned long long)s->count,
+            (unsigned long long)s->kept, s->cells, (unsigned long long)h->count);
     return PL_OK;
 }
 
@@ -274,8 +279,8 @@ static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
     if (out->raw_bytes < want || out->raw_bytes > most ||
         out->wire_bytes > out->raw_bytes || out->wire_bytes > left)
         return pl_fail(PL_ERR_DATA,
-                       "section %d of the update's stretch at value %llu has %llu "
-                       "bytes (%llu on the wire) instead of %llu",
+                       "section %d of the update for the values from index %llu on has "
+                       "%llu bytes (%llu on the wire) instead of %llu",
                        i, (unsigned long long)s->first,
                        (unsigned long long)out->raw_bytes,
                        (unsigned long long)out->wire_bytes, (unsigned long long)want);
@@ -334,7 +339,9 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
         PL_CHECK(read_stretch(r, &s, table_end(r)));
     if (r->next != r->header.count || r->table != table_end(r) ||
         r->body != table_end(r) + r->header.body_bytes)
-        return pl_fail(PL_ERR_DATA, "the update's table ends at value %llu of %llu",
+        return pl_fail(PL_ERR_DATA,
+                       "the update's table or body has a wrong length: the table ends "
+                       "at index %llu of %llu",
                        (unsigned long long)r->next,
                        (unsigned long long)r->header.count);
     rewind_reader(r);

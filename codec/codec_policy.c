@@ -1,4 +1,5 @@
-/* Chooses the codec of each tensor, and computes sizes and scales from options.
+/* Chooses the codec of each tensor, and computes sizes of messages and scales from the
+ * options.
  *
  * Only + - * / and sqrt on doubles are used here, because the sender and the home must
  * compute the same numbers on different machines. */
@@ -204,9 +205,9 @@ int pl_codec_exponent(double norm, size_t n)
     return exponent < -96 ? -96 : exponent > 64 ? 64 : exponent;
 }
 
-/* Returns the limit of a contributor's code. The codes of W contributors add up to at
- * most 2^15 - 1 in a sketch, and to at most 22 bits elsewhere. fp32 represents such
- * sums exactly, with two bits to spare. */
+/* Returns the limit of a contributor's code. The codes of W contributors add up to less
+ * than 2^15 in a sketch, to less than 2^22 for small tensors, and to less than 2^23
+ * with i8-shared. fp32 represents such sums exactly. */
 int32_t codec_limit(int codec, int n_contributors)
 {
     if (codec == PL_CODEC_I8_SHARED)
@@ -284,7 +285,7 @@ static uint64_t blocks_of(uint64_t count, uint64_t block)
 }
 
 /* Sets the sizes of the sections of f32 and bf16. With planes, the top bytes of the
- * values are a separate section, which is the only one worth compressing. */
+ * values are a separate section; only this section gets shorter by compression. */
 static void plane_bytes(const codec_stretch *s, uint64_t width,
                         uint64_t raw[SECTIONS_MAX])
 {

@@ -101,8 +101,9 @@ pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *su
             a.opened = pl_alloc((size_t)a.run.n * sizeof *a.opened);
             a.n_opened = a.run.n;
         }
-        /* With few values a second thread is not worth its cost. There is only one
-         * slice if each slice would need the decoding of complete messages. */
+        /* With few values a second thread costs more than it saves. If a codec can only
+         * decode complete messages, there is only one slice, because every slice would
+         * decode all of them. */
         int n_threads = a.n * (size_t)a.run.n < ALONE ? 1 : pl_codec_add_threads();
         PL_TRY(pl_parallel(n_threads, (size_t)a.run.n, open_message, &a));
         a.n_slices = n_threads > 1 ? (size_t)(n_threads * SLICES) : 1;

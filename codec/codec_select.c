@@ -2,9 +2,9 @@
  * the values with the largest magnitudes.
  *
  *   exact   the k largest of every 4096, ties to the lower index
- *   tagc    25 fixed thresholds; bisection finds the first that keeps few enough.
- *           (TAGC's code then takes the threshold before, which keeps up to twice as
- *           many; a sketch of a planned size has no room for them.)
+ *   tagc    25 fixed thresholds; bisection finds the lowest one that keeps at most k
+ *           of 4096 values. (TAGC's own code takes the next lower threshold, which
+ *           keeps up to twice as many; a sketch has no room for them.)
  *
  * Neither method keeps more than k of 4096 values on average. If the fixed threshold
  * keeps more values than that, or fewer than half of them, the exact threshold for the

@@ -1,9 +1,8 @@
-/* Dense codes with a scale that all contributors share, so that sums of codes are
- * exact.
+/* The dense codecs whose scale all contributors share, so that sums of codes are exact.
  *
  *   q = clamp(round(a 2^-e), +-limit)      sum of W of them: value = (sum of q) 2^e
  *
- * A sum of codes has at most 22 bits and a sign, and 2^e is a power of two. So decoded
+ * A sum of codes is less than 2^23 in magnitude, and 2^e is a power of two. So decoded
  * values and their sums are exact in fp32, and the order of additions does not matter.
  * The part of a value that the clamp cuts off stays in the residual. */
 #include "codec/codec_internal.h"
@@ -124,8 +123,8 @@ pl_status shared_decode(const codec_task *task)
         shared_load(task->raw[0], width, i, n, q);
         if (!scale_tile(q, step, limit, tile)) {
             return pl_fail(PL_ERR_DATA,
-                           "a code of the update near value %llu exceeds %d, the most "
-                           "that %u contributors give",
+                           "a code of the update near index %llu exceeds %d, the most "
+                           "that %u contributors can give",
                            (unsigned long long)(task->stretch->first + i),
                            shared_limit(task), task->header->contributors);
         }

@@ -222,8 +222,8 @@ static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
 {
     return pl_fail(
         PL_ERR_PEEL,
-        "the sketch of the values from %llu on cannot be decoded: %zu elements are "
-        "left in %u cells; raise codec.cells, or use a different seed",
+        "the sketch of the values from index %llu on cannot be decoded: %zu elements "
+        "are left in %u cells; raise codec.cells, or use a different seed",
         (unsigned long long)(s->first + first), n_left, n_cells);
 }
 
@@ -350,13 +350,16 @@ static pl_status check_bitmap(const codec_stretch *s, const uint8_t *bitmap,
                               uint64_t n_codes)
 {
     uint64_t bits = bit_count(bitmap, s->count);
-    bool tail = s->count % 8 && bitmap[s->count / 8] >> s->count % 8;
-    if (tail || bits != n_codes)
+    if (s->count % 8 && bitmap[s->count / 8] >> s->count % 8)
         return pl_fail(PL_ERR_DATA,
-                       "the bitmap of the update's stretch at value %llu has %llu "
-                       "elements%s, but there are %llu codes",
+                       "the bitmap of the update's values from index %llu on has set "
+                       "bits after its end",
+                       (unsigned long long)s->first);
+    if (bits != n_codes)
+        return pl_fail(PL_ERR_DATA,
+                       "the bitmap of the update's values from index %llu on has %llu "
+                       "elements, but there are %llu codes",
                        (unsigned long long)s->first, (unsigned long long)bits,
-                       tail ? ", some behind its end" : "",
                        (unsigned long long)n_codes);
     return PL_OK;
 }
@@ -377,8 +380,8 @@ pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
         memcpy(&code, codes->data + i, 2);
         if (code > limit || code < -limit)
             return pl_fail(PL_ERR_DATA,
-                           "code %d of the update's stretch at value %llu exceeds %d, "
-                           "the most that %u contributors give",
+                           "code %d of the update's values from index %llu on exceeds "
+                           "%d, the most that %u contributors can give",
                            code, (unsigned long long)s->first, limit, h->contributors);
     }
     return PL_OK;

@@ -1,4 +1,4 @@
-/* The codec topk: the largest values, as gaps and codes.
+/* The codec topk: sends the k largest of each 4096 values, as gaps and codes.
  *
  * The index of a kept value is sent as a gap: the number of values that are skipped
  * since the previous kept value. A gap takes one or more bytes; a byte of 255 means
@@ -6,8 +6,9 @@
  * bf16:
  *
  *   8 bits   s = max|a| / 127, rounded up; code = round(a / s)
- *   2 bits   the sign, and one of two magnitudes: the mean of the kept magnitudes up to
- *            their overall mean, and the mean of those above it */
+ *   2 bits   the sign, and one of two magnitudes. With m the mean of the kept
+ *            magnitudes, the first is the mean of the kept magnitudes up to m, and the
+ *            second is the mean of those above m. */
 #include "codec/codec_internal.h"
 
 typedef struct topk_out {
@@ -176,7 +177,7 @@ pl_status topk_decode(const codec_task *task)
         if (used == 0 || gap >= s->count - next)
             return pl_fail(PL_ERR_DATA,
                            "kept value %llu of %llu has an index outside of the "
-                           "update's stretch at value %llu",
+                           "tensors that begin at index %llu",
                            (unsigned long long)i, (unsigned long long)s->kept,
                            (unsigned long long)s->first);
         at += used;
@@ -187,7 +188,7 @@ pl_status topk_decode(const codec_task *task)
     if (at != n_gaps)
         return pl_fail(
             PL_ERR_DATA,
-            "the update's stretch at value %llu has %zu bytes of indices too many",
+            "the update's values from index %llu on have %zu bytes of indices too many",
             (unsigned long long)s->first, n_gaps - at);
     return PL_OK;
 }

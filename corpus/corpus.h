@@ -1,12 +1,12 @@
-/* The door of corpus: from files to batches.
+/* The public header of corpus: from files to batches.
  *
  * documents (txt, jsonl, folders, compressed files, stdin, the machine's own text) ->
  * tokenizer (SentencePiece) -> token file (memory-mapped, with an index of documents)
  * -> sampler (which windows a step trains on; a pure function of seed and step).
  *
- * A document's `domain` is a label, such as the name of its folder. Only the evaluation
- * of the router uses domains, never training. Read the files in this order: reader,
- * system_text, tokenizer, tokens, sampler, packing, prepare, encode. */
+ * A document's `domain` is a label, such as the name of its folder. Domains are used
+ * only to evaluate the router, never for training. Read the files in this order:
+ * reader, system_text, tokenizer, tokens, sampler, packing, prepare, encode. */
 #ifndef PL_CORPUS_CORPUS_H
 #define PL_CORPUS_CORPUS_H
 #include "base/base.h"
@@ -30,6 +30,7 @@ uint64_t pl_document_hash(const pl_document *document);
 
 typedef struct pl_read_stats {
     uint64_t n_files, n_documents, n_bytes;
+    /* n_empty: empty documents, which were left out; n_replaced_bytes: invalid bytes */
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files in folders, which are skipped */
     uint64_t n_cuts; /* number of cuts if a single text file was cut into documents */
@@ -44,7 +45,7 @@ typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
  * - A text file is one document.
  * - *.jsonl has one document per line ("text", optional "domain").
  * - A folder is walked in the order of names. Hidden files are skipped. The domain of a
- *   file is the name of the folder directly below that folder.
+ *   file in a subfolder is the name of the topmost subfolder.
  * - gz, zst, xz and bz2 are decompressed.
  * - "-" is stdin (JSON lines if the first byte is '{').
  * - Parquet is refused; the error has the command that converts it.
@@ -68,11 +69,11 @@ PL_MUST_CHECK pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn f
 
 /* ---- tokenizer ---- */
 typedef struct pl_tokenizer pl_tokenizer;
-/* Trains BPE with byte fallback on at most sample_bytes of the texts, and writes the
- * model to model_path. The texts must not contain NUL. With this model, decoding gives
- * exactly the text that was encoded. The message of ERR_DATA says what is missing. If
- * the texts have too few distinct pieces for `vocab`, the message names the largest
- * vocab that works. */
+/* Trains BPE with byte fallback on a sample of at most 8 MiB of the texts, and writes
+ * the model to model_path. The texts must not contain NUL. With this model, decoding
+ * gives exactly the text that was encoded. The message of ERR_DATA says what is
+ * missing. If the texts have too few distinct pieces for `vocab`, the message names the
+ * largest vocab that works. */
 PL_MUST_CHECK pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens,
                                            size_t n, int vocab, int n_threads,
                                            const char *model_path);
@@ -94,19 +95,21 @@ PL_MUST_CHECK pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer,
 /* ---- token files (docs/PROTOCOL.md section 5) ---- */
 typedef struct pl_tokens pl_tokens;
 typedef struct pl_token_doc {
-    uint64_t first;    /* index of its first token */
+    uint64_t first;    /* index of the document's first token in the file */
     uint32_t n_tokens; /* number of tokens, with BOS at the start and EOS at the end */
-    uint32_t domain;   /* index of its domain in the list of names */
+    uint32_t domain;   /* index of the document's domain in the list of names */
     uint64_t hash;     /* first 8 bytes of the document's identity hash */
 } pl_token_doc;
 
+/* With `verify` the checksum of the file and all tokens are checked, and later changes
+ * of the file are noticed (pl_tokens_check). */
 PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
 /* ERR_DAMAGED: after the file was opened, one of its pages changed, and tokens were
  * read from this page. Call the function before you keep a result that depends on
  * tokens. */
 PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
- * until close. */
+ * until close. Errors call the file `what`. */
 PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
                                        pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
@@ -140,8 +143,8 @@ bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc);
 /* Appends to `out` a copy of the token file in which the listed documents are blank. */
 PL_MUST_CHECK pl_status pl_tokens_blank(const pl_tokens *tokens,
                                         const pl_doc_list *list, pl_buf *out);
-/* Makes the listed documents blank in train.tok of a prepared folder. If the change is
- * interrupted at any point, it can be repeated. *changed: whether at least one of the
+/* Makes the listed documents blank in train.tok of a prepared folder. After an
+ * interruption, call the function again. *changed becomes true if at least one of the
  * documents was not blank before. After this change the folder is valid even if the
  * files from which it was made have changed. */
 PL_MUST_CHECK pl_status pl_data_blank(const char *folder, const pl_doc_list *list,
@@ -149,8 +152,8 @@ PL_MUST_CHECK pl_status pl_data_blank(const char *folder, const pl_doc_list *lis
 
 /* Appends to `file` a token file of all documents at `path` (read as by
  * pl_documents_cut, without cuts), and to `sources` the name of each document's file,
- * NUL-terminated. Only 1024 domains are possible; further domains count as the last
- * one. ERR_DATA: there is no text, or there are more than 2^30 tokens. */
+ * NUL-terminated. If there are more than 1024 domains, all further domains count as the
+ * last one. ERR_DATA: there is no text, or there are more than 2^30 tokens. */
 PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
                                             const pl_tokenizer *tokenizer, pl_buf *file,
                                             pl_buf *sources);
@@ -163,9 +166,10 @@ PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
  * window except the first of the row has the flag PL_TEXT_BEGINS. The rest of a row is
  * padded with token 0 and target -1.
  *
- * Sample i of replica r is row perm(epoch, k) with k = i * replicas + r. An epoch is
- * one keyed permutation of all rows. Targets that do not count are -1: those of a
- * document with an index below skip_prefix, and all targets of a blank document. */
+ * Sample i of replica r is the row at place k mod n_rows of a permutation of all rows,
+ * with k = i * n_replicas + r. Each epoch, k / n_rows, has its own permutation. Targets
+ * that do not count are -1: those of a document with an index below skip_prefix, and
+ * all targets of a blank document. */
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_sampler_options {
     int context;     /* T */
@@ -174,7 +178,7 @@ typedef struct pl_sampler_options {
     int replica, n_replicas;
     /* number of targets at a document's start that do not count; 0: all count */
     int skip_prefix;
-    bool pack; /* short windows share rows */
+    bool pack; /* whether short windows share rows */
 } pl_sampler_options;
 /* Counts the rows of one epoch over these documents. No document may be listed
  * twice. */
@@ -188,8 +192,9 @@ PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
                                           pl_sampler **out);
 void pl_sampler_destroy(pl_sampler **sampler);
 uint64_t pl_sampler_rows(const pl_sampler *sampler);
-/* Returns how many targets of n samples count; *marked gets how many of these are in
- * marked documents (marks [n_docs]). */
+/* Returns how many targets count in the samples first_sample .. first_sample + n - 1.
+ * *marked gets the number of these targets that are in documents d with marks[d]; marks
+ * has n_docs entries. */
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
                           const bool *marks, uint64_t *marked);
 /* Fills tokens and targets [B,T]; returns the number of targets that count. */
@@ -213,7 +218,7 @@ typedef struct pl_prepare_options {
     /* number of paths; fewer training documents than this are an error */
     uint64_t n_paths;
     int n_threads;
-    uint64_t max_bytes; /* most bytes of training text; 0: no limit */
+    uint64_t max_bytes; /* limit on the bytes of training text; 0: no limit */
     uint64_t seed;
     /* held-out documents with fewer tokens are left out, because they have no target
      * after the prefix */
@@ -226,15 +231,16 @@ typedef struct pl_prepare_options {
 } pl_prepare_options;
 
 typedef struct pl_prepare_result {
+    /* bytes: size of the text of all documents that were used */
     uint64_t train_documents, train_tokens, valid_documents, valid_tokens, bytes;
     int vocab;
     pl_hash train_hash, valid_hash, tokenizer_hash;
 } pl_prepare_result;
 
-/* Prepares a data folder. A complete folder that was made with the same options (as
- * recorded in data.json) is verified and used. Each file of the folder is written under
- * a temporary name and renamed. ERR_DATA: the corpus is empty, has only one document,
- * or leaves nothing for validation; the error says what to do. */
+/* Prepares a data folder. If the folder is complete and was made with the same options
+ * (data.json records them), the function only verifies it. Each file of the folder is
+ * written under a temporary name and renamed. ERR_DATA: the corpus is empty, has only
+ * one document, or leaves no held-out documents; the error says what to do. */
 PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
                                    const char *folder, pl_prepare_result *out);
 

@@ -1,10 +1,10 @@
-/* data.json tells whether a folder contains the data that would be made with the
- * current options.
+/* Reads and writes data.json, which tells whether a folder contains the data that the
+ * current options would give.
  *
  * When a run is started again, the start must be fast, and training must use the same
  * data as before. So options are compared as text. Inputs are not read: their number,
- * size and newest modification time are compared. Products, which training uses, are
- * compared by the hash of all their bytes. */
+ * size and newest modification time are compared. The products (the files that training
+ * uses) are compared by the hash of all their bytes. */
 #include "corpus/data_manifest.h"
 #include <fts.h>
 #include <stdio.h>
@@ -60,10 +60,11 @@ static pl_status check_same_options(const char *folder, const pl_json *json,
     for (int i = 0; i < N_OPTIONS; i++) {
         const char *there = pl_json_text(pl_json_get(json, texts[i].name), NULL);
         if (!there || strcmp(there, texts[i].value) != 0)
-            return pl_fail(PL_ERR_EXISTS,
-                           "the data folder '%s' was made with %s '%.300s', but now it "
-                           "is '%.300s': give another --out, or delete the folder",
-                           folder, texts[i].name, there ? there : "", texts[i].value);
+            return pl_fail(
+                PL_ERR_EXISTS,
+                "the data folder '%s' was made with %s '%.300s', but now this option "
+                "is '%.300s': give another --out, or delete the folder",
+                folder, texts[i].name, there ? there : "", texts[i].value);
     }
     return PL_OK;
 }
@@ -129,8 +130,8 @@ static int64_t int_or_zero(const pl_json *object, const char *key)
     return pl_json_int(pl_json_get(object, key), &value) ? value : 0;
 }
 
-/* An input that no longer exists is not an error, because the data made from it still
- * exist. */
+/* Checks that an input has not changed. It is no error if the input no longer exists,
+ * because the data that were made from it still exist. */
 static pl_status check_input(const char *folder, const pl_json *input)
 {
     const char *path = pl_json_text(pl_json_get(input, "path"), NULL);
@@ -143,12 +144,13 @@ static pl_status check_input(const char *folder, const pl_json *input)
     if (now.files == 0 || (now.files == then.files && now.bytes == then.bytes &&
                            now.newest_ms == then.newest_ms))
         return PL_OK;
-    return pl_fail(PL_ERR_EXISTS,
-                   "'%.300s' has changed since the data folder '%s' was made from it "
-                   "(%lld bytes in %lld files then, %lld in %lld now): give another "
-                   "--out, or delete the folder",
-                   path, folder, (long long)then.bytes, (long long)then.files,
-                   (long long)now.bytes, (long long)now.files);
+    return pl_fail(
+        PL_ERR_EXISTS,
+        "'%.300s' has changed since the data folder '%s' was made from it (then %lld "
+        "bytes in %lld files, now %lld bytes in %lld files; modification times count, "
+        "too): give another --out, or delete the folder",
+        path, folder, (long long)then.bytes, (long long)then.files,
+        (long long)now.bytes, (long long)now.files);
 }
 
 /* ---- products ---- */
@@ -181,9 +183,9 @@ static pl_status push_product(pl_json *products, const char *folder, const char 
     return PL_OK;
 }
 
-/* Whether this is the hash of train.tok after documents were made blank. A process may
- * be killed after it has written the manifest and before it has replaced train.tok, so
- * the old hash and the new hash are both valid. */
+/* Returns whether this is the hash of train.tok after documents were made blank. A
+ * process may be killed after it has written the manifest and before it has replaced
+ * train.tok, so the old hash and the new hash are both valid. */
 static bool is_blanked(const pl_json *blanked, const char *hash)
 {
     for (size_t i = 0; i < pl_json_count(blanked); i++)
@@ -192,7 +194,8 @@ static bool is_blanked(const pl_json *blanked, const char *hash)
     return false;
 }
 
-/* `blanked`: further hashes that the product may have; NULL: none. */
+/* Checks that a product has the hash in the manifest, or one of the hashes in the list
+ * `blanked` (may be NULL). */
 static pl_status check_product(const char *folder, const pl_json *products, size_t i,
                                const char *name, const pl_json *blanked, pl_hash *hash)
 {
@@ -201,16 +204,17 @@ static pl_status check_product(const char *folder, const pl_json *products, size
     char found[PL_HASH_TEXT];
     int64_t bytes;
     if (!listed || measure_product(folder, name, &bytes, hash) != PL_OK)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "the data folder '%s' lacks %s: delete the folder '%s' to make "
-                       "it anew",
-                       folder, name, folder);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "in the data folder '%s', the file %s is missing, unreadable or not listed "
+            "in data.json: delete the folder '%s' to have its data made again",
+            folder, name, folder);
     pl_hash_format(hash, found);
     if (strcmp(found, listed) == 0 || is_blanked(blanked, found))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "'%s/%s' is damaged: its %lld bytes have the hash %.16s instead of "
-                   "%.16s; delete the folder '%s' to make it anew",
+                   "%.16s; delete the folder '%s' to have its data made again",
                    folder, name, (long long)bytes, found, listed, folder);
 }
 
@@ -287,15 +291,17 @@ static pl_status read_manifest(const char *folder, pl_json **out)
     pl_join(path, folder, DATA_MANIFEST);
     PL_TRY(pl_read_file(path, &text));
     if (pl_json_parse((const char *)text.data, text.len, out) != PL_OK)
-        PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                       "'%s' is damaged: delete the folder '%s' to make it anew", path,
-                       folder));
+        PL_TRY(pl_fail(
+            PL_ERR_DAMAGED,
+            "'%s' is damaged: delete the folder '%s' to have its data made again", path,
+            folder));
     const char *format = pl_json_text(pl_json_get(*out, "format"), NULL);
     if (!format || strcmp(format, FORMAT) != 0)
-        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
-                       "'%s' has the format '%.60s', but this release reads '%s'; "
-                       "delete the folder, or use the release that made it",
-                       path, format ? format : "", FORMAT));
+        PL_TRY(
+            pl_fail(PL_ERR_UNSUPPORTED,
+                    "'%s' has the format '%.60s', but this release reads only the "
+                    "format '%s'; delete the folder, or use the release that made it",
+                    path, format ? format : "", FORMAT));
 done:
     pl_buf_destroy(&text);
     return status;

@@ -1,11 +1,11 @@
 /* Reads documents and encodes them as a token file in memory, for text that is used
- * once and not kept. Unlike prepare.c, this file also encodes duplicates and short
- * documents. */
+ * once and not kept. Duplicates and short documents, which prepare.c leaves out, are
+ * encoded, too. */
 #include "corpus/spool.h"
 #include "corpus/tokens_format.h"
 #include <string.h>
 
-/* Largest number of tokens; their part of the file has at most 4 GiB. */
+/* The largest number of tokens in the file. They take at most 4 GiB. */
 #define TEXT_TOKENS_MAX ((uint64_t)1 << 30)
 
 typedef struct encoding {
@@ -45,8 +45,8 @@ static pl_status encode_document(void *context, const pl_document *document)
     const size_t n = e->ids.len / sizeof(int32_t);
     if (e->layout.n_tokens + n + 2 > TEXT_TOKENS_MAX)
         return pl_fail(PL_ERR_DATA,
-                       "the text has more than %llu tokens, which is the most that can "
-                       "be evaluated at once; give a part of it",
+                       "the text has more than %llu tokens, but no more can be "
+                       "evaluated at once; give only a part of the text",
                        (unsigned long long)TEXT_TOKENS_MAX);
     const pl_token_doc doc = {.first = e->layout.n_tokens,
                               .n_tokens = (uint32_t)n + 2,
@@ -93,8 +93,8 @@ pl_status pl_documents_encode(const char *path, const pl_tokenizer *tokenizer,
         PL_TRY(pl_fail(PL_ERR_DATA, "there is no text in '%s'", path));
     if (e.domains.len > TOKENS_NAMES_MAX)
         PL_TRY(pl_fail(PL_ERR_DATA,
-                       "the domain names in '%s' take %zu bytes, at most "
-                       "%d fit",
+                       "the domain names in '%s' take %zu bytes, but a token file has "
+                       "room for %d bytes; use fewer or shorter names",
                        path, e.domains.len, TOKENS_NAMES_MAX));
     e.layout.names_bytes = (uint32_t)e.domains.len;
     tokens_layout_place(&e.layout);

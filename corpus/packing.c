@@ -2,11 +2,12 @@
  * decreasing".
  *
  * The room of a row is its number of free tokens. The short windows are placed from the
- * longest to the shortest. Each goes into the row that has enough room and, of these
- * rows, the least room. If no row has enough room, the window begins a new row. Windows
- * of equal length are placed in the order of their documents, so the result depends
- * only on the lengths. There is one list of rows for each amount of room below T, and
- * one bit for each list that says whether the list has rows. */
+ * longest to the shortest. Each window goes into the row with the least room among the
+ * rows that have enough room. If no row has enough room, the window begins a new row.
+ * Windows of equal length are placed in the order of their documents, so the result
+ * depends only on the lengths. There is one list of rows for each amount of room below
+ * T (the length of a row), and one bit for each list that says whether the list has
+ * rows. */
 #include "corpus/packing.h"
 
 typedef struct rooms {
@@ -73,8 +74,8 @@ static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
     return false;
 }
 
-/* Lists the documents that have a short window, those with the longest first. counts
- * [T+1] is working memory. */
+/* Lists the documents that have a short window, those with the longest windows first,
+ * and returns their number. `counts` is working memory for T + 1 numbers. */
 static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
                            uint64_t *counts, uint32_t *order)
 {
@@ -112,7 +113,8 @@ static void share_rows(rooms *r, uint32_t *tails, const uint32_t *order,
     }
 }
 
-/* Fills `next` and removes the tails that do not begin a row. */
+/* Fills p->next, and sets tails[d] to 0 if the short window of document d does not
+ * begin a row. */
 static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
 {
     static const char what[] = "the packing of short windows";
@@ -152,7 +154,8 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
         tails[i] = packing_tail(n_tokens, o->context, o->skip_prefix);
-        /* so far first_row counts only the full windows */
+        /* at this point first_row[i] is only the number of the document's full
+         * windows */
         out->first_row[i] =
             count_windows(n_tokens, o->context, o->skip_prefix) - (tails[i] > 0);
     }

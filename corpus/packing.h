@@ -1,9 +1,9 @@
 /* Private to corpus: how the windows of documents are arranged in the rows of batches.
  *
- * A document is cut into windows of T targets, from its start. A full window fills a
- * row. The last window of a document may be short; with packing, several short windows
- * share a row. Packing does not change the windows, so every target is predicted from
- * the same tokens as without packing; only the padding becomes less. */
+ * A document is cut into windows of T = `context` targets, from its start. A full
+ * window fills a row. The last window of a document may be short; with packing, several
+ * short windows share a row. Packing does not change the windows, so every target is
+ * predicted from the same tokens as without packing; there is only less padding. */
 #ifndef PL_CORPUS_PACKING_H
 #define PL_CORPUS_PACKING_H
 #include "corpus/corpus.h"

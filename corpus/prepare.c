@@ -2,7 +2,8 @@
  *
  * - read: documents go to the spool (text on disk, index in memory). Duplicates are
  *   dropped. A document's hash decides whether it is held out.
- * - tokenizer: it is trained on the training documents only, or copied from a file.
+ * - tokenizer: the tokenizer is trained on the training documents only, or copied from
+ *   a file.
  * - tokenise: batches of documents are encoded in parallel, and the tokens are written
  *   in the order of the corpus.
  * - manifest: data.json is written last; a folder that has it counts as prepared.
@@ -35,8 +36,8 @@ typedef struct preparation {
     bool valid_cut;  /* whether the held-out text is a single file that was cut */
     /* whether the corpus is a single file that was cut and all of it is held out */
     bool corpus_held;
-    /* the smallest of the numbers in [0, 1) that held_out derives from documents: if
-     * valid_share is larger, at least one document is held out */
+    /* held_out derives a number in [0, 1) from each document; this is the smallest one.
+     * If valid_share is larger, at least one document is held out */
     double nearest;
     /* began: time at which the current step began; said: time at which progress was
      * last printed */
@@ -97,9 +98,9 @@ static pl_status tick(preparation *work, const char *step, uint64_t bytes)
 }
 
 /* ---- reading and splitting ---- */
-/* Whether a document is held out. If the options name no held-out file, only the hash
- * of the document decides, so it stays in the same set (training or held-out) when
- * other documents of the corpus change. */
+/* Returns whether a document is held out. If the options name no held-out file, only
+ * the hash of the document decides, so it stays in the same set (training or held-out)
+ * when other documents of the corpus change. */
 static bool held_out(preparation *work, uint64_t hash)
 {
     if (work->reading_valid || work->options->valid[0] != '\0')
@@ -111,9 +112,10 @@ static bool held_out(preparation *work, uint64_t hash)
     return draw < work->options->valid_share;
 }
 
-/* Adds a document to its set. When max_bytes have been read, stops the reader with a
- * status that the caller does not treat as an error. The last document may exceed the
- * limit, so that even a small limit gives one training document. */
+/* Adds a document to its set. When max_bytes have been read, stops the reader with
+ * ERR_CANCELLED and sets work->full, so that read_path does not treat this status as an
+ * error. The last document may exceed the limit, so that even a small limit gives one
+ * training document. */
 static pl_status collect_document(void *context, const pl_document *document)
 {
     preparation *work = context;
@@ -213,7 +215,7 @@ static void report_reading(const preparation *work)
         amount(bytes, text), spool_n_docs(work->spool), spool_n_domains(work->spool),
         corpus_name(work), seconds, rate(bytes, seconds));
     if (work->n_replaced > 0)
-        say(work, "data     %llu bytes that are not UTF-8 text became U+FFFD",
+        say(work, "data     %llu bytes that are not UTF-8 text were replaced by U+FFFD",
             (unsigned long long)work->n_replaced);
     if (work->n_duplicates + work->n_empty + work->n_skipped > 0)
         say(work,
@@ -223,8 +225,8 @@ static void report_reading(const preparation *work)
             (unsigned long long)work->n_skipped);
 }
 
-/* Reports all errors that can be found before the tokenizer is trained, which may take
- * minutes. */
+/* Reports all errors that can be found before the training of the tokenizer, which may
+ * take minutes. */
 static pl_status check_split(const preparation *work)
 {
     size_t n = spool_n_docs(work->spool);
@@ -235,12 +237,12 @@ static pl_status check_split(const preparation *work)
                        "folder of them",
                        corpus_name(work));
     if (n == 1 && work->options->valid[0] == '\0')
-        return pl_fail(
-            PL_ERR_DATA,
-            "%.300s holds one document, and one must be held out: give more text (one "
-            "file is cut into documents of data.cut = %llu bytes, 0: never), several "
-            "files or JSON lines, or held-out text by data.valid",
-            corpus_name(work), (unsigned long long)work->options->cut_bytes);
+        return pl_fail(PL_ERR_DATA,
+                       "%.300s holds only one document, but one document must be held "
+                       "out: give more text (a text file is cut into documents of "
+                       "data.cut = %llu bytes; 0: it is not cut), several files or "
+                       "JSON lines, or held-out text by data.valid",
+                       corpus_name(work), (unsigned long long)work->options->cut_bytes);
     if ((work->n_train == 0 || work->corpus_held) && work->options->valid[0] != '\0')
         return pl_fail(
             PL_ERR_DATA,
@@ -255,7 +257,7 @@ static pl_status check_split(const preparation *work)
                        (unsigned long long)work->n_duplicates);
     if (work->n_held_out == 0)
         return pl_fail(PL_ERR_DATA,
-                       "none of %zu documents fell into the held-out share of %g: "
+                       "none of %zu documents was chosen for the held-out share of %g: "
                        "raise data.valid_share above %.3f, %sadd documents, or give "
                        "held-out text by data.valid",
                        n, work->options->valid_share, work->nearest, shorter);
@@ -269,8 +271,8 @@ static pl_status check_split(const preparation *work)
 }
 
 /* ---- the tokenizer ---- */
-/* The tokenizer is trained only on training documents, not on held-out documents,
- * because it is part of the model. */
+/* The tokenizer is part of the model, so it is trained only on training documents, not
+ * on held-out documents. */
 static pl_status train_tokenizer(preparation *work, const char *path)
 {
     size_t n = 0, n_docs = spool_n_docs(work->spool);
@@ -293,7 +295,8 @@ done:
     return status;
 }
 
-/* The file is checked before it is copied, so that an error names the user's file. */
+/* Copies the user's tokenizer. The file is checked before it is copied, so that an
+ * error names the user's file. `most`: the largest vocabulary allowed; 0: any. */
 static pl_status copy_tokenizer(const char *from, int most, const char *to)
 {
     pl_buf bytes = {0};
@@ -336,8 +339,9 @@ static pl_status get_tokenizer(preparation *work)
 }
 
 /* ---- tokenising ---- */
-/* Each item of a batch writes only its own buffer, and the caller writes the buffers in
- * order. So the file does not depend on the order in which threads finish. */
+/* Each thread writes only the buffers of its own documents, and the caller then writes
+ * all buffers to the file in the order of the documents. So the file does not depend on
+ * which thread finishes first. */
 typedef struct token_batch {
     const preparation *work;
     size_t first, n;
@@ -470,7 +474,7 @@ static pl_status build_steps(preparation *work)
         (double)result->bytes / (double)n_tokens, seconds,
         rate(result->bytes, seconds));
     if (work->n_too_short > 0)
-        snprintf(remark, sizeof remark, " (%llu more too short)",
+        snprintf(remark, sizeof remark, " (%llu more were too short)",
                  (unsigned long long)work->n_too_short);
     say_split(work, remark);
     return data_manifest_write(work->folder, work->options, work->result);

@@ -4,9 +4,9 @@
  *   file -> stream (decompressed) -> one text, its pieces, or lines -> JSON -> text
  *   text -> replace invalid bytes -> blank? count : deliver
  *
- * A file that the user named must be readable, or it is refused with the reason. Other
- * files in a folder (binaries, hidden files, pipes) are skipped and counted. One
- * document at a time is in memory. */
+ * A file that the user named must be readable, or it is refused with the reason. Among
+ * the other files in a folder, binary files are skipped and counted; hidden files and
+ * pipes are skipped without being counted. One document at a time is in memory. */
 #include "corpus/text_cut.h"
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
@@ -30,14 +30,15 @@ typedef struct document_reader {
 /* The file that is being read. */
 typedef struct text_source {
     const char *path;
-    const char *domain; /* name of the file's folder, or "" */
+    const char
+        *domain; /* name of the topmost subfolder that contains the file, or "" */
     bool in_folder;
     text_stream *stream;
-    uint64_t line; /* number of the present line of a JSON lines file */
+    uint64_t line; /* JSON lines: number of the line that is being read */
 } text_source;
 
-/* Whether a text has only white space. Such a document is not delivered, because it has
- * nothing to predict. Blank lines between JSON lines are allowed. */
+/* Returns whether a text has only white space. Such a document is not delivered,
+ * because it has nothing to predict. Blank lines between JSON lines are allowed. */
 static bool is_blank_text(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -75,17 +76,17 @@ static pl_status deliver(document_reader *reader, const text_source *source,
 static pl_status refuse_parquet(const char *path)
 {
     return pl_fail(PL_ERR_UNSUPPORTED,
-                   "'%.*s' is a Parquet file, which is not read here: convert it with "
-                   "duckdb -c \"COPY (SELECT text FROM '%.*s') TO 'corpus.jsonl' "
-                   "(FORMAT json)\" and give corpus.jsonl",
+                   "'%.*s' is a Parquet file, which this program cannot read: convert "
+                   "it with duckdb -c \"COPY (SELECT text FROM '%.*s') TO "
+                   "'corpus.jsonl' (FORMAT json)\" and give corpus.jsonl",
                    NAME_SHOWN, path, NAME_SHOWN, path);
 }
 
 static pl_status too_long(const text_source *source)
 {
     return pl_fail(PL_ERR_DATA,
-                   "'%s' has a document of more than %d bytes: divide it into several "
-                   "files or JSON lines",
+                   "'%s' has a document of more than %d bytes: divide the document "
+                   "into several files or JSON lines",
                    source->path, DOCUMENT_MAX);
 }
 
@@ -108,7 +109,8 @@ static pl_status read_text(document_reader *reader, text_source *source, bool *b
     return PL_OK;
 }
 
-/* Windows programs write U+FEFF at the beginning of a text; it is skipped. */
+/* Windows programs write U+FEFF at the beginning of a text. Returns the number of bytes
+ * to skip. */
 static size_t byte_order_mark(const char *text, size_t len)
 {
     return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -213,11 +215,11 @@ static pl_status deliver_object(document_reader *reader, const text_source *sour
     if (!text) {
         return pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
                        (unsigned long long)source->line,
-                       "there is no \"text\" with a string; a line looks like "
-                       "{\"text\": \"...\", \"domain\": \"...\"}");
+                       "the line has no \"text\" whose value is a string; a line looks "
+                       "like {\"text\": \"...\", \"domain\": \"...\"}");
     }
     const char *domain = pl_json_text(pl_json_get(object, "domain"), NULL);
-    /* only an escaped NUL can make this text invalid */
+    /* the line was cleaned before, so only an escaped NUL can make this text invalid */
     clean_text(reader, &text, &len);
     return deliver(reader, source, text, len, domain ? domain : source->domain);
 }
@@ -246,7 +248,7 @@ static pl_status read_json_line(document_reader *reader, text_source *source,
     return status;
 }
 
-/* Delivers the complete lines in raw[0..len) and removes them. The first `scanned`
+/* Delivers the complete lines in the buffer `raw` and removes them. The first `scanned`
  * bytes are known to contain no newline. */
 static pl_status take_lines(document_reader *reader, text_source *source,
                             size_t scanned)
@@ -290,8 +292,8 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 }
 
 /* ---- files ---- */
-/* Whether the file's name ends as that of a JSON lines file. The content does not
- * decide, because a text file, too, may begin with a brace. */
+/* Returns whether the file's name is that of a JSON lines file. The content does not
+ * decide, because a text file may begin with a brace, too. */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};
@@ -337,13 +339,14 @@ static pl_status read_file(document_reader *reader, text_source *source)
 }
 
 /* ---- folders ---- */
-/* Sorts by bytes, which gives the same order in every locale. */
+/* Orders names by their bytes, so the order is the same in every locale. */
 static int by_entry_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* A link counts as the file that it points to. Reading a pipe or socket would block. */
+/* Returns whether the entry is a regular file, or a link to one. Reading a pipe or
+ * socket would block. */
 static bool is_regular(const FTSENT *entry)
 {
     struct stat info;
@@ -368,8 +371,8 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
     if (!is_regular(entry))
         return PL_OK;
     char domain[256];
-    /* Finds the name of the folder directly below the root that contains the entry, or
-     * "". */
+    /* The domain is the name of the folder directly below the root that contains the
+     * entry, or "" if the entry is in the root itself. */
     const char *below = entry->fts_path + strlen(root);
     below += strspn(below, "/");
     size_t len = strcspn(below, "/");
@@ -401,8 +404,8 @@ static pl_status read_folder(document_reader *reader, const char *path)
     if (status == PL_OK && reader->stats->n_files == 0)
         status = pl_fail(
             PL_ERR_DATA,
-            "the folder '%s' holds no text files (%llu binary ones, hidden ones not "
-            "counted): give UTF-8 text, JSON lines, or a folder of them",
+            "the folder '%s' holds no text files (it has %llu binary files; hidden "
+            "files are not counted): give UTF-8 text, JSON lines, or a folder of them",
             path, (unsigned long long)reader->stats->n_skipped_files);
     return status;
 }

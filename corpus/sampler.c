@@ -2,12 +2,12 @@
  *
  *   k     = sample * n_replicas + replica
  *   epoch = k / n_rows
- *   row   = permutation(seed, stream(stream, epoch))[k mod n_rows]
+ *   row   = permutation of all rows [k mod n_rows], keyed by seed, stream and epoch
  *
  * The sampler has no state, and samples may be requested in any order: a worker that
  * was restarted, or a different worker, gets the same bytes for sample i. All n
- * replicas use one permutation, and each takes every n-th place of it. So within an
- * epoch the replicas together use each row exactly once.
+ * replicas use the same permutation, and each replica takes every n-th place of it. So
+ * within an epoch the replicas together use each row exactly once.
  *
  * Rows are numbered in the order of documents (packing.h). A window never crosses the
  * end of a document, so no target is predicted from another document. */
@@ -89,9 +89,9 @@ pl_status pl_sampler_count_rows(const pl_tokens *tokens, const uint32_t *docs,
     return PL_OK;
 }
 
-/* Finds the document to which a row belongs: the last one whose first row is not above
- * it. A document without rows has the same first row as the next one, so it is never
- * found. */
+/* Finds the document to which a row belongs: the last document whose first row is not
+ * after this row. A document without rows has the same first row as the next document,
+ * so it is never found. */
 static uint32_t document_of(const pl_sampler *sampler, uint64_t row)
 {
     const uint64_t *first = sampler->rows.first_row;
@@ -123,8 +123,8 @@ typedef struct batch_row {
 } batch_row;
 
 /* Appends window number `within` of a document to a row. The target of each input token
- * is the token after it. Tokens of the prefix are inputs, too, but as targets they do
- * not count. */
+ * is the token after it. The tokens of the prefix are inputs, too, but they do not
+ * count as targets. */
 static void append_window(const pl_sampler *sampler, uint32_t number, uint64_t within,
                           batch_row *row)
 {

@@ -2,10 +2,10 @@
  *
  * The texts are written to a scratch file, which is mapped into memory after the last
  * text. So the page cache holds the texts that fit into memory, and the disk holds all
- * of them. The spool itself needs memory for 24 bytes per document and for a set of
- * hashes that finds duplicates. With 64 bits of a cryptographic hash, the probability
- * that two of n different documents have the same hash is n^2 / 2^65: one in four
- * thousand for a hundred million documents. */
+ * of them. The spool itself needs memory for 24 bytes per document, and for a set of
+ * hashes with which duplicates are found. With 64 bits of a cryptographic hash, the
+ * probability that two of n different documents have the same hash is n^2 / 2^65: one
+ * in four thousand for a hundred million documents. */
 #include "corpus/spool.h"
 #include <errno.h>
 #include <stdio.h>
@@ -104,8 +104,8 @@ bool spool_has(const document_spool *spool, uint64_t hash)
            spool->seen[seen_place(spool->seen, spool->seen_size, hash)] == hash;
 }
 
-/* Makes both tables larger when they are full. At least half of the places in the table
- * of hashes stay empty. */
+/* Makes the list of documents and the table of hashes larger when the list is full. At
+ * least half of the places in the table of hashes stay empty. */
 static pl_status spool_grow(document_spool *spool)
 {
     size_t cap = spool->docs_cap ? spool->docs_cap * 2 : 1024, size = cap * 2;
@@ -130,8 +130,9 @@ static pl_status spool_grow(document_spool *spool)
 
 /* ---- adding ---- */
 
-/* A linear search is enough, because there are only a few domains. The limit on domains
- * keeps the search short if the domain field is misused for web addresses. */
+/* Returns the index of a domain, and adds the domain if it is new. A linear search is
+ * enough, because most corpora have few domains, and SPOOL_DOMAINS_MAX limits their
+ * number. */
 static uint16_t domain_index(document_spool *spool, const char *name)
 {
     if (name[0] == '\0')
@@ -153,7 +154,7 @@ pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t
     if (document->len > UINT32_MAX)
         return pl_fail(PL_ERR_DATA,
                        "'%s' has a document of %zu bytes, but a document can have at "
-                       "most %u; divide it",
+                       "most %u bytes; divide the document",
                        document->source, document->len, UINT32_MAX);
     if (spool->n_docs == spool->docs_cap)
         PL_CHECK(spool_grow(spool));

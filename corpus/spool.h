@@ -9,6 +9,8 @@
 enum { SPOOL_DOMAINS_MAX = 1024 };
 
 typedef struct spool_doc {
+    /* at: position of the text in the scratch file, in bytes; hash: the first 8 bytes
+     * of the document's identity hash; len: length of the text in bytes */
     uint64_t at, hash;
     uint32_t len;
     uint16_t domain;
@@ -30,7 +32,8 @@ bool spool_has(const document_spool *spool, uint64_t hash);
 PL_MUST_CHECK pl_status spool_add(document_spool *spool, const pl_document *document,
                                   uint64_t hash, bool held_out);
 
-/* Call spool_seal after the last document. Then the texts can be read. */
+/* Call spool_seal after the last document. The texts can be read only after this
+ * call. */
 PL_MUST_CHECK pl_status spool_seal(document_spool *spool);
 
 size_t spool_n_docs(const document_spool *spool);

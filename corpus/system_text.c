@@ -1,10 +1,11 @@
 /* Reads the machine's own text: files of a Debian installation, grouped by domain.
  *
  * With these files a first run can train on real text of several domains without a
- * download. First all files are listed, in the order of names. Then files are read,
- * each time from the domain with the fewest bytes so far, until there is enough text;
- * within a domain the order is shuffled, but always the same. Only files below /usr
- * that every user may read are read, and links are not followed. */
+ * download. First all files are listed, in the order of names. Then files are read
+ * until there is enough text. The next file always comes from the domain with the
+ * fewest bytes so far. Within a domain the order is shuffled, but it is always the
+ * same. Only files below /usr that every user may read are read, and links are not
+ * followed. */
 #include "corpus/text_stream.h"
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 
 enum {
-    DOCUMENT_BYTES = 32 << 10, /* largest number of bytes that are used of a file */
+    DOCUMENT_BYTES = 32 << 10, /* only the first bytes of a longer file are used */
     SHORTEST_BYTES = 256,      /* shorter files are skipped */
     LEAST_DOMAINS = 3,
     LEAST_BYTES = 2000000
@@ -24,9 +25,9 @@ enum {
 
 /* Folders with files of a domain. In the table, rows of one domain are adjacent. */
 typedef struct text_place {
-    const char *domain, *root; /* a glob pattern of folders */
-    const char *prefix, *suffix;
-    int depth; /* depth of folders below the root, plus one for the file */
+    const char *domain, *root;   /* a glob pattern of folders */
+    const char *prefix, *suffix; /* of the names of the files */
+    int depth; /* greatest depth of a file below the root; 1: directly in it */
 } text_place;
 static const text_place places[] = {
     {"c-headers", "/usr/include", "", ".h", 16},
@@ -46,7 +47,7 @@ typedef struct domain_files {
     const char *name, *root; /* root: of the domain's first place, for messages */
     char **paths;
     size_t n_paths, cap;
-    size_t next; /* number of files that were tried */
+    size_t next; /* number of files that were tried so far */
     uint64_t n_documents, n_bytes;
 } domain_files;
 
@@ -63,7 +64,8 @@ static int by_file_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Uses only files that every user may read, even if this user may read private ones. */
+/* Returns whether to list the files of this folder. Only folders that every user may
+ * enter are used, even if this user may enter private ones. */
 static bool enter_folder(const FTSENT *entry, int depth)
 {
     return entry->fts_level < depth && (entry->fts_statp->st_mode & S_IROTH) &&
@@ -184,12 +186,12 @@ static pl_status check_enough(const system_text *text, size_t n_filled,
     uint64_t least = max_bytes < LEAST_BYTES ? max_bytes : LEAST_BYTES;
     if (n_filled >= LEAST_DOMAINS && text->n_bytes >= least)
         return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "this machine has too little text of its own: %.1f MB in %zu kinds, "
-                   "but %.1f MB in %d kinds are needed; name a corpus, or 'apt install "
-                   "libc6-dev manpages manpages-dev cmake-data perl-modules python3'",
-                   (double)text->n_bytes / 1e6, n_filled, (double)least / 1e6,
-                   LEAST_DOMAINS);
+    return pl_fail(
+        PL_ERR_NOT_FOUND,
+        "this machine has too little text of its own: %.1f MB in %zu domains, but %.1f "
+        "MB in %d domains are needed; name a corpus, or 'apt install libc6-dev "
+        "manpages manpages-dev cmake-data perl-modules python3'",
+        (double)text->n_bytes / 1e6, n_filled, (double)least / 1e6, LEAST_DOMAINS);
 }
 
 pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *context,

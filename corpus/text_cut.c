@@ -1,10 +1,10 @@
-/* Chooses where a long text is cut into documents (text_cut.h). First the last end of a
- * paragraph in the second half of the piece is searched for, then the last end of a
- * line, then the last end of a word. If the second half has none of these, the cut is
- * between two characters. */
+/* Chooses where a long text is cut into documents (text_cut.h). In the second half of
+ * the piece, the functions look for the last end of a paragraph; if there is none, for
+ * the last end of a line; then for the last end of a word. If the second half has none
+ * of these, the cut is between two characters. */
 #include "corpus/text_cut.h"
 
-/* Whether a piece may end before text[at]; at > 0. */
+/* Returns whether a piece may end directly before text[at]; at > 0. */
 typedef bool (*border_fn)(const char *text, size_t at);
 
 static bool ends_line(const char *text, size_t at)
@@ -12,7 +12,7 @@ static bool ends_line(const char *text, size_t at)
     return text[at - 1] == '\n';
 }
 
-/* Whether the line that ends here is blank, and a different line comes before it. */
+/* Returns whether the line that ends here is blank and another line comes before it. */
 static bool ends_paragraph(const char *text, size_t at)
 {
     size_t begin = at - 1;

@@ -1,6 +1,6 @@
-/* Decompresses files with libarchive; no other file uses this library. It is told that
- * the format is "raw" (one stream of bytes), and recognises compression by magic
- * numbers.
+/* Decompresses files with libarchive; no other file uses this library. The library is
+ * told that the format is "raw" (one stream of bytes), and recognises the compression
+ * by magic numbers.
  *
  * The file is opened here and not by the library, so that errno tells whether a file
  * does not exist or may not be read. */
@@ -68,10 +68,10 @@ static pl_status stream_failed(const text_stream *stream)
     const char *reason = archive_error_string(stream->archive);
     if (archive_errno(stream->archive) == EIO)
         return pl_fail(PL_ERR_IO, "reading '%s' failed: %s", stream->path, reason);
-    return pl_fail(
-        PL_ERR_DATA,
-        "the compressed file '%s' is cut short or broken (%s): make or fetch it again",
-        stream->path, reason ? reason : "it ends too early");
+    return pl_fail(PL_ERR_DATA,
+                   "the compressed file '%s' is truncated or broken (%s): make or "
+                   "download it again",
+                   stream->path, reason ? reason : "it ends too early");
 }
 
 /* Allows only filters whose libraries are part of this process, because
@@ -106,9 +106,10 @@ pl_status text_stream_open(const char *path, text_stream **out)
     stream->path = path;
     stream->fd = -1;
     if (!is_stdin && pl_refuse_special(path) != PL_OK)
-        PL_TRY(pl_fail(PL_ERR_DATA,
-                       "%s, or send text to standard input and name that input -",
-                       pl_last_error()));
+        PL_TRY(pl_fail(
+            PL_ERR_DATA,
+            "%s, or send the text to standard input and give - as the file's name",
+            pl_last_error()));
     stream->fd = is_stdin ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
     if (stream->fd < 0) {
         status = open_failed(path);
@@ -120,8 +121,8 @@ pl_status text_stream_open(const char *path, text_stream **out)
     const compression *named = compression_of(stream->path);
     if (named && archive_filter_code(stream->archive, 0) != named->filter)
         PL_TRY(pl_fail(PL_ERR_DATA,
-                       "'%s' does not begin like a %s file, although its name says so: "
-                       "it is incomplete, or has a wrong name",
+                       "'%s' does not begin like a %s file, although its name has this "
+                       "suffix: the file is incomplete or has the wrong name",
                        stream->path, named->suffix));
     *out = stream;
     stream = NULL;

@@ -1,5 +1,5 @@
 /* A stream of bytes from a file that may be compressed. gzip, zstd, xz and bzip2 are
- * recognised by their content. This is the only header over libarchive. */
+ * recognised by their content. Only text_stream.c uses libarchive. */
 #ifndef PL_CORPUS_TEXT_STREAM_H
 #define PL_CORPUS_TEXT_STREAM_H
 #include "corpus/corpus.h"
@@ -12,8 +12,8 @@ PL_MUST_CHECK pl_status text_stream_open(const char *path, text_stream **out);
 void text_stream_close(text_stream **stream); /* accepts NULL */
 
 /* Appends at least one byte and at most `max`. At the end of the stream nothing is
- * appended and *end is set. ERR_DATA with the file's name for a truncated or broken
- * stream. */
+ * appended and *end is set. ERR_DATA if the stream is truncated or broken; the error
+ * names the file. */
 PL_MUST_CHECK pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out,
                                          bool *end);
 

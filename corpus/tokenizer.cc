@@ -1,8 +1,9 @@
 /* Uses SentencePiece, which is a C++ library; no other file includes it.
  *
- * The library encodes texts. But this file decodes tokens itself, with a table of the
- * bytes of each piece. The library marks blanks by U+2581, and its decoder turns every
- * U+2581 into a blank, even if the original text contained U+2581. */
+ * The library encodes texts, but this file decodes tokens itself, with a table of the
+ * bytes of each piece. The reason is that the library marks blanks by U+2581, and its
+ * decoder turns every U+2581 into a blank, even if the original text contained
+ * U+2581. */
 #include "corpus/tokenizer.h"
 #include <memory>
 #include <cstdio>
@@ -113,8 +114,8 @@ int required_vocab(const std::string &message)
 }
 
 /* Trains a model. A script with thousands of characters does not fit into a small
- * vocabulary; then only frequent characters get pieces, and the rest is encoded as
- * bytes. */
+ * vocabulary. In this case only frequent characters get pieces, and all other
+ * characters are encoded as bytes. */
 pl_status train(const text_block *blocks, size_t n, int vocab, std::string *model)
 {
     static const char *const coverages[] = {"0.9995", "0.999", "0.995", "0.99", "0.98"};
@@ -218,7 +219,7 @@ pl_status encode_block(const pl_tokenizer *tokenizer, std::string_view text,
 }
 
 /* Encodes a text that contains the blank mark itself. The mark is encoded as its three
- * bytes, or it would be decoded as a blank. */
+ * bytes, because otherwise it would be decoded as a blank. */
 pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
                         pl_buf *out)
 {
@@ -239,7 +240,8 @@ pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
 
 /* Tests whether decoding gives exactly the text that was encoded. A model that this
  * program did not train may put a blank before the text, or normalise it. Such a model
- * gets each text as a whole, and decoding gives the text as the model changed it. */
+ * gets each text as a whole, not in blocks, and decoding gives the text as the model
+ * has changed it. */
 pl_status probe(pl_tokenizer *tokenizer)
 {
     const std::string_view text = "a  b\n c";

@@ -1,5 +1,5 @@
-/* Private to corpus: connects the C part of the tokenizer (which text to train on,
- * where to cut it) with the C++ part, the only file that includes SentencePiece. */
+/* Private to corpus: connects the C part of the tokenizer, which chooses and cuts the
+ * text to train on, with the C++ part, which uses SentencePiece. */
 #ifndef PL_CORPUS_TOKENIZER_H
 #define PL_CORPUS_TOKENIZER_H
 #include "corpus/corpus.h"
@@ -12,11 +12,11 @@ typedef struct text_block {
     size_t len;
 } text_block;
 
-/* Returns the length of the next block, at most `max` (>= 4) bytes. The block ends at
- * the last newline, else at the last blank, else after the last complete character. In
- * our tokenizers a newline is a separate symbol, and a piece never contains text on
- * both sides of the blank before a word. So encoding the blocks gives the same tokens
- * as encoding the whole text. */
+/* Returns the length of the next block, at most `max` (>= 4) bytes. The block ends
+ * after the last newline; if there is none, before the last blank; if there is none
+ * either, after the last complete character. In our tokenizers a newline is a separate
+ * symbol, and a piece never contains text on both sides of the blank before a word. So
+ * encoding the blocks gives the same tokens as encoding the whole text. */
 size_t tokenizer_block_len(const char *text, size_t len, size_t max);
 
 /* Trains a tokenizer on the blocks, in their order, and appends the model to `out`.

@@ -1,8 +1,8 @@
 /* Chooses the text that the tokenizer is trained on, and where texts may be cut.
  *
  * BPE finds the same merges in a few megabytes of text as in gigabytes. So the trainer
- * gets a sample: blocks of at most 4 kB (the library accepts no longer sentences),
- * spread evenly over the documents. The choice depends only on the texts. */
+ * gets a sample: blocks of at most 4 KiB, spread evenly over the documents. (The
+ * library does not accept longer sentences.) The choice depends only on the texts. */
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
 #include <stdlib.h>
@@ -62,8 +62,9 @@ static pl_status sample_push(text_sample *sample, const char *text, size_t len)
     return PL_OK;
 }
 
-/* Takes a block whenever the bytes taken fall below seen * SAMPLE / total, so that
- * every part of the corpus contributes its share. */
+/* Takes a block if the blocks taken, with this one, are then at most the fraction
+ * SAMPLE_BYTES / total_bytes of the bytes seen. So every part of the corpus contributes
+ * its share. */
 static pl_status sample_text(text_sample *sample, const char *text, size_t len)
 {
     double share = sample->total_bytes <= SAMPLE_BYTES
@@ -82,7 +83,7 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
 
 /* n_threads is not used: SentencePiece's BPE trainer is not faster with more threads,
  * and it would write the number of threads into the model. The bytes of the model must
- * not depend on this number. */
+ * not depend on the number of threads. */
 pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens, size_t n,
                              int vocab, int n_threads, const char *model_path)
 {

@@ -1,10 +1,10 @@
 /* Reads token files, and makes new ones from parts of them.
  *
  * The file may come from a failing disk or from another machine. So opening always
- * checks the header, the names and the whole document table, even without verification.
- * After these checks every index that the functions return is inside the file, and
- * later code need not check again. Without verification only the values of tokens are
- * not checked; pl_tokens_copy replaces values that are not tokens.
+ * checks the header, the names and the whole document table, even if verification is
+ * not requested. After these checks every index that the functions return is inside the
+ * file, and later code need not check again. Without verification only the values of
+ * tokens are not checked; pl_tokens_copy replaces values that are not tokens.
  *
  * A mapped file may change while it is used: a process overwrites it, or a failing disk
  * returns different bytes when a page is read again. So the table and the names are
@@ -29,8 +29,8 @@ struct pl_tokens {
     uint8_t *tail_copy;
     const pl_token_doc *docs; /* table of documents, inside the tail */
     const char **domain_names;
-    /* checksums of the file's part before the table, one per SUMMED_BYTES; NULL:
-     * changes are not noticed */
+    /* one checksum per SUMMED_BYTES bytes of tokens (the last one also covers the
+     * padding); NULL: changes are not noticed */
     uint64_t *sums;
     /* whether a checksum was wrong; any thread sets it, by atomic operations */
     bool *changed;
@@ -59,13 +59,15 @@ static pl_status open_names(pl_tokens *tokens)
         const uint8_t *stop = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
         if (!stop || stop == at)
             return pl_fail(PL_ERR_DAMAGED,
-                           "%s is damaged: domain name %u of %u is broken",
+                           "%s is damaged: domain name %u of %u is empty or has no "
+                           "terminating NUL",
                            tokens->what, (unsigned)i, (unsigned)layout->n_domains);
         tokens->domain_names[i] = (const char *)at;
         at = stop + 1;
     }
     if (at != end)
-        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: bytes after the domain names",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is damaged: there are bytes after the domain names",
                        tokens->what);
     return PL_OK;
 }
@@ -85,14 +87,15 @@ static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
 }
 
 /* Computes a checksum for each page. This happens before the checksum of the whole file
- * is verified: a page that changes in between is noticed in any case. */
+ * is verified, so a page that changes between the two steps is noticed by one of
+ * them. */
 static pl_status sum_pages(pl_tokens *tokens)
 {
     uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
     uint64_t n = (bytes + SUMMED_BYTES - 1) / SUMMED_BYTES;
     void *sums = NULL;
     PL_CHECK(pl_try_alloc((size_t)(n + 1) * sizeof *tokens->sums,
-                          "the sums of a token file", &sums));
+                          "the checksums of a token file", &sums));
     tokens->sums = sums;
     tokens->changed = pl_alloc(sizeof *tokens->changed);
     for (uint64_t page = 0; page < n; page++)
@@ -141,7 +144,7 @@ static pl_status check_docs(const pl_tokens *tokens)
     if (next != layout->n_tokens)
         return pl_fail(
             PL_ERR_DAMAGED,
-            "%s is damaged: its documents have %llu tokens, its header says %llu",
+            "%s is damaged: its documents have %llu tokens, but its header says %llu",
             tokens->what, (unsigned long long)next,
             (unsigned long long)layout->n_tokens);
     return PL_OK;
@@ -303,9 +306,10 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
     layout->n_tokens = 0;
     for (size_t i = 0; i < n; i++) {
         if (docs[i] >= tokens->layout.n_docs)
-            return pl_fail(PL_ERR_ARG, "%s has %u documents, number %u was asked for",
-                           tokens->what, (unsigned)tokens->layout.n_docs,
-                           (unsigned)docs[i]);
+            return pl_fail(
+                PL_ERR_ARG,
+                "%s has %u documents, so there is no document with the index %u",
+                tokens->what, (unsigned)tokens->layout.n_docs, (unsigned)docs[i]);
         layout->n_tokens += tokens->docs[docs[i]].n_tokens;
     }
     if (layout->n_tokens > TOKENS_COUNT_MAX)
@@ -315,9 +319,9 @@ static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, s
 }
 
 /* Writes the new file into `file`, which has layout->file_bytes zeros. So the padding
- * and blank documents, which must be zero, need not be written. The vocabulary is the
- * same, and so is the number of bytes per token; therefore tokens are copied unchanged.
- * `docs` NULL: all documents. */
+ * and blank documents, which must be zero, need not be written. The new file has the
+ * same vocabulary and the same number of bytes per token, so tokens are copied
+ * unchanged. `docs` NULL: all documents. */
 static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
                          const pl_doc_list *blank, const tokens_layout *layout,
                          uint8_t *file)
@@ -366,8 +370,8 @@ bool pl_doc_listed(const pl_doc_list *list, uint64_t hash)
     return false;
 }
 
-/* A document that is not blank begins with PL_TOKEN_BOS, so only the first token is
- * tested. */
+/* A document that is not blank begins with PL_TOKEN_BOS, so for such a document the
+ * loop ends at the first token. */
 bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc)
 {
     const pl_token_doc *d = pl_tokens_doc(tokens, doc);

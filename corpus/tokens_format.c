@@ -6,12 +6,14 @@
 #include "corpus/tokens_format.h"
 #include <string.h>
 
-/* The mapped file's documents and tokens are used without conversion. */
+/* The table of documents and the tokens in a mapped file are used without
+ * conversion. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are mapped without conversion, so only little-endian "
                "machines can use them");
-_Static_assert(sizeof(pl_token_doc) == 24,
-               "an entry of the table must be laid out as pl_token_doc");
+_Static_assert(
+    sizeof(pl_token_doc) == 24,
+    "an entry of the file's table of documents must have the layout of pl_token_doc");
 
 /* The header as it is in the file: fields in the order of their offsets, without
  * padding. */
@@ -80,14 +82,16 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
                        "%s is not a token file: it does not begin with the magic bytes",
                        what);
     if (fields.version != TOKENS_VERSION)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s has format version %u, this build reads version %d", what,
-                       (unsigned)fields.version, TOKENS_VERSION);
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "%s has format version %u, but this release reads only version %d", what,
+            (unsigned)fields.version, TOKENS_VERSION);
     if (fields.header_checksum != pl_checksum(&fields, TOKENS_HEADER_SUM_AT))
         return pl_fail(PL_ERR_DAMAGED, "%s is damaged: the header's checksum is wrong",
                        what);
     if (!fields_in_range(&fields))
-        return pl_fail(PL_ERR_DAMAGED, "%s is damaged: its header contradicts itself",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is damaged: a field of its header has an impossible value",
                        what);
     *out = (tokens_layout){.token_bytes = fields.token_bytes,
                            .vocab = fields.vocab,
@@ -99,9 +103,10 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
     *body_checksum = fields.body_checksum;
     /* The comparison of lengths detects truncation, appended bytes and wrong counts. */
     if (out->file_bytes != len)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s is damaged: it has %zu bytes, but its header says %llu",
-                       what, len, (unsigned long long)out->file_bytes);
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s is damaged: it has %zu bytes, but its header says that it has %llu",
+            what, len, (unsigned long long)out->file_bytes);
     return PL_OK;
 }
 

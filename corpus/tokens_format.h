@@ -17,7 +17,8 @@ enum {
 typedef struct tokens_layout {
     uint32_t token_bytes, vocab, n_docs, n_domains, names_bytes;
     uint64_t n_tokens;
-    /* these are computed from the other fields */
+    /* offsets of the table of documents and of the names, and the size of the file;
+     * computed from the other fields */
     uint64_t docs_at, names_at, file_bytes;
 } tokens_layout;
 
@@ -30,13 +31,15 @@ void tokens_layout_place(tokens_layout *layout);
 void tokens_header_encode(const tokens_layout *layout, uint64_t body_checksum,
                           uint8_t header[TOKENS_HEADER_BYTES]);
 
-/* Checks magic, version, header checksum, all rules and the length of the file; `what`
- * is its name for errors. ERR_DAMAGED, ERR_UNSUPPORTED. */
+/* Checks the magic bytes, the version, the header's checksum, the limits of all fields
+ * and the length of the file. Errors call the file `what`. ERR_DAMAGED,
+ * ERR_UNSUPPORTED. */
 PL_MUST_CHECK pl_status tokens_header_decode(const uint8_t *data, size_t len,
                                              const char *what, tokens_layout *out,
                                              uint64_t *body_checksum);
 
-/* Appends n tokens in the file's width; ERR_DATA if a token is not below vocab. */
+/* Appends n tokens with tokens_width(vocab) bytes each; ERR_DATA if a token is not
+ * below vocab. */
 PL_MUST_CHECK pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab,
                                     pl_buf *out);
 

@@ -22,7 +22,7 @@ struct token_writer {
     tokens_layout layout;
     pl_token_doc *docs;
     size_t docs_cap;
-    pl_buf packed; /* one document's tokens; reused */
+    pl_buf packed; /* the tokens of one document, as in the file; used again */
 };
 
 static pl_status write_failed(const token_writer *writer)
@@ -135,8 +135,8 @@ static pl_status put_tables(token_writer *writer, const char *const *domains,
 }
 
 /* The header contains the checksum of the body, so it is written last. The body is read
- * back through a mapping, which is as fast as reading memory. So the checksum covers
- * the bytes that the kernel will write to the disk. */
+ * back through a mapping, which is as fast as reading memory, so that the checksum
+ * covers the bytes that the kernel will write to the disk. */
 static pl_status put_header(token_writer *writer)
 {
     pl_mapping mapping;
@@ -158,8 +158,8 @@ pl_status token_writer_end(token_writer *writer, const char *const *domains,
 {
     PL_CHECK(put_tables(writer, domains, n_domains));
     PL_CHECK(put_header(writer));
-    /* The bytes must be durable before the rename, or after a power cut the name could
-     * refer to bytes that were lost. */
+    /* The bytes must be durable before the rename. Otherwise, after a power cut, the
+     * name could belong to a file whose bytes were lost. */
     if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
         return write_failed(writer);
     PL_CHECK(pl_failpoint("tokens.flush.after"));

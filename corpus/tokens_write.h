@@ -1,5 +1,6 @@
-/* Writes a token file as a stream: first the documents one by one, then the table.
- * token_writer_end completes the file, syncs it to the disk and gives it its name. */
+/* Writes a token file as a stream: first the documents one by one, then the table of
+ * documents. token_writer_end completes the file, syncs it to the disk and gives it its
+ * name. */
 #ifndef PL_CORPUS_TOKENS_WRITE_H
 #define PL_CORPUS_TOKENS_WRITE_H
 #include "corpus/corpus.h"

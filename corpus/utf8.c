@@ -34,9 +34,9 @@ static size_t character_len(const uint8_t *at, size_t left)
     return need;
 }
 
-/* Whether eight bytes are all ASCII and not NUL, which is the usual case. If all high
- * bits of x are clear, the lowest high bit that is set in (x - 0x01..) belongs to the
- * first zero byte of x. */
+/* Returns whether eight bytes are all ASCII and not NUL, which is the usual case. If no
+ * byte of x has its high bit set, (x - 0x0101...) sets a high bit only if x has a zero
+ * byte. */
 static bool plain_word(const uint8_t *at)
 {
     const uint64_t highs = 0x8080808080808080u, ones = 0x0101010101010101u;
@@ -63,7 +63,7 @@ size_t utf8_valid_len(const char *text, size_t len)
 }
 
 /* Writes one U+FFFD for each invalid byte, not for each invalid sequence of bytes, so
- * that both numbers are equal. */
+ * the number returned is also the number of U+FFFD written. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out)
 {
     uint64_t n_replaced = 0;

@@ -1,10 +1,10 @@
-/* The door of eval, which measures how well paths predict held-out
- * text.
+/* The public header of eval, which measures how well paths predict held-out text.
  *
- * Documents are scored as in router/scorer.h. Sums are in double and in document order,
- * and every counted target has the same weight: perplexity = exp(sum of nats / counted
- * targets). perplexity.c scores each document with the parameters of its path. routes.c
- * scores each document with all paths and compares ways to choose a path.
+ * Documents are scored as in router/scorer.h. Sums are in double and in document order.
+ * A target is counted if it lies after the prefix, and every counted target has the
+ * same weight: perplexity = exp(sum of nats / counted targets). perplexity.c scores
+ * each document with the parameters of its path. routes.c scores each document with all
+ * paths and compares ways to choose a path.
  *
  * The functions of this folder only compute; the commands in cli print the results.
  * Read in this order: perplexity, routes, every. */
@@ -47,7 +47,7 @@ typedef enum pl_route {
 } pl_route;
 
 typedef struct pl_route_document {
-    /* in nats; the n_targets losses of a path begin at losses[path * stride] */
+    /* losses in nats; the n_targets losses of a path begin at losses[path * stride] */
     const float *losses;
     size_t stride;
     int n_paths;
@@ -89,7 +89,8 @@ typedef struct pl_every_choice {
     pl_every_way history, gate; /* gate: zeros if the document's `gate` is NULL */
     pl_score oracle;
 } pl_every_choice;
-/* Evaluates the choice every `every` tokens. `path` is the first path of `history`. */
+/* Evaluates choosing a path every `every` tokens. `path` is the path that `history`
+ * starts with. */
 void pl_route_every(const pl_route_document *d, int path, int every,
                     pl_every_choice *out);
 /* The limits of evidence in nats: PL_HISTORY_BEHIND for `history`, PL_GATE_BEHIND for
@@ -125,8 +126,7 @@ typedef struct pl_route_job {
     pl_path_params_fn params;
     void *context;
     size_t most_bytes;
-    /* the n_every values of W; if n_every is 0, no choice every W tokens is
-     * evaluated */
+    /* the n_every values of W to evaluate; n_every may be 0 */
     int every[PL_EVERY_MAX], n_every;
 } pl_route_job;
 typedef struct pl_routes {
@@ -143,8 +143,9 @@ pl_score pl_score_sum(const pl_score *scores, size_t n);
 double pl_perplexity(const pl_score *score);
 /* Returns the standard error, over documents, of the nats per counted target. With
  * `than`, returns the standard error of the difference between two models on the same
- * documents. This is the error of a ratio of two sums, because a document's weight is
- * its number of targets. NaN for fewer than two documents. */
+ * documents. The error is that of a ratio of two sums (nats and targets), because
+ * documents differ in their number of targets. NaN for fewer than two documents or
+ * without targets. */
 double pl_score_error(const pl_score *scores, const pl_score *than, size_t n);
 
 /* by_domain [pl_tokens_n_domains] gets the sums over the documents of each domain. */

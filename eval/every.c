@@ -20,8 +20,8 @@
  * text that follows the piece. Without the limit, a path that predicted a long
  * beginning well would stay the chosen path long after the text has changed. With the
  * limit, the path changes as soon as another path predicts the newer text better by
- * that many nats, however long the earlier text is. This is Viterbi's algorithm for a
- * text that continues with each of the other paths with probability
+ * PL_HISTORY_BEHIND nats, however long the earlier text is. This is Viterbi's algorithm
+ * for a text that continues with each of the other paths with probability
  * exp(-PL_HISTORY_BEHIND) at any token (the fixed share of Herbster and Warmuth
  * 1998). */
 #include "eval/eval.h"

@@ -126,7 +126,9 @@ pl_status pl_check_paths(const int *path_of, size_t n, int n_paths)
 {
     for (size_t i = 0; i < n; ++i)
         if (path_of[i] < 0 || path_of[i] >= n_paths)
-            return pl_fail(PL_ERR_ARG, "a document is routed to path %d of %d",
+            return pl_fail(PL_ERR_ARG,
+                           "a document is routed to path %d, but paths have numbers "
+                           "from 0 to below %d",
                            path_of[i], n_paths);
     return PL_OK;
 }

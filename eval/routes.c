@@ -37,8 +37,7 @@ static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
     return pl_least_evidence(nats, d->n_paths);
 }
 
-/* Returns by how many nats the loss of the best other path is higher than the loss of
- * `path`. */
+/* Returns the loss of the best of the other paths minus the loss of `path`, in nats. */
 static double margin_of(const double *nats, int n_paths, int path)
 {
     double margin = INFINITY;
@@ -113,8 +112,8 @@ static size_t n_targets_of(const pl_route_job *job, size_t i)
     return pl_doc_targets(pl_tokens_doc(job->tokens, job->docs[i]));
 }
 
-/* Returns the number of documents from `first` on whose losses together fit into
- * `most_bytes`; at least one. *targets gets the sum of their targets. */
+/* Returns how many documents, beginning with `first`, have losses that together fit
+ * into `most_bytes`; at least 1. *targets gets the sum of their targets. */
 static size_t count_fitting(const pl_route_job *job, size_t first, size_t *targets)
 {
     size_t n_paths = (size_t)pl_topology_n_paths(pl_scorer_topology(job->scorer));
@@ -206,7 +205,7 @@ pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
     if (job->gate && pl_prefix_lm_n_paths(job->gate) !=
                          pl_topology_n_paths(pl_scorer_topology(job->scorer)))
         PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                       "the router in the store has %d paths, and the mixture %d",
+                       "the router in the store has %d paths, but the mixture has %d",
                        pl_prefix_lm_n_paths(job->gate),
                        pl_topology_n_paths(pl_scorer_topology(job->scorer))));
     PL_TRY(pl_try_alloc(bytes, "a path's parameters", &params));

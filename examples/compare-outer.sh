@@ -28,7 +28,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 
-# ---- in a network namespace: runs the command and counts the bytes of its mixture ----
+# ---- in a network namespace: runs the command, counts the bytes from `mix` on ----
 passed() { awk '$1 == "lo:" { print $2 }' /proc/net/dev; }
 
 wait_for_mixture() { # run, pid of its train
@@ -139,7 +139,7 @@ if [ ! -x "$pathloom" ]; then
 fi
 linkable=1
 if [ -z "$table_only" ] && [ -n "$links" ] && ! sh "$root/bench/link.sh" free true; then
-    echo "compare-outer: without bench/link.sh no slow link is measured, only plain loopback" >&2
+    echo "compare-outer: bench/link.sh does not work here, so only plain loopback is measured" >&2
     linkable=
 fi
 mkdir -p "$out"
@@ -327,7 +327,7 @@ link_cell() { # topology, row, rate: seconds per worker and round outside inner 
         "$run/workers.json"
 }
 
-straggler_cell() { # topology, row: both workers' shares, and the slow one's speed
+straggler_cell() { # topology, row: share of each worker, and speed of the slow worker
     run=$(folder "$1" "$2")/straggler
     finished "$run" || { missing "$run"; return; }
     awk -F'[:,]' '
@@ -385,8 +385,8 @@ print_row() { # topology, row
     echo
 }
 
-# Prints settings for the table. If a key is set twice, the last value is used. Of files
-# only the names are printed, without folders.
+# Prints settings for the table. If a key is set twice, the last value is used. A value
+# that is a file is printed without its folder.
 spell() { # settings
     for pair in "$@"; do
         echo "$pair"

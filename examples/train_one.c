@@ -383,11 +383,14 @@ static pl_status parse_options(int argc, char **argv, options *o)
         else if (strcmp(name, "--threads") == 0 && number > 0)
             o->threads = number;
         else
-            return pl_fail(PL_ERR_USAGE, "%s %s is no option of train_one", name,
-                           value);
+            return pl_fail(PL_ERR_USAGE,
+                           "train_one has no option %s, or cannot use its value `%s` "
+                           "(a number must be 1 or more)",
+                           name, value);
     }
     if (o->out[0] == '\0')
-        return pl_fail(PL_ERR_USAGE, "give --out FOLDER: the model is written there");
+        return pl_fail(PL_ERR_USAGE,
+                       "--out is missing: give --out FOLDER for the model's files");
     return PL_OK;
 }
 

@@ -47,7 +47,7 @@ static void sort_samples(pl_contributor *p)
 }
 
 /* A contribution's pull (blame.h). If `by_norm` is false, only its weight counts: the
- * norm of an update is not known if a relay added it to others. */
+ * norm of an update is not known if a relay added it to other updates. */
 static double pull_of(const pl_version *v, const pl_contribution *c, bool by_norm)
 {
     /* the base of a merged version is also a contribution; its weight is 0 */
@@ -104,8 +104,9 @@ static int by_pull(const void *x, const void *y)
     return strcmp(a->worker, b->worker);
 }
 
-/* Visits the version and its ancestors, from the newest to the oldest. Without
- * `history` the search ends at the first version that was not made by a rollback. */
+/* Visits the version and its ancestors, from the newest to the oldest. A merged version
+ * ends the search. If `history` is false, the search also ends at the first version
+ * that was not made by a rollback. */
 static pl_status gather_blame(pl_store *store, const char *module, uint64_t number,
                               bool history, pl_blame *b)
 {
@@ -128,8 +129,8 @@ static pl_status gather_blame(pl_store *store, const char *module, uint64_t numb
 }
 
 /* Finds the domains of each contributor's samples. No domains are found if the store
- * lacks the arm's definition or the arm's shards, for example because modules were
- * pushed to it alone. */
+ * lacks the arm's definition or the arm's shards, for example because only modules were
+ * pushed to it. */
 static pl_status find_domains(pl_store *store, const char *module, pl_blame *b)
 {
     char name[PL_MODULE_NAME_MAX];

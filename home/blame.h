@@ -6,8 +6,8 @@
  * Update d_i with weight w_i has the weighted norm a_i |d_i|, where a_i = w_i / sum w.
  * A contributor's share of a version is its weighted norm divided by the sum of all
  * weighted norms. So a share says how far the contributor moved the version; the
- * directions of the updates do not matter. Over a history, the share of each version is
- * weighted by how far that version moved the parameters. */
+ * directions of the updates do not matter. If the result covers several versions, the
+ * share of each version is weighted by how far that version moved the parameters. */
 #ifndef PL_HOME_BLAME_H
 #define PL_HOME_BLAME_H
 #include "outer/outer.h"
@@ -25,7 +25,8 @@ typedef struct pl_contributor {
     pl_sample_range *samples;
     size_t n_ranges;
     uint64_t n_samples, n_tokens, n_versions;
-    double seconds, loss; /* loss: loss of the newest contribution */
+    /* seconds: training time of all contributions; loss: loss of the newest one */
+    double seconds, loss;
     /* sum over versions: the contributor's share of the version, times how far the
      * version moved the parameters */
     double pull;
@@ -38,15 +39,15 @@ typedef struct pl_contributor {
 typedef struct pl_blame {
     pl_contributor *list; /* the largest share comes first */
     size_t n;
-    uint64_t
-        /* the version that the caller asked for, or the version to which a rollback
-         * returned */
-        source;
+    /* the version that the caller asked for; if a rollback made it, the version to
+     * which the rollback returned */
+    uint64_t source;
     bool merged;  /* the contributors are versions such as "mix/L1.E0@3" (merged.h) */
     double moved; /* sum of the distances by which the versions moved the parameters */
 } pl_blame;
 
-/* With `history` the result covers all versions up to this one, else only this one.
+/* If `history` is true, the result covers version `number` and all earlier versions,
+ * back to the newest merged version if there is one; otherwise only version `number`.
  * The caller frees the result by pl_blame_clear. */
 PL_MUST_CHECK pl_status pl_blame_gather(pl_store *store, const char *module,
                                         uint64_t number, bool history, pl_blame *out);

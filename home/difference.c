@@ -70,7 +70,7 @@ static pl_status read_params(pl_comparison *c, const pl_version *v, size_t *n,
     uint64_t bytes = 0;
     if (v->params_gone)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "the parameters of %s@%llu were collected as garbage; only the "
+                       "garbage collection removed the parameters of %s@%llu; only the "
                        "version's record is left",
                        v->module, (unsigned long long)v->number);
     PL_CHECK(pl_store_blob_bytes(c->store, &v->params, &bytes));
@@ -87,7 +87,8 @@ pl_status pl_comparison_load(pl_comparison *c, const pl_version *a, const pl_ver
     PL_CHECK(read_params(c, b, &n, &c->y));
     if (n != c->n)
         return pl_fail(PL_ERR_USAGE,
-                       "%s has %zu values and %s %zu: they cannot be compared",
+                       "%s has %zu parameters and %s has %zu; only modules of the same "
+                       "size can be compared",
                        a->module, c->n, b->module, n);
     PL_CHECK(load_arm(c, a->module));
     c->slot = find_module_slot(c, a->module, n);

@@ -7,8 +7,10 @@
 extern "C" {
 #endif
 
-/* Sums over all values of one tensor, or of a whole module: a in the first version, b
- * in the second version, d = b - a. `max` is the largest |d|. */
+/* Sums over the `n` values of one tensor or of a whole module. A value is a in the
+ * first version and b in the second; d = b - a. `aa` is the sum of a * a; `bb`, `ab`
+ * and `dd` likewise. `max` is the largest |d|, `n_changed` the number of values whose
+ * bits differ. */
 typedef struct pl_difference {
     double aa, bb, ab, dd, max;
     uint64_t n, n_changed;
@@ -25,10 +27,12 @@ typedef struct pl_comparison {
     pl_arm arm;
     pl_topology *topology; /* NULL if the store does not define the arm */
     float *x, *y;          /* [n] parameters of the two versions */
-    size_t n, width;       /* width: length of the longest name of a tensor */
+    /* n: number of parameters of the module; width: length of the longest tensor name,
+     * at least that of "all" */
+    size_t n, width;
     /* slot of the module; -1: the module's tensors are not known */
     int slot;
-    bool equal; /* the two versions have the same hash */
+    bool equal; /* whether the two versions have the same hash */
 } pl_comparison;
 
 /* Reads both versions. The definition of the arm names the tensors. Without the
@@ -37,8 +41,8 @@ typedef struct pl_comparison {
  * version. ERR_USAGE: the versions have different numbers of parameters. */
 PL_MUST_CHECK pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
                                            const pl_version *b);
-/* Calls fn for each tensor, unless the versions are equal. The last call is for the
- * whole module and has `tensor` NULL. */
+/* Calls fn for each tensor, unless the versions are equal or the tensors are not known.
+ * The last call is for the whole module and has `tensor` NULL. */
 typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *shape,
                                  const pl_difference *d);
 void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context);

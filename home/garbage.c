@@ -24,8 +24,8 @@ static pl_status collect_part(pl_keep_rule *p, const char *folder, bool run,
     return PL_OK;
 }
 
-/* Collects each part of a store. p->roots covers all parts, because a path in one part
- * may begin its task with versions in other parts. */
+/* Collects the garbage of each part of a store. p->roots covers all parts, because a
+ * path in one part may begin its task with versions in other parts. */
 static pl_status collect_parts(const char *folder, int n_parts, pl_keep_rule *p,
                                bool run, pl_gc_report *sum)
 {

@@ -11,7 +11,7 @@
  *   poll --> up to 128 messages, each through home_take:
  *     |        its name belongs to another home        answered at once with MOVED
  *     |        it would change a held name, or write
- *     |        anything while the home is still        kept for later (home_moving.c)
+ *     |        anything while the home is still        waits in memory (home_moving.c)
  *     |        a read, or a piece of an upload         answered at once
  *     |        anything else                           changes h->txn and the memory;
  *     |                                                its answer joins the queue
@@ -31,7 +31,7 @@
  *   PUT_BLOB          SUBMIT           its round is complete
  *   --------> staged --------> pending ----------------------> merged
  *
- *   staged    the bytes are in memory, and expire if nothing names them
+ *   staged    the bytes are in memory, and are dropped if no SUBMIT names them
  *   pending   a row in the store and a flag in memory
  *   merged    a part of version r + 1
  *
@@ -45,8 +45,8 @@
  *   - Within a group memory is ahead of the disk. If the commit fails, memory and disk
  *     differ, so the home marks itself broken and ends; its next process reads the
  *     store again.
- *   - If the peer that sent a message made a mistake, the answer is an error and the
- *     home continues. A failure of the disk or of this program ends the home
+ *   - If a message is wrong, its peer gets an error as the answer, and the home
+ *     continues. A failure of the disk or of this program ends the home
  *     (is_askers_fault).
  *   - A peer may repeat every message. Data that the store already has are acknowledged
  *     again, but not written again.
@@ -113,7 +113,7 @@ pl_status home_find_module(home *h, const char *name, home_arm **arm, int *modul
     *module =
         *arm ? pl_topology_find_module((*arm)->topology, strchr(name, '/') + 1) : -1;
     if (*module < 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "this home knows no module %s", name);
+        return pl_fail(PL_ERR_NOT_FOUND, "this home has no module %s", name);
     return PL_OK;
 }
 
@@ -127,7 +127,7 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
             if (strcmp((*arm)->paths[*index].name, name) == 0)
                 return PL_OK;
     }
-    return pl_fail(PL_ERR_NOT_FOUND, "this home knows no path %s", name);
+    return pl_fail(PL_ERR_NOT_FOUND, "this home has no path %s", name);
 }
 
 /* If the commit fails, memory already shows changes that the disk lost: mark the home
@@ -156,8 +156,8 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
     PL_CHECK(pl_store_blob_bytes(h->store, &q.blob, &total));
     if (q.offset > total)
         return pl_fail(PL_ERR_PROTO,
-                       "a piece of a blob was asked for at offset %llu, which is "
-                       "behind the blob's end",
+                       "a message asks for a piece of a blob at offset %llu, but the "
+                       "blob ends before that offset",
                        (unsigned long long)q.offset);
     size_t len = total - q.offset < PL_WIRE_DATA_MAX ? (size_t)(total - q.offset)
                                                      : PL_WIRE_DATA_MAX;
@@ -257,16 +257,15 @@ static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Adds to the answer the piece of `all` that begins at `offset`. The peer has already
- * read everything before `offset`. */
+/* The peer has already read everything before `offset`. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *a)
 {
     if (offset > all->len)
-        return pl_fail(
-            PL_ERR_PROTO,
-            "a piece of the %s was asked for that begins behind its end (%zu bytes)",
-            what, all->len);
+        return pl_fail(PL_ERR_PROTO,
+                       "a message asks for a piece of the %s that begins after its end "
+                       "(%zu bytes)",
+                       what, all->len);
     size_t left = all->len - (size_t)offset;
     pl_put_fields(&a->body, pl_fields_of_piece(),
                   &(pl_msg_piece){.total = all->len, .offset = offset});
@@ -289,8 +288,8 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
     return home_put_piece(&h->state, "state", q.offset, a);
 }
 
-/* Drops the state of a path. The next worker then starts as if the path had finished no
- * phase. */
+/* Drops the state of a path. The next worker then trains the path's next phase without
+ * moments and the other vectors of a state. */
 static pl_status drop_path_state(home *h, home_path *path)
 {
     pl_path_state state;
@@ -324,8 +323,9 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 }
 
 /* ---- small writes; answered after the commit ---- */
-/* A definition of an arm is permanent, so it is read and checked before it is stored.
- * The arm is installed after the commit, when its modules are visible. */
+/* The definition of an arm cannot be changed later, so it is checked before it is
+ * stored. home_install_arm is called after the commit, because it reads the arm's
+ * modules from the store. */
 static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool exists,
                             bool same)
 {
@@ -527,10 +527,10 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     }
 }
 
-/* Failures of the machine or of this program end the home. All other failures are
- * mistakes of the peer that sent the message, and the peer gets an error. This function
- * judges only the status that a handler returned. A failed commit or merge always ends
- * the home, even if a handler caused it (h->broken). */
+/* Returns whether the message caused the failure; its peer then gets an error. Failures
+ * of the machine or of this program end the home instead. This function judges only the
+ * status that a handler returned. A failed commit or merge always ends the home, even
+ * if a handler caused it (h->broken). */
 static bool is_askers_fault(pl_status status)
 {
     return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
@@ -546,7 +546,8 @@ static bool is_read(uint16_t type)
            type == PL_MSG_STATUS;
 }
 
-/* Whether another home must answer the message, or the message must wait. */
+/* Returns true if this home must not handle the message now. If another home owns its
+ * name, answers with MOVED. If the message must wait, home_waits keeps it. */
 static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
                        pl_status *status)
 {
@@ -571,7 +572,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
     pl_status status;
-    /* uploads of this message have no owner until its lease was read */
+    /* until the message's lease has been read, its uploads have no owner */
     h->uploads.owner = h->uploads.share = 0;
     h->uploads.holder = (pl_pubkey){{0}};
     if (is_put_off(h, peer, m, &status))
@@ -594,8 +595,8 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     if (status == PL_OK || h->broken || !is_askers_fault(status))
         return status;
     pl_wire_error(&a, m->request, status, pl_last_error());
-    /* If the same message comes twice in one group, the second answer must not be sent
-     * before the first. */
+    /* If the same message comes twice in one group, its answers must keep their order,
+     * so an error also waits for the commit. */
     if (!is_read(m->type)) {
         home_answer_later(h, peer, &a);
         return PL_OK;
@@ -672,7 +673,8 @@ static pl_status serve_home(home *h)
         bool ready = false;
         bool holds = h->moving.n_waiting > 0 || home_is_still(h);
         /* Uploads and downloads are many messages with short pauses between them. If
-         * messages never end, a little is compressed every ENOUGH_MS all the same. */
+         * messages arrive without a pause, some versions are nevertheless compressed
+         * every ENOUGH_MS. */
         enum { QUIET_MS = 20, ENOUGH_MS = 5000 };
         int wait_ms = holds ? HOLD_TICK_MS : !untidy ? TICK_MS : quiet ? 0 : QUIET_MS;
         pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
@@ -680,10 +682,10 @@ static pl_status serve_home(home *h)
         untidy = true;
         quiet = !ready;
         if ((quiet || pl_now_ms() - tidied > ENOUGH_MS) && !home_is_still(h)) {
-            /* Compresses only a little at a time, so that a message waits no longer
-             * than it would wait for a commit. If the disk is full or an old version is
-             * damaged, only the compression stops. A failed write ends the home at the
-             * next commit. */
+            /* Compresses at most TIDY_BYTES at a time, so that a message waits no
+             * longer than for a commit. If the disk is full or an old version is
+             * damaged, the home stops compressing and continues. If the disk fails, the
+             * next commit fails and ends the home. */
             enum { TIDY_BYTES = 2 << 20 };
             untidy = false;
             if (h->tidies && pl_store_recode(h->store, TIDY_BYTES, &untidy) != PL_OK) {
@@ -694,7 +696,7 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
-            /* without this call, the freed memory that the allocator keeps would grow
+            /* without this call, the allocator would keep more and more freed memory
              * for about a hundred phases */
             pl_give_back_blocks();
             swept = pl_now_ms();

@@ -1,4 +1,4 @@
-/* The door of home. A home is the process that owns one store, or
+/* The public functions of this folder. A home is the process that owns one store, or
  * one part of a store. A home accepts updates and makes them durable. When the last
  * contribution to a module's round has arrived, the home merges the round. It commits
  * the module's next version together with the outer optimizer's state in one atomic
@@ -15,13 +15,13 @@
  * relay (a process that adds updates on their way to a home).
  *
  * This folder also has the code of commands that read or change a store while no home
- * runs: names (what the user's words mean), garbage and roots (which versions garbage
- * collection keeps), phase_tag (which versions a tag names), rollback_plan (which
- * versions a rollback writes), rewind (a copy of the store without some documents),
- * blame (which workers made a version), difference (how two versions differ), merged
- * (versions made from other versions), merge_plan (which versions a merge makes),
- * lineage (from which versions a version was made), module_health (how well outer steps
- * work), transfer (copies to another store). */
+ * runs: names (which versions and paths a user's words mean), garbage and roots (which
+ * versions garbage collection keeps), phase_tag (which versions a tag names),
+ * rollback_plan (which versions a rollback writes), rewind (a copy of the store without
+ * some documents), blame (which workers made a version), difference (how two versions
+ * differ), merged (versions made from other versions), merge_plan (which versions a
+ * merge makes), lineage (from which versions a version was made), module_health (how
+ * well outer steps worked), transfer (copies to another store). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
 #include "home/blame.h"
@@ -45,11 +45,11 @@ extern "C" {
 #endif
 
 typedef struct pl_home_options {
-    const char *store; /* folder */
-    const char *bind;  /* "tcp://127.0.0.1:*" */
+    const char *store; /* folder of the store */
+    const char *bind;  /* address to listen on, for example "tcp://127.0.0.1:*" */
     /* the home writes its bound address to this file, atomically; "": no file */
     const char *ready_file;
-    bool keep_updates;  /* keep updates after their merge, for replay */
+    bool keep_updates;  /* keep updates after their merge, for pl_home_replay */
     bool keep_momentum; /* keep the outer momentum of old versions */
     bool keep_states;   /* keep the state of each path after each phase */
     bool compress;      /* compress old versions while idle */
@@ -57,9 +57,10 @@ typedef struct pl_home_options {
      * module; 0: never */
     double norm_gate;
     double audit;           /* fraction of tasks that a second worker repeats */
-    uint64_t staging_bytes; /* memory limit for uploads that no record names yet */
-    uint64_t quota_bytes;   /* limit for the stored bytes of chunks; 0: none */
-    /* a signal sets this flag; the home then ends the current group and returns */
+    uint64_t staging_bytes; /* memory limit for uploads not yet in the store */
+    uint64_t quota_bytes;   /* limit for the bytes of the store's data; 0: none */
+    /* a signal sets this flag; the home then commits the messages that it has taken,
+     * and pl_home_run returns */
     volatile sig_atomic_t *stop;
 } pl_home_options;
 
@@ -71,9 +72,9 @@ PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
 
 /* Computes a version again with the same arithmetic as the home: from the previous
  * version and the updates that the record names, or, for a merged version, from its
- * sources. With this a user can check that the home computed the version correctly.
- * `momentum` gets a zero hash if the module has no momentum. ERR_NOT_FOUND: the version
- * was not made from updates, or some of these data no longer exist. */
+ * sources. So a user can check that the home computed the version correctly. `momentum`
+ * gets a zero hash if the module has no momentum. ERR_NOT_FOUND: the version was not
+ * made from updates, or some of these data no longer exist. */
 typedef struct pl_replay {
     pl_hash params, momentum;
 } pl_replay;

@@ -1,7 +1,7 @@
 /* Keeps the records of audits and of fenced workers. The record of an audit names a
- * task that a second worker must repeat, and has the results. Messages of fenced
- * workers are refused. The hub decides (workers/hub_audit.c), and the home makes the
- * hub's decisions durable. */
+ * task that a second worker must repeat, and lists the results of both workers.
+ * Messages of fenced workers are refused. The hub decides (workers/hub_audit.c), and
+ * the home makes the hub's decisions durable. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 
@@ -13,7 +13,7 @@ struct home_audit {
 
 struct home_fenced {
     char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
-    pl_pubkey key; /* all zeros if only the worker's name is known */
+    pl_pubkey key; /* zeros: the worker is fenced by its name */
 };
 
 void home_forget_audits(home *h)
@@ -140,8 +140,8 @@ pl_status home_open_audit(home *h, const pl_audit *a)
     return PL_OK;
 }
 
-/* The phase whose update of this module belongs to the round; -1 if there is no such
- * phase. */
+/* Returns the phase whose update of this module belongs to the round; -1 if there is no
+ * such phase. */
 static int64_t phase_of(const home_arm *arm, int module, int64_t round)
 {
     for (int64_t phase = round; phase <= round + arm->arm.inner.phases; phase++)
@@ -161,7 +161,7 @@ static pl_status measure_likeness(const home_arm *arm, int module, pl_contributi
     return PL_OK;
 }
 
-/* The sketch must be computed before the merge, because a merge drops the bytes of the
+/* The sketch is computed when the update arrives: the merge drops the bytes of the
  * update, and the audit comes later. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c)
@@ -186,8 +186,8 @@ done:
 }
 
 /* ---- results of audits, as the hub reports them ---- */
-/* The list of results of an audit only grows. So a late message, which has fewer
- * results, changes nothing. */
+/* The list of results of an audit only grows. So a message that is late, and therefore
+ * has fewer results, changes nothing. */
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
 {
     char name[PL_TEXT_MAX];
@@ -260,17 +260,16 @@ pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
 
 pl_status home_check_fenced(const home *h, const pl_lease *lease)
 {
-    bool has_key = !pl_pubkey_none(&lease->key);
     for (size_t i = 0; i < h->n_fenced; i++) {
         const struct home_fenced *f = &h->fenced[i];
-        if (strcmp(f->name, lease->worker) == 0 ||
-            (has_key && pl_pubkey_equal(&f->key, &lease->key)))
+        if (pl_pubkey_none(&f->key) ? strcmp(f->name, lease->worker) == 0
+                                    : pl_pubkey_equal(&f->key, &lease->key))
             return pl_fail(PL_ERR_NOPERM, "%s", f->reason);
     }
     return PL_OK;
 }
 
-/* ---- reading them at start ---- */
+/* ---- reading audits and fenced workers at start ---- */
 pl_status home_load_audit(void *context, const char *name, const char *target)
 {
     pl_audit a;

@@ -1,9 +1,9 @@
 /* Removes the last home of a stopped job (docs/PROTOCOL.md 2.14).
  *
- * The last home has weight 0 in the table and owns no name. Records that only the last
- * home has are moved to the other homes: notes that redirect clients, audits, and the
- * hub's epoch. If the process is killed, the job still has the last home, and the next
- * call continues. */
+ * The last home has weight 0 in the table of homes and owns no name. The other homes
+ * get the records that only the last home has: notes that redirect clients to the owner
+ * of a name, audits, and the hub's epoch. If the process is killed, the job still has
+ * the last home, and the next call continues. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 #include "net/net.h"
@@ -17,10 +17,10 @@ typedef struct leaving {
     int home, n;
     int part; /* number of the home whose store is being written */
     pl_txn *txn;
-    /* names about which this home has notes that redirect clients */
+    /* names for which home `part` has notes that redirect clients to home `home` */
     char (*names)[PL_MODULE_NAME_MAX];
     size_t n_names;
-    char first[PL_MODULE_NAME_MAX];
+    char first[PL_MODULE_NAME_MAX]; /* one name that this home still owns */
     int n_owned;
     uint64_t hub_epoch;
 } leaving;
@@ -48,8 +48,8 @@ static pl_status find_open_audit(void *context, const char *name, const char *ta
     if (a.verdict != PL_VERDICT_OPEN)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "home %d waits for the audit %s; let the job go on until it is "
-                   "closed (`pathloom audit`)",
+                   "home %d still has the open audit %s; let the job train until "
+                   "`pathloom audit` shows that the audit is closed",
                    l->home + 1, name + strlen(PL_AUDIT_REFS));
 }
 
@@ -76,8 +76,8 @@ static pl_status check_tables(const leaving *l, pl_places *table)
         next.epoch == table->epoch)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "home %d is not drained, or a change of homes was not finished; "
-                   "give `pathloom homes drain %d` first",
+                   "home %d is not drained, or an earlier change of homes was not "
+                   "finished; run `pathloom homes drain %d` first",
                    l->home + 1, l->home + 1);
 }
 
@@ -111,9 +111,9 @@ static uint64_t stamp_in(pl_store *store, const char *ref)
     return (uint64_t)stamp;
 }
 
-/* Corrects the note about a name in the home that is being written. The note in the
- * home that owns the name has the highest stamp. If no home has the name, the note is
- * dropped, and the table says again where the name belongs. */
+/* Corrects the note about a name in the home that is being written. The new note has
+ * the highest stamp of all homes' notes. If no home has the name, the note is dropped,
+ * and the table decides where the name belongs. */
 static pl_status mend_note(const leaving *l, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8], target[48];

@@ -14,35 +14,36 @@
  * to the rounds after it. */
 typedef struct home_module {
     char name[PL_MODULE_NAME_MAX];
-    bool exists; /* the store has version 0 */
+    bool exists; /* whether the store has version 0 */
     uint64_t version;
     pl_hash params;
     double norm;        /* norm of the update that made the head */
     double params_norm; /* norm of the head's parameters; 0 or NAN: not known */
-    norm_gate usual;
+    norm_gate usual;    /* norms of the newest contributions */
     size_t n_params;
     int n_holders;      /* number of paths through the module, times replicas */
     int n_contributors; /* number of contributions that make a round complete */
-    /* number of rounds that may be open at once: those from version to version + window
-     * - 1 */
+    /* number of rounds that may be open (get updates) at once: rounds `version` to
+     * `version` + window - 1 */
     int window;
-    /* [window] number of pending contributions of each open round; the index is the
-     * round modulo window */
+    /* [window] number of pending contributions (accepted, not merged) of each open
+     * round; the index is the round modulo window */
     int *n_pending;
     /* [window, n_holders] whether a holder has contributed to an open round; see
      * home_flag */
     bool *pending;
-    /* [n_holders] for delayed-nesterov: number of the sample after the last one that
-     * each holder has contributed, merged or pending; NULL for other methods; see
+    /* [n_holders] for delayed-nesterov: number of the sample after the last sample of
+     * each holder's contributions, merged or pending; NULL for other methods; see
      * home_samples */
     uint64_t *cursor;
-    /* [n_holders] like `cursor`, for a module whose rounds need only a quorum */
+    /* [n_holders] like `cursor`, for a module whose rounds need only a quorum; NULL for
+     * other modules */
     uint64_t *counted;
     int quorum; /* least number of contributors with which a round is merged */
     /* time when the open round reached the quorum; 0: not reached yet */
     int64_t quorum_ms;
-    bool noted; /* whether the module is in the list home.whole */
-    /* noloco: decisions about meetings that a worker may still ask for */
+    bool noted; /* whether the list home.whole has the module */
+    /* noloco: decisions about meetings about which a worker may still ask */
     struct home_meeting *meetings;
     size_t n_meetings;
 } home_module;
@@ -50,8 +51,8 @@ typedef struct home_module {
 /* The decision whether a pair of holders meets in a round (noloco with a deadline). */
 typedef struct home_meeting {
     int64_t round;
-    int first; /* index of the lower of the two holders: path * R + replica */
-    bool split;
+    int first;  /* the lower of the two holders' indices path * R + replica */
+    bool split; /* false: the pair meets */
 } home_meeting;
 
 typedef struct home_path {
@@ -59,9 +60,10 @@ typedef struct home_path {
     int64_t phase; /* number of phases that the path has finished */
     uint64_t n_tokens;
     double loss, seconds;
-    double gradient, held; /* as in pl_path_state */
+    /* as in pl_path_state */
+    double gradient, held;
     int64_t held_phase;
-    pl_hash state; /* blob of the path's state; none: the path has no state */
+    pl_hash state; /* blob of the path's state; all zeros: the path has no state */
     char worker[PL_TEXT_MAX]; /* the worker that made the state; "": there is none */
     /* submissions under a lease with a lower token are refused */
     uint64_t fence;
@@ -72,19 +74,19 @@ typedef struct home_arm {
     pl_hash blob;
     pl_topology *topology;
     home_module *modules; /* [M] one per module of the topology */
-    home_path *paths;     /* [P*R] one per path and replica */
+    home_path *paths;     /* [P*R] one per path and replica; index path * R + replica */
 } home_arm;
 
 /* A module with a round that is perhaps ready to be merged. The home keeps a list of
- * these modules. An arm can have very many modules (about one per path and slot), and
- * to search them all after each message would be slow. */
+ * these modules. An arm can have very many modules (about one per path and slot), so a
+ * search of all modules after each message would be slow. */
 typedef struct home_whole {
     int arm, module;
 } home_whole;
 
 typedef struct home_audit home_audit;
 
-/* An answer that waits until its group is committed. */
+/* An answer that waits until the changes of its group of messages are committed. */
 typedef struct home_answer {
     pl_peer peer;
     pl_message message;
@@ -93,8 +95,8 @@ typedef struct home_answer {
 /* The owner of a name that has moved, as far as this home knows (home_places.c). */
 typedef struct home_place {
     char name[PL_MODULE_NAME_MAX];
-    int home; /* number of the home that owns the name; HOME_HERE: this home */
-    uint64_t stamp;
+    int home;       /* number of the home that owns the name; HOME_HERE: this home */
+    uint64_t stamp; /* number of moves of the name so far */
 } home_place;
 enum { HOME_HERE = -1 };
 
@@ -109,15 +111,16 @@ typedef struct home_moving {
     home_place *places;
     int n_places, cap_places;
     pl_name_table *index; /* finds an entry of `places` by its name */
-    /* `table` tells clients which home to ask for a name. `next` decides which home
-     * gets a new name. n is 0 if there is no table. */
+    /* Clients use `table` to choose the home that they ask about a name. `next` decides
+     * which home gets a new name. A table's n is 0 if it does not exist. */
     pl_places table, next;
     int self; /* number of this home in the tables */
     /* addresses of all homes, as the hub reported them; "": not known */
     char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX];
     home_hold *holds;
     int n_holds;
-    /* until this time the home is still: messages that would write to the store wait */
+    /* until this time the home is still: messages that would write to the store wait;
+     * 0: the home is not still */
     int64_t still_until_ms;
     /* messages that wait for the end of a hold, in the order in which they arrived */
     struct home_waiting *waiting;
@@ -128,12 +131,11 @@ typedef struct home_moving {
 /* Counts since this process began. They are used only for the status. */
 enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
 typedef struct home_counts {
-    /* disk_ms: time of the last measurement of disk sizes */
-    int64_t started_ms, disk_ms;
+    int64_t started_ms, disk_ms; /* disk_ms: when disk sizes were last measured */
     uint64_t results[HOME_RESULTS], n_versions, n_by_quorum, store_bytes, free_bytes;
-    uint64_t n_thinned;                /* versions whose data the quota has dropped */
-    double merge_s;                    /* seconds spent on merges and their commits */
-    char rejection[256];               /* the reason of the last rejection */
+    uint64_t n_thinned;  /* versions whose data were dropped because of the quota */
+    double merge_s;      /* seconds spent on merges and their commits */
+    char rejection[256]; /* the reason of the last rejection */
     uint64_t audits[PL_VERDICT_COUNT]; /* number of closed audits with each verdict */
 } home_counts;
 
@@ -149,16 +151,17 @@ typedef struct home {
     staging uploads; /* uploaded blobs that no record names yet */
     /* the transaction of the current group; NULL while there is nothing to write */
     pl_txn *txn;
-    /* tags that this transaction writes; the quota keeps the versions that they name */
+    /* tags that this transaction writes; the versions that they name are not dropped
+     * for the quota */
     pl_snapshot *new_tags;
     size_t n_new_tags;
     home_answer *answers;
     size_t n_answers, cap_answers;
-    /* the peer that was the last to ask for the state; its length is 0 if no peer has
+    /* the peer that last asked for the state (GET_STATE); hub.len is 0 if no peer has
      * asked */
     pl_peer hub;
-    pl_buf state; /* the snapshot that the hub reads in pieces */
-    uint64_t hub_epoch;
+    pl_buf state;       /* the snapshot that the hub reads in pieces */
+    uint64_t hub_epoch; /* number of times that a hub has said HELLO */
     home_counts counts;
     home_audit *audits; /* audits that are not closed */
     struct home_fenced *fenced;
@@ -167,12 +170,13 @@ typedef struct home {
     pl_lease_secret secret;
     home_moving moving;
     bool stopping;
-    bool broken; /* a commit failed, so memory and disk differ */
-    bool tidies; /* this process compresses old versions while idle */
+    bool broken; /* whether a commit failed, so that memory and disk differ */
+    bool tidies; /* whether this process compresses old versions while idle */
 } home;
 
 /* home.c */
-/* A search for an accepted update: what to search for, and the result. */
+/* A search for an accepted update. The caller sets round, path, replica and module; the
+ * other fields are the result. `found` is the update's blob. */
 typedef struct home_update {
     int64_t round, path, replica;
     const char *module;
@@ -185,13 +189,13 @@ typedef struct home_update {
 /* Searches for the update among the pending updates and in the newest versions.
  * ERR_NOT_FOUND: the update is in neither. */
 pl_status home_find_update(home *h, home_update *search);
-/* begins the transaction of the group if it has not begun yet */
+/* Begins the transaction of the group, unless it has begun already. */
 pl_status home_write(home *h);
-/* Queues an answer, which is sent when the group was committed. Takes ownership of the
+/* Queues an answer, which is sent after the commit of the group. Takes ownership of the
  * body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
 /* Puts into an answer (STATE_IS or LIST_IS) the piece of `all` that begins at `offset`.
- * Error texts call these data `what`. */
+ * Error messages call `all` by the name `what`. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *answer);
 /* Handles one message of a group. A returned error ends the home. If the peer made a
@@ -199,9 +203,9 @@ pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_end_group(home *h); /* commits the group, then sends its answers */
 home_arm *home_find_arm(home *h, const char *name, size_t len);
-/* Finds a module by its name, "ARM/L1.E0"; ERR_NOT_FOUND. */
+/* Finds a module by its name, "ARM/L1.E0". ERR_NOT_FOUND: there is no such module. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
-/* Finds a path by its name, "ARM/p01.r0"; ERR_NOT_FOUND. */
+/* Finds a path by its name, "ARM/p01.r0". ERR_NOT_FOUND: there is no such path. */
 pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
 
 /* home_state.c */
@@ -209,24 +213,26 @@ int home_n_tasks(const home_arm *arm);
 /* Returns a pointer to the flag that tells whether a holder has contributed to the
  * round. The round must be open. */
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
+/* Returns a pointer to the number of pending contributions of an open round. */
 int *home_count(const home_module *m, int64_t round);
-/* Returns a pointer to the number of the sample after the last one that a holder has
- * contributed; NULL if the module does not count samples. */
+/* Returns a pointer to the holder's entry in `cursor` or `counted`; NULL if the module
+ * has neither. */
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
-/* Moves the contributor's cursor in the module to the end of the phase of this
- * contribution. */
+/* Notes that the contributor has sent its update of this contribution's phase: moves
+ * its entry in `cursor` or `counted` to the end of the phase. */
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
 /* Reads arms, heads, pending updates and paths from the store. */
 pl_status home_load(home *h);
 void home_unload(home *h);
 /* Appends the bytes of a blob that is in the store or was uploaded. */
 pl_status home_read_blob(home *h, const pl_hash *blob, pl_buf *out);
-/* Reads an arm from the store or from an upload, and checks it. The arm is not
- * installed. */
+/* Reads an arm from the store or from an upload, and checks it. Does not add it to
+ * h->arms. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out);
 void home_clear_arm(home_arm *arm);
-/* Takes ownership of the contents of `arm`, even if the function fails. */
+/* Adds the arm to h->arms, and loads its modules and paths. Takes ownership of the
+ * contents of `arm`, even if the function fails. */
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
@@ -236,8 +242,8 @@ void home_tell_arm(home *h, const home_arm *arm);
 /* sends an event to the hub; takes ownership of its body */
 void home_tell(home *h, pl_message *event);
 
-/* Call these after a module or path has moved to this home or away from it. They read
- * the module's or path's data in memory from the store again. */
+/* Call these functions after a module or path has moved to this home or away from it.
+ * They replace its data in memory by what the store has now. */
 pl_status home_reload_module(home *h, home_arm *arm, int index);
 pl_status home_reload_path(home *h, home_arm *arm, int index);
 
@@ -252,10 +258,10 @@ const home_place *home_find_place(const home *h, const char *name);
 /* Notes which home owns a name. The note is valid at once; it is durable after the
  * commit of the group. */
 pl_status home_note_place(home *h, const char *name, int home_number, uint64_t stamp);
-/* Whether another home owns this name. `whose` gets the number of the owner. */
+/* Returns whether another home owns this name. *whose gets the number of the owner. */
 bool home_is_elsewhere(home *h, const char *name, int *whose);
-/* Writes the name that a message is about. Returns false if the message is not about a
- * name that can move. */
+/* Copies to `out` the name that a message reads or changes. Returns false if the
+ * message has no name that can move. */
 bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX]);
 void home_moved_answer(home *h, const char *name, int whose, pl_message *answer);
 pl_status home_put_places(home *h, pl_message *m, pl_message *answer);
@@ -271,13 +277,14 @@ pl_status home_put_rows(home *h, pl_message *m, pl_message *answer);
 pl_status home_hold_name(home *h, pl_message *m, pl_message *answer);
 pl_status home_hand_over(home *h, pl_message *m, pl_message *answer);
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *answer);
-/* If the message must wait, keeps it and returns true. A message that changes a held
- * name waits until the end of the hold. While the home is still, every message that
- * would write to the store waits. `name` may be NULL. */
+/* If the message must wait, keeps a copy of it and returns true. A message that changes
+ * a held name waits until the end of the hold. While the home is still, every message
+ * that would write to the store waits. `name` is the name that the message reads or
+ * changes, or NULL. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
 bool home_is_still(const home *h);
-/* Takes one waiting message that need not wait any longer. Returns false if there is no
- * such message. */
+/* Moves to `out` the oldest waiting message that may now be handled. Returns false if
+ * there is none. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_moving(home *h);
 
@@ -287,7 +294,7 @@ void home_free_moving(home *h);
 pl_status home_open_quota(home *h);
 /* Notes that the open transaction will write this object. If the object is a tag, the
  * quota keeps the versions that the tag names. ERR_NOT_FOUND: the tag names a version
- * whose data are gone. ERR_DAMAGED: the bytes are no tag. */
+ * whose data are gone. ERR_DAMAGED: the bytes are not a tag. */
 pl_status home_note_object(home *h, const char *name, const pl_hash *blob);
 void home_forget_tags(home *h);
 /* Commits the open transaction, if there is one. Before that, drops old versions if the
@@ -302,7 +309,7 @@ void home_status_json(home *h, pl_buf *out);
 typedef struct home_lease {
     pl_lease lease;
     home_arm *arm;
-    int index; /* path * R + replica */
+    int index; /* path * R + replica, for R replicas per path */
 } home_lease;
 /* What a worker reports about its work under a lease. */
 typedef struct home_work {
@@ -311,9 +318,10 @@ typedef struct home_work {
 } home_work;
 pl_status home_load_secret(home *h);
 pl_status home_agree_secret(home *h, const uint8_t *told);
-/* Checks and reads a sealed lease. After this call, uploads are searched among the
- * uploads of this lease. ERR_STALE: the bytes are not a lease of this job. ERR_NOPERM:
- * the lease belongs to another worker, or the worker that holds it is fenced. */
+/* Checks and reads a sealed lease. After this call, uploads are searched among those of
+ * this lease and of the job. ERR_BUSY: no hub has said HELLO yet. ERR_STALE: the bytes
+ * are not a lease of this job, or its task does not exist. ERR_NOPERM: the lease
+ * belongs to another worker, or the worker that holds it is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
 /* Checks reported work. ERR_DATA or ERR_NUMERIC: such work is impossible under this
@@ -336,26 +344,26 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
-/* Callback for each ref whose name begins with MEET_REFS. Arms must be loaded
- * before. */
+/* Callback for each ref whose name begins with MEET_REFS. Load the arms first. */
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
+/* Returns whether holder `index` was split from its mate in the round. */
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
 /* Drops the records of meetings about which no worker can ask any more. Call this in
  * the group that makes version round + 1. */
 pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_audit.c */
-/* home_draw_audit decides whether the task that ends this phase of the path is audited.
- * home_open_audit writes the audit's row in the same group. */
-/* Does not write to the store. If the task is not audited, out->n is 0. */
+/* Decides whether the task that ends this phase of the path is audited. Fills `out`,
+ * but does not write to the store. If the task is not audited, out->n is 0. */
 pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
                           pl_audit *out);
-/* `audit` is the result of home_draw_audit; nothing is written if audit->n is 0 */
+/* Writes the row of an audit from home_draw_audit, in the same group. Writes nothing if
+ * audit->n is 0. */
 pl_status home_open_audit(home *h, const pl_audit *audit);
 /* If the task of an update was chosen for an audit, writes the sketch of the update
- * (outer/likeness.h) into the contribution. Call this before the update is accepted.
- * The sum of several workers' updates gets no sketch. */
+ * (outer/likeness.h) into the contribution. Call this before the update is accepted. Do
+ * not call it for the sum of several workers' updates. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);

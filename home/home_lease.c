@@ -1,10 +1,10 @@
-/* Checks leases: whether a message carries a valid lease, whether it concerns the task
- * of that lease, and how much may be uploaded under it.
+/* Checks that a message carries a valid lease and that the reported work fits the
+ * lease's task. Computes how much may be uploaded under a lease.
  *
  * The secret that seals leases is a ref of the store. When a hub sends HELLO for the
- * first time, the home makes this secret, or gets it in the message if another home of
- * the job made it before. So all homes of a job accept the same leases, even after a
- * restart of a home or of the hub. */
+ * first time, the home makes this secret. If another home of the job has already made
+ * one, the HELLO contains it. So all homes of a job accept the same leases, even after
+ * a restart of a home or of the hub. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
@@ -54,10 +54,11 @@ static pl_status check_whose(const home *h, const pl_peer *peer, const pl_lease 
     PL_CHECK(home_check_fenced(h, lease));
     if (peer->role == PL_AS_RELAY || pl_pubkey_equal(&lease->key, &peer->key))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_NOPERM,
-        "the lease of %s/p%02lld.r%lld belongs to worker %s, which has another key",
-        lease->arm, (long long)lease->path, (long long)lease->replica, lease->worker);
+    return pl_fail(PL_ERR_NOPERM,
+                   "the lease of %s/p%02lld.r%lld belongs to worker %s, whose key is "
+                   "not the sender's key",
+                   lease->arm, (long long)lease->path, (long long)lease->replica,
+                   lease->worker);
 }
 
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
@@ -72,7 +73,7 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
     const pl_lease *lease = &out->lease;
     out->arm = home_find_arm(h, lease->arm, strlen(lease->arm));
     if (!out->arm)
-        return pl_fail(PL_ERR_NOT_FOUND, "this home knows no arm %s", lease->arm);
+        return pl_fail(PL_ERR_NOT_FOUND, "this home has no arm %s", lease->arm);
     int64_t n_replicas = pl_topology_n_replicas(out->arm->topology);
     int64_t n_paths = pl_topology_n_paths(out->arm->topology);
     if (lease->path < 0 || lease->path >= n_paths || lease->replica < 0 ||
@@ -110,7 +111,7 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
     if (w->first_sample != first || (w->n_samples != samples && !fewer))
         return pl_fail(PL_ERR_DATA,
                        "phase %lld of %s has the samples %llu to %llu; the message "
-                       "says %llu from %llu on",
+                       "says %llu samples from number %llu on",
                        (long long)l->lease.phase, task, (unsigned long long)first,
                        (unsigned long long)(first + samples - 1),
                        (unsigned long long)w->n_samples,
@@ -125,7 +126,9 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
         return pl_fail(PL_ERR_NUMERIC, "the loss of %s is not finite", task);
     /* rounding may make a loss slightly negative */
     if (w->loss <= -1 || w->loss > LOSS_MAX)
-        return pl_fail(PL_ERR_DATA, "the loss of %s cannot be %g", task, w->loss);
+        return pl_fail(PL_ERR_DATA,
+                       "the loss of %s is %g; a loss must be above -1 and at most 1e9",
+                       task, w->loss);
     if (w->memory_bytes > MEMORY_MAX)
         return pl_fail(PL_ERR_DATA,
                        "a worker with the task %s reports a memory of %llu bytes; the "
@@ -133,25 +136,27 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
                        task, (unsigned long long)w->memory_bytes);
     if (!is_measured(w->gradient) || !is_measured(w->held))
         return pl_fail(PL_ERR_DATA,
-                       "the gradient of %s cannot have the norm %g, or its held-out "
-                       "text %g nats",
+                       "a worker reports for %s a gradient of norm %g and a held-out "
+                       "loss of %g nats; both must be from 0 to 1e15",
                        task, w->gradient, w->held);
     const int n_replicas = pl_topology_n_replicas(l->arm->topology);
     if (w->held != 0 && !pl_held_scores(arm, l->index / n_replicas,
                                         l->index % n_replicas, l->lease.phase))
         return pl_fail(PL_ERR_DATA,
-                       "a worker scored held-out text in phase %lld of %s, which does "
-                       "not score any",
+                       "a worker reports a held-out loss in phase %lld of %s, but this "
+                       "phase scores no held-out text",
                        (long long)l->lease.phase, task);
     if (!is_time(w->seconds))
-        return pl_fail(PL_ERR_DATA, "%g seconds for a phase of %s are impossible",
+        return pl_fail(PL_ERR_DATA,
+                       "a worker reports %g seconds for a phase of %s; the time must "
+                       "be from 0 to 1e9",
                        w->seconds, task);
     return PL_OK;
 }
 
-/* Twice the room for all updates of one phase and for the path's state after the phase.
- * If one lease is for two phases, uploads of the first phase may still be in memory
- * when those of the second arrive. */
+/* Returns twice the size of all updates of one phase and of the path's state after the
+ * phase. If one lease is for two phases, uploads of the first phase may still be in
+ * memory when those of the second arrive. */
 uint64_t home_upload_share(const home_lease *l)
 {
     const home_arm *arm = l->arm;

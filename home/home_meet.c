@@ -1,29 +1,29 @@
 /* Meetings with a deadline (noloco): decides, once per pair and round, whether the two
  * mates of the pair meet.
  *
- * Both mates must do the same, even if the phase that begins with the meeting is
- * repeated, or if a process dies. So the decision is stored. The first rule that
- * applies is used:
+ * Both mates must act on the same decision, even if the phase that begins with the
+ * meeting is repeated, or if a process dies. So the decision is stored as a row (a
+ * ref). The first rule that applies is used:
  *
  *   1  a row exists               the row decides
  *   2  both updates are here      they meet; no row is needed
- *   3  a worker asks to meet or    its request is written as a row
+ *   3  a worker asks to meet or    its wish is written as a row
  *      to split
- *   4  else                       undecided
+ *   4  otherwise                  undecided (PL_MEETING_OPEN)
  *
- * By rule 2 a pair can be split only while an update is missing, so only before its
- * round is merged. The version that the merge makes can therefore record for each
- * contribution whether its pair was split, and the record never changes. The parameters
- * of versions do not depend on splits, because versions are means over all holders.
+ * Rule 2 lets a pair be split only while an update is missing, so only before its round
+ * is merged. So the merge can record in its version, for each contribution, whether the
+ * pair was split, and the record never changes. The parameters of versions do not
+ * depend on splits, because versions are means over all holders.
  *
  * Workers may ask about a row until both mates have finished the phase that begins with
- * the meeting. When version round + 3 exists, both mates have finished it, because that
- * version contains their updates of a later phase. */
+ * the meeting. When version round + 3 exists, both mates have finished that phase,
+ * because the version contains their updates of a later phase. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
 enum {
-    /* no worker asks about a round that is this many versions old */
+    /* no worker asks about round r when version r + ASKED_ROUNDS exists */
     ASKED_ROUNDS = 3,
     ROW_NAME_MAX = 2 * PL_MODULE_NAME_MAX
 };
@@ -106,7 +106,7 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     q->round = said->phase;
     if (said->meeting >= PL_MEETING_COUNT)
         return pl_fail(PL_ERR_PROTO,
-                       "a question about a meeting has the unknown kind %llu",
+                       "a message about a meeting of mates has the unknown wish %llu",
                        (unsigned long long)said->meeting);
     q->wish = (pl_meeting)said->meeting;
     PL_CHECK(home_find_module(h, said->name, &q->arm, &q->index));
@@ -123,8 +123,8 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     return PL_OK;
 }
 
-/* Only the worker that has the lease of the phase that begins with the meeting may ask
- * to meet. The worker may ask to split only if the hub granted this lease after the
+/* A worker may decide a meeting only if it has the lease of the phase that begins with
+ * the meeting. It may decide to split only if the hub granted this lease after the
  * deadline. */
 static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
                             const question *q)
@@ -136,8 +136,9 @@ static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
         (q->wish != PL_MEETING_SPLIT || under.lease.late))
         return PL_OK;
     return pl_fail(PL_ERR_NOPERM,
-                   "the lease of phase %lld of %s does not permit this decision about "
-                   "round %lld of %s in %s",
+                   "the lease of phase %lld of %s does not permit a decision about "
+                   "round %lld of %s in %s: only the lease of that path's next phase "
+                   "does, and a split needs a lease granted after the deadline",
                    (long long)under.lease.phase, under.arm->paths[under.index].name,
                    (long long)q->round, q->module->name, q->arm->paths[q->own].name);
 }

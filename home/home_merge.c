@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* versions share a commit until their parameters have this many bytes */
+/* merges share a commit until the parameters of their versions have this many bytes */
 enum { TOGETHER_BYTES = 1 << 20 };
 
 typedef struct merge {
@@ -16,22 +16,25 @@ typedef struct merge {
     int index; /* index of the module */
     pl_method_settings settings;
     double lr; /* outer learning rate of this round */
-    /* learning rate inside the momentum: `lr` for noloco with heavy ball, else 1 */
+    /* factor by which the momentum scales updates: `lr` for noloco with heavy ball,
+     * otherwise 1 */
     double velocity_lr;
     pl_outer_step step;
     pl_contribution *contributions; /* sorted by (path, replica) */
     int n;
     double total_weight;
-    float *params;
-    /* [n_kept, n_params] the momentum, then the other vectors that versions keep */
+    float *params; /* [n_params] first of the head, then of the new version */
+    /* the momentum, then the vectors `carry` and `residual` if they exist; each has
+     * n_params floats */
     float *momentum;
     float *carry;    /* a vector inside `momentum`; NULL if the method keeps none */
     float *residual; /* a vector inside `momentum`; NULL if changes are not kept */
-    /* parameters of the parent version; NULL if changes are not kept */
+    /* [n_params] parameters of the parent version; NULL if changes are not kept */
     float *before;
-    /* parameters of version 0; NULL if updates are not relative to version 0 */
+    /* [n_params] parameters of version 0; NULL if updates are not relative to version
+     * 0 */
     float *origin;
-    int n_kept; /* number of vectors that versions keep */
+    int n_kept; /* number of vectors of `momentum` that versions keep; 0: none */
     /* matrices whose singular values the outer step makes equal */
     pl_iso_matrix *matrices;
     int n_matrices;
@@ -58,15 +61,16 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     uint64_t bytes = 0;
     PL_CHECK(pl_store_blob_bytes(h->store, blob, &bytes));
     if (bytes != (uint64_t)n * sizeof *out)
-        return pl_fail(PL_ERR_DAMAGED, "a blob has %llu bytes instead of %zu",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "a blob of parameters or momentum has %llu bytes instead of %zu",
                        (unsigned long long)bytes, n * sizeof *out);
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-/* The contributor's weight alpha in the mean of the updates. With noloco the weight is
- * 1/n, because the updates are already weighted by the shares of their paths. With
- * delayed-nesterov each update is merged alone; its weight is the number of holders
- * times the share of its path, which is 1 if all paths have equal shares. */
+/* Returns the contributor's weight in the mean of the updates. With noloco the weight
+ * is 1/n, because the updates are already weighted by the shares of their paths. With
+ * delayed-nesterov each update is merged alone. Its weight is the number of holders
+ * times its path's part of the total weight; this is 1 if all paths weigh the same. */
 static double contributor_share(const merge *g, const pl_contribution *c)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -94,8 +98,7 @@ done:
 }
 
 /* Lists the weights and updates in the order of the contributions. Only the first
- * vector of an update is added. A second vector is only for the mate that meets this
- * contributor. */
+ * vector of an update is added. Only the contributor's mate uses a second vector. */
 static home_updates *list_updates(const merge *g, float *weights)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -122,18 +125,19 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
         .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
     pl_status status = PL_OK;
     of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
-    /* with one contributor, the mean over all contributors is also the mean over the
-     * contributors that are present */
+    /* with one contributor, the mean over all contributors and the mean over those that
+     * send a value are the same */
     of.present = g->arm->arm.outer.present && g->n > 1;
     of.messages = home_updates_source(updates);
     of.matrices = g->matrices;
     of.n_matrices = g->n_matrices;
     if (pl_traits(g->settings.method)->gossips) {
-        /* The mean of noloco's holders moves as its rule without consensus moves with
-         * the mean of their updates (outer/gossip.h). So the home can compute the mean
-         * although it is not one of the holders. Under heavy ball, velocities contain
-         * the learning rate of their round. If updates have only one vector, they are
-         * relative to version 0: g = x_t - (x_0 - u) = (x_t - x_0) + u. */
+        /* A version is the mean of noloco's holders. This mean moves like one holder
+         * that applies the mean of all updates and no consensus term (outer/gossip.h),
+         * so the home can compute it. Under heavy ball, velocities contain the learning
+         * rate of their round. If updates u have only one vector, they are relative to
+         * version 0. Then the update relative to version t is g = x_t - (x_0 - u) =
+         * (x_t - x_0) + u, where x_t are the parameters of version t. */
         of.factor = (float)g->velocity_lr;
         if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) <= 1) {
             PL_TRY(read_origin(g));
@@ -181,19 +185,19 @@ static pl_status apply(merge *g)
     if (g->residual)
         PL_CHECK(round_change(g));
     if (!isfinite(v->params_norm))
-        return pl_fail(
-            PL_ERR_NUMERIC,
-            "version %llu of %s would not be finite; lower outer.lr or outer.momentum",
-            (unsigned long long)v->number, g->module->name);
+        return pl_fail(PL_ERR_NUMERIC,
+                       "version %llu of %s would have values that are not finite; "
+                       "lower outer.lr or outer.momentum",
+                       (unsigned long long)v->number, g->module->name);
     return PL_OK;
 }
 
-/* For this many versions more than otherwise, data must be kept. If the state of a path
- * has not arrived, the path repeats its phase, even if the phase's updates are already
- * merged. The data from which the phase began must then still exist. With noloco these
- * are the mates' updates of the previous round. With eager this is the mean of the
- * round before the previous one, which is kept with the momentum of the version two
- * below the head. */
+/* Returns for how many more versions than usual the data must be kept. If the state of
+ * a path has not arrived, the path repeats its phase, even if the phase's updates are
+ * already merged. So the data from which the phase began must still exist. With noloco,
+ * these are the mates' updates of the previous round. With eager, this is the mean of
+ * the round before the previous one; the momentum blob of the version two below the
+ * head has it. */
 static int lateness(const merge *g)
 {
     const pl_method_traits *of = pl_traits(g->settings.method);
@@ -237,8 +241,8 @@ static void choose_step(merge *g)
     const pl_method_traits *of = pl_traits(settings.method);
     bool scales = of->gossips && settings.rule == PL_RULE_HEAVY_BALL;
     int64_t round = (int64_t)g->module->version;
-    /* with delayed-nesterov each update is a round, so a phase has n_contributors
-     * rounds */
+    /* with delayed-nesterov each update is a round; the schedule counts phases, which
+     * have one round per contributor */
     if (of->arrives)
         round /= pl_arm_contributors(g->arm->topology, g->index);
     bool settled = pl_method_schedule(&outer->schedule, round, &settings);
@@ -283,8 +287,8 @@ static void release_merge(merge *g)
     pl_buf_destroy(&g->change);
 }
 
-/* Computes |x_t - x_base|: x_t are the parameters of the head, and x_base those of the
- * version to which the updates of this round are relative. */
+/* Computes |x_t - x_base|, where x_t are the parameters of the head, and x_base are
+ * those of version `base`, to which the updates of this round are relative. */
 static pl_status distance_from(merge *g, uint64_t base, double *out)
 {
     pl_version v;
@@ -294,8 +298,9 @@ static pl_status distance_from(merge *g, uint64_t base, double *out)
     PL_CHECK(pl_store_get_version(g->h->store, g->module->name, base, &v));
     if (v.params_gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "the step after %s@%llu needs the parameters of version %llu, "
-                       "which were collected (co2 with outer.delay above 1)",
+                       "the outer step after %s@%llu needs the parameters of version "
+                       "%llu (co2 with outer.delay above 1), but garbage collection "
+                       "removed them",
                        g->module->name, (unsigned long long)g->module->version,
                        (unsigned long long)base));
     PL_TRY(pl_try_alloc(n * sizeof *values, "a version", (void **)&values));
@@ -311,8 +316,8 @@ done:
 
 static pl_status make_version(merge *g)
 {
-    /* The blob begins with the momentum; the other vectors that versions keep
-     * follow. */
+    /* The blob head.momentum has the momentum, then the other vectors that versions
+     * keep. */
     pl_version head;
     size_t n = g->module->n_params;
     memset(&head, 0, sizeof head);
@@ -371,7 +376,8 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     choose_step(&g);
     PL_TRY(prepare_merge(&g));
     PL_TRY(make_version(&g));
-    /* When all updates of a round have arrived, no pair can be split any more. */
+    /* No pair of this round can be split any more, because all its updates have
+     * arrived. */
     int replicas = pl_topology_n_replicas(g.arm->topology);
     for (int i = 0; i < g.n; i++) {
         pl_contribution *c = &g.contributions[i];
@@ -389,8 +395,8 @@ done:
     return status;
 }
 
-/* Whether a round can be merged: all its contributions have arrived, or the quorum was
- * reached and the time to wait for more contributions is over. */
+/* Returns whether the module's next round can be merged: all its contributions have
+ * arrived, or its quorum was reached at least outer.deadline_s ago. */
 static bool is_ready(const home_arm *arm, home_module *m)
 {
     int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
@@ -413,9 +419,9 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
     m->noted = true;
 }
 
-/* If a module is behind, several rounds may be complete. Each round starts from the
- * version that the previous round made, so that version must already be in the
- * store. */
+/* Merges the module's complete rounds; there may be several. Each round starts from the
+ * version of the previous round, so that version must be committed before the next
+ * round is merged. *unsaved counts bytes of parameters that are not committed yet. */
 static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved)
 {
     home_module *module = &arm->modules[index];
@@ -430,14 +436,12 @@ static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved
     return PL_OK;
 }
 
-/* Versions of small modules share a commit. In a module that only one path has, each
- * update completes a round, and one flush to disk per round would take longer than the
- * merge. A module that has reached its quorum and waits for more updates stays in the
- * list. */
+/* Versions of small modules share a commit: if only one path has a module, each update
+ * completes a round, and one commit per round would take longer than the merge. A
+ * module that has reached its quorum and waits for more updates stays in the list. */
 pl_status home_merge_ready(home *h)
 {
-    /* unsaved: bytes of parameters that are not committed yet; n_left: number of
-     * modules that stay in the list */
+    /* unsaved: see merge_rounds; n_left: number of modules that stay in the list */
     size_t unsaved = 0, n_left = 0;
     double start = pl_now();
     for (size_t i = 0; i < h->n_whole; i++) {
@@ -475,8 +479,8 @@ static pl_status check_sources(const merge *g, const pl_version *before,
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
                    "%s@%llu cannot be recomputed, because the store no longer has %s; "
-                   "train with store.keep_updates and store.keep_momentum, or check it "
-                   "with --tasks, which trains its tasks again",
+                   "use --tasks, which checks the version by training its tasks again, "
+                   "or train with store.keep_updates and store.keep_momentum",
                    made->module, (unsigned long long)made->number, gone);
 }
 
@@ -538,7 +542,8 @@ pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out
     if (pl_version_is_merged(made))
         return pl_merged_again(store, made, &out->params);
     if (made->number == 0 || made->n_contributions == 0 || !slash)
-        return pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by updates: %s",
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "%s@%llu was not made from updates; its method is `%s`",
                        made->module, (unsigned long long)made->number, made->method);
     snprintf(object, sizeof object, "arm/%.*s", (int)(slash - made->module),
              made->module);

@@ -2,14 +2,14 @@
  * use (docs/PROTOCOL.md 2.14). The other side is the mover, net/move.c, which has a
  * diagram of the steps.
  *
- * The mover compares the rows of the owner and of the next home, and copies the rows
- * that differ. It does so first while updates arrive, then once more while the owner
- * holds back messages that would change the rows. The message HAND_OVER carries a
- * digest of the rows that the next home has, called the mark. The owner compares this
- * mark with its own. If the marks are equal, one commit drops the owner's rows and
- * notes the next owner; otherwise nothing happens. So before the commit that changes
- * the owner, the next home has all rows. The rows include the keys of all updates that
- * were ever acknowledged. */
+ * The mover compares the rows of the owner with those of the next home, and copies the
+ * rows that differ. It does this first while updates arrive, then once more while the
+ * owner holds back messages that would change the rows. The message HAND_OVER carries
+ * the mark: a digest of the rows that the next home has. The owner compares this mark
+ * with the mark of its own rows. If the marks are equal, one commit drops the owner's
+ * rows and notes the next owner; otherwise nothing happens. So before the commit that
+ * changes the owner, the next home has all rows. The rows include the keys of all
+ * updates that were ever acknowledged. */
 #include "home/home_internal.h"
 
 enum { WAITING_MAX = 512, HOLD_MAX_MS = 10000, HOLDS_MAX = 64 };
@@ -33,8 +33,8 @@ static pl_status list_row(void *context, const pl_row *row)
     return PL_OK;
 }
 
-/* Appends the digest of a row to the mark. Rows come in a fixed order, so homes with
- * the same rows have the same mark. */
+/* Appends the digest of a row to the data whose hash is the mark. Rows come in a fixed
+ * order, so homes with the same rows have the same mark. */
 static pl_status mark_row(void *context, const pl_row *row)
 {
     pl_buf_append(context, row->digest.bytes, sizeof row->digest.bytes);
@@ -61,9 +61,9 @@ static pl_status make_listing(home *h, const char *name)
     return pl_store_each_name(h->store, list_name, h);
 }
 
-/* If the message has no name, lists this home's notes about moved names, and the names
- * that this home owns. The client reads the list in pieces, as the hub reads the
- * state. */
+/* If the message has a name, lists the rows of this name. Otherwise lists this home's
+ * notes about moved names, and the names that this home owns. The client reads the list
+ * in pieces, like the hub reads the state (GET_STATE). */
 pl_status home_list(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_list q;
@@ -95,9 +95,10 @@ static pl_status match_row(void *context, const pl_row *row)
         memcmp(row->key, key.at, key.len) != 0)
         return PL_OK;
     if (row->value_len > PL_WIRE_DATA_MAX / 2)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "a record of %zu bytes is too long to be moved (at most %d)",
-                       row->value_len, PL_WIRE_DATA_MAX / 2);
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "a record of %zu bytes is too long to be moved (at most %d bytes)",
+            row->value_len, PL_WIRE_DATA_MAX / 2);
     s->found = true;
     pl_buf_append(&s->answer->data, row->value, row->value_len);
     return pl_row_each_blob(row, put_blob_name, &s->answer->body);
@@ -115,7 +116,7 @@ pl_status home_get_row(home *h, pl_message *m, pl_message *a)
     a->type = PL_MSG_ROW_IS;
     return s.found ? PL_OK
                    : pl_fail(PL_ERR_NOT_FOUND,
-                             "a row of %s that was asked for no longer exists", name);
+                             "the requested row of %s no longer exists", name);
 }
 
 /* ---- rows that arrive at the next home ---- */
@@ -146,7 +147,8 @@ static pl_status put_moved_row(home *h, const char *name, const uint8_t *record,
     return pl_txn_put_row(h->txn, name, refs, &row);
 }
 
-/* Refuses rows of a name that this home owns: no other process may replace them. */
+/* Refuses rows of a name that this home owns, because no other process may replace
+ * them. Also refuses rows that were sent before the name's last move. */
 static pl_status check_arriving(home *h, const char *name, int64_t owner,
                                 uint64_t stamp)
 {
@@ -154,21 +156,21 @@ static pl_status check_arriving(home *h, const char *name, int64_t owner,
     if (owner < 0 || owner >= PL_HOMES_MAX)
         return pl_fail(
             PL_ERR_PROTO,
-            "a message names a home with the number %lld, which cannot exist",
+            "a message names home number %lld, but no home can have this number",
             (long long)owner);
     if (place && place->home != HOME_HERE && place->stamp <= stamp)
         return PL_OK;
     if (!place && !pl_store_has_name(h->store, name))
         return PL_OK;
     return pl_fail(PL_ERR_STALE,
-                   "%s belongs to this home, or went through it later (stamp %llu), so "
-                   "rows with stamp %llu are refused",
+                   "%s belongs to this home, or has moved since (stamp %llu at this "
+                   "home), so its rows with stamp %llu are refused",
                    name, (unsigned long long)(place ? place->stamp : 0),
                    (unsigned long long)stamp);
 }
 
-/* Writes rows that the mover brings. Also notes that the name still belongs to another
- * home. */
+/* Writes rows that the mover sends to the next home. Also notes that the name still
+ * belongs to its old owner. */
 pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_put_rows q;
@@ -176,7 +178,8 @@ pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
     pl_status status = PL_OK;
     PL_CHECK(PL_HEAR(m, put_rows, &q));
     PL_CHECK(check_arriving(h, q.name, q.home, q.stamp));
-    /* a row that is refused must not undo other messages of the group */
+    /* if a row is refused, the transaction is aborted; so first commits the changes of
+     * the group's other messages */
     PL_CHECK(home_end_group(h));
     PL_TRY(home_note_place(h, q.name, (int)q.home, q.stamp));
     pl_reader_open(&rows, "rows", m->data.data, m->data.len);
@@ -270,7 +273,7 @@ bool home_next_waiting(home *h, pl_peer *peer, pl_message *out)
 }
 
 /* Begins a hold of a name, and answers with the name's stamp. When the answer is sent,
- * everything that was accepted before is on disk. */
+ * all changes to the name that were accepted before the hold are on disk. */
 pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
 {
     pl_msg_hold q;
@@ -278,9 +281,9 @@ pl_status home_hold_name(home *h, pl_message *message, pl_message *a)
     home_moving *m = &h->moving;
     PL_CHECK(PL_HEAR(message, hold, &q));
     if (!q.name) {
-        /* The home is still for the given time: it writes nothing. The answer names the
-         * home's newest commit. So a client can make all homes still and see the whole
-         * job as it was at one moment. */
+        /* A hold without a name makes the home still for q.ttl_ms: it writes nothing.
+         * The answer has the number of the home's newest commit. So a client can make
+         * all homes still and read the whole job as it was at one moment. */
         uint64_t ms = q.ttl_ms;
         PL_CHECK(home_end_group(h));
         h->moving.still_until_ms =
@@ -324,8 +327,7 @@ static pl_status reload(home *h, const char *name)
         return home_reload_module(h, arm, index);
     if (home_find_path(h, name, &arm, &index) == PL_OK)
         return home_reload_path(h, arm, index);
-    /* the name is that of an object, and the home keeps no data about objects in
-     * memory */
+    /* the name is that of an object; memory has no data about objects */
     return PL_OK;
 }
 
@@ -346,9 +348,9 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
     return reload(h, name);
 }
 
-/* Gives a name away. Only this function changes the owner of a name: after its commit
- * the name belongs to the next home. If the commit fails, the home ends, and its next
- * process reads from the store whether the name was given away. */
+/* Gives a name to another home. Only this function changes the owner of a name: after
+ * its commit the name belongs to the next home. If the commit fails, the home ends. Its
+ * next process reads from the store which home owns the name. */
 pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_hand_over q;
@@ -361,7 +363,7 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
     if (q.home < 0 || q.home >= PL_HOMES_MAX)
         return pl_fail(
             PL_ERR_PROTO,
-            "a message names a home with the number %lld, which cannot exist",
+            "a message names home number %lld, but no home can have this number",
             (long long)q.home);
     if (home_is_elsewhere(h, name, &whose)) {
         home_moved_answer(h, name, whose, a);
@@ -388,8 +390,9 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Makes this home the owner of a name. The sender, a mover or hub, has read in the last
- * owner's note that the name was given away. The message may come several times. */
+/* Makes this home the owner of a name. The sender is a mover or a hub that has read the
+ * last owner's note; the note says that this home is the next owner. The message may
+ * come several times. */
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_adopt q;
@@ -399,10 +402,10 @@ pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
     if (place && place->stamp >= q.stamp)
         return PL_OK;
     if (!place || place->stamp + 1 != q.stamp)
-        return pl_fail(
-            PL_ERR_STALE,
-            "this home cannot own %s: no rows of it with stamp %llu were brought here",
-            q.name, (unsigned long long)q.stamp - 1);
+        return pl_fail(PL_ERR_STALE,
+                       "this home cannot become the owner of %s: no mover has sent it "
+                       "rows of this name with stamp %llu",
+                       q.name, (unsigned long long)q.stamp - 1);
     PL_CHECK(home_note_place(h, q.name, HOME_HERE, q.stamp));
     PL_CHECK(home_end_group(h));
     pl_log(PL_LOG_INFO, "name.taken", "name=%s stamp=%llu", q.name,

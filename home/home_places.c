@@ -2,11 +2,11 @@
  * (docs/PROTOCOL.md 2.14).
  *
  * Every home that took part in moving a name has a row "J STAMP" about the name: home J
- * has owned the name since its STAMP-th move. In the row "here STAMP" the owner is this
- * home. The stamp rises only in the commit by which the owner gives the name away. So
- * among all rows about a name, the row with the highest stamp is right. Clients ask the
- * home that the table names. If that home does not own the name, it answers with the
- * number of the owner. */
+ * has owned the name since its STAMP-th move. The row "here STAMP" says that this home
+ * is the owner. The stamp rises only in the commit by which the owner gives the name
+ * away. So if homes have different rows about a name, the row with the highest stamp is
+ * right. Clients ask the home that the table names. If that home does not own the name,
+ * it answers with the number of the owner. */
 #include "home/home_internal.h"
 
 static const char HERE[] = "here";
@@ -86,7 +86,7 @@ static pl_status load_table(void *context, const char *name, const char *target)
     if (!target[len] || pl_parse_int(number, &self) != PL_OK || self < 0)
         return pl_fail(
             PL_ERR_DAMAGED,
-            "ref %s is damaged: `%s` is not a number of a home and a table of homes",
+            "ref %s is damaged: `%s` is not the number of a home and a table of homes",
             name, target);
     h->moving.self = (int)self;
     return pl_places_parse(target + len + 1, next ? &h->moving.next : &h->moving.table);
@@ -108,15 +108,16 @@ void home_unload_places(home *h)
 }
 
 /* ---- owners of names ---- */
-/* Returns false for definitions of arms, which are in every home, and for refs of the
- * system, which belong to the home that has them. */
+/* Returns true for definitions of arms, which every home has, and for refs below sys/,
+ * of which each home has its own. */
 static bool is_everywhere(const char *name)
 {
     return pl_starts_with(name, "arm/") || pl_starts_with(name, "sys/");
 }
 
-/* A row about the name decides who owns it. Without a row, the home that has the name
- * owns it. A name that does not exist yet is placed by the newest table. */
+/* If there is a row about the name, it says who owns the name. Otherwise this home owns
+ * the name if its store has it, and the table `next` chooses the owner of a name that
+ * this store does not have. */
 bool home_is_elsewhere(home *h, const char *name, int *whose)
 {
     const home_place *place = home_find_place(h, name);
@@ -148,7 +149,7 @@ bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX])
     if (pl_field_count(&r, tag) == 0)
         return false;
     pl_get_text(&r, tag, 0, out, PL_MODULE_NAME_MAX);
-    /* a malformed message is reported by its handler */
+    /* if the message is malformed, its handler reports that */
     return pl_reader_status(&r) == PL_OK;
 }
 
@@ -179,7 +180,8 @@ pl_status home_put_places(home *h, pl_message *m, pl_message *answer)
                        (long long)self, fresh.n);
     if (h->moving.next.n > 0 && self != h->moving.self)
         return pl_fail(PL_ERR_DATA,
-                       "this is home %d, not %lld; give the homes in their order",
+                       "this is home %d, but the table calls it home %lld; list the "
+                       "homes in their order",
                        h->moving.self + 1, (long long)self + 1);
     if (fresh.epoch < table->epoch)
         return pl_fail(PL_ERR_STALE,
@@ -203,7 +205,8 @@ static void format_table(const pl_places *table, char out[PL_PLACES_TEXT])
         pl_places_format(table, out);
 }
 
-/* Tells the hub two tables: the one for clients, and the one for new names. */
+/* Answers with two tables as text: the one that clients use, and the one for new
+ * names. */
 pl_status home_get_places(home *h, pl_message *answer)
 {
     char tables[2][PL_PLACES_TEXT];

@@ -1,8 +1,8 @@
 /* Keeps the store within its quota (store.quota). If a commit would exceed the quota,
  * the home first drops the data of old versions that nothing needs, in the same
- * transaction. If that is not enough, the commit fails and the home ends. Everything
- * that was acknowledged is on disk, and workers repeat their messages until a home with
- * a larger quota runs.
+ * transaction. If the store would still be too large, the commit fails and the home
+ * ends. All acknowledged data are on disk. Workers repeat their other messages until
+ * the home runs again with a larger quota.
  *
  * Results do not depend on dropped versions, because tasks start only from versions
  * that pl_roots keeps. */
@@ -24,9 +24,10 @@ static pl_status check_tagged(home *h, const pl_snapshot *tag)
         const bool gone = v.params_gone;
         pl_version_clear(&v);
         if (gone)
-            return pl_fail(PL_ERR_NOT_FOUND,
-                           "%s@%llu, which tag %s names, was collected", item->module,
-                           (unsigned long long)item->number, tag->name);
+            return pl_fail(
+                PL_ERR_NOT_FOUND,
+                "garbage collection removed the data of %s@%llu, which tag %s names",
+                item->module, (unsigned long long)item->number, tag->name);
     }
     return PL_OK;
 }
@@ -63,11 +64,11 @@ void home_forget_tags(home *h)
 }
 
 /* ---- dropping old versions ---- */
-/* Opens the whole store, because one part of a store does not show which versions the
- * paths of other homes need. If the state of such a path is read before its last
- * change, only more versions are kept. The folder above is a whole store only if it has
- * the file PARTS: a store in one piece may be in a folder with any name, even
- * home-1. */
+/* Opens the whole store, because one part does not show which versions the paths of
+ * other homes need. The other homes may change their parts meanwhile; an outdated state
+ * of a path only makes this home keep more versions. *whole becomes NULL if the store
+ * has no parts. The folder above is a whole store only if it has the file PARTS: a
+ * store without parts may be in a folder with any name, even home-1. */
 static pl_status open_whole(const home *h, pl_store **whole)
 {
     char above[PL_PATH_MAX], parts[PL_PATH_MAX];
@@ -78,8 +79,8 @@ static pl_status open_whole(const home *h, pl_store **whole)
                : PL_OK;
 }
 
-/* Collects garbage in the open transaction. If no transaction is open, begins new
- * ones. */
+/* Drops the data of old versions: in the open transaction, or if there is none, in
+ * separate ones. *n gets the number of versions. */
 static pl_status thin(home *h, uint64_t *n)
 {
     pl_store *whole = NULL;

@@ -1,5 +1,5 @@
-/* Builds the home's data in memory from the store at start, and reports them to the
- * hub: all data when the hub asks (STATE_IS), then one EVENT per change. */
+/* Reads the home's data from the store into memory at start. Reports them to the hub:
+ * all of them when the hub asks (STATE_IS), then each change as one EVENT. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
@@ -8,9 +8,9 @@ int home_n_tasks(const home_arm *arm)
     return pl_topology_n_paths(arm->topology) * pl_topology_n_replicas(arm->topology);
 }
 
-/* The index of (path, replica) among the holders of the module. If arrays had one entry
- * per path of the arm instead, memory would grow with the square of the number of
- * paths. */
+/* Returns the position of a holder (index = path * R + replica) among the holders of
+ * the module. The arrays have one entry per holder: with one entry per path of the arm,
+ * memory would grow with the square of the number of paths. */
 static int holder_place(const home_arm *arm, const home_module *m, int index)
 {
     int replicas = pl_topology_n_replicas(arm->topology);
@@ -41,8 +41,8 @@ static bool counts_arrivals(const home_arm *arm, int module)
     return pl_traits(pl_arm_method(&arm->arm, arm->topology, module).method)->arrives;
 }
 
-/* For a module of delayed-nesterov: reads from the module's versions up to which sample
- * each holder has contributed. */
+/* For a module with `cursor` or `counted`: reads from the module's versions up to which
+ * sample each holder has contributed. */
 typedef struct cursor_scan {
     const home_arm *arm;
     home_module *module;
@@ -74,7 +74,8 @@ static pl_status note_version_samples(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Fills the module's norm gate with the norms in the records of its newest versions. */
+/* Fills the module's norm gate with the norms of the contributions to its newest
+ * versions. */
 static pl_status load_norms(home *h, home_module *m)
 {
     uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
@@ -111,7 +112,8 @@ static pl_status load_module(home *h, home_arm *arm, int index)
         m->cursor = pl_alloc(n_holders * sizeof *m->cursor);
     else if (m->quorum < m->n_contributors)
         m->counted = pl_alloc(n_holders * sizeof *m->counted);
-    /* while a name is being moved to this home, the store has only some of its rows */
+    /* while the module is being moved to this home, the store has only some of its
+     * rows */
     if (home_is_elsewhere(h, m->name, &whose))
         return PL_OK;
     pl_status status = pl_store_head(h->store, m->name, &head);
@@ -186,7 +188,7 @@ pl_status home_read_blob(home *h, const pl_hash *blob, pl_buf *out)
         return PL_OK;
     }
     PL_CHECK(pl_store_blob_bytes(h->store, blob, &size));
-    /* one byte more, so that there is memory also for an empty blob */
+    /* one byte more, so that memory is allocated even if the blob is empty */
     pl_buf_reserve(out, (size_t)size + 1);
     PL_CHECK(pl_store_read_blob(h->store, blob, 0, (size_t)size, out->data + out->len));
     out->len += (size_t)size;
@@ -248,7 +250,7 @@ static pl_status note_pending(void *context, const char *module,
     int index = 0;
     PL_CHECK(home_find_module(h, module, &arm, &index));
     home_module *m = &arm->modules[index];
-    /* the module is being moved to this home, or its arm is not complete */
+    /* the module is being moved to this home, or its version 0 does not exist yet */
     if (!m->exists)
         return PL_OK;
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
@@ -270,7 +272,7 @@ typedef struct one_module {
     const char *name;
 } one_module;
 
-/* Skips rows of modules with longer names, which the prefix also matches. */
+/* The search by prefix also finds modules with longer names; skips their rows. */
 static pl_status on_pending_of(void *context, const char *module,
                                const pl_contribution *c)
 {

@@ -4,8 +4,8 @@
 
 enum { DISK_MS = 5000 };
 
-/* Measures the store's size on disk. Every file is visited, so this is done at most
- * every DISK_MS. */
+/* Measures the store's size on disk. This visits every file of the store, so it is done
+ * at most every DISK_MS. */
 static void look_at_disk(home *h, int64_t now_ms)
 {
     char database[PL_PATH_MAX];
@@ -58,8 +58,8 @@ static pl_json *modules_json(const home *h)
     return list;
 }
 
-/* If the home has more modules than this, the status omits the modules, because it
- * would not fit into one message. */
+/* If the home has more modules than this, the status omits the list of modules, because
+ * the list might not fit into one message. */
 enum { MODULES_SHOWN = 4096 };
 
 void home_status_json(home *h, pl_buf *out)

@@ -1,9 +1,9 @@
 /* Handles submissions: checks each one, makes it durable, then acknowledges it.
  *
- * The key of an update is (module, round, path, replica). The first update that is
- * accepted under a key counts. Every later update with the same key is a duplicate,
- * even after a restart or after the merge of the round. So an update counts exactly
- * once, however often it is sent. */
+ * The key of an update is (module, round, path, replica). Only the first accepted
+ * update with a key counts. Every later update with the same key is a duplicate, even
+ * after a restart or after the merge of the round. So an update counts exactly once,
+ * even if it is sent many times. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
@@ -28,10 +28,10 @@ static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
 typedef struct place {
     home_arm *arm;
     home_module *module;
-    int index; /* index of the module */
-    double base_norm;
-    int64_t behind; /* number of rounds by which an update is late */
-    /* a failure of the home itself, not of the update */
+    int index;        /* index of the module */
+    double base_norm; /* norm of the update that made the base */
+    int64_t behind;   /* number of rounds by which an update is late */
+    /* OK, or a failure of the home itself, not of the update */
     pl_status trouble;
 } place;
 
@@ -40,9 +40,10 @@ static int task_of(const place *p, const pl_contribution *c)
     return (int)(c->path * pl_topology_n_replicas(p->arm->topology) + c->replica);
 }
 
-/* Checks that the contributors of a round use equal values where they share them;
- * otherwise the sum would have no meaning. Also checks that the update is the sum of as
- * many updates as the message names contributors. */
+/* Checks that a homomorphic update has the seed, the scale and the number of
+ * contributors that all updates of its round must have; otherwise their sum would have
+ * no meaning. Also checks that the update is the sum of as many updates as the message
+ * names contributors. */
 static pl_status check_shared(const place *p, const pl_submit_message *s,
                               const void *data, uint64_t bytes)
 {
@@ -54,10 +55,11 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
         return pl_fail(PL_ERR_DATA,
                        "the update of %s is %s, but updates of its arm are %s",
                        s->module, wanted ? "not homomorphic" : "homomorphic",
-                       wanted ? "homomorphic" : "not");
+                       wanted ? "homomorphic" : "not homomorphic");
     if (info.contributors != s->n)
         return pl_fail(PL_ERR_DATA,
-                       "the update of %s is a sum of %d, not of %d contributors",
+                       "the update of %s is the sum of %d updates, but its message "
+                       "names %d contributors",
                        s->module, info.contributors, s->n);
     if (!wanted)
         return PL_OK;
@@ -67,13 +69,15 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
     if (info.seed != round.seed || info.scale_exponent != round.scale_exponent ||
         info.n_contributors != round.n_contributors)
         return pl_fail(PL_ERR_DATA,
-                       "the update of %s was encoded for another round or scale",
+                       "the update of %s was encoded for another round, another scale "
+                       "or another number of contributors",
                        s->module);
     return PL_OK;
 }
 
-/* Checks the bytes of an update, and notes their size and norm for each contributor of
- * the update. If the update has two vectors, the norm is that of the first vector. */
+/* Checks the bytes of an update: whether they can be decoded and all values are finite.
+ * Notes their size and norm for each contributor of the update. If the update has two
+ * vectors, the norm is that of the first vector. */
 static pl_status check_update_bytes(const place *p, pl_submit_message *s,
                                     const void *data, uint64_t bytes)
 {
@@ -93,7 +97,8 @@ static pl_status check_update_bytes(const place *p, pl_submit_message *s,
     return PL_OK;
 }
 
-/* Checks the staged bytes: their length, that all values are finite, and the norm. */
+/* Checks the bytes of the update, which were uploaded or are in the store, with
+ * check_update_bytes. */
 static pl_status check_update(home *h, const place *p, pl_submit_message *s)
 {
     const staging_blob *u = staging_find(&h->uploads, &s->update);
@@ -128,8 +133,9 @@ static pl_status check_place(const place *p, const pl_submit_message *s,
     return PL_OK;
 }
 
-/* Refuses sums for methods that cannot use them: noloco, whose mates read each other's
- * updates, and delayed-nesterov, which counts updates one by one. */
+/* Checks that the contributors exist and have the module. Refuses sums for methods that
+ * cannot use them: noloco, whose mates read each other's updates, and delayed-nesterov,
+ * which merges updates one by one. */
 static pl_status check_places(const place *p, const pl_submit_message *s)
 {
     for (int i = 0; i < s->n; i++)
@@ -150,8 +156,8 @@ static pl_status check_base_number(const place *p, const pl_submit_message *s)
     uint64_t head = p->module->version;
     uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
     if (p->module->cursor && s->base_version <= head)
-        /* the update's base is the version that was the newest when the path began the
-         * phase */
+        /* with delayed-nesterov the base is the version that was the newest when the
+         * path began the phase */
         return PL_OK;
     if (s->base_version == want && want <= head)
         return PL_OK;
@@ -177,8 +183,8 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     }
     if (!pl_hash_equal(&s->base, &params))
         return pl_fail(PL_ERR_DATA,
-                       "the update of %s was made from another version %llu than the "
-                       "one of this home",
+                       "the update of %s is relative to version %llu, but the worker's "
+                       "parameters of that version differ from this home's",
                        s->module, (unsigned long long)s->base_version);
     return PL_OK;
 }
@@ -194,8 +200,8 @@ static pl_status check_round_begun(const place *p, const pl_submit_message *s)
                    (unsigned long long)p->module->version);
 }
 
-/* Whether a round already has the update. With delayed-nesterov the update's samples
- * tell this. */
+/* Returns whether an update of this contributor for this phase was accepted before.
+ * With delayed-nesterov or a quorum, the number of its first sample decides this. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {
@@ -207,12 +213,11 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
             *home_flag(p->arm, m, s->round, task_of(p, c)));
 }
 
-/* The largest norm of an update that the inner steps of one phase can make, if the mean
- * square of the parameters is at most 1. This norm is the limit until the usual norm is
- * known. The result 0 means that there is no limit. This is so if an update contains
- * the changes of more than one phase (noloco and streaming, whose updates are relative
- * to an older version), or if the length of an inner step has no bound (Muon, some
- * decays). */
+/* Returns the largest norm that the update of one phase can have if the mean square of
+ * the parameters is at most 1. check_norm uses it while the usual norm is not known.
+ * Returns 0 for no limit: if an update contains the changes of more than one phase
+ * (noloco and streaming, whose updates are relative to an older version), or if the
+ * length of an inner step has no bound (Muon, some decays). */
 static double longest_update(const place *p)
 {
     const pl_inner *inner = &p->arm->arm.inner;
@@ -224,10 +229,10 @@ static double longest_update(const place *p)
            (step + inner->weight_decay);
 }
 
-/* Refuses an update whose norm is far above the usual norm of the module: either the
- * sender or the training is broken. An update that is short compared to the module's
- * parameters is never refused. Late in training the usual norm is so small that the
- * norm of a correct update can be ten times as large. */
+/* Refuses an update whose norm is far above the usual norm of the module's updates:
+ * either the worker or the training is broken. An update that is small compared to the
+ * module's parameters is never refused: late in training the usual norm is so small
+ * that a correct update can have ten times this norm. */
 static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
 {
     double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
@@ -241,8 +246,9 @@ static pl_status check_norm(const home *h, const place *p, const pl_submit_messa
         return PL_OK;
     return pl_fail(
         PL_ERR_DATA,
-        "the update of %s has norm %.4g, usual is %.4g: more than store.norm_gate = %g "
-        "times that; look at that worker's machine, or go on with a higher gate",
+        "the update of %s has norm %.4g, but the usual or largest expected norm is "
+        "%.4g, and store.norm_gate allows %g times that norm; check the worker's "
+        "machine, or raise store.norm_gate",
         s->module, norm, usual, gate);
 }
 
@@ -256,8 +262,8 @@ static bool misses_its_round(const place *p, const pl_submit_message *s)
 }
 
 /* Handles a late update: its round was merged with a quorum of other updates. The late
- * update may count in the open round, unless its path already has an update in that
- * round. */
+ * update counts in the open round if outer.late_weight is above 0 and its path has no
+ * update in that round yet; otherwise it is dropped. */
 static pl_submit_result judge_late(place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -266,8 +272,8 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
     p->behind = open - s->round;
     if (p->behind == 0)
         (void)pl_fail(PL_ERR_STALE,
-                      "round %lld of %s has a late update of this path already: this "
-                      "one is dropped",
+                      "round %lld of %s already has a late update of this path, so "
+                      "this update is dropped",
                       (long long)s->round, s->module);
     else if (outer->late_weight > 0 &&
              m->version < pl_round_count(&p->arm->arm, p->arm->topology, p->index) &&
@@ -275,8 +281,9 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
         return PL_SUBMIT_ACCEPTED;
     else
         (void)pl_fail(PL_ERR_STALE,
-                      "round %lld of %s was merged without it (outer.quorum): the "
-                      "update is dropped, the path goes on with version %llu",
+                      "round %lld of %s was merged before this update came "
+                      "(outer.quorum), so the update is dropped; the path continues "
+                      "from version %llu",
                       (long long)s->round, s->module, (unsigned long long)m->version);
     return PL_SUBMIT_DROPPED;
 }
@@ -290,12 +297,12 @@ static bool is_fenced(const place *p, const pl_submit_message *s)
     return false;
 }
 
-/* Whether the store has different bytes under the key of this update, from another
- * worker that did the same task. The worker that repeats the task must be told;
- * otherwise it would continue from its own result. An update that is no longer in the
- * store was merged long ago, and no task starts from it. If a relay added the update to
- * others, the store has the bytes of the sum, which differ from the bytes of each
- * update. */
+/* Returns whether the store has an update with the same key but other bytes, from
+ * another worker that did the same task. The worker that repeats the task must know
+ * this; otherwise it would continue from its own result. An update that is no longer in
+ * the store was merged long ago, and no task starts from it. Homomorphic updates are
+ * not compared: a relay may have added them, and the bytes of a sum differ from those
+ * of each update. */
 static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 {
     home_update taken = {.module = s->module,
@@ -305,16 +312,16 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec) ||
         home_find_update(h, &taken) != PL_OK || pl_hash_equal(&taken.found, &s->update))
         return false;
-    (void)pl_fail(
-        PL_ERR_DATA,
-        "worker %s sent another update of %s in round %lld before, and that one counts",
-        taken.worker, s->module, (long long)s->round);
+    (void)pl_fail(PL_ERR_DATA,
+                  "worker %s has already sent a different update of %s in round %lld; "
+                  "that update counts, not this one",
+                  taken.worker, s->module, (long long)s->round);
     return true;
 }
 
-/* Decides whether an update is accepted. The first rule that matches decides. After a
- * refusal, pl_last_error gives the reason. A sum is accepted as a whole or not at all;
- * if it is refused, the relay sends the parts one by one. */
+/* Decides whether an update is accepted. The first check that fails decides the result;
+ * then pl_last_error gives the reason. A sum is accepted as a whole or not at all; if
+ * it is refused, the relay sends its parts one by one. */
 static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s)
 {
     if (check_places(p, s) != PL_OK)
@@ -340,8 +347,9 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
         return s->n == 1 ? PL_SUBMIT_FENCED : PL_SUBMIT_REJECTED;
     }
     if (n_in > 0) {
-        (void)pl_fail(PL_ERR_DATA, "%d of the %d updates in the sum are here already",
-                      n_in, s->n);
+        (void)pl_fail(PL_ERR_DATA,
+                      "this home already has %d of the %d updates in the sum", n_in,
+                      s->n);
         return PL_SUBMIT_REJECTED;
     }
     if (misses_its_round(p, s) && judge_late(p, s) == PL_SUBMIT_DROPPED)
@@ -365,8 +373,8 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
                                     pl_contribution *c)
 {
     home_module *module = p->module;
-    /* With a quorum the mean is always weighted, because late updates have smaller
-     * weights. */
+    /* With a quorum the mean is always weighted, because late updates weigh less;
+     * without outer.weighted all other updates then have weight 1. */
     const pl_outer *outer = &p->arm->arm.outer;
     bool counts = p->module->counted && !outer->weighted;
     double weight = counts ? 1 : p->arm->arm.weights[c->path];
@@ -383,8 +391,8 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
     return PL_OK;
 }
 
-/* Checks that the contributor's lease is for the task and the phase of the update, and
- * takes the contributor's name from the lease. */
+/* Checks that the contributor's lease is for the task and the phase of the update.
+ * Copies the worker's name, device, key and token from the lease. */
 static pl_status check_contributor_lease(home *h, const pl_peer *peer, const place *p,
                                          const pl_submit_message *s, int i)
 {
@@ -438,8 +446,8 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                    result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
     pl_copy_text(reason, sizeof reason, pl_last_error());
     if (result == PL_SUBMIT_REJECTED) {
-        /* Logs a refusal; nothing is written. The refusal of a sum is logged at a lower
-         * level, because the relay will send its parts. */
+        /* A refusal writes nothing to the store. The refusal of a sum is logged at a
+         * lower level, because the relay will send the parts of the sum. */
         pl_log(s.n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",
                "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s.module,
                s.contributors[0].worker, s.n, (long long)s.round, pl_last_error());
@@ -460,7 +468,7 @@ done:
 }
 
 /* ---- the end of a task: inner optimizer state and data cursor ---- */
-/* Checks that one phase can have increased the path's totals by this much. */
+/* Checks that one phase can have changed the path's totals to these values. */
 static pl_status check_sums(const home_lease *under, const pl_path_state *state)
 {
     const home_path *path = &under->arm->paths[under->index];
@@ -469,7 +477,7 @@ static pl_status check_sums(const home_lease *under, const pl_path_state *state)
         !(state->seconds >= path->seconds))
         return pl_fail(PL_ERR_DATA,
                        "the totals of %s fell: %llu samples, %llu tokens and %g s "
-                       "follow %llu, %llu and %g",
+                       "came after %llu samples, %llu tokens and %g s",
                        path->name, (unsigned long long)state->samples,
                        (unsigned long long)state->n_tokens, state->seconds,
                        (unsigned long long)first, (unsigned long long)path->n_tokens,
@@ -492,8 +500,9 @@ static bool is_module_in(const home_arm *arm, int module, int index,
         pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
     if (round < 0) /* this phase does not send an update of this module */
         return true;
-    /* Another home has this module. The sender waits for the answer of that home,
-     * unless it sent the update to this home. */
+    /* Another home has this module. The sender waits for that home's answer before it
+     * ends the task, unless the message says that all updates were sent together to
+     * this home. */
     if (!m->exists)
         return !together;
     if (m->cursor)
@@ -503,8 +512,8 @@ static bool is_module_in(const home_arm *arm, int module, int index,
                                            *home_flag(arm, m, round, index));
 }
 
-/* Whether this home has all updates of the phase that belong to it. The task is done
- * only when this is true. */
+/* Returns whether this home has all updates that the phase sends to it. The task may
+ * end only when this is true. */
 static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
                            bool together)
 {
@@ -516,8 +525,8 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
     return true;
 }
 
-/* Refuses a score that is NaN or infinite, because it would end the job later, when a
- * router is fitted to the scores. */
+/* Refuses a score that is negative, NaN or infinite. Such a score would end the job
+ * later, when a router is fitted to the scores. */
 static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
                               uint64_t bytes)
 {
@@ -583,8 +592,8 @@ static pl_status keep_state(home *h, const pl_path_state *state)
     return pl_txn_put_object(h->txn, name, &state->moments);
 }
 
-/* Decides whether the task is audited before the state moves into the store. The audit
- * is written in the same group as the state. */
+/* Ends a phase: writes the path's state, and an audit if one is drawn, in the same
+ * group. The audit is drawn first, while the state is still an upload. */
 static pl_status end_phase(home *h, const home_lease *under, const pl_path_state *state)
 {
     home_path *path = &under->arm->paths[under->index];

@@ -1,6 +1,7 @@
 /* Reads the updates of one round from the store, one batch (pl_codec_run) at a time.
- * The codec gets the updates in the order in which they are added (home_updates.h). A
- * homomorphic update that is the sum of several contributors is added once. */
+ * The codec adds the updates in the order of the contributions. If several
+ * contributions name one homomorphic update, which is their sum, the update is added
+ * once. */
 #include "home/home_updates.h"
 
 #include <string.h>
@@ -9,8 +10,8 @@ struct home_updates {
     home_round round;
     int at;           /* index of the next contribution */
     int contributors; /* number of contributors of the updates read so far */
-    /* [n] number of contributors of the update that a contribution names; set only for
-     * the first contribution that names the update */
+    /* [round.n] number of contributors whose sum the contribution's update is; set only
+     * for the first contribution that names the update */
     int *stands_for;
     /* the following fields describe the batch that the codec is reading */
     int n;
@@ -29,9 +30,9 @@ static bool same_update(const home_updates *u, int a, int b)
     return pl_hash_equal(&c[a].update, &c[b].update);
 }
 
-/* Whether the update of this contribution was already added. An update of c
- * contributors is listed c times (or 2c times, if two sums have exactly the same
- * bytes). The first of every c entries is the one that is added. */
+/* Returns whether the update of the next contribution was already added. A sum of c
+ * contributors' updates is named by c contributions (or by 2c, if two sums have exactly
+ * the same bytes). It is added at the first of every c of them. */
 static bool is_skipped(const home_updates *u)
 {
     int first = u->at, n_before = 0;
@@ -43,9 +44,9 @@ static bool is_skipped(const home_updates *u)
     return n_before > 0 && n_before % u->stands_for[first] != 0;
 }
 
-/* Whether the next update must wait for the next batch, because this batch has the same
- * bytes. The number of contributors of these bytes is known only after the batch was
- * read. */
+/* Returns whether the next update must wait for the next batch, because this batch has
+ * an update with the same hash. How many contributors that update has is known only
+ * after the batch was read. */
 static bool waits_for_run(const home_updates *u)
 {
     for (int i = 0; u->round.homomorphic && i < u->n; i++)
@@ -63,8 +64,8 @@ static size_t room_of(const home_updates *u, int index)
            ALIGN;
 }
 
-/* Chooses the updates of the next batch: one per thread, or more if they are small.
- * Returns the number of bytes that they need. */
+/* Chooses the updates of the next batch: one per thread, or more if they are small
+ * (round.ahead_bytes). Returns the number of bytes that they need. */
 static size_t choose_run(home_updates *u)
 {
     size_t bytes = 0;

@@ -3,14 +3,14 @@
  *
  * Updates are read in batches, so a merge needs memory for only one batch, even if
  * there are many contributors. A batch has one update per thread, or as many small
- * updates as fit into 16 MiB (their hashes are computed together). Updates are read and
- * added in the order of the contributions. */
+ * updates as fit into ahead_bytes (the hashes of a batch are computed together).
+ * Updates are read and added in the order of the contributions. */
 #ifndef PL_HOME_HOME_UPDATES_H
 #define PL_HOME_HOME_UPDATES_H
 #include "codec/codec.h"
 #include "store/store.h"
 
-/* The object borrows these pointers until home_updates_destroy. */
+/* A home_updates borrows these pointers until home_updates_destroy. */
 typedef struct home_round {
     pl_store *store;
     const char *module;

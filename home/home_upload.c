@@ -2,8 +2,8 @@
  * Uploads that no message names expire. */
 #include "home/home_internal.h"
 
-/* The keys that the job itself made have no limit per key, because any number of
- * workers may use the same key. */
+/* Sets the limits for an upload under this lease. A key that the job itself made has no
+ * limit per key, because any number of workers may use it. */
 static void limit_upload(home *h, const home_lease *under)
 {
     bool own = false;
@@ -38,15 +38,15 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash)
     PL_TRY(home_write(h));
     staging_blob *b = staging_find(&h->uploads, hash);
     if (b) {
-        /* Bytes of an upload are hashed here for the first time. If the hash differs
-         * from the blob's name, no record names the bytes, and the commit drops
-         * them. */
+        /* pl_txn_put_blob computes the hash of the upload for the first time. If it
+         * differs from the hash that the sender gave, no record names the bytes, so the
+         * commit drops them. */
         PL_TRY(pl_txn_put_blob(h->txn, b->data, b->bytes, &stored));
         staging_drop(&h->uploads, hash);
         if (!pl_hash_equal(&stored, hash))
             PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                           "the bytes of an upload do not have the hash "
-                           "that it was sent under; send it again"));
+                           "the bytes of an upload do not match the hash that the "
+                           "sender gave; send the upload again"));
         goto done;
     }
     PL_TRY(pl_store_blob_bytes(h->store, hash, &size));

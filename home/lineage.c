@@ -11,9 +11,9 @@ static void add_source(pl_lineage *l, const char *module, uint64_t number)
     l->sources[l->n++].number = number;
 }
 
-/* Adds the newest version of `module` that has these parameters. No version has them if
- * the level was cut, so that the new module began with a part of this module; then adds
- * the newest version. */
+/* Adds the newest version of `module` that has these parameters. If no version has
+ * them, adds the newest version: the new arm may have cut the level, so that its module
+ * began with only a part of this module. */
 static pl_status add_equal(pl_store *store, const char *module, const pl_hash *params,
                            pl_lineage *l)
 {

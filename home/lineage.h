@@ -9,11 +9,11 @@ extern "C" {
 #endif
 
 typedef enum pl_lineage_kind {
-    PL_LINEAGE_FIRST, /* not made from a version in this store */
+    PL_LINEAGE_FIRST, /* a version 0 that continues no version of this store */
     PL_LINEAGE_ROUND, /* an outer step */
     PL_LINEAGE_BACK,  /* a rollback */
     PL_LINEAGE_BEGIN, /* version 0 of an arm that continues another arm */
-    PL_LINEAGE_MERGE  /* store merge */
+    PL_LINEAGE_MERGE  /* `pathloom store merge` */
 } pl_lineage_kind;
 
 enum { PL_LINEAGE_SOURCES = PL_BLEND_SOURCES_MAX + 1 }; /* + 1: the base of a merge */
@@ -23,8 +23,8 @@ typedef struct pl_lineage {
     pl_module_at sources[PL_LINEAGE_SOURCES];
 } pl_lineage;
 
-/* Finds the sources of a version. Sources that a damaged record names wrongly are
- * omitted. */
+/* Finds the sources of a version. If a damaged record does not name a source correctly,
+ * that source is omitted. */
 PL_MUST_CHECK pl_status pl_lineage_of(pl_store *store, const pl_version *version,
                                       pl_lineage *out);
 

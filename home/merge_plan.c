@@ -2,13 +2,12 @@
  *
  *   1. The user's words give a set of versions per source.
  *   2. Each module of the first source gets a recipe.
- *   3. The version of each recipe is made once without being stored. So if modules
- *      cannot be merged, this is found before anything is written.
+ *   3. The version of each recipe is made once without being stored. So an error
+ *      (modules that cannot be merged) is found before anything is written.
  *   4. The versions are made again and committed under new names (merged.h).
  *
  * After that the caller writes the tag. If the command is killed, the user can give it
- * again: versions that it has already committed are found and are not made a second
- * time. */
+ * again: versions that were already committed are not committed a second time. */
 #include "home/merge_plan.h"
 #include "home/phase_tag.h"
 
@@ -17,7 +16,7 @@
 
 /* ---- sources ---- */
 /* Finds the modules of the path that a word names: "p01", "mix/p01", "p01@3",
- * "p01@TAG". The set stays empty if the word is not the name of a path. */
+ * "p01@TAG". *out stays empty if the word is not the name of a path. */
 static pl_status read_path_source(pl_store *store, const char *word, pl_module_set *out)
 {
     char name[PL_MODULE_NAME_MAX], arm_name[PL_ARM_NAME_MAX];
@@ -82,7 +81,7 @@ static pl_status find_counterpart(const pl_merge_plan *m, const pl_merge_source 
 }
 
 /* ---- the tag ---- */
-/* Replaces the tag's entry for module i of the first source. */
+/* In the tag, replaces module `was` of the first source by the merged version v. */
 static pl_status put_into_tag(pl_merge_plan *m, const pl_module_at *was,
                               const pl_version *v)
 {
@@ -113,10 +112,11 @@ static pl_status find_merged_arm(const pl_merge_plan *m, char out[PL_ARM_NAME_MA
     if (!found && pl_merged_tag(module, name)) {
         found = pl_store_get_tag(m->view, name, &tag) == PL_OK;
         if (!found)
-            return pl_fail(PL_ERR_USAGE,
-                           "%s was made for tag %s, which does not exist any more, so "
-                           "its arm is not known; use it only as a later source",
-                           module, name);
+            return pl_fail(
+                PL_ERR_USAGE,
+                "%s was made for tag %s, which no longer exists, so its arm is "
+                "not known; name another source before it",
+                module, name);
     }
     pl_copy_text(out, PL_ARM_NAME_MAX, found ? tag.arm : name);
     if (found)
@@ -134,7 +134,9 @@ static pl_status begin_merged_tag(pl_merge_plan *m)
     PL_CHECK(find_merged_arm(m, m->tag.arm));
     m->tag.phase = -1;
     if (!pl_copy_text(m->tag.note, sizeof m->tag.note, m->note ? m->note : ""))
-        return pl_fail(PL_ERR_USAGE, "a note has at most %d bytes", PL_TEXT_MAX - 1);
+        return pl_fail(PL_ERR_USAGE,
+                       "the note is too long; it may have at most %d bytes",
+                       PL_TEXT_MAX - 1);
     PL_CHECK(pl_tag_fill(m->view, &m->tag));
     for (size_t i = 0; i < first->set.n; i++) {
         pl_version v;
@@ -160,10 +162,10 @@ static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
     return a->number == b->number && strcmp(a->module, b->module) == 0;
 }
 
-/* Finds the recipe for module `i` of the first source. Sets *same if the result is the
- * version that the first source already has. This is so if all sources are the same
- * version and, for a method with a base, the base is that version, too. (Otherwise the
- * method scales the difference from the base, and the result is a new version.) */
+/* Finds the recipe for module `i` of the first source. Sets *same if no new version is
+ * needed: all sources are the same version and, for a method with a base, the base is
+ * that version, too. (With another base, the method scales the difference from the
+ * base, so the result is a new version.) */
 static pl_status find_recipe(const pl_merge_plan *m, size_t i, pl_recipe *r, bool *same)
 {
     const pl_module_at *one;

@@ -11,9 +11,9 @@ extern "C" {
 typedef struct pl_merge_source {
     const char *word;
     pl_module_set set;
-    /* true if the source is a module or a path: its modules correspond to those of the
-     * first source by their order; false if the source is an arm or a tag: modules
-     * correspond by their names */
+    /* true if the source is a module or a path: its i-th module corresponds to the i-th
+     * module of the first source. false if the source is an arm or a tag: modules with
+     * the same name correspond */
     bool ordered;
 } pl_merge_source;
 
@@ -24,7 +24,7 @@ typedef struct pl_merge_plan {
     /* the caller sets `word` in each */
     pl_merge_source sources[PL_BLEND_SOURCES_MAX], base;
     pl_writers *writers;
-    /* a reader that `writers` owns; it also shows what `writers` have written */
+    /* a reader that `writers` owns; it also sees what `writers` have written */
     pl_store *view;
     /* decides which home gets a name that no home has yet; places.n is 0 if the store
      * is in one piece */

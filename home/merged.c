@@ -17,7 +17,9 @@ pl_status pl_merged_name(const char *tag, const char *place,
     int used = snprintf(out, PL_MODULE_NAME_MAX, "%s%s/%s", tag, arm_end, place);
     if (used > 0 && used < PL_MODULE_NAME_MAX)
         return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for the name of a merge", tag);
+    return pl_fail(PL_ERR_USAGE,
+                   "the tag `%.40s...` is too long for the name of a merged module",
+                   tag);
 }
 
 bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX])
@@ -90,7 +92,7 @@ static pl_status read_ingredient(pl_store *store, const pl_recipe *r, int i,
     pl_version_clear(&v);
     if (gone)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "the parameters of %s@%llu were collected as garbage; only the "
+                       "garbage collection removed the parameters of %s@%llu; only the "
                        "version's record is left",
                        s->module, (unsigned long long)s->number);
     PL_CHECK(pl_store_blob_bytes(store, &g->hashes[i], &bytes));
@@ -98,7 +100,7 @@ static pl_status read_ingredient(pl_store *store, const pl_recipe *r, int i,
     if (i > 0 && n != g->n)
         return pl_fail(
             PL_ERR_USAGE,
-            "%s@%llu has %zu values and %s@%llu has %zu: only modules of the "
+            "%s@%llu has %zu parameters and %s@%llu has %zu: only modules of the "
             "same shape can be merged",
             r->sources[0].module, (unsigned long long)r->sources[0].number, g->n,
             s->module, (unsigned long long)s->number, n);
@@ -128,7 +130,9 @@ static pl_status describe_source(const pl_recipe *r, const ingredients *g, int i
     int used = snprintf(c->worker, sizeof c->worker, "%s@%llu", s->module,
                         (unsigned long long)s->number);
     if (used < 0 || (size_t)used >= sizeof c->worker)
-        return pl_fail(PL_ERR_USAGE, "the name %s is too long for a record", s->module);
+        return pl_fail(PL_ERR_USAGE,
+                       "the module name %s is too long for the record of a merge",
+                       s->module);
     c->phase = (int64_t)s->number;
     c->update = g->hashes[i];
     c->update_bytes = g->n * sizeof(float);
@@ -244,8 +248,9 @@ static pl_status read_recipe(const pl_version *made, pl_recipe *r)
     r->blend.density = made->outer_momentum;
     r->blend.n_sources = made->n_contributions - pl_blend_needs_base(r->blend.method);
     if (r->blend.n_sources < 1 || r->blend.n_sources > PL_BLEND_SOURCES_MAX)
-        return pl_fail(PL_ERR_DAMAGED, "%s@%llu names %d sources", made->module,
-                       (unsigned long long)made->number, made->n_contributions);
+        return pl_fail(
+            PL_ERR_DAMAGED, "the record of %s@%llu is damaged: it names %d sources",
+            made->module, (unsigned long long)made->number, made->n_contributions);
     for (int i = 0; i < made->n_contributions; i++) {
         const bool base = i == r->blend.n_sources;
         PL_CHECK(pl_merged_source_of(&made->contributions[i],

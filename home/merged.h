@@ -22,7 +22,8 @@ extern "C" {
 
 typedef struct pl_recipe {
     pl_blend blend;
-    /* base: if the method needs a base, the version from which it measures changes */
+    /* base: the version from which a method with a base measures changes; unused by
+     * other methods */
     pl_module_at sources[PL_BLEND_SOURCES_MAX], base;
 } pl_recipe;
 
@@ -43,10 +44,10 @@ PL_MUST_CHECK pl_status pl_merged_source_of(const pl_contribution *c,
                                             pl_module_at *out);
 bool pl_contribution_is_base(const pl_contribution *c);
 
-/* Computes the parameters and fills in the version's record, except for number, parent
- * and time. Call pl_version_clear on *made and pl_free_aligned on *params afterwards,
- * also after a failure. ERR_USAGE: the sources have different shapes. ERR_NOT_FOUND:
- * garbage collection removed a source. */
+/* Computes the parameters of a merged version, and fills in its record except for
+ * number, parent and time. The caller must call pl_version_clear on *made and
+ * pl_free_aligned on *params, even after a failure. ERR_USAGE: the sources have
+ * different shapes. ERR_NOT_FOUND: garbage collection removed a source. */
 PL_MUST_CHECK pl_status pl_merged_make(pl_store *store, const char *module,
                                        const pl_recipe *recipe, pl_version *made,
                                        float **params);

@@ -1,4 +1,4 @@
-/* Visits the versions of a module in order. Computes from their parameters and records
+/* Visits the versions of a module from 0 on. Computes from their parameters and records
  * how well the outer steps worked (module_health.h). */
 #include "home/module_health.h"
 #include "home/merged.h"
@@ -20,7 +20,7 @@ typedef struct health_reader {
 } health_reader;
 
 /* Opens the data that the walk over a module needs. A store may lack the arm's
- * definition, for example if modules were pushed to it alone. Then the contributors'
+ * definition, for example if only modules were pushed to it. Then the contributors'
  * weights are not known. */
 static pl_status open_health(health_reader *r, const pl_version *head)
 {
@@ -77,9 +77,9 @@ static pl_health_step step_of_version(health_reader *r, const pl_version *v)
                             .n = r->averages ? v->n_contributions : 0};
 }
 
-/* Continues the walk with version v; versions come in rising order. If a rollback or a
- * merge made v, there was no outer step, and the momentum after v is not known, so the
- * walk begins again at v. */
+/* Continues the walk with version v; versions come in rising order. If a rollback or
+ * `store merge` made v, there was no outer step, and the momentum after v is not known.
+ * So the walk begins again at v. */
 static pl_status follow_version(health_reader *r, const pl_version *v, pl_health *out)
 {
     const double none = (double)NAN;

@@ -65,7 +65,8 @@ static pl_status no_such_module(const pl_module_set *list, const char *asked)
                ? pl_fail(PL_ERR_NOT_FOUND, "there is no module %s; did you mean %s?",
                          asked, near)
                : pl_fail(PL_ERR_NOT_FOUND,
-                         "there is no module %s; `pathloom store ls` lists all", asked);
+                         "there is no module %s; `pathloom store ls` lists all modules",
+                         asked);
 }
 
 /* Joins two parts of a name. If the result is too long, writes "", which is not the
@@ -77,8 +78,8 @@ static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char
         out[0] = 0;
 }
 
-/* Finds the full name of a module that the user named without an arm. It is the module
- * of the newest chapter of the mixture that has such a module. If no chapter has one,
+/* Finds the full name of a module that the user named without an arm. If chapters of
+ * the mixture have such a module, the newest of these chapters is chosen. Otherwise
  * exactly one arm must have such a module. */
 static pl_status complete_name(const pl_module_set *list, const char *asked,
                                const char *full, char out[PL_MODULE_NAME_MAX])
@@ -102,7 +103,8 @@ static pl_status complete_name(const pl_module_set *list, const char *asked,
             found = list->at[i].module;
         }
     if (second)
-        return pl_fail(PL_ERR_USAGE, "several arms have a module %s: say %s or %s",
+        return pl_fail(PL_ERR_USAGE,
+                       "several arms have a module %s: give its full name, %s or %s",
                        asked, second, found);
     if (!found)
         return no_such_module(list, asked);
@@ -150,8 +152,8 @@ static bool parse_number(const char *text, uint64_t *out)
     return true;
 }
 
-/* Finds a version of a module by its number or by a tag. The tag must contain the
- * module, or a merged module for the same place. */
+/* Finds a version of a module by its number or by a tag. The tag must name a version of
+ * the module, or of a merged module with the same place (name without arm). */
 static pl_status version_at(pl_store *store, pl_module_at *of, const char *at)
 {
     pl_snapshot tag;
@@ -159,7 +161,7 @@ static pl_status version_at(pl_store *store, pl_module_at *of, const char *at)
         return PL_OK;
     pl_status status = pl_store_get_tag(store, at, &tag);
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(PL_ERR_USAGE, "`%s` is no version number and no tag", at);
+        return pl_fail(PL_ERR_USAGE, "`%s` is neither a version number nor a tag", at);
     PL_CHECK(status);
     const pl_snapshot_item *item = pl_snapshot_place(&tag, of->module);
     if (item) {
@@ -209,7 +211,7 @@ static bool has_arm(const pl_module_set *list, const char *name)
     return false;
 }
 
-/* Finds what a word names, without looking at tags. A name without an arm also counts
+/* Returns what a word names, without regard to tags. A name without an arm also counts
  * as a module if several arms have such a module. */
 static pl_name_kind kind_in(const pl_module_set *list, const char *word)
 {

@@ -1,7 +1,8 @@
 /* The words by which users name modules and sets of versions:
  *
- *   L1.E0  embed  mix/L1.E0     a module. Without an arm: the module of the mixture,
- *                               else of the only arm that has a module of this name
+ *   L1.E0  embed  mix/L1.E0     a module. Without an arm: the module of the newest
+ *                               chapter of the mixture that has one, otherwise of the
+ *                               only arm that has one
  *   MODULE@4  MODULE@TAG        a version of a module
  *   ARM  ARM@4  ARM@TAG  TAG    a version of each module of an arm */
 #ifndef PL_HOME_NAMES_H
@@ -18,39 +19,40 @@ typedef struct pl_module_at {
 } pl_module_at;
 
 typedef struct pl_module_set {
-    pl_module_at *at; /* sorted by name; the caller frees it with pl_free */
+    pl_module_at *at; /* in the order of adding; the caller frees it with pl_free */
     size_t n;
 } pl_module_set;
 void pl_module_set_add(pl_module_set *set, const char *module, uint64_t number);
 const char *pl_module_place(const char *module); /* the name without the arm: "L1.E0" */
-/* Finds the set's module with this name. If there is none, finds the module with the
- * same place in another arm. Returns NULL if there is none either. */
+/* Finds the set's module with this name, otherwise the first one with the same place
+ * (name without arm); returns NULL if the set has neither. */
 const pl_module_at *pl_module_set_find(const pl_module_set *set, const char *module);
-/* Returns the name in the set that is most similar to `asked`, or NULL. Compares full
- * names if `of_arms` is false or `asked` contains an arm, otherwise names without the
- * arm. */
+/* Returns the name in the set that is most similar to `asked`, or NULL if none is
+ * similar enough. Compares full names if `of_arms` is false or `asked` contains an arm,
+ * otherwise names without the arm. */
 const char *pl_module_set_nearest(const pl_module_set *set, bool of_arms,
                                   const char *asked);
 
 /* Finds a module. ERR_NOT_FOUND: there is no such module; the error suggests the most
- * similar name. ERR_USAGE: the version is not valid. */
+ * similar name. ERR_USAGE: several arms have such a module, the name is too long, or
+ * its part after @ is neither a number nor a tag. */
 PL_MUST_CHECK pl_status pl_names_module(pl_store *store, const char *asked,
                                         pl_module_at *out);
 /* Finds whether a word without @ names a module or an arm. Does not look at tags. */
 typedef enum pl_name_kind { PL_NAME_NONE, PL_NAME_MODULE, PL_NAME_ARM } pl_name_kind;
 PL_MUST_CHECK pl_status pl_names_kind(pl_store *store, const char *word,
                                       pl_name_kind *out);
-/* Warns if a tag has the same name as the arm or module that was used, because the user
- * may have meant the tag. */
+/* Logs a warning if a tag is also called `word`, which was taken as the arm or module
+ * `meant`: the user may have meant the tag. */
 void pl_names_warn_of_tag(pl_store *store, const char *word, pl_name_kind meant);
-/* Finds the versions that a word names. The word may be an arm, a module or a tag; they
- * are tried in this order. Warns like pl_names_warn_of_tag. */
+/* Finds the versions that a word names. The word is searched among arms, then among
+ * modules, then among tags. Warns like pl_names_warn_of_tag. */
 PL_MUST_CHECK pl_status pl_names_set(pl_store *store, const char *asked,
                                      pl_module_set *out);
 
 /* Returns the number of the part of the store that has this name. If no part has the
- * name, returns the part of the home that will get the name. If places->n is 0, the
- * store is in one piece. */
+ * name, returns the part of the home that will get it; 0 if the store has no parts
+ * (places->n is 0). */
 int pl_names_part(pl_store *store, const pl_places *places, const char *name);
 
 #ifdef __cplusplus

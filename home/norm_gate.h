@@ -1,12 +1,12 @@
 /* Private to the folder home: the norm gate. The gate refuses an update whose norm is
- * far above the usual norm of the module. Even if all values of an update are finite,
- * an update of a broken or hostile worker may ruin the module for all paths.
+ * far above the usual norm of the module's updates. An update of a broken or hostile
+ * worker may ruin the module for all paths, even if all its values are finite.
  *
- * The usual norm is the median over the newest contributions to versions (at most
- * NORM_GATE_MEMORY). So the usual norm is the same after a restart, and no single
- * worker can change it much. Homomorphic updates need no gate: the range of their
- * values is computed from the update norm of the module's previous version, and larger
- * values are clipped (pl_codec_exponent). */
+ * The usual norm is the median norm of the newest contributions to the module's
+ * versions (at most NORM_GATE_MEMORY of them). So it is the same after a restart, and
+ * no single worker can change it much. Homomorphic updates need no gate: their codec
+ * clips values outside a range that follows from the update norm of the module's
+ * previous version (pl_codec_exponent). */
 #ifndef PL_HOME_NORM_GATE_H
 #define PL_HOME_NORM_GATE_H
 #include <stddef.h>

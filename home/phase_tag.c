@@ -35,7 +35,8 @@ static pl_status open_arm_view(pl_store *store, const char *name, arm_view *out)
     pl_status status = pl_read_arm(store, name, &out->arm, &out->topology);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(
-            status, "there is no arm %s; `pathloom store ls --objects arm/` lists all",
+            status,
+            "there is no arm %s; `pathloom store ls --objects arm/` lists all arms",
             name);
     PL_CHECK(status);
     out->n = pl_topology_n_modules(out->topology);
@@ -59,7 +60,7 @@ static bool has_phase(const arm_view *v, int64_t phase)
     return true;
 }
 
-/* The newest phase that all modules have finished. */
+/* Returns the number of phases whose updates all modules have merged. */
 static int64_t newest_phase(const arm_view *v)
 {
     int64_t phase = v->arm.inner.phases;
@@ -68,8 +69,8 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Sets *out if a version after `number` was made by a rollback and has other parameters
- * than version `number`. */
+/* Sets *out to true if a rollback made a version after `number` and its parameters
+ * differ from those of version `number`. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {
@@ -103,9 +104,9 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
     return PL_OK;
 }
 
-/* Reads the phase that the user gave in `at`. *out becomes -1 for the newest versions.
- * With delayed-nesterov only the newest versions can be tagged, because rounds do not
- * correspond to phases. */
+/* Finds the phase that `at` means (pl_tag_phase). *out becomes -1 for the newest
+ * versions. With delayed-nesterov only the newest versions can be tagged, because
+ * rounds do not correspond to phases. */
 static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char *at,
                                   int64_t *out)
 {
@@ -144,8 +145,9 @@ static pl_status add_tag_item(pl_store *store, const arm_view *v, int module,
     bool gone = version.params_gone;
     pl_version_clear(&version);
     if (gone)
-        return pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was collected", item->module,
-                       (unsigned long long)item->number);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "garbage collection removed the parameters of %s@%llu",
+                       item->module, (unsigned long long)item->number);
     return PL_OK;
 }
 

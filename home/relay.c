@@ -1,5 +1,5 @@
-/* The relay's loop. The loop decides which messages it forwards and which it holds, and
- * sends answers to the peers that asked. */
+/* The relay's loop. It decides which messages the relay forwards and which it holds,
+ * and sends the answers to the peers that asked. */
 #include "codec/codec.h"
 #include "net/net.h"
 #include "home/relay_internal.h"
@@ -120,10 +120,10 @@ static pl_status answer_part_result(relay *r, const relay_question *q,
 }
 
 /* ---- updates that are held ---- */
-/* Whether the relay keeps this piece of an upload. The first piece tells whether the
- * blob is an update that can be added. If the relay does not have the first piece, it
- * forwards the later pieces and the SUBMIT. The length that the piece claims limits the
- * memory for adding. */
+/* Returns whether the relay keeps this piece of an upload. The first piece shows
+ * whether the blob is a homomorphic update. If the relay did not keep the first piece,
+ * it forwards the later pieces and the SUBMIT. An update is not kept if it claims more
+ * values than fit into the relay's memory limit. */
 static bool is_kept(const relay *r, const staging_piece *p)
 {
     uint64_t n = 0;
@@ -170,8 +170,8 @@ static bool is_blob_whole(const staging_blob *b)
 }
 
 /* If the relay lacks the bytes of the update, it forwards the SUBMIT to the home. If
- * the home lacks them, too, it says so in its answer, and the worker uploads the update
- * to the relay. */
+ * the home also lacks them, its answer says so, and the worker uploads the update to
+ * the relay. */
 static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
 {
     pl_hash content = content_of(m);
@@ -197,13 +197,14 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     pl_submission_clear(&part->submit);
     pl_free(part);
     if (damaged)
-        return answer_error(r, peer, m->request, PL_ERR_DAMAGED,
-                            "the bytes of an uploaded update do not have the hash that "
-                            "it was sent under; send it again");
+        return answer_error(
+            r, peer, m->request, PL_ERR_DAMAGED,
+            "the bytes of an uploaded update do not match the hash that "
+            "the sender gave; send the update again");
     return pass_question(r, peer, m);
 }
 
-/* ---- the end of a task: the path's state follows its updates ---- */
+/* ---- the end of a task: a path's state is forwarded after its updates ---- */
 static bool has_held(const relay *r, const pl_peer *peer)
 {
     for (size_t i = 0; i < r->n_questions; i++)
@@ -314,7 +315,8 @@ static void lift_groups(relay *r)
 {
     relay_group *g;
     /* A worker whose SUBMIT_PATH waits in the relay sends no further update until it
-     * gets an answer. */
+     * gets an answer. If this is so for all expected workers, no group need wait
+     * longer. */
     int n = 0;
     for (size_t i = 0; i < r->n_questions; i++)
         n += r->questions[i].state == RELAY_WAITING;
@@ -363,8 +365,8 @@ done:
     return status;
 }
 
-/* Drops all held updates. The workers send these updates again, to this relay or
- * elsewhere. */
+/* Drops all held updates. The workers send these updates again, to the next process of
+ * this relay or to a home. */
 static void close_relay(relay *r)
 {
     relay_group *g;

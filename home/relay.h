@@ -1,14 +1,15 @@
 /* The relay: a process between workers and a home. It adds homomorphic updates that
- * pass through it, without decoding them. So a link that several workers share carries
- * one update per module and round, instead of one per worker. Relays may be connected
- * in a chain.
+ * pass through it, without decoding them. So the network link to the home carries one
+ * update per module and round, instead of one per worker. Relays may be connected in a
+ * chain.
  *
  * To a worker the relay looks like a home; to the home it looks like one more worker.
- * The relay forwards all other messages. The relay stores nothing on disk, and
- * acknowledges nothing by itself: it answers a SUBMIT only when the home has answered.
- * If the relay is killed nothing is lost, because workers repeat their questions. An
- * update counts once, even if it arrives both directly and in a sum: the home accepts a
- * sum only if it has none of the sum's updates yet (docs/PROTOCOL.md 2.10).
+ * The relay forwards all messages that do not concern such updates. The relay stores
+ * nothing on disk, and acknowledges nothing by itself: it answers a SUBMIT only when
+ * the home has answered. If the relay is killed nothing is lost, because workers repeat
+ * their questions. An update counts once, even if it arrives both directly and in a
+ * sum: the home accepts a sum only if it has none of the sum's updates yet
+ * (docs/PROTOCOL.md 2.10).
  *
  * Read in this order: relay_internal, relay (the loop, and messages that the relay
  * forwards), relay_group (which updates are added), relay_uplink (adding and sending,
@@ -23,15 +24,16 @@ extern "C" {
 
 typedef struct pl_relay_options {
     const char *home; /* address of the home, or of another relay before the home */
-    const char *bind;
+    const char *bind; /* address where workers connect: "tcp://HOST:PORT" */
     /* the relay writes its bound address to this file, atomically; "": no file */
     const char *ready_file;
     int expect;  /* number of workers that will connect; 0: unknown */
     int wait_ms; /* the longest time for which an update waits for other updates */
     /* how long the home may be unreachable before the relay gives up */
     int patience_ms;
-    uint64_t staging_bytes;      /* most bytes of updates in memory */
-    volatile sig_atomic_t *stop; /* a signal sets this flag; then the relay ends */
+    uint64_t staging_bytes; /* most bytes of held updates in memory */
+    /* a signal sets this flag; pl_relay_run then returns */
+    volatile sig_atomic_t *stop;
 } pl_relay_options;
 
 typedef struct pl_relay_report {

@@ -19,8 +19,8 @@ static bool overlap(const pl_submit_message *a, const pl_submit_message *b)
     return false;
 }
 
-/* Whether the update can be added to the group. Two workers that did the same task may
- * both send an update to the relay; a sum may contain only one of these. */
+/* Returns whether the update can be added to the group. Two workers that did the same
+ * task may both send an update to the relay; a sum may contain only one of the two. */
 static bool fits_group(const relay_group *g, const pl_submit_message *s)
 {
     if (!same_round(&g->parts[0]->submit, s) || g->n_contributors + s->n > g->limit)
@@ -31,9 +31,9 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
     return true;
 }
 
-/* The number of contributors at which a group is complete. An update that cannot be
- * added gets a separate group, which is complete at once. The home reports what is
- * wrong with the update. */
+/* Returns the number of contributors at which the group of this update is complete. An
+ * update that cannot be added gets a separate group, which is complete at once. The
+ * home's answer says why the update is wrong. */
 static int limit_of(const relay_part *part)
 {
     pl_codec_info info;

@@ -22,10 +22,11 @@ typedef struct relay_question {
     relay_state state;
     pl_peer peer;
     uint64_t request; /* the number that the peer gave the question */
-    /* hash of a held SUBMIT; the same SUBMIT may come again over another connection */
+    /* hash of a held SUBMIT; finds the question if the same SUBMIT comes again, perhaps
+     * over another connection */
     pl_hash content;
-    pl_message kept; /* the message of a waiting SUBMIT_PATH */
-    int64_t asked_ms;
+    pl_message kept;  /* the message of a waiting SUBMIT_PATH */
+    int64_t asked_ms; /* when the question was last asked or forwarded */
 } relay_question;
 
 /* An update that waits in the relay or is being sent. */
@@ -40,13 +41,13 @@ typedef struct relay_part {
     char text[256];
 } relay_part;
 
-/* Updates of one module and round that will be added. The loop owns a group until the
- * group is complete. Then the uplink owns the group until it returns it with
+/* Updates of one module and round that will be added. The loop owns the group until
+ * relay_uplink_push; then the uplink owns it until relay_uplink_take returns it with
  * results. */
 typedef struct relay_group {
     int n_parts, n_contributors;
-    int limit; /* largest number of contributors of a sum of this round */
-    int64_t since_ms;
+    int limit;        /* largest number of contributors that the sum may have */
+    int64_t since_ms; /* when the group began */
     /* number of parts that the home accepted as one sum: 0, or at least 2 */
     int n_summed;
     relay_part *parts[PL_SUBMISSION_MAX];
@@ -60,7 +61,8 @@ typedef struct relay_groups {
 /* Takes ownership of the part. */
 void relay_groups_add(relay_groups *all, relay_part *part);
 /* Removes and returns a group that need not wait longer; NULL if all groups must wait.
- * `everybody_waits`: no worker will send another update before it has an answer. */
+ * If `everybody_waits` is true, no worker will send another update before it has an
+ * answer, so no group must wait. */
 relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
                                bool everybody_waits);
 /* Returns the number of milliseconds until the oldest group has waited for wait_ms; at
@@ -72,12 +74,13 @@ void relay_group_destroy(relay_group **group, staging *uploads);
 typedef struct relay_uplink relay_uplink;
 pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out);
 void relay_uplink_push(relay_uplink *u, relay_group *group);
-relay_group *relay_uplink_take(relay_uplink *u); /* or NULL */
+relay_group *relay_uplink_take(relay_uplink *u); /* a sent group, or NULL */
+/* Returns a descriptor that can be read when relay_uplink_take has a group. */
 int relay_uplink_fd(const relay_uplink *u);
-/* Ends the uplink's work. After this call the loop can take back every group that it
- * pushed. */
+/* Ends the uplink's thread. After this call relay_uplink_take returns every group that
+ * was pushed. */
 void relay_uplink_stop(relay_uplink *u);
-/* number of bytes sent to the home; call relay_uplink_stop before */
+/* Returns the number of bytes sent to the home. Call relay_uplink_stop first. */
 uint64_t relay_uplink_bytes_sent(const relay_uplink *u);
 void relay_uplink_destroy(relay_uplink **u);
 

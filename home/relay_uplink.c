@@ -30,9 +30,10 @@ static bool comes_apart(const pl_codec_message *sum)
 }
 
 /* Adds to the first part all other parts that can be added. The sums are written to two
- * buffers in turn. Returns the number of parts in the sum. Checks each sum by decoding
- * it. Without this check, the home would refuse a sketch that has too many entries, but
- * only after all its bytes were sent. */
+ * buffers in turn. Returns the number of parts in the sum; 0 if no part could be added
+ * or the sum cannot be decoded. A sum of sketches may have too many entries to be
+ * decoded. Without this check the home would refuse such a sum, but only after all its
+ * bytes were sent. */
 static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
                      pl_codec_message *sum)
 {
@@ -64,8 +65,8 @@ static int joined_order(const void *a, const void *b)
     return pl_submission_order(&x->contributor, &y->contributor);
 }
 
-/* Makes the SUBMIT of a sum. The SUBMITs of the parts differ only in their
- * contributors. */
+/* Makes the SUBMIT of a sum, with the contributors and leases of all its parts. The
+ * SUBMITs of the parts differ only in these. */
 static void join_submissions(const relay_group *g, const bool *taken,
                              pl_submit_message *out)
 {
@@ -95,7 +96,8 @@ static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
 {
     pl_message q;
     if (atomic_load(&u->stopping))
-        return pl_fail(PL_ERR_CANCELLED, "the relay ends");
+        return pl_fail(PL_ERR_CANCELLED,
+                       "the relay is stopping; send the update again");
     pl_message_init(&q, PL_MSG_SUBMIT);
     pl_submission_write(s, &q);
     pl_status status = pl_client_submit_as(u->home, s->module, &q, update->data,
@@ -110,8 +112,8 @@ static bool is_sum_in(pl_submit_result result)
            result == PL_SUBMIT_OTHER;
 }
 
-/* Sends a sum. The home accepts the whole sum or none of its parts. If the home cannot
- * be reached, all parts fail. */
+/* Sends a sum. The home accepts the whole sum or none of its parts; *in says which. If
+ * the home cannot be reached, fails. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
@@ -170,8 +172,10 @@ static void lift(void *self, void *job)
 static pl_status on_uplink_wait(void *context)
 {
     relay_uplink *u = context;
-    return atomic_load(&u->stopping) ? pl_fail(PL_ERR_CANCELLED, "the relay ends")
-                                     : PL_OK;
+    return atomic_load(&u->stopping)
+               ? pl_fail(PL_ERR_CANCELLED,
+                         "the relay is stopping; send the update again")
+               : PL_OK;
 }
 
 pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out)

@@ -1,6 +1,6 @@
 /* Plans and writes the copy of a store without some documents (rewind.h). The copy has
- * the same parts as the store, so every name stays in its home. Whether a name is
- * copied depends on the arm that the name mentions. */
+ * the same parts as the store, so every name stays in its home. The plan for an arm
+ * decides which rows and objects of the arm are copied. */
 #include "home/rewind.h"
 #include "home/merged.h"
 #include "home/transfer.h"
@@ -35,8 +35,8 @@ static void task_name(const pl_rewind_arm *a, int task, char out[96])
     pl_arm_path_name(&a->arm, a->topology, task / replicas, task % replicas, out);
 }
 
-/* Whether the outer step after a version needs more than the version's parameters. Such
- * a version names a momentum, unless the momentum was dropped. */
+/* Returns whether the outer step after a version needs more than the version's
+ * parameters. Such a version has a momentum blob, unless the blob was dropped. */
 static bool needs_more(const keeper *k, int module, int64_t number)
 {
     const pl_arm *arm = &k->of->arm;
@@ -49,9 +49,9 @@ static bool needs_more(const keeper *k, int module, int64_t number)
            pl_change_is_kept(arm, t, module);
 }
 
-/* Whether the store has all updates of a version and no two contributions name the same
- * update. Two contributions name the same update if a relay added their updates; such a
- * sum cannot be split. */
+/* Returns whether the store has all updates of a version, each as a separate update. If
+ * a relay added updates, several contributions name the same sum, which cannot be
+ * split. */
 static bool has_single_updates(const pl_version *v)
 {
     for (int i = 0; i < v->n_contributions; i++)
@@ -97,8 +97,8 @@ static pl_status check_exact(const pl_arm *arm)
     if (!why)
         return PL_OK;
     return pl_fail(PL_ERR_UNSUPPORTED,
-                   "with %s the result of %s depended on timing, so there is no exact "
-                   "run without a document; train a new run with data.forget",
+                   "with %s the result of %s depended on timing, so the result without "
+                   "a document is not known exactly; train a new run with data.forget",
                    why, arm->name);
 }
 
@@ -109,15 +109,16 @@ static pl_status check_no_rollback(const pl_version *v)
         return PL_OK;
     return pl_fail(PL_ERR_UNSUPPORTED,
                    "%s was rolled back to version %llu, and a run without the document "
-                   "cannot repeat that; train a new run with data.forget",
+                   "cannot repeat the rollback; train a new run with data.forget",
                    v->module, (unsigned long long)source);
 }
 
 /* Reads how long each phase of each task took, and on which kinds of devices. All
- * modules of a path record the same numbers, so each phase is counted only once. */
+ * modules of a path record the same time of a phase, so the time is stored, not
+ * added. */
 typedef struct phase_scan {
     pl_rewind_arm *of;
-    double *seconds; /* [tasks, phases] */
+    double *seconds; /* [tasks, phases] where a task is path * R + replica */
 } phase_scan;
 
 static void note_device(pl_rewind_arm *a, const char *device)
@@ -170,7 +171,8 @@ static pl_status count_phases(pl_store *store, pl_rewind_arm *a)
     return status;
 }
 
-/* Reads a token file from the store, and makes the documents in it blank. */
+/* Reads a token file from the store. `out` gets a copy of it in which the documents are
+ * blank. */
 static pl_status read_blanked(pl_store *store, const char *object,
                               const pl_doc_list *docs, pl_buf *out)
 {
@@ -276,8 +278,8 @@ typedef struct copying {
     pl_transfer t; /* copies from a part to the copy of that part */
 } copying;
 
-/* Finds the arm of a name like KIND/ARM or KIND/ARM/REST; NULL if the store has no such
- * arm. */
+/* Finds the arm in a name like KIND/ARM or KIND/ARM/REST; returns NULL if the store has
+ * no such arm. */
 static pl_rewind_arm *arm_of_object(const pl_rewind *w, const char *name)
 {
     char arm[PL_ARM_NAME_MAX];
@@ -289,8 +291,8 @@ static pl_rewind_arm *arm_of_object(const pl_rewind *w, const char *name)
     return pl_rewind_find(w, arm);
 }
 
-/* Returns the newest version of a module that the copy will have; -1 if the copy will
- * have none. */
+/* Returns the number of the newest version of the module that the copy will have; -1
+ * for no version, INT64_MAX for all versions. */
 static int64_t newest_kept(const pl_rewind *w, const char *module)
 {
     char arm[PL_ARM_NAME_MAX];
@@ -302,7 +304,8 @@ static int64_t newest_kept(const pl_rewind *w, const char *module)
     return m < 0 ? INT64_MAX : a->affected.stays[m];
 }
 
-/* Copies those updates of the next round that do not change. */
+/* Copies the updates that made version number + 1, except those of tasks that are
+ * trained again. They become pending updates of the copy. */
 static pl_status copy_round(copying *c, const char *module, uint64_t number)
 {
     char arm[PL_ARM_NAME_MAX];
@@ -338,8 +341,8 @@ static pl_status copy_module(void *context, const pl_version *head)
     return copy_round(c, head->module, (uint64_t)newest);
 }
 
-/* Adds up the tokens and the time of the phases that the path keeps. Takes the losses
- * and the worker's name from the last of these phases. */
+/* Adds up the tokens and the time of the phases that the path keeps. The losses and the
+ * worker's name are those of the last of these phases. */
 typedef struct sums {
     const pl_rewind_arm *of;
     int64_t path, replica;
@@ -435,7 +438,8 @@ static bool is_remade(pl_rewind *w, const char *tag)
     return false;
 }
 
-/* Whether the copy has all versions that a tag names. */
+/* Sets *stays if the tag is copied: the copy has all versions that the tag names, and
+ * the job does not make the tag again. */
 static pl_status judge_tag(copying *c, const char *name, bool *stays)
 {
     pl_snapshot tag;
@@ -453,8 +457,8 @@ static pl_status judge_tag(copying *c, const char *name, bool *stays)
     return PL_OK;
 }
 
-/* Reads the task and the phase from a name like state/PATH/PHASE. Returns -1 if there
- * is no such task. */
+/* Reads a name like state/PATH/PHASE. Returns the number of the task; -1 if the arm has
+ * no such task. */
 static int read_task_name(const pl_rewind_arm *a, const char *name, int64_t *phase)
 {
     char path[PL_MODULE_NAME_MAX];
@@ -467,7 +471,7 @@ static int read_task_name(const pl_rewind_arm *a, const char *name, int64_t *pha
     return find_rewound_task(a, path);
 }
 
-/* Whether a kept state was made before the first phase that changes. */
+/* Returns whether a kept state was made before the first phase that changes. */
 static bool state_stays(const pl_rewind_arm *a, const char *object)
 {
     int64_t phase = 0;
@@ -475,8 +479,8 @@ static bool state_stays(const pl_rewind_arm *a, const char *object)
     return task >= 0 && phase <= a->affected.changes[task];
 }
 
-/* Reads the bytes that an object has in the copy. *stays is false if the copy does not
- * have the object. */
+/* Writes to `out` the bytes that the object will have in the copy. *stays becomes false
+ * if the object is not copied. */
 static pl_status read_kept_object(copying *c, const pl_object *object, bool *stays,
                                   pl_buf *out)
 {
@@ -519,8 +523,8 @@ done:
     return status;
 }
 
-/* Whether a ref is copied. Notes about tasks that are done again (audits, meetings of
- * mates) are not copied. */
+/* Returns whether a ref is copied. Refs about tasks that are trained again (audits,
+ * meetings of mates) are not copied. */
 static bool ref_stays(const pl_rewind *w, const char *name)
 {
     const pl_rewind_arm *a = arm_of_object(w, name);

@@ -1,12 +1,12 @@
 /* Copies a run's store without some documents of the training data. The copy has only
- * data that would be the same if the run had never had these documents. So the copy
- * ends before the first task that used one of them.
+ * data that would be the same if the run had never had these documents. So it has no
+ * result of a task that used one of them, or that depends on such a task.
  *
  * For each module, the copy ends with the newest version that does not depend on the
  * documents. Each path ends at the phase from which it is trained again
  * (outer/affected.h). In every data shard the documents are blank. A job that opens the
  * copy trains the rest. Data that depend on the documents are never written to the
- * copy, so nothing of them is left in the copy's files. */
+ * copy, so the copy's files contain no trace of the documents. */
 #ifndef PL_HOME_REWIND_H
 #define PL_HOME_REWIND_H
 #include "outer/outer.h"
@@ -21,16 +21,17 @@ typedef struct pl_rewind_arm {
     pl_affected affected;
     bool drops;      /* the copy does not have the arm; the job makes the arm again */
     bool is_changed; /* whether any phase of a path changes */
-    /* first path that has no text left without the documents; -1: there is no such
-     * path */
+    /* the first path that has no text left without the documents; -1: every path has
+     * text left */
     int emptied;
     /* numbers of phases, summed over paths: all phases, phases whose result changes,
      * and phases that are trained again */
     int64_t n_phases, n_changed, n_again;
-    /* time of the inner steps: in all phases, and in phases that are trained again */
+    /* seconds of inner steps: in all phases, and in the phases that are trained
+     * again */
     double seconds, again_s;
-    /* device: the kind of device that trained the arm; empty if none is recorded.
-     * other_device: a second kind, if there were several; else empty. */
+    /* device: the kind of device that trained the arm; "" if none is recorded.
+     * other_device: a second kind if there were several, otherwise "". */
     char device[PL_TEXT_MAX], other_device[PL_TEXT_MAX];
 } pl_rewind_arm;
 
@@ -40,22 +41,23 @@ typedef struct pl_rewind {
     pl_doc_list docs;
     pl_rewind_arm *arms;
     int n_arms;
-    /* Names of tags that the copy lacks, each after a blank. remade: the job makes
-     * these tags again. dropped: the versions of these tags depend on the documents. */
+    /* Names of tags that are not copied, each after a blank. remade: tags that the job
+     * makes again; the caller fills this in. dropped: tags with versions that the copy
+     * lacks; pl_rewind_write fills this in. */
     pl_buf remade, dropped;
 } pl_rewind;
 
 /* Reads the arms of the store, and finds which phases change without the documents.
  * Does not drop an arm. ERR_UNSUPPORTED: the result of an arm's training depended on
- * timing. */
+ * timing, or a module was rolled back. */
 PL_MUST_CHECK pl_status pl_rewind_plan(pl_store *store, const pl_doc_list *docs,
                                        pl_rewind *out);
-/* These functions change the plan for one arm. pl_rewind_keep: the copy keeps all data
+/* Both functions change the plan for one arm. pl_rewind_keep: the copy keeps all data
  * of the arm, although the arm was trained on the documents. pl_rewind_drop: all phases
  * of the arm are trained again. */
 void pl_rewind_keep(pl_rewind_arm *arm);
 void pl_rewind_drop(pl_rewind_arm *arm);
-/* The arm of this name, or NULL. */
+/* Returns the plan for the arm of this name, or NULL. */
 pl_rewind_arm *pl_rewind_find(const pl_rewind *rewind, const char *arm);
 /* Copies the store in `from` into the folder `to`, which must not exist. */
 PL_MUST_CHECK pl_status pl_rewind_write(pl_rewind *rewind, const char *from,

@@ -1,11 +1,11 @@
-/* Computes what a rollback writes. A rollback makes the parameters of an older version
- * the newest ones again.
+/* Computes what a rollback writes. A rollback makes a new version with the parameters
+ * of an older version.
  *
  * Purpose. A user finds that training went wrong after some version and wants to
  * continue from an older one. Nothing is rewritten: a rollback appends new versions
- * that have the old parameters, so history, blame and the chain of commits stay as they
- * were. This file computes what must be written. store/rollback.c writes it, in all
- * homes or in none. cli/store_rollback.c prints what was done.
+ * that have the old parameters, so the old versions and the chain of commits stay as
+ * they were. This file computes what must be written. store/rollback.c writes it, in
+ * all homes or in none. cli/store_rollback.c prints what was done.
  *
  * Which modules. The command's argument names a module or a whole arm; --to names a
  * version or a tag. Every other module of the arm keeps its newest parameters.
@@ -23,12 +23,12 @@
  *   arm is finished, or unknown      only the named modules get one new version;
  *                                    the paths stay as they are
  *
- * The common phase is one more than the highest version and the highest phase. With co2
- * it is higher by the delay, because updates are relative to older versions. The
- * rollback is refused if the arm has too few phases left, or if paths of the arm's
- * method also keep parameters that are not in versions (pl_method_averages).
+ * The common phase is one more than the highest number of a version or phase. With co2
+ * it is higher by outer.delay, because updates are relative to older versions. The
+ * rollback is refused if the arm has too few phases left, or if with the arm's method
+ * paths also keep parameters that are not in versions (pl_method_averages is false).
  *
- * Ownership. The plan borrows the store and the words. The plan owns the changes, the
+ * Ownership. The plan borrows the store and the user's words. It owns the changes, the
  * arm and the arm's topology; pl_rollback_plan_clear frees these. */
 #include "home/rollback_plan.h"
 #include "home/merged.h"
@@ -77,7 +77,8 @@ static pl_status plan_targets(pl_rollback_plan *r, const pl_module_at *targets,
 }
 
 /* Finds the lowest and the highest phase of the arm's paths. If the store has no path
- * of the arm, the store is a copy that no job trains. */
+ * of the arm, it is a copy that no job trains; then *least becomes INT64_MAX, as if the
+ * arm were finished. */
 static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t *most)
 {
     bool any = false;
@@ -108,11 +109,12 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     const pl_method_settings *m = &r->arm.outer.method;
     uint64_t last = (uint64_t)most;
     if (!pl_method_averages(m->method))
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "arm %s trains with %s: its paths would continue from their own "
-                       "parameters instead of the rolled-back ones; roll back after it "
-                       "has finished, or export %s@%s",
-                       r->arm_name, pl_traits(m->method)->name, r->what, r->to);
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "arm %s trains with %s: its paths would continue from their own "
+            "parameters instead of the rolled-back ones; roll back after the "
+            "arm has finished, or export %s@%s",
+            r->arm_name, pl_traits(m->method)->name, r->what, r->to);
     for (size_t i = 0; i < r->n; i++)
         last = r->changes[i].head > last ? r->changes[i].head : last;
     last += 1 + (uint64_t)(pl_traits(m->method)->delays ? m->delay : 0);
@@ -120,7 +122,7 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
         return pl_fail(
             PL_ERR_UNSUPPORTED,
             "after this rollback training would continue in phase %llu of arm %s, "
-            "which has only %d phases; let it finish, then roll back",
+            "which has only %d phases; let the arm finish, then roll back",
             (unsigned long long)last, r->arm_name, r->arm.inner.phases);
     r->phase = (int64_t)last;
     for (size_t i = 0; i < r->n; i++)
@@ -128,8 +130,8 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     return PL_OK;
 }
 
-/* The rollback is refused if the mixture has a later chapter: that chapter began with
- * the last versions of this one. */
+/* Refuses the rollback if the mixture has a later chapter, because that chapter began
+ * with the last versions of this arm. */
 static pl_status check_chapter(const pl_rollback_plan *r)
 {
     char newest[PL_ARM_NAME_MAX];
@@ -143,7 +145,7 @@ static pl_status check_chapter(const pl_rollback_plan *r)
         r->arm_name, newest, newest);
 }
 
-/* A frozen module has only version 0, which stays its newest one. */
+/* A frozen module keeps version 0, so the rollback writes no version of it. */
 static void leave_frozen(pl_rollback_plan *r)
 {
     for (size_t i = 0; i < r->n; i++) {
@@ -167,14 +169,15 @@ static pl_status refuse_merged(const pl_rollback_plan *r, const pl_module_set *s
     if (!module)
         return PL_OK;
     if (pl_parse_int(r->to, &number) == PL_OK)
-        return pl_fail(PL_ERR_USAGE,
-                       "%s was made by `pathloom store merge` for tag %s and does not "
-                       "train, so it cannot go back; merge again with --force, or name "
-                       "the older version in a merge",
-                       module, tag);
+        return pl_fail(
+            PL_ERR_USAGE,
+            "%s was made by `pathloom store merge` for tag %s and is not "
+            "trained, so it cannot be rolled back; merge again with --force, "
+            "or use its older version as the source of a new merge",
+            module, tag);
     return pl_fail(PL_ERR_USAGE,
-                   "tag %s names merged modules, and a rollback goes back to versions "
-                   "of the module itself; use the tag with --at",
+                   "tag %s names merged modules, but a rollback needs versions of the "
+                   "modules themselves; to use the tag, give it to a command with --at",
                    r->to);
 }
 

@@ -11,7 +11,7 @@ extern "C" {
 
 typedef struct pl_rollback_change {
     char module[PL_MODULE_NAME_MAX];
-    uint64_t source;     /* the version whose parameters become the newest again */
+    uint64_t source;     /* version whose parameters the new versions get */
     uint64_t head, last; /* versions head + 1 .. last are written */
 } pl_rollback_change;
 
@@ -32,15 +32,17 @@ typedef struct pl_rollback_plan {
     int64_t phase;
 } pl_rollback_plan;
 
-/* Makes the plan. ERR_USAGE: the words name merged modules. ERR_UNSUPPORTED: the arm is
- * still in training, and has too few phases left, or paths of its method also keep
- * parameters that are not in versions. */
+/* Makes the plan. ERR_USAGE: the words name merged modules. ERR_CONFIG: a later chapter
+ * continued from the arm. ERR_UNSUPPORTED: the arm is still in training, and either it
+ * has too few phases left, or with its method paths also keep parameters that are not
+ * in versions. */
 PL_MUST_CHECK pl_status pl_rollback_plan_make(pl_rollback_plan *plan);
+/* Carries out the plan: writes it to all homes or to none. */
 PL_MUST_CHECK pl_status pl_rollback_plan_commit(const pl_rollback_plan *plan,
                                                 pl_writers *writers);
 void pl_rollback_plan_clear(pl_rollback_plan *plan);
-/* Writes the text by which the store recognises a repetition of this rollback: "L1.E0
- * --to 3". */
+/* Writes the user's words as text, for example "L1.E0 --to 3". The store uses this text
+ * to notice that an unfinished rollback is being repeated. */
 void pl_rollback_words(const pl_rollback_plan *plan, char out[PL_TEXT_MAX]);
 
 #ifdef __cplusplus

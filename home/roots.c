@@ -1,5 +1,5 @@
 /* Finds the versions that garbage collection must keep: versions that a tag names, and
- * versions that an unfinished training may still read or refer to. A training needs all
+ * versions that an unfinished training may still read or refer to. Training needs all
  * versions of a module from a certain number on. Some methods also need version 0. */
 #include "home/roots.h"
 #include "outer/outer.h"
@@ -11,7 +11,7 @@
  * version 0 if the method refers to version 0. */
 typedef struct root_module {
     char name[PL_MODULE_NAME_MAX];
-    uint64_t needed;
+    uint64_t needed; /* UINT64_MAX: no version is needed */
     bool needs_first;
 } root_module;
 
@@ -49,15 +49,15 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
 }
 
 /* ---- audits ---- */
-/* Notes an open audit. A worker will repeat the audited task, which starts from the
- * same versions again. */
+/* Notes an open audit. A worker will repeat the audited task from the versions from
+ * which the first worker started. */
 static pl_status add_audit(void *context, const char *name, const char *target)
 {
     pl_roots *r = context;
     pl_audit audit;
     if (pl_audit_read(target, &audit) != PL_OK)
-        return pl_fail(PL_ERR_DAMAGED, "ref %s is damaged: it describes no audit",
-                       name);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "ref %s is damaged: it does not describe an audit", name);
     if (audit.verdict != PL_VERDICT_OPEN)
         return PL_OK;
     r->audits = pl_grow(r->audits, (r->n_audits + 1) * sizeof *r->audits);
@@ -83,15 +83,16 @@ static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
     return phase;
 }
 
-/* Returns the oldest version of the module that the path's next task reads or refers
- * to. A finished path needs only the newest versions. */
+/* Returns the oldest version of the module that the path's task `phase` reads or refers
+ * to. A finished path needs only the newest versions, which are kept anyway: returns
+ * UINT64_MAX. */
 static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase)
 {
     uint64_t oldest = UINT64_MAX;
     if (phase >= arm->inner.phases)
         return oldest;
-    /* The versions that the previous phase needed are kept, too. */
+    /* also keeps the versions that the previous phase needed */
     for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
         uint64_t needs = pl_round_needs(arm, t, module, p);
         bool counts = pl_traits(arm->outer.method.method)->arrives;
@@ -119,9 +120,9 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
         }
 }
 
-/* With delayed-nesterov, tasks start from the newest version. Keeps all versions to
- * which an update may be relative: updates that are relative to older versions are
- * refused. */
+/* With delayed-nesterov, tasks start from the newest version. An update may be relative
+ * to an older one, but to none before head - window; keeps the versions from there
+ * on. */
 static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                          int module)
 {
@@ -138,8 +139,8 @@ static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
     pl_version_clear(&head);
 }
 
-/* With co2, the next outer step uses the version to which its updates are relative.
- * Keeps that version, even if all paths are already in later phases. */
+/* With co2, the next outer step needs the version to which its updates are relative.
+ * Keeps that version, even if all paths have already begun later phases. */
 static void allow_delay(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                         int module)
 {
@@ -170,8 +171,7 @@ static pl_status add_arm(void *context, const pl_object *object)
     pl_arm_clear(&arm);
     return status == PL_OK
                ? PL_OK
-               : pl_fail_in(status,
-                            "which versions tasks of %s need cannot be determined",
+               : pl_fail_in(status, "cannot find the versions that tasks of %s need",
                             object->name);
 }
 
@@ -226,8 +226,8 @@ const char *pl_roots_reason(pl_roots *r, const pl_version *v)
 }
 
 /* ---- the rule ---- */
-/* Returns the number of the module's newest version. Versions are visited module by
- * module, so the last result is remembered. */
+/* Returns the number of the module's newest version. pl_keep_rule_stays is called
+ * module by module, so the result for the last module is remembered. */
 static uint64_t head_of(pl_keep_rule *r, const char *module)
 {
     pl_version head;

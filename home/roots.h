@@ -1,4 +1,5 @@
-/* Finds the versions of a store that `store gc` must keep. */
+/* Finds the versions of a store whose data garbage collection (`store gc`) must keep.
+ */
 #ifndef PL_HOME_ROOTS_H
 #define PL_HOME_ROOTS_H
 #include "store/store.h"
@@ -12,7 +13,8 @@ typedef struct pl_roots pl_roots;
  * to which an update may be relative. */
 PL_MUST_CHECK pl_status pl_roots_create(pl_store *store, pl_roots **out);
 void pl_roots_destroy(pl_roots **roots);
-/* Also keeps the versions that this tag names. The store need not have the tag yet. */
+/* Adds the versions that this tag names to those that must be kept. The store need not
+ * have the tag yet. */
 void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
 /* Returns why the version must be kept, such as "tag best"; NULL if neither tags nor
  * training need it. The text is valid until the next call. */
@@ -23,9 +25,9 @@ const char *pl_roots_reason(pl_roots *roots, const pl_version *version);
  * `grace_ms`, and versions for which pl_roots_reason returns a reason. */
 typedef struct pl_keep_rule {
     pl_roots *roots;
-    /* has the newest versions; if the store has parts, this is the whole store */
+    /* finds the newest versions; if the store has parts, this is the whole store */
     pl_store *store;
-    int64_t keep, grace_ms, now_ms;
+    int64_t keep, grace_ms, now_ms;  /* grace_ms 0: age does not matter */
     char module[PL_MODULE_NAME_MAX]; /* private: the module to which `head` belongs */
     uint64_t head;
 } pl_keep_rule;

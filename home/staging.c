@@ -1,12 +1,12 @@
-/* Keeps uploads in memory: pieces of blobs that no record names yet (staging.h). */
+/* Keeps uploads in memory until a message names the complete blob (staging.h). */
 #include "home/staging.h"
 #include "net/net.h"
 
 enum {
-    EXPIRE_MS = 120000,
-    KEPT_MS = 30000,
-    KEEP_FROM = 4 << 20,
-    KEEP_TO = 256 << 20,
+    EXPIRE_MS = 120000,  /* an upload without a new piece is dropped after this time */
+    KEPT_MS = 30000,     /* an unused kept block is freed after this time */
+    KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
+    KEEP_TO = 256 << 20, /* limit for the bytes of all kept blocks */
     /* the leases of one key may use an eighth of the limit, or the share of one lease
      * if that is more */
     HOLDER_PART = 8
@@ -156,8 +156,9 @@ static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
     return PL_OK;
 }
 
-/* Keeps a block that an upload no longer needs. If there are too many kept blocks,
- * frees the oldest ones. */
+/* Keeps a block that an upload no longer needs; frees it if its size is not between
+ * KEEP_FROM and KEEP_TO. If there are too many kept blocks or bytes, frees the oldest
+ * blocks. */
 static void put_upload_block(staging *s, uint8_t *data, uint64_t room)
 {
     int at = 0;
@@ -181,22 +182,25 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
 {
     if (p->total > s->limit)
         return pl_fail(PL_ERR_CONFIG,
-                       "a blob of %llu bytes is more than %s takes (%llu); raise %s",
+                       "an upload of %llu bytes is larger than the limit of %s (%llu "
+                       "bytes); raise %s",
                        (unsigned long long)p->total, s->keeper,
                        (unsigned long long)s->limit, s->key);
     if (s->share > 0 && p->total + owned_bytes(s) > s->share)
-        return pl_fail(PL_ERR_PROTO,
-                       "a blob of %llu bytes is more than this lease may upload: its "
-                       "task needs at most %llu bytes, and %llu are uploaded",
-                       (unsigned long long)p->total, (unsigned long long)s->share,
-                       (unsigned long long)owned_bytes(s));
+        return pl_fail(
+            PL_ERR_PROTO,
+            "an upload of %llu bytes is more than this lease may upload: its "
+            "task needs at most %llu bytes in all, and %llu bytes are here",
+            (unsigned long long)p->total, (unsigned long long)s->share,
+            (unsigned long long)owned_bytes(s));
     PL_CHECK(check_holder(s, p->total));
     if (p->total > s->limit - s->bytes)
-        return pl_fail(PL_ERR_BUSY,
-                       "%s holds %llu bytes of uploads and takes at most %llu; send "
-                       "this upload later or raise %s",
-                       s->keeper, (unsigned long long)s->bytes,
-                       (unsigned long long)s->limit, s->key);
+        return pl_fail(
+            PL_ERR_BUSY,
+            "%s holds %llu bytes of uploads and may hold at most %llu bytes; "
+            "send this upload later or raise %s",
+            s->keeper, (unsigned long long)s->bytes, (unsigned long long)s->limit,
+            s->key);
     staging_blob *b = pl_alloc(sizeof *b);
     pl_status status = get_upload_block(s, p->total, b);
     if (status != PL_OK) {

@@ -1,20 +1,20 @@
 /* Private to the folder home: uploads. Blobs are collected in memory, piece by piece,
  * until a message names the complete blob.
  *
- * An upload belongs to a lease or to the job itself. The field `owner` says whose
- * uploads the next calls use: the lease's token, or 0 for the job. Uploads of the job
- * are visible to all owners. So no lease can fill up, damage or drop the uploads of
- * another lease, and the memory of each lease is limited. All leases of one key
- * together have a limit, too. Otherwise a worker could get more and more memory by
+ * An upload belongs to a lease or to the job itself. The caller sets staging.owner to
+ * say whose uploads the next calls use: the lease's token, or 0 for the job. Uploads of
+ * the job are visible to all owners. So no lease can fill up, damage or drop the
+ * uploads of another lease, and the memory of each lease is limited. All leases of one
+ * key together have a limit, too. Otherwise a worker could get more and more memory by
  * returning leases and taking new ones.
  *
- * Only one thread may use a staging. A caller that takes a blob owns it, but the blob
- * counts against the limit until the caller calls staging_free.
+ * Only one thread may use a `staging`. A caller owns a blob that staging_take returned,
+ * but the blob counts against the limit until staging_free.
  *
  * A few large blocks of memory are kept for the next uploads, which usually have the
- * same size: the kernel would have to clear new blocks, which costs half as much time
- * as encrypting the upload. Kept blocks count against the limit. Kept blocks are freed
- * if room is needed or if they stay unused. */
+ * same size. The kernel would have to clear new blocks, and that takes half as long as
+ * the encryption of the upload. Kept blocks count against the limit. Kept blocks are
+ * freed if room is needed or if they stay unused. */
 #ifndef PL_HOME_STAGING_H
 #define PL_HOME_STAGING_H
 #include "base/base.h"
@@ -23,33 +23,34 @@ enum { STAGING_KEPT = 4 };
 
 typedef struct staging_blob {
     pl_hash hash;
-    uint64_t owner;
-    pl_pubkey holder;
+    uint64_t owner;   /* token of the lease; 0: the job */
+    pl_pubkey holder; /* as in `staging` */
     uint8_t *data;
-    /* `room` is the size of the memory block; it counts against the limit */
+    /* bytes: size of the blob; room: size of its memory block, which counts against the
+     * limit */
     uint64_t bytes, room;
     /* [ceil(bytes / PL_WIRE_DATA_MAX)] for each piece, whether it has arrived */
     bool *pieces;
     bool complete;
-    int64_t touched_ms;
+    int64_t touched_ms; /* when the last piece arrived */
     struct staging_blob *next;
 } staging_blob;
 
 typedef struct staging {
-    /* for error texts: `keeper` names the process ("the home"), `key` the configuration
-     * key that raises the limit */
+    /* for error messages: `keeper` names the process ("the home"), `key` the
+     * configuration key or option that sets the limit */
     const char *keeper, *key;
-    uint64_t limit, bytes; /* bytes: size of all uploads, without kept blocks */
+    uint64_t limit, bytes; /* bytes: memory of all uploads, without kept blocks */
     uint64_t owner;        /* the owner of the uploads that the next calls use */
-    /* the most bytes of uploads of this owner; 0: only the limit counts */
+    /* limit for the bytes of uploads of this owner; 0: only `limit` counts */
     uint64_t share;
     /* the key to which the lease was granted; zeros: no limit per key */
     pl_pubkey holder;
     staging_blob *first;
     struct {
-        uint8_t *data; /* or NULL */
-        uint64_t room;
-        int64_t since_ms;
+        uint8_t *data;    /* NULL: no block */
+        uint64_t room;    /* bytes of the block */
+        int64_t since_ms; /* when the block was last used */
     } kept[STAGING_KEPT];
 } staging;
 
@@ -68,18 +69,20 @@ typedef struct staging_piece {
  * does not fit into the blob. */
 pl_status staging_read(pl_message *put_blob, staging_piece *out);
 /* Stores a piece. Ignores a piece that has arrived before. ERR_CONFIG: the blob is
- * larger than the limit. ERR_BUSY: there is no room at present. ERR_PROTO: the upload
- * would exceed the owner's share, or pieces of the same blob give different sizes. */
+ * larger than the limit. ERR_BUSY: the uploads of the home or of this key have reached
+ * their limit; send the upload later. ERR_PROTO: the upload would exceed the owner's
+ * share, or pieces of the same blob give different sizes. */
 pl_status staging_put(staging *s, const staging_piece *piece);
-/* whether any piece of the blob has arrived */
+/* Returns whether any piece of the blob has arrived. */
 bool staging_has(const staging *s, const pl_hash *hash);
 /* Finds a blob if all its pieces have arrived; otherwise returns NULL. */
 staging_blob *staging_find(const staging *s, const pl_hash *hash);
-staging_blob *staging_take(staging *s, const pl_hash *hash); /* or NULL */
-void staging_free(staging *s, staging_blob *taken);          /* accepts NULL */
+/* Like staging_find, but the caller then owns the blob. */
+staging_blob *staging_take(staging *s, const pl_hash *hash);
+void staging_free(staging *s, staging_blob *taken); /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
-/* drops uploads that received no piece for a long time; with `all`, drops every
- * upload */
+/* Drops uploads that received no piece for two minutes; if `all` is true, drops every
+ * upload. */
 void staging_expire(staging *s, bool all);
 
 #endif

@@ -24,8 +24,8 @@ done:
 }
 
 /* ---- versions ---- */
-/* Copies kept updates. They become pending updates of the target, and the next version
- * keeps them. */
+/* Copies the kept updates of version v. They become pending updates of the target; the
+ * version, which is written next, takes them over and keeps them. */
 static pl_status bring_updates(pl_transfer *t, const pl_version *v)
 {
     for (int i = 0; i < v->n_contributions; i++) {
@@ -59,8 +59,8 @@ done:
     return status;
 }
 
-/* Checks that the source also has the target's newest version. *next becomes the first
- * version that the target lacks. */
+/* Checks that the source has the target's newest version, too. *next becomes the number
+ * of the first version that the target lacks. */
 static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head,
                                uint64_t *next)
 {
@@ -90,8 +90,8 @@ static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head
     return status;
 }
 
-/* Makes one commit per version. But a version without parameters is committed together
- * with the next version that has parameters, because the newest version must have
+/* Makes one commit per version. A version without parameters is committed together with
+ * the next version that has some, because the newest version of a module must have
  * parameters. */
 static pl_status bring_head(void *context, const pl_version *head)
 {

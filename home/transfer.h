@@ -1,14 +1,13 @@
 /* Copies the versions that another store lacks into that store.
  *
- * A transfer copies the versions of each module with their records and momenta,
- * definitions of arms, routers, and tags, but not states of paths, pending updates and
- * data shards. It copies kept updates only if `updates` is set. The target must have
- * the same history as the source. If the source does not have the target's newest
- * version of a module, the error is ERR_STALE.
+ * A transfer copies versions of modules (parameters, records, momenta), definitions of
+ * arms, routers, and tags. It does not copy states of paths, pending updates and data
+ * shards. It copies kept updates only if `updates` is set. The target must have the
+ * same history as the source. ERR_STALE: the source does not have the target's newest
+ * version of a module.
  *
- * Each version is one commit, so an interrupted transfer continues when it is called
- * again. After a failure the caller must end the open transaction:
- * pl_txn_abort(&t.txn). */
+ * Each version is one commit, so a repeated call continues an interrupted transfer.
+ * After a failure the caller must end the open transaction: pl_txn_abort(&t.txn). */
 #ifndef PL_HOME_TRANSFER_H
 #define PL_HOME_TRANSFER_H
 #include "store/store.h"
@@ -28,7 +27,7 @@ typedef struct pl_transfer {
 PL_MUST_CHECK pl_status pl_transfer_module(pl_transfer *t, const char *module,
                                            uint64_t number);
 PL_MUST_CHECK pl_status pl_transfer_modules(pl_transfer *t);
-/* Copies a blob into the open transaction, unless the target has it. */
+/* Copies a blob into the open transaction t->txn, unless the target has the blob. */
 PL_MUST_CHECK pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob);
 /* Copies the definition, the router and the tags of an arm. If `arm` is "", copies
  * these objects of all arms. */

@@ -135,8 +135,8 @@ static void begin_anew(const config *c, pl_arm *arm, int64_t phases)
 }
 
 /* With the schedule wsd the arm's schedule begins at the base model's last step.
- * Chapters of the mixture that router.em makes share one schedule: the learning rate
- * decays only in the last of them. */
+ * Chapters that begin before train.phases are over share one schedule: the learning
+ * rate decays only in the last of them. */
 static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t end)
 {
     pl_inner *in = &arm->inner;
@@ -172,9 +172,9 @@ done:
     return status;
 }
 
-/* Gives a baseline the same resources as the mixture, which has `trainings` paths and
- * replicas: as many steps, as large a batch, or as many replicas as all of these
- * together. */
+/* Gives a baseline the same resources as the mixture: as many steps, as large a batch,
+ * or as many replicas as all trainings of the mixture together. `trainings` is its
+ * number of paths times its number of replicas. */
 static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
 {
     const config *c = &r->cfg;
@@ -195,8 +195,8 @@ static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
     return PL_OK;
 }
 
-/* A dense arm merges nothing, so the length of its tasks only limits what is lost when
- * a worker dies. Up to four phases form one task; the number must divide the number of
+/* A dense arm merges nothing, so longer phases change only how much work is lost when a
+ * worker dies. Joins up to four phases to one; this number must divide the number of
  * phases. */
 static void lengthen_tasks(pl_inner *in)
 {

@@ -111,10 +111,11 @@ static pl_status read_mixture(const pl_run *r, const mixture_wish *wish,
     }
     pl_status status = pl_read_arm(mix->store, chapter, &mix->arm, &mix->topology);
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(status,
-                       "the run in %s has no mixture yet: its base model is still "
-                       "training",
-                       r->dir);
+        return pl_fail(
+            status,
+            "the run in %s has no mixture yet: its base model is not trained "
+            "yet",
+            r->dir);
     if (status == PL_OK && wish->without)
         status = pl_close_paths(mix->topology, wish->without, &mix->closed);
     mix->settings.closed = mix->closed;

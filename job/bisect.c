@@ -29,7 +29,7 @@ typedef struct bisection {
 
 /* One phase with its evaluation. */
 typedef struct trial {
-    size_t index;
+    size_t index; /* of the phase in `phases` of the bisection */
     double bits;
     evaluation e;
 } trial;
@@ -65,8 +65,9 @@ static pl_status list_available(bisection *b)
     if (b->n >= 2)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "%s has fewer than two phases with all their parameters from %lld "
-                   "to %lld; `pathloom store gc --keep N` keeps more",
+                   "the store has all parameters of fewer than two phases of %s from "
+                   "%lld to %lld; give a wider range, or keep more versions in later "
+                   "runs (`pathloom store gc --keep N`)",
                    b->arm_name, (long long)from, (long long)to);
 }
 
@@ -207,8 +208,8 @@ static pl_status open_bisection(bisection *b)
         pl_newest_chapter(b->store, b->arm_name);
     if (pl_arm_chapter(b->arm_name) < 0)
         return pl_fail(PL_ERR_USAGE,
-                       "%s is not a chapter of the mixture (mix, mix~1, ...), and only "
-                       "these are searched",
+                       "%s is not a chapter of the mixture (mix, mix~1, ...); give the "
+                       "name of a chapter",
                        b->arm_name);
     PL_CHECK(pl_read_arm(b->store, b->arm_name, &b->arm, &b->topology));
     return list_available(b);

@@ -9,7 +9,8 @@ typedef struct bisect_wish {
     const char *domain; /* use only held-out documents of this domain; NULL: use all */
     /* a text to use instead of the held-out text, or NULL */
     const evaluation_text *text;
-    /* phases to search; from = -1: the best of a few phases; to = -1: the newest */
+    /* first and last phase of the search; from = -1: the search starts at the best of a
+     * few phases; to = -1: it ends at the newest phase */
     int64_t from, to;
 } bisect_wish;
 
@@ -17,7 +18,9 @@ typedef struct bisect_wish {
 typedef struct bisect_step {
     int64_t phase;
     double bits; /* bits per byte of the text */
-    bool worse;  /* `bits` is nearer to the bad end's value than to the good end's */
+    /* `bits` is above the mean of the first values at the good (earlier) end and the
+     * bad (later) end of the search */
+    bool worse;
 } bisect_step;
 typedef void (*bisect_fn)(void *context, const bisect_step *step);
 
@@ -29,7 +32,7 @@ typedef struct bisect_result {
     int64_t before, at;
     double bits_before, bits_at;
     double error; /* standard error of the difference over documents; NaN: unknown */
-    /* number of scored documents; number of paths that answered them */
+    /* number of scored documents; number of paths that answered at least one of them */
     size_t n_docs, n_paths;
     /* the versions that modules of these paths got between the two phases; the caller
      * clears it with pl_snapshot_clear */

@@ -86,7 +86,7 @@ static void put_domains(const card *c, const pl_tokens *shard, pl_buf *out)
     pl_free(docs);
 }
 
-/* Returns the words for how the base model was made, to follow "trained on". */
+/* Returns words that say how the base model was made; they follow "trained on". */
 static const char *base_words(const card *c)
 {
     const bool imported = c->r->cfg.import[0] != '\0';
@@ -196,8 +196,8 @@ static pl_status put_training(const card *c, pl_buf *out)
                       "paths (`%s`).\n",
                       pl_traits(c->arm->outer.method.method)->name);
     if (c->chosen)
-        pl_buf_printf(out, "The exported versions were chosen, so they may be older "
-                           "than these numbers.\n");
+        pl_buf_printf(out, "The user chose the exported versions, so they may have had "
+                           "fewer phases than this.\n");
     return PL_OK;
 }
 

@@ -217,7 +217,7 @@ static pl_status publish_chapter(chapter *c)
     return pl_failpoint("chapter.arm.after");
 }
 
-/* ---- documents dealt anew ---- */
+/* ---- documents that are dealt again ---- */
 static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
 {
     char took[16];
@@ -434,7 +434,7 @@ static pl_status make_chapter(chapter *c, const char *const *arms, int n_arms)
 {
     const config_chapter *what = c->what;
     if (what->more)
-        say("more     %s goes on from %s: %d phases%s, warmed up anew", c->arm.name,
+        say("more     %s continues %s: %d phases%s, with a new warm-up", c->arm.name,
             c->before.name, c->arm.inner.phases,
             what->splits ? "" : " on the same shards");
     if (what->splits || what->descent.n_parents > 0)

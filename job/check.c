@@ -96,7 +96,7 @@ static void check_named(checker *c, const pl_hash *blob, const char *what,
     if (!found && c->has_data)
         note_violation(c, "%s of %s is not in the store", what, whose);
     else if (!found)
-        note_unproven(c, "the store has only versions, no data, as after a push");
+        note_unproven(c, "the store has versions but no data, as after a push");
 }
 
 static pl_status check_arm_data(checker *c)
@@ -164,7 +164,7 @@ static pl_status read_arm_params(checker *c, const char *module, uint64_t number
 }
 
 /* Puts into `out`, which has room for a path, the parameters with which this module
- * began. ERR_STALE: garbage collection has deleted these parameters. */
+ * should have begun. ERR_STALE: garbage collection has deleted these parameters. */
 static pl_status read_beginning(checker *c, const pl_arm *before,
                                 const pl_topology *from, int module, float *out)
 {
@@ -215,8 +215,8 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
     pl_version_clear(&v);
     pl_status status = read_beginning(c, before, from, module, params);
     if (status == PL_ERR_STALE) {
-        note_unproven(c, "garbage collection has dropped the versions that they "
-                         "continue");
+        note_unproven(c, "garbage collection has dropped the versions that these "
+                         "modules continue");
         return PL_OK;
     }
     PL_CHECK(status);
@@ -227,10 +227,12 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
         c->now->n_checked++;
     else if (base)
         note_unproven(c, "the base model does not begin with the random numbers of its "
-                         "seed, as after an import, whose file the store does not "
-                         "have");
+                         "seed; that is correct if it was imported, but the store does "
+                         "not have the imported file");
     else
-        note_violation(c, "%s@0 is not what %s ended with", name, before->name);
+        note_violation(c,
+                       "%s@0 differs from the last version of %s, which it continues",
+                       name, before->name);
     return PL_OK;
 }
 
@@ -253,14 +255,16 @@ static pl_status check_arm_beginning(checker *c)
     find_origin(&c->arm, name);
     if (name[0])
         status = pl_read_arm(c->store, name, &before, &from);
-    if (status == PL_ERR_NOT_FOUND && !c->has_data) { /* the store got this arm alone */
-        note_unproven(c, "the store does not have the arm that they continue");
+    /* a push may copy an arm without the arm that it continues */
+    if (status == PL_ERR_NOT_FOUND && !c->has_data) {
+        note_unproven(c, "the store does not have the arm that these modules continue");
         status = PL_OK;
         goto done;
     }
     PL_TRY(status);
     if (name[0] && !fits_before(c, &before, from)) {
-        note_violation(c, "%s has another shape than %s, which it continues",
+        note_violation(c,
+                       "the modules of %s do not fit those of %s, which it continues",
                        c->arm.name, name);
         goto done;
     }
@@ -300,9 +304,9 @@ static void check_rolled_back(checker *c, const pl_version *v)
         return;
     }
     if (!pl_hash_equal(&source.params, &v->params))
-        note_violation(c, "%s@%llu is not version %llu, to which it was rolled back",
-                       v->module, (unsigned long long)v->number,
-                       (unsigned long long)number);
+        note_violation(
+            c, "%s@%llu differs from version %llu, to which it was rolled back",
+            v->module, (unsigned long long)v->number, (unsigned long long)number);
     pl_version_clear(&source);
 }
 
@@ -330,7 +334,7 @@ static void check_contributions(const round_check *r, const pl_version *v)
             !pl_topology_path_has(c->topology, (int)d->path, r->module))
             note_violation(c,
                            "%s@%llu has an update of path %lld, which does not pass "
-                           "through it",
+                           "through this module",
                            v->module, number, (long long)d->path);
         else if (!free_rounds && contributes_before(v, i))
             note_violation(c, "%s@%llu has two updates of path %lld, replica %lld",
@@ -343,7 +347,7 @@ static void check_contributions(const round_check *r, const pl_version *v)
     }
     const int due = pl_round_quorum(&c->arm, c->topology, r->module);
     if (v->n_contributions < due)
-        note_violation(c, "%s@%llu has %d updates instead of %d", v->module, number,
+        note_violation(c, "%s@%llu has %d updates, but needs %d", v->module, number,
                        v->n_contributions, due);
 }
 
@@ -359,7 +363,7 @@ static pl_status check_round(void *context, const pl_version *v)
     else
         check_contributions(r, v);
     if (!pl_hash_equal(&v->config, &c->arm.config))
-        note_violation(c, "%s@%llu was made under a configuration that is not %s's",
+        note_violation(c, "%s@%llu was made with a different configuration than %s",
                        v->module, (unsigned long long)v->number, c->arm.name);
     return PL_OK;
 }
@@ -394,17 +398,18 @@ static pl_status check_arm_phases(checker *c)
         const pl_coverage *p = &paths[i];
         c->now->n_checked += (uint64_t)p->n_checked;
         if (p->n_lost + p->n_repeated + p->n_wrong > 0)
-            note_violation(
-                c, "%s: %lld records are missing, %lld repeated, %lld wrong: %s",
-                p->path, (long long)p->n_lost, (long long)p->n_repeated,
-                (long long)p->n_wrong, p->example);
+            note_violation(c,
+                           "%s: of its phases' records %lld are missing, %lld "
+                           "repeated, %lld wrong: %s",
+                           p->path, (long long)p->n_lost, (long long)p->n_repeated,
+                           (long long)p->n_wrong, p->example);
         if (p->n_left_out > 0) {
-            note_unproven(c, "a quorum merged its rounds without them");
+            note_unproven(c, "a quorum merged rounds without these updates");
             c->now->n_unproven += (uint64_t)p->n_left_out - 1;
         }
         if (p->phases > c->arm.inner.phases)
-            note_violation(c, "%s is in phase %lld of %d", p->path,
-                           (long long)p->phases, c->arm.inner.phases);
+            note_violation(c, "%s has done %lld phases, but its arm has only %d",
+                           p->path, (long long)p->phases, c->arm.inner.phases);
     }
     pl_free(paths);
     return status;
@@ -433,8 +438,8 @@ static pl_status check_version(checker *c, const pl_version *v)
     return PL_OK;
 }
 
-/* Checks the newest versions, except first versions and versions that a rollback made:
- * other invariants judge those. */
+/* Computes the newest versions again, except version 0 and versions that a rollback
+ * made: the invariants "beginnings" and "rounds" judge those. */
 static pl_status check_newest_versions(void *context, const pl_version *head)
 {
     checker *c = context;
@@ -478,7 +483,7 @@ static void check_blank(checker *c, const pl_tokens *shard, const char *object)
                 pl_tokens_is_blank(shard, d))
                 continue;
             if (base && !c->forgotten.starts[i])
-                note_unproven(c, "the base model was trained on it");
+                note_unproven(c, "the base model was trained on a forgotten document");
             else
                 note_violation(c, "%s has the text of document %016llx", object,
                                (unsigned long long)c->forgotten.hashes[i]);
@@ -551,18 +556,20 @@ static const struct {
 } invariants[] = {
     {"hashes",
      "all bytes match their hashes, commits and versions follow one another, tags name "
-     "what is there",
+     "versions that exist",
      "records", check_hashes},
-    {"data", "each path has its data shard", "objects", check_data},
-    {"beginnings", "each module began with what it says that it continues", "modules",
-     check_beginnings},
+    {"data", "the store has all shards and states that its arms name", "objects",
+     check_data},
+    {"beginnings",
+     "version 0 of each module has the parameters of the version that it continues",
+     "modules", check_beginnings},
     {"rounds",
-     "each version has one update of each contributor, of its own round, as far as its "
-     "quorum asks",
+     "each version has one update of each contributor, or of as many as its quorum "
+     "needs, from its own round",
      "versions", check_rounds},
     {"phases",
      "each finished phase counts exactly once in each module of its path, unless a "
-     "rollback gave it up",
+     "rollback dropped it",
      "records of phases", check_phases},
     {"versions", "versions that are computed again have the same hash", "versions",
      check_versions},
@@ -588,8 +595,9 @@ static pl_status refuse_writer(const checker *c)
     if (!pl_store_has_writer(c->wish->folder))
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "a running job writes to %s; stop it first (Ctrl+C drains it, and "
-                   "the same command resumes it), or check a backup",
+                   "a running job writes to %s; stop it first (Ctrl+C in `pathloom "
+                   "train`; the same `train` command resumes the job later), or check "
+                   "a backup",
                    c->wish->folder);
 }
 

@@ -8,16 +8,16 @@
 typedef enum check_verdict {
     CHECK_HOLDS,
     CHECK_BROKEN,
-    /* nothing contradicts it, but the data that could prove it is gone */
+    /* nothing contradicts the invariant, but the data that could prove it is gone */
     CHECK_UNPROVEN
 } check_verdict;
-extern const char *const check_verdicts[]; /* "holds", ... */
+extern const char *const check_verdicts[]; /* "holds", "broken", "unproven" */
 
 /* One invariant. */
 typedef struct check_result {
     const char *name;  /* "rounds" */
     const char *claim; /* the claim that is checked, without a full stop */
-    const char *unit;  /* what was counted: "versions" */
+    const char *unit;  /* the things that were counted: "versions" */
     check_verdict verdict;
     uint64_t n_checked, n_unproven;
     char why[512]; /* why something could not be proven, or "" */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* default of router.sees in a run that answers by likelihood */
+/* the number of windows for router.sees=-1 in a run that answers by likelihood */
 enum { DEALING_WINDOWS = 4 };
 
 bool config_pair_is_local(const char *pair)
@@ -128,8 +128,9 @@ static pl_status check_preset(const config *preset, const config *c)
     if (n_set == 0 || n_used > 0)
         return PL_OK;
     return pl_fail(PL_ERR_CONFIG,
-                   "preset %s has no effect: all %d keys that it sets are given beside "
-                   "it; delete their lines, or see `pathloom init --set preset=%s`",
+                   "preset %s has no effect, because all %d keys that it sets are also "
+                   "set separately; delete the lines of these keys, or make a new file "
+                   "with `pathloom init --set preset=%s`",
                    c->preset, n_set, c->preset);
 }
 
@@ -257,14 +258,16 @@ static pl_status parse_blocks(const char *text, pl_topology_spec *spec)
         if (pl_parse_int(word, &value) != PL_OK || value < 1 || value > PL_BLOCKS_MAX ||
             n == spec->n_levels)
             return pl_fail(PL_ERR_CONFIG,
-                           "topology.blocks `%s` must be %d numbers, one per level",
+                           "topology.blocks `%s`: give %d numbers of blocks, one per "
+                           "level, each 1 or more",
                            text, spec->n_levels);
         spec->blocks[n++] = (int)value;
     }
     if (n != 0 && n != spec->n_levels)
         return pl_fail(PL_ERR_CONFIG,
-                       "topology.blocks `%s` has %d numbers for %d levels", text, n,
-                       spec->n_levels);
+                       "topology.blocks `%s` has %d numbers for %d levels; give one "
+                       "number per level",
+                       text, n, spec->n_levels);
     return PL_OK;
 }
 
@@ -346,9 +349,9 @@ static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chap
         return PL_OK;
     if (of->arrives || of->streams || pl_method_keeps_own(outer->method.method))
         return pl_fail(PL_ERR_CONFIG,
-                       "train.freeze does not go with outer.method=%s, whose paths do "
-                       "not begin a phase from versions alone; use diloco, fedavg, "
-                       "heavy-ball or co2",
+                       "train.freeze cannot be used with outer.method=%s, which needs "
+                       "new versions of every module; use diloco, fedavg, heavy-ball "
+                       "or co2",
                        c->method);
     for (int i = 0; i < n_chapters; i++) {
         bool *frozen = NULL;
@@ -358,22 +361,22 @@ static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chap
     return PL_OK;
 }
 
-/* Checks train.holdout. `splits`: a chapter has other paths than the chapter before it;
- * `grows`: a chapter with other paths begins before train.phases are over; `change`:
- * the key that changes the paths. */
+/* Checks train.holdout. `splits`: a chapter has different paths than the chapter before
+ * it; `grows`: such a chapter begins before train.phases are over; `change`: the key
+ * that changes the paths. */
 static pl_status check_holdout(const config *c, const pl_outer *outer, bool splits,
                                bool grows, const char *change)
 {
     if (splits && !grows && c->holdout > 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "a run with train.holdout=%g cannot use %s, which would deal "
-                       "only training documents to the new paths; lengthen the run "
-                       "without %s, or begin a new run with train.holdout=0",
+                       "a run with train.holdout=%g cannot use %s, because the new "
+                       "paths would have no hold-out; lengthen the run without %s, or "
+                       "begin a new run with train.holdout=0",
                        c->holdout, change, change);
     if (splits && c->holdout > 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "train.holdout cannot be used with %s, which deals only "
-                       "training documents to the new paths; set train.holdout=0",
+                       "train.holdout cannot be used with %s, because the new paths "
+                       "would have no hold-out; set train.holdout=0",
                        change);
     if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
         return pl_fail(
@@ -413,11 +416,12 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
     if (key && pl_method_keeps_own(outer->method.method))
         return pl_fail(PL_ERR_CONFIG,
                        "%s cannot be used with outer.method=%s, whose paths keep "
-                       "parameters of their own",
+                       "parameters of their own; use another method",
                        key, c->method);
     if (deals && n_paths < 2)
-        return pl_fail(PL_ERR_CONFIG, "router.em deals documents to paths anew, and "
-                                      "topology.levels makes only one path");
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.em deals documents to the paths again, but "
+                       "topology.levels makes only one path; make router.em empty");
     if (last > 0 &&
         (strcmp(c->schedule, "wsd") != 0 || outer->schedule.decay != PL_DECAY_CONSTANT))
         return pl_fail(
@@ -430,14 +434,14 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
         return pl_fail(PL_ERR_CONFIG,
                        "%s: after phase %lld only %.0f of %lld phases are left, "
                        "but the learning rate falls during the last %g of them "
-                       "(train.decay); change documents or modules earlier",
+                       "(train.decay); use an earlier phase or a smaller train.decay",
                        key, (long long)chapters[last].begin, left, (long long)c->phases,
                        (double)c->phases * c->decay_share);
     PL_CHECK(check_holdout(c, outer, splits, grows, change));
     if (splits && c->overlap > 1)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s deals each document of a path to one of the paths that "
-                       "replace it; set router.overlap=1",
+                       "%s deals each document of a path to only one of the paths that "
+                       "replace this path; set router.overlap=1",
                        change);
     if (grows && (config_wants(c, "diloco") || config_wants(c, "dense-batch")))
         return pl_fail(PL_ERR_CONFIG,
@@ -509,14 +513,15 @@ pl_status config_check(const config *c)
     }
     if (c->prefix >= c->context)
         return pl_fail(PL_ERR_CONFIG,
-                       "router.prefix %lld leaves nothing of model.context %lld to "
-                       "predict; make the context longer or the prefix shorter",
+                       "router.prefix %lld must be smaller than model.context %lld, or "
+                       "no token is left to predict; make the context longer or the "
+                       "prefix shorter",
                        (long long)c->prefix, (long long)c->context);
     PL_CHECK(check_chapters(c, &outer, n_paths));
     PL_CHECK(check_freeze(c, &outer, n_chapters));
     if (c->overlap > n_paths)
         return pl_fail(PL_ERR_CONFIG,
-                       "router.overlap is %lld, but there are only %d paths",
+                       "router.overlap is %lld, but there are only %d paths; lower it",
                        (long long)c->overlap, n_paths);
     return PL_OK;
 }

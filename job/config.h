@@ -159,12 +159,13 @@ typedef struct config_chapter {
         /* the chapter has phases begin to end - 1 of each path; the phases of
          * train.more come after train.phases */
         end;
-    /* splits: each path's documents are dealt to the paths that descend from it, or, if
-     * no path descends from it, to all other paths */
+    /* deals: all documents are dealt again (router.em). splits: each path's documents
+     * are dealt to the paths that descend from it, or, if no path descends from it, to
+     * all other paths. more: the chapter belongs to train.more. */
     bool deals, splits, more;
     pl_topology_spec spec;
-    /* how the topology descends from the topology of the previous chapter; has a list
-     * of parents only after topology.graft */
+    /* how the topology descends from the topology of the previous chapter; only a
+     * chapter that topology.graft begins has a list of parents */
     pl_descent descent;
 } config_chapter;
 enum {
@@ -173,8 +174,8 @@ enum {
     CONFIG_PHASES_MAX = 1000000,
     CONFIG_CHAPTERS_MAX = 4 * CONFIG_LIST_MAX + CONFIG_FREEZE_MAX + 1
 };
-/* Fills in all chapters, at least one. ERR_CONFIG if the five keys contradict each
- * other. */
+/* Fills in all chapters, at least one. ERR_CONFIG if router.em, topology.split,
+ * topology.graft, train.freeze and train.more contradict each other. */
 PL_MUST_CHECK pl_status config_chapters(const config *c,
                                         config_chapter out[CONFIG_CHAPTERS_MAX],
                                         int *n);
@@ -189,18 +190,19 @@ PL_MUST_CHECK pl_status config_graft(const pl_shape *shape, const char *text,
  * frozen modules, in rising order. */
 PL_MUST_CHECK pl_status config_freeze_phases(const config *c,
                                              int64_t phases[CONFIG_FREEZE_MAX], int *n);
-/* Tells which modules of this chapter of the mixture are frozen: [n_modules of the
- * chapter's topology], which the caller frees with pl_free. ERR_CONFIG: train.freeze
- * names a module that does not exist, or a path would have no module to train. */
+/* Sets *frozen to a list with one item per module of the chapter's topology: true if
+ * the module is frozen. The caller frees the list with pl_free. ERR_CONFIG:
+ * train.freeze names a module that does not exist, or a path would have no module to
+ * train. */
 PL_MUST_CHECK pl_status config_frozen(const config *c, int chapter, bool **frozen);
-/* Whether train.freeze of `c` is the value of the run `own`, perhaps with further items
- * for phases that the run does not have yet. */
+/* Whether train.freeze of `c` is the value of the run `own` followed by at least one
+ * further item, and all further items are for phases that the run does not have yet. */
 bool config_freezes_later(const config *own, const config *c);
 /* Returns the number of phases of a path of the mixture in all chapters: train.phases
  * plus train.more. */
 int64_t config_all_phases(const config *c);
-/* Tells what router.answer means for a run with n_paths paths. True: the path under
- * which a prompt is likeliest answers it. False: the router chooses the path. */
+/* Whether, by router.answer, the path under which a prompt is likeliest answers the
+ * prompt in a run with n_paths paths. False: the router chooses the path. */
 bool config_answers_by_likelihood(const config *c, int n_paths);
 /* Checks the value of an option that overrides router.answer. ERR_USAGE if this key
  * does not allow the value. */

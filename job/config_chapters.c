@@ -57,8 +57,8 @@ static pl_status read_changes(const char *key, const char *text, const char *exa
     int n = 0;
     if (!read_phases(text, true, CONFIG_PHASES_MAX, phases, texts, &n))
         return pl_fail(PL_ERR_CONFIG,
-                       "%s `%s`: give at most %d rising numbers of phases, each with a "
-                       "colon and %s",
+                       "%s `%s`: give at most %d numbers of phases in rising order, "
+                       "each with a colon and %s",
                        key, text, (int)CONFIG_LIST_MAX, example);
     for (int i = 0; i < n; i++) {
         int at = out->n++;
@@ -113,8 +113,8 @@ static pl_status read_beginnings(const config *c, beginnings *out)
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,
-        "router.em `%s`: give at most %d rising numbers of phases, each below "
-        "train.phases %lld",
+        "router.em `%s`: give at most %d numbers of phases in rising order, each from "
+        "1 and below train.phases %lld",
         c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
 }
 
@@ -173,16 +173,17 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
     for (int i = 0; i < *n; i++)
         out[i].end = i + 1 < *n ? out[i + 1].begin : end;
     if (b.frozen < b.n_freezes)
-        return pl_fail(PL_ERR_CONFIG,
-                       "train.freeze: phase %lld is not below train.phases %lld, nor "
-                       "where a part of train.more begins",
-                       (long long)b.freezes[b.frozen], (long long)c->phases);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "train.freeze: phase %lld must be below train.phases %lld, or be "
+            "the phase where a part of train.more begins",
+            (long long)b.freezes[b.frozen], (long long)c->phases);
     if (b.changes.used == b.changes.n)
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,
-        "topology.%s: phase %lld must be below train.phases %lld, or be where a part "
-        "of train.more begins",
+        "topology.%s: phase %lld must be below train.phases %lld, or be the phase "
+        "where a part of train.more begins",
         b.changes.grafts[b.changes.used] ? "graft" : "split",
         (long long)b.changes.phases[b.changes.used], (long long)c->phases);
 }

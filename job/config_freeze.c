@@ -87,8 +87,9 @@ static pl_status freeze_named(const pl_topology *t, const char *name, bool *froz
     if (found)
         return PL_OK;
     return pl_fail(PL_ERR_CONFIG,
-                   "train.freeze: the mixture has no module `%s` in that chapter; "
-                   "modules are named like embed, L1 (all of the level), L1.E0, head",
+                   "train.freeze: the mixture has no module `%s` in the phase in which "
+                   "it is to be frozen; modules are named like embed, L1 (all of the "
+                   "level), L1.E0, head",
                    name);
 }
 
@@ -103,8 +104,8 @@ static pl_status check_some_train(const pl_topology *t, const bool *frozen)
         pl_topology_path_name(t, p, name);
         if (!trains)
             return pl_fail(PL_ERR_CONFIG,
-                           "train.freeze: all modules of path %s are frozen, so it "
-                           "would train nothing; leave one of them out",
+                           "train.freeze: all modules of path %s are frozen, so this "
+                           "path would train nothing; leave one of its modules out",
                            name);
     }
     return PL_OK;

@@ -2,8 +2,9 @@
  * of the previous chapter.
  *
  *   4:4x4           each module becomes several, which begin as copies (topology.split)
- *   4:drop:L2.E1    all paths through a module end; the modules after it move down
- *   4:drop:p01      one path ends, and modules that only it used
+ *   4:drop:L2.E1    all paths through a module end; the next modules of its level get
+ *                   lower numbers
+ *   4:drop:p01      one path ends, and so do modules that only this path used
  *   4:copy:L1.E0    level 1 has one more module, which begins as a copy
  *   4:cut:L1:2      the first two blocks of level 1 become a separate level
  *
@@ -35,7 +36,7 @@ static pl_status add_parent(grafting *g, int parent)
         return pl_fail(
             PL_ERR_CONFIG,
             "topology.graft `%s`: the levels would have more than %d modules "
-            "in all; only topology.split can make so many",
+            "in all, which only topology.split can make; use fewer modules",
             g->text, (int)PL_DESCENT_MAX);
     d->parent[d->n_parents++] = parent;
     return PL_OK;
@@ -56,8 +57,8 @@ static pl_status add_level(grafting *g, int level, const bool *ends)
     return PL_OK;
 }
 
-/* Returns the combination of experts of the previous topology from which a combination
- * descends; -1 if there is none. */
+/* Returns the number of the combination of experts (cell) of the previous topology from
+ * which a cell of chapter c descends; -1 if there is none. */
 static int cell_before(const pl_topology_spec *was, const config_chapter *c, int cell)
 {
     const pl_descent *d = &c->descent;
@@ -100,8 +101,9 @@ static pl_status leave_out(const pl_topology *from, const bool *gone, config_cha
             continue;
         if (n > PL_ABSENT_MAX)
             status = pl_fail(PL_ERR_CONFIG,
-                             "the levels would have %d combinations of modules; if "
-                             "some are not paths, there may be at most %d combinations",
+                             "the levels would have %d combinations of modules, and "
+                             "not all of these are paths; then at most %d combinations "
+                             "are possible; use fewer modules",
                              n, (int)PL_ABSENT_MAX);
         else
             c->spec.absent[cell] = true;
@@ -117,8 +119,8 @@ static pl_status find_in_level(const grafting *g, const char *name, int *module)
     *module = pl_topology_find_module(g->from, name);
     if (*module < 0)
         return refuse(g,
-                      "is neither a module nor a path of the mixture then; modules are "
-                      "named like L1.E0, paths like p01",
+                      "is neither a module nor a path of the mixture before this "
+                      "change; modules are named like L1.E0, paths like p01",
                       name);
     const int slot = pl_topology_module_slot(g->from, *module);
     if (slot < 1 || slot > g->was->n_levels)
@@ -154,7 +156,7 @@ static pl_status keep_used(grafting *g)
         bool ends[PL_DESCENT_MAX] = {false};
         int n_left = 0;
         if (g->was->experts[l] > PL_DESCENT_MAX)
-            return add_level(g, l, NULL); /* refuses a level of so many modules */
+            return add_level(g, l, NULL); /* fails: the level has too many modules */
         for (int e = 0; e < g->was->experts[l]; e++) {
             const int m = pl_topology_module(g->from, l + 1, e);
             ends[e] = true;
@@ -191,7 +193,8 @@ static pl_status copy(grafting *g, char *names)
         PL_CHECK(find_in_level(g, name, &m));
         const int level = pl_topology_module_slot(g->from, m) - 1;
         if (n[level] == CONFIG_LIST_MAX)
-            return refuse(g, "is one copy too many for its level", name);
+            return refuse(g, "would be one copy too many for its level; name fewer",
+                          name);
         copies[level][n[level]++] = m - pl_topology_module(g->from, level + 1, 0);
     }
     for (int l = 0; l < g->was->n_levels; l++) {
@@ -220,9 +223,9 @@ static pl_status cut_level(grafting *g, char *name)
     if ((colon && pl_parse_int(colon, &first) != PL_OK) || first < 1 ||
         first >= n_blocks || g->was->n_levels == PL_LEVELS_MAX)
         return pl_fail(PL_ERR_CONFIG,
-                       "topology.graft `%s`: give a level of at least 2 blocks and how "
-                       "many of them come first, such as cut:L1:1; L%d has %d, and a "
-                       "topology can have %d levels",
+                       "topology.graft `%s`: give a level of at least 2 blocks and the "
+                       "number of blocks in its first part, such as cut:L1:1; L%d has "
+                       "%d blocks, and a topology can have at most %d levels",
                        g->text, at + 1, n_blocks, (int)PL_LEVELS_MAX);
     for (int l = 0; l < g->was->n_levels; l++) {
         spec->blocks[spec->n_levels] = l == at ? (int)first : g->was->blocks[l];

@@ -100,8 +100,8 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_CHECK(pl_codec_options_check(o));
     PL_CHECK(pl_quorum_check(out));
     PL_CHECK(pl_mean_check(out));
-    /* If a block has large values, the small values in the residual of that block would
-     * be rounded to zero. */
+    /* With i8, the small values of a block are rounded to zero if the block also has a
+     * large value. topk and sketch16 leave such small values. */
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = out->codec.codec[role];
         bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;
@@ -152,8 +152,8 @@ pl_status config_outer(const config *c, pl_outer *out)
     if (c->audit > 0 && c->quorum < 1)
         return pl_fail(
             PL_ERR_CONFIG,
-            "fleet.audit = %g would check nothing with outer.quorum = %g, under which "
-            "updates may be dropped; set fleet.audit = 0 or outer.quorum = 1",
+            "fleet.audit = %g would check nothing with outer.quorum = %g, because a "
+            "quorum may drop updates; set fleet.audit = 0 or outer.quorum = 1",
             c->audit, c->quorum);
     PL_CHECK(read_method(c, out));
     for (int k = 0; k < PL_CLASS_COUNT; k++) {

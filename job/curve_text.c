@@ -1,20 +1,20 @@
 /* Deals held-out text to the paths of an arm, for the curves that are shown while the
- * arm trains (eval.curves; outer/held.h says who scores the text).
+ * arm trains (eval.curves; outer/held.h says which tasks score the text).
  *
  * All arms score the same documents of the held-out text. A document goes to the path
  * that the router's prefix model chooses, like new text. eval.curves limits how many
  * sequences a path may score, as a share of the sequences that it trains on. So a path
- * with more text scores it before fewer phases. Only a short arm may score more:
- * ROWS_LEAST sequences, at least once. */
+ * with more text scores it less often. Only a short arm may score more: at least one
+ * point, with up to ROWS_LEAST sequences. */
 #include "eval/eval.h"
 #include "job/stages.h"
 
 #include <math.h>
 
 /* An arm that takes as many steps as one path gets POINTS points, or fewer points if
- * ROWS_LEAST sequences could not be scored otherwise. At once a path scores at most
- * TASKS_MOST times as many sequences as a task has: a lease that takes too long would
- * be ended. */
+ * ROWS_LEAST sequences could not be scored otherwise. For one point a path scores at
+ * most TASKS_MOST times as many sequences as a task has, and at most TARGETS_MOST
+ * targets, because a lease that takes too long would be ended. */
 enum { POINTS = 8, ROWS_LEAST = 16, TASKS_MOST = 16, TARGETS_MOST = 1 << 18 };
 /* An arm with more paths has no curves, because its definition would not fit into a
  * message. */

@@ -87,7 +87,8 @@ static pl_status find_last(const char *path, int64_t *last_step)
         tfevents_begin(&bytes, (double)pl_wall_ms() / 1e3);
         PL_TRY(pl_replace_file(path, bytes.data, bytes.len));
     } else if (whole < bytes.len && truncate(path, (off_t)whole) != 0) {
-        PL_TRY(pl_fail(PL_ERR_IO, "%s cannot be cut off: %s", path, strerror(errno)));
+        PL_TRY(pl_fail(PL_ERR_IO, "the damaged end of %s cannot be cut off: %s", path,
+                       strerror(errno)));
     }
 done:
     pl_buf_destroy(&bytes);
@@ -305,7 +306,8 @@ void curves_tick(curves *c, bool all)
     c->ended = all;
     if (read_curves(c) != PL_OK && !c->failed) {
         c->failed = true;
-        say("         the curves for TensorBoard are behind: %s", pl_last_error());
+        say("         the curves for TensorBoard are not up to date: %s",
+            pl_last_error());
     }
     c->next_ms = pl_now_ms() + LOOK_MS;
 }
@@ -344,6 +346,7 @@ void curves_evaluation(const pl_run *r, const evaluation *e)
                 write_evaluation(r, w, name, (int64_t)arm.inner.phases * arm.inner.tau);
         pl_arm_clear(&arm);
         if (status != PL_OK)
-            say("         the evaluation for TensorBoard: %s", pl_last_error());
+            say("         the evaluation was not written for TensorBoard: %s",
+                pl_last_error());
     }
 }

@@ -6,9 +6,9 @@
 
 /* ---- predicting bits per byte ---- */
 static const double E_BITS = 0.94, A = 0.30, A_POWER = 0.5, B = 1.30, B_POWER = 0.35;
-/* GAIN: how many bits per byte the mixture gains for the doublings of its paths, times
- * the doublings of its tokens per parameter beyond EVEN. EVEN: the binary logarithm of
- * the tokens per parameter at which the mixture gains nothing. */
+/* GAIN: the bits per byte that the mixture gains per doubling of its paths and per
+ * doubling of its tokens per parameter beyond EVEN. EVEN: the binary logarithm of the
+ * tokens per parameter at which the mixture gains nothing. */
 static const double GAIN = 0.009, EVEN = 1.9;
 /* The binary logarithm of the largest number of tokens per parameter that was measured.
  * For larger numbers, the gain is assumed to stay the same. */
@@ -288,7 +288,8 @@ static bool is_allowed(const dial_facts *f, const dial_choice *c)
 }
 
 /* Whether candidate a is better than b: a is predicted to have fewer bits per byte. If
- * both take too long, the one that takes less time is better. */
+ * only one takes too long, the other is better. If both take too long, the one that
+ * takes less time is better. */
 static bool is_better(const dial_choice *a, const dial_choice *b)
 {
     if (a->short_of_time && b->short_of_time)

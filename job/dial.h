@@ -9,7 +9,8 @@
  *   mixture of P  = dense + GAIN log2(P) (EVEN - log2(D / N))
  *
  * N is the number of parameters of a path in millions. D is the number of training
- * tokens in millions, including the tokens of the base model. Text that is read again
+ * tokens in millions, including the tokens of the base model. P is the number of paths.
+ * E, A, B, a, b, GAIN, EVEN and REPEATS are constants. Text that is read again
  * counts less each time (Muennighoff et al. 2023, arXiv:2305.16264, eq. 5): R further
  * epochs after the first count as REPEATS (1 - exp(-R / REPEATS)) epochs.
  * docs/results/dial.md has the measurements to which the constants were fitted. */
@@ -39,10 +40,11 @@ enum { DIAL_SPEEDS = 2 };
 /* The facts from which the dial chooses. If the user's keys determine a field, the
  * field has that value. If a field is 0, the dial chooses the value. */
 typedef struct dial_facts {
-    double tokens, documents, valid_tokens; /* numbers for the text */
+    /* size of the text: training tokens, training documents, held-out tokens */
+    double tokens, documents, valid_tokens;
     int workers;                    /* number of workers that train at the same time */
-    dial_speed speeds[DIAL_SPEEDS]; /* rising size of the model */
-    int n_speeds;                   /* 0: not measured */
+    dial_speed speeds[DIAL_SPEEDS]; /* measured speeds, in rising order of `flops` */
+    int n_speeds;                   /* number of measured speeds; may be 0 */
     /* time left for training, routing, merges and evaluation; 0: not limited */
     double seconds;
     double n_tokens;              /* tokens to train on if `seconds` is 0 */
@@ -77,10 +79,9 @@ PL_MUST_CHECK pl_status dial_parse_time(const char *text, double *seconds);
 /* Returns the FLOPs of a training step per token. Only ratios of these numbers are
  * used. */
 double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
-/* Computes the size of the vocabulary and how many bytes of text to read, before the
- * text is known. If a time is given, as many bytes are read as can be read in a tenth
- * of this time. Otherwise as many are read as the training needs if it reads the text
- * once. */
+/* Chooses, before the text is known, the size of the vocabulary and the number of bytes
+ * of text to read. If a time is given: as many bytes as can be read in a tenth of this
+ * time. Otherwise: as many as a single epoch with the given number of tokens needs. */
 void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes);
 /* Predicts the tokens per second on a model with this number of FLOPs per token.
  * Between two measured models the rate is a power of the FLOPs; outside the measured

@@ -232,7 +232,8 @@ static pl_status read_router(job *j, pl_prefix_lm **out)
     pl_status status = pl_store_read_object(j->store, object, &bytes);
     if (status == PL_ERR_NOT_FOUND)
         status = pl_fail(
-            status, "the run in %s has no router yet: its base model is still training",
+            status,
+            "the run in %s has no router yet: its base model is not trained yet",
             j->r->dir);
     if (status == PL_OK)
         status = pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), out);
@@ -354,7 +355,7 @@ pl_status evaluation_open_valid(pl_run *r)
     if (status == PL_ERR_DAMAGED || status == PL_ERR_NOT_FOUND)
         return pl_fail(status,
                        "%s; delete the folder %s/data, and `pathloom train --out %s` "
-                       "makes it anew",
+                       "makes it again",
                        pl_last_error(), r->dir, r->dir);
     return status;
 }
@@ -406,9 +407,10 @@ static pl_status open_evaluation(job *j)
     pl_topology *t = NULL;
     pl_status status = pl_read_arm(j->store, "base", &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "the run in %s has no base model yet; train it first",
-                       j->r->dir);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "the run in %s has no base model yet; continue its training first",
+            j->r->dir);
     if (status == PL_OK)
         status = pl_read_path(j->store, &arm, t, 0, UINT64_MAX, j->params);
     pl_topology_destroy(&t);

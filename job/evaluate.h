@@ -26,6 +26,7 @@ typedef struct evaluation_row {
     const char *name;  /* name of the row in JSON */
     const char *brief; /* heading of the arm's column in the table by domain */
     char title[40];    /* title of the row in the table */
+    /* present: the arm exists and was scored; finished: it has done its last phase */
     bool present, finished;
     pl_score *scores; /* [n_docs] */
     pl_score score;   /* sum of the scores */
@@ -36,7 +37,7 @@ typedef struct evaluation_row {
     double flops; /* floating-point operations of training */
     /* seconds that training would take if each path or replica had its own machine */
     double seconds;
-    pl_score *by_domain;
+    pl_score *by_domain; /* [domains of the text] sums of the scores per domain */
 } evaluation_row;
 
 /* A text to evaluate instead of the run's held-out text (text_report.c). */
@@ -51,7 +52,8 @@ typedef struct evaluation_wish {
     const evaluation_text *text;
     /* which version of the mixture, and which paths, are evaluated */
     mixture_wish mixture;
-    /* numbers of tokens after which the path is chosen again */
+    /* numbers W of tokens: for each, also score rules that choose a path every W
+     * tokens */
     int every[PL_EVERY_MAX], n_every;
     bool best; /* evaluate each path's best version, not its newest */
     /* evaluate these versions of the mixture, not those of mixture.at; borrowed */
@@ -80,8 +82,9 @@ typedef struct evaluation {
      * window */
     pl_score best, best_windows;
     double rate; /* training tokens per second of one machine: the mean over all arms */
-    /* how well the router's paths match the domains of the training documents; NaN if
-     * the documents have no domains */
+    /* purity and normalised mutual information of the paths and the domains of the
+     * training documents; purity_k8: the purity with 8 paths; NaN if the documents
+     * have no domains */
     double purity, nmi, purity_k8;
     double seconds;
 } evaluation;
@@ -103,9 +106,9 @@ static inline int evaluation_path(const evaluation *e, size_t i)
 double evaluation_bits(const evaluation *e, const pl_score *score);
 void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out);
 void evaluation_print(const pl_run *r, const evaluation *e);
-/* every_report.c: the first function prints a row for the choice once per document and,
- * for each W, the rows of history, gate and oracle. The second function makes a JSON
- * array of the same rows. */
+/* every_report.c: the first function prints a row for the rule "once" and, for each W
+ * of wish.every, rows for the rules history, gate and oracle. The second function makes
+ * a JSON array of the same rows. */
 void evaluation_print_every(const evaluation *e);
 pl_json *evaluation_every_json(const evaluation *e);
 /* text_report.c: evaluation_read_text encodes a text with the run's tokenizer and sets

@@ -161,12 +161,14 @@ void evaluation_print_every(const evaluation *e)
         say("   %-22s %s %7.2f %16s %10s %8s %6s", name, bits, row->ppl, below, share,
             changes, read);
     }
-    say("%s", "   history: by the losses of the paths on the text before; gate: by the "
-              "router's models\n"
-              "   of that text; oracle: the best path of each piece, in hindsight. of "
-              "oracle: share\n"
-              "   of its gain over once. changes: choices that took another path than "
-              "the one before.\n"
-              "   read: tokens that paths read only for the choice, per token");
+    say("%s",
+        "   history: by the paths' losses on the text before; gate: by the losses "
+        "of the router's\n"
+        "   models on that text; oracle: the best path of each piece, in "
+        "hindsight. of oracle:\n"
+        "   gain over once, as a share of oracle's gain. changes: share of "
+        "choices that changed\n"
+        "   the path. read: tokens that paths read only for the choice, per "
+        "scored token");
     pl_free(rows);
 }

@@ -27,7 +27,7 @@ static pl_status move_folder(const char *from, const char *to)
     if (rename(from, to) != 0)
         return pl_fail(PL_ERR_IO,
                        "%s cannot be renamed to %s (%s); a store that is a link or a "
-                       "mount point cannot be exchanged",
+                       "mount point cannot be replaced",
                        from, to, strerror(errno));
     PL_CHECK(pl_sync_parent(from));
     return pl_sync_parent(to);
@@ -61,8 +61,8 @@ static pl_status blank_text(const char *dir, const pl_buf *list)
     return status;
 }
 
-/* An earlier process may have been killed before any of these steps, so every step may
- * be repeated. */
+/* Replaces the store by its copy, if RUN/forget/ready exists. An earlier process may
+ * have been killed before any of these steps, so every step may be repeated. */
 static pl_status exchange_store(const char *dir)
 {
     char ready[PL_PATH_MAX], fresh[PL_PATH_MAX], store[PL_PATH_MAX], path[PL_PATH_MAX];
@@ -137,7 +137,7 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
         if (pl_doc_listed(&(pl_doc_list){known, n_before}, hash))
             PL_TRY(pl_fail(PL_ERR_USAGE,
                            "`%s` is the document %016" PRIx64
-                           ", which was named before",
+                           ", which an earlier word names; leave one of them out",
                            word, hash));
         /* a folder may have the same text twice, which counts once */
         if (!doc || pl_doc_listed(&(pl_doc_list){known, n_known}, hash))
@@ -274,8 +274,8 @@ static pl_status check_import(const forgetting *f)
 
 /* Devices of different kinds round differently. So phases that are trained again on
  * another kind of device, or that were trained on several kinds, would end with
- * different bytes. Arms that were trained on several kinds are looked for first: for
- * these no machine is the right one. */
+ * different bytes. Arms that were trained on several kinds are reported first, because
+ * no machine can repeat them exactly. */
 static pl_status check_devices(forgetting *f)
 {
     pl_run *r = &f->r;
@@ -287,8 +287,8 @@ static pl_status check_devices(forgetting *f)
         if (a->n_again > 0 && a->other_device[0])
             return pl_fail(PL_ERR_UNSUPPORTED,
                            "%s was trained on devices of two kinds (`%s` and `%s`), so "
-                           "its bytes depend on which of them did which task; train a "
-                           "new run with data.forget",
+                           "its bytes depend on the device of each task; train a new "
+                           "run with data.forget",
                            a->arm.name, a->device, a->other_device);
     }
     for (int i = 0; i < w->n_arms; i++) {
@@ -297,8 +297,8 @@ static pl_status check_devices(forgetting *f)
             strcmp(a->device, r->device) != 0)
             return pl_fail(PL_ERR_UNSUPPORTED,
                            "%s was trained on `%s`, and this machine has `%s`, which "
-                           "rounds differently; run the command on a machine like the "
-                           "first, or train a new run with data.forget",
+                           "rounds differently; run the command on a machine of the "
+                           "first kind, or train a new run with data.forget",
                            a->arm.name, a->device, r->device);
     }
     return PL_OK;
@@ -334,7 +334,7 @@ static void say_arm(const pl_rewind_arm *a)
 {
     const char *why = a->drops ? ", from its beginning" : "";
     if (!a->is_changed)
-        say("%-8s %lld phases stay", a->arm.name, (long long)a->n_phases);
+        say("%-8s %lld phases are kept", a->arm.name, (long long)a->n_phases);
     else if (a->n_again > a->n_changed)
         say("%-8s %lld of %lld phases change; %lld more are repeated, because the "
             "states of paths were not kept (store.keep_states)",
@@ -362,8 +362,8 @@ static void say_cost(const forgetting *f)
         again_s += arm->again_s;
     }
     if (f->n_rechosen > 0)
-        say("hold-out %d paths choose their best version again, because held-out "
-            "documents of theirs are forgotten",
+        say("hold-out %d paths choose their best version again, because some of their "
+            "held-out documents are forgotten",
             f->n_rechosen);
     say("cost     %lld of %lld phases: %s of the %s that all workers spent in inner "
         "steps",
@@ -379,8 +379,8 @@ static void say_cost(const forgetting *f)
 }
 
 /* ---- carrying it out ---- */
-/* From where on a document is blank. What was forgotten from the start stays so, also
- * if a later command names it again for the paths only. */
+/* Returns the word of a document in the new list. A document that has the word `start`
+ * keeps it, even if a later command names the document for the paths only. */
 static const char *blank_from(const forgetting *f, uint64_t hash)
 {
     bool start = f->q->from_start;
@@ -445,17 +445,16 @@ static pl_status say_rest(const forgetting *f)
     if (f->q->purge)
         PL_CHECK(purge(f));
     else
-        say("kept     %s has the old store, with the text and all that was learned "
-            "from it; `pathloom forget --purge --run %s` removes it",
+        say("kept     %s has the old store, with the text and with all parameters that "
+            "were trained on it; `pathloom forget --purge --run %s` removes it",
             run_file(&f->r, "forgotten", path), f->r.dir);
     say("         not touched: data.corpus, backups, exported models, caches of "
-        "workers "
-        "on other machines");
+        "workers on other machines");
     return PL_OK;
 }
 
-/* Whether an exchange that does everything that was asked for is done, or at least
- * decided. */
+/* *decided becomes true if the run's list already has all documents of this command, so
+ * that an earlier command has done or decided the exchange. *trains: see forget_run. */
 static pl_status is_exchange_decided(const forgetting *f, bool *decided, bool *trains)
 {
     bool ended = false;
@@ -471,8 +470,8 @@ static pl_status is_exchange_decided(const forgetting *f, bool *decided, bool *t
     if (ended || *decided)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "the training of %s has not ended; `pathloom train --out %s` ends "
-                   "it, then it can forget",
+                   "the training of %s has not ended; let `pathloom train --out %s` "
+                   "end it, then give this command again",
                    f->r.dir, f->r.dir);
 }
 
@@ -501,14 +500,15 @@ static pl_status open_forgetting(forgetting *f)
     PL_CHECK(run_look(f->q->run, &f->r));
     if (strcmp(f->r.cfg.engine, "rocksdb") != 0)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the store of %s is on %s; only a store in the run's folder can "
-                       "forget",
+                       "the store of %s is on %s, but documents can be forgotten only "
+                       "if the store is in the run's folder",
                        f->r.dir, f->r.cfg.engine);
     pl_status status = pl_lock_folder(f->r.dir, &f->r.lock);
     return status == PL_ERR_BUSY
                ? pl_fail(
                      PL_ERR_BUSY,
-                     "a job is training in %s; when it has ended, the run can forget",
+                     "a job is training in %s; wait until it has ended, then give this "
+                     "command again",
                      f->r.dir)
                : status;
 }

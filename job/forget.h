@@ -15,7 +15,8 @@
  * document after it has ended, have the same parameters.
  *
  * How a run forgets. The store is copied without the data that depends on the documents
- * (home/rewind.h). Then the copy replaces the store:
+ * (home/rewind.h). Then the copy replaces the store. This exchange of the stores uses
+ * these files:
  *
  *   RUN/forget/store   the copy; without RUN/forget/ready it is incomplete, and the
  *                      next command makes it again
@@ -53,15 +54,19 @@ PL_MUST_CHECK pl_status forgotten_note(const pl_run *r);
 typedef struct forget_request {
     const char *run;
     const char *const *docs; /* files, folders, or hashes of 16 hex digits */
-    int n_docs;
+    int n_docs;              /* 0: forget nothing, only delete the old stores */
+    /* from_start: base model and router forget, too; only_cost: print the cost and
+     * change nothing; purge: delete the old stores */
     bool from_start, only_cost, purge;
 } forget_request;
 
-/* Prints the cost, then exchanges the store. *trains becomes true if the run must now
- * be trained to its end. ERR_BUSY: the training has not ended. ERR_UNSUPPORTED: the run
- * cannot forget exactly. */
+/* Prints the cost, then replaces the store by one without the effect of the documents.
+ * Sets *trains to true if that store lacks phases, so that the caller must train the
+ * run to its end. ERR_BUSY: the training has not ended. ERR_UNSUPPORTED: the run cannot
+ * forget exactly. */
 PL_MUST_CHECK pl_status forget_run(const forget_request *q, bool *trains);
-/* Finishes an exchange that was decided. Does nothing if no exchange was decided. */
+/* If RUN/forget/ready exists, finishes the exchange of the stores. Otherwise does
+ * nothing. */
 PL_MUST_CHECK pl_status forget_finish(const char *dir);
 
 #endif

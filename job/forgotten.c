@@ -1,4 +1,5 @@
-/* The list of a run's forgotten documents (forget.h), and what `train` does with it. */
+/* The list of a run's forgotten documents, and the functions by which `train` uses the
+ * list (forget.h). */
 #include "job/forget.h"
 
 #include <stdio.h>
@@ -32,8 +33,8 @@ pl_status forgotten_parse(const char *what, const pl_buf *text, forgotten *out)
             continue;
         }
         return pl_fail(PL_ERR_CONFIG,
-                       "line %d of %s is `%s`: each line has the 16 hex digits of a "
-                       "document's hash, and `paths` or `start`",
+                       "line %d of %s is `%s`, but each line must have the 16 hex "
+                       "digits of a document's hash, and `paths` or `start`",
                        number + 1, what, line);
     }
     return PL_OK;
@@ -65,7 +66,7 @@ static pl_status check_known(const pl_run *r, const forgotten *list)
         if (!pl_tokens_find(r->train, list->hashes[i]))
             return pl_fail(PL_ERR_CONFIG,
                            "data.forget lists the document %016llx, which the training "
-                           "text does not have",
+                           "text does not have; delete its line",
                            (unsigned long long)list->hashes[i]);
     return PL_OK;
 }

@@ -7,7 +7,7 @@
 pl_status given_add(given_settings *s, const char *key, const char *value)
 {
     if (s->n == GIVEN_PAIRS_MAX || (key && s->n_made == GIVEN_MADE_MAX))
-        return pl_fail(PL_ERR_USAGE, "more than %d settings",
+        return pl_fail(PL_ERR_USAGE, "there are more than %d settings; give fewer",
                        s->n == GIVEN_PAIRS_MAX ? GIVEN_PAIRS_MAX : GIVEN_MADE_MAX);
     if (!key) {
         s->pairs[s->n++] = value;

@@ -1,10 +1,10 @@
-/* Collects for all arms when each module got which version, and from the updates of
- * which paths, in bounded memory.
+/* Collects, for all versions of all modules, the time of the version and the paths
+ * whose updates made it. The memory is bounded.
  *
- * A module has one node per version. When the nodes of all modules exceed a limit, the
- * stride doubles: neighbouring versions are joined into one node, so a picture of even
- * 10,000 versions keeps its shape. The exact record of a single version is read from
- * the store when it is needed. */
+ * A module has one node per `stride` versions; the stride is 1 at first. When the nodes
+ * of all modules exceed a limit, the stride doubles: neighbouring nodes are joined, so
+ * a picture of even 10,000 versions keeps its shape. The exact record of a single
+ * version is read from the store when it is needed. */
 #ifndef PL_JOB_MODULE_LINEAGE_H
 #define PL_JOB_MODULE_LINEAGE_H
 #include "store/store.h"
@@ -16,12 +16,12 @@ typedef struct lineage_node {
     /* from_ms: when the work on the node's first update began; wall_ms: when the node's
      * newest version was committed */
     int64_t from_ms, wall_ms;
-    double loss, tokens; /* loss: mean over contributors; tokens: sum */
+    double loss, tokens; /* loss: mean over the tokens; tokens: sum */
     /* n: number of versions in the node; n_contributions: number of contributions to
      * all these versions */
     int n, n_contributions;
     int n_paths; /* number of paths in `paths`, each listed once */
-    /* paths that contributed; those that do not fit are left out */
+    /* paths that contributed; if there are more than LINEAGE_STRANDS, only the first */
     uint16_t paths[LINEAGE_STRANDS];
     bool rolled_back; /* a rollback made one of the node's versions */
 } lineage_node;

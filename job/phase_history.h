@@ -1,11 +1,12 @@
-/* The training of every path in every phase, collected from the
- * contributions of all versions, in bounded memory.
+/* The history of every path, phase by phase, collected from the contributions of all
+ * versions, in bounded memory.
  *
- * Each path has a series with one cell per phase. When the cells of all series exceed a
- * limit, the stride doubles: neighbouring cells are joined, so a picture of even a year
- * of phases keeps its shape. A cell that changes gets a new serial, so that a reader
- * can ask for only the new cells. When the stride changes, the epoch changes, too, and
- * readers must read all cells again. */
+ * Each path has a series with one cell per `stride` phases; the stride is 1 at first.
+ * When the cells of all series exceed a limit, the stride doubles: neighbouring cells
+ * are joined, so a picture of even a year of phases keeps its shape. A cell that
+ * changes gets a new, larger serial number, so that a reader can ask for only the
+ * changed cells. When the stride changes, `epoch` changes, too, and readers must read
+ * all cells again. */
 #ifndef PL_JOB_PHASE_HISTORY_H
 #define PL_JOB_PHASE_HISTORY_H
 #include "job/module_lineage.h"
@@ -18,8 +19,8 @@ typedef struct phase_cell {
     double loss;            /* mean over the tokens of the phase or phases */
     double tokens, seconds; /* sums over the phases of the cell */
     double gradient;        /* mean norm of the gradient; 0: not measured */
-    /* nats of the path's held-out text, before the first phase of the cell in which the
-     * text was scored; 0: no phase scored it */
+    /* loss in nats, summed over the path's held-out text; measured before the first
+     * phase of the cell that scored the text; 0: no phase scored it */
     double held;
     double memory_bytes; /* largest memory of the worker; 0: not known */
     /* from_ms: when the cell's first phase was leased; at_ms: when its last phase was
@@ -59,7 +60,7 @@ typedef struct phase_history {
     char (*workers)[PL_TEXT_MAX];
     int n_workers;
     phase_module *modules;
-    /* reading: the first module that may have unread versions */
+    /* reading: index of the first module that may have unread versions */
     size_t n_modules, reading;
     int64_t stride;
     size_t n_cells;

@@ -58,7 +58,8 @@ static pl_status await_address(process *p, const char *file, int slot, const cha
     if (run_await_address(p->run, file, ADDRESS_WAIT_MS, p->found[slot]) != PL_OK)
         return pl_fail(
             PL_ERR_NOT_FOUND,
-            "there is no address in %s/%s; is that process running, with --run %s?",
+            "there is no address in %s/%s; is the process that writes this file "
+            "running, with --run %s?",
             p->run, file, p->run);
     *out = p->found[slot];
     return PL_OK;
@@ -103,11 +104,11 @@ static pl_status find_store(process *p)
     if (p->index == 0 && n > 1 && !p->store)
         return pl_fail(
             PL_ERR_USAGE,
-            "the run %s has %d homes; give the number of this one, such as --index %d",
+            "the run %s has %d homes; give the number of this home, such as --index %d",
             p->run, n, n);
     if (p->index > n)
-        return pl_fail(PL_ERR_USAGE, "--index %d: the run %s has %d home%s", p->index,
-                       p->run, n, n == 1 ? "" : "s");
+        return pl_fail(PL_ERR_USAGE, "--index %d: the run %s has only %d home%s",
+                       p->index, p->run, n, n == 1 ? "" : "s");
     int index = p->index > 0 ? p->index - 1 : 0;
     run_home_file(index, n, file);
     if (!p->ready)
@@ -122,8 +123,8 @@ static pl_status find_store(process *p)
     return PL_OK;
 }
 
-/* Waits until the number of homes is known. It is known when the first home has
- * started. */
+/* Waits until the number of homes is known, which is when the first home has started.
+ */
 static pl_status await_parts(const process *p, int *n)
 {
     char store[PL_PATH_MAX], single[PL_PATH_MAX];
@@ -147,8 +148,8 @@ static pl_status await_homes(process *p, const char *role)
     PL_CHECK(await_parts(p, &n));
     if (n > 0 && is_role(role, "relay"))
         return pl_fail(PL_ERR_USAGE,
-                       "the run %s has %d homes, but a relay serves only one: give its "
-                       "address with --home ADDRESS",
+                       "the run %s has %d homes, but a relay serves only one home: "
+                       "give the address of this home with --home ADDRESS",
                        p->run, n);
     n = n > 0 ? n : 1;
     for (; p->homes.n < n; p->homes.n++) {

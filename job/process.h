@@ -1,10 +1,10 @@
 /* The processes of a job (hub, home, relay, worker): finds their settings and runs
  * them.
  *
- * A process reads the configuration of its run from RUN/proc/job.yaml, which a running
- * `pathloom train` has written, otherwise from RUN/run.yaml. If neither exists, it uses
- * the defaults. Options override the configuration. So a process behaves in the same
- * way if a user, systemd or `train` starts it. */
+ * A process reads the configuration of its run from RUN/proc/job.yaml, which exists
+ * while `pathloom train` runs, otherwise from RUN/run.yaml. If neither exists, the
+ * process uses the defaults. Options override the configuration. So a process behaves
+ * in the same way whether a user, systemd or `train` starts it. */
 #ifndef PL_JOB_PROCESS_H
 #define PL_JOB_PROCESS_H
 #include "job/given.h"
@@ -15,16 +15,21 @@ typedef struct process {
     /* files with the key and with the list of keys; NULL: connections are not
      * encrypted */
     const char *key, *keys;
+    /* offer: address at which a worker gives updates to its mates, or NULL;
+     * token_file: file with the token of `join`, or NULL */
     const char *offer, *token_file;
     /* number (from 1) among the processes with this role in the run; 0: the only such
      * process, or not known */
     int index;
     given_texts homes;
     given_settings settings;
+    /* device: number of a worker's GPU; expect, wait_ms: of a relay (home/relay.h);
+     * grace_s: seconds that a worker has to finish after `stop`, 0: no limit */
     int64_t device, expect, wait_ms, grace_s;
     bool log_json, verbose, only_enrol;
     volatile sig_atomic_t *stop; /* a signal sets it to end the process */
-    /* process_configure and process_open set the fields below */
+    /* process_configure and process_open set the fields below. paths, found and called
+     * are memory for derived paths, addresses and a name. */
     config cfg;
     char bind[PL_ADDRESS_MAX];
     char paths[6][PL_PATH_MAX], found[PL_HOMES_MAX][PL_ADDRESS_MAX],
@@ -40,8 +45,8 @@ PL_MUST_CHECK pl_status process_configure(process *p);
  * run and the machine, opens the log, and loads the key. ERR_USAGE: an option is
  * missing. */
 PL_MUST_CHECK pl_status process_open(process *p, const char *role);
-/* Gives a worker without a name one, made of the machine's name and the beginning of
- * the worker's key. */
+/* Sets the name of a worker that has none: the machine's name and the beginning of the
+ * worker's key, or the process id if the worker has no key. */
 void process_name(process *p);
 /* Makes the folder FOLDER/pathloom and writes its name to `out`. FOLDER is the value of
  * the environment variable `variable`, or the folder `below_home` in HOME.
@@ -54,8 +59,8 @@ void process_open_log(const process *p, const char *role);
 void process_allow_files(void);
 
 /* process_roles.c */
-/* The last step of process_open: checks that the role has all settings that it
- * needs. */
+/* The last step of process_open: checks that all settings are set that the role needs,
+ * and opens what the role uses (a store, an exporter of metrics). */
 PL_MUST_CHECK pl_status process_prepare(process *p, const char *role);
 /* Runs an opened process until it ends. Returns the exit code. */
 int process_run(process *p, const char *role);

@@ -53,8 +53,8 @@ static pl_backup read_backup(const config *c)
                                            : PL_BACKUP_AUTO;
 }
 
-/* Warns if the hub would tell workers on other machines addresses of homes that these
- * workers cannot reach. */
+/* Warns if workers on other machines can reach the hub, but not a home whose address
+ * the hub would tell them. */
 static void warn_of_local_homes(const process *p)
 {
     pl_address hub, home;
@@ -177,8 +177,8 @@ static pl_status prepare_relay(process *p)
 {
     return needs(
         p->homes.n == 1,
-        "relay needs exactly one --home ADDRESS, that of a home or of the next "
-        "relay before it; start another relay for another home");
+        "relay needs exactly one --home ADDRESS: that of a home, or of another relay "
+        "on the way to the home; start another relay for another home");
 }
 
 static pl_status run_relay(const process *p)

@@ -36,8 +36,8 @@ static int place_of(const progress *p, const char *arm)
     return -1;
 }
 
-/* Adds up the steps of the arms that must finish. Sets `finished` if all of them exist
- * and are done. */
+/* Adds up the steps of the arms that are shown. Sets `finished` if all arms that must
+ * finish exist and are done. */
 static void measure_progress(progress *p, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
@@ -259,7 +259,7 @@ static pl_status poll_once(progress *p, bool *first)
     curves_tick(p->r->curves, false);
     if (pl_launcher_restarts(p->r->launcher) > restarts) {
         say("         %s and was started again (%d restart%s so far); no committed\n"
-            "         version is lost, and its task begins again",
+            "         version is lost, and a task that it had begins again",
             pl_launcher_last_restart(p->r->launcher),
             pl_launcher_restarts(p->r->launcher),
             pl_launcher_restarts(p->r->launcher) == 1 ? "" : "s");

@@ -210,8 +210,8 @@ static void print_domains(const pl_run *r, const evaluation *e)
     pl_buf_destroy(&line);
 }
 
-/* Prints in words what the numbers mean, also if the mixture is worse than the
- * baseline. */
+/* Prints the comparison with each baseline in words, even if the mixture is worse than
+ * the baseline. */
 static void print_comparison(const evaluation *e)
 {
     const char *gap = "\n";
@@ -272,15 +272,15 @@ static void print_result_notes(const pl_run *r, const evaluation *e)
     if (e->wish.mixture.at)
         say("   (the mixture answers with the versions of tag %s)", e->wish.mixture.at);
     if (e->wish.mixture.without)
-        say("   (no path that uses %s answers)", e->wish.mixture.without);
+        say("   (paths that use %s do not answer)", e->wish.mixture.without);
     if (e->wish.best)
         say("   (the mixture answers with the best version of each path on its "
-            "held-out "
-            "documents)");
+            "held-out documents)");
     print_documents(r, e);
     if (e->rows[ROW_LIKELIHOOD].present)
-        say("   in hindsight: the best path of each document %.4f bits/byte, of each "
-            "window %.4f;\n   that is %.1f %% and %.1f %% below row * in perplexity",
+        say("   in hindsight: the best path of each document has %.4f bits/byte, the "
+            "best of each\n   window %.4f; their perplexity is %.1f %% and %.1f %% "
+            "below that of row *",
             evaluation_bits(e, &e->best), evaluation_bits(e, &e->best_windows),
             100 * (1 - pl_perplexity(&e->best) / mix->ppl),
             100 * (1 - pl_perplexity(&e->best_windows) / mix->ppl));
@@ -302,8 +302,8 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     print_domains(r, e);
     print_comparison(e);
     if (r->cfg.more[0])
-        say("   the mixture was trained %lld phases longer than these (train.more), so "
-            "this\n   is no comparison at equal tokens",
+        say("   the mixture was trained %lld phases longer than the baselines "
+            "(train.more), so\n   they are not compared at equal tokens",
             (long long)(config_all_phases(&r->cfg) - r->cfg.phases));
 }
 
@@ -362,7 +362,7 @@ static int fill_prompt(const sampling *s, const evaluation *e, int path,
 {
     int doc = find_document(e, path);
     prompt[0] = PL_TOKEN_BOS;
-    *label = "no held-out document: without a prompt";
+    *label = "no held-out document, so no prompt";
     if (doc < 0)
         return 1;
     const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[doc]);

@@ -116,7 +116,7 @@ static void drop_untrained(const pl_run *r, routing *g)
             kept += end - begin;
             pl_topology_path_name(g->topology, p, name);
             say("         all %zu documents of %s would be set aside (router.share %g, "
-                "train.holdout %g), so it trains on them",
+                "train.holdout %g), so this path trains on them",
                 end - begin, name, r->cfg.em[0] ? r->cfg.share : 0.0, r->cfg.holdout);
         }
         shards->first[p + 1] = kept;
@@ -146,8 +146,8 @@ static pl_status deal(pl_run *r, routing *g)
     return PL_OK;
 }
 
-/* Computes the data that every fit needs: the tokens of the documents, and their
- * features by the base model `params`. */
+/* Computes the data that every fit needs: the number of targets of each document, and
+ * the features that the base model `params` gives each document. */
 static pl_status look_at_documents(pl_run *r, const float *params, routing *g)
 {
     const config *c = &r->cfg;
@@ -218,10 +218,11 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g)
     pl_human_bytes((double)features_bytes(g), features);
     pl_human_bytes((double)ROUTER_BYTES, most);
     if (features_bytes(g) > ROUTER_BYTES)
-        say("router   the features of %zu documents have %s and are kept on the disk",
+        say("router   the features of %zu documents take %s and are kept on the disk",
             g->n, features);
     if (stride > 1)
-        say("router   the router is fitted to one of %zu documents, to use at most %s",
+        say("router   the router is fitted to one of every %zu documents, so that it "
+            "uses at most %s of memory",
             stride, most);
     PL_CHECK(pl_router_fit(g->features, g->n, g->dim, &options, &g->router));
     return deal(r, g);
@@ -350,8 +351,9 @@ static pl_status split_shard(const splitting *s, int parent)
             "into which it is split",
             name);
     if (n_children > 1)
-        say("         %s trained on %zu documents, which its %d children share", name,
-            n, n_children);
+        say("         %s has only %zu documents, so each of the %d paths that descend "
+            "from it gets all of them",
+            name, n, n_children);
     for (int c = 0; c < n_children; c++)
         pl_buf_append(&s->lists[child_path(s, parent, c)], docs, n * sizeof *docs);
     return PL_OK;
@@ -432,8 +434,8 @@ static void give_orphans(const splitting *s)
         qsort(s->lists[p].data, s->lists[p].len / sizeof(uint32_t), sizeof(uint32_t),
               by_document);
     if (n_ended > 0)
-        say("         %zu documents of %zu paths that end go to the other %d", n_moved,
-            n_ended, n_paths);
+        say("         %zu documents of %zu paths that end go to the other %d paths",
+            n_moved, n_ended, n_paths);
     pl_free(placed);
     pl_free(load);
 }
@@ -518,6 +520,8 @@ done:
     return status;
 }
 
+/* Judges a k-means router with k paths, which is fitted only to compare runs: purity
+ * depends on the number of paths. */
 static pl_status judge_at(pl_run *r, routing *g, int k, pl_judgement *out)
 {
     pl_router *router = NULL;
@@ -662,15 +666,17 @@ static void say_unbalanced(const pl_run *r, const routing *g)
         return;
     pl_human_count(g->alike.weight, tokens);
     if (g->alike.weight <= limit)
-        say("         router.balance allows %.2f at most; the fit came no closer",
+        say("         router.balance allows at most %.2f times the mean per shard, but "
+            "the fit\n         could not reach this",
             1 + c->balance);
     else if (g->alike.n_docs > 1)
-        say("         router.balance allows %.2f at most, but %zu documents (%s "
-            "tokens)\n         look the same to the router, which cannot separate them",
+        say("         router.balance allows at most %.2f times the mean per shard, but "
+            "%zu documents\n         (%s tokens) look the same to the router, which "
+            "cannot separate them",
             1 + c->balance, g->alike.n_docs, tokens);
     else
-        say("         router.balance allows %.2f at most, but one document has %s "
-            "tokens;\n         split it into several documents",
+        say("         router.balance allows at most %.2f times the mean per shard, but "
+            "one document\n         alone has more (%s tokens); split this document",
             1 + c->balance, tokens);
 }
 
@@ -686,7 +692,8 @@ static void say_router(const pl_run *r, const routing *g, const pl_judgement *ow
                  "\n         against %u domains: purity %.3f, NMI %.3f (purity %.3f at "
                  "K=8)",
                  n_domains, own->purity, own->nmi, eight->purity);
-    say("router   %s, largest shard %.2f of the mean in tokens, %d repaired%s",
+    say("router   %s, largest shard %.2f times the mean in tokens, %d empty ones "
+        "filled%s",
         g->how ? g->how : r->cfg.router_kind, largest_over_mean(g),
         g->shards.n_repaired, domains);
 }

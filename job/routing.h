@@ -6,7 +6,7 @@
 
 typedef struct shard_size {
     size_t documents;
-    double tokens; /* targets in the shard, also in the routing prefixes */
+    double tokens; /* targets in the shard, including those in routing prefixes */
     double epochs; /* how often the path's training reads its whole shard */
     double rows;   /* rows of batches in one epoch */
 } shard_size;
@@ -15,12 +15,12 @@ typedef struct routing {
     const pl_topology
         *topology;   /* topology of the chapter that trains on the shards; borrowed */
     float *features; /* [n, dim] features of each training document */
-    /* [n] number of targets of each document, by which shards are balanced */
+    /* [n] number of targets of each document; shards get about equal sums of these */
     double *tokens;
     size_t n;
     /* the largest group (by tokens) of documents with the same beginning */
     pl_alike alike;
-    int dim;
+    int dim; /* number of features of a document */
     pl_router *router;
     pl_shards shards;
     /* Documents of each path that no arm trains on (train.holdout): the documents of
@@ -28,11 +28,12 @@ typedef struct routing {
     uint32_t *held;
     size_t *held_first;    /* [n_paths + 1] */
     pl_prefix_lm *answers; /* fitted to the shards; routes new text */
-    /* "linear" (routing_refit) or "split" (routing_split); NULL: router.kind */
+    /* how the documents were dealt: "linear" (routing_refit) or "split"
+     * (routing_split); NULL: by router.kind (routing_fit) */
     const char *how;
     int64_t phases;    /* number of phases that use these shards */
     shard_size *sizes; /* [n_paths] */
-    uint32_t *domains;
+    uint32_t *domains; /* [n] domain of each document; routing_report sets it */
 } routing;
 
 /* Allocates memory for a list of documents. A large list (above 1 GiB) is kept in a

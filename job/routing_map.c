@@ -20,10 +20,10 @@ enum {
 typedef struct router_map {
     const pl_run *r;
     const routing *g;
-    size_t n; /* number of documents that are shown */
-    float *xy;
-    double shares[2];
-    int *domain_of; /* [domain] number of the domain in the file */
+    size_t n;         /* number of documents that are shown */
+    float *xy;        /* [n, 2] position of each document that is shown */
+    double shares[2]; /* fraction of the total variance along each axis */
+    int *domain_of;   /* [domain] number of the domain in the file */
     int n_domains;
 } router_map;
 

@@ -70,7 +70,7 @@ static bool takes_saved(const run_request *q, const char *saved)
     return true;
 }
 
-/* Whether `now` is the list `was`, perhaps with further items at its end. */
+/* Whether `now` is the list `was`, followed by at least one further item. */
 static bool list_goes_on(const char *was, const char *now)
 {
     size_t n = strlen(was);

@@ -37,7 +37,7 @@ typedef struct pl_run {
     bool resumed;    /* training in this folder began before this command */
     bool took_saved; /* training has not begun, and the saved run.yaml is used */
     bool lengthened; /* this command appends to train.more of a run that has begun */
-    int64_t phases_before; /* if lengthened: phases of the mixture before */
+    int64_t phases_before; /* phases of the mixture before it was lengthened */
     pl_topology *topology; /* topology of the mixture in its last chapter */
     pl_tokens *train, *valid;
     /* hash of the blob with the base model's moments; zero until this process has
@@ -82,8 +82,8 @@ pl_status run_open(const run_request *q, pl_run *r);
 /* Sets r->topology to the mixture's topology in this chapter, or in the last chapter if
  * there are fewer chapters. */
 PL_MUST_CHECK pl_status run_use_chapter(pl_run *r, int chapter);
-/* In a run in which training has not begun, applies these --set pairs to the
- * configuration. */
+/* In a run in which training has not begun, builds the configuration again, from these
+ * --set pairs alone. */
 pl_status run_lay(pl_run *r, const char *const *sets, int n_sets);
 /* Returns the number of workers that a job with this configuration starts on this
  * machine, which has n_gpus GPUs for training. */
@@ -95,14 +95,15 @@ pl_backend_options run_own_backend(const pl_run *r);
 /* Saves the configuration as run.yaml of the run, which later commands use. */
 pl_status run_save(const pl_run *r);
 void run_close(pl_run *r);
-/* Returns ERR_CANCELLED if Ctrl+C was pressed. */
+/* Returns ERR_CANCELLED if a signal (such as Ctrl+C) has asked the command to stop. */
 pl_status run_stopped(const pl_run *r);
 /* For eval and generate: reads the configuration of an existing run without a lock. */
 pl_status run_look(const char *dir, pl_run *r);
 
 /* run_keys.c: RUN/keys */
 bool run_has_keys(const char *dir);
-/* Makes the keys if there are none. ERR_NOPERM: an existing key was revoked. */
+/* Makes the keys if there are none. ERR_NOPERM: one of the job's own keys was revoked
+ * or has expired. */
 pl_status run_make_keys(const char *dir);
 /* From now on this process uses the administrator's key. */
 pl_status run_use_keys(const char *dir);
@@ -157,7 +158,7 @@ pl_status run_await_address(const char *dir, const char *file, int ms,
                             char out[PL_ADDRESS_MAX]);
 pl_status run_hub_status(pl_run *r, int timeout_ms, pl_json **out);
 
-/* Limit of the memory for the losses of all paths at the same time in an evaluation. */
+/* Largest memory in which an evaluation holds the losses of all paths at once. */
 enum { EVALUATION_LOSSES_BYTES = 64 << 20 };
 
 /* run_plan.c: plans memory and disk, prints the plan, and refuses what cannot fit. */
@@ -189,8 +190,9 @@ pl_status stage_arms(pl_run *r);
 /* Finds the short name of a path: "p01" for "p01.r0" if no path of the arm has several
  * replicas; "" if the arm has only one path. */
 void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX]);
-/* Writes the size of a home's store, and how much of the home's quota is used: "2.1 GiB
- * (1.9 GiB of the quota, 2.0 GiB)". */
+/* Writes the size of a home's store and, if the home has a quota, how much of it is
+ * used: "2.1 GiB (1.9 GiB of the quota, 2.0 GiB)" for 2.1 GiB on disk, of which 1.9 GiB
+ * count, and a quota of 2.0 GiB. */
 char *progress_store_size(const pl_json *home, char out[80]);
 /* progress.c: shows the progress of all arms until the first n_needed arms are
  * finished. */
@@ -207,7 +209,8 @@ int64_t run_path_phases(const pl_run *r);
 /* Whether this chapter of the mixture is the last one; true for all other arms. */
 bool run_is_last_chapter(const pl_run *r, const char *arm);
 bool run_may_have_arm(const char *name); /* true if any configuration has such an arm */
-/* Fills in the definition of an arm. Shards and weights are only allocated. */
+/* Fills in the definition of an arm. The lists of shards and weights are allocated, but
+ * not filled in. */
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out);
 
 /* artifacts.c: opens the parts of a run that commands need to answer prompts. These
@@ -239,8 +242,8 @@ typedef struct mixture_wish {
 pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mix);
 
 /* run_homes.c: adds and removes homes */
-/* Takes the lock of this run for moving names, which only one process may hold.
- * ERR_BUSY. */
+/* Takes the run's lock for commands that move names (of modules, paths and objects) to
+ * other homes. ERR_BUSY: another process holds it. */
 pl_status run_lock_movers(const pl_run *r, int *lock);
 /* Adds a home to a run with n homes: makes the home's part of the store, and waits
  * until the home runs. */
@@ -260,8 +263,8 @@ pl_status run_stored_weights(const char *folder, int n, pl_places *out,
 /* Reads from home 1 the table that tells which home gets a new name. If the table's n
  * is 0, the store is in one piece. */
 pl_status run_placement(const char *folder, pl_places *out);
-/* ERR_BUSY while a forgetting that was decided has not exchanged the store yet
- * (job/forget.h), because what is written to the old store would be lost. */
+/* ERR_BUSY if `pathloom forget` has decided to replace the store but has not done so
+ * yet (job/forget.h). What is written to the old store then would be lost. */
 pl_status run_check_exchange(const char *folder);
 /* Stores an object, or drops it if `bytes` is empty (a running home keeps an empty
  * object instead). If a home has locked the store, that home stores or drops the

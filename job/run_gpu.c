@@ -1,5 +1,5 @@
 /* Computes how much memory the workers of this machine and the launcher need on the
- * GPU, and whether the GPU has so much. */
+ * GPU, and checks that the GPU has this much. */
 #include "job/run.h"
 #include "router/router.h"
 

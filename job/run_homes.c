@@ -17,7 +17,8 @@ pl_status run_lock_movers(const pl_run *r, int *lock)
     if (status == PL_ERR_BUSY)
         return pl_fail(
             status,
-            "another `pathloom homes` is under way on this run (%s); wait for it",
+            "another `pathloom homes` is running on this run (%s); wait until it has "
+            "ended",
             r->dir);
     return status;
 }
@@ -38,11 +39,10 @@ static pl_status check_growth(const pl_run *r, int n)
     if (n == 1 && !r->launcher)
         return pl_fail(
             PL_ERR_BUSY,
-            "the store of this job is in one piece, and only a stopped job's store can "
-            "be "
-            "divided: stop the job, give this command again, and resume the job. (If a "
-            "run begins with store.homes=2 or more, homes can be added while it "
-            "runs.)");
+            "this job has only one home, whose store can be divided only while the job "
+            "is stopped: stop the job, give this command again, and resume the job. "
+            "(If a run begins with store.homes=2 or more, homes can be added while the "
+            "job runs.)");
     if (!r->cfg.attach && !pl_ends_with(r->cfg.home_bind, "*"))
         return pl_fail(PL_ERR_CONFIG,
                        "net.home is %s, but a new home needs its own port; write "

@@ -78,8 +78,9 @@ static pl_status check_own_keys(const char *dir)
         status = pl_fail(
             PL_ERR_NOPERM,
             "%s, one of the job's own keys, was revoked or has expired, so the job "
-            "cannot start; let it in again with `pathloom key allow %s --run %s`, or "
-            "delete %s/keys for new keys and invite the other machines anew",
+            "cannot start; allow it again with `pathloom key allow %s --run %s`, or "
+            "delete the folder %s/keys to get new keys, and invite the other machines "
+            "again",
             e->name, key, dir, dir);
     }
     pl_key_list_clear(&list);

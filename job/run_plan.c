@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-/* The vectors that a path keeps from phase to phase. */
+/* Returns which vectors a path keeps from phase to phase. */
 static pl_path_layout layout_of(const pl_outer *outer)
 {
     pl_arm arm = {.outer = *outer};
@@ -30,9 +30,9 @@ static uint64_t n_tasks(const pl_run *r)
     return (uint64_t)most_paths(r) * (uint64_t)pl_topology_n_replicas(r->topology);
 }
 
-/* For noloco: returns the bytes that a worker keeps for its mates: the updates of the
- * last two rounds of each of its tasks. A task is usually leased to the same worker
- * again. */
+/* For noloco: returns how many updates (of a whole path) a worker keeps for its mates:
+ * those of the last two rounds of each of its tasks. A task is usually leased to the
+ * same worker again. */
 static uint64_t offers(const pl_run *r, const pl_outer *outer)
 {
     uint64_t workers = (uint64_t)r->n_workers;
@@ -184,7 +184,7 @@ static uint64_t launcher_bytes(const pl_run *r)
 enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
 
 /* Returns the bytes that the homes keep for the mixture: every version of every
- * chapter. Pending updates and moments are added elsewhere. Returns 0 if the chapters
+ * chapter, and three times the parameters of each path. Returns 0 if the chapters
  * cannot be read from the configuration. */
 static uint64_t mixture_bytes(const pl_run *r)
 {
@@ -296,8 +296,8 @@ static bool read_documents(const pl_run *r, const config_chapter *chapter, int n
     return known;
 }
 
-/* Prints which paths descend from a path, such as "p02 -> p01", or that the path
- * ends. */
+/* Prints the paths of the new topology t that descend from an old path, for example
+ * "p02 -> p01" (old -> new), or that the path ends because none descends from it. */
 static void say_path(const pl_topology *from, const pl_topology *t, const pl_descent *d,
                      int path, const int64_t *documents)
 {
@@ -348,7 +348,7 @@ static void say_change(const pl_run *r, int number, const config_chapter *chapte
         pl_topology_module_name(
             from, pl_topology_ancestor_module(t, &chapter->descent, from, m), was);
         if (strcmp(now, was) != 0)
-            say("         %s begins as %s", now, was);
+            say("         %s begins as a copy of %s", now, was);
     }
     pl_free(documents);
 }
@@ -443,7 +443,7 @@ pl_status run_plan(pl_run *r)
     double steps = (double)(c->base_steps + c->tau * c->phases);
     double n = steps * (double)(c->batch * c->context);
     double path = (double)pl_topology_path_params(r->topology);
-    say("tokens   at most %s per path for %s parameters, %.1f per parameter",
+    say("tokens   at most %s per path, which has %s parameters: %.1f per parameter",
         pl_human_count(n, tokens), pl_human_count(path, params), n / path);
     say_plan(r, memory, disk);
     if (have > 0 && memory > have)

@@ -201,8 +201,9 @@ static pl_status check_store_parts(const char *folder, const pl_parts *parts)
     uint64_t commits = 0;
     if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
         return pl_fail(PL_ERR_DAMAGED,
-                       "%s has parts (home-1 ...) but its file PARTS is missing; write "
-                       "into it the line `pathloom parts 1` and the number of parts",
+                       "%s has parts (home-1 ...) but its file PARTS is missing; make "
+                       "this file with the line `pathloom parts 1` and the number of "
+                       "parts",
                        folder);
     for (int i = 0; i < n_parts; i++) {
         pl_store *store = NULL;
@@ -347,8 +348,8 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
         if (pl_now_ms() > until_ms)
             return pl_fail(
                 PL_ERR_NOT_FOUND,
-                "net.attach is on, but no process said in %s/%s within %d s where it "
-                "listens; start `pathloom home --run %s` and `pathloom hub --run %s`",
+                "net.attach is on, but no process wrote its address into %s/%s within "
+                "%d s; start `pathloom home --run %s` and `pathloom hub --run %s`",
                 r->dir, file, ATTACH_MS / 1000, r->dir, r->dir);
         if (!*said)
             say("wait     for %s/%s, which a home or the hub writes", r->dir, file);
@@ -491,7 +492,7 @@ pl_status run_start(pl_run *r)
     PL_CHECK(start_servers(r));
     pl_address hub;
     if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
-        say("hub      %s, encrypted; another machine joins with what\n"
+        say("hub      %s, encrypted; another machine joins with the command that\n"
             "         `pathloom key invite --run %s` prints",
             hub.endpoint, r->dir);
     for (int i = 0; i < r->n_relays; i++)
@@ -571,7 +572,7 @@ pl_status run_ask_hub(pl_run *r, pl_json **out)
         return no_job(r->dir);
     }
     return pl_fail(status,
-                   "the hub of the job in %s does not answer within %d s; it is "
-                   "starting again or hangs; see %s/log/hub.log",
+                   "the hub of the job in %s does not answer within %d s: it is being "
+                   "restarted, or it hangs; see %s/log/hub.log",
                    r->dir, WATCH_MS / 1000, r->dir);
 }

@@ -36,8 +36,8 @@ static pl_status check_scored(const pl_run *r)
         return PL_OK;
     return pl_fail(
         PL_ERR_DATA,
-        "router.share %g sets aside only %d documents that can be scored, but "
-        "%d paths need as many; give more documents, or a larger share",
+        "router.share %g sets aside only %d documents that can be scored, but at "
+        "least %d are needed, one per path; give more documents, or a larger share",
         r->cfg.share, n_scored, most);
 }
 
@@ -212,7 +212,8 @@ pl_status stage_base(pl_run *r)
     return progress_wait(r, names, 1, 1);
 }
 
-/* Adds the moments that a replica of the base model had at its end. */
+/* Adds to `sum` the moments that a replica of the base model had at its end, divided by
+ * the number of replicas. */
 static pl_status add_moments(pl_run *r, const pl_arm *arm, const pl_topology *t,
                              int replica, float *sum)
 {
@@ -295,7 +296,8 @@ pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
     if (status == PL_OK)
         status = pl_client_get_blob(r->client, module, &version.params, &bytes);
     if (status == PL_OK && bytes.len != slot->n_params * sizeof *out)
-        status = pl_fail(PL_ERR_DAMAGED, "%s has the wrong size", module);
+        status =
+            pl_fail(PL_ERR_DAMAGED, "the parameters of %s have the wrong size", module);
     if (status == PL_OK) {
         memcpy(out, bytes.data, bytes.len);
         *params = version.params;
@@ -322,7 +324,8 @@ pl_status stages_base_params(pl_run *r, float *params)
         pl_buf_clear(&bytes);
         PL_TRY(pl_client_get_blob(r->client, name, &last.params, &bytes));
         if (bytes.len != slot->n_params * sizeof(float))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s has the wrong size", name));
+            PL_TRY(pl_fail(PL_ERR_DAMAGED, "the parameters of %s have the wrong size",
+                           name));
         memcpy(params + slot->offset, bytes.data, bytes.len);
     }
 done:

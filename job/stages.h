@@ -6,10 +6,10 @@
 PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
 /* Whether the paths score this training document for router.em. */
 bool stages_scores(const pl_run *r, uint32_t document);
-/* Reads a version of a module into `out` [slot->n_params], and its hash. Waits for the
- * version, because homes merge the last round only some time after the round's updates
- * have arrived. ERR_NOT_FOUND: the version does not appear, or garbage collection has
- * deleted its parameters. */
+/* Reads the parameters of a version into `out` [slot->n_params], and their hash into
+ * *params. Waits for the version, because homes merge the last round only some time
+ * after the round's updates have arrived. ERR_NOT_FOUND: the version does not appear,
+ * or garbage collection has deleted its parameters. */
 PL_MUST_CHECK pl_status stages_read_version(pl_run *r, const char *module,
                                             uint64_t number, const pl_slot *slot,
                                             float *out, pl_hash *params);

@@ -54,10 +54,12 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
     if (status == PL_OK)
         status = connect_homes(addresses, n, out);
     else
-        status = pl_fail(PL_ERR_BUSY,
-                         "another process holds the store %s, and %s does not say how "
-                         "to ask it; try again when it has ended",
-                         folder, path);
+        status =
+            pl_fail(PL_ERR_BUSY,
+                    "another process has locked the store %s, and %s, which should "
+                    "have its address, cannot be read; try again when the process "
+                    "has ended",
+                    folder, path);
     for (int i = 0; i < n; i++)
         pl_buf_destroy(&addresses[i]);
     return status;
@@ -117,9 +119,9 @@ pl_status run_check_exchange(const char *folder)
         return PL_OK;
     return pl_fail(
         PL_ERR_BUSY,
-        "`pathloom forget` ended before it had exchanged the store %s, and what "
-        "is written there now would be lost; run `pathloom forget` or "
-        "`pathloom train` again first",
+        "`pathloom forget` was interrupted before it replaced the store %s, and "
+        "everything that is written there now would be lost; run `pathloom forget` "
+        "or `pathloom train` again first",
         folder);
 }
 
@@ -174,9 +176,9 @@ static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
     return *busy ? PL_OK : status;
 }
 
-/* Makes the homes stop writing for at most `ms`, and lets the reader read their newest
- * commits. *same becomes true if the reader has exactly these commits, so that it shows
- * all homes at one moment. */
+/* Makes the homes stop writing for at most `ms`, and makes `store` read their newest
+ * commits. *same becomes true if `store` has exactly these commits: then it shows the
+ * state of all homes at one moment. */
 static pl_status look_still(const char *folder, pl_store *store, pl_client *homes,
                             int64_t ms, bool *same)
 {
@@ -210,8 +212,8 @@ static pl_status look_beside_a_job(const char *folder, pl_store *store,
     if (status == PL_OK && !same)
         status = pl_fail(
             PL_ERR_BUSY,
-            "the homes of %s did not stop writing long enough for all to be read at "
-            "one moment (%d tries); try again, or stop the job first",
+            "the homes of %s did not stop writing long enough to be read all at the "
+            "same moment (%d tries); try again, or stop the job first",
             folder, TRIES);
     return status;
 }

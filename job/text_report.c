@@ -82,8 +82,8 @@ pl_json *evaluation_documents_json(const pl_run *r, const evaluation *e)
     return list;
 }
 
-/* Prints the document's domain, or the name of its file if there are no domains. Of a
- * long name only the end is printed. */
+/* Prints the document's domain, or the name of its file if there are no domains. Only
+ * the end of a long name is printed. */
 static void print_document_name(const char *domain, const char *source, pl_buf *out)
 {
     enum { WIDE = 28 };
@@ -118,5 +118,5 @@ void evaluation_print_documents(const pl_run *r, const evaluation *e)
         "%lld tokens,\nwhich choose the path and are not scored%s)",
         (long long)r->cfg.prefix, too_short > 0 ? ";" : "");
     if (too_short > 0)
-        say("%zu documents have no further tokens and are left out", too_short);
+        say("%zu documents have no tokens after these and are left out", too_short);
 }

@@ -39,9 +39,9 @@ typedef struct text_route {
 /* Computes the scores of a text. tokens[0] is BOS. */
 PL_MUST_CHECK pl_status text_router_ask(text_router *router, const int32_t *tokens,
                                         int n, text_route *out);
-/* Returns the posterior probability of a path: its likelihood divided by the sum of the
- * likelihoods of all paths, as if all paths were equally likely before. 0 for a closed
- * path; NaN without likelihoods. */
+/* Returns the posterior probability of a path, with equal prior probabilities: its
+ * likelihood divided by the sum of the likelihoods of all paths. 0 for a closed path;
+ * NaN if likelihoods were not computed. */
 double text_route_posterior(const text_route *route, int path);
 
 #endif

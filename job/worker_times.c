@@ -17,7 +17,8 @@ static const pl_json *workers_of(const worker_times *s)
     return pl_json_get(s->status, "workers");
 }
 
-/* Returns the sum over all workers of the increase between the two totals. */
+/* Returns by how much the workers' totals of `key`, added up, grew between the two
+ * times. */
 static double sum(const worker_times *before, const worker_times *after,
                   const char *key)
 {
@@ -29,8 +30,8 @@ static double sum(const worker_times *before, const worker_times *after,
     return total[1] - total[0];
 }
 
-/* Prints how the workers spent their time. In the rest of the time the workers had no
- * task, because they waited for updates of other workers, or at the end for the last
+/* Prints how the workers spent their time. "Without a task" is the rest: a worker has
+ * no task while it waits for updates of other workers or, at the end, for the last
  * task. */
 static void say_spent(const worker_times *before, const worker_times *after)
 {

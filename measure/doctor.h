@@ -7,16 +7,17 @@
 typedef enum health { HEALTH_OK, HEALTH_WARN, HEALTH_FAIL } health;
 
 typedef struct doctor {
-    /* gets each finding: its health, the thing that was checked, the sentence about it,
-     * and the remedy ("" if no remedy is needed) */
+    /* Called for each finding. how: its health; what: name of the thing that was
+     * checked; found: a sentence about that thing; remedy: what the user should do, ""
+     * if nothing or if `found` says it. */
     void (*tell)(void *context, health how, const char *what, const char *found,
                  const char *remedy);
     void *context;
     int n[3]; /* number of findings by health */
 } doctor;
 
-/* Checks this machine. Then checks the connection to `hub` with the key in the file
- * `key`; if `hub` is NULL, checks the run in `dir` instead. */
+/* Checks this machine. If `hub` is not NULL, then checks the connection to this hub
+ * with the key in the file `key`; otherwise checks the run in the folder `dir`. */
 void doctor_examine(doctor *d, const char *dir, const char *hub, const char *key);
 
 #endif

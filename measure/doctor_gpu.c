@@ -10,8 +10,8 @@ static const char *remedy_of(const pl_run *r)
                : "use --set workers.recompute=true, or a smaller train.batch";
 }
 
-/* Compares the memory that one worker's model needs with the `left` free bytes of a
- * GPU. */
+/* Compares the memory that one worker's model needs with the free bytes `left` of a
+ * GPU; 0: there is no GPU to compare with. */
 static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
 {
     char text[6][16];
@@ -33,8 +33,8 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
         (int)r->cfg.context, pl_human_bytes((double)plan.scratch_bytes, text[5]));
 }
 
-/* Compares the memory of the GPU with the memory that all workers of the run that train
- * on it need. */
+/* Checks whether all workers of the run that share the first GPU fit into its memory
+ * together. */
 static void tell_sharers(doctor *d, const pl_run *r, const pl_backend *be)
 {
     char text[2][16];
@@ -68,7 +68,7 @@ void doctor_gpu(doctor *d, const pl_run *r, bool running)
         doctor_say(d, wanted ? HEALTH_FAIL : HEALTH_OK, "gpu",
                    wanted ? "use --set workers.backend=auto, or a machine with a GPU"
                           : "",
-                   "none: %s", pl_last_error());
+                   "there is no usable GPU: %s", pl_last_error());
     if (r)
         tell_plan(d, r, be ? be->memory_left_bytes : 0);
     if (taken && be && !running)

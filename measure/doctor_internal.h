@@ -4,16 +4,17 @@
 #include "job/job.h"
 #include "measure/doctor.h"
 
-/* Counts a finding and tells it to the user. The format makes the sentence about it. */
+/* Counts a finding and passes it to d->tell. The printf-like `format` and its arguments
+ * make the sentence `found`. */
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...) PL_PRINTF(5, 6);
 
 /* doctor_machine.c */
 void doctor_machine(doctor *d);
 void doctor_disk(doctor *d, const char *folder);
-/* doctor_gpu.c: checks whether there is a GPU, and how much of its memory a worker of
- * the run `r` needs. Whether all workers fit is checked only while no job is
- * running. */
+/* doctor_gpu.c: checks whether there is a GPU. If r is not NULL, checks how much of the
+ * GPU's memory a worker of this run needs, and, if `running` is false, whether all
+ * workers fit. While a job is running, its workers already use the memory. */
 void doctor_gpu(doctor *d, const pl_run *r, bool running);
 /* doctor_job.c: checks keys, ports and addresses of a run, and the connection to a hub
  * on another machine. */

@@ -13,17 +13,20 @@ static void look_at_pair(doctor *d, const char *dir, pl_key_role role,
     pl_keypair pair;
     run_key_file(dir, role, path);
     if (pl_keypair_load(path, &pair) != PL_OK) {
-        doctor_say(d, HEALTH_FAIL, "key",
-                   "if the key is lost, delete RUN/keys; the job then makes new keys",
-                   "%s", pl_last_error());
+        doctor_say(
+            d, HEALTH_FAIL, "key",
+            "if the key is lost, delete the folder RUN/keys; the job makes new keys "
+            "when it starts again",
+            "%s", pl_last_error());
         return;
     }
     const pl_key_entry *e = pl_key_list_find(list, &pair.open, pl_wall_ms() / 1000);
     bool good = e && e->role == role;
-    doctor_say(d, good ? HEALTH_OK : HEALTH_FAIL, "key",
-               good ? ""
-                    : "add the key to the list: pathloom key allow KEY --role ROLE",
-               "%s %s", path, good ? "is in the list" : "is not in the list");
+    doctor_say(
+        d, good ? HEALTH_OK : HEALTH_FAIL, "key",
+        good ? "" : "add the key to the list: pathloom key allow KEY --role ROLE",
+        "%s %s", path,
+        good ? "is in the list" : "is not in the list, or has another role there");
     pl_keypair_wipe(&pair);
 }
 
@@ -35,7 +38,9 @@ static void look_at_folder_mode(doctor *d, const char *dir)
                 !(info.st_mode & (S_IWGRP | S_IWOTH));
     if (!shut)
         doctor_say(d, HEALTH_FAIL, "keys", "chmod 700 RUN/keys",
-                   "other users can write to %s and so let any machine in", path);
+                   "%s cannot be read, or other users can write to it and so let any "
+                   "machine into the job",
+                   path);
 }
 
 static void look_at_keys(doctor *d, const char *dir)
@@ -45,12 +50,13 @@ static void look_at_keys(doctor *d, const char *dir)
     pl_key_list list = {0};
     if (!run_has_keys(dir)) {
         doctor_say(d, HEALTH_OK, "keys", "",
-                   "there are none: only this machine can reach the job");
+                   "the run has no keys: only this machine can reach the job");
         return;
     }
     if (pl_key_list_load(run_key_list(dir, path), &list) != PL_OK) {
-        doctor_say(d, HEALTH_FAIL, "keys", "correct the line or delete it", "%s",
-                   pl_last_error());
+        doctor_say(d, HEALTH_FAIL, "keys",
+                   "make the list of keys readable, or correct or delete the line",
+                   "%s", pl_last_error());
         return;
     }
     look_at_folder_mode(d, dir);
@@ -65,7 +71,8 @@ static void look_at_keys(doctor *d, const char *dir)
                    list.complaint);
     doctor_say(d, expired ? HEALTH_WARN : HEALTH_OK, "keys",
                expired ? "remove an expired key with pathloom key revoke NAME" : "",
-               "%d workers, %d inspectors, %d open invitations; %d have expired",
+               "the list has keys of %d workers and %d inspectors, and %d open "
+               "invitations; %d entries have expired",
                n[PL_AS_WORKER], n[PL_AS_INSPECTOR], n[PL_AS_INVITE], expired);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         look_at_pair(d, dir, own[i], &list);
@@ -79,7 +86,7 @@ static void look_at_port(doctor *d, const char *key, const char *address)
         doctor_say(d, HEALTH_OK, "port", "", "%s %s is free", key, address);
     else
         doctor_say(d, HEALTH_FAIL, "port",
-                   "choose another port or host for this configuration key", "%s: %s",
+                   "set this configuration key to a different port or host", "%s: %s",
                    key, pl_last_error());
 }
 
@@ -92,7 +99,8 @@ static void look_at_metrics(doctor *d, const config *c)
     if (pl_exporter_check(c->metrics) == PL_OK)
         look_at_port(d, "net.metrics", address);
     else
-        doctor_say(d, HEALTH_FAIL, "port", "give IPv4:PORT", "%s", pl_last_error());
+        doctor_say(d, HEALTH_FAIL, "port", "set net.metrics to IPv4:PORT", "%s",
+                   pl_last_error());
 }
 
 static void look_at_advertised(doctor *d, const config *c)
@@ -104,7 +112,7 @@ static void look_at_advertised(doctor *d, const config *c)
     bool given = c->advertise[0] != '\0', local = pl_starts_with(host, "127.");
     doctor_say(d, given || !local ? HEALTH_OK : HEALTH_WARN, "address",
                given || !local ? "" : "--set net.advertise=HOST",
-               "other machines are told %s", given ? c->advertise : host);
+               "other machines are told to connect to %s", given ? c->advertise : host);
 }
 
 static bool is_running(const char *dir)
@@ -118,8 +126,8 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* Checks the GPU for a run. Opens the run again, because an error of this check would
- * overwrite the error sentence about the run. */
+/* Checks the GPU for a run. Opens the run itself, before doctor_run does: an error of
+ * this check would overwrite the text of an error of opening the run. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
     pl_run r;
@@ -137,9 +145,9 @@ static void look_at_tokenizer(doctor *d, const pl_run *r)
         return;
     if (pl_data_check_tokenizer(run_file(r, "data", data)) == PL_OK)
         doctor_say(d, HEALTH_OK, "tokenizer", "",
-                   "the data of the run were made with %s/tokenizer.model", data);
+                   "the run's data was made with %s/tokenizer.model", data);
     else
-        doctor_say(d, HEALTH_FAIL, "tokenizer", "see the sentence", "%s",
+        doctor_say(d, HEALTH_FAIL, "tokenizer", "do what the message above says", "%s",
                    pl_last_error());
 }
 
@@ -156,7 +164,7 @@ void doctor_run(doctor *d, const char *dir)
     if (status != PL_OK && !pl_path_is_folder(dir)) {
         doctor_say(d, HEALTH_OK, "run", "", "there is no run in %s yet", dir);
     } else if (status != PL_OK) {
-        doctor_say(d, HEALTH_WARN, "run", "make one with pathloom train --out RUN",
+        doctor_say(d, HEALTH_WARN, "run", "make a run with pathloom train --out RUN",
                    "%s", pl_last_error());
     } else if (running) {
         doctor_say(d, HEALTH_OK, "run", "", "the hub of %s answers", dir);
@@ -181,12 +189,12 @@ void doctor_hub(doctor *d, const char *hub, const char *key)
     if (found == PL_OK)
         found = run_ask_hub(&r, &status);
     if (found == PL_OK)
-        doctor_say(d, HEALTH_OK, "hub", "", "it answers after %.0f ms",
+        doctor_say(d, HEALTH_OK, "hub", "", "the hub answered after %.0f ms",
                    1e3 * (pl_now() - start));
     else
         doctor_say(d, HEALTH_FAIL, "hub",
                    found == PL_ERR_NOPERM
-                       ? "see the sentence"
+                       ? "do what the message above says"
                        : "check that the job runs and that no firewall blocks the port",
                    "%s", pl_last_error());
     pl_json_destroy(&status);

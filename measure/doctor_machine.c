@@ -34,15 +34,18 @@ static void look_at_processor(doctor *d)
             strncat(found, wanted[i], sizeof found - strlen(found) - 1);
         }
     bool fast = has_flag(text, "avx2") && has_flag(text, "fma");
-    doctor_say(
-        d, fast ? HEALTH_OK : HEALTH_WARN, "processor",
-        fast ? "" : "use a machine with AVX2; this one has about a tenth of the speed",
-        "%d processors,%s", pl_cpu_count(), found[0] ? found : " no vector units");
+    doctor_say(d, fast ? HEALTH_OK : HEALTH_WARN, "processor",
+               fast ? ""
+                    : "use a machine whose processors have AVX2 and FMA; this machine "
+                      "has about "
+                      "a tenth of their speed",
+               "%d processors,%s", pl_cpu_count(),
+               found[0] ? found : " none of the vector units that pathloom uses");
     pl_buf_destroy(&info);
 }
 
-/* Looks for OPENBLAS_CORETYPE in the environment with which the process began, because
- * main has removed the variable from the present environment. */
+/* Looks for OPENBLAS_CORETYPE in the environment with which the process began. getenv
+ * does not find the variable, because `main` has removed it. */
 static void look_at_coretype(doctor *d)
 {
     pl_buf before = {0};
@@ -56,8 +59,8 @@ static void look_at_coretype(doctor *d)
             found = (const char *)before.data + at;
     if (found)
         doctor_say(d, HEALTH_WARN, "environment",
-                   "unset it for other programs; pathloom ignores it",
-                   "%s makes OpenBLAS use kernels of another processor", found);
+                   "pathloom ignores this variable; unset it for other programs",
+                   "%s can make OpenBLAS use kernels for a different processor", found);
     else
         doctor_say(d, HEALTH_OK, "environment", "", "OPENBLAS_CORETYPE is not set");
     pl_buf_destroy(&before);
@@ -70,8 +73,8 @@ static int by_flush_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Measures the median time of a small write with a flush, in ms. Returns a negative
- * number if a write fails. */
+/* Returns the median time, in ms, of writing 4 KiB to a file in the folder and flushing
+ * it to the disk. Returns a negative number if a write fails. */
 static double flush_ms(const char *folder)
 {
     enum { TIMES = 41 };
@@ -121,8 +124,8 @@ void doctor_disk(doctor *d, const char *folder)
     else
         doctor_say(d, ms < 20 ? HEALTH_OK : HEALTH_WARN, "flush",
                    ms < 20 ? ""
-                           : "every commit waits for this: use a faster disk, or one "
-                             "with less other work",
+                           : "every commit waits for such a write: use a faster disk, "
+                             "or a disk that other programs use less",
                    "writing 4 KiB to the disk of %s takes %.2f ms (median)", folder,
                    ms);
 }
@@ -154,10 +157,10 @@ void doctor_machine(doctor *d)
     getrlimit(RLIMIT_NOFILE, &files);
     bool enough = files.rlim_cur >= 1024;
     doctor_say(d, enough ? HEALTH_OK : HEALTH_WARN, "open files",
-               enough ? "" : "ulimit -n 4096", "at most %llu",
+               enough ? "" : "ulimit -n 4096", "a process may open %llu files",
                (unsigned long long)files.rlim_cur);
-    /* Leases use the monotonic clock; only invitations and records use the time of
-     * day. */
+    /* A wrong clock does not harm leases, which use the monotonic clock. Only
+     * invitations and records use the time of day. */
     struct timex t = {.modes = 0};
     int state = adjtimex(&t);
     int64_t now_s = pl_wall_ms() / 1000;
@@ -166,11 +169,13 @@ void doctor_machine(doctor *d)
     if (!sane)
         doctor_say(
             d, HEALTH_FAIL, "clock", "set the clock: timedatectl set-ntp true",
-            "it shows %lld s after 1970, so invitations would not expire in time",
+            "the clock shows %lld s after 1970, which is before 2024, so invitations "
+            "would not expire in time",
             (long long)now_s);
     else
         doctor_say(d, synced ? HEALTH_OK : HEALTH_WARN, "clock",
                    synced ? ""
                           : "use timedatectl set-ntp true, or another time service",
-                   synced ? "kept by a time service" : "no time service sets it");
+                   synced ? "a time service sets the clock"
+                          : "no time service sets the clock");
 }

@@ -7,27 +7,30 @@
 typedef struct measured_model {
     const char *name;
     pl_shape shape;
-    /* batch: sequences per training step; rounds: measurements of training */
+    /* batch: number of sequences per training step; rounds: number of rounds that
+     * measure training */
     int batch, rounds;
-    int decode_rounds; /* measurements of generation */
+    int decode_rounds; /* number of rounds that measure generation */
 } measured_model;
 
-/* measure_models returns the models that are measured if the user names none.
- * measure_model_by_name finds any model by its name, also a model that needs a GPU. If
- * there is no such model, the sentence of ERR_USAGE has the most similar name
+/* measure_models returns the *n models that are measured if the user names no model.
+ * measure_model_by_name finds any model by its name, also a model that needs a GPU.
+ * ERR_USAGE: there is no such model; the message names the most similar one
  * (measure_models.c). */
 const measured_model *measure_models(int *n);
 pl_status measure_model_by_name(const char *name, measured_model *out);
 
-/* The number of processes that train, the number of threads of each process, and the
- * result: the sum of their rates. */
+/* A crew: processes that train at the same time, each with `threads` threads.
+ * tokens_per_s is the result: the sum of their rates. */
 typedef struct measure_crew {
     int processes, threads;
     double tokens_per_s;
 } measure_crew;
 
-/* Trains `model` in crew->processes processes at once, each bound to different
- * processors, and adds up the rates of their best steps (measure_crew.c). */
+/* Trains `model` in crew->processes processes at once, and adds up their rates
+ * (measure_crew.c). If o->seconds is 0, each process is bound to its own processors,
+ * and its best step counts. Otherwise processes are not bound, and the mean step
+ * counts. */
 pl_status measure_crew_run(const measure_options *o, const measured_model *model,
                            measure_crew *crew);
 

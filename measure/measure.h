@@ -14,33 +14,38 @@
  * updates come from the run in `folder`. If `folder` is NULL, a small model is trained
  * to get updates. */
 pl_status measure_codec(bool json, const char *folder);
-/* Measures the outer methods: parameters per second, bytes touched per parameter. */
+/* Measures the steps of the outer methods: parameters per second, and bytes that are
+ * read and written per parameter. */
 pl_status measure_outer(bool json);
 
 /* Options of the measurements of a training step and of generation (measure_engine.c,
  * measure_generate.c). */
 typedef struct measure_options {
+    /* ops: also measure the operations of a step; json: print JSON instead of a table;
+     * cpu_clock: measure the processor time of one thread */
     bool ops, json, cpu_clock;
     bool muon;                   /* measure with train.optimizer=muon */
     int muon_rows;               /* train.muon_rows */
     const char *model;           /* a name from measure_models.c, or NULL */
     const char *const *settings; /* model.KEY=VALUE pairs: a shape given by the user */
     int n_settings;
-    int threads;
-    int processes; /* 0: only this process, with a table of where its time goes */
-    const char *backend, *precision, *clock;
-    /* with `processes`: number of seconds for which steps are measured, and the mean
-     * step counts; 0: a few steps are measured, and the best step counts */
+    int threads;   /* number of threads per process */
+    int processes; /* number of processes that train at once; 0: only this process */
+    const char *backend, *precision, *clock; /* the texts that the user gave */
+    /* Only for processes that train at once. Above 0: each process trains for this many
+     * seconds, and its mean step counts. 0: it trains for a few steps, and its best
+     * step counts. */
     double seconds;
 } measure_options;
 pl_status measure_engine(const measure_options *o);
-/* Measures reading a prompt and writing tokens. If o->precision is NULL, all precisions
- * are measured. */
+/* Measures how many tokens of a prompt a path reads per second, and how many tokens it
+ * writes per second. If o->precision is NULL, measures all precisions. */
 pl_status measure_generate(const measure_options *o);
 
-/* Measures the tokens per second of one worker of a job while all workers train the
- * model of this configuration for `seconds` seconds (measure_crew.c). On GPUs one
- * worker trains alone, and its rate is divided by the number of workers per GPU. */
+/* Computes the tokens per second of one worker of a job in which all `workers` workers
+ * train at once (measure_crew.c). On CPUs, as many processes train the model of this
+ * configuration for `seconds` seconds, and the result is their mean rate. On GPUs one
+ * process trains alone, and its rate is divided by the number of workers per GPU. */
 PL_MUST_CHECK pl_status measure_workers(const config *c, int workers, int n_gpus,
                                         double seconds, double *tokens_per_s);
 

@@ -2,9 +2,9 @@
  *
  * Speed is in bytes of the fp32 update per second. The best of several passes counts,
  * because other work on the machine can only add time. A codec encodes with a residual
- * if training would keep a residual (codec.feedback auto), or if the row says so. The
- * error is the error of a single message, including the part that the residual would
- * correct in later messages. */
+ * if training with codec.feedback=auto would keep one, or if the field `residual` of
+ * the row says so. The error is the error of one message alone: it includes the part
+ * that the residual would correct in later messages. */
 #include "measure/measure.h"
 #include "measure/update_internal.h"
 #include "codec/codec.h"
@@ -89,8 +89,8 @@ static double relative_error(const measurement *m)
     return m->norm > 0 ? sqrt(error) / m->norm : 0;
 }
 
-/* Measures a row. The first pass starts without a residual; its bytes and its error are
- * reported. */
+/* Measures a row. The first pass starts with a residual of zeros. Reports the bytes and
+ * the error of the first pass, and the best times of all passes. */
 static pl_status measure_row(measurement *m, row *r)
 {
     pl_codec_options o;
@@ -124,7 +124,7 @@ static double speed(const measurement *m, double seconds)
 static void print_rows(const measurement *m)
 {
     say("update    %s", m->update.source);
-    say("          %zu parameters; root mean square %.2e; copying %.1f GB/s",
+    say("          %zu parameters with root mean square %.2e; memcpy copies %.1f GB/s",
         m->update.n, m->norm / sqrt((double)m->update.n), speed(m, m->copy_s));
     say("  %-20s %12s %12s %12s %10s", "codec", "encode GB/s", "add GB/s", "B/param",
         "rel. error");

@@ -1,8 +1,8 @@
 /* Measures a whole machine: several processes train at once.
  *
- * Each child is forked before this process has opened a backend, because the threads of
- * OpenMP do not exist in a forked child. Each child reports the seconds of its best
- * step (or of its mean step) through a pipe. */
+ * Children are forked before this process opens a backend. Otherwise OpenMP would have
+ * started its threads, and those do not exist in a forked child. Each child reports the
+ * seconds of its best step (or of its mean step) through a pipe. */
 #include "measure/engine_internal.h"
 
 #include <errno.h>
@@ -20,9 +20,9 @@ typedef struct child {
     int pipe;
 } child;
 
-/* Binds the calling process to `n` of the processors that it may use, from number
- * `first` on; after the last processor, number 0 follows. If the kernel refuses, the
- * process stays unbound and the measurement varies more. */
+/* Binds the calling process to `n` of the processors that it may use, from the one with
+ * the number `first` on; number 0 follows the last one. If the kernel refuses, the
+ * process stays unbound, and the measurement varies more. */
 static void bind_processors(int first, int n)
 {
     cpu_set_t all, mine;
@@ -85,7 +85,7 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
          * ends. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
-        /* with `seconds`, processes stay unbound like a job's workers */
+        /* With `seconds` the workers of a job are measured, and those are not bound. */
         if (o->seconds <= 0)
             bind_processors(i * crew->threads, crew->threads);
         work(o, model, crew->threads, ends[1]);
@@ -110,7 +110,8 @@ static pl_status finish_crew_child(const child *c, double *seconds)
         ;
     if (told && WIFEXITED(code) && WEXITSTATUS(code) == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DEVICE, "process %d, which was to train, ended with %s %d",
+    return pl_fail(PL_ERR_DEVICE,
+                   "the measurement failed: its process %d ended with %s %d",
                    (int)c->pid, WIFEXITED(code) ? "code" : "signal",
                    WIFEXITED(code) ? WEXITSTATUS(code) : WTERMSIG(code));
 }
@@ -123,8 +124,11 @@ pl_status measure_crew_run(const measure_options *o, const measured_model *model
     int n = 0;
     crew->tokens_per_s = 0.0;
     if (crew->processes > CREW_MAX)
-        return pl_fail(PL_ERR_USAGE, "--processes %d: at most %d", crew->processes,
-                       CREW_MAX);
+        return pl_fail(
+            PL_ERR_USAGE,
+            "%d processes cannot train at once; the most that can be measured is "
+            "%d",
+            crew->processes, CREW_MAX);
     while (n < crew->processes && status == PL_OK) {
         status = start_crew_child(o, model, crew, n, &children[n]);
         n += status == PL_OK;

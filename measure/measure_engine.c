@@ -1,17 +1,18 @@
 /* pathloom bench step and bench ops: measure a training step and its operations.
  *
- * Each figure is printed beside a limit that is measured in the same run. The limit of
- * a step is the time of its matrix products. The limit of an operation is the rate of
- * the best product or of the best stream. --processes N measures the whole machine: N
- * processes with one thread, each bound to a processor, are compared with one process
- * with N threads. */
+ * Each result is printed beside a limit that is measured by the same command. The limit
+ * of a step is the time of its matrix products alone. The limit of an operation is the
+ * speed of the fastest matrix product (FLOP/s) or of the fastest pass over memory
+ * (bytes/s). --processes N measures the whole machine: N processes, each bound to its
+ * own processors, are compared with one process that has as many threads as all of
+ * them together. */
 #include "measure/engine_internal.h"
 
 #include <math.h>
 
 /* ---- which models ---- */
-/* Makes a model with a single path, because the measurement needs no levels and no
- * router. */
+/* Makes a model from the user's settings. Adds settings for a single path, because the
+ * measurement needs no levels and no router. */
 static pl_status model_of_sets(const measure_options *o, measured_model *out)
 {
     config *c = pl_alloc(sizeof *c);
@@ -40,7 +41,9 @@ static pl_status choose(const measure_options *o, measured_model *own,
     *first = own;
     *n = 1;
     if (o->model && o->n_settings > 0)
-        return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
+        return pl_fail(
+            PL_ERR_USAGE,
+            "--model and --set both choose the model; give only one of them");
     if (o->n_settings > 0)
         return model_of_sets(o, own);
     if (o->model)
@@ -94,8 +97,8 @@ static void say_ops(const measured_model *m, const pl_probe_report *r)
             100.0 * row->seconds * row->calls / r->step_seconds);
     }
     say("  (the rows `head` are parts of the row `classifier`)");
-    say("  step %.2f ms, %.0f tokens/s, %.0f %% of the speed that its products alone "
-        "would allow",
+    say("  step %.2f ms, %.0f tokens/s, %.0f %% of the speed that a step would have if "
+        "it did only its matrix products",
         r->step_seconds * 1e3, r->tokens / r->step_seconds,
         100.0 * r->product_seconds / r->step_seconds);
 }
@@ -169,7 +172,7 @@ static pl_status measure_process(const measure_options *o, const measured_model 
 }
 
 /* ---- a whole machine ---- */
-/* Measures the two kinds of crews in turn, each twice. The better result counts. */
+/* Measures the n_crews crews in turn, each twice. The better result counts. */
 static pl_status measure_crews(const measure_options *o, const measured_model *m,
                                measure_crew crews[2], int n_crews)
 {

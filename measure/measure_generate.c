@@ -1,18 +1,18 @@
 /* pathloom bench generate: measures how fast a path reads a prompt and writes tokens.
  *
- * A single token needs every weight once, so the limit of its speed is the rate at
- * which weights come from memory. That rate is measured in the same run, once per
- * round, by threads that only read. The best of the rounds counts, because other work
- * on a machine can only add time. If a cache holds a large part of the weights, they do
- * not come from memory, and no share of the limit is printed. On a GPU the limit is the
- * rate of the GPU's memory. */
+ * To write one token, every weight is read once. So the limit of the speed is the rate
+ * at which weights can be read from memory. The same command measures that rate,
+ * several times per round, with threads that only read. The best round counts, because
+ * other work on a machine can only add time. If a cache holds a large part of the
+ * weights, they do not come from memory, and no share of the limit is printed. On a GPU
+ * the limit is the rate of the GPU's memory. */
 #include "measure/engine_internal.h"
 
 #include <math.h>
 
 enum {
-    /* bytes to read when memory is measured: at least READ_BYTES, and at least CACHES
-     * times the size of the last cache */
+    /* The measurement of memory reads at least READ_BYTES bytes, and on a processor at
+     * least CACHES times the size of the last cache. */
     READ_BYTES = 256 << 20,
     CACHES = 4,
     READ_ITEM = 1 << 20,
@@ -72,8 +72,9 @@ static pl_status open_precision(bench *b)
     return pl_decoder_create_slots(b->model, b->n_slots, &b->decoder);
 }
 
-/* Returns the bytes that are read for one token: all matrices, but only one row of the
- * embedding (a tied embedding is read completely, as the classifier). */
+/* Returns the bytes that are read for one token: all matrices, of which the classifier
+ * is one (a tied embedding is the classifier). The single row of an untied embedding
+ * does not count. */
 static double weight_bytes(const bench *b)
 {
     const pl_shape *s = &b->shape;
@@ -121,8 +122,8 @@ static pl_status read_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Measures reading on a GPU. The memory is read several times before one wait, so that
- * the wait is a small part of the time. */
+/* Measures how fast a GPU reads its memory. The GPU reads the memory several times
+ * before the processor waits for it, so that the wait is a small part of the time. */
 static pl_status time_reading_there(bench *b)
 {
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
@@ -147,8 +148,8 @@ static pl_status time_reading(bench *b)
     return PL_OK;
 }
 
-/* Measures the best decoding step of n sequences, each of which begins with a short
- * prompt. */
+/* Measures the mean time of STEPS decoding steps of n sequences, each of which begins
+ * with a prompt of two tokens. Keeps it in b->step if it is the best so far. */
 static pl_status time_batch_steps(bench *b, int which)
 {
     const int n = batches[which];
@@ -166,8 +167,8 @@ static pl_status time_batch_steps(bench *b, int which)
     return PL_OK;
 }
 
-/* Measures prefill, reading of memory, and decoding, in rounds. The first round only
- * warms up. */
+/* Measures prefill, reading of memory, and decoding, in rounds. The first round is only
+ * a warm-up: round 1 forgets its results. */
 static pl_status measure_decoding(bench *b)
 {
     for (int round = 0; round <= b->rounds; round++) {
@@ -322,9 +323,9 @@ static pl_status measure_all_models(const measure_options *q)
     pl_status status = q->n_settings > 0 ? run_own(q, list) : run_models(q, list);
     if (!out) {
         if (status == PL_OK)
-            say("  (of memory: weight bytes per second, divided by the rate of reading "
-                "memory; *: left out, because the last cache holds more than 1/%d of "
-                "them)",
+            say("  (of memory: bytes of weights that decoding reads per second, as a "
+                "share of the rate at which memory can be read; *: not given, because "
+                "the last-level cache can hold more than 1/%d of the weights)",
                 CACHES);
         return status;
     }
@@ -341,7 +342,9 @@ static pl_status measure_all_models(const measure_options *q)
 pl_status measure_generate(const measure_options *o)
 {
     if (o->model && o->n_settings > 0)
-        return pl_fail(PL_ERR_USAGE, "--model and --set both name a model; give one");
+        return pl_fail(
+            PL_ERR_USAGE,
+            "--model and --set both choose the model; give only one of them");
     measured_model known;
     if (o->model)
         PL_CHECK(measure_model_by_name(o->model, &known));

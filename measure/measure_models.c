@@ -16,7 +16,7 @@ static const measured_model models[] = {
 #undef SHAPE
 enum { N_MODELS = sizeof models / sizeof *models };
 
-/* Models for a GPU, which are measured only if one is named. */
+/* Models for a GPU. A model of this list is measured only if the user names it. */
 static const struct {
     const char *name, *preset;
     int batch, rounds, decode_rounds;
@@ -51,6 +51,7 @@ pl_status measure_model_by_name(const char *name, measured_model *out)
         }
     }
     const char *near = pl_nearest(name, names, N_MODELS + N_PRESETS);
-    return pl_fail(PL_ERR_USAGE, "bench has no model `%s`; did you mean `%s`?", name,
+    return pl_fail(PL_ERR_USAGE,
+                   "there is no model `%s` to measure; did you mean `%s`?", name,
                    near ? near : names[0]);
 }

@@ -1,10 +1,10 @@
-/* pathloom bench outer: measures each method's step against the rate of the memory.
+/* pathloom bench outer: compares each method's outer step with the speed of memory.
  *
  * A step does little arithmetic on much memory, so its limit is the rate at which
  * memory is read and written. This rate depends on the mix of reads and writes.
- * Therefore each row is compared with a pass that reads and rewrites as many bytes and
- * computes almost nothing. The rows are measured in turn, in a few rounds. The best
- * round of each row counts, because other work on a machine can only add time. */
+ * Therefore each row is compared with a pass that reads and writes as many bytes as the
+ * step, but computes almost nothing. Each of a few rounds measures every row once. The
+ * best round of each row counts, because other work on a machine can only add time. */
 #include "measure/measure.h"
 #include "outer/outer.h"
 #include <math.h>
@@ -20,7 +20,8 @@ enum {
 };
 
 typedef struct bench {
-    /* in noloco, carry and own are the vectors that two mates exchange */
+    /* [N] each: parameters, momentum, and two more vectors of the methods; for noloco
+     * `carry` is the vector of the mate and `own` that of the holder itself */
     float *x, *m, *carry, *own;
     uint16_t *updates; /* bf16 [UPDATES][STRIDE] */
     pl_update_view views[UPDATES];
@@ -33,15 +34,15 @@ typedef struct row {
     const char *name;
     pl_method method;
     int n_updates;
-    /* n_reads: arrays of 2-byte values that are read; n_rewrites: arrays of 4-byte
-     * values that are read and written */
+    /* n_reads: number of arrays of N 2-byte values that the step reads; n_rewrites:
+     * number of arrays of N 4-byte values that it reads and writes */
     int n_reads, n_rewrites;
     double seconds, memory_seconds; /* results */
 } row;
 
-/* The rows. An array of floats that is only read counts as two arrays in n_reads. The
- * method co2 reads updates a second time, because it needs |g| for the penalty before
- * it changes any element. */
+/* The rows. An array of floats that is only read counts as two arrays in n_reads. For
+ * co2, n_reads counts the updates once, but the step reads them twice: it needs the
+ * norm |g| of the mean update for the penalty before it changes any element. */
 static row rows[] = {
     {"diloco", PL_METHOD_DILOCO, 1, 1, 2, 0, 0},
     {"diloco", PL_METHOD_DILOCO, 8, 8, 2, 0, 0},
@@ -61,7 +62,7 @@ static row rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* ---- the same reads and writes alone ---- */
+/* ---- reads and writes without arithmetic ---- */
 typedef struct mix {
     bench *b;
     int n_reads, n_rewrites;

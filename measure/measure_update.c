@@ -1,6 +1,5 @@
 /* Gets a real update for measurements: reads it from a run, or makes it by a few
- * training steps.
- * */
+ * training steps. */
 #include "measure/update_internal.h"
 
 void measure_update_free(measure_update *update)
@@ -16,8 +15,8 @@ static pl_status alloc_update(size_t n, float **out)
 }
 
 /* ---- from a run ---- */
-/* Reads the update that path 0 sent for a module, if the store still has it. The update
- * replaces the difference in `out`. */
+/* Reads the update that path 0 sent for a module and version, if the store still has
+ * it: the update overwrites out [n], and *kept becomes true. */
 static pl_status read_kept(pl_store *store, const pl_version *v, size_t n, float *out,
                            bool *kept)
 {
@@ -81,7 +80,8 @@ static pl_status read_arm_update(pl_store *store, const pl_arm *arm, const char 
     }
     if (version == 0 || version == UINT64_MAX)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "nothing of %s has been merged yet; wait for its first phase",
+                       "no update of path 0 of %s has been merged in all its modules "
+                       "yet; wait until its first phase has ended",
                        arm->name));
     PL_TRY(alloc_update(u->n, &end));
     PL_TRY(pl_read_path(store, arm, u->topology, 0, version - 1, u->values));
@@ -119,8 +119,9 @@ done:
 /* ---- by training ---- */
 enum { BATCH = 8, CONTEXT = 64, STEPS = 60, PHASE = 20 };
 
-/* Draws random words of an artificial language that a model can learn: few words are
- * frequent, most are rare, and each word depends on the words before it. */
+/* Draws random words of an artificial language that a model can learn: each word
+ * depends on the previous word and a random number, which is small more often than
+ * large. */
 static void draw_text(int vocab, int step, int32_t *tokens, int32_t *targets)
 {
     for (int b = 0; b < BATCH; b++) {
@@ -196,7 +197,8 @@ pl_status measure_update_train(measure_update *out)
     PL_TRY(pl_model_create(be, out->topology, &options, &model));
     PL_TRY(train_update(model, out));
     snprintf(out->source, sizeof out->source,
-             "%d steps of AdamW on the laptop preset after %d", PHASE, STEPS - PHASE);
+             "%d steps of AdamW on the laptop preset after %d earlier steps", PHASE,
+             STEPS - PHASE);
 done:
     pl_model_destroy(&model);
     pl_backend_close(&be);

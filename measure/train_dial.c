@@ -1,7 +1,7 @@
 /* The dial of `pathloom train`: measures the facts from which job/dial.c chooses, and
- * sets the chosen keys in the run. A key that the user gave is not chosen. If such a
- * key concerns the model, paths, batch or phases, the other keys are chosen to fit
- * it. */
+ * sets the chosen keys in the run. Keys that the user gave keep their values. If such a
+ * key determines the model, the paths, the batch or the phases, the dial chooses the
+ * remaining keys to fit it. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -23,10 +23,11 @@ pl_status train_dial_read(train_dial *d, const char *file)
         return pl_fail(PL_ERR_USAGE, "--for and --tokens both set the length of the "
                                      "training; give one of them");
     if (file)
-        return pl_fail(PL_ERR_USAGE,
-                       "--%s chooses keys that %s sets; leave one of them out, or give "
-                       "single keys by --set",
-                       d->time ? "for" : "tokens", file);
+        return pl_fail(
+            PL_ERR_USAGE,
+            "--%s chooses keys that the file %s also sets; leave one of them out, or "
+            "give single keys with --set",
+            d->time ? "for" : "tokens", file);
     if (d->time)
         return dial_parse_time(d->time, &d->seconds);
     if (pl_parse_int(d->tokens, &n) != PL_OK || n < 1)
@@ -56,7 +57,7 @@ static void choose_int(train_dial *d, const char *key, int64_t value, const char
     choose_text(d, key, text, why);
 }
 
-/* Sets these pairs in the run, and then the pairs that the user gave, which override
+/* Sets these KEY=VALUE pairs in the run, and then the user's pairs, which override
  * them. */
 static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *pairs,
                             int n_pairs)
@@ -84,9 +85,9 @@ static double seconds_left(const train_dial *d, const pl_run *r)
     return d->time ? fmax(d->seconds - (pl_now() - r->started), 1) : 0;
 }
 
-/* Measures the speed of the run's present model and stores it as the i-th speed. Two
- * measurements are made: one worker alone, and all workers together. Each takes 1/120
- * of the run's time, but at least 0.3 s and at most 5 s. */
+/* Measures the speed of the run's present model and stores it as the i-th speed: first
+ * of one worker alone, then of all workers together. Each measurement takes 1/120 of
+ * the time that the user gave, but at least 0.3 s and at most 5 s. */
 static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
 {
     enum { WAYS = 2, SHARE = 60 };
@@ -108,8 +109,8 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
     return PL_OK;
 }
 
-/* Measures speeds before the text is known: with a small and a larger model, or, if the
- * user gave a model, only with that model. */
+/* Measures speeds before the text is known, if the user gave a time: the speed of the
+ * user's model, or, if the user gave no model, of a small and of a larger model. */
 static pl_status measure_before(train_dial *d, pl_run *r)
 {
     static const char *const small[] = {"model.width=64", "model.heads=2"},
@@ -119,8 +120,8 @@ static pl_status measure_before(train_dial *d, pl_run *r)
     if (r->n_workers == 0)
         return pl_fail(
             PL_ERR_CONFIG,
-            "--for measures the workers of this machine, and this job starts "
-            "none; give --tokens instead");
+            "--for measures the speed of the workers of this machine, but this job "
+            "starts no workers here; use --tokens instead");
     if (d->facts.params > 0)
         return measure_speed(d, r, 0);
     PL_CHECK(lay_before(d, r, small, 2));
@@ -141,7 +142,8 @@ static bool is_model_given(const train_dial *d)
     return false;
 }
 
-/* Notes the facts about model, paths and baselines that the user's keys determine. */
+/* Copies to d->facts what the user's keys determine: model, paths, training and
+ * baselines. */
 static void note_given(train_dial *d, const pl_run *r)
 {
     const config *c = &r->cfg;
@@ -173,7 +175,8 @@ static void note_given(train_dial *d, const pl_run *r)
     f->longest_baseline = batch || equal;
 }
 
-/* Refuses a text that is certainly too small, before it is read. */
+/* Refuses a text that is certainly too small. Before the text is read its size is known
+ * only if the corpus is a single plain file. */
 static pl_status check_size(const pl_run *r)
 {
     struct stat file;
@@ -190,8 +193,8 @@ static pl_status check_size(const pl_run *r)
                    corpus, (unsigned long long)bytes);
 }
 
-/* If an earlier command has read the text and then ended, uses the values that it
- * chose, because the data folder was made with these values. */
+/* If an earlier command has already made the run's data folder, uses the values of
+ * data.vocab and data.max_bytes with which that command made it. */
 static void take_prepared(const pl_run *r, int64_t *vocab, int64_t *bytes)
 {
     char path[PL_PATH_MAX];
@@ -243,13 +246,14 @@ static void choose_model(train_dial *d, const dial_choice *c)
              pl_human_count(c->params, human), c->tokens / c->params, c->bits);
     if (d->facts.width == 0) {
         choose_int(d, "model.width", c->width, why);
-        snprintf(why, sizeof why, "heads of %lld", (long long)(c->width / c->heads));
+        snprintf(why, sizeof why, "the width of each attention head is %lld",
+                 (long long)(c->width / c->heads));
         choose_int(d, "model.heads", c->heads, why);
         choose_int(d, "model.blocks", c->blocks, "fits the width");
     }
     if (d->facts.paths == 0) {
         snprintf(why, sizeof why,
-                 "%lld paths: best for these tokens and %.0f documents",
+                 "%lld paths: best for this number of tokens and %.0f documents",
                  (long long)c->paths, d->facts.documents);
         choose_text(d, "topology.levels", dial_levels(c->paths), why);
     }
@@ -263,7 +267,8 @@ static void choose_model(train_dial *d, const dial_choice *c)
 static void choose_training(train_dial *d, const dial_choice *c)
 {
     char why[112], lr[32], human[2][16];
-    choose_int(d, "train.batch", c->batch, "8 sequences up to 30M tokens, more above");
+    choose_int(d, "train.batch", c->batch,
+               "8 sequences if the training has up to 30M tokens, else more");
     snprintf(lr, sizeof lr, "%.3g", c->lr);
     choose_text(d, "train.lr", lr, "lower for wider models, higher for larger batches");
     choose_int(d, "train.base_steps", c->base_steps,
@@ -289,7 +294,7 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
 
 static void print_keys(const train_dial *d, const dial_choice *c)
 {
-    /* more passes over the text are useless (arXiv:2305.16264) */
+    /* more than about this many passes over the text gain nothing (arXiv:2305.16264) */
     enum { PASSES_MAX = 40 };
     char human[4][16];
     const dial_facts *f = &d->facts;
@@ -313,9 +318,9 @@ static void print_keys(const train_dial *d, const dial_choice *c)
             pl_human_seconds(c->seconds, human[0]));
 }
 
-/* Called when the text is known. Chooses the model by the speeds that were measured
- * before the text was known. Then measures the speed of this model, and chooses its
- * training by that speed. */
+/* Chooses the model by the speeds that were measured before the text was known. Then
+ * chooses the training. If a time was given, first measures the speed of the chosen
+ * model, because the length of the training depends on it. */
 pl_status train_dial_finish(train_dial *d, pl_run *r)
 {
     dial_facts *f = &d->facts;

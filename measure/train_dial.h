@@ -1,10 +1,10 @@
-/* `pathloom train --for TIME` and `--tokens N`: measures this machine and sets the keys
- * that job/dial.c chooses. */
+/* The dial of `pathloom train --for TIME` and `--tokens N`: measures this machine and
+ * sets the configuration keys that job/dial.c chooses. */
 #ifndef PL_MEASURE_TRAIN_DIAL_H
 #define PL_MEASURE_TRAIN_DIAL_H
 #include "job/job.h"
 
-/* The keys that were chosen, as KEY=VALUE, with the reasons. */
+/* The n keys that were chosen: pair[i] is KEY=VALUE, why[i] the reason for it. */
 enum { DIAL_KEYS_MAX = 16 };
 typedef struct dial_keys {
     char pair[DIAL_KEYS_MAX][64], why[DIAL_KEYS_MAX][112];
@@ -12,10 +12,10 @@ typedef struct dial_keys {
 } dial_keys;
 
 typedef struct train_dial {
-    const char *time, *tokens; /* the user's texts; NULL: not given */
+    const char *time, *tokens; /* texts of --for and --tokens; NULL: not given */
     const given_settings
         *settings;            /* the user's settings, which override chosen ones */
-    double seconds, n_tokens; /* exactly one of the two is not 0 */
+    double seconds, n_tokens; /* `time` or `tokens` as a number; the other is 0 */
     dial_facts facts;
     dial_keys keys;
     bool chosen; /* this command has chosen the keys of a new run */
@@ -31,10 +31,11 @@ bool train_dial_is_set(const train_dial *d);
 PL_MUST_CHECK pl_status train_dial_begin(train_dial *d, pl_run *r);
 /* Called when the run's text is known: chooses, prints and sets all keys of the run. */
 PL_MUST_CHECK pl_status train_dial_finish(train_dial *d, pl_run *r);
-/* Notes that a part of the run has ended. Parts must end in the order of dial_part. */
+/* Records how long a part of the run took. Call this at the end of each part, in the
+ * order of dial_part. */
 void train_dial_mark(train_dial *d, dial_part part);
-/* Prints for each part of the run the time that it took and the time that was
- * planned. */
+/* Prints for each part of the run the time that it took and the time that was planned.
+ * Prints nothing unless --for was given and this command chose the keys. */
 void train_dial_account(const train_dial *d);
 
 #endif

@@ -7,21 +7,21 @@
 
 typedef struct measure_update {
     pl_topology *topology;
-    size_t n; /* parameters of a path */
+    size_t n; /* number of parameters of a path */
     /* [n] the parameters at the start of a phase minus those at its end */
     float *values;
-    char source[160];
+    char source[160]; /* says in words where the update comes from */
 } measure_update;
 
 /* Reads the update of path 0 of a run's mixture: the update that the path sent in the
  * last merged phase, if the store still has it, otherwise the difference between the
  * last two versions. ERR_NOT_FOUND if nothing was merged yet. */
 pl_status measure_update_read(const char *folder, measure_update *out);
-/* Trains the laptop preset on random text for some steps; the last 20 steps make the
- * update. */
+/* Trains the preset `laptop` on random text for 60 steps. The update is the change by
+ * the last 20 steps. */
 pl_status measure_update_train(measure_update *out);
-/* The data that a codec needs to encode one module of the update. `norm` is the norm of
- * the whole update. */
+/* Gets the data that a codec needs to encode the module of one slot of the update.
+ * `norm` is the norm of the whole update. */
 enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
 typedef struct measure_module {
     const pl_slot *slot; /* the module's values begin at slot->offset */

@@ -38,8 +38,8 @@ static bool is_one_of(const char *name, const char *const names[], size_t n)
     return false;
 }
 
-/* Checks int8 and fp8, which only some backends have. Each backend checks all other
- * precisions itself. */
+/* Refuses an unknown precision, and int8, f16 or fp8 if the backend never has it. Each
+ * backend checks the rest itself. */
 static pl_status check_backend_precision(const pl_backend_options *options)
 {
     static const char *const known[] = {"auto", "f32", "bf16", "f16", "int8", "fp8"};

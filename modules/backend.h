@@ -13,13 +13,13 @@ typedef enum pl_type { PL_F32, PL_BF16 } pl_type;
 struct pl_backend {
     const pl_ops *ops;
     const char *name; /* "ref", "cpu", "cuda" */
-    /* e.g. "cpu bf16 avx512_bf16 onednn 2.6.3"; backends with equal text give equal
-     * bits */
+    /* e.g. "cpu bf16 avx512_bf16 onednn 2.6.3"; backends with the same text give the
+     * same bytes */
     char device[96];
     /* a sentence for users: what this backend does without (a GPU, a CUDA graph), and
      * why; "" if there is nothing to say */
     char remark[512];
-    pl_type act; /* the type of activations (pl_act) */
+    pl_type act; /* type of the elements of activations (pl_act) */
     int n_threads;
     /* size of the GPU's memory, and how much of it was free when the backend was
      * opened; both are 0 without a GPU */
@@ -28,7 +28,8 @@ struct pl_backend {
      * without a GPU */
     int n_devices;
     uint64_t cache_bytes; /* size of a GPU's last-level cache; 0 without a GPU */
-    /* weights have one byte each: the backend cannot train or compute losses */
+    /* weights have one byte each (int8): the backend can only decode, and cannot train
+     * or compute losses */
     bool decode_only;
     bool fp8_copies; /* weights have fp8 copies (pl_model_fp8_bytes) */
     void *self;      /* private state of the backend */
@@ -44,14 +45,16 @@ typedef struct pl_backend_options {
      * remark says why an existing device is not used */
     const char *name;
     int n_threads; /* >= 1; ignored by cuda */
-    int device;    /* CUDA ordinal */
-    /* "auto", "f32", "bf16"; cpu also "f16"; cuda also "fp8"; "int8" for decoding only
-     */
+    int device;    /* number of the CUDA device, from 0; ref and cpu ignore it */
+    /* "auto", "f32", "bf16", "f16" (only cpu), "fp8" (only cuda), "int8" (not ref; only
+     * for decoding); NULL means "auto" */
     const char *precision;
-    bool device_turns; /* an ordinal beyond the last device counts on from device 0 */
+    /* whether an ordinal beyond the last device starts again at device 0 (`device`
+     * modulo the number of devices); otherwise such an ordinal is ERR_CONFIG */
+    bool device_turns;
 } pl_backend_options;
 
-/* ERR_UNSUPPORTED names what this build or machine lacks. */
+/* ERR_UNSUPPORTED: the text names what this build or machine lacks. */
 PL_MUST_CHECK pl_status pl_backend_open(const pl_backend_options *options,
                                         pl_backend **out);
 void pl_backend_close(pl_backend **backend);

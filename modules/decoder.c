@@ -5,13 +5,14 @@
  *
  * For each block the cache holds keys, then values. Both are [slots, S, G*D] in the
  * backend's act type; S is the model's context. The caller feeds rows; each has a
- * token, its slot and its position. A piece of a prompt has rows of one slot at rising
- * positions, and a step of decoding has rows of different slots. Pieces and steps use
- * the same operations, except that a piece at position 0 uses attention_forward
- * (ops.h), because the cache has no earlier keys. The ends of pieces depend only on
- * positions, so a prompt gets the same bytes whether the caller passes it at once or in
- * pieces of the lengths that pl_decoder_piece returns. The model's activations are used
- * only during a call, so that several decoders may share a model, one after another. */
+ * token, its slot and its position. The rows of a piece of a prompt have one slot and
+ * rising positions; the rows of a step of decoding have different slots. Pieces and
+ * steps use the same operations, except that a piece at position 0 uses
+ * attention_forward (ops.h), because the cache has no earlier keys. The ends of pieces
+ * depend only on positions, so a prompt gets the same bytes whether the caller passes
+ * it at once or in pieces of the lengths that pl_decoder_piece returns. The model's
+ * activations are used only during a call, so that several decoders may share a model,
+ * one after another. */
 #include "modules/decoder_rows.h"
 #include <math.h>
 #include <string.h>
@@ -29,11 +30,12 @@ struct pl_decoder {
     int length[PL_DECODER_SLOTS_MAX];
     const pl_path *paths[PL_DECODER_SLOTS_MAX]; /* NULL: the model's path */
     decoder_rows rows; /* the arrangements of the current step */
-    int32_t *places;   /* [2,S] for each row that is fed, its slot; then its position */
-    void *block;       /* memory of all buffers below */
-    pl_act *cache;     /* [n_blocks, 2, slots, S, G*D] */
-    float *logits;     /* [logit_rows, V] */
-    int32_t *device_slots, *device_positions; /* [S] */
+    /* [2,S] the slots of the rows that are fed, then their positions */
+    int32_t *places;
+    void *block;                              /* memory of all buffers below */
+    pl_act *cache;                            /* [n_blocks, 2, slots, S, G*D] */
+    float *logits;                            /* [logit_rows, V] */
+    int32_t *device_slots, *device_positions; /* [S] `places` on the device */
     row_places *arranged; /* [n_blocks + 2] the rows of each arrangement of a step */
     /* one routine per number of sequences in a step, which a backend may record */
     pl_routine *steps[PL_DECODER_SLOTS_MAX + 1];
@@ -168,7 +170,7 @@ typedef struct pass {
     pl_decoder *d;
     int n;
     const pl_path *path; /* path of a piece; NULL: a step */
-    bool begins;         /* a piece that is the start of a sequence */
+    bool begins;         /* whether the piece is the start of a sequence */
 } pass;
 
 static void attend_block(const pass *p, int block)
@@ -203,9 +205,8 @@ static void upload_places(pl_decoder *d, int n)
     m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
 }
 
-/* Uploads the places of rows in all arrangements except the first, which the caller has
- * uploaded.
- */
+/* Uploads the places of rows in all arrangements except the first; the caller has
+ * uploaded those of the first. */
 static void upload_arrangements(pl_decoder *d)
 {
     const pl_model *m = d->m;
@@ -305,19 +306,21 @@ static pl_status check_room(const pl_decoder *d, int slot, int n)
         return pl_fail(PL_ERR_ARG, "slot %d does not exist: the decoder has %d slots",
                        slot, d->n_slots);
     if (n < 1)
-        return pl_fail(PL_ERR_ARG, "%d tokens to decode; give at least 1", n);
+        return pl_fail(PL_ERR_ARG, "a call with %d tokens; give at least 1", n);
     if (!d->paths[slot] && !d->m->path)
-        return pl_fail(PL_ERR_ARG, "slot %d has no path, and the model no parameters",
+        return pl_fail(PL_ERR_ARG,
+                       "slot %d has no path, and the model has no parameters; load "
+                       "parameters or choose a path for the slot",
                        slot);
     if (n > context - d->length[slot])
         return pl_fail(PL_ERR_DATA,
-                       "%d tokens do not fit after %d in a context of %d; shorten the "
-                       "prompt or start anew",
+                       "%d more tokens do not fit after %d tokens in a context of %d; "
+                       "shorten the prompt or start a new sequence",
                        n, d->length[slot], context);
     return PL_OK;
 }
 
-/* A GPU gets the whole prompt as one piece, because it reads a prompt faster than
+/* On a GPU the whole prompt is one piece, because a GPU reads a prompt faster than
  * another request can arrive. */
 int pl_decoder_piece(const pl_decoder *d, int slot, int n)
 {
@@ -426,8 +429,8 @@ pl_status pl_decoder_prefill_all(pl_decoder *d, int slot, const int32_t *tokens,
     return status;
 }
 
-/* Returns -log p of the target, from the logits of its position; 0 if there is no
- * target, as in the operation `classifier`. */
+/* Returns -log p of the target, computed from the logits of the token before it; 0 if
+ * `target` is negative, as in the operation `classifier`. */
 static float loss_of_logits(const float *logits, int vocab, int32_t target)
 {
     float highest = -INFINITY;
@@ -538,7 +541,7 @@ pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *to
     bool taken[PL_DECODER_SLOTS_MAX] = {false};
     if (n < 1 || n > d->n_slots)
         return pl_fail(PL_ERR_ARG,
-                       "a step of %d sequences does not fit a decoder with %d slots", n,
+                       "a step cannot have %d sequences; this decoder has %d slots", n,
                        d->n_slots);
     for (int i = 0; i < n; i++) {
         PL_CHECK(check_room(d, slots[i], 1));

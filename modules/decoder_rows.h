@@ -27,9 +27,9 @@ typedef struct decoder_rows {
     uint64_t hash;
     int n_arrangements;
     int *at; /* [n_blocks + 1] for each point, the number of its arrangement */
-    /* [n_blocks + 2, PL_DECODER_SLOTS_MAX] for each arrangement: the caller's number of
-     * each row, and the row's place in the previous arrangement. The first arrangement
-     * is the order of the caller. */
+    /* [n_blocks + 2, PL_DECODER_SLOTS_MAX] for each arrangement and row: `who`, the
+     * caller's number of the row, and `order`, the row's place in the previous
+     * arrangement. The first arrangement is the order of the caller. */
     int32_t (*who)[PL_DECODER_SLOTS_MAX], (*order)[PL_DECODER_SLOTS_MAX];
 } decoder_rows;
 
@@ -38,8 +38,8 @@ void decoder_rows_close(decoder_rows *r);
 /* Plans the arrangements for paths[0..n), unless the current plan is for the same
  * paths. */
 void decoder_rows_plan(decoder_rows *r, int n_blocks);
-/* Returns the rows from `first` on that have the same parameters at a point; `point` -1
- * is the embedding. */
+/* Returns the rows from `first` on that use the same parameters as row `first` at a
+ * point; `point` -1 is the embedding. */
 model_rows decoder_rows_group(const decoder_rows *r, int n_blocks, int point,
                               int first);
 

@@ -9,7 +9,8 @@ struct pl_update {
     float *work; /* scratch memory for Muon; NULL if AdamW updates everything */
 };
 
-/* Rounds up to a size that is a multiple of the tiles of every backend. */
+/* Rounds up to a multiple of 64, which is also a multiple of the tiles of every
+ * backend. */
 static size_t whole_tiles(int side)
 {
     enum { TILE = 64 };

@@ -19,7 +19,9 @@ static pl_status check_model_options(const pl_backend *be, const pl_shape *shape
             PL_ERR_UNSUPPORTED,
             "weights of one byte cannot be trained; choose precision bf16 or f32");
     if (options->batch < 1 || options->context < 1)
-        return pl_fail(PL_ERR_ARG, "a model for %d sequences of %d tokens is empty",
+        return pl_fail(PL_ERR_ARG,
+                       "a model for %d sequences of %d tokens is not possible; give at "
+                       "least 1 of each",
                        options->batch, options->context);
     if (options->context > shape->context)
         return pl_fail(PL_ERR_CONFIG,
@@ -40,7 +42,8 @@ pl_status model_fail_with_plan(const pl_model *m, pl_status status)
     pl_model_plan_on(m->be, m->topology, &m->options, &plan);
     return pl_fail_in(status,
                       "the model needs %s for parameters, %s for gradients, %s for "
-                      "moments, %s for activations of %d x %d tokens, %s of scratch",
+                      "moments, %s for activations of %d x %d tokens and %s of scratch "
+                      "memory",
                       pl_human_bytes((double)plan.params_bytes, text[0]),
                       pl_human_bytes((double)plan.grads_bytes, text[1]),
                       pl_human_bytes((double)plan.moments_bytes, text[2]),

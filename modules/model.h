@@ -1,8 +1,10 @@
 /* The model: one path on one backend, for training or for inference.
  *
- * Parameters, gradients, moments and activations are one block of memory each. Their
- * sizes are planned when the model is created (pl_model_plan_bytes). A step with the
- * shape of an earlier step allocates nothing. One thread owns a model. */
+ * A model for training has four blocks of memory: parameters, gradients, moments and
+ * activations. A model for inference has only activations, and its parameters are in
+ * modules (module.h). The sizes are planned when the model is created
+ * (pl_model_plan_bytes). A step with the shape of an earlier step allocates nothing.
+ * One thread owns a model. */
 #ifndef PL_MODULES_MODEL_H
 #define PL_MODULES_MODEL_H
 #include "modules/backend.h"
@@ -17,22 +19,25 @@ typedef struct pl_model pl_model;
 typedef struct pl_model_options {
     int batch;     /* B, largest number of sequences per call */
     int context;   /* T, length of the longest sequence; <= shape.context */
-    bool training; /* whether the model has gradients, moments, stored activations */
-    /* Training keeps only the input of each block and computes the rest again in the
-     * backward pass. The result has the same bytes and costs about 1.3 times the
-     * arithmetic; the activations of a block take a tenth of the memory or less. */
+    bool training; /* whether the model trains, and so has gradients and moments */
+    /* whether training keeps only the input of each block and computes the rest again
+     * in the backward pass. The results have the same bytes. A step needs about 1.3
+     * times the arithmetic, and the activations of a block a tenth of the memory or
+     * less. */
     bool recompute;
-    bool muon; /* Muon updates the matrices of blocks (ops.h), AdamW everything else */
-    /* Muon divides each matrix into parts of this many rows and updates each part as a
-     * matrix; 0: it does not divide */
+    /* whether Muon updates the matrices of blocks (ops.h); AdamW updates the rest */
+    bool muon;
+    /* number of rows of the parts into which Muon divides a matrix; it updates each
+     * part as a separate matrix. 0: matrices are not divided */
     int muon_rows;
 } pl_model_options;
 
 typedef struct pl_model_plan {
-    /* numbers of bytes on the device; params_bytes includes compute copies */
+    /* numbers of bytes on the device; params_bytes includes the copies of matrices that
+     * products read (compute copies, ops.h) */
     uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes;
-    /* working memory of Muon; on a GPU also the working memory of operations and of
-     * cuBLAS, and their tables */
+    /* working memory of Muon; on a GPU also the working memory of the other operations
+     * and of cuBLAS, the rotary table, and the optimizer's list of pieces */
     uint64_t scratch_bytes;
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
@@ -52,8 +57,8 @@ uint64_t pl_model_plan_sum(const pl_model_plan *plan);
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out);
 
-/* Borrows backend and topology until destroy. The message of ERR_NOMEM contains the
- * plan. */
+/* Borrows backend and topology until destroy. If an allocation fails, the error text
+ * lists the sizes of the plan. */
 PL_MUST_CHECK pl_status pl_model_create(pl_backend *backend,
                                         const pl_topology *topology,
                                         const pl_model_options *options,
@@ -63,13 +68,14 @@ void pl_model_destroy(pl_model **model);
 /* A row of a batch may hold several texts, one after the other: `token |
  * PL_TEXT_BEGINS` is the first token of a text within a row. Attention does not look
  * before a text's first token, and positions count from it, so a text has the same loss
- * as if it were alone in a row. The first token of a row needs no mark. A batch without
- * targets must have no marks. */
+ * as if it were alone in a row. The first token of a row needs no mark. In a batch
+ * without targets, a mark is ERR_DATA. */
 enum { PL_TEXT_BEGINS = 1 << 30 };
 
 /* Load and save the parameters as one fp32 block of pl_topology_path_params floats in
- * the host's memory. A model for inference makes modules of the parameters and
- * allocates the modules' memory only now; such a model cannot be saved (ERR_ARG). */
+ * the host's memory. In a model for inference, pl_model_load makes modules from the
+ * parameters and allocates the memory of these modules. Such a model cannot be saved
+ * (ERR_ARG). */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
 /* Lets a model for inference read the modules of `path` instead of parameters that were
@@ -78,9 +84,9 @@ PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
  * loaded needs the memory of its plan minus params_bytes. */
 PL_MUST_CHECK pl_status pl_model_use(pl_model *model, const pl_path *path);
 /* Freezes slots of a training model: their parameters and moments keep their values,
- * and their gradients count neither in the norm nor in clipping. frozen [n_slots];
- * NULL: none. At least one slot must train. After a failure the model can only be
- * destroyed. */
+ * and their gradients count neither in the norm nor in clipping. `frozen` has one value
+ * per slot; NULL: no slot is frozen. At least one slot must train. After a failure the
+ * model can only be destroyed. */
 PL_MUST_CHECK pl_status pl_model_freeze(pl_model *model, const bool *frozen);
 /* The optimizer's moments. m has one value for each parameter of the path. v has one
  * value for each parameter that AdamW updates, without gaps: with Muon these are
@@ -90,16 +96,17 @@ PL_MUST_CHECK pl_status pl_model_load_moments(pl_model *model, const float *m,
 PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *v);
 PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
 
-/* One optimizer step on tokens [B,T], targets [B,T] (target < 0 is ignored; a token
- * outside 0..V-1, except the flag PL_TEXT_BEGINS, is ERR_DATA). The loss is the mean
- * over counted targets. `clip` > 0 scales gradients to at most this global norm. If B
- * exceeds the model's batch, the step makes several passes and adds their gradients;
- * the sum is rounded differently from the gradient of a single pass. ERR_NUMERIC if
- * loss or norm is not finite; the parameters are then unchanged. */
+/* One optimizer step on tokens [B,T] and targets [B,T]. A target below 0 does not
+ * count; the loss is the mean over the others. ERR_DATA if a token, without its mark
+ * PL_TEXT_BEGINS, or a target is not in the vocabulary. If `clip` > 0, gradients are
+ * scaled so that their global norm is at most `clip`. If B exceeds the model's batch,
+ * the step makes several passes and adds their gradients; the sum is rounded
+ * differently from the gradient of a single pass. ERR_NUMERIC if loss or norm is not
+ * finite; the parameters are then unchanged. */
 typedef struct pl_step_result {
     double loss;      /* nats per token */
     double grad_norm; /* before clipping */
-    int64_t n_tokens; /* counted targets */
+    int64_t n_tokens; /* number of counted targets */
 } pl_step_result;
 PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *tokens,
                                             const int32_t *targets, int B, int T,
@@ -168,8 +175,8 @@ PL_MUST_CHECK pl_status pl_decoder_prefill_losses(pl_decoder *decoder, int slot,
  * the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
 /* For two prompts with the same n first tokens, returns how many of these tokens have
- * the same bytes in the caches, even if the prompts go on differently: the tokens in
- * whole pieces. On a GPU the result is 0, because a whole prompt is one piece. */
+ * the same bytes in the caches, whatever tokens follow. These are the tokens in whole
+ * pieces. On a GPU the result is 0, because a whole prompt is one piece. */
 int pl_decoder_shared(const pl_decoder *decoder, int n);
 /* Makes the first n tokens of the sequence in slot `from` the sequence in `slot`; both
  * may be the same slot. The caches of a slot keep their contents, also after
@@ -181,7 +188,7 @@ PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from
 PL_MUST_CHECK pl_status pl_decoder_step(pl_decoder *decoder, const int32_t *slots,
                                         const int32_t *tokens, int n, float *logits);
 
-/* These functions are for a decoder with one slot. */
+/* The next functions are for a decoder with one slot; pl_decoder_reset empties it. */
 PL_MUST_CHECK pl_status pl_decoder_create(pl_model *model, pl_decoder **out);
 void pl_decoder_reset(pl_decoder *decoder);
 PL_MUST_CHECK pl_status pl_decoder_feed(pl_decoder *decoder, const int32_t *tokens,
@@ -197,7 +204,7 @@ typedef enum pl_schedule_kind {
 typedef struct pl_schedule {
     pl_schedule_kind kind;
     int64_t warmup; /* number of steps of the linear rise */
-    int64_t total;  /* number of steps until the rate is at its floor */
+    int64_t total;  /* number of steps after which the rate is at its floor */
     /* wsd: length of the final part of `total` in which the rate falls; 0: it never
      * falls */
     int64_t decay;

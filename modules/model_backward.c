@@ -8,7 +8,8 @@
  * because such a gradient is needed only until the next operation has read it. */
 #include "modules/model_internal.h"
 
-/* d_stream is d x_{b+1} on entry and d a_b on return. */
+/* d_stream is d loss / d x_{b+1} on entry and d loss / d a_b on return (names:
+ * model_forward.c). */
 static void backward_ffn(pl_model *m, int block, int N)
 {
     const block_acts *a = &m->acts.blocks[block];
@@ -27,8 +28,8 @@ static void backward_ffn(pl_model *m, int block, int N)
                              a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C);
 }
 
-/* d_stream is d a_b on entry and d x_b on return. Rope is a rotation, so its transpose
- * is its inverse. */
+/* d_stream is d loss / d a_b on entry and d loss / d x_b on return. Rope is a rotation,
+ * so its transpose is its inverse. */
 static void backward_attention(pl_model *m, int block, int B, int T)
 {
     const pl_shape *s = m->shape;
@@ -55,8 +56,8 @@ static void backward_attention(pl_model *m, int block, int B, int T)
 
 void model_backward(pl_model *m, int B, int T)
 {
-    /* Computes the first d_stream. A tied classifier adds to the gradient of the
-     * embedding; the embedding itself adds to it at the end. */
+    /* Computes the first d_stream. If the head is tied, the classifier adds to the
+     * gradient of the embedding matrix, to which embed_backward adds at the end. */
     int N = B * T;
     const model_acts *d = &m->acts;
     int C = m->shape->width;

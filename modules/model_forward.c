@@ -74,7 +74,8 @@ static void forward_attention(pl_model *m, int block, int B, int T)
                               s->n_heads, s->n_kv_heads, s->head_size);
 }
 
-/* Computes Wo, then the feed-forward layer up to its last product. */
+/* Computes the product with Wo, then the feed-forward layer without its last
+ * product. */
 static void forward_middle(pl_model *m, int block, model_rows r)
 {
     const pl_shape *s = m->shape;
@@ -107,8 +108,8 @@ void model_forward_rest(pl_model *m, int block, model_rows r)
                            s->ffn);
 }
 
-/* Recomputes a block. The block's first norm has already added the residual to `in`, so
- * it is computed without a residual now. */
+/* Recomputes a block. The forward pass has already added the residual to `in`, so the
+ * first norm is computed without a residual now. */
 void model_forward_again(pl_model *m, int block, int B, int T)
 {
     const block_acts *a = &m->acts.blocks[block];

@@ -2,9 +2,9 @@
  * model_params, module, model_plan (layout), model_forward, model_backward, model_step
  * (training), model_score (losses and features), decoder and decoder_rows.
  *
- * The residual stream. Every sublayer's output buffer becomes the stream after that
- * sublayer: the norm that follows adds the earlier stream to it in place. So block b
- * keeps
+ * The residual stream. The output buffer of each sublayer (attention or feed-forward)
+ * becomes the stream after that sublayer: the next norm adds the earlier stream to it
+ * in place. So block b keeps
  *
  *   in   [N,C]  the stream at its first norm (the buffer `out` of block b-1)
  *   mid  [N,C]  in + attention
@@ -22,12 +22,14 @@
 extern "C" {
 #endif
 
-/* N = B*T rows; C width, F ffn; H query heads, G kv heads of D; W = (H+2G)*D */
+/* N = B*T rows; C = width; F = ffn; H query heads and G kv heads, each of D = head_size
+ * elements; W = (H+2G)*D */
 typedef struct block_acts {
     pl_act *in, *mid, *out;       /* [N,C] */
     pl_act *attn_norm, *ffn_norm; /* [N,C] */
     float *attn_rstd, *ffn_rstd;  /* [N] */
-    /* training with QK norm: [N,(H+G)*D], q and k before it; [N,H+G] */
+    /* NULL unless the model trains and has QK norm. qk [N,(H+G)*D]: q and k before QK
+     * norm; qk_rstd [N,H+G] */
     pl_act *qk;
     float *qk_rstd;
     pl_act *qkv;     /* [N,W] after rope */
@@ -45,9 +47,10 @@ typedef struct model_acts {
     pl_act *norm;       /* [N,C], after the final norm */
     float *rstd, *loss; /* [N] */
     float *rows;        /* [T,C] activations of one sequence in fp32 */
-    /* training only: gradients of the buffers above; all blocks share them */
-    double *squares;           /* [1] */
-    pl_step_numbers *numbers;  /* [1] */
+    /* the other fields are NULL unless the model trains */
+    double *squares;          /* [1] sum of the squares of all gradients */
+    pl_step_numbers *numbers; /* [1] */
+    /* gradients of the buffers above; all blocks share them */
     pl_act *d_stream, *d_norm; /* [N,C] */
     pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
 } model_acts;
@@ -92,28 +95,31 @@ struct pl_model {
     pl_model_options options;
     size_t n_params; /* parameters of the path */
     size_t n_second; /* number of parameters with a second moment */
-    /* training only; moments: m, then v (n_second floats) */
+    /* NULL unless the model trains. params and grads have n_params floats; moments has
+     * n_params first moments (m), then n_second second moments (v) */
     float *params, *grads, *moments;
     void *act_block;
     model_acts acts; /* pointers into act_block */
     param_places at;
     /* the path that operations read: in training it points into `params`; in inference
-     * to own_modules [n_slots], or to modules that others own; NULL: not loaded */
+     * to own_modules [n_slots], or to modules that others own; NULL: no parameters are
+     * loaded */
     const pl_path *path;
-    pl_path *own;
+    pl_path *own; /* the path that this model has made itself, or NULL */
     pl_module **own_modules;
-    pl_weight **weights; /* training only: all matrices of the path */
+    pl_weight **weights; /* [n_weights] all matrices; NULL unless the model trains */
     int n_weights;
     pl_update_run *runs;
     int n_runs;
     bool *frozen;           /* [n_slots] slots that keep their parameters */
     pl_update_run *trained; /* the runs without frozen slots */
     int n_trained;          /* if 0, no slot is frozen, and all runs are updated */
-    pl_update *update;      /* training only */
+    pl_update *update;      /* the optimizer; NULL unless the model trains */
     pl_routine *routine;    /* a whole training step, which the backend may record */
-    /* memory for [N] losses or [T,C] features, whichever is larger */
+    /* host memory for [N] losses or [T,C] features, whichever is larger */
     float *host_rows;
-    /* [2,N] tokens without marks, then for each token where its text begins */
+    /* host memory [2,N]: tokens without marks, then for each token where its text
+     * begins */
     int32_t *host_ids;
     /* number of leading values of acts.texts that may differ from 0 */
     int n_texts;
@@ -159,7 +165,7 @@ static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 
 /* Fills the fields at, runs, n_params and n_second. */
 void model_place_params(pl_model *m);
-/* Finds where the tensors of a path begin; the caller frees out->blocks. */
+/* Writes where the tensors of a path begin; the caller frees out->blocks. */
 void model_place_tensors(const pl_topology *t, param_places *out);
 /* Returns the size in bytes of the copy of a matrix that the backend multiplies by; 0
  * if it multiplies by the fp32 master itself. */
@@ -181,8 +187,8 @@ void model_drop_frozen(pl_model *m);
 /* Returns an upper limit for the number of runs of the optimizer. */
 size_t model_most_runs(const pl_topology *topology, const pl_model_options *options);
 
-/* Places every buffer of `acts` from `base` on, and returns their bytes. If
- * acts->blocks is NULL, only counts bytes. */
+/* Places every buffer of `acts` from `base` on, and returns their bytes. If `base` is
+ * NULL, only counts the bytes; acts->blocks may then be NULL. */
 size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
                     void *base, model_acts *acts);
 

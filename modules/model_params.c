@@ -165,7 +165,9 @@ static pl_status load_modules(pl_model *m, const float *params)
 pl_status pl_model_use(pl_model *m, const pl_path *path)
 {
     if (m->options.training)
-        return pl_fail(PL_ERR_ARG, "a model that trains has parameters of its own");
+        return pl_fail(PL_ERR_ARG,
+                       "a model for training cannot use modules: it has its own "
+                       "parameters");
     model_drop_own_path(m);
     m->path = path;
     return PL_OK;

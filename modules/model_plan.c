@@ -1,7 +1,8 @@
 /* Plans where every activation lies, in one block of memory, before the block is
  * allocated.
  *
- * For each block, training keeps the values that backward reads. Per token these are
+ * For each block, training keeps the values that the backward pass reads. Per token it
+ * keeps (model_internal.h explains the letters)
  *
  *   4 C + W + H D + 3 F  acts   (streams and norms; qkv; attention; gate, up, ffn)
  *
@@ -58,7 +59,7 @@ static pl_act *carve_acts(act_arena *arena, const extents *e, size_t width)
     return carve_memory(arena, e->N * width, e->act_bytes);
 }
 
-/* Places all buffers except `in` and the stream. */
+/* Places all buffers of a block except `in`, `mid` and `out`. */
 static void place_block(act_arena *arena, const extents *e, block_acts *block)
 {
     block->attn_norm = carve_acts(arena, e, e->C);
@@ -149,8 +150,8 @@ static uint64_t in_fp8(matrix_size size)
     return size.O % 16 == 0 && size.I % 16 == 0 ? in_bf16(size) / 2 : 0;
 }
 
-/* Returns the bytes of a matrix's int8 copy: rows of whole groups of 64 bytes, and
- * their scales. */
+/* Returns the bytes of a matrix's int8 copy: rows of bytes, each padded to a multiple
+ * of 64, and one scale per row. */
 static uint64_t in_int8(matrix_size size)
 {
     return (uint64_t)size.O * (((uint64_t)size.I + 63) / 64 * 64 + sizeof(float));
@@ -164,7 +165,8 @@ uint64_t model_copy_bytes(const pl_backend *be, matrix_size size)
            (be->fp8_copies ? in_fp8(size) : 0);
 }
 
-/* Adds up the bytes of the copies of a path's matrices. Fused matrices count as one. */
+/* Adds up the bytes of the copies of a path's matrices. Each block has four matrices
+ * (model_weight_size): q, k and v are one, and so are gate and up. */
 static uint64_t sum_copies(const pl_backend *be, const pl_topology *topology)
 {
     const pl_shape *s = pl_topology_shape(topology);
@@ -188,7 +190,8 @@ int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
                : tensor->rows;
 }
 
-/* Returns the largest number of runs of the optimizer that can end in the tensor. */
+/* Returns an upper limit for the number of the optimizer's runs that end in the
+ * tensor. */
 static size_t runs_of(const pl_model_options *options, const pl_tensor *tensor)
 {
     const int rows = model_muon_rows(options, tensor);
@@ -254,7 +257,7 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Returns the most scratch memory that an operation of the model needs. */
+/* Returns the bytes of scratch memory of the operation that needs most. */
 static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
 {
     size_t bytes = cuda_classifier_bytes(e->N, V, false);
@@ -271,8 +274,8 @@ static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
     return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
 }
 
-/* Returns the bytes of the optimizer's list of pieces. No piece extends beyond its
- * run. */
+/* Returns the bytes of the optimizer's partial sums and of its list of pieces. A piece
+ * ends where its run ends, so each run may need one more piece. */
 static size_t update_bytes(const pl_topology *topology, const pl_model_options *options)
 {
     size_t pieces = 0;

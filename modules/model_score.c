@@ -49,7 +49,8 @@ pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *l
             return pl_fail(PL_ERR_ARG,
                            "sequence %d has length %d; it must be between 1 and %d", b,
                            (int)lengths[b], T);
-    /* model_forward includes the final norm, which completes the last block's `out` */
+    /* model_forward ends with the final norm, which adds the residual to the last
+     * block's `out` */
     model_forward(m, B, T);
     pl_act *stream = m->acts.blocks[m->shape->n_blocks - 1].out;
     for (int b = 0; b < B; b++) {

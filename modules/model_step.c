@@ -1,10 +1,10 @@
 /* Trains a model: takes a batch, computes gradients, and makes one optimizer step.
  *
  * The loss is the mean over the n counted targets. So the classifier, which computes
- * the first gradient, multiplies it by 1/n. A step is one routine of forward, backward
- * and update. The numbers of a step are in the backend's memory, so that the backend
- * may repeat the routine without being called for each operation. Only the loss and the
- * norm are downloaded. */
+ * the first gradient, multiplies it by 1/n. The forward pass, the backward pass and the
+ * update of a step are one routine (pl_op_perform). The numbers of a step
+ * (pl_step_numbers) are in the backend's memory, so that the backend may record the
+ * routine and repeat it. Only the loss and the norm are downloaded. */
 #include "modules/model_internal.h"
 #include <math.h>
 
@@ -47,8 +47,9 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     if (B < 1 || T < 1 || B > m->options.batch || T > m->options.context)
         return pl_fail(
             PL_ERR_ARG,
-            "a batch of %d x %d tokens does not fit a model made for %d x %d", B, T,
-            m->options.batch, m->options.context);
+            "a batch of %d x %d tokens is not possible; this model takes 1 x 1 to "
+            "%d x %d",
+            B, T, m->options.batch, m->options.context);
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
     int32_t *ids = m->host_ids, *texts = m->host_ids + N;
@@ -57,7 +58,7 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     bool several = split_texts(tokens, targets != NULL, N, T, ids, texts);
     PL_CHECK(check_ids("token", ids, 0, V, N, T));
     m->ops->upload(m->be, m->acts.tokens, ids, bytes);
-    if (several || m->n_texts > 0) /* otherwise the device has zeros */
+    if (several || m->n_texts > 0) /* otherwise acts.texts is zero already */
         m->ops->upload(m->be, m->acts.texts, texts, bytes);
     if (several && N > m->n_texts)
         m->n_texts = N;
@@ -92,8 +93,8 @@ static pl_status measure_step(pl_model *m, int N, double sum, pl_step_result *ou
     out->grad_norm = sqrt(squares);
     if (!isfinite(out->loss) || !isfinite(out->grad_norm))
         return pl_fail(PL_ERR_NUMERIC,
-                       "loss %g with gradient norm %g; lower the learning rate or look "
-                       "for damaged data",
+                       "the loss is %g and the gradient norm %g, but both must be "
+                       "finite; lower the learning rate or look for damaged data",
                        out->loss, out->grad_norm);
     return PL_OK;
 }
@@ -112,7 +113,10 @@ static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, in
     if (!m->options.training)
         return pl_fail(PL_ERR_ARG, "a model made for inference cannot train");
     if (B < 1 || T < 1)
-        return pl_fail(PL_ERR_ARG, "a step needs a batch, not %d x %d tokens", B, T);
+        return pl_fail(PL_ERR_ARG,
+                       "a step cannot have a batch of %d x %d tokens; give at least "
+                       "1 x 1",
+                       B, T);
     int64_t n = (int64_t)B * T;
     int64_t counted = 0;
     for (int64_t i = 0; i < n; i++)
@@ -192,7 +196,7 @@ pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
     double sum = 0.0;
     *out = (pl_step_result){0};
     if (adam->step < 1)
-        return pl_fail(PL_ERR_ARG, "AdamW step %lld; steps count from 1",
+        return pl_fail(PL_ERR_ARG, "the optimizer's step is %lld; steps count from 1",
                        (long long)adam->step);
     PL_CHECK(begin_step(m, targets, B, T, &numbers, &out->n_tokens));
     int before = (B - 1) / m->options.batch * m->options.batch;
@@ -203,8 +207,7 @@ pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
     if (status == PL_OK)
         status = take_pass(m, tokens + at, targets + at, step.B, T, &numbers);
     if (status != PL_OK) {
-        /* after an error, discards the gradients of the passes that were already
-         * made */
+        /* discards the gradients of the passes that ended before the error */
         pl_model_zero_gradients(m);
         return status;
     }

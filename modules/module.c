@@ -88,12 +88,13 @@ typedef struct making {
     pl_module *m;
     const pl_shape *shape;
     const float *from;
-    bool copies;         /* only copies of matrices are kept */
+    bool copies;         /* the backend multiplies by copies; masters are not kept */
     size_t used, offset; /* offset: where the slot begins in a path's block */
     float *staging;
 } making;
 
-/* Uploads n floats that are not a matrix, and returns their address. */
+/* Returns the address of n floats that stay in fp32: a norm or the embedding. Uploads
+ * them if the module keeps only copies of matrices. */
 static const float *keep_floats(making *k, size_t at, size_t n)
 {
     pl_backend *be = k->m->be;

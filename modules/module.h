@@ -1,6 +1,6 @@
-/* Modules in memory, for inference. The parameters of a module are only once in the
- * memory of a backend, even if several paths use the module. A path is a table of
- * pointers to the parameters of its modules. */
+/* Modules in memory, for inference. A backend's memory has the parameters of a module
+ * only once, even if several paths use the module. A path is a table of pointers to the
+ * parameters of its modules. */
 #ifndef PL_MODULES_MODULE_H
 #define PL_MODULES_MODULE_H
 #include "modules/backend.h"
@@ -11,8 +11,8 @@ extern "C" {
 
 /* The parameters of one module, in the form in which the operations of a backend read
  * them. They never change, so any number of paths may use them. A backend that
- * multiplies by copies of matrices (bf16, fp8, int8) keeps these copies, and in fp32
- * only the embedding and the norms. */
+ * multiplies by copies of matrices (bf16, fp8, int8) keeps these copies; it keeps only
+ * the embedding and the norms in fp32. */
 typedef struct pl_module pl_module;
 /* Returns the bytes that a module of this slot takes. */
 uint64_t pl_module_bytes(const pl_backend *be, const pl_topology *t, int slot);

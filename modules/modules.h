@@ -1,4 +1,4 @@
-/* The door of modules: the engine.
+/* Includes the public headers of this folder: the engine that trains and runs models.
  *
  * Read in this order: shape (the numbers of a path), topology (slots, levels, modules,
  * paths), ops (every operation with its equation), backend (executes operations),

@@ -56,16 +56,16 @@ typedef struct pl_update_plan {
     int n_runs;
     pl_weight *const *weights; /* the weights whose masters are in params */
     int n_weights;
-    double *squares; /* [1] */
+    double *squares; /* [1] sum of the squares of all gradients */
 } pl_update_plan;
 
-/* an update is made once and applied in every step */
+/* the optimizer of one model: it is made once and applied in every step */
 typedef struct pl_update pl_update;
 typedef struct pl_routine pl_routine; /* a recorded sequence of operations */
 
 /* ---- memory (device memory of the backend) ---- */
 typedef pl_status pl_op_alloc(pl_backend *be, size_t bytes, const char *what,
-                              void **out); /* zeroed */
+                              void **out); /* the memory is zeroed */
 typedef void pl_op_release(pl_backend *be, void *memory);
 typedef void pl_op_upload(pl_backend *be, void *device, const void *host, size_t bytes);
 typedef void pl_op_download(pl_backend *be, void *host, const void *device,
@@ -78,13 +78,13 @@ typedef void pl_op_act_from_float(pl_backend *be, pl_act *out, const float *in,
                                   size_t n);
 
 /* ---- weights: [O,I] matrices ---- */
-/* A new weight has no values until weights_refresh. After that, a weight that has a
- * copy reads its master only in the next weights_refresh. */
+/* A new weight has no values until weights_refresh. A weight with a compute copy reads
+ * its master only during weights_refresh. */
 typedef pl_status pl_op_weight_create(pl_backend *be, const float *master, int O, int I,
                                       pl_weight **out);
 typedef void pl_op_weight_destroy(pl_backend *be, pl_weight **weight);
 typedef void pl_op_weights_refresh(pl_backend *be, pl_weight *const *weights,
-                                   int n); /* after a change of masters */
+                                   int n); /* call it after the masters have changed */
 
 /* out[n,c] = w[token[n],c] from the fp32 master; dw[token[n],c] += dout[n,c],
  * in order of n (deterministic). Tokens are checked by the model. */
@@ -135,7 +135,7 @@ typedef void pl_op_matmul_dw(pl_backend *be, float *dw, const pl_act *dout,
  *
  * Rotary position embedding, Llama (rotate-half) convention, in place on the q and k
  * parts of qkv [B,T,(H+2G)*D] (G = kv heads). `sign` -1 computes the inverse rotation,
- * for the backward pass. The position of row t is start + t - texts[b,t]. */
+ * for the backward pass. The position of token t is start + t - texts[b,t]. */
 typedef void pl_op_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T,
                         int H, int G, int D, double theta, int start, int sign);
 
@@ -149,9 +149,10 @@ typedef void pl_op_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act
                                       const pl_act *qkv, const pl_act *out,
                                       const float *lse, const int32_t *texts, int B,
                                       int T, int H, int G, int D);
-/* Rows of several sequences; each sequence has a cache. Row n of qkv [N,(H+2G)*D] is
- * position pos[n] < S of sequence slot[n]; no two rows have the same sequence and
- * position. The caches are keys and values, both [slots,S,G*D].
+/* In the next two operations the rows belong to several sequences, and each sequence
+ * has a cache. Row n of qkv [N,(H+2G)*D] is position pos[n] < S of sequence slot[n]; no
+ * two rows have the same sequence and position. The caches are keys and values, both
+ * [slots,S,G*D].
  *
  * decode_append rotates q and k by their positions, as `rope` does, and copies k and v
  * to their places in the caches. attention_decode computes the attention of each q to
@@ -180,9 +181,9 @@ typedef void pl_op_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *do
 /* The last linear layer with cross-entropy, for some rows at a time: the logits [N,V]
  * are never in memory as a whole.
  *   loss[n] = logsumexp_v(x w^T) - logit[target]; 0 where target < 0
- * If `dx` is given, it also computes the gradients of *scale * sum loss: dx is
- * overwritten, and dw (fp32) is added to. `scale` is memory of the backend; without dx
- * it may be NULL. */
+ * If `dx` is given, the operation also computes the gradients of *scale * sum loss:
+ * that of x overwrites dx, and that of w is added to dw (fp32). `scale` points into
+ * memory of the backend; without dx it may be NULL. */
 typedef void pl_op_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                               const pl_act *x, const pl_weight *w,
                               const int32_t *targets, const float *scale, int N, int V,
@@ -192,8 +193,9 @@ typedef void pl_op_logits(pl_backend *be, float *out, const pl_act *x,
                           const pl_weight *w, int N, int V, int C);
 
 /* ---- optimizer, on fp32 blocks ---- */
-/* *out = sum_i g[i]^2 in a fixed order, in double over chunks. `out` is memory of the
- * backend, like all pointers of operations except those of upload and download. */
+/* *out = sum_i g[i]^2 in a fixed order; the sums of chunks are added in double. `out`
+ * is memory of the backend, like all pointers of operations except those of upload and
+ * download. */
 typedef void pl_op_sum_squares(pl_backend *be, double *out, const float *g, size_t n);
 /* AdamW (arXiv:1711.05101): g is scaled by grad_scale first (clipping);
  *   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
@@ -217,25 +219,25 @@ typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *wor
 #define PL_MUON_MOMENTUM 0.95f
 #define PL_MUON_SCALE    0.2f
 #define PL_MUON_TINY     1e-7f
-/* a, b, c above */
+/* a, b and c in the equation of muon */
 #define PL_MUON_QUINTIC                                                                \
     {                                                                                  \
         3.4445f, -4.7750f, 2.0315f                                                     \
     }
 enum { PL_MUON_ITERATIONS = 5 };
-/* Returns the working memory of muon: X twice and S twice, with sides rounded up to
- * whole tiles. */
+/* Returns how many floats of working memory muon needs: two matrices of the size of X
+ * and two of the size of S, with sides rounded up to whole tiles. */
 size_t pl_muon_work_floats(int O, int I);
 /* Returns the largest pl_muon_work_floats among the runs; 0 if AdamW updates all of
  * them. */
 size_t pl_update_work_floats(const pl_update_run *runs, int n_runs);
 
 /* ---- a whole step ---- */
-/* The optimizer for a whole path: computes squares = sum g^2, scales gradients to the
- * norm `clip`, applies muon to the runs that are matrices and adamw to the others (with
- * weight decay if the run has it), refreshes compute copies, and zeroes the gradients.
- * If squares or a value of loss[N] is not finite, squares becomes NaN or infinite,
- * gradients are zeroed, and nothing else changes. */
+/* The optimizer for a whole path: computes squares = sum g^2, scales gradients down to
+ * the norm `clip` if their norm is larger, applies muon to the runs that are matrices
+ * and adamw to the others (with weight decay if the run has it), refreshes compute
+ * copies, and zeroes the gradients. If squares or a value of loss[N] is not finite,
+ * squares becomes NaN or infinite, gradients are zeroed, and nothing else changes. */
 typedef pl_status pl_op_update_create(pl_backend *be, const pl_update_plan *plan,
                                       pl_update **out);
 typedef void pl_op_update_destroy(pl_backend *be, pl_update **update);
@@ -244,14 +246,15 @@ typedef void pl_op_update_apply(pl_backend *be, pl_update *update, const float *
 /* Executes the operations that `work` calls. Calls with the same routine and `shape`
  * must call the same operations of this backend with equal arguments. A backend may
  * record the operations at an early call and repeat them later without calling `work`.
- * *routine is NULL at first and belongs to the caller. */
+ * *routine is NULL at first; the caller destroys it with routine_destroy. */
 typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
                            void (*work)(void *context), void *context);
 typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
 
 /* The operations, in one list for each kind. The declarations and the table of a
- * backend are generated from these lists. matmul_dx is in the list of weights, because
- * it needs no transposed copy of the weights. */
+ * backend are generated from these lists. matmul_dx is in the list of weights because
+ * the cpu backend compiles it once, like the others of that list, and not once per
+ * instruction set. */
 /* clang-format off */
 #define PL_OPS_OF_MEMORY(X) \
     X(alloc) X(release) X(upload) X(download) X(fill_zero) X(sync)

@@ -15,9 +15,9 @@ double probe_now(const pl_probe_options *options)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Measures the seconds of one call. An operation may be called again and again: a
- * gradient grows by the same amount each time, and AdamW clears the gradients once per
- * round. */
+/* Measures the seconds of one call. An operation may be called many times, because a
+ * gradient grows by the same amount at each call, and AdamW clears the gradients once
+ * per round. */
 static pl_status time_row(pl_backend *be, const pl_probe_options *options,
                           probe_ops *ops, int row, int repeats, double *seconds)
 {
@@ -81,9 +81,8 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
     }
     if (options->memory)
         PL_TRY(probe_ops_memory(ops, &out->memory_rate));
-    /* The three products of the classifier are also separate rows of the report. So the
-     * row of the classifier is not added to the FLOPs of a step: only products and
-     * attention are. */
+    /* The FLOPs of a step are those of products and of attention. The row of the
+     * classifier is not added, because its three products have rows of their own. */
     for (int i = 0; i < out->n_rows; i++) {
         const pl_probe_row *row = &out->rows[i];
         const double flops = row->flops * row->calls;

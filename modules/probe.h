@@ -1,6 +1,6 @@
-/* Measures how fast a backend is: each operation as a training step calls it, a whole
- * training step, and the two limits (arithmetic and memory) with which operations are
- * compared.
+/* Measures the speed of a backend: of each operation as a training step calls it, of a
+ * whole training step, and of the machine's arithmetic and memory. The last two are the
+ * limits with which operations are compared.
  *
  * Each round times every operation once and one whole training step once. On a GPU a
  * short operation is launched several times before one synchronisation. The result is
@@ -20,18 +20,21 @@ typedef struct pl_probe_options {
     const pl_shape *shape;
     int batch;  /* sequences per step */
     int rounds; /* number of rounds, at least 1; a warm-up round comes before them */
-    /* for pl_probe_step: 0: measure the fastest step; otherwise train for this many
-     * seconds and measure the mean time of a step */
+    /* only for pl_probe_step: it trains for this many seconds and returns the mean time
+     * of a step; 0: it returns the time of the fastest step */
     double seconds;
-    bool memory; /* whether to measure also bytes per second of the memory */
-    /* bytes of each of the four arrays (streams) that the measurement of memory reads
-     * and writes; 0: 64 MiB, or on a GPU 256 MiB and at least four times its cache */
+    /* whether pl_probe also measures how many bytes per second the memory reads and
+     * writes */
+    bool memory;
+    /* bytes of each of the four arrays that the measurement of memory reads and writes.
+     * 0: 64 MiB, on a GPU 256 MiB. An array has at least four times the bytes of a
+     * GPU's cache. */
     size_t stream_bytes;
-    /* whether to measure only the calling thread's time, for one thread on a busy
-     * machine */
+    /* whether to measure the processor time of the calling thread instead of the
+     * elapsed time; use it with one thread on a busy machine */
     bool cpu_clock;
     bool muon; /* whether the step uses Muon */
-    /* number of rows that Muon updates as a separate matrix; 0: all rows */
+    /* number of rows of a matrix that Muon updates as a separate matrix; 0: all rows */
     int muon_rows;
 } pl_probe_options;
 
@@ -56,7 +59,9 @@ typedef struct pl_probe_report {
     double product_seconds; /* seconds of the step's products alone */
     double flops;           /* FLOPs of the step's products and of attention */
     double matrix_rate;     /* FLOP/s of the best product: the limit of arithmetic */
-    double memory_rate;     /* bytes/s of the best stream: the limit of memory */
+    /* the most bytes/s that a pass over the arrays moved: the limit of memory; 0 unless
+     * options.memory was set */
+    double memory_rate;
 } pl_probe_report;
 
 /* Computes initial parameters for a path of a topology with one expert per level: the

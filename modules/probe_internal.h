@@ -11,14 +11,14 @@ extern "C" {
 /* ---- the operations ---- */
 
 typedef struct probe_ops probe_ops;
-/* Writes the rows of `report`, without their times. */
+/* Allocates the operands, and writes the rows of `report` without their times. */
 PL_MUST_CHECK pl_status probe_ops_create(pl_backend *be,
                                          const pl_probe_options *options,
                                          pl_probe_report *report, probe_ops **out);
 void probe_ops_destroy(probe_ops **ops);
 void probe_ops_call(probe_ops *ops, int row);
-/* Measures the bytes per second of operations that read, or read and write, memory far
- * larger than any cache. */
+/* Measures the bytes per second of an operation that only reads and of one that reads
+ * and writes arrays far larger than any cache. *rate gets the larger number. */
 PL_MUST_CHECK pl_status probe_ops_memory(probe_ops *ops, double *rate);
 
 /* ---- the step ---- */

@@ -1,5 +1,5 @@
-/* Calls each operation as the model does: one function per operation, with buffers of
- * its shape. */
+/* Calls each operation as a training step does. Each operation has one function and
+ * operands of the size that a step gives it. */
 #include "modules/cuda/plan_cuda.h"
 #include "modules/probe_internal.h"
 #include <math.h>
@@ -18,8 +18,9 @@ struct probe_ops {
     pl_backend *be;
     pl_probe_options options;
     int N, heads, kv_heads, D, width, ffn, vocab, qkv_width;
-    pl_act *a, *b, *c, *d; /* [N, the widest] */
-    /* each has the size of the largest matrix, or of all matrices of a block */
+    pl_act *a, *b, *c, *d; /* each has at least N rows of the widest activations */
+    /* each is as large as the largest matrix, all matrices of a block or `stream`,
+     * whichever is most */
     float *w, *dw, *m, *v;
     float *rstd, *loss, *lse; /* [N], [N], [N, heads] */
     void *tokens;             /* [N] */
@@ -30,10 +31,12 @@ struct probe_ops {
         int weight;
     } what[PL_PROBE_ROWS]; /* [n_rows] one entry per row of the report */
     int which;             /* index of the weight of the current product */
-    size_t stream;         /* floats in one stream of memory */
+    /* number of floats that each pass over memory reads per array; 0: memory is not
+     * measured */
+    size_t stream;
 };
 
-/* The number of rows that the backend's classifier takes at once. */
+/* Returns the number of rows that the backend's classifier takes at once. */
 static size_t head_rows(const probe_ops *x)
 {
     const size_t N = (size_t)x->N;
@@ -42,7 +45,7 @@ static size_t head_rows(const probe_ops *x)
     return N < HEAD_ROWS ? N : HEAD_ROWS;
 }
 
-/* The number of rows of the current product. */
+/* Returns the number of rows of the current product. */
 static int n_rows(const probe_ops *x)
 {
     return x->which == HEAD ? (int)head_rows(x) : x->N;
@@ -167,8 +170,8 @@ static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
     x->what[last].weight = weight;
 }
 
-/* Adds the products. A product moves e bytes per activation and per weight, 4 per
- * gradient (which is read and written), and 4 per logit. */
+/* Adds the products. A product moves e bytes per activation and per weight, 8 per
+ * gradient of a weight (which is read and written), and 4 per logit. */
 static void add_products(probe_ops *x, pl_probe_report *report)
 {
     static const char *const names[] = {"qkv", "o", "gate_up", "down", "head"};
@@ -242,7 +245,8 @@ static pl_status device_floats(probe_ops *x, size_t n, float scale, uint64_t see
     if (scale == 0.0f)
         return PL_OK;
     PL_CHECK(pl_try_alloc(n * sizeof(float), "probe values", (void **)&host));
-    for (size_t i = 0; i < n; i++) /* values are drawn once, then repeated */
+    /* the first DRAWN values are random, and the others repeat them */
+    for (size_t i = 0; i < n; i++)
         host[i] = i < DRAWN ? scale * pl_random_normal(seed, 0, i) : host[i - DRAWN];
     x->be->ops->upload(x->be, *out, host, n * sizeof(float));
     const pl_status status = x->be->ops->sync(x->be);
@@ -333,7 +337,8 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));
-    /* otherwise the copies would be zeros, which a GPU multiplies faster */
+    /* Without this, the compute copies would be zeros, which a GPU multiplies
+     * faster. */
     be->ops->weights_refresh(be, x->weight, N_WEIGHTS);
     PL_TRY(be->ops->sync(be));
     add_products(x, report);
@@ -383,7 +388,7 @@ static pl_status time_stream(probe_ops *x, operation call, double *seconds)
     return PL_OK;
 }
 
-/* The sum of squares reads one stream; AdamW reads and writes four. */
+/* The sum of squares reads one array; AdamW reads and writes four. */
 pl_status probe_ops_memory(probe_ops *x, double *rate)
 {
     const double n = (double)x->stream;
@@ -392,7 +397,7 @@ pl_status probe_ops_memory(probe_ops *x, double *rate)
         double reading, updating;
         PL_CHECK(time_stream(x, read_memory_stream, &reading));
         PL_CHECK(time_stream(x, update_stream, &updating));
-        if (i > 0) /* the first round only touches the memory */
+        if (i > 0) /* the first round is not counted: it only touches the memory */
             *rate = fmax(*rate, fmax(4.0 * n / reading, 32.0 * n / updating));
     }
     return PL_OK;

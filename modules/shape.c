@@ -46,7 +46,8 @@ pl_status pl_shape_check(const pl_shape *shape)
     if (heads * shape->head_size > EXTENT_MAX)
         return pl_fail(
             PL_ERR_CONFIG,
-            "n_heads %d of head_size %d are wider than %d; reduce one of them",
+            "n_heads %d with head_size %d make rows of q, k and v wider than %d; "
+            "reduce one of them",
             shape->n_heads, shape->head_size, EXTENT_MAX);
     if (!(shape->rope_theta > 0.0) || !isfinite(shape->rope_theta))
         return pl_fail(PL_ERR_CONFIG,

@@ -9,7 +9,7 @@ extern "C" {
 
 typedef struct pl_shape {
     int vocab;      /* V, number of rows of the embedding */
-    int width;      /* C */
+    int width;      /* C, number of elements of a token's hidden state */
     int n_heads;    /* H query heads */
     int n_kv_heads; /* G, number of kv heads; a divisor of n_heads */
     int head_size;  /* even; H * head_size may differ from width */
@@ -23,15 +23,16 @@ typedef struct pl_shape {
     bool qk_norm;
 } pl_shape;
 
-/* ERR_CONFIG: the error names the two numbers that do not fit together, and what to
- * change. */
+/* ERR_CONFIG: the text has the number that is out of range, or the numbers that do not
+ * fit together, and says what to change. */
 PL_MUST_CHECK pl_status pl_shape_check(const pl_shape *shape);
 
-/* Whether the shapes are equal, so that one model can compute paths of both. */
+/* Whether all numbers of the shapes are equal, so that one model can compute paths of
+ * both shapes. */
 bool pl_shape_equal(const pl_shape *a, const pl_shape *b);
 
-/* Returns the number of parameters in matrices of blocks, which Muon updates if a run
- * uses it. */
+/* Returns the number of parameters in the matrices of all blocks. These are the
+ * matrices that Muon updates. */
 size_t pl_shape_hidden_params(const pl_shape *shape);
 
 #ifdef __cplusplus

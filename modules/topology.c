@@ -130,8 +130,9 @@ static void add_tensor(pl_topology *t, int block, const char *name, int rows, in
     t->path_params += n;
 }
 
-/* Projections into the residual stream start smaller, by the number of terms that
- * the stream sums (Radford et al. 2019, section 2.3). */
+/* A block adds two products to the residual stream. The initial values of their
+ * matrices are divided by the square root of the number of such products in the path
+ * (Radford et al. 2019, section 2.3). */
 static void add_block(pl_topology *t, int block)
 {
     const pl_shape *s = &t->shape;
@@ -446,8 +447,8 @@ static bool lists_parents(const pl_topology *t, const pl_descent *d,
            d->level[t->spec.n_levels - 1] == from->spec.n_levels;
 }
 
-/* Returns the combination of experts of `from` from which a path descends; -1 if two of
- * its modules descend from different experts of one level. */
+/* Returns the combination of experts of `from` from which a path descends; -1 if two
+ * modules of the path descend from different experts of one level of `from`. */
 static int ancestor_cell(const pl_topology *t, const pl_descent *d,
                          const pl_topology *from, int path)
 {
@@ -538,9 +539,9 @@ int pl_topology_ancestor_module(const pl_topology *t, const pl_descent *d,
 }
 
 /* ---- cost ---- */
-/* A multiply-add is two operations; backward is two products for each one of
- * forward. Attention over T positions looks at (T + 1) / 2 of them on average, in
- * two products of H * D each. */
+/* A multiply-add is two FLOPs. The backward pass has two products for each product of
+ * the forward pass. Attention over T positions looks at (T + 1) / 2 of them on average,
+ * in two products of H * D each. */
 double pl_topology_flops_per_token(const pl_topology *t, int context, bool backward)
 {
     const pl_shape *s = &t->shape;

@@ -24,15 +24,15 @@ extern "C" {
 
 enum { PL_LEVELS_MAX = 8, PL_NAME_MAX = 64, PL_BLOCKS_MAX = 256 };
 /* PL_ABSENT_MAX: largest number of combinations of experts if some are left out.
- * PL_DESCENT_MAX: largest number of modules in all levels if the topology descends by a
- * list (pl_descent). */
+ * PL_DESCENT_MAX: largest number of modules of all levels together if the topology
+ * descends by a list of parents (pl_descent). */
 enum { PL_ABSENT_MAX = 256, PL_DESCENT_MAX = 128 };
-/* a value l >= 1 means level l */
+/* the choice of a slot (above); a value l >= 1 means level l */
 enum { PL_CHOICE_COMMON = 0, PL_CHOICE_PRIVATE = -1 };
 
 typedef struct pl_topology_spec {
     int n_levels;               /* 1.. PL_LEVELS_MAX */
-    int experts[PL_LEVELS_MAX]; /* K_l */
+    int experts[PL_LEVELS_MAX]; /* K_l, number of modules of each level */
     int blocks[PL_LEVELS_MAX]; /* number of blocks of each level; all 0: split evenly */
     int embed_choice;          /* COMMON, PRIVATE or a level */
     /* choice of the head: the final norm, and the output matrix unless it is tied */
@@ -63,7 +63,7 @@ typedef struct pl_slot {
     char name[PL_NAME_MAX]; /* "embed", "L1", "B5" (private block 5), "head" */
     pl_slot_kind kind;
     int choice;      /* COMMON, PRIVATE or level */
-    int n_experts;   /* K */
+    int n_experts;   /* K, number of modules of the slot */
     size_t offset;   /* offset of the slot's region in a path's parameters, in floats */
     size_t n_params; /* number of floats of one expert */
     int first_tensor, n_tensors;
@@ -80,8 +80,8 @@ typedef struct pl_tensor {
 
 typedef struct pl_topology pl_topology;
 
-/* Makes a topology from copies of shape and spec. ERR_CONFIG has the numbers and the
- * remedy. */
+/* Makes a topology from copies of shape and spec. The text of ERR_CONFIG has the
+ * numbers that do not fit, and says what to change. */
 PL_MUST_CHECK pl_status pl_topology_create(const pl_shape *shape,
                                            const pl_topology_spec *spec,
                                            pl_topology **out);
@@ -98,7 +98,7 @@ const pl_tensor *pl_topology_tensor(const pl_topology *t, int tensor);
 size_t pl_topology_path_params(const pl_topology *t);    /* floats of one path */
 uint64_t pl_topology_total_params(const pl_topology *t); /* floats of all modules */
 
-/* Modules are numbered 0..M-1, slot by slot, expert by expert. */
+/* The modules of all slots are numbered from 0, slot by slot, expert by expert. */
 int pl_topology_n_modules(const pl_topology *t);
 int pl_topology_module(const pl_topology *t, int slot, int expert);
 int pl_topology_module_of_path(const pl_topology *t, int slot, int path);
@@ -107,15 +107,17 @@ void pl_topology_module_name(const pl_topology *t, int module,
                              char out[PL_NAME_MAX]); /* "L1.E0" */
 /* Finds a path by its name; -1 if there is none. */
 int pl_topology_find_path(const pl_topology *t, const char *name);
-int pl_topology_find_module(const pl_topology *t,
-                            const char *name); /* -1; "embed" = "embed.E0" */
-void pl_topology_path_name(const pl_topology *t, int path,
-                           char out[PL_NAME_MAX]); /* e_1 e_2 ..: "p01" or "p0" */
+/* Finds a module by its name; -1 if there is none. If a slot has only one module, its
+ * name may be used: "embed" is "embed.E0". */
+int pl_topology_find_module(const pl_topology *t, const char *name);
+/* Writes "p" and the path's expert at each level: "p01" with two levels, "p0" with one.
+ */
+void pl_topology_path_name(const pl_topology *t, int path, char out[PL_NAME_MAX]);
 
 /* The paths that use a module; each replica of these paths is a contributor of the
- * module. The functions return the number of these paths, the n-th of them in rising
- * order, the index n of such a path, and whether a path uses the module. Each call
- * takes constant time. */
+ * module. The four functions return the number of these paths, the n-th of them in
+ * rising order, the index n of such a path, and whether a path uses the module. Each
+ * call takes constant time. */
 int pl_topology_module_n_paths(const pl_topology *t, int module);
 int pl_topology_module_path(const pl_topology *t, int module, int nth);
 int pl_topology_path_place(const pl_topology *t, int module, int path);
@@ -129,8 +131,8 @@ typedef struct pl_descent {
     int experts[PL_LEVELS_MAX]; /* the ancestor's modules per level; 0: not recorded */
     /* level: the ancestor's level (from 1) of each level. parent: for each expert of
      * each level in turn, the ancestor's expert from which it descends. If n_parents is
-     * 0, the levels are the same, and expert e of K descends from e / (K / K of the
-     * ancestor). */
+     * 0, both have the same levels: where a level has K experts and A in the ancestor,
+     * expert e descends from expert e / (K / A). */
     int level[PL_LEVELS_MAX];
     int n_parents, parent[PL_DESCENT_MAX];
 } pl_descent;
@@ -159,8 +161,9 @@ void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *para
 /* Writes the initial values of one tensor [rows, cols]. */
 void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values);
 
-/* Returns the FLOPs per token of one path at sequence length T: 6 per parameter of a
- * matrix for forward and backward, or 2 for forward alone, plus attention. */
+/* Returns the FLOPs per token of one path for sequences of `context` tokens: 6 per
+ * parameter of a matrix for forward and backward, or 2 for forward alone, plus
+ * attention. */
 double pl_topology_flops_per_token(const pl_topology *t, int context, bool backward);
 
 /* Fills shape and spec from the preset of this name. pl_preset_names lists all names,

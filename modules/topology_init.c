@@ -1,8 +1,8 @@
 /* Computes the initial values of a module.
  *
- * The random stream is keyed by the seed and the tensor's name alone: all experts of a
- * slot start equal, as the paper's paths do. A dense model and a mixture of the same
- * shape start equal too, which makes their comparison fair. */
+ * The random numbers depend only on the seed and on the tensor's name. So all experts
+ * of a slot start equal, as in the paper (arXiv:2403.10616). A dense model and a
+ * mixture of the same shape start equal too, which makes their comparison fair. */
 #include "modules/topology.h"
 
 void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values)

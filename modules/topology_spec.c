@@ -3,8 +3,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Reads a decimal of at most six digits at *text and moves past it; -1 if *text does
- * not begin with a digit. Six digits cannot overflow and exceed every limit here. */
+/* Reads a decimal number at *text and moves past it. Returns -1 if it has no digit, or
+ * more than six; an int holds every number of six digits. */
 static int take_number(const char **text)
 {
     int value = 0, n_digits = 0;
@@ -26,8 +26,8 @@ pl_status pl_topology_parse_levels(const char *text, pl_topology_spec *spec)
                            text);
         if (n == PL_LEVELS_MAX)
             return pl_fail(PL_ERR_CONFIG,
-                           "levels \"%s\" are too many; a topology can have %d", text,
-                           PL_LEVELS_MAX);
+                           "\"%s\" has too many levels; a topology can have at most %d",
+                           text, PL_LEVELS_MAX);
         experts[n++] = k;
         if (*at != 'x')
             break;
@@ -35,7 +35,7 @@ pl_status pl_topology_parse_levels(const char *text, pl_topology_spec *spec)
     if (*at != '\0')
         return pl_fail(
             PL_ERR_CONFIG,
-            "levels \"%s\" are malformed from \"%s\" on; write for example 2x2", text,
+            "levels \"%s\" cannot be read from \"%s\" on; write for example 2x2", text,
             at);
     spec->n_levels = n;
     memcpy(spec->experts, experts, sizeof experts);
@@ -69,8 +69,8 @@ static pl_status check_choice(const char *slot, int choice, int n_levels)
 {
     if (choice < PL_CHOICE_PRIVATE || choice > n_levels)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s has the choice %d, which does not exist; choose a level of "
-                       "1..%d, 0 (common) or -1 (private)",
+                       "the choice of %s is %d; it must be a level from 1 to %d, 0 "
+                       "(common) or -1 (private)",
                        slot, choice, n_levels);
     return PL_OK;
 }
@@ -149,8 +149,8 @@ static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
     return PL_OK;
 }
 
-/* Refuses to leave out combinations if there are too many combinations, or if an expert
- * would have no path. */
+/* If combinations are left out, checks that there are not too many combinations, that
+ * the combinations left out exist, and that each expert is in a path. */
 static pl_status check_absent(const pl_topology_spec *spec)
 {
     const int n_cells = pl_topology_spec_n_cells(spec);
@@ -161,8 +161,8 @@ static pl_status check_absent(const pl_topology_spec *spec)
         return PL_OK;
     if (n_cells > PL_ABSENT_MAX)
         return pl_fail(PL_ERR_CONFIG,
-                       "at most %d combinations of modules are allowed if some are "
-                       "not paths, and these levels have %d",
+                       "this topology leaves out paths; that is possible with at most "
+                       "%d combinations of modules, but its levels have %d",
                        (int)PL_ABSENT_MAX, n_cells);
     for (int i = n_cells; i < PL_ABSENT_MAX; i++)
         if (spec->absent[i])
@@ -177,8 +177,10 @@ static pl_status check_absent(const pl_topology_spec *spec)
                 used[i / stride % spec->experts[l]] = true;
         for (int e = 0; e < spec->experts[l]; e++)
             if (!used[e])
-                return pl_fail(PL_ERR_CONFIG, "no path uses module %d of level %d", e,
-                               l + 1);
+                return pl_fail(PL_ERR_CONFIG,
+                               "no path uses module %d of level %d; keep at least one "
+                               "path that uses it",
+                               e, l + 1);
     }
     return PL_OK;
 }

@@ -363,8 +363,10 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
         if (*result != PL_SUBMIT_UNKNOWN_BLOB)
             goto done;
         if (attempt == 5)
-            PL_TRY(pl_fail(PL_ERR_NET, "the home of %s lost an upload %d times", name,
-                           attempt));
+            PL_TRY(pl_fail(
+                PL_ERR_NET,
+                "the home of %s lost an upload %d times; see the log of the home", name,
+                attempt));
         PL_TRY(client_put_known_blob(c, client_home_of(c, name), blob->data,
                                      blob->bytes, &blob->hash, false));
     }

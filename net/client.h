@@ -22,7 +22,7 @@ typedef struct pl_client_options {
     const pl_places *places; /* weights of the homes; NULL: equal */
     /* key pair for the connections, borrowed; NULL: the key pair of the process */
     const pl_keypair *keys;
-    int patience_ms;
+    int patience_ms; /* longest time for which a call waits without any answer */
     pl_status (*idle)(void *context);
     void *idle_context;
 } pl_client_options;
@@ -31,8 +31,8 @@ PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options,
                                          pl_client **out);
 void pl_client_destroy(pl_client **client);
 /* Sets the sealed lease (net/lease.h) that is sent with uploads, submissions and
- * meetings from now on. With len 0 no lease is sent, which homes accept only from
- * processes of the job. ERR_PROTO: the lease is too long. */
+ * meetings from now on. With len 0 no lease is sent; homes accept this only from the
+ * job's own processes. ERR_PROTO: the lease is too long. */
 PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
                                             size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
@@ -55,7 +55,8 @@ PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name,
                                              pl_hash *blob);
 PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
                                           const char *target);
-/* Makes version 0 of a module from fp32 parameters. A repeated call is harmless. */
+/* Makes version 0 of a module from n fp32 parameters. `config` is the hash of the
+ * configuration. A repeated call is harmless. */
 PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module,
                                                 const float *params, size_t n,
                                                 const pl_hash *config);
@@ -74,15 +75,15 @@ typedef struct pl_version_facts {
 PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
                                               int64_t number, pl_version_facts *out);
 /* noloco: gets the update that (path, replica) sent in a round, for its mate. The
- * update may be pending, or may belong to one of the two newest versions.
+ * update may still wait for its round, or belong to one of the two newest versions.
  * ERR_NOT_FOUND: the update has not arrived yet. */
 PL_MUST_CHECK pl_status pl_client_get_update(pl_client *c, const char *module,
                                              int64_t round, int path, int replica,
                                              pl_hash *update);
 /* noloco with a deadline: asks the home whether (path, replica) and its mate of this
- * round meet. The first `wish` that the home gets is the decision, and it never
- * changes. With PL_MEETING_OPEN as the wish, the call only asks for the decision.
- * ERR_STALE: both mates are already in later rounds. */
+ * round meet (take the step as a pair). The first `wish` that the home gets is the
+ * decision, and it never changes. With PL_MEETING_OPEN as the wish, the call only asks
+ * for the decision. ERR_STALE: both mates are already in later rounds. */
 PL_MUST_CHECK pl_status pl_client_meet(pl_client *c, const char *module, int64_t round,
                                        int path, int replica, pl_meeting wish,
                                        pl_meeting *decision);
@@ -98,7 +99,8 @@ typedef struct pl_submission {
     const void *data;
     uint64_t bytes;
 } pl_submission;
-/* `text` (256 bytes) gets the reason of a rejection. */
+/* Uploads an update and submits it. *result says what the home did with it, and `text`
+ * gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
 /* Submits a complete SUBMIT message. A relay uses this function, because it forwards or
@@ -112,10 +114,10 @@ PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *result, char text[256]);
-/* Submits all results of a task: n updates, then the path's state. If one home owns all
- * the names, one commit makes everything durable; else the state is sent when every
- * update is durable. `results` and `texts` have n + 1 entries; the last one is for the
- * path's state. */
+/* Submits all results of a task: n updates, then the path's state. If the job has one
+ * home, one commit makes everything durable; with several homes, the state is sent when
+ * every update is durable. `results` and `texts` have n + 1 entries; the last one is
+ * for the path's state. */
 PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,
                                               int n, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,

@@ -17,8 +17,8 @@ static size_t choose_window(uint64_t bytes, size_t most)
 
 /* ---- downloads: pieces are requested ahead and used in order ---- */
 /* A download. If an answer is lost, or shorter than requested, all bytes from that
- * place on are requested again. A home answers questions in order, so this happens only
- * if a connection breaks. Bytes are hashed while further bytes arrive. */
+ * place on are requested again. A home answers questions in order, so an answer is lost
+ * only if a connection breaks. Bytes are hashed while further bytes arrive. */
 typedef struct download {
     pl_client *client;
     pl_socket *socket;
@@ -36,7 +36,7 @@ typedef struct download {
     size_t n_under_way;
     /* retry.sent_ms is the time when all pieces under way were last requested again */
     client_retry retry;
-    uint64_t line;
+    uint64_t line; /* state of pl_wire_reconnected */
 } download;
 
 static uint64_t there(const download *d)
@@ -73,7 +73,9 @@ static pl_status take_piece(download *d, pl_message *a)
     uint64_t total = is.total, left = total - there(d);
     if (a->type != PL_MSG_BLOB || (d->known && total != d->total) || there(d) > total ||
         a->data.len > left || (a->data.len == 0 && left > 0))
-        return pl_fail(PL_ERR_PROTO, "the home sent a wrong piece of a blob");
+        return pl_fail(
+            PL_ERR_PROTO,
+            "the home sent a piece of a blob with a wrong type or a wrong size");
     d->total = total;
     d->known = true;
     pl_buf_append(d->out, a->data.data, a->data.len);

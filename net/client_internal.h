@@ -8,9 +8,10 @@ enum { SLICE_MS = 100, RESEND_MS = 2000, RESEND_MAX_MS = 16000 };
 
 /* Determines when messages are sent again: a question, all questions of a task, or
  * pieces of a blob. Messages are sent again after RESEND_MS without an answer. The wait
- * doubles each time, so that a slow connection does not carry everything twice. If the
- * connection broke, all messages under way are lost, so they are sent again at once.
- * The time limit patience_ms counts from the last answer (heard_ms). */
+ * (again_ms) doubles each time up to RESEND_MAX_MS, so that a slow connection does not
+ * carry everything twice. If the connection broke, all messages under way are lost, so
+ * they are sent again at once. The time limit patience_ms counts from the last answer
+ * (heard_ms). */
 typedef struct client_retry {
     int64_t sent_ms; /* when the messages were last sent; 0: not yet */
     int64_t heard_ms, again_ms;
@@ -53,15 +54,15 @@ pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer);
 
 /* Asks home number `home`, or the home of `name` if `home` is HOME_OF_NAME. The body of
- * the answer is read into `to`, unless `to` is NULL. Texts and bytes in `to` are valid
- * only until the answer is freed. Frees the question. */
+ * the answer is read into `to`, unless `fields` is NULL. Frees the question and the
+ * answer, so texts and bytes in `to` must not be used. */
 enum { HOME_OF_NAME = -1 };
 pl_status client_query(pl_client *c, int home, const char *name, pl_message *question,
                        const pl_field *fields, void *to);
 
 client_retry client_retry_begin(void);
 /* Returns whether the messages must be sent now. If so, the present time is stored as
- * the time of sending. `anew` says that the connection is new. */
+ * the time of sending. `anew`: the connection has been made again. */
 bool client_retry_due(client_retry *r, bool anew);
 /* Returns ERR_TIMEOUT if no answer came for longer than the client's patience_ms. */
 pl_status client_retry_patience(const client_retry *r, const pl_client *c);

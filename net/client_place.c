@@ -1,6 +1,6 @@
-/* Chooses the home that a client asks. If a home does not own the name, it answers
- * which home owns it, and the client remembers the answer. So a client with an old
- * table needs one more question, but never gets a wrong answer. */
+/* Chooses the home that a client asks. If the home that was asked does not own the
+ * name, it answers which home does, and the client remembers the answer. So a client
+ * with an old table needs one more question, but never gets a wrong answer. */
 #include "net/client_internal.h"
 #include "net/move.h"
 
@@ -20,9 +20,12 @@ pl_status client_learn(pl_client *c, pl_message *moved)
     pl_msg_moved to;
     PL_CHECK(PL_HEAR(moved, moved, &to));
     if (to.home < 0 || to.home >= PL_HOMES_MAX)
-        return pl_fail(PL_ERR_PROTO, "there is no home %lld", (long long)to.home);
+        return pl_fail(PL_ERR_PROTO,
+                       "a home answered that a name belongs to home number %lld, which "
+                       "cannot exist",
+                       (long long)to.home);
     if (!c->sockets[to.home]) {
-        /* connects to the home if it was added after this client was made */
+        /* the home was added after this client was made, so it is not connected yet */
         int home = (int)to.home;
         const char *address = to.address ? to.address : "";
         if (!address[0])

@@ -45,7 +45,8 @@ static pl_status take_home_answer(parcel *p, pl_message *a)
     for (int i = 0; i < p->n; i++)
         if (!p->done[i] && p->questions[i].request == a->request) {
             if (a->type == PL_MSG_MOVED) {
-                /* the name has moved, so the new home is asked a little later */
+                /* the name has moved, so after BOUNCE_MS the question is sent to the
+                 * new home */
                 p->retry.sent_ms = pl_now_ms();
                 p->retry.again_ms = BOUNCE_MS;
                 pl_status status = client_learn(p->client, a);

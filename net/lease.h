@@ -24,7 +24,7 @@ typedef struct pl_lease {
     char arm[PL_MODULE_NAME_MAX];
     int64_t path, replica, phase;
     uint64_t token; /* fencing token */
-    int64_t late; /* 1: the worker may split its pairs of the previous phase (noloco) */
+    int64_t late;   /* 1: the worker need not wait for missing mates (noloco) */
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key; /* the worker's key; zeros if connections are not encrypted */
 } pl_lease;

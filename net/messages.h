@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Limit for the length of the text that says why a worker was excluded (fenced). */
+/* Size limit in bytes, with the NUL, of the text that says why a worker was fenced. */
 enum { PL_FENCED_TEXT_MAX = 400 };
 
 typedef enum pl_message_type {
@@ -77,7 +77,7 @@ typedef enum pl_submit_result {
     PL_SUBMIT_ACCEPTED = 0,  /* durable */
     PL_SUBMIT_DUPLICATE = 1, /* the update was accepted before, or was merged already */
     PL_SUBMIT_UNKNOWN_BLOB = 2, /* the blob is missing: send it, then submit again */
-    PL_SUBMIT_FENCED = 3,       /* the task was leased to another worker since */
+    PL_SUBMIT_FENCED = 3,       /* the task has been leased to another worker */
     PL_SUBMIT_REJECTED = 4,     /* the update is wrong; TEXT says why */
     /* the round was merged without this update; TEXT says so; the worker continues as
      * if the update had been accepted */
@@ -93,8 +93,8 @@ typedef enum pl_submit_result {
 typedef enum pl_meeting {
     /* as an answer: not decided; as a wish: only asks for the decision */
     PL_MEETING_OPEN,
-    PL_MEETING_MET,   /* both mates take the step of a pair */
-    PL_MEETING_SPLIT, /* each of the two mates takes a step alone */
+    PL_MEETING_MET,   /* both mates take the outer step as a pair */
+    PL_MEETING_SPLIT, /* each of the two mates takes an outer step alone */
     PL_MEETING_COUNT
 } pl_meeting;
 

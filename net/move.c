@@ -11,15 +11,15 @@
  *
  *   A owns the name, stamp s                       B has nothing, or an old copy
  *     |
- *     | HOLD for 0 ms: A answers the stamp
- *     |  pass: LIST both, carry each row that        copies of rows and blobs, with the
- *     |  differs with its blobs, drop what A         note "home A, stamp s"
+ *     | HOLD for 0 ms: A answers with the stamp
+ *     |  pass: LIST both; copy each row that         copies of rows and blobs, with the
+ *     |  differs, with its blobs; drop what A        note "home A, stamp s"
  *     |  no longer has; up to 4 times
  *     |
  *   A holds the name: messages that would change it wait
  *     |  PUT_ROWS, possibly empty, then pass         the same rows as A
  *     |  until both lists are equal
- *     |  HAND_OVER with the mark of all rows
+ *     |  HAND_OVER with the mark (hash) of all rows
  *     v
  *   A compares the mark with its own rows, and in one commit drops the rows and notes
  *   "home B, stamp s + 1". The commit of A decides. If the mark differs, nothing
@@ -105,8 +105,9 @@ static pl_status read_row_list(pl_client *c, int home, const char *name, pl_buf 
         PL_TRY(PL_HEAR(&a, piece, &is));
         total = is.total;
         if (a.data.len == 0 && total > out->len)
-            PL_TRY(
-                pl_fail(PL_ERR_PROTO, "home %d sent no piece of its list", home + 1));
+            PL_TRY(pl_fail(PL_ERR_PROTO,
+                           "home %d sent an empty piece before the end of its list",
+                           home + 1));
         pl_buf_append(out, a.data.data, a.data.len);
     }
 done:
@@ -213,8 +214,8 @@ static void put_record(mover *m, const pl_msg_listed_row *row, const pl_buf *val
 }
 
 /* Copies a row to the next home. A version whose parameters garbage collection removed
- * is sent together with the next one, because the newest version must have its
- * parameters. */
+ * is sent in one message with a later version, because after each message the newest
+ * version at the home must have its parameters. */
 static pl_status carry_row(mover *m, const pl_msg_listed_row *row)
 {
     pl_status status = PL_OK;
@@ -337,8 +338,9 @@ static pl_status hand_over(mover *m, const pl_hash *mark)
     return ask_owner(m, &q, &gone);
 }
 
-/* Finishes a move while the name is held. Each try holds the name several times as long
- * as the last pass took. The next home adopts the name only if its note has exactly
+/* Finishes a move while the name is held. Each further try holds the name longer: twice
+ * as long as the last hold, or 4 times as long as the last try took if that is more,
+ * but at most HOLD_MAX_MS. The next home adopts the name only if its note has exactly
  * this stamp; rows from an earlier move have a different stamp. */
 static pl_status finish_move(mover *m)
 {
@@ -515,8 +517,9 @@ static void note_place(knowledge *k, const known_place *place)
     k->best[at] = *place;
 }
 
-/* Reads a home's notes about names that moved, and collects them or, with `tell`, sends
- * them to the new owners. */
+/* Reads a home's notes about names that moved. Without `tell`, collects them. With
+ * `tell`, sends ADOPT to this home for each name that it owns according to a newer
+ * note. */
 static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
 {
     pl_status status = PL_OK;

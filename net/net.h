@@ -1,10 +1,10 @@
 /* The public header of net: the messages between the processes of a job.
  *
  * Read in this order: messages.def and messages (the protocol's types and fields, and
- * the code generated from them), roles (which key may send which message), placement
- * (which home has which name), lease (the sealed permission to submit), submission (the
- * update that a worker sends), client (questions to homes), move (moves modules, paths
- * and objects between homes). */
+ * the code generated from them), roles (which messages the role of a key allows),
+ * placement (which home owns a name), lease (the sealed permission to submit),
+ * submission (the update that a worker sends), client (questions to homes), move (moves
+ * modules, paths and objects between homes). */
 #ifndef PL_NET_NET_H
 #define PL_NET_NET_H
 #include "net/client.h"

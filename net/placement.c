@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Returns -log2(h / 2^64) in units of 2^-30, rounded up. The value is computed digit by
- * digit, by squaring the mantissa. For a larger h it is never larger. */
+ * digit, by squaring the mantissa. It never rises when h rises. */
 static uint64_t cost_of(uint64_t h)
 {
     enum { DIGITS = 30 };
@@ -78,8 +78,8 @@ void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT])
 static pl_status no_places(const char *text)
 {
     return pl_fail(PL_ERR_DATA,
-                   "`%.100s` is not a table of homes: write an epoch, then 1 to %d "
-                   "weights of 0 to %d, not all 0",
+                   "`%.100s` is not a table of homes: it must be a number (the epoch), "
+                   "then 1 to %d weights of 0 to %d, not all 0",
                    text, PL_HOMES_MAX, PL_WEIGHT_MAX);
 }
 

@@ -27,7 +27,7 @@ enum { PL_HOMES_MAX = 16, PL_WEIGHT_MAX = 10000, PL_PLACES_TEXT = 160 };
 typedef struct pl_places {
     uint64_t epoch;
     int n;
-    int weights[PL_HOMES_MAX]; /* with weight 0 a home gets no new names */
+    int weights[PL_HOMES_MAX]; /* with weight 0 a home gets no names */
 } pl_places;
 
 /* makes a table with epoch 0 and weight 1 for each of n homes */

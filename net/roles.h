@@ -1,6 +1,6 @@
-/* Determines which messages a key may send; this depends on the key's role
- * (docs/PROTOCOL.md 1.6). Hub, home, relay and worker use the same table, because
- * message types have the same numbers in all of them. */
+/* Determines which messages a key may send, from the role of the key (docs/PROTOCOL.md
+ * 1.6). Hub, home, relay and worker use the same table, because message types have the
+ * same numbers in all of them. */
 #ifndef PL_NET_ROLES_H
 #define PL_NET_ROLES_H
 #include "net/messages.h"

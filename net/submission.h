@@ -6,11 +6,11 @@
 #include "net/messages.h"
 #include "store/store.h"
 
-/* Largest number of contributors of a message. So many always fit, even with the
+/* Largest number of contributors of a message. This number always fits, even with the
  * longest names. */
 enum { PL_SUBMISSION_MAX = 96 };
 
-/* The sealed lease of a contributor. The contributor's worker got it from the hub. */
+/* The sealed lease of a contributor, which the hub gave to the contributor's worker. */
 typedef struct pl_submission_lease {
     size_t len;
     uint8_t bytes[PL_LEASE_MAX];

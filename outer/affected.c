@@ -1,6 +1,6 @@
 /* Finds which phases and versions change if some documents are left out (affected.h).
- * Each rule can only lower the phases in `changes`. All rules are repeated until no
- * rule lowers a phase. */
+ * The rules (spread_change, choose_state) only lower the phases in `changes`. They are
+ * repeated until none of them lowers a phase. */
 #include "outer/affected.h"
 #include "outer/rounds.h"
 
@@ -50,7 +50,7 @@ static int64_t resumable(const search *s, int module, int64_t version)
     return version;
 }
 
-/* Finds the version to which a module must go back, and lowers `changes` of all its
+/* Finds the version to which a module must go back. Lowers `changes` of all its
  * contributors to the phase from which they must train again. */
 static void spread_change(search *s, int module)
 {

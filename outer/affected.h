@@ -1,5 +1,5 @@
 /* Finds which phases and versions of an arm change if some documents are removed from
- * the training data, and from which phases the arm must be trained again. The result
+ * the training data, and from which phase each path must be trained again. The result
  * depends only on the arm, on the phases whose samples contain the documents, and on
  * the data that the store has kept.
  *
@@ -34,9 +34,9 @@ typedef enum pl_kept {
     PL_KEPT_STEP,
     PL_KEPT_UPDATES, /* the updates that made version `number` */
 } pl_kept;
-/* Returns whether the store has kept this item. The function is not called for version
- * 0, for the state before the first phase and for the state after the last phase,
- * because these always count as kept. */
+/* Returns whether the store has kept this item. The function is not called with
+ * `number` 0 (version 0, the state before the first phase) or for the state after the
+ * last phase, because these always count as kept. */
 typedef bool (*pl_kept_fn)(void *context, pl_kept what, int index, int64_t number);
 
 typedef struct pl_affected {
@@ -44,11 +44,12 @@ typedef struct pl_affected {
      * result changes, and `begins` is the phase with which the task's training begins
      * again. Both are the arm's number of phases if nothing changes. */
     int64_t *changes, *begins;
-    int64_t *stays; /* [modules] the newest version that does not change */
+    int64_t *stays; /* [modules] number of the newest version that does not change */
 } pl_affected;
 
-/* draws [tasks] has for each task the first phase whose samples contain one of the
- * documents, or the arm's number of phases if no phase does. */
+/* Fills *out; free it with pl_affected_clear. draws [tasks] has for each task the first
+ * phase whose samples contain one of the documents, or the arm's number of phases if no
+ * phase does. */
 void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
                       const int64_t *draws, pl_kept_fn kept, void *context,
                       pl_affected *out);

@@ -1,13 +1,13 @@
-/* Decodes the messages of a round, computes their weighted mean, adds params - origin
- * and multiplies by a factor if the caller wants this, and takes the outer step with
- * the result (arith.h). Homes and workers both use this code, so that a worker can
- * predict the version that a home will make. */
+/* Decodes the messages of a round and computes their weighted mean. If the caller wants
+ * this, adds params - origin and multiplies by a factor. Then takes the outer step
+ * (arith.h). Homes and workers both use this code, so that a worker can predict the
+ * version that a home will make. */
 #include "outer/arith.h"
 
 static pl_status add_present(const pl_arith_merge *m, float *mean)
 {
     pl_codec_walk walk = {.source = m->messages};
-    /* one: [2, n], the decoded message, followed by W (arith.h) */
+    /* `one` [2, n] has the decoded message, then W (arith.h) */
     float *one, weight = 1.0f;
     pl_codec_message message;
     pl_status status = PL_OK;

@@ -12,13 +12,13 @@
 extern "C" {
 #endif
 
-/* A round's mean and the step with it:
+/* What pl_arith_step computes; a message is an encoded update:
  *
  *   D = sum_i weights[i] messages[i]      in the order of the list
  *   D = D / W, where W > 0                value by value, if `present`
  *   D = D + (params - origin)             unless origin is NULL
  *   D = factor D
- *   D = with equal singular values per matrix in `matrices` (outer/iso.h)
+ *   D = D with equal singular values in each of `matrices` (outer/iso.h)
  *
  * W has for each value the sum of the weights of the messages in which this value is
  * not 0 (as in SparseLoCo, arXiv:2508.15706). Homomorphic messages are added by
@@ -31,10 +31,10 @@ typedef struct pl_arith_merge {
     /* the messages, with weights unless they are homomorphic */
     pl_codec_source messages;
     bool homomorphic;
-    bool present; /* divide by W; impossible with homomorphic messages */
-    const float *origin;
+    bool present;        /* divide by W; must be false for homomorphic messages */
+    const float *origin; /* [n], or NULL */
     float factor;
-    const pl_iso_matrix *matrices; /* [n_matrices]; none unless the method is iso */
+    const pl_iso_matrix *matrices; /* [n_matrices]; n_matrices is 0 except for iso */
     int n_matrices;
 } pl_arith_merge;
 

@@ -1,5 +1,5 @@
-/* Encodes, decodes and checks the definition of an arm, and answers questions about it
- * (docs/PROTOCOL.md section 3.1). */
+/* Encodes, decodes and checks the definition of an arm, and computes names and settings
+ * from it (docs/PROTOCOL.md section 3.1). */
 #include "outer/change.h"
 #include "outer/held.h"
 
@@ -9,10 +9,10 @@ enum {
     TAG_EXPERTS = 12, /* number of experts of each level */
     TAG_BLOCKS,       /* number of blocks of each level */
     TAG_PRIVATE,      /* numbers of the path-specific blocks */
-    /* the pl_state_kind of the moments; then those of residuals and of own parameters,
-     * if these two are not both f32 */
+    /* pl_state_kind of the moments; then the kinds of residuals and of own parameters,
+     * unless both are f32 */
     TAG_STATE = 40,
-    /* codec of versions, then whether versions are compressed by zstd; absent: f32 */
+    /* codec of versions, then whether zstd compresses them; no field: f32 */
     TAG_DOWN,
     TAG_FROZEN,     /* numbers of the frozen modules */
     TAG_ABSENT,     /* combinations of experts that are left out */
@@ -58,10 +58,10 @@ static const pl_field first_fields[] = {
     PL_FIELD(pl_arm, 11, shape.norm_eps),
     PL_FIELDS_END};
 
-/* The tables of fields check the ranges of enumerations; check_arm checks whether the
- * numbers fit together. */
+/* The tables of fields limit the values of enumerations; check_arm checks whether all
+ * values fit together. */
 enum { VALUE_BITS_MAX = 8 };
-/* the limit for numbers that have more than 32 bits in memory */
+/* limit for numbers whose members have more than 32 bits */
 #define INT_LIMIT (1ull << 31)
 static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 15, spec.embed_choice),
@@ -199,9 +199,10 @@ static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
 {
     int kind = get_choice(r, TAG_STATE, i, PL_STATE_COUNT);
     if (!(allowed >> kind & 1) && r->status == PL_OK)
-        r->status = pl_fail(PL_ERR_PROTO,
-                            "%s: this vector of a path's state cannot have kind %d",
-                            r->what, kind);
+        r->status =
+            pl_fail(PL_ERR_PROTO,
+                    "%s: a vector of a path's state has kind %d, which it cannot have",
+                    r->what, kind);
     return (pl_state_kind)kind;
 }
 
@@ -212,17 +213,18 @@ pl_status pl_quorum_check(const pl_outer *outer)
     if (!shares)
         return pl_fail(
             PL_ERR_CONFIG,
-            "quorum %g and weight %g of late updates must both be from 0 to 1",
+            "outer.quorum is %g and outer.late_weight is %g; both must be from 0 to 1",
             outer->quorum, outer->late_weight);
     if (outer->quorum > 0 && pl_codec_is_homomorphic(&outer->codec))
-        return pl_fail(PL_ERR_CONFIG,
-                       "codec %s decodes a round as one sum of all contributors; "
-                       "outer.quorum works only with f32, bf16, i8, i4 and topk",
-                       outer->codec_name);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "codec %s can decode only the sum of all contributors of a round; "
+            "outer.quorum works only with f32, bf16, i8, i4 and topk",
+            outer->codec_name);
     return PL_OK;
 }
 
-/* Returns why outer.mean=present cannot be used with these settings, or NULL. */
+/* Returns what outer.mean=present needs and these settings do not have, or NULL. */
 static const char *against_present(const pl_outer *outer)
 {
     bool leaves_out = false, rounds = false;
@@ -236,8 +238,7 @@ static const char *against_present(const pl_outer *outer)
                "values, some rounded to 0";
     if (!pl_method_averages(outer->method.method))
         return "outer.method diloco, iso, fedavg, heavy-ball or co2: under other "
-               "methods a "
-               "path must know the share of its update in the mean";
+               "methods a path must know the weight of its update in the mean";
     for (int k = 0; k < PL_CLASS_PRIVATE; k++)
         if (outer->momentum[k] != 0)
             return "momentum 0 (for example outer.method=fedavg): with momentum the "
@@ -245,8 +246,8 @@ static const char *against_present(const pl_outer *outer)
     if (outer->rescale)
         return "outer.rescale=false: this mean does not shrink with more contributors";
     if (outer->quorum > 0 && outer->late_weight > 0)
-        return "outer.late_weight=0: a value that only a late update sends would count "
-               "fully whatever its weight";
+        return "outer.late_weight=0: a value that only a late update sends would "
+               "count fully, although late updates must count less";
     return NULL;
 }
 
@@ -286,9 +287,9 @@ static pl_status check_scoring(const pl_arm *arm)
         return PL_OK;
     return pl_fail(
         PL_ERR_PROTO,
-        "arm %s cannot score %lld documents per shard: it needs 1 to %d of them, "
-        "one phase, one replica, a method whose paths keep no vectors, and no "
-        "moments or states to begin with",
+        "arm %s cannot score %lld documents per shard: an arm that scores needs 1 to "
+        "%d documents per shard, one phase, one replica, a method whose paths keep no "
+        "vectors, and no moments or states to begin with",
         arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
 }
 
@@ -301,16 +302,16 @@ static pl_status check_inner(const pl_arm *arm)
         in->decay > (int64_t)in->tau * in->phases || in->muon_rows < 0)
         return pl_fail(
             PL_ERR_PROTO,
-            "arm %s has an impossible inner loop: batch %d in passes of %d, "
-            "context %d, tau %d, phases %d, decay %d, first step %d, %d rows for "
-            "Muon",
+            "arm %s has settings that no training can have; at least one of these is "
+            "wrong: batch %d, micro-batch %d, context %d, tau %d, phases %d, decay "
+            "%d, first step %d, muon_rows %d",
             arm->name, in->batch, in->micro_batch, in->context, in->tau, in->phases,
             in->decay, in->first_step, in->muon_rows);
     return PL_OK;
 }
 
-/* Checks the list of parents, as far as this is possible without the topology of the
- * previous arm. */
+/* Checks the list of parents without the topology of the previous arm.
+ * pl_topology_descends checks it against that topology later. */
 static pl_status check_descent(const pl_arm *arm)
 {
     const pl_descent *d = &arm->descent;
@@ -343,10 +344,10 @@ static pl_status check_descent(const pl_arm *arm)
                    arm->name);
 }
 
-/* Checks the frozen modules: they must be in rising order. A frozen module has no
- * rounds. Frozen modules are refused for methods whose paths have their own parameters,
- * and for methods that count arrivals, because these methods need rounds of every
- * module. */
+/* Checks the frozen modules: they must be in rising order, and each path must have a
+ * module that is not frozen. A frozen module has no rounds. Methods whose paths have
+ * their own parameters, or that count arrivals, need rounds of every module, so they
+ * cannot have frozen modules. */
 static pl_status check_frozen(const pl_arm *arm, const pl_topology *t)
 {
     const pl_method_traits *of = pl_traits(arm->outer.method.method);
@@ -365,7 +366,9 @@ static pl_status check_frozen(const pl_arm *arm, const pl_topology *t)
     if (good)
         return PL_OK;
     return pl_fail(PL_ERR_PROTO,
-                   "arm %s freezes modules in a way that it cannot train: %d of %d",
+                   "arm %s cannot train with %d of %d modules frozen: its method must "
+                   "allow frozen modules, their list must be in rising order, and "
+                   "every path needs a module that is not frozen",
                    arm->name, arm->n_frozen, pl_topology_n_modules(t));
 }
 
@@ -384,7 +387,7 @@ bool pl_arm_is_frozen(const pl_arm *arm, int module)
     return false;
 }
 
-/* Checks a definition. It is accepted only if its topology can be made. */
+/* Checks a definition. After success, its topology can be created. */
 static pl_status check_arm(const pl_arm *arm)
 {
     pl_topology *topology = NULL;
@@ -393,7 +396,8 @@ static pl_status check_arm(const pl_arm *arm)
         (int64_t)pl_topology_n_paths(topology) * pl_topology_n_replicas(topology) >
             PL_TASKS_MAX)
         status = pl_fail(PL_ERR_CONFIG,
-                         "arm %s has %d paths of %d replicas; at most %d trainings fit",
+                         "arm %s has %d paths with %d replicas each; paths times "
+                         "replicas may be at most %d",
                          arm->name, pl_topology_n_paths(topology),
                          pl_topology_n_replicas(topology), PL_TASKS_MAX);
     if (status == PL_OK && pl_topology_n_paths(topology) != arm->n_shards)
@@ -401,16 +405,16 @@ static pl_status check_arm(const pl_arm *arm)
                          arm->name, pl_topology_n_paths(topology), arm->n_shards);
     if (status == PL_OK && (arm->before[0] != '\0') == pl_hash_none(&arm->states))
         status = pl_fail(PL_ERR_PROTO,
-                         "arm %s names an arm before it or states to begin with, but "
-                         "not both",
+                         "arm %s must name both the arm that it continues and the "
+                         "states with which it begins, or neither",
                          arm->name);
     if (status == PL_OK)
         status = check_descent(arm);
     if (status == PL_OK && (arm->held_every < 0 || arm->held_prefix < 0))
-        status =
-            pl_fail(PL_ERR_PROTO,
-                    "arm %s scores held-out text every %d phases, from token %d on",
-                    arm->name, arm->held_every, arm->held_prefix);
+        status = pl_fail(
+            PL_ERR_PROTO,
+            "arm %s has held_every %d and held_prefix %d; both must be 0 or more",
+            arm->name, arm->held_every, arm->held_prefix);
     if (status == PL_OK)
         status = check_frozen(arm, topology);
     if (status == PL_OK)
@@ -445,8 +449,8 @@ static void decode_held(pl_reader *r, pl_arm *out)
     }
 }
 
-/* Reads the list of parents. pl_topology_descends checks later whether it fits the
- * previous chapter. */
+/* Reads the list of parents. pl_topology_descends checks later whether the list fits
+ * the previous chapter. */
 static void decode_descent(pl_reader *r, pl_arm *out)
 {
     pl_descent *d = &out->descent;
@@ -455,8 +459,10 @@ static void decode_descent(pl_reader *r, pl_arm *out)
     if (n == 0)
         return;
     if (n <= n_levels || n - n_levels > PL_DESCENT_MAX) {
-        r->status = pl_fail(PL_ERR_PROTO, "%s: %zu parents of modules in %zu levels",
-                            r->what, n, n_levels);
+        r->status =
+            pl_fail(PL_ERR_PROTO,
+                    "%s: a list of parents cannot have %zu entries for %zu levels",
+                    r->what, n, n_levels);
         return;
     }
     for (size_t l = 0; l < n_levels; l++)

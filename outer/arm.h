@@ -2,9 +2,9 @@
  *
  * A run has several arms in one store: the base model, the mixture, and the baselines
  * with which the mixture is compared. The definition of an arm is an immutable object
- * ("arm/NAME"). Hub, homes and workers derive everything they do from it. So the result
- * of a task depends only on (arm, path, replica, phase) and on the module versions with
- * which the task begins. */
+ * ("arm/NAME"). Hub, homes and workers derive all their work on the arm from it. So the
+ * result of a task depends only on (arm, path, replica, phase) and on the module
+ * versions with which the task begins. */
 #ifndef PL_OUTER_ARM_H
 #define PL_OUTER_ARM_H
 #include "codec/codec.h"
@@ -16,13 +16,13 @@ extern "C" {
 
 enum {
     PL_ARM_NAME_MAX = 24,
-    /* limit for the number of paths times replicas, so that a definition fits into one
-     * message */
+    /* limit for (number of paths) * (number of replicas), so that a definition fits
+     * into one message */
     PL_TASKS_MAX = 16384
 };
 
-/* Classes of modules, by how many paths share them. Settings of the outer step may
- * differ per class. */
+/* Classes of modules, by how many paths share them. Each class may have a different
+ * outer learning rate and momentum. */
 typedef enum pl_class {
     PL_CLASS_EMBED, /* an embedding that several paths share */
     PL_CLASS_HEAD,  /* a final norm and output matrix that several paths share */
@@ -40,8 +40,8 @@ typedef enum pl_state_kind {
     PL_STATE_F32,  /* exact */
     PL_STATE_BF16, /* rounded to 2 bytes */
     /* not sent: the vector stays in the memory of the worker. If another worker gets
-     * the path, that worker starts with a new vector. So the result depends on which
-     * worker trained which phase. */
+     * the path, that worker starts with a vector of zeros. So the result depends on
+     * which worker trained which phase. */
     PL_STATE_LOCAL,
     /* rounded to 8 bits, with a power of two as the common scale of 256 values */
     PL_STATE_I8,
@@ -51,8 +51,8 @@ typedef enum pl_state_kind {
 
 typedef struct pl_inner {
     int batch; /* B, sequences per step */
-    /* number of sequences per pass; the gradients of the passes of a step are added; 0:
-     * the batch is computed in one pass */
+    /* number of sequences per forward and backward pass; a step adds the gradients of
+     * its passes; 0: the whole batch is one pass */
     int micro_batch;
     int context; /* T, targets per sequence */
     int tau;     /* inner steps per phase */
@@ -68,21 +68,23 @@ typedef struct pl_inner {
      * steps of the base model. The learning rate schedule and AdamW's bias correction
      * count steps from this number on. */
     int first_step;
+    /* AdamW's coefficients; clip: largest norm of a step's gradient, 0: no limit */
     double beta1, beta2, eps, weight_decay, clip;
     /* number of targets at the start of each document that are left out of the loss */
     int skip_prefix;
     bool pack; /* whether several short windows are packed into one row of the batch */
     /* whether Muon updates the matrices of blocks, and AdamW all other parameters */
     bool muon;
-    /* number of rows of a matrix that Muon treats as a separate matrix; 0: all rows */
+    /* Muon treats each group of this many rows as a separate matrix; 0: all rows
+     * together */
     int muon_rows;
 } pl_inner;
 
 typedef struct pl_outer {
-    double lr[PL_CLASS_COUNT];       /* eta */
-    double momentum[PL_CLASS_COUNT]; /* mu */
-    /* whether a contributor's weight is proportional to the size of its shard; else all
-     * contributors have the same weight */
+    double lr[PL_CLASS_COUNT];       /* outer learning rate of each class */
+    double momentum[PL_CLASS_COUNT]; /* outer momentum of each class */
+    /* whether a contributor's weight is proportional to the size of its shard; if
+     * false, all contributors have the same weight */
     bool weighted;
     bool rescale; /* whether the mean is multiplied by sqrt(number of contributors) */
     /* whether the mean of a value is taken only over the contributors that send this
@@ -91,7 +93,8 @@ typedef struct pl_outer {
     /* settings for shared modules; lr and momentum come from the arrays above */
     pl_method_settings method;
     pl_outer_schedule schedule; /* how lr changes over the rounds of a module */
-    /* noloco: whether gamma is method.consensus; if false, gamma equals beta (lr) */
+    /* noloco: whether the weight of the consensus term (gamma in outer/gossip.h) is
+     * method.consensus; if false, it equals the outer learning rate */
     bool own_consensus;
     /* noloco: how long the first mate of a pair waits for the second mate (0: without
      * limit). With a quorum: how long a round waits for the missing updates after the
@@ -112,8 +115,8 @@ typedef struct pl_outer {
     bool dynamic;
     pl_codec_options codec; /* the codec of updates */
     char codec_name[16];    /* name of the codec in the configuration */
-    /* the codec of versions (outer/change.h); f32 or 0: versions are sent as parameters
-     * and not as changes */
+    /* the codec of versions (outer/change.h); f32 or 0: versions are sent as
+     * parameters, not as changes */
     pl_codec_options down;
     /* form in which AdamW's moments are sent: f32, bf16 or local */
     pl_state_kind state;
@@ -134,9 +137,9 @@ typedef struct pl_arm {
     pl_outer outer;
     uint64_t seed;
     pl_hash config; /* hash of the run's canonical configuration */
-    /* Hash of the blob of the object PL_MOMENTS_OBJECT. The blob has the optimizer's m
-     * and v with which every path begins (the first two vectors of a path's state, in
-     * f32). With the zero hash m and v begin at zero. */
+    /* Hash of the blob of the object PL_MOMENTS_OBJECT. The blob has the optimizer's
+     * moments with which every path begins (the first two vectors of a path's state, in
+     * f32). With the zero hash, moments begin at zero. */
     pl_hash moments;
     /* For an arm that continues another arm: the name of that arm, and the hash of the
      * blob of the object "states/NAME". For each path and replica the blob has the hash
@@ -146,7 +149,7 @@ typedef struct pl_arm {
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
     /* The parents of modules and paths in the previous chapter, if the topology has
-     * changed. After a split there is no list of parents, and `experts` is recorded
+     * changed. After a split the list of parents is empty; then descent.experts is set
      * only if `before` is set. */
     pl_descent descent;
     /* If above 0, the paths of this arm do not train but score documents: each path
@@ -155,16 +158,15 @@ typedef struct pl_arm {
      * scores (f64, nats). The first inner.skip_prefix targets of a document do not
      * count. 0: the arm trains. */
     int64_t n_scored;
-    /* [n_frozen] modules that stay at version 0, in rising order: paths use them in
-     * training but send no updates for them; owned */
+    /* [n_frozen] numbers of the frozen modules, in rising order; owned */
     int n_frozen, *frozen;
     /* Held-out text of the paths, for loss curves (outer/held.h). A path scores its
      * held-out text before every held_every-th phase, without the first held_prefix
-     * tokens of each document. held_every 0: there is no held-out text, and both lists
-     * are NULL. */
+     * tokens of each document. held_every 0: there is no held-out text, and `held` and
+     * `held_bytes` are NULL. */
     int held_every, held_prefix;
-    /* [n_shards] hashes of the blobs of the held-out token files (zero: the path has no
-     * held-out text), and the number of bytes of text that are scored; owned */
+    /* [n_shards] for each path: hash of the blob of its held-out token file (zero: the
+     * path has no held-out text), and number of bytes of text that it scores; owned */
     pl_hash *held;
     uint64_t *held_bytes;
     int n_shards;    /* number of paths, because each path has a shard */
@@ -224,8 +226,8 @@ PL_MUST_CHECK pl_status pl_module_end(pl_store *store, const char *module,
 /* Checks outer.quorum. ERR_CONFIG: the quorum is not between 0 and 1, or cannot be used
  * with the codec. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
-/* Checks outer.mean=present. The message of ERR_CONFIG names the setting with which it
- * cannot be used. */
+/* Checks outer.mean=present. The message of ERR_CONFIG names the setting that must be
+ * changed. */
 PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);
 
 bool pl_arm_is_frozen(const pl_arm *arm, int module);
@@ -233,10 +235,11 @@ pl_class pl_arm_class(const pl_topology *topology, int module);
 int pl_arm_contributors(const pl_topology *topology, int module);
 /* Returns the settings with which a module is merged: the arm's method, with lr and
  * momentum of the module's class. A module with a single contributor is merged as in
- * diloco under every method, because it has no other contributors to wait for. */
+ * diloco under every method, because its round waits for no other contributor. */
 pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
                                  int module);
-/* Returns alpha, the weight of a path's update in the mean of its module. */
+/* Returns the weight of a path's update in the mean of its module. The weights of all
+ * contributors of a module add up to 1. */
 double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
                     int path);
 /* These two functions write "ARM/L1.E0" and "ARM/p01.r0". */
@@ -245,9 +248,9 @@ void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96]);
 /* pl_arm_before_name writes the name that this path and replica had in the previous
- * arm. (If a path was split, several paths had the same name.) pl_arm_states_name
- * writes the name of the object with the states with which the paths of a continuing
- * arm begin. */
+ * arm. (If a path was split, several paths have the same name there.)
+ * pl_arm_states_name writes the name of the object with the states with which the paths
+ * of a continuing arm begin. */
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                         char out[96]);
 void pl_arm_states_name(const pl_arm *arm, char out[96]);

@@ -1,7 +1,6 @@
 /* Chooses the tasks that are done twice, writes and reads the record of an audit as
- * JSON, and computes and compares the digests and likenesses of results (audit_row.h).
- * This file uses no store and no socket: homes store the records, and the hub leases
- * the tasks. */
+ * JSON, judges results, and computes likenesses (audit_row.h). This file uses no store
+ * and no socket: homes store the records, and the hub leases the tasks. */
 #include "outer/audit_row.h"
 #include "codec/codec.h"
 #include "outer/rounds.h"
@@ -20,12 +19,11 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* Some arms are not audited: those with a method that begins with whatever version is
- * newest (noloco, delayed-nesterov) or needs a mean that is soon dropped (eager), those
- * whose moments never leave a worker, and those with a quorum, whose updates may not be
+/* Returns whether tasks of this arm can be done again later with the same result. The
+ * result is false for methods whose tasks do not begin with a fixed version (noloco,
+ * delayed-nesterov) or need a mean that is soon dropped (eager), for arms whose moments
+ * never leave a worker, and for arms with a quorum, because a dropped update is not
  * recorded. */
-/* Returns whether tasks of this arm can be done again later with the same result. All
- * data that a task needs must still exist then. */
 static bool covers_arm(const pl_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->outer.method.method);
@@ -137,8 +135,8 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
-/* Reads the distances between result k and the results before it. A distance that is
- * missing in the row is set to 0 if the digests are equal, else to -1. */
+/* Reads the distances between result k and the results before it. If the row lacks a
+ * distance, it is set to 0 for equal digests and to -1 for different ones. */
 static bool get_apart(const pl_json *one, pl_audit *out, int k)
 {
     const pl_json *list = pl_json_get(one, "apart");
@@ -265,10 +263,10 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     memset(out, 0, sizeof *out);
     PL_CHECK(pl_codec_inspect(data, bytes, n, &info));
     if (info.contributors != 1)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the update is a sum of %d updates, so it cannot be compared with one",
-            info.contributors - 1);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the update is summed with %d other updates, so it cannot be "
+                       "compared with a single update",
+                       info.contributors - 1);
     PL_CHECK(pl_try_alloc(n * sizeof *update, "an update", (void **)&update));
     memset(update, 0, n * sizeof *update);
     pl_status status = pl_codec_add(data, bytes, n, 1.0f, update, &norm);
@@ -278,7 +276,8 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     return status;
 }
 
-/* Reads n values of a moment. The state stores them as bf16 or f32. */
+/* Reads n values of a path's state, from value `first` on. The state has them in the
+ * form arm->outer.state, bf16 or f32. */
 static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, size_t n,
                         float *out)
 {
@@ -301,8 +300,8 @@ static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
     float *scores = NULL;
     if (bytes != n * sizeof(double))
         return pl_fail(PL_ERR_DATA,
-                       "the scores of %zu documents cannot have %llu bytes", n,
-                       (unsigned long long)bytes);
+                       "the scores of %zu documents have %llu bytes, not 8 bytes each",
+                       n, (unsigned long long)bytes);
     PL_CHECK(pl_try_alloc(n * sizeof *scores, "scores", (void **)&scores));
     for (size_t i = 0; i < n; i++) {
         double nats;
@@ -326,7 +325,9 @@ pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
     if (arm->outer.state == PL_STATE_LOCAL)
         return PL_OK;
     if (bytes != pl_path_state_bytes(arm, n))
-        return pl_fail(PL_ERR_DATA, "a path's state cannot have %llu bytes",
+        return pl_fail(PL_ERR_DATA,
+                       "a path's state has %llu bytes, which is not the size that its "
+                       "arm requires",
                        (unsigned long long)bytes);
     PL_CHECK(pl_try_alloc(n * sizeof *moment, "a moment", (void **)&moment));
     for (int v = 0; v < PL_AUDIT_MOMENTS; v++) {

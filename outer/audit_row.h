@@ -1,10 +1,10 @@
 /* The record (row) of an audit: a second worker repeats a task, and the results are
  * compared.
  *
- * Which tasks are audited depends only on the arm's seed and the task. The path's home
- * makes the row in the commit that ends the phase. The home also keeps the path's state
- * from before the task, because the second worker begins with that state. A verdict
- * closes the row:
+ * Whether a task is audited depends only on the arm's seed, on the task, and on the
+ * fraction of tasks that is audited. The path's home makes the row in the commit that
+ * ends the phase. The home also keeps the path's state before the task, because the
+ * second worker begins with that state. A verdict closes the row:
  *
  *   agreed      the second result equals the first
  *   settled     the first two results differ, and a third result equals one of them;
@@ -41,7 +41,7 @@ extern "C" {
 #define PL_AUDIT_REFS  "audit/"
 #define PL_FENCED_REFS "fenced/"
 enum { PL_AUDIT_RESULTS = 3, PL_AUDIT_REASON_MAX = 200, PL_AUDIT_TEXT_MAX = 12288 };
-enum { PL_AUDIT_MOMENTS = 2 }; /* m and v */
+enum { PL_AUDIT_MOMENTS = 2 }; /* the optimizer's first and second moments */
 
 typedef enum pl_verdict {
     PL_VERDICT_OPEN,
@@ -54,8 +54,8 @@ typedef enum pl_verdict {
 
 typedef struct pl_audit_result {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_pubkey key; /* the worker's; zero if its connection was not encrypted */
-    /* zero while the digest of the first result is not known */
+    pl_pubkey key; /* the worker's key; zeros if its connection was not encrypted */
+    /* zeros while the digest is not known, which can be so only for the first result */
     pl_hash digest;
     /* The distance to each earlier result. It is 0 if the bytes are equal, above 0 if
      * the bytes differ and the devices are of different kinds, and below 0 if the bytes
@@ -70,10 +70,11 @@ typedef struct pl_audit {
     pl_hash before, after;
     pl_verdict verdict;
     int odd; /* if the verdict is "settled": index of the odd result */
-    int n;   /* number of results; versions are made from the first one */
+    int n;   /* number of results; versions are made from the first result */
     pl_audit_result results[PL_AUDIT_RESULTS];
     char reason[PL_AUDIT_REASON_MAX];
-    /* seed of the likenesses; 0: only devices of equal kind can be compared */
+    /* seed of the likenesses; 0: only results from devices of the same kind can be
+     * compared */
     uint64_t seed;
     /* likeness of the moments in the state `after`; all zero after the row was
      * closed */
@@ -94,13 +95,13 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out);
 /* ERR_DATA: the text is not the row of an audit. */
 PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
 
-/* Adds a result to a row, with the distances to the earlier results. Closes the row if
- * the verdict is now clear. Results with a distance up to `tolerance` count as equal;
- * with tolerance 0 only equal bytes count as equal. */
+/* Adds a result, which has its distances to the earlier results, to a row. Closes the
+ * row if the results now give a verdict. Results with a distance up to `tolerance`
+ * count as equal; with tolerance 0 only equal bytes count as equal. */
 void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double tolerance);
 
 /* Returns the number of parts of a result that are compared between different kinds of
- * devices: one per slot, in order, followed by the moments. */
+ * devices: the updates of the slots in order, then the moments. */
 int pl_audit_parts(const pl_topology *topology);
 /* Computes the likeness of an encoded update. ERR_UNSUPPORTED: the update is a sum of
  * several updates. ERR_DATA: the update cannot be decoded. */

@@ -25,8 +25,8 @@ pl_status pl_blend_parse(const char *text, pl_blend_method *out)
             return PL_OK;
         }
     return pl_fail(PL_ERR_USAGE,
-                   "there is no merge method `%.32s`; known are linear, "
-                   "slerp, ties and task",
+                   "there is no merge method `%.32s`; the methods are "
+                   "linear, slerp, ties and task",
                    text);
 }
 
@@ -58,18 +58,20 @@ pl_status pl_blend_check(const pl_blend *b)
                        slerp ? "two sources" : "1 to 8 sources", b->n_sources);
     for (int s = 0; s < b->n_sources; s++)
         if (!isfinite(b->weights[s]) || (b->weights[s] < 0 && !task))
-            return pl_fail(
-                PL_ERR_USAGE,
-                "a weight of %g is not possible: with %s weights are 0 or more%s",
-                b->weights[s], pl_blend_name(b->method),
-                task ? ", or less than 0 to take away" : "");
+            return pl_fail(PL_ERR_USAGE,
+                           "the weight %g is not possible: with the method %s, weights "
+                           "must be finite%s",
+                           b->weights[s], pl_blend_name(b->method),
+                           task ? " (below 0 subtracts the source)" : " and 0 or more");
     if (!task && sum_blend_weights(b) <= 0)
-        return pl_fail(PL_ERR_USAGE, "all weights are 0, so nothing would be left");
-    if (!isfinite(b->scale) || !(b->density > 0) || b->density > 1)
         return pl_fail(PL_ERR_USAGE,
-                       "the scale is %g and the density %g: a density must be above 0 "
-                       "and at most 1",
-                       b->scale, b->density);
+                       "all weights are 0; at least one weight must be above 0");
+    if (!isfinite(b->scale) || !(b->density > 0) || b->density > 1)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "the scale is %g and the density is %g: the scale must be finite, "
+            "and the density above 0 and at most 1",
+            b->scale, b->density);
     return PL_OK;
 }
 
@@ -127,9 +129,9 @@ static uint32_t bits_of_size(float v)
     return bits & 0x7fffffffu;
 }
 
-/* `counts` has for each value of 16 bits (the high or low half of a bit pattern) the
- * number of differences with that half. Finds the largest half such that at least
- * `want` differences have this half or a larger one. *above gets the number of
+/* A half is the high or the low 16 bits of a bit pattern. `counts` has for each value
+ * of a half the number of differences with that half. Finds the largest half such that
+ * at least `want` differences have this half or a larger one. *above gets the number of
  * differences with a larger half. */
 static uint32_t find_half(const uint64_t *counts, uint64_t want, uint64_t *above)
 {
@@ -140,7 +142,8 @@ static uint32_t find_half(const uint64_t *counts, uint64_t want, uint64_t *above
     return half;
 }
 
-/* Finds the size of the k-th largest difference, with k = density * n rounded up. */
+/* Returns the bit pattern of the k-th largest |x_i - base_i|, with k = density * n
+ * rounded up. `counts` is scratch memory for 2^16 numbers. */
 static uint32_t find_threshold(const float *x, const float *base, size_t n,
                                double density, uint64_t *counts)
 {
@@ -159,8 +162,8 @@ static uint32_t find_threshold(const float *x, const float *base, size_t n,
     return high << 16 | find_half(counts, want - above, &more);
 }
 
-/* Computes one value of the method ties: the mean of the differences that have the
- * elected sign. */
+/* Returns for value i the mean of the method ties: over the differences that are kept
+ * and have the elected sign. */
 static double elect_value(const pl_blend *b, const float *const *sources,
                           const float *base, const uint32_t *thresholds, size_t i)
 {

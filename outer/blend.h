@@ -1,10 +1,10 @@
-/* Blends: the parameters of one module are computed from those of several modules,
- * after training.
+/* Blends: the parameters of one module are computed, after training, from those of
+ * several modules x_i with weights w_i.
  *
  *   linear   sum_i w_i x_i / sum_i w_i
  *   slerp    a point on the arc between two sources: with t = w_2 / (w_1 + w_2) and
  *            the angle o between x_1 and x_2, it is (sin((1-t) o) x_1 + sin(t o) x_2)
- *            / sin o (Shoemake 1985); like linear if the arc has no direction
+ *            / sin o (Shoemake 1985); like linear if the vectors are parallel
  *   ties     base + scale * mean. In each difference d_i = x_i - base only the largest
  *            values are kept (the fraction `density`). For each value the sign of
  *            sum_i w_i d_i is elected, and the mean is taken over the d_i with this
@@ -12,8 +12,8 @@
  *   task     base + scale * sum_i w_i (x_i - base) (task arithmetic, Ilharco et al.
  *            2022, arXiv:2212.04089); a source with a negative weight is subtracted
  *
- * Sums are computed in double, in the order of the sources, and the result is rounded
- * once. A source with weight 0 is left out, so the weights 1 and 0 give exactly the
+ * Sums are computed in double, in the order of the sources. The result is rounded once,
+ * to fp32. A source with weight 0 is left out, so the weights 1 and 0 give exactly the
  * bytes of the first source. ties selects the largest values per module, not over the
  * complete model. */
 #ifndef PL_OUTER_BLEND_H
@@ -38,8 +38,8 @@ bool pl_blend_uses_density(pl_blend_method method);
 enum { PL_BLEND_SOURCES_MAX = 8 };
 typedef struct pl_blend {
     pl_blend_method method;
-    double scale;   /* the factor of ties and task, which need a base */
-    double density; /* the density of ties: above 0, at most 1 */
+    double scale;   /* of ties and task: factor of the difference from the base */
+    double density; /* of ties: fraction of values to keep, above 0, at most 1 */
     int n_sources;
     double weights[PL_BLEND_SOURCES_MAX];
 } pl_blend;

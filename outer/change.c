@@ -12,8 +12,8 @@ pl_status pl_change_check(const pl_outer *outer)
     /* the other codecs need the contributors of a round, or leave values out */
     if (codec > PL_CODEC_I4)
         return pl_fail(PL_ERR_CONFIG,
-                       "codec.down cannot be %s, because versions cannot be sent in "
-                       "this way; set codec.down to f32, bf16, i8 or i4",
+                       "codec.down cannot be %s, because this codec cannot encode "
+                       "versions; set codec.down to f32, bf16, i8 or i4",
                        pl_codec_name(codec));
     if (of->gossips || of->leads)
         return pl_fail(PL_ERR_CONFIG,

@@ -1,18 +1,18 @@
-/* Changes: a worker that has the previous version of a module gets the next version as
- * an encoded difference.
+/* A change is the encoded difference between two consecutive versions of a module. A
+ * worker that has the previous version is sent the change instead of the next version.
  *
- * The home computes the exact step x -> x' and encodes it with a lossy codec. The part
- * that is lost is the module's residual e. It is zero at first and is stored with the
- * newest version:
+ * The home computes x' from the parameters x with the exact outer step, and encodes the
+ * difference with a lossy codec. The part that is lost is the module's residual e. It
+ * is zero at first and is stored with the newest version:
  *
  *   message = encode(x - x' + e)     e' = x - x' + e - decode(message)
  *   version = x - decode(message)
  *
- * So a version is defined by the message, and the home and all workers have the same
- * bits. The residual is added to the next change. A worker without the previous version
- * fetches the parameters of the version. Versions of modules with one contributor are
- * not sent as changes, because the worker of that contributor can compute the next
- * version by itself. */
+ * So the message alone determines the new version, and the home and all workers get the
+ * same bits. The residual is added to the next change. A worker without the previous
+ * version fetches the parameters of the version. Versions of modules with one
+ * contributor are not sent as changes, because the worker of that contributor can
+ * compute the next version by itself. */
 #ifndef PL_OUTER_CHANGE_H
 #define PL_OUTER_CHANGE_H
 #include "outer/arm.h"

@@ -1,5 +1,5 @@
-/* Counts how often each phase of each path was merged into each of the path's modules,
- * from the versions and pending contributions in a store (coverage.h). */
+/* Counts in a store's versions and pending contributions how often each phase of each
+ * path contributed to each of the path's modules (coverage.h). */
 #include "outer/coverage.h"
 #include "outer/rounds.h"
 
@@ -12,7 +12,8 @@ typedef struct scan {
     const char *module; /* name of the module that is scanned */
     int index;          /* number of that module */
     uint64_t head;      /* the module's newest version */
-    uint16_t *counts;   /* [P*R, phases] contributions of the module */
+    /* [contributors, phases] number of contributions to the module, or GIVEN_UP */
+    uint16_t *counts;
 } scan;
 
 static void note_example(pl_coverage *c, int64_t *counter, const char *module,
@@ -61,8 +62,8 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
     return PL_OK;
 }
 
-/* Handles a version that a rollback has made instead of a round, and that therefore has
- * no contributions. The phases of the replaced round are not checked. */
+/* Handles a version that a rollback made in place of a round, so that it has no
+ * contributions. Marks the phases of the replaced round; they are not checked. */
 static void give_round_up(scan *s, int64_t round)
 {
     int64_t phases = s->arm->inner.phases;

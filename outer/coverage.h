@@ -1,10 +1,10 @@
 /* Finds from the store's records on which samples of each path the path's modules were
  * trained, and checks that no phase was lost or counted twice.
  *
- * Phase p of a path has S = pl_phase_samples samples, numbered from p S on. Each module
- * to which the phase contributes must have exactly one contribution of this phase,
- * either in a version or pending. If the path has not finished the phase, only some of
- * its modules may have one. */
+ * Phase p of a path has S samples (pl_phase_samples), numbered from p * S on. Each
+ * module to which the phase contributes must have exactly one contribution of this
+ * phase, either in a version or pending. If the path has not finished the phase, only
+ * some of its modules may have one. */
 #ifndef PL_OUTER_COVERAGE_H
 #define PL_OUTER_COVERAGE_H
 #include "outer/arm.h"
@@ -20,16 +20,17 @@ typedef struct pl_coverage {
     uint64_t n_tokens;             /* number of targets in those samples */
     /* passes over the shard: n_tokens divided by the shard's number of targets */
     double passes;
-    uint64_t skipped; /* samples that slower workers left out (dynamic steps) */
+    uint64_t skipped; /* samples that slower workers left out (dynamic local steps) */
     /* number of (phase, module) pairs in rounds that a rollback replaced */
     int64_t n_given_up;
-    /* number of (phase, module) pairs without which a quorum merged the round */
+    /* number of (phase, module) pairs whose round was merged by quorum without the
+     * phase's update */
     int64_t n_left_out;
     /* number of all other (phase, module) pairs of finished phases; each of these must
      * have exactly one contribution */
     int64_t n_checked;
-    /* number of checked pairs that are missing, repeated, or have samples of a
-     * different phase */
+    /* number of checked pairs without a contribution (lost) or with several (repeated),
+     * and of contributions whose samples are not those of a phase (wrong) */
     int64_t n_lost, n_repeated, n_wrong;
     /* a sentence about the first fault; "" if there is no fault */
     char example[256];

@@ -1,4 +1,4 @@
-/* Counts how many tokens of certain documents paths and modules were trained on
+/* Counts on how many tokens of certain documents paths and modules were trained
  * (exposure.h). Only one data shard at a time is in memory. */
 #include "outer/exposure.h"
 #include "outer/rounds.h"
@@ -12,14 +12,14 @@ typedef struct counting {
     int path;
     pl_buf bytes; /* the path's data shard */
     pl_tokens *shard;
-    /* [n_docs] whether each document belongs to the subject (pl_subject) */
+    /* one per document of the shard: whether it belongs to the subject (pl_subject) */
     bool *marks;
-    uint64_t n_docs;
+    uint64_t n_docs;       /* number of documents that belong to the subject */
     pl_sampler **samplers; /* [R] one sampler per replica */
     /* [R, phases] counts of complete phases; n_tokens is 0 if the phase was not counted
      * yet */
     uint64_t *n_tokens, *of_tokens;
-    /* [R, phases] whether a version read so far has this phase as a contribution */
+    /* [R, phases] whether a version that was read has a contribution of this phase */
     bool *seen;
     pl_exposure *module;   /* counts of the module that is being read */
     pl_exposure *replicas; /* [R] counts of the path, one per replica */
@@ -79,8 +79,8 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     return PL_OK;
 }
 
-/* Adds the counts of n samples of a replica, from number `first` on. The counts of a
- * complete phase are computed only once and kept. */
+/* Adds to `into` the counts of n samples of a replica, from sample number `first` on.
+ * The counts of a complete phase are computed once and kept in c. */
 static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
                         pl_exposure *into)
 {
@@ -116,9 +116,10 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
                            "not have",
                            v->module, (unsigned long long)v->number);
         add_samples(c, (int)k->replica, k->first_sample, k->n_samples, c->module);
-        /* Several modules have a contribution of the same phase. In the counts of the
-         * path a phase is counted only once, with the first such module. (After a
-         * rollback some modules may have no contribution of a phase.) */
+        /* Several modules have a contribution of the same phase. The path's counts
+         * include a phase only once, when its first contribution is found in any
+         * module. (After a rollback some modules may have no contribution of a
+         * phase.) */
         const uint64_t phase = k->first_sample / pl_phase_samples(c->arm);
         if (phase >= (uint64_t)c->arm->inner.phases)
             continue;

@@ -1,10 +1,10 @@
-/* Counts how many tokens of certain documents each path and each module of an arm was
- * trained on.
+/* Counts on how many tokens of certain documents each path and each module of an arm
+ * was trained.
  *
- * Contributions in the store's records contain the numbers of their samples. From these
- * numbers the sampler draws the same samples again from the path's data shard. The
- * count of a module includes all contributions to its versions. The count of a path
- * includes its finished phases. */
+ * The records of contributions contain the numbers of their samples. With these numbers
+ * the sampler draws the same samples from the path's data shard again. The count of a
+ * module includes all contributions to its versions. The count of a path includes its
+ * finished phases. */
 #ifndef PL_OUTER_EXPOSURE_H
 #define PL_OUTER_EXPOSURE_H
 #include "corpus/corpus.h"
@@ -45,12 +45,13 @@ typedef struct pl_sample_range {
 
 typedef struct pl_domain_part {
     char domain[PL_TEXT_MAX];
-    uint64_t n_tokens; /* targets in documents of this domain */
+    uint64_t n_tokens; /* number of targets in documents of this domain */
 } pl_domain_part;
 
 /* Counts how many targets of these samples are in documents of each domain. The domain
- * with the most targets comes first. `task` is path * R + replica. *parts [n_parts] is
- * freed with pl_free. ERR_NOT_FOUND if the path's shard is not in the store. */
+ * with the most targets comes first. `task` is path * R + replica. The caller frees
+ * *parts [n_parts] with pl_free. ERR_NOT_FOUND if the path's shard is not in the
+ * store. */
 PL_MUST_CHECK pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
                                             const pl_topology *topology,
                                             const pl_sample_range *ranges, size_t n,

@@ -31,9 +31,9 @@
  * value.
  *
  *   3. Agreement. pl_gossip_next maps the second moments of the disagreement to those
- *      of the next round; it is linear, so pl_gossip_rate is the spectral radius of a
- *      3x3 matrix, found by squaring it 50 times. pl_gossip_limit searches the largest
- *      stable gamma.
+ *      of the next round. This map is linear, so pl_gossip_rate is the spectral radius
+ *      of a 3x3 matrix. pl_gossip_limit searches for the smallest gamma that is not
+ *      stable.
  *
  * Invariants
  *   - Both mates compute the same mean bit for bit: mean_of(a, b) = mean_of(b, a) in
@@ -41,13 +41,14 @@
  *   - half_way adds to one mate exactly the amount that it takes from the other, so the
  *     mean of all holders does not drift even when a codec rounds.
  *   - If only one mate of a pair took the step of a pair, the mean of all holders would
- *     change. So the home decides once whether a pair meets or splits (home_meet.c).
- *     This file never decides it.
+ *     change. So the home, not this file, decides once whether a pair meets or splits
+ *     (home_meet.c).
  *   - The result at one index does not depend on values at other indices, so neither
  *     the number of threads nor the length of blocks changes the result.
  *
  * Ownership. Vectors are borrowed. `params` and `velocity` are changed in place and
- * must not overlap any other vector. `struct meeting` has the arguments of one call. */
+ * must not overlap any other vector. The struct `meeting` has the arguments of one
+ * call. */
 #include "outer/gossip.h"
 
 #include <math.h>
@@ -60,9 +61,9 @@ typedef struct ranked {
     int index;
 } ranked;
 
-/* Computes the hash by which a member is sorted. `use` distinguishes the order of a
- * round from the order that is the same in all rounds (which is computed with round
- * 0). */
+/* Computes the hash by which a member is sorted. `use` is a different text for the
+ * order of a round and for the order that is the same in all rounds (computed with
+ * round 0). */
 static void rank_member(const char *use, uint64_t seed, const char *module,
                         uint64_t round, ranked *r)
 {
@@ -161,16 +162,16 @@ typedef struct meeting {
     /* the vectors (offers or updates) of the holder and of its mate; if the holder has
      * no mate, both pointers are to the holder's vector */
     const float *own, *mate;
-    /* the mate's x, which is needed if updates were exchanged; NULL if the holder has
-     * no mate */
+    /* the mate's x, if updates were exchanged; NULL if the holder has no mate or offers
+     * were exchanged */
     const float *mate_params;
     /* the holder's x as the codec has rounded it for the mate; NULL without a codec */
     const float *own_view;
     size_t n;
 } meeting;
 
-/* Takes the Nesterov step for one element (gossip.h has the equation); v does not
- * contain eta. */
+/* Takes the Nesterov step for one element (gossip.h has the equation). v does not
+ * contain the learning rate. */
 INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
 {
     *v = alpha * *v + g;
@@ -218,8 +219,8 @@ INLINE void meet_two(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
-/* Returns half of the difference between two values, so that one mate gets exactly the
- * amount that the other mate loses, bit for bit. */
+/* Returns half of b - a. half_way(b, a) is exactly the negative of it, so one mate gets
+ * the amount that the other mate loses, bit for bit. */
 INLINE float half_way(float a, float b)
 {
     return 0.5f * (b - a);
@@ -316,8 +317,8 @@ static pl_status check_views(const pl_gossip_view *own, const pl_gossip_view *ma
 {
     if (own->update && (!mate || (mate->update && mate->params && own->params)))
         return PL_OK;
-    return pl_fail(PL_ERR_ARG,
-                   "a holder or its mate lacks a vector that the meeting needs");
+    return pl_fail(PL_ERR_ARG, "a holder or its mate lacks its update or its "
+                               "parameters, which the meeting needs");
 }
 
 pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
@@ -351,7 +352,8 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                  .mate_params = mate_params,
                  .n = n};
     if ((mate_params == NULL) != (mate_update == NULL)) {
-        return pl_fail(PL_ERR_ARG, "a mate has only one of its two vectors");
+        return pl_fail(PL_ERR_ARG, "a mate has only one of its two vectors, parameters "
+                                   "and update; give both or neither");
     }
     return meet_vectors(step, &m, n_threads);
 }
@@ -393,8 +395,8 @@ pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
         next.a = now.a + 2 * (alpha * now.b - gamma * h * now.a) + next.c;
         return next;
     }
-    /* v' = alpha v + gamma z, e' = e - s z - alpha^2 v, with z = e - mean_G e, of
-     * which E[z z] = E[z e] = h A and E[z v] = h B */
+    /* With z = e - mean_G e: v' = alpha v + gamma z and e' = e - s z - alpha^2 v. Here
+     * E[z z] = E[z e] = h a, and E[z v] = h b. */
     double s = gamma * (1 + alpha), square = alpha * alpha;
     next.c = square * now.c + 2 * alpha * gamma * h * now.b + gamma * gamma * h * now.a;
     next.b = (alpha - (alpha * s + gamma * square) * h) * now.b +
@@ -456,10 +458,10 @@ double pl_gossip_rate(const pl_gossip_step *step, double h)
 double pl_gossip_limit(pl_rule rule, double alpha, double h)
 {
     if (h <= 0)
-        return INFINITY; /* a single holder has no other holder to disagree with */
+        return INFINITY; /* a single holder cannot disagree with another one */
     if (rule == PL_RULE_HEAVY_BALL)
         return 2 * (1 - alpha * alpha) / (1 + alpha - 2 * alpha * h);
-    /* without momentum the limit is (1+alpha) gamma < 2 */
+    /* the limit is far below 8: without momentum it is gamma = 2 */
     double stable = 0, unstable = 8;
     for (int i = 0; i < 50; i++) {
         pl_gossip_step step = {alpha, 1, 0.5 * (stable + unstable), rule};

@@ -1,6 +1,6 @@
 /* NoLoCo (arXiv:2506.10911): averaging without a home. The holders of a module are the
- * paths and replicas that train it. They meet in pairs, which change every round. Each
- * holder keeps its own parameters x_i and velocity v_i:
+ * paths, with their replicas, that train it. They meet in pairs, which change every
+ * round. Each holder keeps its own parameters x_i and velocity v_i:
  *
  *   v_i = alpha v_i - beta mean_G(g) + gamma (mean_G(x) - x_i)
  *   x_i = x_i + v_i
@@ -18,9 +18,9 @@
  * = beta. v_i is then the momentum, without eta.
  *
  * Both mates of a pair compute equal means, because a + b = b + a is true for floating
- * point, too. If one mate does not come, each of the two takes the step of a group of
- * one. If only one of them took the step of a pair, the mean of all holders would
- * change. */
+ * point, too. If one mate's vectors do not arrive, each of the two takes the step of a
+ * group of one. If only one of them took the step of a pair, the mean of all holders
+ * would change. */
 #ifndef PL_OUTER_GOSSIP_H
 #define PL_OUTER_GOSSIP_H
 #include "outer/step_method.h"
@@ -36,8 +36,8 @@ extern "C" {
  * (round mod n) in the order of the hash of (seed, module, member), so each member is
  * without a mate equally often.
  *
- * members [n_members] must all be different; partner has n_members entries, too.
- * ERR_ARG if n_members < 1 or a member is listed twice. */
+ * The numbers in members [n_members] must all be different. `partner` also has
+ * n_members entries. ERR_ARG if n_members < 1 or a member is listed twice. */
 PL_MUST_CHECK pl_status pl_gossip_match(uint64_t seed, const char *module,
                                         uint64_t round, int n_members,
                                         const uint64_t *members, int *partner);
@@ -48,8 +48,8 @@ typedef struct pl_gossip_step {
 } pl_gossip_step;
 pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr);
 
-/* Computes the vector that is sent if gamma equals beta, the offer: out = x - share *
- * update. `out` and `update` may be the same vector. */
+/* Computes the offer, the one vector that is sent if gamma equals beta. out = params -
+ * share * update. `out` and `update` may be the same vector. */
 void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
                      float *out);
 
@@ -67,11 +67,11 @@ typedef struct pl_gossip_view {
      * step */
     const float *update, *params;
 } pl_gossip_view;
-/* Takes the step if two vectors were exchanged that a codec has rounded; `mate` is NULL
+/* Takes the step if each mate sent two vectors that a codec has rounded; `mate` is NULL
  * for a group of one. The gamma term uses only rounded parameters (views): mean_G(view)
- * - own view. So the gamma terms of both mates add up to 0, whatever the rounding has
- * lost. The vectors must not overlap. ERR_ARG if a vector is missing. For a group of
- * one own->params is not read. */
+ * - own view. So the gamma terms of both mates add up to 0, even though rounding has
+ * changed the vectors. The vectors must not overlap. ERR_ARG if a vector is missing.
+ * For a group of one own->params is not read. */
 PL_MUST_CHECK pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                                               float *velocity,
                                               const pl_gossip_view *own,
@@ -87,21 +87,23 @@ PL_MUST_CHECK pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *p
                                             const float *mate_update, size_t n,
                                             int n_threads);
 
-/* ---- how disagreement dies out ---- */
+/* ---- how fast the holders of a module become equal ---- */
 
-/* Second moments, over the holders, of e = x_i - mean x and of v: A = E[e e], B = E[e
- * v], C = E[v v]. With Nesterov v is beta times the momentum. */
+/* Second moments over the holders: e = x_i - mean x is the disagreement of a holder, v
+ * its velocity, and a = E[e e], b = E[e v], c = E[v v]. With Nesterov v is beta times
+ * the momentum. */
 typedef struct pl_gossip_moments {
     double a, b, c;
 } pl_gossip_moments;
 
 /* Returns h, the fraction of the disagreement between all holders that lies between the
- * two mates of a pair. For an even number N of holders h is (n-1)N / (n(N-1)) with n =
- * 2. h is 1/2 for an odd number of holders and for n_holders 0, which means many. h is
- * 0 for one holder. */
+ * two mates of a pair. For an even number N of holders h is N / (2(N-1)). h is 1/2 for
+ * an odd number of holders and for n_holders 0, which means many. h is 0 for one
+ * holder. */
 double pl_gossip_coupling(int n_holders);
 
-/* Returns the expected moments after a round without updates. The formula is exact. */
+/* Returns the expected moments after a round without updates, from the moments `now`.
+ * `h` is pl_gossip_coupling. The formula is exact. */
 pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
                                  pl_gossip_moments now);
 
@@ -109,8 +111,9 @@ pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
  * the disagreement. At 1 or more the variance does not shrink. */
 double pl_gossip_rate(const pl_gossip_step *step, double h);
 
-/* The smallest gamma > 0 for which the variance does not shrink: 2(1-alpha^2) /
- * (1+alpha-2 alpha h) for heavy ball; for Nesterov the gamma with rate 1. */
+/* Returns the smallest gamma > 0 for which the variance does not shrink: 2(1-alpha^2) /
+ * (1+alpha-2 alpha h) for heavy ball; for Nesterov the gamma at which pl_gossip_rate is
+ * 1. */
 double pl_gossip_limit(pl_rule rule, double alpha, double h);
 
 #ifdef __cplusplus

@@ -1,12 +1,13 @@
-/* Computes the pseudo-gradients of the steps between versions, and compares them
- * (health.h). */
+/* Computes the pseudo-gradients of the steps between versions, and compares consecutive
+ * ones (health.h). */
 #include "outer/health.h"
 #include <math.h>
 #include <string.h>
 
 struct pl_health_walk {
     size_t n;
-    /* values of the previous version; `last` is g of the step that made it */
+    /* [n] parameters and momentum of the previous version; `last` is g of the step that
+     * made it */
     float *params, *momentum, *last;
     bool has_momentum, has_last;
 };
@@ -41,8 +42,8 @@ void pl_health_begin(pl_health_walk *walk, const float *params, bool initial)
     walk->has_last = false;
 }
 
-/* Finds the factors in g = scale (s / eta - pull m). Returns false for methods whose
- * steps depend on further vectors besides the mean and the momentum. */
+/* Finds the factors in g = scale * (s / eta - pull * m). Returns false for methods
+ * whose steps depend on other vectors besides the mean and the momentum. */
 static bool find_factors(const pl_health_step *step, double *scale, double *pull)
 {
     static const char *const nesterov[] = {"nesterov", "sgd", "diloco", "iso",

@@ -1,5 +1,5 @@
-/* Measures of the outer steps of one module (health), computed from the parameters of
- * consecutive versions and their records. No further data are stored for this.
+/* The health of a module: measures of its outer steps, computed from the parameters and
+ * the records of consecutive versions. No additional data are stored for this.
  *
  * The pseudo-gradient g_v of the step that made version v is computed from s = x_{v-1}
  * - x_v, and from the learning rate eta and the momentum mu in the record:
@@ -8,9 +8,9 @@
  *   nesterov     g = (s / eta - mu^2 m) / (1 + mu),   m = mu m + g
  *   heavy ball   g = s / eta - mu m,                  m = mu m + g
  *
- * Here m is the momentum before the step; it is zero at version 0. For other methods g,
- * and so `lag`, is not known. With iso, g is the mean after its singular values were
- * made equal. */
+ * On the right side, m is the momentum before the step; it is zero at version 0. For
+ * other methods g is not known, so `lag` is not known. With iso, g is the mean after
+ * its singular values were made equal. */
 #ifndef PL_OUTER_HEALTH_H
 #define PL_OUTER_HEALTH_H
 #include "base/base.h"
@@ -35,17 +35,18 @@ typedef struct pl_health {
     double step;     /* |s| */
     double gain;     /* |s| / |D| */
     double relative; /* |s| / |x_v| */
-    /* 1 - |D|^2 / sum_i a_i |d_i|^2: the part of the contributors' updates that cancels
-     * in the mean, because the updates differ; 0: all updates are equal */
+    /* 1 - |D|^2 / sum_i a_i |d_i|^2, where a_i is the normalised weight of update d_i:
+     * the part of the updates that cancels in the mean, because the updates differ; 0:
+     * all updates are equal */
     double transverse;
 } pl_health;
 
 typedef struct pl_health_walk pl_health_walk;
-/* Makes a walk: it visits the versions of a module with n values in rising order.
- * ERR_NOMEM. */
+/* Makes a walk, which visits the versions of a module with n parameters in rising
+ * order. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_health_walk_create(size_t n, pl_health_walk **out);
 void pl_health_walk_destroy(pl_health_walk **walk);
-/* Begins the walk at a version with these parameters. `initial` says whether it is
+/* Begins the walk at a version with these parameters. `initial`: whether this is
  * version 0. If the parameters of some versions were deleted, call this function again
  * for the first version after them. */
 void pl_health_begin(pl_health_walk *walk, const float *params, bool initial);

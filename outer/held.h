@@ -2,11 +2,11 @@
  *
  * Before every held_every-th phase, the first replica of a path computes the loss on
  * the path's held-out text (the score), with the parameters at the start of the phase.
- * This is a part of the phase's task. So the score is leased, retried and counted
- * exactly once like the training, and the worker already has the parameters. Training
- * never uses the score.
+ * The scoring is a part of the phase's task. So the score is retried after a failure
+ * and counted exactly once, like the training, and the worker already has the
+ * parameters. Training never uses the score.
  *
- * All arms have the same held-out text, and in each arm the router assigns it to the
+ * All arms have the same held-out text. In each arm the router assigns this text to the
  * paths as it assigns new documents. So the sum of the scores over the paths, per byte
  * of text, can be compared between arms. */
 #ifndef PL_OUTER_HELD_H

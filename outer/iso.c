@@ -1,10 +1,10 @@
 /* Replaces the singular values of a matrix by their mean (iso.h).
  *
- * The numbers of rows and columns are rounded up to whole tiles; the added elements are
- * zeros, which do not change any sum. A matrix product is computed in tiles of ROWS x
- * COLUMNS elements that stay in registers. The terms of each element are added in
- * rising order of the summed index. The loops are compiled once per instruction set,
- * and all versions give the same bits. */
+ * The numbers of rows and columns are rounded up to multiples of TILE. The added
+ * elements are zeros, which do not change any sum. A matrix product is computed in
+ * tiles of ROWS x COLUMNS elements that stay in registers. The terms of each element
+ * are added in rising order of the summed index. The loops are compiled once per
+ * instruction set, and all versions give the same bits. */
 #include "outer/iso.h"
 #include <math.h>
 #include <string.h>
@@ -45,7 +45,8 @@ INLINE void multiply_tile(const iso_product *p, size_t row, size_t column)
         memcpy(p->out + (row + (size_t)r) * p->C + column, sums[r], sizeof sums[r]);
 }
 
-/* Computes TILE rows of a product. This is the unit of work of a thread. */
+/* Defines a function that computes TILE rows of a product, which is the unit of work of
+ * a thread. */
 #define MULTIPLY(isa, attribute)                                                       \
     attribute static pl_status multiply_rows_##isa(void *context, size_t item,         \
                                                    int thread)                         \
@@ -73,8 +74,8 @@ static pl_item_fn best_rows(void)
 }
 #endif
 
-/* The matrices X [n,m] with n <= m, the transpose of X, A = X X^T and B = A A. n and m
- * are rounded up to whole tiles. */
+/* X [n,m] with n <= m and its transpose; A = X X^T; b has A A, then the polynomial b A
+ * + c A A of iso.h; y has b times X. n and m are multiples of TILE. */
 typedef struct iso_work {
     size_t n, m;
     float *x, *xt, *a, *b, *y;
@@ -121,8 +122,8 @@ size_t pl_iso_work_bytes(int rows, int cols)
     return (3 * a * b + 2 * n * n) * sizeof(float);
 }
 
-/* Returns the place in X of an element of the matrix. If `turned`, X has the transposed
- * matrix. */
+/* Returns the index in x of an element of the matrix. If `turned` is true, x has the
+ * transposed matrix. */
 static size_t place_in_x(const iso_work *w, bool turned, size_t row, size_t col)
 {
     return turned ? col * w->m + row : row * w->m + col;

@@ -8,15 +8,16 @@
  * U V^T is computed by an iteration of matrix products (Newton-Schulz), not by an SVD.
  * If the matrix has more rows than columns, the iteration is applied to its transpose:
  *
- *   X = G / (1.01 |G|), |G| the Frobenius norm; PL_ISO_ITERATIONS times
+ *   X = G / (1.01 |G|), where |G| is the Frobenius norm; then PL_ISO_ITERATIONS times:
  *   A = X X^T,  X = a X + (b A + c A A) X
  *   mean(S) = <X, G> / r
  *
- * The first five a, b, c are those of Polar Express (arXiv:2505.16932); the last two
- * are (15, -10, 3) / 8, which converge cubically. In exact arithmetic a singular value
- * from |G|/1000 to |G| ends within 1.2e-6 of 1. Smaller singular values end smaller and
- * never above 1, so that directions with only rounding noise are not amplified to full
- * length. Zero stays zero.
+ * The coefficients a, b, c of the first five iterations are those of Polar Express
+ * (arXiv:2505.16932); those of the last two are (15, -10, 3) / 8, which converge
+ * cubically. In exact arithmetic a singular value from |G|/1000 to |G| ends within
+ * 1.2e-6 of 1. A smaller singular value ends below that and never above 1, so
+ * directions with only rounding noise do not become as long as the others. Zero stays
+ * zero.
  *
  * The functions are pure and compute in fp32. The sum of each element is computed by
  * one thread in a fixed order, without contraction. So the result depends neither on

@@ -7,9 +7,8 @@
 
 enum { BLOCK = 1024 };
 
-/* The bound of m^2 is multiplied by `slack`, because moments may be rounded to bf16,
- * and `tiny` is added to it, because the squares of tiny gradients may become 0 in
- * v. */
+/* The bound of m^2 is multiplied by `slack`, because moments may be rounded to bf16.
+ * `tiny` is added to it, because the squares of tiny gradients may become 0 in v. */
 static const float slack = 1.5f, tiny = 1e-30f;
 static const float largest = 1e30f; /* upper limit for the mean square of gradients */
 
@@ -74,8 +73,8 @@ static bool is_finite(const float *x, size_t n)
 static pl_status refuse_moments(size_t first)
 {
     return pl_fail(PL_ERR_DATA,
-                   "the state has moments that no training can produce, at parameter "
-                   "%zu or within the next %d",
+                   "the path's state has moments that no training can produce, at "
+                   "parameter %zu or one of the next %d",
                    first, BLOCK - 1);
 }
 
@@ -85,8 +84,8 @@ typedef struct packed_moments {
     const uint8_t *m, *v;
 } packed_moments;
 
-/* Checks AdamW's moments of `count` parameters. Their first moments begin at index
- * `at`, and their second moments at index `second`. */
+/* Checks AdamW's moments of `count` parameters. Their first moments begin at index `at`
+ * of m, and their second moments at index `second` of v. */
 static pl_status check_adamw(const packed_moments *state, size_t at, size_t second,
                              size_t count)
 {
@@ -172,15 +171,18 @@ static pl_status check_finite(const pl_arm *arm, const uint8_t *at, size_t n_par
             read_values(arm, at, first, n, vector, x);
             good = is_finite(x, n);
         }
-    return good ? PL_OK
-                : pl_fail(PL_ERR_DATA, "vector %d of the state is not finite", vector);
+    return good
+               ? PL_OK
+               : pl_fail(PL_ERR_DATA,
+                         "vector %d of the path's state has a value that is not finite",
+                         vector);
 }
 
 pl_status pl_moments_check(const pl_arm *arm, const pl_topology *t, size_t n_params,
                            const void *state)
 {
     const uint8_t *at = state;
-    /* the state consists of scores, and no task begins with it */
+    /* the state of an arm that scores has only scores, and no task begins with it */
     if (arm->n_scored > 0)
         return PL_OK;
     const packed_moments moments = {arm, at,

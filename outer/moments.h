@@ -1,20 +1,21 @@
 /* Checks whether the moments of AdamW and Muon in a path's state are possible.
  *
- * A path's state comes from a worker. A false state, which no training could produce,
- * would make honest workers fail at the path's next task. With the decays b1, b2 and
- * the gradients g of one parameter, the moments after any number of steps are
+ * A path's state comes from a worker. If no training could produce the state, honest
+ * workers would fail at the path's next task. With the decays b1, b2 and the gradients
+ * g of one parameter, the moments after any number of steps are
  *
  *   m = (1 - b1) sum_i b1^i g_i,   v = (1 - b2) sum_i b2^i g_i^2
  *
- * so by Cauchy's inequality, if b1^2 < b2,
+ * So by Cauchy's inequality, if b1^2 < b2,
  *
  *   m^2 <= C v,   C = (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))
  *
- * which also holds for averages of moments. Because of rounding, also to bf16, the
- * check allows 1.5 C. A step with moments that pass the check, and every later step,
- * moves each parameter by at most sqrt(1.5 C) times the learning rate. With the default
- * decays this is 1.43; without false moments the largest step is sqrt(C) = 1.17. So a
- * false state cannot make the next update much longer than the longest honest update.
+ * Averages of moments also satisfy this. The check allows 1.5 C, because moments are
+ * rounded, perhaps to bf16. A step with moments that pass the check, and every later
+ * step, moves each parameter by at most sqrt(1.5 C) times the learning rate. With the
+ * default decays sqrt(1.5 C) is 1.43; with moments from training the largest step is
+ * sqrt(C) = 1.17. So a false state cannot make the next update much longer than the
+ * longest honest update.
  *
  * The momentum of Muon is a mean of clipped gradients, so its norm over all matrices is
  * at most the clip (the check allows 1.5 times its square). The length of Muon's step

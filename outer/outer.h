@@ -4,12 +4,12 @@
  * Read in this order: arm (the definition of a training), step_method, step,
  * step_overlap, gossip and iso (the outer step of every method), rounds (which versions
  * and updates belong to which phase), change (versions as encoded differences), arith
- * (steps over whole modules), audit_row (which tasks are done twice, and how two
+ * (steps over whole modules), audit_row (which tasks are done twice, and how their
  * results are compared), moments (which states a path can have), coverage (which
- * samples were trained, according to the store's records), exposure (how often some
- * documents were trained on), affected (what changes without some documents), held
- * (held-out text of paths, for curves), blend (modules made from others after
- * training), health (how well outer steps work, according to the versions). */
+ * samples were trained, according to the store's records), exposure (how much training
+ * used some documents), affected (what changes without some documents), held (held-out
+ * text of paths, for curves), blend (modules made from others after training), health
+ * (how well outer steps worked, according to the versions). */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/affected.h"

@@ -3,8 +3,9 @@
  * that table.
  *
  * Purpose. Hub, home and worker must agree on which versions a task starts from, which
- * rounds its updates belong to, and how many messages an update has. Each of them calls
- * these functions with the same arm and topology and gets the same answer.
+ * rounds its updates belong to, and how many encoded vectors (messages) an update has.
+ * Each of them calls these functions with the same arm and topology and gets the same
+ * answer.
  *
  * There are two counters, which are equal for most methods:
  *
@@ -64,8 +65,8 @@ static bool streams(const pl_arm *arm)
     return pl_traits(arm->outer.method.method)->streams;
 }
 
-/* Returns the fragment of a module. Slots are assigned to fragments in turn, and slots
- * with a single contributor are included. */
+/* Returns the fragment of a module. Slots are assigned to fragments in turn: slot s is
+ * in fragment s mod F. This includes slots with a single contributor. */
 static int fragment_of(const pl_arm *arm, const pl_topology *t, int module)
 {
     return pl_streaming_fragment(pl_topology_module_slot(t, module),
@@ -101,7 +102,7 @@ uint64_t pl_round_base(const pl_arm *arm, const pl_topology *t, int module,
     return round > delay ? (uint64_t)(round - delay) : 0;
 }
 
-/* Returns how often a module's fragment was sent before `phase`. */
+/* Returns the number of times that a module's fragment was sent before `phase`. */
 static uint64_t rounds_before(const pl_arm *arm, const pl_topology *t, int module,
                               int64_t phase)
 {
@@ -286,8 +287,8 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
         return arm->outer.state;
     if (v == l.residual)
         return arm->outer.residual;
-    /* Under noloco and eager, vectors that others have already received must not be
-     * rounded later. */
+    /* Under noloco and eager, other paths have already received these vectors, so they
+     * must not be rounded later. */
     if (v == l.params && streams(arm))
         return arm->outer.own;
     return PL_STATE_F32;

@@ -1,5 +1,5 @@
-/* Computes from which versions the phases of a path start, and to which merges they
- * contribute.
+/* Computes from which versions the phases of a path start, and to which rounds of its
+ * modules they contribute.
  *
  * A merge of a module is called a round; round r makes version r + 1. The work of a
  * path is divided into phases. For most methods phase and round have the same number.
@@ -10,8 +10,9 @@
  *   co2, eager (delay D)         phase p starts from version max(0, p - D)
  *   noloco                       a phase starts from the path's own parameters; updates
  *                                are relative to version 0, which every worker has
- *   streaming (F fragments)      one phase is H/F inner steps; phase p sends fragment
- *                                p mod F, in that fragment's round p / F
+ *   streaming (F fragments)      H is the number of inner steps between two merges of a
+ *                                fragment; a phase is H/F inner steps; phase p sends
+ *                                fragment p mod F, in that fragment's round p / F
  *   delayed-nesterov             a phase starts from the newest version; each arrival
  *                                of an update is a round
  *
@@ -44,7 +45,8 @@ uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
 /* Returns the number of rounds of a module when all phases are done, which is also the
  * number of its last version. */
 uint64_t pl_round_count(const pl_arm *arm, const pl_topology *t, int module);
-/* Returns the number of rounds that may have waiting contributions at the same time. */
+/* Returns for how many rounds of a module the home accepts contributions at the same
+ * time. */
 int pl_round_window(const pl_arm *arm, const pl_topology *t, int module);
 /* Returns the number of samples per phase of a path. The samples of phase p begin at p
  * times this number, even if some samples of earlier phases were left out. */
@@ -56,20 +58,20 @@ int pl_round_contributors(const pl_arm *arm, const pl_topology *t, int module);
  * missing ones. It is the number of all contributions unless the arm has a quorum. */
 int pl_round_quorum(const pl_arm *arm, const pl_topology *t, int module);
 
-/* Returns the number of messages in an update. It is 1, except under noloco if gamma
- * differs from beta; there it is 2: the change made by the phase, and the difference
- * between the parameters at its start and the base. */
+/* Returns the number of messages in an update. It is 1, or 2 under noloco if gamma
+ * differs from beta (outer/gossip.h). The two messages are the change made by the
+ * phase, and the difference between the parameters at its start and the base. */
 enum { PL_ROUND_VECTORS_MAX = 2 };
 int pl_round_vectors(const pl_arm *arm, const pl_topology *t, int module);
 
-/* Returns the codec's values for this round, which must be equal for all contributors
- * except the weight. `norm` is the update norm of version pl_round_base. */
+/* Returns the codec's values for this round. All values except the weight must be equal
+ * for all contributors. `norm` is the update norm of version pl_round_base. */
 pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int module,
                               int path, int64_t round, double norm);
 
-/* noloco: finds the mate of a (path, replica) in `module` after `phase`. `index` and
- * *mate are path * R + replica. *mate equals `index` if there is no mate, or if the
- * method is not noloco. */
+/* noloco: finds the mate that a path and replica meets in `module` after `phase`.
+ * `index` and *mate are path * R + replica. *mate equals `index` if there is no mate,
+ * or if the method is not noloco. */
 PL_MUST_CHECK pl_status pl_round_mate(const pl_arm *arm, const pl_topology *t,
                                       int module, int index, int64_t phase, int *mate);
 
@@ -85,8 +87,8 @@ PL_MUST_CHECK pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t
                                          const pl_codec_message *message, float *params,
                                          double *norm);
 
-/* number of values per block of an i8 vector; each block is followed by its power of
- * two, in 2 bytes */
+/* number of values per block of an i8 vector; after each block follows its exponent (a
+ * power of two is its scale), in 2 bytes */
 enum { PL_STATE_I8_BLOCK = 256 };
 
 /* The positions of the vectors in a path's state, which is passed from phase to phase.
@@ -94,7 +96,8 @@ enum { PL_STATE_I8_BLOCK = 256 };
 typedef struct pl_path_layout {
     int n_vectors; /* number of vectors; 0 if the arm scores */
     int residual;  /* the part of updates that a lossy codec has not sent yet */
-    /* the path's own parameters: x_i in noloco and eager, theta in streaming */
+    /* the path's own parameters: x_i in noloco and eager, the local parameters in
+     * streaming */
     int params;
     int velocity; /* noloco v_i, eager m_i */
     /* the last vector that the path has sent: in noloco the offer (or the update, if

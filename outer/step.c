@@ -12,14 +12,13 @@
  *   block    512 values: fill() writes D, then kernels->step() changes params, momentum
  *            and carry, and adds to the three sums of squares of the span
  *
- * The gap penalty of co2 (PL_GAP_NORM) divides D by a number that depends on |D|. Only
- * in this case two passes are made:
+ * The gap penalty of co2 (PL_GAP_NORM) divides D by a number Lambda that depends on
+ * |D|. Only in this case two passes are made:
  *
- *   gap: measure_span over all spans -> |D| -> Lambda (1 without the penalty)
- *   step_span over all spans, with the coefficients that contain Lambda
+ *   pass 1: measure_span over all spans -> |D| -> Lambda
+ *   pass 2: step_span over all spans, with coefficients that contain Lambda
  *
- * In this case fill() is called twice per block and must give the same bytes both
- * times.
+ * Then fill() is called twice per block and must give the same bytes both times.
  *
  * Invariants
  *   - The result has the same bits for every number of threads. A span is summed by one
@@ -38,7 +37,8 @@
 
 #include <math.h>
 
-/* A thread takes one span at a time; each span has its own sums. */
+/* A span is the number of values that a thread takes at a time; each span has its own
+ * sums. */
 enum { STEP_SPAN = 256 * PL_OUTER_BLOCK };
 
 typedef struct pass {
@@ -82,8 +82,8 @@ static pl_status step_span(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Measures |D| and changes nothing. Lambda depends on |D| and is needed before the
- * step. */
+/* Adds up |D|^2 of a span, and changes no vector. The step needs Lambda, which depends
+ * on |D|. */
 static pl_status measure_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
@@ -176,8 +176,8 @@ static pl_status check_outer_step(const pl_outer_step *step,
     return PL_OK;
 }
 
-/* Computes Lambda. The previous step has stored the displacement; this step has
- * measured |g|. */
+/* Returns Lambda. state->displacement was set before this step; `mean_squares` is
+ * |D|^2, which this step has measured. */
 static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
                      double mean_squares)
 {
@@ -243,8 +243,8 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                           report ? report : &unwanted);
 }
 
-/* Gets pointers to value `first` of each of the updates u to u + 3. Returns false if
- * fewer than four updates are left, or if one of them is not bf16. */
+/* Sets `quad` to the updates u to u + 3, from value `first` on. Returns false if fewer
+ * than four updates are left, or if one of the four is not bf16. */
 static bool find_four(const pl_update_list *updates, int u, size_t first,
                       step_quad *quad)
 {

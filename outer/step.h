@@ -1,27 +1,29 @@
 /* The outer step of one module at its home (docs/DESIGN.md "The outer step").
  *
- *   D = sum_i a_i d_i            the weighted mean of the updates; with `present`, for
- *                                each value, of the updates that send it
+ *   D = sum_i a_i d_i            the weighted mean of the updates; with `present`, the
+ *                                mean of each value over the updates that send it
  *                                (outer/arith.h)
- *   g = D sqrt(n) / Lambda       sqrt only with `rescale`; Lambda only in co2
+ *   g = D sqrt(n) / Lambda       sqrt(n) only with `rescale`, for n contributors;
+ *                                Lambda, the staleness penalty, only in co2
  *
  *   nesterov      m = mu m + g                  x -= eta (g + mu m)
  *   heavy ball    m = clip(mu m + g)            x -= eta m
  *   mu = 0        (no momentum is kept)         x -= eta clip(g)
- *   eager         g = E + (g_t - E) / n, E = g_t (the mean of the previous phase), then
- *                 as `rule` says: the mean of the steps that the contributors take by
- *                 themselves
- *   delayed       S += g; every N-th arrival m = mu m + S/N, S = 0 and
- *   nesterov      x -= eta ((1 - cN + c) mu m + g/N), else x -= eta (c mu m + g/N)
+ *   eager         g = E + (g_t - E) / n, then E = g_t. E is the mean of the previous
+ *                 phase. Then a step by `rule` with g: this is the mean of the steps
+ *                 that the contributors take by themselves
+ *   delayed       S += g; at every N-th arrival m = mu m + S/N, S = 0 and
+ *   nesterov      x -= eta ((1 - cN + c) mu m + g/N); at the other arrivals
+ *                 x -= eta (c mu m + g/N), where c is `spread`
  *
  * m does not contain eta, so a change of the learning rate does not rescale the updates
  * that m already contains.
  *
  * A delay does not change the equations: version v is the result of v merges, phase p
  * starts from version max(0, p - delay), and the update of phase p is merged in round
- * p. This equals x_{t+1} = x_t - eta m(g_{t-1}) in the paper, except that rounds are
- * numbered differently: there round 0 applies no update, and the last update is applied
- * after the end.
+ * p. This equals x_{t+1} = x_t - eta m(g_{t-1}) in the paper of co2, but with different
+ * numbers of rounds: in the paper round 0 applies no update, and the last update is
+ * applied after the end.
  *
  * A step makes one pass over memory: the caller's function fills blocks of fixed size
  * with D, and each block is used while it is in the cache. Sums over a module are made
@@ -41,12 +43,12 @@ enum {
 /* If only lr, momentum and n_contributors are set and all other fields are 0, the step
  * is plain diloco. */
 typedef struct pl_outer_step {
-    double lr, momentum; /* eta, mu */
+    double lr, momentum; /* outer learning rate (eta), outer momentum (mu) */
     bool rescale;
     int n_contributors;
     pl_method method; /* any but noloco (outer/gossip.h) */
     pl_rule rule;
-    /* number of phases by which updates are used late; if 0, Lambda is 1 */
+    /* number of phases between an update and its use; if 0, Lambda is 1 */
     int delay;
     pl_gap gap;
     double gap_constant, clip;
@@ -54,8 +56,8 @@ typedef struct pl_outer_step {
     double spread;
 } pl_outer_step;
 
-/* Returns the step for these settings in a phase with learning rate `lr`. In
- * delayed-nesterov each step is for one arrival. */
+/* Returns the step for these settings in a phase with the outer learning rate `lr`. In
+ * delayed-nesterov each step is for one arrival of an update. */
 pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                              bool rescale, int n_contributors);
 
@@ -63,14 +65,14 @@ pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
  * `carry` are zero at first. The vectors are borrowed and changed in place.
  * `displacement` and `arrivals` are stored in the version's record.
  *
- * Before a step, `displacement` must be the distance between x and the version to which
- * the updates are relative. After the step it is the length of the step. With a delay
- * of 1 this is already the value that the next step needs; with a longer delay the
- * caller sets it before each step. */
+ * Before a step with the gap penalty, `displacement` must be the distance between x and
+ * the version to which the updates are relative. After the step it is the length of the
+ * step. With a delay of 1 this is the value that the next step needs; with a longer
+ * delay the caller sets `displacement` before each step. */
 typedef struct pl_outer_state {
     float *params;
     float *momentum;     /* may be NULL if pl_outer_keeps_momentum is false */
-    float *carry;        /* E or S; may be NULL without pl_outer_keeps_carry */
+    float *carry;        /* E or S; may be NULL if pl_outer_keeps_carry is false */
     double displacement; /* an L2 norm; used only with the gap penalty */
     int arrivals;        /* arrivals since the last momentum step, 0 .. N-1 */
 } pl_outer_state;
@@ -89,9 +91,9 @@ typedef struct pl_outer_report {
     double gap;         /* Lambda */
 } pl_outer_report;
 
-/* Takes one outer step. ERR_ARG: the method is noloco, or a vector is missing.
- * ERR_NOMEM. An error of `fill` is returned unchanged; the state is then partly changed
- * and must be discarded. */
+/* Takes one outer step. ERR_ARG: the method is noloco, a vector is missing, or a count
+ * is out of its range. ERR_NOMEM. An error of `fill` is returned unchanged; the state
+ * is then partly changed and must be discarded. */
 PL_MUST_CHECK pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state,
                                        size_t n, pl_mean_fn fill, void *context,
                                        int n_threads, pl_outer_report *report);
@@ -118,11 +120,11 @@ typedef struct pl_update_list {
 } pl_update_list;
 pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mean);
 
-/* returns the L2 norm; sums are computed in double over fixed blocks */
+/* Returns the L2 norm. Sums are computed in double over fixed blocks. */
 double pl_l2_norm(const float *values, size_t n);
 
-/* Returns whether a step needs |D| before it begins, and must measure |x_t -
- * x_{t-1}|. */
+/* Returns whether a step has the gap penalty: it needs |D| before it begins, and must
+ * measure its own length. */
 bool pl_outer_depends_on_gap(const pl_outer_step *step);
 
 #ifdef __cplusplus

@@ -15,8 +15,8 @@ INLINE void add_squares(half_sums *sums, const float *values)
 }
 
 /* Sums of squares in lanes: lane l sums the squares of the values l, l + LANES, ..., in
- * the same order on all machines. There are two sets of lanes, so that an addition need
- * not wait for the previous one. */
+ * the same order on all machines. The lanes are in two vectors, so that an addition
+ * need not wait for the previous one. */
 typedef struct lane_sums {
     half_sums low, high;
 } lane_sums;
@@ -87,7 +87,7 @@ INLINE void heavy_ball(const step_coefficients *c, float *restrict x, float *res
     }
 }
 
-/* S += g; x -= eta (c mu m + g/N) */
+/* delayed-nesterov, other arrivals (step.h): S += g; x -= eta (c mu m + g/N) */
 INLINE void arrival(const step_coefficients *c, float *restrict x,
                     const float *restrict m, float *restrict s, float *restrict d,
                     size_t count)
@@ -101,7 +101,8 @@ INLINE void arrival(const step_coefficients *c, float *restrict x,
     }
 }
 
-/* m = mu m + (S + g)/N, S = 0; x -= eta ((1 - cN + c) mu m + g/N) */
+/* delayed-nesterov, every N-th arrival: m = mu m + (S + g)/N, S = 0;
+ * x -= eta ((1 - cN + c) mu m + g/N) */
 INLINE void last_arrival(const step_coefficients *c, float *restrict x,
                          float *restrict m, float *restrict s, float *restrict d,
                          size_t count)
@@ -117,8 +118,8 @@ INLINE void last_arrival(const step_coefficients *c, float *restrict x,
     }
 }
 
-/* d = E + (d - E)/n, E = d; in an order of operations that gives exactly d for n =
- * 1. */
+/* Computes d = E + (d - E)/n and sets E to the old d. The order of the operations gives
+ * exactly d for n = 1. */
 INLINE void make_eager(float parts, float *restrict e, float *restrict d, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -151,9 +152,9 @@ INLINE void step_of(const step_coefficients *c, const step_block *b, size_t coun
     }
 }
 
-/* Takes the step for a complete block, a few values at a time. An addition to a sum
- * must wait for the previous addition to the same sum. By working on a few values at a
- * time, the processor computes other values meanwhile. */
+/* Takes the step for a complete block, RUN values at a time. An addition to a sum must
+ * wait for the previous addition to the same sum. Because sums and steps alternate, the
+ * processor can compute the step during this wait. */
 INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
                               bool measures_step, step_sums *out)
 {
@@ -173,8 +174,8 @@ INLINE void step_block_summed(const step_coefficients *c, const step_block *b,
     out->step += measures_step ? sum_of_lanes(&step) : 0;
 }
 
-/* Takes the step for the last, shorter block in three passes. The result has the same
- * bits as with step_block_summed. */
+/* Takes the step for a shorter block (the last one), in three or four passes. The
+ * result has the same bits as with step_block_summed. */
 INLINE void step_rest_summed(const step_coefficients *c, const step_block *b,
                              bool measures_step, step_sums *out)
 {

@@ -11,21 +11,22 @@
 extern "C" {
 #endif
 
-/* Updates are added piece by piece, so that each update is read as one steady
- * stream. */
+/* The mean is computed in pieces of this many values: in each piece all updates are
+ * added in turn. */
 enum { STEP_PIECE = 256 };
 
 typedef enum step_kind {
-    STEP_PLAIN,      /* no momentum */
-    STEP_NESTEROV,   /* Nesterov momentum as in torch.optim.SGD */
-    STEP_HEAVY_BALL, /* heavy ball with a clip, which may be infinite */
-    STEP_ARRIVAL,    /* an arrival of delayed-nesterov between two momentum steps */
-    STEP_LAST_ARRIVAL
+    STEP_PLAIN,       /* no momentum */
+    STEP_NESTEROV,    /* Nesterov momentum as in torch.optim.SGD */
+    STEP_HEAVY_BALL,  /* heavy ball with a clip, which may be infinite */
+    STEP_ARRIVAL,     /* an arrival of delayed-nesterov between two momentum steps */
+    STEP_LAST_ARRIVAL /* an arrival of delayed-nesterov with a momentum step */
 } step_kind;
 
 typedef struct step_coefficients {
     step_kind kind;
     bool eager;
+    /* eta: learning rate; mu: momentum; scale: g / D; clip: limit of |m| */
     float eta, mu, scale, clip;
     float parts; /* eager: number of contributors; delayed-nesterov: N */
     float pull;  /* delayed-nesterov: factor of m in the step */
@@ -45,7 +46,7 @@ static inline float *step_from(float *vector, size_t first)
 }
 
 typedef struct step_quad {
-    const uint8_t *values[4]; /* bf16 */
+    const uint8_t *values[4]; /* bf16 values of four updates */
     float weights[4];
 } step_quad;
 
@@ -54,13 +55,13 @@ typedef struct step_sums {
 } step_sums;
 
 typedef struct step_kernels {
-    /* Takes the step and adds to the sums of squares. These are the sums for D, for the
-     * new parameters, and, with `measures_step`, for the step that was subtracted. */
+    /* Takes the step. Adds to `sums` the squares of D, of the new parameters, and, if
+     * `measures_step` is true, of the step that was subtracted. */
     void (*step)(const step_coefficients *c, const step_block *block,
                  bool measures_step, step_sums *sums);
     double (*squares)(const float *values, size_t count); /* sum of squares */
-    /* if `fresh`, out = 0 + weight values; else out += weight values; count <=
-     * STEP_PIECE */
+    /* if `fresh` is true, out = 0 + weight * values, otherwise out += weight * values;
+     * count <= STEP_PIECE */
     void (*add_float)(float *out, const void *values, float weight, bool fresh,
                       size_t count);
     void (*add_bf16)(float *out, const void *values, float weight, bool fresh,

@@ -7,8 +7,8 @@
 
 enum { DEGREE_MAX = PL_DELAY_MAX + 3 };
 
-/* Returns whether the step is stable for k = eta lambda. The polynomial is in the
- * comment at pl_outer_limit (step_method.h). */
+/* Returns whether the step is stable for k = eta * lambda (outer learning rate times
+ * curvature). The polynomial is in the comment at pl_outer_limit (step_method.h). */
 static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, double k)
 {
     double p[DEGREE_MAX + 1] = {0};
@@ -23,7 +23,8 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
     p[delay + 1] += k * linear * fresh;
     /* Tests whether all roots are inside the unit circle (Schur-Cohn). This is the case
      * if |p_0| < |p_n|, and the same is true for (p - (p_0/p_n) p*)/z, which has one
-     * root fewer. p* has the coefficients of p in reverse order. */
+     * root fewer. Here n is the degree of p, and p* has the coefficients of p in
+     * reverse order. */
     int degree = delay + 2;
     for (int n = degree; n > 0; n--) {
         double ratio = p[0] / p[n], next[DEGREE_MAX + 1];
@@ -57,8 +58,9 @@ static pl_status check_step_limit(const pl_method_settings *s, int delay, double
     if (s->lr * s->curvature / gap < limit)
         return PL_OK;
     return pl_fail(PL_ERR_CONFIG,
-                   "%s with lr %g, momentum %g (%s) and delay %d is not stable: at "
-                   "curvature %g lr must stay below %.4g; lower lr, momentum or delay",
+                   "outer.method=%s with outer.lr %g, outer.momentum %g (%s) and delay "
+                   "%d is not stable: at curvature %g, outer.lr must be below %.4g; "
+                   "lower outer.lr, outer.momentum or the delay",
                    pl_traits(s->method)->name, s->lr, s->momentum,
                    pl_rule_name(s->rule), delay, s->curvature,
                    limit * gap / s->curvature);
@@ -71,8 +73,9 @@ static pl_status check_noloco(const pl_method_settings *s)
     if (!(s->consensus > 0 && s->consensus < limit))
         return pl_fail(
             PL_ERR_CONFIG,
-            "noloco with momentum %g (%s) needs a consensus weight above 0 and below "
-            "%.4g, not %g: its holders would drift apart; lower the weight or momentum",
+            "noloco with outer.momentum %g (%s) needs a consensus weight above 0 and "
+            "below %.4g, but it is %g: its holders would drift apart; change the "
+            "weight or outer.momentum",
             s->momentum, pl_rule_name(s->rule), limit, s->consensus);
     return check_step_limit(s, 0, 0);
 }
@@ -82,8 +85,8 @@ static pl_status check_co2(const pl_method_settings *s)
     if (!(s->clip >= 0 && isfinite(s->clip) && s->gap_constant >= 1 &&
           isfinite(s->gap_constant)))
         return pl_fail(PL_ERR_CONFIG,
-                       "co2 needs a clip of 0 (off) or more and a staleness penalty of "
-                       "1 or more, not %g and %g",
+                       "co2 needs outer.clip of 0 (off) or more and outer.gap_constant "
+                       "of 1 or more, but they are %g and %g",
                        s->clip, s->gap_constant);
     return check_step_limit(s, s->delay, 0);
 }
@@ -91,64 +94,69 @@ static pl_status check_co2(const pl_method_settings *s)
 static pl_status check_streaming(const pl_method_settings *s)
 {
     if (s->fragments < 1 || s->inner_steps < 1 || s->inner_steps % s->fragments != 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "streaming cannot place %d fragments at equal offsets in %d "
-                       "inner steps; choose a divisor of these as number of fragments",
-                       s->fragments, s->inner_steps);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "streaming cannot place %d fragments at equal offsets in %d inner "
+            "steps; the number of fragments must divide the number of steps",
+            s->fragments, s->inner_steps);
     if (s->overlap < 0 || s->overlap >= s->inner_steps / s->fragments)
-        return pl_fail(PL_ERR_CONFIG,
-                       "streaming overlaps %d inner steps, but one of its %d "
-                       "fragments is sent every %d steps; set outer.overlap to 0 "
-                       "or more and below that number",
-                       s->overlap, s->fragments, s->inner_steps / s->fragments);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "outer.overlap is %d inner steps, but streaming sends one of its "
+            "%d fragments every %d steps; outer.overlap must be 0 or more "
+            "and below that number of steps",
+            s->overlap, s->fragments, s->inner_steps / s->fragments);
     if (!(s->mix >= 0 && s->mix <= 1))
         return pl_fail(PL_ERR_CONFIG,
-                       "streaming needs a mixing share from 0 to 1, not %g", s->mix);
+                       "streaming needs outer.mix from 0 to 1, but it is %g", s->mix);
     return check_step_limit(s, 0, 0);
 }
 
 static pl_status check_delayed(const pl_method_settings *s)
 {
     if (s->buffer < 1 || !(s->spread >= 0 && s->spread * s->buffer <= 1 + 1e-12))
-        return pl_fail(PL_ERR_CONFIG,
-                       "delayed-nesterov needs a buffer of 1 or more and a spread from "
-                       "0 to 1/buffer, not %d and %g",
-                       s->buffer, s->spread);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "delayed-nesterov needs outer.buffer of 1 or more and outer.spread "
+            "from 0 to 1/outer.buffer, but they are %d and %g",
+            s->buffer, s->spread);
     return check_step_limit(s, s->delay, 0);
 }
 
 pl_status pl_method_check(const pl_method_settings *s)
 {
     if (!(s->lr > 0 && isfinite(s->lr) && s->momentum >= 0 && s->momentum < 1))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "%s needs lr above 0 and momentum from 0 to below 1, not %g and %g",
-            pl_traits(s->method)->name, s->lr, s->momentum);
+        return pl_fail(PL_ERR_CONFIG,
+                       "outer.method=%s needs outer.lr above 0 and outer.momentum from "
+                       "0 to below 1, but they are %g and %g",
+                       pl_traits(s->method)->name, s->lr, s->momentum);
     if (!(s->curvature > 0 && isfinite(s->curvature)) || s->holders < 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s needs a curvature above 0 and a number of holders of 0 or "
-                       "more, not %g and %d",
+                       "outer.method=%s needs outer.curvature above 0 and a number of "
+                       "holders of 0 or more, but they are %g and %d",
                        pl_traits(s->method)->name, s->curvature, s->holders);
     if (s->delay < 0 || s->delay > PL_DELAY_MAX)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s cannot have an outer delay of %d; choose 0 to %d",
+                       "outer.method=%s cannot have outer.delay %d; choose 0 to %d",
                        pl_traits(s->method)->name, s->delay, PL_DELAY_MAX);
-    /* Refuses the rule if the method has only one rule and it is a different one. */
+    /* Refuses the rule if the method allows only the other rule. */
     bool heavy = s->method == PL_METHOD_HEAVY_BALL;
     bool either = s->method == PL_METHOD_NOLOCO || s->method == PL_METHOD_CO2 ||
                   s->method == PL_METHOD_EAGER || s->method == PL_METHOD_FEDAVG;
     if (!either && heavy != (s->rule == PL_RULE_HEAVY_BALL)) {
-        return pl_fail(PL_ERR_CONFIG,
-                       "outer method %s has no %s rule; leave the rule out",
-                       pl_traits(s->method)->name, pl_rule_name(s->rule));
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "outer.method=%s cannot use the momentum rule %s; do not set the rule",
+            pl_traits(s->method)->name, pl_rule_name(s->rule));
     }
     switch (s->method) {
     case PL_METHOD_FEDAVG:
         if (s->lr != 1 || s->momentum != 0)
-            return pl_fail(PL_ERR_CONFIG,
-                           "fedavg needs lr 1 and momentum 0, not %g and %g; use "
-                           "diloco for other values",
-                           s->lr, s->momentum);
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "fedavg needs outer.lr 1 and outer.momentum 0, but they are %g "
+                "and %g; use outer.method=diloco for other values",
+                s->lr, s->momentum);
         return PL_OK;
     case PL_METHOD_NOLOCO:
         return check_noloco(s);
@@ -156,8 +164,8 @@ pl_status pl_method_check(const pl_method_settings *s)
         return check_co2(s);
     case PL_METHOD_STREAMING:
         return check_streaming(s);
-    /* eager: the fraction 1/M of the mean is from this phase, and the rest is one phase
-     * old */
+    /* eager with M holders: the fraction 1/M of the mean is from this phase, and the
+     * rest is one phase old */
     case PL_METHOD_EAGER:
         return check_step_limit(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
     case PL_METHOD_DELAYED_NESTEROV:

@@ -4,9 +4,10 @@
 
 #include <math.h>
 
-/* Default lr, momentum and rule of each method. They are the values in the papers, if
- * the papers have values and these are within the limits. (DiLoCo's values 0.7 and 0.9
- * are not stable with a delay.) */
+/* Default lr, momentum and rule of each method. They are the paper's values, unless the
+ * paper gives none or pl_method_check would refuse them as unstable. (DiLoCo's values
+ * 0.7 and 0.9 are not stable if updates are used late, so methods that use updates late
+ * have smaller values.) */
 static const pl_method_traits traits[PL_METHOD_COUNT] = {
     [PL_METHOD_DILOCO] = {"diloco", 0.7, 0.9, PL_RULE_NESTEROV, .settles = true},
     [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV, .settles = false},
@@ -26,7 +27,7 @@ static const char *const rules[] = {"nesterov", "heavy-ball"};
 static const char *const gaps[] = {"none", "norm", "constant"};
 static const char *const decays[] = {"constant", "cosine", "linear"};
 
-/* Finds the index of `text` in `names`. The text of ERR_CONFIG has the most similar
+/* Finds the index of `text` in `names`. The message of ERR_CONFIG has the most similar
  * name and the list of all names. */
 static pl_status find_name(const char *what, const char *text, const char *const *names,
                            int n_names, int *out)

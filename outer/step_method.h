@@ -3,18 +3,21 @@
  *   diloco            Nesterov as torch.optim.SGD has it; momentum 0 is plain SGD
  *   fedavg            lr 1, momentum 0: the mean of the contributors' parameters
  *   heavy-ball        m = mu m + g, x -= eta m
- *   noloco            pairs instead of a home's mean (outer/gossip.h)
- *   co2               heavy ball, `delay` phases late: exchange during the next phase
- *   streaming         diloco per fragment, fragments at offsets (outer/step_overlap.h)
- *   eager             last phase's mean with this phase's own part (step_overlap.h)
+ *   noloco            contributors step in pairs, without a home (outer/gossip.h)
+ *   co2               heavy ball; an update is used `delay` phases later, so that it is
+ *                     exchanged while the next phase trains
+ *   streaming         diloco per fragment of the model; the fragments are merged at
+ *                     different times (outer/step_overlap.h)
+ *   eager             a contributor steps at once with the last phase's mean, in which
+ *                     its own part is from this phase (outer/step_overlap.h)
  *   delayed-nesterov  a step at each arrival, momentum at every `buffer`-th arrival
- *   iso               diloco with the mean's singular values equal per matrix
- *                     (outer/iso.h)
+ *   iso               diloco, but the singular values of each matrix of the mean are
+ *                     made equal (outer/iso.h)
  *
- * Limits are computed for updates g = lambda (x - x*), where x* is the optimum. A phase
- * that reaches the optimum has lambda 1, and lambda is never larger. So the default
- * curvature is 1, and settings that are stable with curvature 1 are stable with every
- * smaller one. */
+ * Limits of stability are computed for updates g = lambda (x - x*), where x* is the
+ * optimum and lambda is the curvature. A phase that reaches the optimum has lambda 1,
+ * and lambda is never larger. So the default curvature is 1. Settings that are stable
+ * with curvature 1 are stable with every smaller curvature. */
 #ifndef PL_OUTER_STEP_METHOD_H
 #define PL_OUTER_STEP_METHOD_H
 #include "base/base.h"
@@ -37,7 +40,7 @@ typedef enum pl_method {
 } pl_method;
 
 /* How momentum is used: x -= eta (g + mu m) for Nesterov, x -= eta m for heavy ball.
- * Both use the new m. */
+ * Both use m after this step's update g was added. */
 typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
 
 /* co2's staleness penalty, by which an update is divided:
@@ -52,19 +55,20 @@ typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
  * versions only. */
 typedef struct pl_method_traits {
     const char *name;
-    double lr, momentum; /* default lr and momentum, for this rule */
-    pl_rule rule;
-    bool delays;  /* an update is used `delay` phases after it was made */
+    double lr, momentum; /* default values, for the default rule */
+    pl_rule rule;        /* default rule */
+    bool delays;         /* an update is used `delay` phases after it was made */
     bool gossips; /* contributors take steps in pairs; a home only stores updates */
-    bool streams; /* fragments of the model are merged at offsets within a phase */
-    /* a path takes its step at once, before the mean of the round is known */
+    bool streams; /* fragments of the model are merged at different times */
+    /* a path takes its outer step at once, before the mean of the round is known */
     bool leads;
     bool arrives;   /* each update is merged by itself when it arrives */
     bool equalizes; /* the singular values of each matrix in the mean are made equal */
-    bool settles;   /* allows pl_outer_schedule.settle */
+    bool settles;   /* whether pl_outer_schedule.settle has an effect */
 } pl_method_traits;
 
 const pl_method_traits *pl_traits(pl_method method);
+/* Returns whether gossips, streams, leads and arrives are all false. */
 bool pl_method_averages(pl_method method);
 /* Returns whether paths keep their own parameters in addition to the versions, that is,
  * whether gossips, streams or leads is true. */
@@ -72,26 +76,27 @@ bool pl_method_keeps_own(pl_method method);
 
 typedef struct pl_method_settings {
     pl_method method;
-    /* heavy-ball and co2 need heavy ball; noloco and eager allow both rules */
+    /* heavy-ball needs heavy ball; noloco, co2, eager and fedavg allow both rules; the
+     * other methods need Nesterov */
     pl_rule rule;
-    double lr, momentum; /* eta, mu; in noloco beta, alpha */
+    double lr, momentum; /* eta, mu (outer/step.h); in noloco beta, alpha */
     double curvature;    /* lambda > 0, with which the limits are computed */
     int holders;         /* number of contributors of the module; 0: many */
     double consensus;    /* noloco's gamma */
-    int delay;           /* co2: number of phases by which updates are used late */
-    pl_gap gap;          /* co2 */
-    double gap_constant; /* co2, >= 1 */
+    int delay;           /* co2: number of phases between an update and its use */
+    pl_gap gap;          /* co2: the staleness penalty */
+    double gap_constant; /* co2: the penalty for PL_GAP_CONSTANT, >= 1 */
     double clip;         /* co2: |m| <= clip after each step; 0 is off */
     /* streaming: H, inner steps between two steps of one fragment */
     int inner_steps;
     int fragments; /* streaming: F, divides H */
-    int overlap;   /* streaming: tau < H/F, inner steps between sending and use */
-    double mix;    /* streaming: a in x_local = a x_local + (1-a) x */
+    int overlap;   /* streaming: inner steps between sending and use, below H/F */
+    double mix;    /* streaming: a in x_local = a x_local + (1-a) x_merged */
     int buffer;    /* delayed-nesterov: N, arrivals per momentum step */
-    double spread; /* delayed-nesterov: c in [0, 1/N] */
+    double spread; /* delayed-nesterov: c in outer/step.h, from 0 to 1/N */
 } pl_method_settings;
 
-/* The text of ERR_CONFIG has the most similar method and the list of all methods. */
+/* The message of ERR_CONFIG has the most similar method and the list of all methods. */
 PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
 /* The names of the rules are "nesterov" and "heavy-ball"; the names of the gaps are
  * "none", "norm" and "constant". ERR_CONFIG if there is no such name. */
@@ -103,25 +108,27 @@ PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
  * have no effect. The defaults pass pl_method_check for every number of holders. */
 pl_method_settings pl_method_defaults(pl_method method);
 
-/* Checks settings. The text of ERR_CONFIG has the coefficient, its limit, and what to
- * lower. */
+/* Checks settings. The message of ERR_CONFIG has the wrong values and what is
+ * allowed. */
 PL_MUST_CHECK pl_status pl_method_check(const pl_method_settings *settings);
 
-/* Returns the delay of a module. It is 0 if the module has a single contributor,
- * because that contributor need not wait for others. */
+/* Returns the delay of a module with this number of contributors. It is 0 if there is
+ * only one, because that contributor need not wait for others. */
 int pl_method_delay(const pl_method_settings *settings, int n_contributors);
 
 /* ---- limits ---- */
 
-/* Returns the smallest eta lambda at which training is unstable, if the share `fresh`
- * of the update of x_t is applied at once and the rest to x_{t+delay} (fresh is 0 if
- * all is late, 1/M in eager). At that value a root of
+/* Returns the smallest product eta * lambda at which training is unstable, if the
+ * fraction `fresh` of the update of x_t is applied at once and the rest to x_{t+delay}.
+ * `fresh` is 0 if the whole update is late, and 1/M in eager with M holders. With D =
+ * delay, at that product a root of
  *
  *   heavy ball  (z-1)(z-mu) z^D + eta lambda z L(z),   L(z) = 1 - fresh + fresh z^D
  *   Nesterov    (z-1)(z-mu) z^D + eta lambda ((1+mu) z - mu) L(z)
  *
- * lies on the unit circle. Without delay the limits are 2(1+mu) and (2+2mu)/(1+2mu);
- * for heavy ball with delay 1 it is 1-mu. 0 <= momentum < 1; delay 0..PL_DELAY_MAX. */
+ * lies on the unit circle. Without delay the limit is 2(1+mu) for heavy ball and
+ * (2+2mu)/(1+2mu) for Nesterov. For heavy ball with delay 1 it is 1-mu. `momentum` is
+ * from 0 to below 1, `delay` from 0 to PL_DELAY_MAX. */
 enum { PL_DELAY_MAX = 16 };
 double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh);
 
@@ -135,12 +142,13 @@ PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
  *   lr (p+1) / warmup                         p < warmup
  *   lr (floor + (1-floor) shape(q))           q = (p - warmup) / (phases - warmup)
  *
- * shape: 1, (1 + cos(pi q))/2, 1 - q; floor is a share of lr. After the last phase the
- * rate stays at lr floor (constant: at lr).
+ * shape(q) is 1 for constant, (1 + cos(pi q))/2 for cosine, and 1 - q for linear;
+ * `floor` is a fraction of lr. After the last phase the rate stays at lr * floor
+ * (constant: at lr).
  *
  * In the last `settle` phases diloco, iso, heavy-ball and streaming take the plain
- * mean: lr 1, momentum 0. While the inner learning rate falls to zero, a step beyond
- * the mean overshoots, and training can no longer correct it. */
+ * mean: lr 1, momentum 0. While the inner learning rate falls to zero, a step that goes
+ * beyond the mean overshoots, and training can no longer correct this. */
 typedef struct pl_outer_schedule {
     pl_decay decay;
     int64_t warmup, phases;

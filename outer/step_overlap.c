@@ -9,8 +9,7 @@ int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)
     return (int)((int64_t)index * fragments / n_blocks);
 }
 
-/* Returns the fragment p that is sent after `done` steps, at its offset (p+1) H/F.
- * *round gets the number of times that it was sent before. */
+/* Fragment p is sent at its offset (p+1) H/F, H = inner_steps, F = fragments. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round)
 {
     int64_t every = s->inner_steps / s->fragments;

@@ -1,18 +1,21 @@
 /* The worker's computations for methods in which vectors are exchanged while training
  * continues.
  *
- * Streaming (arXiv:2501.18512): a path's blocks form F fragments. Fragment p is sent
- * after the inner steps s = (p+1) H/F (mod H); `overlap` steps later its next version
- * is mixed into the local parameters. F = 1, overlap 0, mix 0 is DiLoCo.
+ * Streaming (arXiv:2501.18512): a path's blocks form F fragments. Each fragment is sent
+ * every H inner steps: fragment p after the inner steps s = (p+1) H/F (mod H).
+ * `overlap` steps later its next version is mixed into the local parameters. With F =
+ * 1, overlap 0 and mix 0 this is DiLoCo.
  *
  * Eager (arXiv:2502.12996): a contributor takes its step at once. It uses the mean of
- * the previous phase, in which its previous update is replaced by its new one:
+ * the previous phase (gbar), in which its previous update is replaced by its new one; M
+ * is the number of contributors:
  *
  *   g~_i(t) = gbar(t-1) + (g_i(t) - g_i(t-1)) / M
  *
  * The contributor applies this step to its own x_i and m_i. The mean of the g~_i is
- * gbar(t-1) + (gbar(t) - gbar(t-1))/M. The rules are linear, so if a home takes steps
- * with this mean (eager in outer/step.h), its parameters are the mean of all x_i. */
+ * gbar(t-1) + (gbar(t) - gbar(t-1))/M. The rules of momentum are linear. So if a home
+ * takes steps with this mean (eager in outer/step.h), the home's parameters are the
+ * mean of all x_i. */
 #ifndef PL_OUTER_STEP_OVERLAP_H
 #define PL_OUTER_STEP_OVERLAP_H
 #include "outer/step_method.h"
@@ -22,8 +25,8 @@ extern "C" {
 
 /* Returns the fragment of block `index` of a path with `n_blocks` blocks. The embedding
  * counts as the first block and the head as the last one. If `strided`, block b is in
- * fragment b mod F, so that each fragment has shallow and deep blocks; else a fragment
- * has consecutive blocks. */
+ * fragment b mod F, so that each fragment has shallow and deep blocks; otherwise a
+ * fragment has consecutive blocks. */
 int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided);
 
 /* Returns the fragment that is sent when `done` inner steps of the arm are finished
@@ -31,7 +34,8 @@ int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided);
  * the number of times that this fragment was sent before. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round);
 
-/* local = mix local + (1 - mix) merged; mix 0 copies, mix 1 leaves local as it is. */
+/* local = mix local + (1 - mix) merged. With mix 0 `local` becomes `merged`; with mix 1
+ * it does not change. */
 void pl_streaming_mix(float *local, const float *merged, double mix, size_t n);
 
 /* out = mean_before + (own - own_before) / n_workers. own_before and mean_before are
@@ -40,8 +44,9 @@ void pl_eager_update(const float *own, const float *own_before,
                      const float *mean_before, int n_workers, size_t n, float *out);
 
 /* Returns the number of inner steps of a slower worker (dynamic local steps, Async
- * DiLoCo, arXiv:2401.09135). For a worker of speed v it is max(1, floor(H v / v_max)),
- * so that all workers need about the same time. It is H if a speed is not positive. */
+ * DiLoCo, arXiv:2401.09135). It is max(1, floor(inner_steps * speed / top_speed)), so
+ * that all workers need about the same time. It is inner_steps if a speed is not
+ * positive or `speed` is at least top_speed. */
 int pl_local_steps(int inner_steps, double speed, double top_speed);
 
 #ifdef __cplusplus

@@ -88,8 +88,9 @@ static void find_heaviest(const hashing *h, const double *weights, const size_t 
     }
 }
 
-/* Sorts rows by their hashes, and compares only rows with equal hashes. So the
- * features, which may be a file on disk, are read mostly once and in order. */
+/* Sorts the documents by the hashes of their features, and compares the features only
+ * of documents with equal hashes. The features may be a file on disk; so most of the
+ * file is read once and in order. */
 pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
                                    const double *weights, pl_alike *out)
 {

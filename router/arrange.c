@@ -5,13 +5,13 @@
 enum { STARTS = 8, SWEEPS_MAX = 64 };
 
 typedef struct grid {
-    const float *centroids; /* [P, dim] */
+    const float *centroids; /* [n_paths, dim] */
     int n_paths, dim, n_levels;
     const int *experts;
     /* [n_levels] the index in `sums` of each level's first module */
     int first[PL_LEVELS_MAX];
-    int *order; /* [P] for each path, its centroid */
-    int *best;  /* [P] the best `order` found so far */
+    int *order; /* [n_paths] index of each path's centroid */
+    int *best;  /* [n_paths] the best `order` found so far */
     /* [modules, dim] sum of the centroids of a module's paths */
     double *sums;
     double *trial; /* [2, dim] scratch memory for a swap */

@@ -4,15 +4,16 @@
 #include "router/router.h"
 
 /* Plain k-means numbers its clusters at random. But paths that share a module train the
- * module together, so similar clusters should share modules. This function orders the
- * centroids [P, dim] over the grid of experts so that the scatter inside modules is
- * small:
+ * module together, so similar clusters should share modules. This function reorders
+ * centroids [n_paths, dim] in place; row p then belongs to path p. It searches for an
+ * order with a small scatter inside modules:
  *
- *   sum over levels l, experts e, of sum over paths p through (l,e) of |c_p - mean|^2
+ *   sum over all modules of the levels, of sum over the module's paths p of
+ *   |centroid_p - mean of the centroids of the module's paths|^2
  *
- * The search starts from several random orders, which depend only on `seed`. It swaps
- * centroids as long as the sum gets smaller. The best result is used; if results are
- * equal, the first one. `centroids` is reordered in place. */
+ * The search starts from the given order and from several random orders, which depend
+ * only on `seed`. It swaps centroids as long as the sum gets smaller. The best result
+ * is used; if results are equal, the first one. ERR_NOMEM. */
 PL_MUST_CHECK pl_status arrange_grid(float *centroids, int n_paths, int dim,
                                      int n_levels, const int *experts, uint64_t seed);
 

@@ -1,38 +1,38 @@
 /* Balanced routing by prices. If each path has a limit, the assignment with the least
  * total cost can be described by one price per path: each document goes to the path
- * with the least sum of cost and price (the dual of the transportation problem;
- * Bertsekas 1988, the auction algorithm). Prices are part of the router. They also
- * balance new documents, if these resemble the documents to which the router was
+ * with the least sum of cost and price. (This is the dual of the transportation
+ * problem; Bertsekas 1988, the auction algorithm.) Prices are part of the router. They
+ * also balance new documents that resemble the documents to which the router was
  * fitted.
  *
  * The limit is a limit for weight, not for the number of documents: every path trains
  * the same number of steps, so shards should have about equal numbers of tokens.
  *
- * Prices start at zero. While a path is heavier than the limit, the heaviest path
- * raises its price until enough documents leave the path. The margin of a document is
- * the extra cost of its second best path; documents with the smallest margins leave
- * first. Prices never fall. If margins are equal, a price rises by `step`. A path that
- * was never too heavy keeps price zero. A raise makes the path slightly lighter than
- * the limit. If the path were exactly at the limit, the next document that arrives
- * would force out another document, which would then force out a third one from another
- * path. With 64 paths this took more than ten times as many raises.
+ * Prices start at zero and never fall. While a path is heavier than the limit, the
+ * heaviest path raises its price until enough documents leave the path. The margin of a
+ * document is the extra cost of its second best path; documents with the smallest
+ * margins leave first. If the margin of the last document that must leave equals the
+ * next margin, the price rises by this margin plus `step`. A path that was never too
+ * heavy keeps price zero. A raise makes the path slightly lighter than the limit. If
+ * the path were exactly at the limit, the next document that arrives would force out
+ * another document, which would force out a third one from the next path. With 64 paths
+ * this took more than ten times as many raises.
  *
  * If the documents of two heavy paths are far from all other paths, tiny raises would
  * move the same documents between the two paths again and again. So if n_paths raises
  * have not made the heaviest path lighter, all paths that raised their prices in this
  * time raise them together, until enough documents leave these paths. In a test with a
- * far cluster this took 23 raises instead of 10461.
+ * far cluster the search needed 23 raises instead of 10461.
  *
- * Prices cannot separate documents that are alike (their distances are equal), so each
- * group of alike documents is one piece. Most pieces are one document. A piece that is
- * heavier than the limit fits on no path, and prices would rise without end. Such a
- * piece counts only as much as the mean weight of a path; so other documents on its
- * path weigh at most `balance` times the mean. Other pieces count with their full
- * weight.
+ * Prices cannot separate documents whose distances are equal, so each group of such
+ * documents is one piece. Most pieces are one document. A piece that is heavier than
+ * the limit does not fit on any path, and with its full weight prices would rise
+ * without end. Such a piece counts only as much as the mean weight of a path. All other
+ * documents of its path together then weigh at most (limit - mean).
  *
  * Pieces are not divided, so a limit near the mean may be impossible to reach. If
- * PATIENCE_A_PATH raises per path have not made the heaviest path lighter, the auction
- * ends and keeps the best prices. */
+ * PATIENCE_A_PATH raises per path (at most PATIENCE_MAX in all) have not made the
+ * heaviest path lighter, the auction ends and keeps the best prices. */
 #include "router/balance.h"
 #include "router/alike.h"
 #include <math.h>
@@ -41,8 +41,8 @@
 
 enum { PIECES_AN_ITEM = 512, PATIENCE_A_PATH = 64, PATIENCE_MAX = 1 << 14 };
 static const double ROUNDING = 1e-9; /* relative tolerance for sums of weights */
-/* after a raise the path is lighter than the limit by this fraction of (limit -
- * mean) */
+/* The weight that a raise aims at is below the limit by this fraction of (limit -
+ * mean). */
 static const double ROOM = 0.125;
 static const size_t NO_PIECE = SIZE_MAX;
 
@@ -56,7 +56,8 @@ typedef struct piece {
 } piece;
 
 typedef struct offer {
-    /* extra cost of the piece's best path among those that do not raise their prices */
+    /* the cheapest cost among the paths that do not raise their prices, minus the cost
+     * of the piece's present path */
     double margin;
     size_t piece;
 } offer;
@@ -73,8 +74,9 @@ typedef struct auction {
     size_t n_pieces;
     double *load;  /* [n_paths] weight of each path */
     size_t *heads; /* [n_paths] first piece of each path, or NO_PIECE */
-    bool *raises;  /* [n_paths] whether a path raises its price in this raise */
-    /* [n_paths] whether a path has raised its price since the last common raise */
+    bool *raises;  /* [n_paths] whether a path takes part in the present raise */
+    /* [n_paths] whether a path has raised its price since the last raise in which
+     * several paths raised their prices together */
     bool *raised;
     offer *offers; /* [n_pieces] the pieces of the paths in `raises` */
     size_t n_offers;
@@ -91,8 +93,9 @@ static double *costs_of(const auction *a, size_t number, int thread)
     return costs;
 }
 
-/* Groups documents that are alike into pieces. A piece that is heavier than the limit
- * does not fit into any shard, so its weight is set to the mean weight of the paths. */
+/* Groups documents with equal distances into pieces. A piece that is heavier than the
+ * limit does not fit into any shard, so its weight is set to the mean weight of the
+ * paths. */
 static void form_pieces(auction *a)
 {
     const balance_job *job = a->job;
@@ -140,8 +143,7 @@ static void join_path(auction *a, size_t number, int path)
     a->load[path] += p->weight;
 }
 
-/* Computes the margin of each offered piece: the extra cost of the best path among
- * those that do not raise their prices. */
+/* Computes the margin of each offered piece (struct offer). */
 static pl_status measure_margins(void *context, size_t item, int thread)
 {
     auction *a = context;
@@ -280,8 +282,8 @@ pl_status balance_fit(const balance_job *job, double *bias, int *label, double *
     size_t threads = (size_t)job->n_threads;
     if (!(job->limit > 0.0) || !(job->step > 0.0))
         return pl_fail(PL_ERR_ARG,
-                       "the limit of a balanced assignment (%g) and its step (%g) must "
-                       "be positive",
+                       "balanced routing needs a weight limit per path (%g) and a "
+                       "price step (%g) above 0",
                        job->limit, job->step);
     auction a = {.job = job, .bias = bias};
     void *memory = NULL;

@@ -8,24 +8,26 @@ extern "C" {
 #endif
 
 typedef struct balance_job {
-    const pl_router *router; /* the router; the prices that it has are not used */
+    const pl_router *router; /* its present prices are ignored */
     const double *distances; /* [n, n_centroids] from router_distances */
     const double *weights;   /* [n] weight of each document, >= 0 and finite */
     size_t n;
     /* the largest weight that a path may have; it must be at least the mean weight */
     double limit;
-    /* additional rise of a price if documents have equal margins; above 0 */
+    /* The margin of a document is the price rise at which the document leaves its path
+     * (balance.c). If margins are equal, a price rises by the margin plus `step`, which
+     * must be above 0. */
     double step;
     int n_threads;
 } balance_job;
 
 /* Writes the prices to bias [n_paths]; they are at least 0. Writes to label [n] the
- * cheapest path of each document with these prices. Documents that are alike stay
- * together. A document, or a group of alike documents, that is heavier than the limit
- * counts as much as the mean weight of a path. `fullest` gets the weight of the
- * heaviest path, counted in this way. It is at most the limit if the search found
- * prices that keep the limit. Otherwise it is the smallest weight that the search
- * found. ERR_ARG, ERR_NOMEM. */
+ * cheapest path of each document with these prices. Documents with equal distances get
+ * the same path. A document, or a group of documents with equal distances, that is
+ * heavier than the limit counts only as much as the mean weight of a path. *fullest
+ * gets the weight of the heaviest path, counted in this way. If *fullest is above the
+ * limit, the search found no prices that keep the limit, and the prices are those with
+ * the smallest *fullest. ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label,
                                     double *fullest);
 

@@ -5,12 +5,13 @@
  *   f(W) = mean over points of -sum_c target[c] log softmax(W [z, 1])[c]
  *          + decay/2 |W without its last column|^2
  *
- * f is convex, so the start does not matter, and W begins as zero. The method is
- * accelerated gradient descent (Nesterov 1983) with step 1/L. The mean of |[z, 1]|^2 /
- * 2 is an upper bound of the curvature. But this bound is much too large, because
- * points do not all lie in one direction. So L begins at the bound divided by GUESS.
- * Whenever f rises, L doubles and the momentum restarts at zero (O'Donoghue and Candes
- * 2015).
+ * Here z is a point, and [z, 1] is the point with a 1 appended. f is convex, so the
+ * start does not matter, and W begins as zero. The method is accelerated gradient
+ * descent (Nesterov 1983) with steps of gradient / L. L should be the largest curvature
+ * of f. An upper bound of the curvature is half of the mean of |[z, 1]|^2, plus decay.
+ * But this bound is much too large, because points do not all lie in one direction. So
+ * L begins at the bound divided by GUESS. Whenever f rises, L doubles, up to the bound,
+ * and the momentum restarts at zero (O'Donoghue and Candes 2015).
  *
  * The result has the same bytes for any number of threads: each thread computes whole
  * points or whole rows, and every sum is added in the order of the points, in
@@ -75,7 +76,8 @@ static void residuals_of_point(const descent *w, size_t i, double *targets)
     }
     for (int c = 0; c < job->k; ++c)
         sum += exp(r[c] - most);
-    /* one term of the sum is 1, so the sum is at least 1 */
+    /* The term of the largest r[c] is exp(0) = 1, so the sum is at least 1 even without
+     * fmax. fmax only shows this to cppcheck, which takes the sum for 0. */
     double log_sum = most + log(fmax(sum, 1.0)), loss = 0.0;
     for (int c = 0; c < job->k; ++c) {
         loss -= targets[c] * (r[c] - log_sum);

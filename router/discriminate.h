@@ -9,7 +9,7 @@ extern "C" {
 typedef struct discriminate_job {
     const float *points; /* [n, dim] */
     size_t n;
-    int dim, k; /* dim: columns of a point; k: number of classes */
+    int dim, k; /* dim: number of values per point; k: number of classes */
     /* [n, k] score of each point for each class, in nats; higher is better */
     const double *scores;
     /* If this is 0, a point's target is the class with the highest score, or the first

@@ -1,12 +1,13 @@
-/* Computes the features of documents. Batches are fixed: a group of neighbouring
- * documents fills them in the order of its documents and windows. Each thread has one
- * model. */
+/* Computes the features of documents. Documents are divided into groups of neighbours.
+ * One thread computes a group: it fills batches with the group's windows, document
+ * after document. So the content of the batches does not depend on the number of
+ * threads. Each thread has its own model. */
 #include "router/router.h"
 #include "router/windows.h"
 #include <string.h>
 
-/* A GPU needs many tokens at once. A processor needs many groups, so that each of its
- * threads has some. */
+/* A GPU is fast only with many tokens per batch. On processors small groups are better,
+ * so that every thread gets some of the groups. */
 enum { TOKENS_MAX = 2048, DEVICE_TOKENS_MAX = 16384, DOCUMENTS = 64 };
 
 int pl_router_feature_rows(int prefix, bool device)
@@ -28,12 +29,12 @@ static size_t documents_of(const pl_feature_job *job, bool device)
 typedef struct lane {
     pl_backend *backend;
     pl_model *model;
-    size_t most, n;   /* the rows of a batch, and how many are filled */
+    size_t most, n;   /* number of rows of a batch, and number of filled rows */
     int32_t *tokens;  /* [most, prefix] */
-    int32_t *lengths; /* [most] */
+    int32_t *lengths; /* [most] number of tokens of each row */
     uint32_t *docs;   /* [most] the document of each row */
     float *shares;    /* [most] the row's weight in the document's mean */
-    float *rows;      /* [most, width] */
+    float *rows;      /* [most, width] the feature of each row */
 } lane;
 
 typedef struct pass {
@@ -49,13 +50,12 @@ static pl_status check_feature_job(const pl_feature_job *job)
 {
     int context = pl_topology_shape(job->topology)->context;
     if (job->n_threads < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "features cannot be computed with %d threads; give 1 or more",
+        return pl_fail(PL_ERR_ARG, "features need at least 1 thread, but %d were given",
                        job->n_threads);
     if (job->prefix < 1 || job->prefix > context)
         return pl_fail(PL_ERR_CONFIG,
-                       "the router's prefix has %d tokens; give 1 to %d, the base "
-                       "model's context",
+                       "the windows of the router have %d tokens; they may have 1 to "
+                       "%d, the base model's context",
                        job->prefix, context);
     return PL_OK;
 }
@@ -154,7 +154,7 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     p.width = (size_t)pl_topology_shape(job->topology)->width;
     p.lanes = pl_alloc((size_t)job->n_threads * sizeof *p.lanes);
     size_t n_groups = 0;
-    int n_lanes = 1; /* the first one shows what computes */
+    int n_lanes = 1; /* the backend of the first lane tells the number of GPUs */
     while (p.n_lanes < n_lanes) {
         lane *l = &p.lanes[p.n_lanes++];
         PL_TRY(open_feature_lane(job, p.n_lanes - 1, l));

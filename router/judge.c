@@ -29,8 +29,8 @@ static size_t majority(const size_t *joint, size_t n_clusters, size_t n_labels)
     return sum;
 }
 
-/* I(C;L) = H(C) + H(L) - H(C,L), divided by the mean of H(C) and H(L); 1 if both
- * entropies are zero. */
+/* Returns the mutual information I(C;L) = H(C) + H(L) - H(C,L) of clusters C and labels
+ * L, divided by the mean of the entropies H(C) and H(L); 1 if both are zero. */
 static double normalised_information(double of_cluster, double of_label, double joint)
 {
     double mean = 0.5 * (of_cluster + of_label);

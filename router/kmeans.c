@@ -1,8 +1,8 @@
 /* k-means (Lloyd 1982) with k-means++ seeding (Arthur & Vassilvitskii 2007).
  *
- * The bytes are the same for any number of threads: a thread computes whole values,
- * either of a point (nearest centroid, distance) or of a coordinate (means). Every sum
- * is added in the order of the points, in double.
+ * The result has the same bytes for any number of threads, because one thread computes
+ * each value completely: the nearest centroid and distance of a point, or the means of
+ * a column. Every sum is added in the order of the points, in double.
  *
  * If two choices are equally good, the lower index is used. A cluster that loses its
  * last point gets the point that is farthest from the centroid of its cluster, so all k
@@ -63,7 +63,8 @@ static size_t point_items(const work *w)
 
 /* ---- seeding ---- */
 
-/* distance[i] = min(distance[i], d2(point i, the newest centroid)) */
+/* Sets distance[i] to the squared distance between point i and the newest centroid, if
+ * that is smaller. */
 static pl_status shrink_distances(void *context, size_t item, int thread)
 {
     work *w = context;
@@ -154,9 +155,9 @@ static pl_status assign(work *w)
     return PL_OK;
 }
 
-/* Returns the point that is farthest from the centroid of its cluster, among clusters
- * with more than one point. Such a point exists whenever a cluster is empty, because k
- * <= n. */
+/* Returns the point that is farthest from its centroid, among the points of clusters
+ * with more than one point. If a cluster is empty, such a point exists, because k <=
+ * n. */
 static size_t farthest_point(const work *w)
 {
     size_t best = w->job->n;
@@ -180,7 +181,7 @@ static void refill_empty_clusters(work *w)
     }
 }
 
-/* Adds all points, in their order, for a few of the columns. */
+/* Computes COLUMNS_A_ITEM columns of `sums`. Adds the points in their order. */
 static pl_status sum_columns(void *context, size_t item, int thread)
 {
     work *w = context;
@@ -238,7 +239,9 @@ static pl_status lloyd(work *w, double *total)
 static pl_status check_kmeans_job(const kmeans_job *job)
 {
     if (job->n < 1 || job->dim < 1 || job->stride < (size_t)job->dim)
-        return pl_fail(PL_ERR_ARG, "k-means needs points: got n=%zu dim=%d stride=%zu",
+        return pl_fail(PL_ERR_ARG,
+                       "k-means needs n >= 1, dim >= 1 and stride >= dim: got n=%zu "
+                       "dim=%d stride=%zu",
                        job->n, job->dim, job->stride);
     if (job->k < 1 || (size_t)job->k > job->n)
         return pl_fail(PL_ERR_ARG, "k-means needs 1 <= k <= n: got k=%d n=%zu", job->k,

@@ -9,15 +9,15 @@ extern "C" {
 typedef struct kmeans_job {
     const float *points; /* [n, stride] points; only columns 0..dim-1 are used */
     size_t n, stride;
-    int dim, k; /* 1 <= k <= n */
-    int restarts, iterations;
+    int dim, k;               /* 1 <= k <= n */
+    int restarts, iterations; /* iterations: at most this many per restart */
     uint64_t seed;
     int level; /* makes the random numbers of two levels with the same seed different */
     int n_threads;
 } kmeans_job;
 
-/* Returns the sum of (a[d]-b[d])^2 in double. The order in which terms are added (eight
- * partial sums) does not depend on the vector length of the machine. */
+/* Returns the sum of (a[d]-b[d])^2 in double. It is always added in eight partial sums,
+ * so the result does not depend on the vector length of the processor. */
 double square_distance(const float *a, const float *b, int dim);
 
 /* Computes `restarts` solutions and writes the best one to centroids [k, dim]. The best

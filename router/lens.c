@@ -8,8 +8,7 @@
 enum {
     POINTS_A_ITEM = 256,
     WHITE = 64, /* sharpening searches directions among this many components */
-    /* limits of sharpening: number of clusters, and least number of points per
-     * cluster */
+    /* sharpening uses one cluster per POINTS_A_CLUSTER points, but at most CLUSTERS */
     CLUSTERS = 320,
     POINTS_A_CLUSTER = 16,
     SAMPLE = 16384 /* sharpening uses at most this many evenly spaced points */
@@ -66,14 +65,16 @@ typedef struct rows_fit {
     size_t n;
     size_t white;    /* number of whitened components */
     double *rows;    /* [white, dim] */
-    double *turn;    /* [rank, white] the rotation, from sharpening */
+    double *turn;    /* [rank, white] the projection that sharpening found */
     size_t n_sample; /* sharpening uses n_sample points: every stride-th point */
     size_t stride;
     float *sample; /* [n_sample, white] */
 } rows_fit;
 
-/* Computes rows = diag(variance)^(-1/2) V. Directions with almost no variance are
- * noise, so they are omitted instead of scaled up. At least one direction is kept. */
+/* Computes the rows that whiten: each principal direction divided by the square root of
+ * its variance. Directions with almost no variance are noise, which must not be scaled
+ * up. So `white` becomes the number of the other directions. If there is any variance,
+ * at least one direction is kept. */
 static pl_status fit_white(rows_fit *f)
 {
     size_t C = (size_t)f->lens->dim, n_kept = 0;
@@ -123,8 +124,8 @@ static int n_clusters(const rows_fit *f)
     return n < CLUSTERS ? (int)n : CLUSTERS;
 }
 
-/* Whether the rows can be sharpened: sharpening needs more than one cluster, so enough
- * points for that. */
+/* Whether the rows can be sharpened: there must be enough points for at least two
+ * clusters. */
 static bool can_sharpen(const rows_fit *f)
 {
     return f->options->rounds > 0 && f->white > 0 && n_clusters(f) > 1;

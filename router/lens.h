@@ -1,9 +1,9 @@
 /* Private to router: the feature transform, which is applied before distances are
- * computed.
+ * computed. It makes z [rank] from a document's feature x [dim]:
  *
  *   y[d] = (x[d] - mean[d]) * scale[d]
- *   z    = rows y   (whitened components, sharpened or not)   or   z = y
- *   z    = z / |z|  (if unit) */
+ *   z    = rows * y  (whitened components, sharpened or not; z = y without `rows`)
+ *   z    = z / |z|   (only if `unit`) */
 #ifndef PL_ROUTER_LENS_H
 #define PL_ROUTER_LENS_H
 #include "base/base.h"
@@ -12,13 +12,12 @@ extern "C" {
 #endif
 
 typedef struct lens {
-    /* dim: number of columns of x; rank: number of columns of z; equal if `rows` is
-     * NULL */
+    /* number of elements of x, and of z; the two are equal if `rows` is NULL */
     int dim, rank;
     bool unit;
     float *mean, *scale; /* [dim] */
     float *rows;         /* [rank, dim] the projection, or NULL */
-} lens;                  /* if all fields are zero, no transform was fitted */
+} lens;                  /* all fields are zero before lens_alloc */
 
 typedef struct lens_options {
     bool standardize; /* if true, scale = 1/deviation; if false, scale = 1 */
@@ -30,6 +29,8 @@ typedef struct lens_options {
     int n_threads;
 } lens_options;
 
+/* Allocates the arrays; lens_clear frees them. Without with_rows, `rows` is NULL.
+ * ERR_NOMEM. */
 PL_MUST_CHECK pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows);
 void lens_clear(lens *l);
 

@@ -9,10 +9,10 @@
 #include <string.h>
 
 enum {
-    /* number of extra directions, which make the last wanted directions converge
-     * faster */
+    /* number of additional directions in the iteration: with them the last of the
+     * `rank` directions converges faster */
     SPARE = 8,
-    POWER_STEPS = 24, /* number of products with the covariance */
+    POWER_STEPS = 24, /* number of multiplications by the covariance */
     /* the covariance is computed from at most this many evenly spaced points */
     SAMPLE = 16384,
     POINTS_A_BLOCK = 256, /* number of points that are copied to double at once */
@@ -126,8 +126,8 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
 {
     if (job->n < 1 || job->rank < 1 || job->rank > job->dim || job->n_threads < 1)
         return pl_fail(PL_ERR_ARG,
-                       "principal components need points and 1 <= rank <= "
-                       "dim: got n=%zu rank=%d dim=%d",
+                       "principal components need at least 1 point and 1 thread, and "
+                       "1 <= rank <= dim: got n=%zu rank=%d dim=%d",
                        job->n, job->rank, job->dim);
     work w = {.job = job, .C = (size_t)job->dim, .R = (size_t)job->rank + SPARE};
     if (w.R > w.C)

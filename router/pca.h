@@ -7,7 +7,7 @@ extern "C" {
 #endif
 
 typedef struct pca_job {
-    const float *x; /* [n, dim] */
+    const float *x; /* [n, dim] the points */
     /* [dim] each; the result is the principal components of (x - mean) * scale */
     const float *mean, *scale;
     size_t n;
@@ -17,8 +17,8 @@ typedef struct pca_job {
 } pca_job;
 
 /* Writes the `rank` orthonormal directions of greatest variance as rows [rank, dim],
- * and the variances along them in falling order. The result does not depend on
- * n_threads. ERR_NOMEM. */
+ * and the variances [rank] along these directions, the largest first. The result does
+ * not depend on n_threads. ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status pca_fit(const pca_job *job, double *rows, double *variances);
 
 #ifdef __cplusplus

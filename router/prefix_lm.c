@@ -5,16 +5,18 @@
  *
  *   p_path(b | a) = (c_path(a,b) + K c(a,b) / P) / (c_path(a) + K c(a) / P)
  *
- * where c without a path is the sum over all P paths. So a path with few occurrences of
- * `a` has almost the probabilities of all paths together, and the paths differ only
- * where their counts are evidence. If the pair (a, b) is rare, the probability is that
- * of b without regard to a, smoothed in the same way.
+ * c_path counts a token or a pair in the documents of the path, c is the sum of c_path
+ * over all P paths, and K is SMOOTHING. A path with few occurrences of `a` has almost
+ * the same probabilities as all paths together. So paths differ only where they have
+ * enough counts. If the pair (a, b) is rare, the model uses the probability of b
+ * without regard to a, smoothed in the same way.
  *
  * Only frequent pairs have counts. On text of nine domains and 16 paths, a model with
  * counts of 16,000 pairs finds the path of a document as often as a model with counts
  * of all 330,000 pairs, and is less confident when it is wrong. A pair is identified by
- * its bucket, a hash of 22 bits; a rare pair that has the same bucket as a frequent
- * pair is treated as the frequent pair (at most one in 64).
+ * its bucket, a hash of 22 bits. A rare pair with the bucket of a frequent pair is
+ * treated as the frequent pair. This happens to at most one of 64 rare pairs, because
+ * at most one of 64 buckets has counts.
  *
  * Counts are whole numbers, so they depend neither on the order of documents nor on the
  * number of threads. */
@@ -107,8 +109,9 @@ pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
     if (rows > PL_PREFIX_LM_CELLS_MAX)
         return pl_fail(
             PL_ERR_CONFIG,
-            "the prefix model needs a count for each of %d tokens on each of %d paths, "
-            "and may have at most %d counts; use a smaller data.vocab or fewer paths",
+            "the prefix model needs one count per token of the vocabulary (%d) and "
+            "path (%d), but may have at most %d counts; use a smaller data.vocab or "
+            "fewer paths",
             vocab, n_paths, (int)PL_PREFIX_LM_CELLS_MAX);
     PL_CHECK(pl_try_alloc((2 * cells + 3 * rows + n_rows) * sizeof(float),
                           "the counts of a prefix model", &memory));
@@ -175,8 +178,8 @@ static double sum_counts(const uint32_t *counts, size_t n)
     return (double)sum;
 }
 
-/* Computes the logarithms of the smoothed counts of all paths. If the sum of the counts
- * is 0, uses 1 instead of it for smoothing, so that every logarithm is finite. */
+/* Computes terms[p] = log(counts[p] + K * sum of counts / P) for all P paths. If the
+ * sum is 0, uses 1 as the sum, so that every logarithm is finite. */
 static void fill_terms(const uint32_t *counts, size_t P, float *terms)
 {
     double shared = SMOOTHING / (double)P * fmax(sum_counts(counts, P), 1.0);
@@ -215,8 +218,8 @@ pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads)
                        fill_pair_terms, lm);
 }
 
-/* The terms of one token for all paths. `pair` is NULL if the pair of the previous
- * token and this token is rare. */
+/* The terms [n_paths] of one token: `before` of the previous token, `alone` of this
+ * token, `pair` of the pair of the two. `pair` is NULL if the pair is rare. */
 typedef struct token_terms {
     const float *before, *alone, *pair;
 } token_terms;

@@ -6,9 +6,9 @@
 extern "C" {
 #endif
 
-/* PREFIX_LM_BUCKETS is the number of buckets for pairs of tokens. At most
- * PREFIX_LM_ROWS_MOST of them have counts. PREFIX_LM_PATHS_MOST limits the number of
- * paths. */
+/* PREFIX_LM_BUCKETS is the number of buckets (hash values) of pairs of tokens. A model
+ * has counts for at most PREFIX_LM_ROWS_MOST of the buckets and at most
+ * PREFIX_LM_PATHS_MOST paths. */
 enum {
     PREFIX_LM_BUCKETS = 1 << 22,
     PREFIX_LM_ROWS_MOST = 1 << 16,
@@ -17,25 +17,27 @@ enum {
 
 struct pl_prefix_lm {
     int vocab, n_paths;
-    uint32_t n_rows;
+    uint32_t n_rows;   /* number of frequent pairs */
     uint32_t *buckets; /* [n_rows] the buckets of frequent pairs, in rising order */
-    /* how often a token, or a frequent pair of tokens, occurred on each path */
-    uint32_t *tokens; /* [vocab, n_paths] */
-    uint32_t *pairs;  /* [n_rows, n_paths] */
-    /* Computed by prefix_lm_finish. pair_terms: logarithms of the smoothed counts of
-     * pairs. before_terms: the same for tokens that are followed by another token.
-     * alone_terms: log p of a token without regard to the previous token. */
+    uint32_t *tokens;  /* [vocab, n_paths] how often each token occurred on each path */
+    uint32_t *pairs;   /* [n_rows, n_paths] the same for each frequent pair */
+    /* Computed by prefix_lm_finish; [n_rows, n_paths], [vocab, n_paths], [vocab,
+     * n_paths]. pair_terms: logarithms of the smoothed counts of pairs. before_terms:
+     * logarithms of the smoothed counts of tokens. alone_terms: log p of a token
+     * without regard to the previous token. */
     float *pair_terms, *before_terms, *alone_terms;
 };
 
-/* Finds the most frequent pairs of a text. Pass each part of the text to survey_add. */
+/* Finds the most frequent pairs of tokens: call survey_begin, then survey_add for each
+ * part of the text, then survey_end. survey_clear frees the counts. */
 typedef struct pair_survey {
     uint32_t *counts; /* [PREFIX_LM_BUCKETS] counts of pairs */
     int vocab;
 } pair_survey;
 PL_MUST_CHECK pl_status survey_begin(int vocab, pair_survey *out);
 void survey_add(pair_survey *survey, const int32_t *tokens, int n);
-/* Creates a model with rows for the most frequent pairs. */
+/* Creates a model whose rows are for the most frequent pairs, and whose counts are
+ * zero. */
 PL_MUST_CHECK pl_status survey_end(pair_survey *survey, int n_paths,
                                    pl_prefix_lm **out);
 void survey_clear(pair_survey *survey);
@@ -45,6 +47,7 @@ void survey_clear(pair_survey *survey);
 PL_MUST_CHECK pl_status prefix_lm_create(int vocab, int n_paths,
                                          const uint32_t *buckets, uint32_t n_rows,
                                          pl_prefix_lm **out);
+/* Adds the tokens of a text, and its pairs, to the counts of a path. */
 void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n);
 /* Computes the logarithms of a model. Call it after all texts were added, before
  * prefix_lm_score. */

@@ -102,7 +102,7 @@ static pl_status read_buckets(pl_reader *reader, const lm_head *h, uint32_t *buc
     PL_CHECK(status);
     for (size_t r = 0; r < h->n_rows; ++r)
         if (buckets[r] >= PREFIX_LM_BUCKETS || (r > 0 && buckets[r] <= buckets[r - 1]))
-            return lm_damaged("its pairs do not rise");
+            return lm_damaged("its buckets are not in rising order or are too large");
     return PL_OK;
 }
 

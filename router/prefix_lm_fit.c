@@ -11,7 +11,8 @@ static int read_window(const pl_prefix_lm_job *job, uint32_t d, size_t w, int32_
     return w < k ? (int)windows_copy(job->tokens, doc, T, w, k, text) : 0;
 }
 
-/* Creates a model with rows for the frequent pairs of all documents. */
+/* Creates a model with rows for the frequent pairs of all documents. Its counts are
+ * still zero. `text` is scratch memory of job->length tokens. */
 static pl_status create_counted(const pl_prefix_lm_job *job, int32_t *text,
                                 pl_prefix_lm **out)
 {

@@ -77,9 +77,10 @@ void router_distances(const pl_router *router, const float *z, double *distances
     }
 }
 
-/* Adds the costs level by level. After l levels, `costs` has the cost of each
- * combination of the first l labels, in row-major order. The array is extended in
- * place, from the last combination to the first. */
+/* Adds the distances level by level. After l levels, `costs` has the cost of each
+ * combination of the first l labels, in row-major order. Each level makes the array
+ * longer in place. So the loop goes from the last combination to the first, because the
+ * new costs of a combination overwrite only old costs that are no longer needed. */
 void router_costs(const pl_router *router, const double *distances, const double *bias,
                   double *costs)
 {

@@ -1,12 +1,15 @@
-/* The door of router. A router decides to which path a document
- * goes.
+/* The public header of router. A router decides to which path a document goes.
  *
- * The feature of a document is the mean over its first `prefix` tokens of the hidden
- * state of the last block of the base model. K-means computes one centroid per path.
- * Product k-means splits the feature into L parts and clusters each part with K_l
- * centroids; the path is the tuple of the labels. The discriminative router is linear.
- * It is fitted to the scores of documents, so that a document goes to the path that
- * would predict it best.
+ * The feature of a document is a mean of hidden states: the states of the base model's
+ * last block at the document's first `prefix` tokens. K-means computes one centroid per
+ * path. Product k-means splits the feature into one part per level and clusters each
+ * part; the labels of all parts together identify the path. The discriminative router
+ * is linear. It is fitted to scores that say how well each path predicts each document,
+ * so that a document goes to the path that would predict it best.
+ *
+ * Each path has a cost for a document: the distance of the document to the path's
+ * centroids plus the path's price. A document goes to the path with the lowest cost.
+ * Prices balance the shards; without balancing they are 0.
  *
  * The k-means and linear routers assign the training documents. New text is routed by a
  * prefix model: one tiny language model per path, made of counts in the path's
@@ -38,22 +41,22 @@ typedef struct pl_router_options {
     pl_router_kind kind;
     int n_paths;
     /* The number of levels, and the number of experts of each level. Product k-means
-     * divides the feature into n_levels parts. Plain k-means needs the levels so that
-     * similar clusters share modules. */
+     * divides the feature into n_levels parts. Plain k-means uses the levels to give
+     * similar clusters to paths that share modules. */
     int n_levels;
     int experts[PL_LEVELS_MAX];
     /* restarts: number of k-means++ restarts; iterations: upper limit for iterations of
      * Lloyd's algorithm, or of the gradient descent of the linear router */
     int restarts, iterations;
     /* Only for a linear router: [n, n_paths] log likelihood in nats of each document on
-     * each path; borrowed. If `temperature` is 0, a document's target is the path with
-     * the highest value. If it is above 0, the target is the distribution softmax(score
-     * / temperature). */
+     * each path; borrowed. If `temperature` is 0, the router is fitted to choose the
+     * path with the highest score of each document. If `temperature` is above 0, it is
+     * fitted to the distribution softmax(scores / temperature) over the paths. */
     const double *scores;
     double temperature;
     double decay; /* weight decay of the linear router's rows, at least 0 */
-    /* If this is above 0, prices limit the weight of the heaviest shard of the fit to
-     * (1+balance) times the mean weight. 0: shards are not balanced. */
+    /* If this is above 0, the fit computes prices that limit the weight of each shard
+     * to (1 + balance) times the mean weight. 0: shards are not balanced. */
     double balance;
     /* [n] weight of each document for balance, in tokens; borrowed; NULL: every weight
      * is 1 */
@@ -76,23 +79,24 @@ typedef struct pl_router_options {
     uint64_t memory;
 } pl_router_options;
 
-/* Returns d if a fit uses only every d-th document because of the memory limit; 1 if it
- * uses all documents. */
+/* Returns d if a fit to n documents, with features of `dim` elements, would use only
+ * every d-th document because of the memory limit; 1 if it would use all documents. */
 size_t pl_router_stride(const pl_router_options *options, size_t n, int dim);
 
 typedef struct pl_router pl_router;
 
 /* Fits a router to features [n, dim]. The same input gives the same bytes for any
- * n_threads. ERR_DATA: there are more paths than documents. ERR_CONFIG: `balance` is
- * above 0 and a weight is negative or not finite, or all weights are 0. ERR_NUMERIC: a
- * score is not finite. */
+ * n_threads. ERR_DATA: there are more paths than documents. ERR_CONFIG: an option is
+ * out of range; or `balance` is above 0 and a weight is negative or not finite, or all
+ * weights are 0. ERR_NUMERIC: a feature or a score is not finite. */
 PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
                                       const pl_router_options *options,
                                       pl_router **out);
-/* Replaces the prices of a linear router. With the new prices, the weight of each
- * path's share of these documents is at most (1 + options->balance) times the mean.
- * With balance 0, removes the prices. The router may have been fitted to fewer
- * documents. Uses only these options: balance, weights, n_threads, memory. */
+/* Replaces the prices of a linear router by prices for these n documents. With the new
+ * prices, the documents of each path together weigh at most (1 + options->balance)
+ * times the mean, if such prices are found. With balance 0, all prices become 0. The
+ * router may have been fitted to other documents. Uses only these options: balance,
+ * weights, n_threads, memory. */
 PL_MUST_CHECK pl_status pl_router_price(pl_router *router, const float *features,
                                         size_t n, const pl_router_options *options);
 void pl_router_destroy(pl_router **router);
@@ -102,13 +106,13 @@ void pl_router_route(const pl_router *router, const float *feature, int top,
 
 /* Computes features [n_docs, width]. The feature of a document is computed from its
  * first `prefix` tokens (with BOS), or from all its tokens if it has fewer. If
- * `windows` is above 1, the feature is the mean over that many windows of `prefix`
- * tokens, which are evenly spaced in the document. Batches are fixed, so the result
- * does not depend on n_threads. `params` are the fp32 parameters of the base model. */
+ * `windows` is above 1, the feature is the mean over up to `windows` windows of
+ * `prefix` tokens, which are evenly spaced in the document. The result does not depend
+ * on n_threads. `params` are the fp32 parameters of the base model. */
 typedef struct pl_feature_job {
     const pl_topology *topology;
     const float *params;
-    const char *precision; /* backend precision, "auto" */
+    const char *precision; /* as in pl_backend_options */
     const char *backend;
     int prefix, n_threads;
     /* largest number of windows per document; with 0 or 1 only the first window is
@@ -128,10 +132,12 @@ PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
 typedef struct pl_shards {
     int n_paths;
     uint32_t *docs;
-    size_t *first; /* n_paths + 1 */
+    size_t *first; /* [n_paths + 1] */
     int *path_of;  /* [n_docs] cheapest path of each document */
     int n_repaired;
 } pl_shards;
+/* Routes n_docs documents with features [n_docs, dim] and makes the lists of documents
+ * of all paths. pl_shards_clear frees the lists. */
 PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *features,
                                        size_t n_docs, int overlap, pl_shards *out);
 void pl_shards_clear(pl_shards *shards);

@@ -55,8 +55,9 @@ static int levels_of(const pl_router_options *options)
     return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
 }
 
-/* Whether the feature transform has a projection (lens.h). Sharpening always needs one;
- * if `components` is 0, it uses all components. */
+/* Whether the feature transform has a projection (lens.h). Sharpening always needs a
+ * projection; if `components` is 0, the projection keeps as many components as the
+ * feature has elements. */
 static bool has_rows(const pl_router_options *options)
 {
     return options->components > 0 || options->sharpen > 0;
@@ -79,8 +80,9 @@ static pl_status check_scores(const pl_router_options *options, size_t n)
     for (size_t i = 0; i < n * n_paths; ++i)
         if (!isfinite(options->scores[i]))
             return pl_fail(PL_ERR_NUMERIC,
-                           "path %zu gives document %zu the score %g, which must be "
-                           "finite; the path's parameters are not usable",
+                           "path %zu predicts document %zu with the log likelihood "
+                           "%g, which is not finite; the path's parameters cannot be "
+                           "used for routing",
                            i % n_paths, i / n_paths, options->scores[i]);
     return PL_OK;
 }
@@ -104,18 +106,20 @@ static pl_status check_fit(const float *features, size_t n, int dim,
     if (dim < 1 || dim > ROUTER_DIM_MAX || rank_of(options, dim) < levels_of(options))
         return pl_fail(
             PL_ERR_CONFIG,
-            "features of %d columns (%d used) cannot be divided into %d parts", dim,
-            rank_of(options, dim), levels_of(options));
+            "features have %d elements, of which the router uses %d: there are too "
+            "many elements, or fewer used elements than parts (%d, one per level of "
+            "product k-means); use a larger router.components or a smaller model.width",
+            dim, rank_of(options, dim), levels_of(options));
     if (n < (size_t)options->n_paths)
         return pl_fail(PL_ERR_DATA,
-                       "more modules than documents: %d paths but only %zu documents; "
+                       "fewer documents than paths: %d paths but only %zu documents; "
                        "give more documents or fewer paths",
                        options->n_paths, n);
     for (size_t i = 0; i < n * (size_t)dim; ++i)
         if (!isfinite(features[i]))
             return pl_fail(PL_ERR_NUMERIC,
-                           "feature %zu of document %zu is %f, which must be finite; "
-                           "this base model cannot be used for routing",
+                           "element %zu of the feature of document %zu is %f, which "
+                           "is not finite; this base model cannot be used for routing",
                            i % (size_t)dim, i / (size_t)dim, (double)features[i]);
     return PL_OK;
 }
@@ -177,10 +181,9 @@ static pl_status move_level_centroids(fit *f)
 }
 
 /* Computes prices that balance the shards, in several rounds. Each round computes
- * prices for the current centroids. All rounds except the last then move the centroids
- * to the means of the new shards. If no prices were found that keep the limit, the
- * weight of the heaviest shard under the best prices becomes the limit of the next
- * rounds. */
+ * prices for the present centroids. All rounds except the last one then move the
+ * centroids to the means of the new shards. If a round finds no prices that keep the
+ * limit, the weight of its heaviest shard becomes the limit of the next rounds. */
 static pl_status balance_shards(fit *f)
 {
     double total = 0.0, fullest = 0.0;
@@ -334,7 +337,8 @@ done:
 }
 
 /* Returns the number of bytes that a fit needs per document: for copies of the feature
- * and the weight, for coordinates, distances, path and label, and for k-means. */
+ * and the weight, for the transformed feature, the distances, the path and the label,
+ * and for the arrays of k-means. */
 static uint64_t document_bytes(const pl_router_options *options, int dim)
 {
     const int levels = options->n_levels < PL_LEVELS_MAX ? options->n_levels : 0;

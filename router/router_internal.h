@@ -7,9 +7,10 @@
 extern "C" {
 #endif
 
-/* A path is a tuple (e_1..e_L) of labels. Tuples are numbered in row-major order, like
- * the paths of the topology. Plain k-means has L = 1. The transformed feature z is
- * divided into L nearly equal parts, and
+/* A path is a tuple (e_1..e_L) of labels, one per level; a label is the index of a
+ * centroid. Tuples are numbered in row-major order, like the paths of the topology.
+ * Plain k-means has L = 1. The transformed feature z is divided into L nearly equal
+ * parts z_l, and
  *
  *   cost(path) = sum_l |z_l - centroid[l][e_l]|^2 + bias[path]
  *

@@ -5,7 +5,7 @@
 
 enum { TOKENS_A_CALL = 2048 };
 
-/* The model of one thread, and buffers with batch * context entries. */
+/* The model of one thread, and its buffers [batch, context]. */
 typedef struct lane {
     pl_backend *backend; /* NULL if the model is borrowed */
     pl_model *model;
@@ -33,8 +33,8 @@ static pl_status check_scorer_options(const pl_scorer_options *options)
     if (options->context < 0 || options->context > longest)
         return pl_fail(
             PL_ERR_CONFIG,
-            "evaluation windows of %d tokens exceed the model's context of %d; "
-            "make them shorter",
+            "windows of %d tokens for scoring are negative or exceed the model's "
+            "context of %d tokens; make them shorter",
             options->context, longest);
     return PL_OK;
 }
@@ -126,7 +126,7 @@ pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
 
 /* ---- windows ---- */
 typedef struct window {
-    size_t row;     /* index of the window's document in the list */
+    size_t row;     /* index of the window's document in `docs` */
     uint64_t first; /* index in the file of the window's first token */
     /* index of the window's first target among the targets of all listed documents */
     uint64_t place;

@@ -1,9 +1,10 @@
 /* Measures how well one path predicts documents.
  *
- * A document is cut into windows of `context` targets exactly as the sampler cuts it
- * for training (window w covers the tokens w*T+1 .. of the document) and is scored
- * window by window. Only tokens at index >= prefix of their document count as targets,
- * because the tokens before them determined the path. */
+ * A document is cut into windows of T = `context` targets, exactly as the sampler cuts
+ * it for training: the targets of window w are the tokens w*T+1 to w*T+T of the
+ * document. Each window is scored alone. A token counts as a target only if its index
+ * in the document is at least `prefix`, because the tokens before determined the
+ * path. */
 #ifndef PL_ROUTER_SCORER_H
 #define PL_ROUTER_SCORER_H
 #include "corpus/corpus.h"
@@ -16,12 +17,11 @@ typedef struct pl_scorer_options {
     const pl_topology *topology; /* borrowed until pl_scorer_destroy */
     const char *backend;         /* backend and precision as in pl_backend_options */
     const char *precision;
-    int n_threads; /* one model per thread; 1 if the backend is a GPU */
+    int n_threads; /* each thread has one model; on GPUs at most one thread per GPU */
     /* T, the number of targets per window; 0: the context length of the model's
      * shape */
     int context;
-    /* number of windows per call of the model; 0: chosen so that a call has about 2048
-     * tokens */
+    /* number of windows per call of the model; 0: as many as have about 2048 tokens */
     int batch;
     int prefix; /* number of tokens at the start of a document that do not count */
     /* NULL: the scorer creates its models. Otherwise a borrowed model with this batch
@@ -56,9 +56,10 @@ PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *t
                                            const uint32_t *docs, size_t n,
                                            pl_score *scores);
 
-/* Writes to losses [sum of pl_doc_targets] the loss in nats of every target of the
- * documents, one document after the other, including targets in the prefix. Order and
- * errors are the same as in pl_score_documents. */
+/* Writes the loss in nats of every target, including targets in the prefix. `losses`
+ * has pl_doc_targets elements per document, document after document in the order of
+ * `docs`; those of a blank document are not written. Errors as in
+ * pl_score_documents. */
 PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
                                          const uint32_t *docs, size_t n, float *losses);
 

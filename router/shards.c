@@ -1,10 +1,10 @@
-/* Makes the list of documents of each path by means of a router. */
+/* Routes documents, and makes the list of documents of each path. */
 #include "router/router_internal.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A path that would have no documents gets this many: mean shard size / REPAIR_SHARE,
- * but at least one. */
+/* A path that would have no documents gets the mean number of documents per path
+ * divided by REPAIR_SHARE, but at least one document. */
 enum { POINTS_A_ITEM = 256, REPAIR_SHARE = 8 };
 
 typedef struct sorting {
@@ -13,7 +13,7 @@ typedef struct sorting {
     size_t n, top;
     int n_threads;
     double *scratch; /* [n_threads, router_scratch_doubles] memory of each thread */
-    int *nearest;    /* [n, top] */
+    int *nearest;    /* [n, top] the `top` cheapest paths of each document */
     int path;        /* the path for which `costs` are computed */
     double *costs;   /* [n] costs of that path */
 } sorting;
@@ -154,7 +154,10 @@ static pl_status check_request(const pl_router *router, size_t n_docs, int overl
                        "a document cannot be in %d shards of %d paths; give 1 to %d",
                        overlap, router->n_paths, router->n_paths);
     if (n_docs < 1 || n_docs > UINT32_MAX)
-        return pl_fail(PL_ERR_DATA, "%zu documents cannot be sharded", n_docs);
+        return pl_fail(PL_ERR_DATA,
+                       "%zu documents cannot be dealt to paths; give at least 1 and "
+                       "less than 2^32 documents",
+                       n_docs);
     return PL_OK;
 }
 

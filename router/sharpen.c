@@ -1,12 +1,14 @@
-/* Discriminant analysis without labels: clusters give labels, labels give a better
- * projection, and the projection gives better clusters (Ding & Li 2007, "Adaptive
- * dimension reduction using discriminant analysis and k-means clustering").
+/* Discriminant analysis without labels: k-means gives each point a label, its cluster.
+ * The labels give a better projection, and the projection gives better clusters (Ding &
+ * Li 2007, "Adaptive dimension reduction using discriminant analysis and k-means
+ * clustering").
  *
- * Points have covariance 1. So their scatter is I = S_w + S_b (within and between
- * clusters), and S_w and S_b have the same eigenvectors. A direction in which points
- * vary little within clusters (a small eigenvalue v of S_w) separates clusters well.
- * Fisher's projection keeps the directions with the smallest v and divides them by
- * sqrt(v + RIDGE). After that, clusters are about round.
+ * The covariance of the points is the identity I. It is the sum of the scatter within
+ * clusters, S_w, and the scatter between clusters, S_b. So S_w and S_b have the same
+ * eigenvectors. A direction in which points vary little within clusters (a small
+ * eigenvalue v of S_w) separates clusters well. Fisher's projection keeps the
+ * directions with the smallest v and divides them by sqrt(v + RIDGE). In the projection
+ * clusters are about round.
  *
  * There are more clusters than paths, because the points of a domain are seldom one
  * round cluster. */
@@ -24,16 +26,18 @@ typedef struct work {
     /* C: columns of a point; R: rows of the projection; K: number of clusters */
     size_t C, R, K;
     double *rows; /* [R, C] the projection */
-    /* whether `rows` are computed; before that, in the first round, the points are not
-     * projected */
+    /* whether `rows` has been computed; in the first round it has not, and the points
+     * are clustered without a projection */
     bool turned;
-    double *means;    /* [K, C] means of the clusters */
-    double *within;   /* [C, C] S_w */
-    double *vectors;  /* [C, C] eigenvectors of S_w as rows */
-    double *values;   /* [C] */
-    size_t *count;    /* [K] */
-    float *view;      /* up to [n, C]: the points as unit vectors */
-    float *centroids; /* up to [K, C] */
+    double *means;   /* [K, C] means of the clusters */
+    double *within;  /* [C, C] S_w */
+    double *vectors; /* [C, C] eigenvectors of S_w as rows */
+    double *values;  /* [C] */
+    size_t *count;   /* [K] */
+    /* [n, C] in the first round, later [n, R]: the projected points, scaled to length
+     * 1 */
+    float *view;
+    float *centroids; /* [K, C] in the first round, later [K, R] */
     int *label;       /* [n] */
 } work;
 

@@ -7,7 +7,7 @@ extern "C" {
 #endif
 
 typedef struct sharpen_job {
-    const float *points; /* [n, dim] points whose covariance is 1 */
+    const float *points; /* [n, dim] whitened points: their covariance is I */
     size_t n;
     int dim, rank; /* 1 <= rank <= dim */
     int clusters;  /* 1 <= clusters <= n */

@@ -3,17 +3,18 @@
 #define PL_ROUTER_WINDOWS_H
 #include "corpus/corpus.h"
 
-/* Returns how many windows of T tokens of a document are used: the document's number of
- * tokens / T, rounded up, but at least 1 and at most `most`. */
+/* Returns how many windows of T tokens a document has: its number of tokens / T,
+ * rounded up, but at least 1, and at most `most` (0 counts as 1). */
 static inline size_t windows_of(const pl_token_doc *doc, size_t T, int most)
 {
     size_t full = (doc->n_tokens + T - 1) / T, n = most > 1 ? (size_t)most : 1;
     return full < 1 ? 1 : full < n ? full : n;
 }
 
-/* Copies window `w` of `k` windows. The first window starts where the document starts,
- * the last window ends where the document ends, and the others are evenly spaced
- * between them. Returns the window's length: T, or less if the document is shorter. */
+/* Copies window w of k windows to `out`, which has room for T tokens. The first window
+ * starts where the document starts, the last window ends where the document ends, and
+ * the windows between are evenly spaced. Returns the window's length: T, or less if the
+ * document is shorter. */
 static inline size_t windows_copy(const pl_tokens *tokens, const pl_token_doc *doc,
                                   size_t T, size_t w, size_t k, int32_t *out)
 {

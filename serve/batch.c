@@ -4,14 +4,15 @@
  *
  * A prompt is read by itself, piece by piece, so that its matrix products have the same
  * shapes as without other requests. Requests share only the decoding steps, and the
- * rows of a step do not affect each other (modules/decoder.c). Between two steps at
- * most READ tokens of prompts are read, so that a long prompt does not delay the other
- * answers. A prompt that a slot still holds is not read again (prefix_cache.h), unless
- * the request asks for the scores of its tokens.
+ * rows of a step do not affect each other (modules/decoder.c). Between two steps about
+ * READ tokens of prompts are read, so that a long prompt does not delay the answers of
+ * other requests for long. The part of a prompt that a slot still holds is not read
+ * again (prefix_cache.h), unless the request asks for the scores of the prompt's
+ * tokens.
  *
  * A request whose path is chosen again (rerouting.h) has a slot for each path. The
  * tokens that its paths must read before a new choice are read like a prompt: in
- * pieces, before the next step. */
+ * pieces, between two steps. */
 #include "serve/prefix_cache.h"
 #include "serve/rerouting.h"
 #include "serve/sequence.h"
@@ -19,21 +20,22 @@
 
 enum { READ = 512 };
 
+/* Place i of a batch holds the request that decodes in slot i. */
 typedef struct place {
     sequence sequence;
     const pl_path *path; /* NULL: the model's own parameters */
-    int32_t *prompt;     /* freed when the prompt has been read */
-    int n_read;
-    bool scored;     /* the request asks for scores of the prompt's tokens */
-    uint64_t number; /* order of joining: prompts are read in this order */
-    double began;    /* time when reading the prompt began; 0: not yet */
+    int32_t *prompt;     /* a copy; freed and NULL when the prompt has been read */
+    int n_read;          /* number of the prompt's tokens that were read */
+    bool scored;         /* the request asks for scores of the prompt's tokens */
+    uint64_t number;     /* order of joining: prompts are read in this order */
+    double began;        /* time when reading the prompt began; 0: it has not begun */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
     pl_status (*wanted)(void *context);
     void *context;
-    double answering; /* time when the prompt was read and the answer began */
-    bool taken;
-    /* the place has no request, but a request whose path is chosen again uses its
-     * slot */
+    double answering; /* time when the prompt had been read and the answer began */
+    bool taken;       /* the place has a request */
+    /* the place has no request, but its slot is used by the request of another place,
+     * whose path is chosen again */
     bool lent;
     /* The fields below are used only if the path of the request is chosen again. */
     rerouting *route;
@@ -54,7 +56,7 @@ struct pl_batch {
     float *logits; /* [n_slots, vocab] */
     int vocab, context, n_slots, n_active, n_lent;
     uint64_t n_joined;
-    place places[PL_DECODER_SLOTS_MAX]; /* place i decodes in slot i */
+    place places[PL_DECODER_SLOTS_MAX];
 };
 
 pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer, int vocab,
@@ -122,7 +124,7 @@ static bool is_reading(const place *p)
     return p->prompt || (p->route && !rerouting_is_ready(p->route));
 }
 
-/* The slot in which the next token is read. */
+/* The slot of the path that writes, which reads the next token. */
 static int writing_slot(const pl_batch *b, const place *p)
 {
     return p->route ? rerouting_writer(p->route).slot : (int)(p - b->places);
@@ -175,8 +177,8 @@ void pl_batch_destroy(pl_batch **batch)
     if (!b)
         return;
     if (b->n_active > 0)
-        end_all(b, pl_fail(PL_ERR_CANCELLED, "the server ends before the request is "
-                                             "finished"));
+        end_all(b, pl_fail(PL_ERR_CANCELLED,
+                           "the server is ending before the request has ended"));
     prefix_cache_destroy(&b->prefixes);
     pl_decoder_destroy(&b->decoder);
     pl_chooser_destroy(&b->chooser);
@@ -185,7 +187,7 @@ void pl_batch_destroy(pl_batch **batch)
     *batch = NULL;
 }
 
-/* Tells the request which path writes from here on, if the path has changed. */
+/* If the path that writes has changed, tells the request which path writes now. */
 static void tell_moves(place *p)
 {
     const pl_reroute_trace *t = rerouting_trace(p->route);
@@ -235,7 +237,7 @@ static pl_status on_rerouted_score(void *context, const pl_token_score *score)
     return p->scores ? p->score(p->context, score) : PL_OK;
 }
 
-/* Gives each path of a request whose path is chosen again a slot. */
+/* For a request whose path is chosen again: gives each of the paths its slot. */
 static pl_status open_route(pl_batch *b, place *p, const pl_batch_request *q)
 {
     const pl_batch_routes *r = q->routes;
@@ -277,7 +279,7 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
     p->scores = scored.scores;
     p->score = q->score;
     p->moved = q->routes->moved;
-    /* without a gate the scores choose the path */
+    /* without a gate the scores give the losses that choose the path */
     scored.scores |= !q->routes->rule.gate;
     pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
                                      q->n_prompt, &scored, q->emit, q->context);
@@ -301,8 +303,8 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     const prefix_prompt prompt = {q->prompt, q->n_prompt, q->path_contents};
     if (pl_batch_room(b) < (q->routes ? q->routes->n_paths : 1))
         return pl_fail(PL_ERR_BUSY,
-                       "%d of %d slots are free; try again when a "
-                       "request has ended",
+                       "%d of %d slots are free, too few for this request; try again "
+                       "when a request has ended",
                        pl_batch_room(b), b->n_slots);
     if (q->routes)
         return join_rerouted(b, q);
@@ -329,7 +331,8 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     return PL_OK;
 }
 
-/* The request that joined first among those with unread tokens; -1: there is none. */
+/* The slot of the request that joined first among those with unread tokens; -1: all
+ * tokens are read. */
 static int next_reader(const pl_batch *b)
 {
     int slot = -1;
@@ -397,8 +400,8 @@ static void begin_answer(pl_batch *b, int slot)
     }
 }
 
-/* Lets the paths of a request read about n tokens. Returns the number of tokens read.
- * */
+/* Lets the paths of a request read about n tokens. Returns the number of tokens read,
+ * but at least 1. */
 static int reroute_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];
@@ -414,7 +417,8 @@ static int reroute_on(pl_batch *b, int slot, int n)
     return n_read > 0 ? n_read : 1;
 }
 
-/* Reads at most n tokens of a prompt. Returns the number of tokens read. */
+/* Reads the next piece of a prompt. Returns the number of tokens read; 0 if the piece
+ * has more than n tokens and other pieces have been read since the last step. */
 static int read_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];
@@ -439,6 +443,7 @@ static int read_on(pl_batch *b, int slot, int n)
     return piece;
 }
 
+/* Whether the prefix cache has the whole prompt, so that nothing need be read. */
 static bool is_known_whole(const place *p)
 {
     return p->taken && p->prompt && !p->route &&
@@ -448,7 +453,7 @@ static bool is_known_whole(const place *p)
 pl_status pl_batch_step(pl_batch *b)
 {
     int32_t slots[PL_DECODER_SLOTS_MAX], tokens[PL_DECODER_SLOTS_MAX];
-    int at[PL_DECODER_SLOTS_MAX]; /* the places of the step's rows */
+    int at[PL_DECODER_SLOTS_MAX]; /* [n] the place of each row of the step */
     int n = 0;
     int slot, piece = 1;
     /* Ends requests whose clients have gone. */

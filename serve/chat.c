@@ -78,9 +78,10 @@ static pl_status write_llama2(const chat_request *q, chat_prompt *out)
     const int first = q->messages[0].role == CHAT_SYSTEM ? 1 : 0;
     for (int i = first; i < q->n; i++)
         if (q->messages[i].role != ((i - first) % 2 == 0 ? CHAT_USER : CHAT_ASSISTANT))
-            return pl_fail(PL_ERR_USAGE,
-                           "`messages`: the template llama2 takes a system message, if "
-                           "there is one, and then user and assistant in turn");
+            return pl_fail(
+                PL_ERR_USAGE,
+                "`messages`: the template llama2 needs messages of user and assistant "
+                "in turn, beginning with user, after at most one system message");
     if (q->n == first || (q->n - first) % 2 == 0)
         return pl_fail(PL_ERR_USAGE, "the last of `messages` must be from the user");
     for (int i = first; i < q->n; i++) {
@@ -124,7 +125,7 @@ const char *pl_chat_name(const pl_chat_template *chat)
     return chat->name;
 }
 
-/* ---- an imported model's own ---- */
+/* ---- the template of an imported model ---- */
 static void name_jinja(const char *text, char out[PL_CHAT_NAME_MAX])
 {
     const char *name = strstr(text, "<|im_start|>")                        ? "chatml"
@@ -148,7 +149,7 @@ void pl_chat_of_model(const char *folder, char out[PL_CHAT_NAME_MAX])
         const char *jinja = pl_json_text(value, NULL);
         if (jinja)
             name_jinja(jinja, out);
-        /* several templates, of which each client names one */
+        /* the file has several named templates; we do not choose among them */
         else if (pl_json_count(value) > 0)
             pl_copy_text(out, PL_CHAT_NAME_MAX, "unknown");
     }
@@ -199,7 +200,7 @@ static pl_status read_message(const pl_json *value, const pl_chat_template *chat
     const char *role = pl_json_get_text(value, "role");
     int i = 0;
     if (!pl_json_is_object(value))
-        return pl_fail(PL_ERR_USAGE, "a message must be an object");
+        return pl_fail(PL_ERR_USAGE, "each item of `messages` must be an object");
     if (strcmp(role, "developer") == 0) /* a newer name for the same role */
         role = role_names[CHAT_SYSTEM];
     while (i <= CHAT_ASSISTANT && strcmp(role_names[i], role) != 0)
@@ -231,8 +232,8 @@ static pl_status read_messages(const pl_json *value, chat_request *q)
 }
 
 /* ---- the request ---- */
-/* Parses a key of a chat request. The keys that /v1/completions has, too, in the same
- * form are left to the parser of completions. */
+/* Parses a key of a chat request. The parser of completions parses the keys that have
+ * the same form in /v1/completions. */
 static pl_status read_chat_key(void *context, const char *key, const pl_json *value)
 {
     static const char *const others[] = {"prompt", "echo", "best_of", "suffix"};
@@ -268,8 +269,8 @@ static pl_status add_stops(const pl_chat_template *chat, pl_completion *c)
     for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++) {
         if (at == PL_STOP_MAX)
             return pl_fail(PL_ERR_USAGE,
-                           "`stop` has too many texts: the chat template %s adds its "
-                           "own stop texts; give fewer",
+                           "`stop` has too many texts, because the chat template %s "
+                           "adds stop texts to the list; give fewer texts",
                            chat->name);
         c->options.stop[at++] = pl_strdup(chat->stops[i]);
     }
@@ -316,7 +317,8 @@ static pl_status read_chat(const char *body, size_t len, chat_request *q,
     if (q->n == 0)
         return pl_fail(PL_ERR_USAGE, "`messages` must be given");
     if (q->n_top > 0 && !q->scores)
-        return pl_fail(PL_ERR_USAGE, "`top_logprobs` needs `logprobs`");
+        return pl_fail(PL_ERR_USAGE,
+                       "`top_logprobs` needs `logprobs`; set `logprobs` to true");
     c->logprobs = q->scores ? (int)q->n_top : -1;
     PL_CHECK(add_stops(q->chat, c));
     pl_status status = q->chat->write(q, &prompt);
@@ -333,7 +335,7 @@ pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokeni
     chat_request q = {.chat = chat, .completion = out};
     pl_completion_defaults(out);
     out->chat = true;
-    /* no context has more tokens than this, so the context is the real limit */
+    /* longer than any context, so an answer may fill the context */
     out->options.max_tokens = PL_TOKENS_MAX;
     pl_status status = read_chat(body, len, &q, tokenizer);
     for (int i = 0; i < q.n; i++)

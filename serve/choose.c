@@ -1,10 +1,10 @@
-/* Chooses a token: softmax at a temperature; keep the k likeliest tokens (Fan et al.
- * 2018, arXiv:1805.04833); of these keep the nucleus, the likeliest tokens that
- * together have probability p (Holtzman et al. 2019, arXiv:1904.09751); then draw with
- * one keyed random number.
+/* Chooses a token in four steps: softmax at a temperature; keep the top_k likeliest
+ * tokens (Fan et al. 2018, arXiv:1805.04833); of these keep the nucleus, the fewest
+ * likeliest tokens whose probabilities sum to top_p (Holtzman et al. 2019,
+ * arXiv:1904.09751); draw one of the remaining tokens with one keyed random number.
  *
- * The likeliest tokens are taken from a heap, so the vocabulary need not be sorted: a
- * nucleus of m tokens of a vocabulary of V costs V + m log V steps. */
+ * The likeliest tokens are taken from a heap, so the vocabulary need not be sorted: to
+ * find m tokens in a vocabulary of V tokens costs about V + m log V steps. */
 #include "serve/serve.h"
 #include <math.h>
 
@@ -24,7 +24,8 @@ pl_status pl_chooser_create(int vocab, pl_chooser **out)
 {
     *out = NULL;
     if (vocab < 1)
-        return pl_fail(PL_ERR_ARG, "a chooser needs a vocabulary, got %d", vocab);
+        return pl_fail(PL_ERR_ARG, "the vocabulary has %d tokens; it needs 1 or more",
+                       vocab);
     size_t n = (size_t)vocab;
     void *memory = NULL;
     PL_CHECK(
@@ -84,8 +85,8 @@ static double sum_weights(const double *weight, int n)
     return sum;
 }
 
-/* Ranks tokens until `most` are ranked, or until their weights reach `share` of the sum
- * of all weights. */
+/* Ranks tokens, the likeliest first, until `most` are ranked, their weights sum to
+ * `share`, or the next weight is below min_p. Returns how many were ranked. */
 static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
                        const pl_choice *choice, int most, double share)
 {
@@ -115,8 +116,8 @@ static int take_candidates(pl_chooser *chooser, const float *logits, float highe
     if (cut || choice->min_p > 0) {
         int n = rank_tokens(chooser, logits, highest, choice,
                             cut ? choice->top_k : chooser->vocab, INFINITY);
-        /* n becomes the smallest number of tokens whose weights reach `share` of their
-         * sum. */
+        /* Finds the smallest number of ranked tokens whose weights reach top_p of the
+         * sum of the n weights. */
         const double *weight = chooser->weight;
         double enough = choice->top_p * sum_weights(weight, n), sum = 0.0;
         for (int i = 0; i < n; ++i) {
@@ -161,23 +162,25 @@ pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
 {
     *token = 0;
     if (!(choice->temperature >= 0.0 && choice->temperature <= 100.0))
-        return pl_fail(PL_ERR_USAGE, "temperature is %g; give 0 (likeliest) to 100",
+        return pl_fail(PL_ERR_USAGE,
+                       "temperature is %g; give 0 (always the likeliest token) to 100",
                        choice->temperature);
     if (choice->top_k < 0)
-        return pl_fail(PL_ERR_USAGE, "top_k is %d; give 0 (all) or more",
+        return pl_fail(PL_ERR_USAGE, "top_k is %d; give 0 (keep all tokens) or more",
                        choice->top_k);
     if (!(choice->top_p > 0.0 && choice->top_p <= 1.0))
-        return pl_fail(PL_ERR_USAGE, "top_p is %g; give more than 0, at most 1",
+        return pl_fail(PL_ERR_USAGE, "top_p is %g; give more than 0 and at most 1",
                        choice->top_p);
     if (!(choice->min_p >= 0.0 && choice->min_p <= 1.0))
         return pl_fail(PL_ERR_USAGE, "min_p is %g; give 0 (no limit) to 1",
                        choice->min_p);
-    /* Finds the likeliest token; if several are equal, the first of them. */
+    /* Finds the likeliest token; if several logits are equal, the first of them. */
     int vocab = chooser->vocab;
     int best = 0;
     for (int v = 0; v < vocab; ++v) {
         if (isnan(logits[v]) || logits[v] == INFINITY)
-            return pl_fail(PL_ERR_NUMERIC, "the logit of token %d is %f", v,
+            return pl_fail(PL_ERR_NUMERIC,
+                           "the logit of token %d is %f, so no token can be chosen", v,
                            (double)logits[v]);
         if (logits[v] > logits[best])
             best = v;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The defaults are OpenAI's values. The seed is 0, so that equal requests get equal
- * answers. */
+/* The values of keys that a request leaves out. They are OpenAI's, except that the seed
+ * is 0, so that equal requests get equal answers. */
 static const pl_completion defaults = {
     .model = "auto",
     .n = 1,
@@ -82,7 +82,7 @@ static pl_status read_one_prompt(const pl_json *value, const char *key,
     return PL_OK;
 }
 
-/* A list that begins with a number is one prompt, given as tokens. */
+/* A list whose first item is a number is one prompt, given as tokens. */
 pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
                                      pl_completion *c)
 {
@@ -121,12 +121,13 @@ static pl_status read_stop(const pl_json *value, pl_completion *c)
     bool list = pl_json_is_array(value);
     size_t n = list ? pl_json_count(value) : 1;
     if (n > PL_STOP_MAX)
-        return wrong_value("stop", "one text, or a list of at most 4");
+        return wrong_value("stop", "one text, or a list of at most 4 texts");
     for (size_t i = 0; i < n; i++) {
         size_t len = 0;
         const char *text = pl_json_text(list ? pl_json_at(value, i) : value, &len);
         if (!text || len == 0 || strlen(text) != len)
-            return wrong_value("stop", "one text, or a list of at most 4, none empty");
+            return wrong_value("stop", "one text, or a list of at most 4 texts, not "
+                                       "empty and without the character U+0000");
         c->options.stop[i] = copy_text(text, len);
     }
     return PL_OK;
@@ -135,7 +136,7 @@ static pl_status read_stop(const pl_json *value, pl_completion *c)
 static pl_status read_bias(const pl_json *value, pl_completion *c)
 {
     static const char wanted[] =
-        "an object of token numbers with a number from -100 to 100 each";
+        "an object whose keys are token numbers, with values from -100 to 100";
     size_t n = 0;
     if (!pl_json_is_object(value))
         return wrong_value("logit_bias", wanted);
@@ -209,8 +210,9 @@ static pl_status refuse_suffix(const pl_json *value, pl_completion *c)
 /* ---- the table of keys ---- */
 typedef struct completion_key {
     const char *name;
-    char kind;          /* i, r, b: integer, real, boolean; f: parsed by `read` */
-    size_t at;          /* offset of the key's field */
+    /* i: int, u: uint64_t, r: double, b: bool; f: parsed by the function `read` */
+    char kind;
+    size_t at;          /* offset of the key's field in pl_completion */
     double least, most; /* limits of the value, for kinds i and r */
     pl_status (*read)(const pl_json *value, pl_completion *c); /* for kind f */
 } completion_key;
@@ -295,29 +297,29 @@ pl_status pl_completion_check(pl_completion *c)
     if (c->n_prompts * c->n > PL_CHOICES_MAX)
         return pl_fail(
             PL_ERR_USAGE,
-            "%d prompts with %d choices each are %d answers; ask for at most "
-            "%d in one request",
+            "%d prompts with `n` = %d are %d answers; one request may ask for at "
+            "most %d",
             c->n_prompts, c->n, c->n_prompts * c->n, (int)PL_CHOICES_MAX);
     if (c->best_of > 0 && c->best_of != c->n)
         return pl_fail(
             PL_ERR_USAGE,
-            "`best_of` is %d and `n` is %d; this server returns every answer "
-            "that it makes, so leave `best_of` out",
+            "`best_of` is %d and `n` is %d; this server returns all answers that it "
+            "makes and does not choose among them, so leave `best_of` out",
             c->best_of, c->n);
     if (o->max_tokens == 0 && !c->echo)
         return pl_fail(PL_ERR_USAGE,
-                       "`max_tokens` is 0, which asks for nothing without `echo`; give "
-                       "1 or more, or set `echo`");
+                       "`max_tokens` is 0 and `echo` is not set, so the answer would "
+                       "be empty; give 1 or more tokens, or set `echo`");
     if (c->stream_options && !c->stream)
         return pl_fail(PL_ERR_USAGE,
-                       "`stream_options` needs `stream`; set it, or leave the options "
-                       "out");
+                       "`stream_options` needs `stream`; set `stream` to true, or "
+                       "leave `stream_options` out");
     if (c->route_every > 0 && strcmp(c->model, "auto") != 0 &&
         strcmp(c->model, "mix") != 0)
         return pl_fail(
             PL_ERR_USAGE,
-            "`route_every` lets the server choose the path, and `model` names "
-            "one; leave one of them out");
+            "`route_every` lets the server choose the paths, but `model` names one "
+            "path or arm; leave one of them out");
     o->scores = c->logprobs >= 0;
     o->prompt_scores = c->echo && (o->scores || o->max_tokens == 0);
     o->n_top = o->scores ? c->logprobs : 0;
@@ -330,7 +332,7 @@ pl_status pl_completion_each_key(const char *body, size_t len,
     pl_json *json = NULL;
     pl_status status = pl_json_parse(body, len, &json);
     if (status != PL_OK)
-        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
+        return pl_fail(PL_ERR_USAGE, "the body is not JSON: %s", pl_last_error());
     if (!pl_json_is_object(json))
         status = pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
     for (const char *key = NULL;
@@ -373,8 +375,8 @@ void pl_completion_clear(pl_completion *c)
         union {
             const char *in;
             void *out;
-            /* parsing allocated these texts, so it is safe to cast const away and free
-             * them */
+            /* The parser has allocated these texts, so they may be freed although the
+             * option's type is a pointer to const. */
         } stop = {c->options.stop[i]};
         pl_free(stop.out);
         c->options.stop[i] = NULL;

@@ -19,7 +19,7 @@ pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *ou
         pl_buf_printf(out, "%s", names[token]);
         return PL_OK;
     }
-    /* the model may have more tokens than the tokenizer; this one has no text */
+    /* the model may have more tokens than the tokenizer; such a token has no text */
     if (token >= pl_tokenizer_vocab(tokenizer)) {
         pl_buf_printf(out, "<token %d>", (int)token);
         return PL_OK;
@@ -51,8 +51,8 @@ static pl_status count_token_characters(const pl_tokenizer *tokenizer, int32_t t
     return status;
 }
 
-/* Writes the text of the token. If the token has a log probability, the text is the key
- * of that value; otherwise it is an item of a list. */
+/* Writes the text of the token: if `logprob` is not NULL, as the key of this value in
+ * the object `to`; otherwise as an item of the list `to`. */
 static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json *to,
                            const double *logprob)
 {
@@ -109,7 +109,8 @@ static pl_status write_scores(const pl_tokenizer *tokenizer, pl_completion_choic
     return status;
 }
 
-/* Writes which path wrote each part of an answer, if its path was chosen again. */
+/* Writes the path of an answer, and, if the path was chosen again, which path wrote
+ * each part. */
 static void set_paths(const pl_completion_choice *c, pl_json *choice)
 {
     pl_json *list = pl_json_array();

@@ -8,9 +8,9 @@
 #define PL_SERVE_EMBEDDING_H
 #include "serve/serve.h"
 
-/* Parses a body of /v1/embeddings into the prompts and the model of a request. `base64`
- * tells whether the answer's numbers must be written in base64. The sentence of
- * ERR_USAGE names the key. The caller clears the request, also after a failure. */
+/* Parses a body of /v1/embeddings: sets the prompts and the model of `out`. *base64
+ * tells whether the answer's numbers must be written in base64. The message of
+ * ERR_USAGE names the wrong key. The caller clears `out`, also after a failure. */
 PL_MUST_CHECK pl_status embedding_parse(const char *body, size_t len,
                                         pl_completion *out, bool *base64);
 
@@ -18,7 +18,7 @@ typedef struct embedding_answer {
     const char *model;
     bool base64;
     int n, width;
-    const float *values; /* [n, width]; the answer scales each to length 1 */
+    const float *values; /* [n, width]; embedding_write scales each row to length 1 */
     int n_tokens;        /* number of tokens in all texts */
 } embedding_answer;
 void embedding_write(const embedding_answer *answer, pl_buf *out);

@@ -28,16 +28,17 @@ typedef enum pl_weight_type {
     PL_WEIGHT_F32,
     PL_WEIGHT_F16,
     PL_WEIGHT_BF16,
-    PL_WEIGHT_Q8_0, /* GGUF only: 32 signed bytes and an f16 scale */
+    PL_WEIGHT_Q8_0, /* GGUF only: blocks of 32 signed bytes with one f16 scale */
     PL_WEIGHT_COUNT
 } pl_weight_type;
-const char *pl_weight_type_name(pl_weight_type type); /* "f32", "q8_0" */
-/* Parses the name of a type. The sentence of ERR_USAGE lists the known names. */
+const char *pl_weight_type_name(pl_weight_type type); /* for example "q8_0" */
+/* Parses the name of a type. The message of ERR_USAGE lists the known names. */
 PL_MUST_CHECK pl_status pl_weight_type_parse(const char *text, pl_weight_type *out);
 
-/* A note about the origin of the parameters; it is copied into the file's metadata. */
+/* A note about the origin of the parameters, which is copied into the file's
+ * metadata. */
 typedef struct pl_note {
-    const char *key, *value; /* "pathloom.arm", "mix" */
+    const char *key, *value; /* for example "pathloom.arm" and "mix" */
 } pl_note;
 
 typedef struct pl_export {
@@ -52,21 +53,22 @@ typedef struct pl_export {
     int n_notes;
 } pl_export;
 
-/* Writes the model into a new folder. Each file is written durably, or not at all.
- * Other programs would misread a tokenizer that is not BPE over unchanged text, so such
- * a tokenizer is only copied, as sentencepiece.model. ERR_UNSUPPORTED for type q8_0.
- * ERR_NUMERIC names the tensor with a parameter that the type cannot hold. ERR_IO. */
+/* Writes the model into a folder, which is made if it is missing. Each file is written
+ * durably, or not at all. Other programs would misread a tokenizer that is not BPE over
+ * unchanged text, so such a tokenizer is only copied, as sentencepiece.model.
+ * ERR_UNSUPPORTED for type q8_0. ERR_NUMERIC: the type cannot hold a parameter; the
+ * message names its tensor. ERR_IO. */
 PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
-/* Writes a GGUF file. The errors are those of pl_export_folder, except that q8_0 is
- * supported, and ERR_UNSUPPORTED for a tokenizer that is not BPE. In a q8_0 file, rows
- * whose length is not a multiple of 32 are written as f16. */
+/* Writes a GGUF file. The errors are those of pl_export_folder, but q8_0 is supported,
+ * and a tokenizer that is not BPE over unchanged text gives ERR_UNSUPPORTED. In a q8_0
+ * file, matrices whose rows are not a multiple of 32 long are written as f16. */
 PL_MUST_CHECK pl_status pl_export_gguf(const pl_export *e, const char *path);
 
 typedef struct pl_import pl_import;
 
 /* `path` is either a folder with config.json and model.safetensors (or its shards), or
  * a .safetensors file with config.json beside it. After OK, every needed tensor exists
- * exactly once, with the right shape. If the model is refused, the sentence names the
+ * exactly once, with the right shape. If the model is refused, the message names the
  * field, its value, and what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
 PL_MUST_CHECK pl_status pl_import_open(const char *path, pl_import **out);
 void pl_import_close(pl_import **import); /* accepts NULL */
@@ -75,9 +77,10 @@ int pl_import_n_files(const pl_import *import); /* number of safetensors files *
 /* Returns the path of the SentencePiece model in the folder; "" if there is none. */
 const char *pl_import_tokenizer(const pl_import *import);
 
-/* `params` has room for pl_topology_path_params floats. The topology's context may
- * differ from the model's, because no parameter depends on it. ERR_CONFIG if the shapes
- * differ; ERR_NUMERIC if a value is not finite. */
+/* Copies the model's parameters to `params`, which has room for pl_topology_path_params
+ * floats. The topology's context may differ from the model's, because no parameter
+ * depends on the context. ERR_CONFIG if the shapes differ; ERR_NUMERIC if a value is
+ * not finite. */
 PL_MUST_CHECK pl_status pl_import_load(const pl_import *import,
                                        const pl_topology *topology, float *params);
 

@@ -7,7 +7,7 @@
 
 enum { HEADER_ALIGNMENT = 8 };
 
-/* The names of each pl_weight_type in safetensors files (dtypes) and in torch. */
+/* The name of each pl_weight_type in safetensors files, and in torch. */
 static const char *const dtypes[PL_WEIGHT_COUNT] = {"F32", "F16", "BF16", ""};
 static const char *const torch_dtypes[PL_WEIGHT_COUNT] = {"float32", "float16",
                                                           "bfloat16", ""};
@@ -98,9 +98,10 @@ static pl_status write_pipeline(const pl_export *e, const piece_list *list,
     return put_text(folder, "special_tokens_map.json", text);
 }
 
-/* The library transformers reads the file tokenizer.model of a Llama model always as
- * BPE over unchanged text. So a tokenizer of any other kind gets a different file name,
- * and transformers reports a missing tokenizer instead of misreading this one. */
+/* The library transformers always reads the file tokenizer.model of a Llama model as
+ * BPE over unchanged text. So a tokenizer of any other kind is written as
+ * sentencepiece.model: transformers then reports a missing tokenizer, instead of
+ * misreading this one. */
 static pl_status write_tokenizer(const pl_export *e, const char *folder, pl_buf *text)
 {
     piece_list list;
@@ -122,8 +123,8 @@ pl_status pl_export_folder(const pl_export *e, const char *folder)
     pl_status status = PL_OK;
     if (e->type == PL_WEIGHT_Q8_0)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "safetensors has no q8_0; give --type f32, f16 or bf16, or "
-                       "--format gguf");
+                       "the safetensors format has no type q8_0; give --type f32, f16 "
+                       "or bf16, or --format gguf");
     PL_TRY(pl_make_folders(folder));
     PL_TRY(write_weights(e, pl_join(path, folder, "model.safetensors")));
     PL_TRY(write_tokenizer(e, folder, &text));

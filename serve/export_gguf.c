@@ -1,5 +1,4 @@
-/* Writes one path as a GGUF file of the llama architecture or, with QK norm, of qwen3.
- */
+/* Writes one path as a GGUF file of the architecture llama or, with QK norm, qwen3. */
 #include "serve/gguf.h"
 #include "serve/piece_list.h"
 #include "serve/weights.h"
@@ -82,12 +81,13 @@ static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
     pl_status status = PL_OK;
     if (!list.bpe || !list.exact)
         status = pl_fail(PL_ERR_UNSUPPORTED,
-                         "GGUF's llama tokenizer is BPE over unchanged text, which the "
-                         "run's is not; give --format safetensors");
+                         "a GGUF file can only have a tokenizer that is BPE over "
+                         "unchanged text, and the run's is not; give --format "
+                         "safetensors");
     else if (list.n > vocab)
         status = pl_fail(PL_ERR_CONFIG,
-                         "the tokenizer has %zu pieces and the model %zu; use the "
-                         "tokenizer that the model was trained with",
+                         "the tokenizer has %zu pieces and the model has %zu tokens; "
+                         "use the tokenizer that the model was trained with",
                          list.n, vocab);
     else
         put_tokenizer(&list, vocab, h);

@@ -46,7 +46,8 @@ static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *
     (void)upload_bytes;
     (void)state;
     if (!http_only_reads(method))
-        return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
+        return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+                               "only GET and HEAD are allowed\n");
     if (strcmp(url, "/metrics") == 0)
         return respond_metrics(e, c, false);
     if (strcmp(url, "/metrics.json") == 0)
@@ -60,7 +61,8 @@ static pl_status parse_listen(const char *listen, struct sockaddr_in *out)
     if (!pl_http_address(listen, out) || out->sin_port == 0)
         return pl_fail(
             PL_ERR_CONFIG,
-            "net.metrics and --metrics take IPv4:PORT, as 127.0.0.1:9464, not `%s`",
+            "net.metrics and --metrics need IPv4:PORT, such as 127.0.0.1:9464, not "
+            "`%s`",
             listen);
     return PL_OK;
 }

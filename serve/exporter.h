@@ -7,16 +7,16 @@ extern "C" {
 #endif
 
 typedef struct pl_exporter pl_exporter;
-/* Parses IPv4:PORT; the port becomes 0 if PORT is `*`. Returns false if the text does
- * not have this form. */
+/* Parses IPv4:PORT. If PORT is `*`, the port of `out` becomes 0. Returns false if the
+ * text does not have this form. */
 struct sockaddr_in;
 bool pl_http_address(const char *listen, struct sockaddr_in *out);
 
 /* ERR_CONFIG if pl_exporter_open would refuse the address. */
 PL_MUST_CHECK pl_status pl_exporter_check(const char *listen);
-/* `listen`: HOST:PORT, where HOST is an IPv4 address. `hub` is called on the exporter's
- * thread, one call at a time, and asks the hub for its status. ERR_BUSY: the port is in
- * use. */
+/* Listens at `listen`, IPv4:PORT. For each request the function `hub` is called, on the
+ * exporter's thread and never twice at the same time; it gets the hub's status, which
+ * the exporter destroys. ERR_BUSY: the port is in use. */
 PL_MUST_CHECK pl_status pl_exporter_open(const char *listen,
                                          pl_status (*hub)(void *context,
                                                           pl_json **status),

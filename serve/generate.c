@@ -2,8 +2,8 @@
 #include "serve/sequence.h"
 #include <string.h>
 
-/* Generates until the text ends. The last token is not fed to the decoder, because no
- * further logits are needed. */
+/* Generates until the sequence ends. The last token is not fed to the decoder, because
+ * no further logits are needed. */
 static pl_status decode_tokens(const pl_generator *g, sequence *s, pl_chooser *chooser,
                                float *logits)
 {

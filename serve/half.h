@@ -13,7 +13,7 @@ static inline float half_to_float(uint16_t half)
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 31u,
              fraction = half & 0x3ffu, bits;
     float value;
-    if (exponent == 0) { /* zero and subnormals: multiples of 2^-24, exact */
+    if (exponent == 0) { /* zero and subnormals: fraction * 2^-24, exact in a float */
         value = (float)fraction * 0x1p-24f;
         memcpy(&bits, &value, sizeof bits);
         bits |= sign;
@@ -38,7 +38,7 @@ static inline uint16_t half_from_float(float value)
     if (size >= 0x47800000u)
         return (uint16_t)(sign | 0x7c00u);
     if (size <
-        0x38800000u) { /* below 2^-14: 1/2 has an ulp of 2^-24, so adding it rounds */
+        0x38800000u) { /* below 2^-14: adding 1/2 rounds to a multiple of 2^-24 */
         float shifted;
         memcpy(&shifted, &size, sizeof shifted);
         shifted += 0.5f;

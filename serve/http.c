@@ -91,8 +91,8 @@ pl_status http_not_listening(const char *listen, const char *what, const char *o
 {
     if (cause == EADDRINUSE)
         return pl_fail(PL_ERR_BUSY,
-                       "%s is in use by another process; stop it or choose another "
-                       "port for %s by %s",
+                       "%s is in use by another process; stop that process, or choose "
+                       "another port for %s by %s",
                        listen, what, option);
     return pl_fail(cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET,
                    "cannot listen on %s for %s: %s; choose another address by %s",

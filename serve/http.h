@@ -13,29 +13,29 @@ enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *
                            const void *data, size_t len);
 enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
                                 const char *text);
-/* Sets the type and the headers of the answer, queues it, and releases it. MHD_NO if
- * the answer is NULL. */
+/* Sets the type and the headers of the answer r, queues r, and releases it. Returns
+ * MHD_NO if r is NULL. */
 enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
                            const http_header *headers, size_t n_headers,
                            struct MHD_Response *r);
 /* A page made of one HTML file. The script and the styles in this file are marked with
  * a random number (a nonce). Browsers run no other script and load nothing from
- * elsewhere. */
+ * other sites. */
 typedef struct http_page {
     pl_buf html;
-    char policy[256];
+    char policy[256]; /* value of the header Content-Security-Policy */
 } http_page;
 void http_page_make(const unsigned char *asset, size_t bytes, http_page *out);
 void http_page_clear(http_page *page);
 /* Makes an answer of the page, with type and headers. The page must outlive the answer.
  * Returns NULL if memory is short. */
 struct MHD_Response *http_page_response(const http_page *page);
-/* Whether the method is GET or HEAD. Both get the same answer, but for HEAD the library
- * leaves out the body. */
+/* Whether the method is GET or HEAD. The caller answers both in the same way; for HEAD
+ * the library leaves out the body. */
 bool http_only_reads(const char *method);
-/* Returns the error for an HTTP server that could not listen at `listen`; the cause is
- * in errno. `option` is the option or key that sets the address; `what` says what the
- * server would serve. */
+/* Returns the error for an HTTP server that could not listen at `listen`. `cause` is
+ * the value of errno; `option` is the option or key that sets the address; `what` is
+ * what the server would serve. */
 pl_status http_not_listening(const char *listen, const char *what, const char *option,
                              int cause);
 

@@ -26,7 +26,7 @@ static pl_status read_config(pl_import *m)
     if (!pl_path_exists(pl_join(path, m->folder, "config.json")))
         return pl_fail(PL_ERR_NOT_FOUND,
                        "there is no config.json in %s; give the folder of a Llama "
-                       "or Qwen3 model in safetensors",
+                       "or Qwen3 model in the safetensors format",
                        m->folder);
     pl_status status = pl_read_file(path, &text);
     if (status == PL_OK)
@@ -38,8 +38,9 @@ static pl_status read_config(pl_import *m)
 static pl_status open_file(pl_import *m, const char *path)
 {
     if (m->n_files == FILES_MAX)
-        return pl_fail(PL_ERR_UNSUPPORTED, "%s names more than %d files", m->folder,
-                       FILES_MAX);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the index in %s names more than %d files; merge the files",
+                       m->folder, FILES_MAX);
     m->files = pl_grow(m->files, (size_t)(m->n_files + 1) * sizeof *m->files);
     PL_CHECK(safetensors_open(path, &m->files[m->n_files]));
     m->n_files++;
@@ -63,8 +64,9 @@ static pl_status open_index_shard(pl_import *m, const char *tensor, const char *
     if (!name || strchr(name, '/') || !pl_ends_with(name, ".safetensors") ||
         !*pl_join(path, m->folder, name))
         return pl_fail(PL_ERR_DATA,
-                       "model.safetensors.index.json in %s: `weight_map` has no file "
-                       "of the folder for tensor %.128s",
+                       "model.safetensors.index.json in %s: `weight_map` names no file "
+                       "of the folder (a name that ends in .safetensors) for tensor "
+                       "%.128s",
                        m->folder, tensor);
     if (!file_called(m, path))
         PL_CHECK(open_file(m, path));
@@ -138,8 +140,8 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     const st_tensor *have = find_model_tensor(m, want->name, &file);
     if (!have)
         return pl_fail(PL_ERR_DATA,
-                       "%s has no tensor %s, which config.json calls for; is the "
-                       "download complete?",
+                       "%s has no tensor %s, but by config.json the model needs it; is "
+                       "the download complete?",
                        m->folder, want->name);
     if (has_shape(have, want))
         return PL_OK;
@@ -149,16 +151,16 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
         pl_buf_printf(&text, "%s%lld", i ? ", " : "", (long long)have->dims[i]);
     pl_buf_printf(&text, "]");
     pl_status status = pl_fail(PL_ERR_DATA,
-                               "%s: tensor %s is %s but config.json makes it [%d, %d]; "
-                               "they do not belong together",
+                               "%s: tensor %s has the shape %s but config.json makes "
+                               "it [%d, %d]; use the files of one model",
                                safetensors_name(file), want->name, pl_buf_text(&text),
                                want->rows, want->cols);
     pl_buf_destroy(&text);
     return status;
 }
 
-/* Whether the tensor has rotary frequencies, which old programs stored. The tensor is
- * not needed, because the frequencies can be computed from theta. */
+/* Whether this is a tensor of rotary frequencies, which old programs stored. The tensor
+ * is not needed, because the frequencies can be computed from theta. */
 static bool is_derived(const char *name)
 {
     return pl_ends_with(name, ".rotary_emb.inv_freq");
@@ -184,21 +186,21 @@ static bool is_tied_copy(const pl_import *m, const st_tensor *t)
 }
 
 /* Refuses a tensor that the import would not use (a bias, an adapter, a second copy),
- * because it would be lost silently. */
+ * so that no tensor is lost silently. */
 static pl_status check_known(const pl_import *m, const pl_topology *t,
                              safetensors *file, const st_tensor *tensor)
 {
     safetensors *first = NULL;
     find_model_tensor(m, tensor->name, &first);
     if (first != file)
-        return pl_fail(PL_ERR_DATA, "tensor %.128s is in both %s and %s", tensor->name,
-                       safetensors_name(first), safetensors_name(file));
+        return pl_fail(PL_ERR_DATA, "tensor %.128s is in both %s and %s; remove one",
+                       tensor->name, safetensors_name(first), safetensors_name(file));
     if (is_derived(tensor->name) || is_ours(t, tensor->name) || is_tied_copy(m, tensor))
         return PL_OK;
     if (m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0)
         return pl_fail(PL_ERR_DATA,
                        "%s: tie_word_embeddings is true but lm_head.weight is not the "
-                       "embedding; set it to false in config.json",
+                       "embedding; set tie_word_embeddings to false in config.json",
                        m->folder);
     return pl_fail(
         PL_ERR_UNSUPPORTED,
@@ -222,7 +224,7 @@ done:
     return status;
 }
 
-/* ---- the door ---- */
+/* ---- opening ---- */
 static pl_status open_model(const char *path, pl_import *m)
 {
     bool is_folder = pl_path_is_folder(path);
@@ -283,8 +285,8 @@ static pl_status compare_setting(const pl_import *m, const char *name, double ha
     if (have == want)
         return PL_OK;
     return pl_fail(PL_ERR_CONFIG,
-                   "model.%s is %.9g but the model in %s has %.9g; `pathloom import` "
-                   "writes a configuration that fits",
+                   "model.%s is %.9g but the model in %s has %.9g; use the "
+                   "configuration that `pathloom import` writes for this model",
                    name, want, m->folder, have);
 }
 
@@ -293,14 +295,15 @@ static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
     safetensors *file = NULL;
     const st_tensor *have = find_model_tensor(m, t->name, &file);
     if (!have || !has_shape(have, t))
-        return pl_fail(PL_ERR_INTERNAL, "tensor %s was there when its file was opened",
+        return pl_fail(PL_ERR_INTERNAL,
+                       "tensor %s is missing, but was there when its file was opened",
                        t->name);
     PL_CHECK(safetensors_floats(file, have, out));
     for (uint64_t i = 0; i < have->n_values; i++)
         if (!isfinite(out[i]))
             return pl_fail(
                 PL_ERR_NUMERIC,
-                "%s: value %llu of tensor %s is %g; no model can be trained from that",
+                "%s: value %llu of tensor %s is %g, so the model cannot be used",
                 safetensors_name(file), (unsigned long long)i, t->name, (double)out[i]);
     return PL_OK;
 }
@@ -312,8 +315,8 @@ pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
     const pl_shape *have = &import->shape;
     if (want->vocab != have->vocab)
         return pl_fail(PL_ERR_CONFIG,
-                       "data.vocab is %d but the model in %s has %d; `pathloom import` "
-                       "writes a configuration that fits",
+                       "data.vocab is %d but the model in %s has %d tokens; use the "
+                       "configuration that `pathloom import` writes for this model",
                        want->vocab, import->folder, have->vocab);
     PL_CHECK(compare_setting(import, "width", have->width, want->width));
     PL_CHECK(compare_setting(import, "heads", have->n_heads, want->n_heads));

@@ -1,9 +1,9 @@
 /* Finds the path under which a text is likeliest.
  *
- * A path that was trained on a kind of text predicts the first tokens of such a text
- * better than the other paths do. So the paths can route without a router: each reads
- * the first tokens, and the path that predicts them best writes the answer. This method
- * needs no further training, and costs one short forward pass per path. */
+ * A path that was trained on one kind of text predicts the first tokens of such a text
+ * better than the other paths do. So no router is needed: each path reads the first
+ * tokens, and the path that predicts them best writes the answer. This method needs no
+ * further training, and costs one short forward pass per path. */
 #include "serve/serve.h"
 #include <math.h>
 
@@ -13,8 +13,8 @@ pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens, int n,
     *nats = 0.0;
     if (n < 2)
         return pl_fail(PL_ERR_ARG,
-                       "a text of %d tokens has nothing that a model could predict; "
-                       "give 2 or more",
+                       "a text of %d tokens has no token that a model could predict; "
+                       "give 2 tokens or more",
                        n);
     const size_t n_targets = (size_t)n - 1;
     float *losses = pl_alloc(n_targets * sizeof *losses);
@@ -43,8 +43,8 @@ pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
     }
     if (*path < 0 || !isfinite(best))
         return pl_fail(PL_ERR_NUMERIC,
-                       "none of %d paths gives the prompt a finite likelihood, so none "
-                       "can be chosen; choose by the router",
+                       "none of the %d paths gives the prompt a finite likelihood, so "
+                       "no path can be chosen; name a path",
                        n_paths);
     *margin_nats = second - best;
     return PL_OK;

@@ -55,7 +55,8 @@ static pl_status expect_false(const config_reader *c, const char *name,
     return unsupported(c, name, value, remedy);
 }
 
-/* Names in `architectures` and `model_type`, without and with QK norm. */
+/* Names in the fields `architectures` and `model_type`: first without, then with QK
+ * norm. */
 static const struct {
     const char *class_name, *type;
 } architectures[] = {{"LlamaForCausalLM", "llama"}, {"Qwen3ForCausalLM", "qwen3"}};
@@ -79,12 +80,12 @@ static pl_status check_architecture(const config_reader *c, bool *qk_norm)
     return expect_text(c, "model_type", architectures[*qk_norm].type, remedy);
 }
 
-/* Refuses attention that is limited to a window, as it may be in Qwen3: our attention
- * has no window. */
+/* Refuses attention that is limited to a sliding window, which Qwen3 models may have.
+ * Our attention has no window. */
 static pl_status check_whole_attention(const config_reader *c)
 {
     static const char remedy[] =
-        "our attention sees the whole context; take a model without sliding windows";
+        "our attention sees the whole context; use a model without sliding windows";
     PL_CHECK(expect_false(c, "use_sliding_window", remedy));
     const pl_json *layers = field(c, "layer_types");
     for (size_t i = 0; i < pl_json_count(layers); i++) {
@@ -110,8 +111,8 @@ static pl_status bad_number(const config_reader *c, const char *name,
     return status;
 }
 
-/* Reads a number. If the field is missing, the number becomes `other`; if `other` is 0,
- * the field is required. */
+/* Reads a number. If the field is missing, *out becomes `other`, or, if `other` is 0,
+ * the model is refused. */
 static pl_status take_config_int(const config_reader *c, const char *name, int other,
                                  int *out)
 {
@@ -121,7 +122,7 @@ static pl_status take_config_int(const config_reader *c, const char *name, int o
     if (!value && other > 0)
         return PL_OK;
     if (!pl_json_int(value, &number) || number < 1 || number > INT_MAX)
-        return bad_number(c, name, value, "a whole number from 1 on");
+        return bad_number(c, name, value, "a whole number of 1 or more");
     *out = (int)number;
     return PL_OK;
 }
@@ -136,12 +137,13 @@ static pl_status take_config_real(const config_reader *c, const char *name,
     return PL_OK;
 }
 
-/* Reads the scaling of rotary angles. Older files have it in `rope_scaling`; newer
- * files have it in `rope_parameters`, together with theta. */
+/* Reads the settings of rotary embedding, and refuses all but the plain kind. Older
+ * files have them in `rope_scaling`; newer files have them in `rope_parameters`,
+ * together with theta. */
 static pl_status take_rope_of(const config_reader *c, const char *name, double *theta)
 {
-    static const char plain[] = "only plain rotary embedding is supported; use a "
-                                "model whose context was not extended";
+    static const char plain[] = "only rotary embedding without scaling is supported; "
+                                "use a model whose context was not extended";
     config_reader rope = {c->what, field(c, name)};
     if (!rope.root)
         return PL_OK;
@@ -153,7 +155,7 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
     double number = 1;
     if (share && (!pl_json_number(share, &number) || number < 1))
         return unsupported(c, "partial_rotary_factor", share,
-                           "only rotary embedding of whole heads is supported");
+                           "only rotary embedding of whole heads (1) is supported");
     return take_config_real(&rope, "rope_theta", *theta, theta);
 }
 
@@ -173,8 +175,9 @@ static pl_status take_shape(const config_reader *c, pl_shape *s)
     PL_CHECK(take_config_int(c, "intermediate_size", 0, &s->ffn));
     PL_CHECK(take_config_int(c, "num_hidden_layers", 0, &s->n_blocks));
     PL_CHECK(take_config_int(c, "num_attention_heads", 0, &s->n_heads));
-    /* Llama derives these two fields from others. The defaults of Qwen3 fit only the
-     * models that were published with it, so both fields are required there. */
+    /* A Llama file may leave out num_key_value_heads and head_dim: they then follow
+     * from other fields. Qwen3's defaults fit only the models that were published with
+     * it, so a Qwen3 file must have both fields. */
     const bool derived = !s->qk_norm;
     PL_CHECK(take_config_int(c, "num_key_value_heads", derived ? s->n_heads : 0,
                              &s->n_kv_heads));
@@ -218,7 +221,7 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
     PL_TRY(expect_false(&c, "mlp_bias", no_bias));
     const pl_json *quantised = field(&c, "quantization_config");
     PL_TRY(quantised ? unsupported(&c, "quantization_config", quantised,
-                                   "give the model as it was before its quantisation")
+                                   "import the model as it was before quantisation")
                      : PL_OK);
     PL_TRY(take_shape(&c, out));
 done:

@@ -4,9 +4,9 @@
 #define PL_SERVE_LLAMA_CONFIG_H
 #include "serve/exchange.h"
 
-/* The sentence of ERR_UNSUPPORTED names a field that our model does not support, its
- * value and the remedy. ERR_DATA: a field is missing or not valid. `what` is the file's
- * name for errors. */
+/* Reads the text of config.json; `what` is the file's name for error messages.
+ * ERR_UNSUPPORTED: our model does not support the value of a field; the message names
+ * the field, its value and what to do. ERR_DATA: a field is missing or not valid. */
 PL_MUST_CHECK pl_status llama_config_read(const char *what, const char *text,
                                           size_t len, pl_shape *out);
 

@@ -25,8 +25,8 @@ pl_status pl_find_path_module(pl_store *store, pl_path_module *m)
     pl_version_clear(&v);
     if (gone)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "version %llu of %s was collected, only its record is left; "
-                       "`pathloom store log` shows which versions are complete",
+                       "garbage collection has deleted the parameters of version %llu "
+                       "of %s; `pathloom store log` shows which versions are complete",
                        (unsigned long long)m->number, m->name);
     return PL_OK;
 }
@@ -38,7 +38,8 @@ pl_status pl_read_path_module(pl_store *store, const pl_topology *t, int slot,
     const uint64_t wanted = (uint64_t)pl_topology_slot(t, slot)->n_params * sizeof *out;
     PL_CHECK(pl_store_blob_bytes(store, &m->params, &bytes));
     if (bytes != wanted)
-        return pl_fail(PL_ERR_DAMAGED, "module %s has %llu bytes instead of %llu",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the parameters of module %s have %llu bytes instead of %llu",
                        m->name, (unsigned long long)bytes, (unsigned long long)wanted);
     return pl_store_read_blob(store, &m->params, 0, (size_t)bytes, out);
 }
@@ -91,9 +92,8 @@ static pl_status read_best_tag(pl_store *store, const pl_arm *arm, const char *n
         return status;
     return pl_fail(
         status,
-        "%s has no best versions: there is no tag %s, which `pathloom train` "
-        "makes when the arm has ended, if train.holdout is above 0; leave "
-        "out --select best",
+        "%s has no best versions: there is no tag %s. (`pathloom train` makes this tag "
+        "when the arm has ended, if train.holdout is above 0.) Leave out --select best",
         arm->name, name);
 }
 
@@ -150,7 +150,8 @@ static pl_status close_paths_of(const pl_topology *t, const char *name, bool *cl
     const int module = pl_topology_find_module(t, name);
     if (module < 0)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "the mixture has no module `%s`; `pathloom store ls` lists all",
+                       "the mixture has no module `%s`; `pathloom store ls` lists all "
+                       "modules",
                        name);
     for (int i = 0; i < pl_topology_module_n_paths(t, module); i++)
         closed[pl_topology_module_path(t, module, i)] = true;
@@ -174,7 +175,7 @@ pl_status pl_close_paths(const pl_topology *t, const char *modules, bool **close
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,
                    "without %s no path is left: each of the %d paths uses one of these "
-                   "modules",
+                   "modules; name fewer modules",
                    modules, n_paths);
 }
 

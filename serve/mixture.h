@@ -1,5 +1,5 @@
-/* A trained mixture, read from its run, with everything that is needed to answer
- * prompts. */
+/* A trained mixture, read from its run: its store, tokenizer, topology, and the
+ * settings by which it answers prompts. */
 #ifndef PL_SERVE_MIXTURE_H
 #define PL_SERVE_MIXTURE_H
 #include "corpus/corpus.h"
@@ -13,20 +13,22 @@ extern "C" {
  * tag names. If `best` is set: the best version of the path. Otherwise: the newest
  * versions. */
 typedef struct pl_which {
-    const pl_snapshot *at; /* borrowed, or NULL */
+    const pl_snapshot *at; /* borrowed; NULL: no tag is asked for */
     bool best;
 } pl_which;
 
-/* How the mixture was routed when it was trained, and how prompts are answered. */
+/* The run's settings that answering prompts needs. */
 typedef struct pl_answer_settings {
     char backend[16], precision[16];
     char rule[16];  /* router.answer: "auto", "router" or "likelihood" */
-    int prefix;     /* number of first tokens of a text that choose its path */
+    int prefix;     /* router.prefix: number of first tokens that choose the path */
     pl_which which; /* the versions that answer */
     /* [n_paths], borrowed: true for paths that are never chosen and never read; NULL:
      * all paths may answer */
     const bool *closed;
-    char chat[16]; /* chat template (chat.h); "": none; "unknown": not in our table */
+    /* name of the chat template (chat.h); "": the model has none; "unknown": its
+     * template is not in our table */
+    char chat[16];
 } pl_answer_settings;
 
 static inline bool pl_path_is_closed(const pl_answer_settings *settings, int path)
@@ -43,59 +45,60 @@ typedef struct pl_mixture {
     pl_arm arm;
     pl_topology *topology;
     pl_answer_settings settings;
-    pl_snapshot tag; /* settings.at, if a tag was asked for */
-    bool *closed;    /* settings.closed */
+    pl_snapshot tag; /* settings.which.at points to it, if a tag was asked for */
+    bool *closed;    /* settings.closed points to it; may be NULL */
 } pl_mixture;
 void pl_mixture_close(pl_mixture *mix);
 
 /* router.answer=auto means likelihood for a run with at most this many paths. */
 enum { PL_LIKELIHOOD_PATHS_MAX = 16 };
-/* Whether a run of n_paths paths answers by likelihood (true: the path under which a
- * prompt is likeliest answers it) or by the router (false). */
+/* Returns true if a run of n_paths paths answers by likelihood: the path under which a
+ * prompt is likeliest answers it. Returns false if the router chooses the path. `rule`
+ * is router.answer, `prefix` is router.prefix. */
 bool pl_answers_by_likelihood(const char *rule, int prefix, int n_paths);
 
 /* ---- from a store ---- */
-/* Reads the parameters of a path. Every module is read in the version with the number
- * `version`; UINT64_MAX means the newest version of each module. ERR_NOT_FOUND if
- * garbage collection has deleted the parameters. */
+/* Reads the parameters of a path: version `version` of each of its modules; UINT64_MAX
+ * means the newest version of each module. ERR_NOT_FOUND if garbage collection has
+ * deleted the parameters of a version. */
 PL_MUST_CHECK pl_status pl_read_path(pl_store *store, const pl_arm *arm,
                                      const pl_topology *t, int path, uint64_t version,
                                      float *params);
 typedef struct pl_path_module {
     char name[PL_MODULE_NAME_MAX];
-    uint64_t number;
-    pl_hash params;
+    uint64_t number; /* number of the version; UINT64_MAX: the newest version */
+    pl_hash params;  /* hash of the version's parameters */
 } pl_path_module;
-/* Names the modules [n_slots] of a path and the versions that `which` asks for. An arm
- * that is not a chapter of the mixture has no best versions, so its newest versions are
- * used. ERR_NOT_FOUND: a tag lacks a module, or the best versions are not chosen
- * yet. */
+/* Sets the names of the modules [n_slots] of a path and the version numbers that
+ * `which` asks for. An arm that is not a chapter of the mixture has no best versions,
+ * so its newest versions are used. ERR_NOT_FOUND: a tag lacks a module, or the arm has
+ * no tag of best versions. */
 PL_MUST_CHECK pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm,
                                              const pl_topology *t, int path,
                                              pl_which which, pl_path_module *modules);
-/* Finds the version of a module whose name and version number are set (UINT64_MAX: the
- * newest version), and sets the number and the hash of this version. ERR_NOT_FOUND if
- * garbage collection has deleted its parameters. */
+/* Finds the version of a module whose name and number are set, and sets the number and
+ * the hash of this version. ERR_NOT_FOUND if garbage collection has deleted its
+ * parameters. */
 PL_MUST_CHECK pl_status pl_find_path_module(pl_store *store, pl_path_module *module);
 /* Reads the floats of a module that pl_find_path_module has found. */
 PL_MUST_CHECK pl_status pl_read_path_module(pl_store *store, const pl_topology *t,
                                             int slot, const pl_path_module *module,
                                             float *out);
-/* Reads modules [n_slots] whose names and version numbers are set (UINT64_MAX: the
- * newest version), and sets the numbers and hashes of the versions that were read. */
+/* Reads modules [n_slots] whose names and numbers are set, and sets the numbers and
+ * hashes of the versions that were read. */
 PL_MUST_CHECK pl_status pl_read_path_modules(pl_store *store, const pl_topology *t,
                                              pl_path_module *modules, float *params);
-/* Makes the name of the tag of a path's best version by its held-out documents, such as
- * "best-mix-p01". The tag exists after the end of an arm with held-out documents
- * (train.holdout). */
+/* Makes the name of the tag for a path's best version, such as "best-mix-p01". If
+ * train.holdout is above 0, `train` makes this tag when the arm has ended. */
 void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
                  char out[PL_NAME_MAX]);
+/* Reads the parameters of a path in the versions that `which` asks for. */
 PL_MUST_CHECK pl_status pl_read_path_at(pl_store *store, const pl_arm *arm,
                                         const pl_topology *t, int path, pl_which which,
                                         float *params);
-/* Closes all paths that use one of the named modules, given as "L1.E3,B0.E1". closed
- * [n_paths] is from pl_alloc. ERR_NOT_FOUND: there is no such module. ERR_USAGE: no
- * path is left. */
+/* Marks all paths that use one of the modules in a list such as "L1.E3,B0.E1" as
+ * closed: *closed [n_paths], which the caller frees with pl_free, also after a failure.
+ * ERR_NOT_FOUND: there is no such module. ERR_USAGE: all paths would be closed. */
 PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules,
                                        bool **closed);
 /* Finds the number of a path by its name: "p01" and "1" both mean path 1.

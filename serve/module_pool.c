@@ -8,8 +8,8 @@ typedef struct resident {
     pl_hash params, layout;
     pl_module *module;
     uint64_t bytes;
-    int n_users; /* paths that point to it */
-    bool kept;   /* the module stays although no path uses it */
+    int n_users; /* number of open paths that use the module */
+    bool kept;   /* the module stays in memory even if no path uses it */
 } resident;
 
 struct pl_module_pool {
@@ -54,8 +54,8 @@ pl_pool_counts pl_module_pool_count(const pl_module_pool *pool)
 }
 
 /* ---- modules ---- */
-/* A hash of the names and sizes of a slot's tensors. The hash differs between a tied
- * and an untied embedding, because only a tied embedding is also the classifier. */
+/* A hash of the names and sizes of a slot's tensors. A tied and an untied embedding
+ * have different hashes, because only a tied embedding is also the output matrix. */
 static pl_hash hash_layout(const pl_topology *t, int slot)
 {
     const pl_slot *s = pl_topology_slot(t, slot);
@@ -88,8 +88,8 @@ static void add_resident(pl_module_pool *pool, resident *r)
     pool->residents[pool->n++] = r;
 }
 
-/* Removes the modules that no path uses. With `kept`, also removes those that are
- * marked as kept. */
+/* Removes the modules that no path uses, except those marked as kept. With `kept`,
+ * first clears all these marks. Returns whether a module was removed. */
 static bool drop_unused(pl_module_pool *pool, bool kept)
 {
     int n = 0;
@@ -266,8 +266,8 @@ pl_status pl_module_pool_compare(pl_module_pool *pool, const pl_pooled_path *pat
         *current = *current &&
                    pl_hash_equal(&path->modules[slot]->params, &modules[slot].params);
     }
-    /* The path will be opened again, and will then need the modules that have not
-     * changed. */
+    /* The caller will close the path and open it again; it then needs the modules that
+     * have not changed. */
     for (int slot = 0; status == PL_OK && !*current &&
                        slot < pl_topology_n_slots(path->source.topology);
          slot++) {

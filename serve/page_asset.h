@@ -1,5 +1,6 @@
-/* Private to serve: two pages, of one HTML file each. cmake/page.cmake makes them from
- * serve/page/ (the page of a run) and serve/talk/ (the page of a server). */
+/* Private to serve: the bytes of two pages; each page is one HTML file.
+ * cmake/page.cmake makes page_asset from serve/page/ (the page of a run) and talk_asset
+ * from serve/talk/ (the page of a server). */
 #ifndef PL_SERVE_PAGE_ASSET_H
 #define PL_SERVE_PAGE_ASSET_H
 #include <stddef.h>

@@ -19,23 +19,23 @@ enum {
     MEMORY_MAX = 32 << 10,
     LOOK_MS = 200, /* how often a thread checks whether the front is closing */
     AGAIN_MS = 50, /* pause before a busy owner is asked again */
-    /* how long a busy owner is asked again; less than TIMEOUT_S, after which the HTTP
-     * library drops the answer */
+    /* for how long a busy owner is asked again and again; less than TIMEOUT_S, after
+     * which the HTTP library closes the connection */
     BUSY_MS = 10000,
     COMMENT_MS = 10000, /* how often a stream without events sends a comment */
-    WATCHED_MS = 15000
+    WATCHED_MS = 15000  /* for this time after a question, a page counts as open */
 };
 
 struct pl_page_front {
     struct MHD_Daemon *daemon;
-    server_access *access; /* NULL: no token is needed */
-    bool loopback;
-    char host[INET_ADDRSTRLEN];
+    server_access *access;      /* NULL: no token is needed */
+    bool loopback;              /* only this machine can reach the address */
+    char host[INET_ADDRSTRLEN]; /* the address at which the front listens */
     http_page page;
-    pl_queue *questions;
+    pl_queue *questions; /* for the owner */
     /* the three fields below are accessed by atomic operations */
-    uint64_t number;
-    int64_t asked_ms;
+    uint64_t number;  /* of the newest state */
+    int64_t asked_ms; /* time when a page last asked or listened */
     bool closing;
 };
 
@@ -79,7 +79,8 @@ static enum MHD_Result note_argument(void *context, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* Returns NULL if the question has too many arguments, or if they are too long. */
+/* Returns NULL if the URL or an argument is too long, or there are too many
+ * arguments. */
 static pl_page_question *make_question(struct MHD_Connection *c, const char *url)
 {
     pl_page_question *q = pl_alloc(sizeof *q);
@@ -142,7 +143,7 @@ static unsigned http_of(pl_status status)
 }
 
 /* Gives the question to the owner of the front and waits for the answer. Returns false
- * if the front closes before. */
+ * if the front closes before the answer comes. */
 static bool ask_owner(pl_page_front *f, pl_page_question *q)
 {
     pl_buf_destroy(&q->body);
@@ -161,9 +162,9 @@ static int socket_of(struct MHD_Connection *c)
     return info ? info->connect_fd : -1;
 }
 
-/* A browser's console shows every status 503 as an error, although the owner of the
- * front is often busy for a moment only. So a question is asked again while its client
- * waits. */
+/* Asks the owner, and repeats the question while the owner is busy and the client
+ * waits. A busy owner is often ready soon, and a browser's console would show each
+ * status 503 as an error. */
 static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection *c,
                                          const char *url)
 {
@@ -172,7 +173,8 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
     pl_page_question *q = make_question(c, url);
     if (!q)
         return http_reply_text(c, MHD_HTTP_BAD_REQUEST,
-                               "too many arguments, or one that is too long\n");
+                               "the URL has too many arguments, or a part of the URL "
+                               "is too long\n");
     note_watcher(f);
     bool answered = ask_owner(f, q);
     while (answered && q->status == PL_ERR_BUSY && pl_now_ms() < until &&
@@ -268,16 +270,18 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
     if (doubt)
         return http_reply_text(c, http, doubt);
     if (!http_only_reads(method))
-        return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
+        return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
+                               "only GET and HEAD are allowed\n");
     if (f->loopback && !is_own_host(f, c))
         return http_reply_text(c, MHD_HTTP_FORBIDDEN,
-                               "the Host header must name this machine\n");
+                               "the Host header must be localhost or the address at "
+                               "which the page listens\n");
     if (strcmp(url, "/") == 0)
         return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, 0,
                           http_page_response(&f->page));
     if (!has_token(f, c))
         return http_reply_text(c, MHD_HTTP_UNAUTHORIZED,
-                               "this page needs a valid token\n");
+                               "send a valid token: Authorization: Bearer TOKEN\n");
     if (strcmp(url, "/events") == 0)
         return reply_with_events(f, c);
     return reply_to_question(f, c, url);
@@ -317,7 +321,7 @@ pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front
     *out = NULL;
     if (!pl_http_address(options->listen, &at))
         return pl_fail(PL_ERR_USAGE,
-                       "--listen takes IPv4:PORT, as 127.0.0.1:8090, not `%s`",
+                       "--listen needs IPv4:PORT, such as 127.0.0.1:8090, not `%s`",
                        options->listen);
     pl_page_front *f = pl_alloc(sizeof *f);
     pl_status status = open_page_front(f, options, &at);

@@ -6,26 +6,26 @@
 
 #include <math.h>
 
-/* A path in memory whose likelihood can be computed. */
+/* A place for one path in memory, whose likelihood can be computed. */
 typedef struct scoring {
-    pl_pooled_path *pooled; /* NULL: no path was read */
-    int path;               /* the path's number; -1: the path must be read (again) */
+    pl_pooled_path *pooled; /* NULL: no path was read yet */
+    int path; /* the path's number; -1: the path must be read, perhaps again */
 } scoring;
 
 struct pl_path_chooser {
     const pl_answer_settings *settings;
     pl_store *store;
     pl_prefix_lm *router; /* NULL: not read yet */
-    /* the fields below are used if likelihood decides */
+    /* the fields below are used if paths are chosen by likelihood */
     pl_backend *backend; /* computes likelihoods */
     pl_module_pool *pool;
     pl_model *model; /* computes the losses of one path after another */
     const pl_arm *arm;
     const pl_topology *topology;
-    scoring *scorings; /* path p is held in scorings[p modulo n_held] */
-    int n_held;        /* number of paths that are held; 0: the router decides */
-    double *nats;
-    double *costs; /* [n_paths] the router's costs */
+    scoring *scorings; /* [n_held] path p is held in scorings[p modulo n_held] */
+    int n_held;        /* largest number of held paths; 0: the router chooses */
+    double *nats;      /* [n_paths] nats of the last prompt by each path */
+    double *costs;     /* [n_paths] the router's costs; used with both methods */
 };
 
 static pl_model_options prefix_model(const pl_answer_settings *settings)
@@ -134,9 +134,9 @@ void pl_path_chooser_reload(pl_path_chooser *c)
         c->scorings[i].path = -1;
 }
 
-/* Lets the model compute this path. The path is read if needed, and replaces another
- * path. The other path is closed only afterwards, so that modules that both use are not
- * read again. */
+/* Lets the model compute this path. If the path is not in its place, it is read and
+ * replaces the path in this place. That path is closed only afterwards, so that modules
+ * that both paths use are not read again. */
 static pl_status hold_path(pl_path_chooser *c, int path)
 {
     scoring *s = &c->scorings[path % c->n_held];
@@ -212,7 +212,8 @@ pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens, int n
     PL_CHECK(pl_path_chooser_by_router(c));
     if (pl_prefix_lm_n_paths(c->router) != n_paths)
         return pl_fail(PL_ERR_DAMAGED,
-                       "the router in the store has %d paths, and the mixture %d",
+                       "the router in the store has %d paths, but the mixture has %d; "
+                       "run `pathloom store fsck`",
                        pl_prefix_lm_n_paths(c->router), n_paths);
     pl_prefix_lm_nats(c->router, tokens,
                       n < c->settings->prefix ? n : c->settings->prefix, costs);

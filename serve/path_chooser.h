@@ -2,12 +2,14 @@
  * this chooser, so all of them choose the same path for a prompt.
  *
  * By the router: for each path the router has a very small language model, made of
- * counts (router/prefix_lm.c), which reads the first router.prefix tokens. By
- * likelihood: every path reads these tokens, and the path that predicts them best
- * answers (serve/likelihood.c). The modules of the paths are in memory once
- * (module_pool.h). Both choices are computed with the run's precision and one thread.
- * So the precision and the threads with which the answer is computed do not change the
- * path. */
+ * counts (router/prefix_lm.c). The path whose model predicts the first router.prefix
+ * tokens best answers. By likelihood: every path reads these tokens, and the path that
+ * predicts them best answers (serve/likelihood.c). Each module of these paths is in
+ * memory once (module_pool.h).
+ *
+ * Likelihoods are always computed with the run's precision and one thread, even if the
+ * answer is computed with another precision or more threads. So these options never
+ * change the path. */
 #ifndef PL_SERVE_PATH_CHOOSER_H
 #define PL_SERVE_PATH_CHOOSER_H
 #include "router/router.h"
@@ -15,9 +17,9 @@
 
 typedef struct pl_path_chooser pl_path_chooser;
 
-/* Opens the backend. The router chooses paths until pl_path_chooser_by_likelihood is
- * called. The router is read from the store when it is first needed. Borrows its
- * arguments until close. */
+/* Opens a chooser and its backend. The router chooses the paths until
+ * pl_path_chooser_by_likelihood is called. The router is read from the store when it is
+ * first needed. Borrows the settings and the store until close. */
 PL_MUST_CHECK pl_status pl_path_chooser_open(const pl_answer_settings *settings,
                                              pl_store *store, pl_path_chooser **out);
 void pl_path_chooser_close(pl_path_chooser **chooser); /* accepts NULL */
@@ -26,45 +28,49 @@ void pl_path_chooser_close(pl_path_chooser **chooser); /* accepts NULL */
 PL_MUST_CHECK pl_status pl_path_chooser_by_router(pl_path_chooser *c);
 /* Returns the router's models, valid until close; NULL if they were not read yet. */
 const pl_prefix_lm *pl_path_chooser_router(const pl_path_chooser *c);
-/* From now on the paths of `arm` decide by likelihood. n_held paths, from 1 to the
- * number of paths, are held in memory. If n_held is less than the number of paths, the
- * paths are read again for every prompt, one after another. Borrows its arguments until
- * close. */
+/* From now on paths are chosen by likelihood, among the paths of `arm`. The chooser
+ * keeps n_held paths in memory, from 1 to the number of paths. If n_held is less than
+ * the number of paths, the paths are read again for every prompt, one after another.
+ * Borrows `arm` and `topology` until close. */
 PL_MUST_CHECK pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c,
                                                       const pl_arm *arm,
                                                       const pl_topology *topology,
                                                       int n_held);
-/* For a command that chooses only once: follows the key router.answer. If this key
- * means likelihood, only one path at a time is held in memory. */
+/* For a command that chooses only once: chooses by the rule of the key router.answer.
+ * If this rule is likelihood, only one path at a time is in memory. */
 PL_MUST_CHECK pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
                                                const pl_topology *topology);
-/* Returns how many bytes of memory would be needed to hold all paths. */
+/* Returns the bytes of memory that choosing by likelihood needs if all paths are held:
+ * all modules once, and working memory. */
 uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topology);
 
-/* Makes the functions below look for new versions in the store. Modules that have not
- * changed are not read again. */
+/* Call this function when the store may have new versions: the functions below then use
+ * the new versions. Modules that have not changed are not read again. */
 void pl_path_chooser_reload(pl_path_chooser *c);
-/* Whether all parameters are loaded, so that pl_path_chooser_choose does not read the
- * store. */
+/* Whether the newest parameters of all held paths are in memory, so that
+ * pl_path_chooser_choose need not read them. */
 bool pl_path_chooser_is_ready(const pl_path_chooser *c);
-/* Reads the parameters of only one more path, so that a server can do other work before
- * the next call. */
+/* Reads the parameters of one more path. A server can do other work between two
+ * calls. */
 PL_MUST_CHECK pl_status pl_path_chooser_read_one(pl_path_chooser *c);
 
 typedef struct pl_path_choice {
     int path;
     bool by_likelihood; /* false: the router chose the path */
     double margin_nats; /* nats of the second best path minus nats of the chosen one */
-    const double *nats; /* [n_paths], valid until the chooser's next call */
+    /* [n_paths] by likelihood: the nats of each path, valid until the chooser's next
+     * call; NULL: the router chose the path */
+    const double *nats;
 } pl_path_choice;
-/* Chooses a path. tokens[0] is BOS. If BOS is the only token, the router decides. */
+/* Chooses the path for a text of n tokens. tokens[0] is BOS. If BOS is the only token,
+ * the router chooses. Closed paths (settings.closed) are never chosen; their nats are
+ * infinite. */
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);
-/* Paths that the settings close are never chosen; their nats and costs are infinite. */
-/* Computes how much each path costs by the router: costs [n_paths], in nats
- * (pl_prefix_lm_nats). This works also if the paths are chosen by likelihood.
- * ERR_DAMAGED if the router has a different number of paths. */
+/* Computes the router's cost of each path: costs [n_paths], in nats
+ * (pl_prefix_lm_nats); infinite for closed paths. Also works if paths are chosen by
+ * likelihood. ERR_DAMAGED if the router's number of paths is not n_paths. */
 PL_MUST_CHECK pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens,
                                               int n, int n_paths, double *costs);
 

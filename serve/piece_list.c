@@ -108,15 +108,16 @@ static pl_status read_token_piece(const field *whole, token_piece *out)
             out->score = value;
         } else if (f.number == 3 && f.wire == WIRE_VARINT) {
             if (f.value < PIECE_NORMAL || f.value > PIECE_BYTE)
-                return tokenizer_damaged("a piece of an unknown kind");
+                return tokenizer_damaged("a piece has an unknown kind");
             out->kind = (piece_kind)f.value;
         }
     }
     if (m.broken || out->len == 0 || !isfinite(out->score))
-        return tokenizer_damaged("a piece without text or score");
+        return tokenizer_damaged("a piece is incomplete, has no text, or has a score "
+                                 "that is not finite");
     return is_piece_utf8(out->text, out->len)
                ? PL_OK
-               : tokenizer_damaged("a piece that is not UTF-8");
+               : tokenizer_damaged("a piece is not UTF-8");
 }
 
 static pl_status read_trainer(const field *whole, piece_list *out)
@@ -129,11 +130,12 @@ static pl_status read_trainer(const field *whole, piece_list *out)
         if (f.number == 35 && f.wire == WIRE_VARINT)
             out->byte_fallback = f.value != 0;
     }
-    return m.broken ? tokenizer_damaged("its trainer's settings") : PL_OK;
+    return m.broken ? tokenizer_damaged("the trainer's settings cannot be read")
+                    : PL_OK;
 }
 
-/* Reads the three fields of the normaliser. A missing field counts as true, as the
- * format says. */
+/* Reads the settings of the normaliser. A missing field 3, 4 or 5 counts as true, as
+ * the format says. */
 static pl_status read_normalizer(const field *whole, piece_list *out)
 {
     message m = inside(whole);
@@ -150,7 +152,8 @@ static pl_status read_normalizer(const field *whole, piece_list *out)
             escapes = f.value != 0;
     }
     out->exact = !table && !thins && escapes;
-    return m.broken ? tokenizer_damaged("its normaliser's settings") : PL_OK;
+    return m.broken ? tokenizer_damaged("the normaliser's settings cannot be read")
+                    : PL_OK;
 }
 
 static size_t count_pieces(const void *model, size_t len)
@@ -176,7 +179,9 @@ static pl_status read_piece_model(const void *model, size_t len, piece_list *out
         else if (f.number == 3)
             PL_CHECK(read_normalizer(&f, out));
     }
-    return m.broken || out->n == 0 ? tokenizer_damaged("it ends in the middle") : PL_OK;
+    return m.broken || out->n == 0
+               ? tokenizer_damaged("it is incomplete, or has no pieces")
+               : PL_OK;
 }
 
 pl_status piece_list_read(const void *model, size_t len, piece_list *out)

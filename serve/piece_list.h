@@ -1,20 +1,19 @@
 /* Reads those parts of a SentencePiece model that other formats need: its pieces with
  * their scores and kinds, and how the model prepares text.
  *
- * The model is a protobuf message. The numbers and meanings of the fields that are
- * read:
+ * The model is a protobuf message. These fields are read (number: meaning):
  *
  *   model       1: piece (repeated)  2: trainer  3: normaliser
  *   piece       1: text  2: score, f32  3: kind
  *   trainer     3: algorithm, 2 is BPE  35: byte fallback
- *   normaliser  2: table of characters  3: blank before the text
+ *   normaliser  2: table of characters  3: a blank is put before the text
  *               4: repeated blanks are removed  5: blanks become U+2581 */
 #ifndef PL_SERVE_PIECE_LIST_H
 #define PL_SERVE_PIECE_LIST_H
 #include "base/base.h"
 
 typedef enum piece_kind {
-    PIECE_NORMAL = 1, /* SentencePiece and GGUF use the same numbers */
+    PIECE_NORMAL = 1, /* all these numbers are the same in SentencePiece and GGUF */
     PIECE_UNKNOWN = 2,
     PIECE_CONTROL = 3,
     PIECE_USER = 4,
@@ -32,11 +31,13 @@ typedef struct token_piece {
 typedef struct piece_list {
     token_piece *pieces;
     size_t n;
-    bool bpe, byte_fallback, blank_first;
-    bool exact; /* true if the only change to a text is that blanks become U+2581 */
+    bool bpe;           /* the algorithm is BPE */
+    bool byte_fallback; /* a character without a piece becomes pieces of bytes */
+    bool blank_first;   /* a blank is put before the text */
+    bool exact;         /* the normaliser changes only blanks, which become U+2581 */
 } piece_list;
 
-/* Borrows the bytes until clear. ERR_DAMAGED. */
+/* Borrows the bytes of the model until piece_list_clear. ERR_DAMAGED. */
 PL_MUST_CHECK pl_status piece_list_read(const void *model, size_t len, piece_list *out);
 void piece_list_clear(piece_list *list);
 

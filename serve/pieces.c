@@ -25,8 +25,8 @@ static bool may_follow(uint8_t first, uint8_t second)
     return second >= low && second <= high;
 }
 
-/* Returns how many of the first bytes belong to one character. *whole: the character is
- * complete. */
+/* Returns how many of the first bytes belong to one character; *whole becomes true if
+ * this character is complete. */
 static size_t match_character(const uint8_t *data, size_t len, bool *whole)
 {
     size_t need = length_of(data[0]), n = 1;

@@ -1,8 +1,8 @@
 /* Private to serve: joins the bytes of tokens to text.
  *
- * Bytes are held back while they may still become a whole character or a stop text.
- * Each sequence of bytes that cannot be UTF-8 becomes one U+FFFD. So every piece is
- * valid UTF-8, whatever the model outputs. */
+ * Bytes are held back while they may be the beginning of a character or of a stop text.
+ * Each sequence of bytes that cannot be UTF-8 becomes one U+FFFD. So every piece of
+ * text is valid UTF-8, whatever tokens the model chooses. */
 #ifndef PL_SERVE_PIECES_H
 #define PL_SERVE_PIECES_H
 #include "serve/serve.h"
@@ -19,15 +19,15 @@ typedef struct pieces {
     void *context;
 } pieces; /* starts as zeros, except stop, n_stop, emit and context */
 
-/* Adds bytes and emits the text that is final. `stopped` is set if a stop text
- * appeared. Then the text before the stop text was emitted, and no more bytes may be
- * added. */
+/* Adds bytes and emits the text that is final. *stopped becomes true if the text
+ * contains a stop text. In this case the text before the stop text was emitted, and no
+ * more bytes may be added. */
 PL_MUST_CHECK pl_status pieces_add(pieces *p, const void *data, size_t len,
                                    bool *stopped);
 /* Ends the text: emits what was held back. */
 PL_MUST_CHECK pl_status pieces_end(pieces *p);
 void pieces_destroy(pieces *p);
-/* Appends the text of a list of tokens. */
+/* Appends the text of a list of tokens, in valid UTF-8. */
 PL_MUST_CHECK pl_status pieces_decode(const pl_tokenizer *tokenizer,
                                       const int32_t *tokens, size_t n, pl_buf *out);
 /* Whether the bytes are well-formed UTF-8. */

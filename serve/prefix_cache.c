@@ -3,11 +3,11 @@
 #include <string.h>
 
 typedef struct kept_prompt {
-    pl_buf tokens;     /* the tokens that were read */
+    pl_buf tokens;     /* the tokens (int32_t) that were read */
     float *logits;     /* [vocab] logits after the last token; valid if `finished` */
     bool finished;     /* `tokens` is a complete prompt */
-    uint64_t contents; /* pl_pooled_path_contents of the path that read them */
-    uint64_t asked;    /* number of the last request that took the slot; 0: none did */
+    uint64_t contents; /* pl_pooled_path_contents of the path that read the tokens */
+    uint64_t asked; /* number of the last request that took the slot; 0: never taken */
 } kept_prompt;
 
 struct prefix_cache {
@@ -45,7 +45,7 @@ static int count_kept(const kept_prompt *k)
 }
 
 /* Returns how many of the prompt's first tokens need not be read: for these tokens the
- * slot has exactly the bytes that reading would give. */
+ * slot has keys and values with exactly the bytes that reading would give. */
 static int match_prompt(const prefix_cache *c, int slot, const prefix_prompt *prompt)
 {
     const kept_prompt *k = &c->slots[slot];
@@ -58,7 +58,7 @@ static int match_prompt(const prefix_cache *c, int slot, const prefix_prompt *pr
         same++;
     if (same == n && kept == n && k->finished)
         return n;
-    /* At least the last token is read again, because its logits are needed. */
+    /* At least the last token is read again, because the logits after it are needed. */
     return pl_decoder_shared(c->decoder, same < n ? same : n - 1);
 }
 
@@ -77,7 +77,7 @@ prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
     prefix_match m = {.from = -1};
     for (int i = 0; i < c->n_slots && again; i++) {
         const int known = match_prompt(c, i, prompt);
-        /* if two slots hold equally many of the tokens, a free slot is preferred */
+        /* if two slots hold equally many known tokens, a free slot is preferred */
         if (known > m.n_known || (known > 0 && known == m.n_known && !taken[i])) {
             m.n_known = known;
             m.from = i;

@@ -2,11 +2,12 @@
  * an equal beginning of a prompt is not read again.
  *
  * A slot keeps the keys and values of its last prompt until another prompt takes the
- * slot. They are used again only by a path with the same modules (`contents` is equal),
- * and only if reading would give the same bytes. This is so in two cases: the two
- * prompts are equal, and the logits after the prompt are known; or the first tokens are
- * equal up to a position at which every prompt is divided into pieces
- * (pl_decoder_shared). Only one thread may use a cache. */
+ * slot. A new prompt uses them only if its path has the same modules (`contents` is
+ * equal), and if reading the tokens again would give the same bytes. The bytes are the
+ * same in two cases. (1) The two prompts are equal, and the logits after the prompt are
+ * known. (2) The prompts have the same first tokens, up to a position at which every
+ * prompt is divided into pieces (pl_decoder_shared). Only one thread may use a
+ * cache. */
 #ifndef PL_SERVE_PREFIX_CACHE_H
 #define PL_SERVE_PREFIX_CACHE_H
 #include "modules/modules.h"
@@ -19,10 +20,10 @@ void prefix_cache_destroy(prefix_cache **cache); /* accepts NULL */
 
 /* The slot for a prompt, and how much of the prompt is known. */
 typedef struct prefix_match {
-    int slot;
-    /* the slot that holds the prompt's first n_known tokens; -1: no slot does */
+    int slot; /* the slot that the prompt will use */
+    /* the slot that holds the prompt's first n_known tokens; -1: no slot has any */
     int from;
-    int n_known; /* if it equals the prompt's length, the logits are known, too */
+    int n_known; /* if it is the prompt's length, the logits after it are known, too */
 } prefix_match;
 /* A prompt, and a number that identifies the modules of the path that reads it. */
 typedef struct prefix_prompt {
@@ -30,11 +31,12 @@ typedef struct prefix_prompt {
     int n;
     uint64_t contents;
 } prefix_prompt;
-/* Chooses one of the slots that are not `taken`; there must be one. If `again` is
- * false, nothing that is remembered may be used, and the whole prompt will be read. */
+/* Chooses a slot for the prompt; taken [n_slots] is false for the free slots, and at
+ * least one slot must be free. If `again` is false, remembered tokens are not used, so
+ * that the whole prompt will be read. */
 prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
                                  const prefix_prompt *prompt, bool again);
-/* Copies the keys and values that are known for the prompt into its slot. */
+/* Gives the prompt its slot, and copies the known keys and values into this slot. */
 PL_MUST_CHECK pl_status prefix_cache_take(prefix_cache *c, const prefix_match *match,
                                           const prefix_prompt *prompt);
 /* Notes that the first n tokens of the prompt were read. */
@@ -42,8 +44,8 @@ void prefix_cache_read(prefix_cache *c, int slot, const int32_t *prompt, int n);
 /* Notes that the whole prompt was read, with the logits [vocab] after it. */
 void prefix_cache_finish(prefix_cache *c, int slot, const float *logits);
 const float *prefix_cache_logits(const prefix_cache *c, int slot);
-/* Chooses a free slot for tokens that will not be remembered, and forgets the slot's
- * prompt. Returns -1 if no slot is free. */
+/* Chooses a free slot for a request whose tokens are not remembered, and forgets the
+ * prompt that the slot held. Returns -1 if no slot is free. */
 int prefix_cache_lend(prefix_cache *c, const bool *taken);
 /* Forgets everything, because the decoder has failed. */
 void prefix_cache_forget(prefix_cache *c);

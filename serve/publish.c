@@ -1,17 +1,17 @@
-/* The protocol of a hub of models, in this order:
+/* The protocol of a hub of models. The requests, in this order:
  *
- *   POST /api/repos/create               409: the repository exists
- *   POST /api/models/NAME/paths-info/main which files the hub has, by hash
- *   POST /api/models/NAME/preupload/main  which files are large (LFS), and which go
- *                                         into the commit itself
- *   POST /NAME.git/info/lfs/objects/batch which large files the hub does not have yet
- *   PUT  each of those; then POST to `verify`
+ *   POST /api/repos/create                409: the repository exists
+ *   POST /api/models/NAME/paths-info/main asks for the hashes of the hub's files
+ *   POST /api/models/NAME/preupload/main  asks which files are large (LFS); the others
+ *                                         go into the commit itself
+ *   POST /NAME.git/info/lfs/objects/batch asks which large files the hub lacks
+ *   PUT  each of these files; then POST to the address `verify` of the answer
  *   POST /api/models/NAME/commit/main     NDJSON: a head, then one line per file
- *   POST /api/models/NAME/paths-info/main do the hashes agree?
+ *   POST /api/models/NAME/paths-info/main asks again, to compare the hashes
  *
- * The hub knows a large file by its SHA-256, a small file by git's name of the blob.
- * Bytes that the hub already has are never sent, so a repeated call continues where the
- * last one stopped. */
+ * The hub identifies a large file by its SHA-256, and a small file by the name that git
+ * gives its blob. Files that the hub already has are never sent, so a repeated call
+ * continues where the last call stopped. */
 #include "serve/publish.h"
 #include "serve/publish_ask.h"
 
@@ -27,8 +27,10 @@ static const uint64_t FILE_BYTES_MAX = (uint64_t)5 << 30;
 typedef struct file {
     char name[256];
     pl_mapping bytes;
-    char sha[PL_HASH_TEXT], git[41];
-    bool same, large, ignored;
+    char sha[PL_HASH_TEXT], git[41]; /* SHA-256, and git's name of the blob */
+    bool same;    /* the hub has a file with this name and these bytes */
+    bool large;   /* the file is sent as LFS, not inside the commit */
+    bool ignored; /* the hub asks not to send this file */
 } file;
 
 typedef struct publication {
@@ -51,8 +53,9 @@ static pl_status add_file(publication *p, const char *folder, const char *name)
     pl_hash sha;
     if (!pl_join(path, folder, name)[0] || p->n == FILES_MAX)
         return pl_fail(PL_ERR_DATA,
-                       "%s has a path that is too long, or more than %d files", folder,
-                       FILES_MAX);
+                       "the path of a file in %s is too long, or the folder has more "
+                       "than %d files",
+                       folder, FILES_MAX);
     if (name[0] == '.' || pl_path_is_folder(path))
         return PL_OK;
     PL_CHECK(pl_refuse_special(path));
@@ -63,7 +66,8 @@ static pl_status add_file(publication *p, const char *folder, const char *name)
     if (f->bytes.len > FILE_BYTES_MAX)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "%s has %llu bytes, and --push sends files of at most 5 GiB; "
-                       "export with --type bf16, or send it with the hub's own program",
+                       "export with --type bf16, or send the file with the hub's "
+                       "command-line program",
                        path, (unsigned long long)f->bytes.len);
     pl_sha256(f->bytes.data, f->bytes.len, &sha);
     pl_hash_format(&sha, f->sha);
@@ -84,7 +88,7 @@ static pl_status read_publication(publication *p, const char *folder)
     closedir(d);
     qsort(p->files, p->n, sizeof *p->files, compare_names);
     if (status == PL_OK && p->n == 0)
-        return pl_fail(PL_ERR_DATA, "the folder %s has no files", folder);
+        return pl_fail(PL_ERR_DATA, "the folder %s has no files to publish", folder);
     return status;
 }
 
@@ -224,7 +228,9 @@ static pl_status send_large(publication *p, const file *f, const pl_json *action
         if (strpbrk(key, "\r\n:") || strpbrk(value, "\r\n") || n == LINES_MAX ||
             snprintf(lines[n], sizeof lines[n], "%s: %s", key, value) >=
                 (int)sizeof lines[n])
-            return pl_fail(PL_ERR_PROTO, "the hub asks for a header that is not one");
+            return pl_fail(PL_ERR_PROTO,
+                           "the hub asks for a header that is not valid or is too "
+                           "long, or for too many headers");
         headers[n] = lines[n];
     }
     p->report->n_sent++;
@@ -244,7 +250,7 @@ static pl_status send_large(publication *p, const file *f, const pl_json *action
     return status;
 }
 
-/* Asks which large files the hub lacks, and sends them. */
+/* Sends the large files that the hub lacks, as its answer to `batch` says. */
 static pl_status send_missing(publication *p, const pl_json *answer)
 {
     const pl_json *objects = pl_json_get(answer, "objects");
@@ -341,7 +347,7 @@ static pl_status check_published(publication *p)
         if (is_changed(&p->files[i]))
             return pl_fail(PL_ERR_DAMAGED,
                            "%s/%s now has a file %s with different bytes than were "
-                           "sent (sha256 %.16s); repeat the command",
+                           "sent (their sha256 begins with %.16s); repeat the command",
                            p->hub.endpoint, p->name, p->files[i].name, p->files[i].sha);
     return PL_OK;
 }
@@ -357,8 +363,9 @@ static pl_status check_repository_name(const char *name)
         strspn(name, allowed) == strlen(name))
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,
-                   "`%.100s` names no repository; give USER/NAME, of letters, digits, "
-                   "- _ and . (at most 96)",
+                   "`%.100s` names no repository; give USER/NAME, at most 96 "
+                   "characters: letters, digits, - _ and . (a part must not begin "
+                   "with .)",
                    name);
 }
 

@@ -14,8 +14,8 @@ enum {
 #define HUB "https://huggingface.co"
 
 /* ---- the address and the token ---- */
-/* Whether the address begins with http:// and names this machine. The text after an @
- * must be checked: the address http://127.0.0.1:80@HOST means HOST. */
+/* Whether the address begins with http:// and names this machine. An address with an @
+ * is not accepted, because http://127.0.0.1:80@HOST means HOST. */
 static bool is_this_machine(const char *url)
 {
     static const char *const hosts[] = {"http://127.0.0.1", "http://localhost",
@@ -23,7 +23,7 @@ static bool is_this_machine(const char *url)
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
         const char *rest = url + strlen(hosts[i]);
         if (pl_starts_with(url, hosts[i]) &&
-            strchr(":/", *rest)) /* strchr finds the end of the text, too */
+            strchr(":/", *rest)) /* also true at the end of the text */
             return !memchr(rest, '@', strcspn(rest, "/?#"));
     }
     return false;
@@ -41,16 +41,18 @@ static pl_status find_endpoint(asker *a)
     const char *named = getenv("HF_ENDPOINT"), *offline = getenv("HF_HUB_OFFLINE");
     if (offline && strcmp(offline, "1") == 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "HF_HUB_OFFLINE is 1, so nothing is published; unset it");
+                       "HF_HUB_OFFLINE is 1, so nothing is published; unset "
+                       "HF_HUB_OFFLINE");
     if (!pl_copy_text(a->endpoint, sizeof a->endpoint, named && *named ? named : HUB))
-        return pl_fail(PL_ERR_CONFIG, "HF_ENDPOINT is too long");
+        return pl_fail(PL_ERR_CONFIG,
+                       "HF_ENDPOINT is too long; give the address of a hub");
     size_t len = strlen(a->endpoint);
     if (len > 0 && a->endpoint[len - 1] == '/')
         a->endpoint[len - 1] = '\0';
     if (!is_safe(a->endpoint) || strchr(a->endpoint, '@'))
         return pl_fail(PL_ERR_CONFIG,
-                       "HF_ENDPOINT must be https://HOST without a user, or http:// of "
-                       "this machine, because the token is sent there");
+                       "HF_ENDPOINT must be https://HOST without a user name, or "
+                       "http:// and this machine, because the token is sent there");
     return PL_OK;
 }
 
@@ -95,8 +97,8 @@ static pl_status find_hub_token(asker *a)
     pl_buf_destroy(&text);
     return fits ? PL_OK
                 : pl_fail(PL_ERR_NOPERM,
-                          "%s does not hold a token, which is one word of at most 511 "
-                          "letters, digits and signs",
+                          "%s does not hold a token; a token is one word of at most "
+                          "511 ASCII characters",
                           from);
 }
 
@@ -146,14 +148,17 @@ static pl_status judge(asker *a, const ask *q, int retry_after_s)
     pl_buf_printf(&said, "HTTP %d", a->code);
     add_reason(a, &said);
     if (status == PL_ERR_NOPERM)
-        pl_buf_printf(&said, "; give a token that may write there, in HF_TOKEN or a "
-                             "file");
+        pl_buf_printf(&said, "; give a token that may write to the repository, in "
+                             "HF_TOKEN or a file");
     if (a->code >= 300 && a->code < 400)
-        pl_buf_printf(&said, "; the repository was renamed, or the hub is elsewhere: "
-                             "give the new name, or another HF_ENDPOINT");
+        pl_buf_printf(&said, "; the repository was renamed, or the hub has another "
+                             "address: give the new name, or change HF_ENDPOINT");
     if (status == PL_ERR_NET && retry_after_s > WAIT_MAX_S) {
         status = PL_ERR_TIMEOUT;
-        pl_buf_printf(&said, "; it asks for a pause of %d s", retry_after_s);
+        pl_buf_printf(&said,
+                      "; the hub asks for a pause of %d s; repeat the command "
+                      "after this pause",
+                      retry_after_s);
     }
     pl_fail(status, "cannot %s at %s: %s", q->what, a->endpoint, pl_buf_text(&said));
     pl_buf_destroy(&said);
@@ -194,7 +199,8 @@ pl_status asker_do(asker *a, const ask *q)
         is_safe(pl_buf_text(&url))
             ? ask_once(a, q, pl_buf_text(&url), &retry_after_s)
             : pl_fail(PL_ERR_PROTO,
-                      "cannot %s: the hub at %s gives an address without encryption",
+                      "cannot %s: the hub at %s gives an address without encryption "
+                      "(not https://)",
                       q->what, a->endpoint);
     for (int i = 1; i < TRIES && status == PL_ERR_NET; i++, wait_ms *= 2) {
         pl_sleep_ms(retry_after_s > 0 ? 1000 * retry_after_s : wait_ms);
@@ -208,7 +214,7 @@ pl_status asker_do(asker *a, const ask *q)
     return pl_fail(
         PL_ERR_NET,
         "%.800s (tried %d times); repeat the command later: files that the hub has "
-        "are not sent again",
+        "received are not sent again",
         last, TRIES);
 }
 
@@ -226,8 +232,9 @@ pl_status asker_post(asker *a, const char *what, const char *url, const char *ty
     if (!answer ||
         pl_json_parse(pl_buf_text(&a->answer), a->answer.len, answer) == PL_OK)
         return PL_OK;
-    return pl_fail(PL_ERR_PROTO,
-                   "cannot %s: %s answers something other than JSON; is HF_ENDPOINT a "
-                   "hub of models?",
-                   what, a->endpoint);
+    return pl_fail(
+        PL_ERR_PROTO,
+        "cannot %s: the answer of %s is not JSON; is HF_ENDPOINT the address "
+        "of a hub of models?",
+        what, a->endpoint);
 }

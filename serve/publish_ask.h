@@ -5,21 +5,21 @@
 
 typedef struct asker {
     pl_web *web;
-    char endpoint[512]; /* without a slash at the end */
-    char authorization[600];
-    pl_buf answer; /* the answer to the last request */
-    int code;      /* HTTP status of the last request */
+    char endpoint[512];      /* the hub's address, without a slash at the end */
+    char authorization[600]; /* the header line with the token */
+    pl_buf answer;           /* the body of the last answer */
+    int code;                /* HTTP status of the last answer */
 } asker;
 
-/* Finds the hub's address and the token. */
+/* Finds the hub's address and the token (publish.h says where). */
 PL_MUST_CHECK pl_status asker_open(asker *a);
 void asker_close(asker *a); /* wipes the token */
 
-/* A request, which is repeated after temporary failures: a broken connection, and the
- * statuses 429 and 5xx. If `url` begins with "/", the endpoint is prepended. The token
- * is sent only with requests to the endpoint. `headers` end with NULL. Every status
- * except 2xx is an error. `what` names the purpose of the request in errors, such as
- * "make the repository". */
+/* A request, which is repeated after temporary failures: a broken connection, or one of
+ * the statuses 429 and 5xx. If `url` begins with "/", the endpoint is prepended. The
+ * token is sent only with requests to the endpoint. The list `headers` ends with NULL.
+ * Every status except 2xx is an error. `what` is the purpose of the request for error
+ * messages, such as "make the repository". */
 typedef struct ask {
     const char *what, *method, *url;
     const char *const *headers;
@@ -27,8 +27,8 @@ typedef struct ask {
     size_t len;
 } ask;
 PL_MUST_CHECK pl_status asker_do(asker *a, const ask *q);
-/* Posts text of this type. *answer becomes the answer's JSON, which the caller
- * destroys. If `answer` is NULL, the answer is not read. */
+/* Posts the text `body` with the content type `type`. *answer becomes the answer's
+ * JSON, which the caller destroys. If `answer` is NULL, the answer is not parsed. */
 PL_MUST_CHECK pl_status asker_post(asker *a, const char *what, const char *url,
                                    const char *type, const pl_buf *body,
                                    pl_json **answer);

@@ -7,20 +7,20 @@
 extern "C" {
 #endif
 
-/* Starts as zeros. */
+/* Starts as zeros; pl_readers_open fills it. */
 typedef struct pl_readers {
     const pl_mixture *mix;
     pl_backend *backend;
     pl_module_pool *pool;
-    pl_model *model; /* computes all paths */
-    pl_pooled_path **paths;
-    pl_decoder **decoders; /* [n] for pl_generate or pl_reroute_generate */
-    int *numbers;          /* [n] the paths' numbers in the mixture */
-    int n;
+    pl_model *model;        /* computes all paths */
+    pl_pooled_path **paths; /* [n] */
+    pl_decoder **decoders;  /* [n] for pl_generate or pl_reroute_generate */
+    int *numbers;           /* [n] the paths' numbers in the mixture */
+    int n;                  /* number of paths that were added */
 } pl_readers;
-/* Opens the mixture's backend, on all processors, without any path. If `precision` is
- * NULL, the run's precision is used. Borrows the mixture until close. The caller closes
- * the readers, also after a failure. */
+/* Opens the mixture's backend with one thread per processor; no path is opened yet. If
+ * `precision` is NULL, the run's precision is used. Borrows the mixture until close.
+ * The caller closes the readers, also after a failure. */
 PL_MUST_CHECK pl_status pl_readers_open(const pl_mixture *mix, const char *precision,
                                         pl_readers *r);
 /* Adds a path of the mixture. Each path may be added at most once. */

@@ -8,8 +8,8 @@
 
 /* The work that remains before the next token is chosen. */
 typedef enum stage {
-    /* the path is chosen; without a gate, the paths from number `next` on must first
-     * read the tokens that they have missed */
+    /* The path must be chosen. Without a gate, the paths from number `next` on must
+     * first read the tokens that they have missed. */
     STAGE_CHOICE,
     STAGE_PROMPT, /* the first path reads the prompt again */
     STAGE_MOVE,   /* with a gate: the chosen path reads the tokens that it has missed */
@@ -20,19 +20,20 @@ struct rerouting {
     rerouting_slot *slots; /* [n_paths] */
     int n_paths, context;
     pl_route_rule rule;
-    int *numbers;  /* [n_paths] copy of the rule's; NULL without a gate */
-    int32_t *text; /* [context] tokens of the text */
-    /* [n_paths, context] loss of token t + 1, given the tokens up to t, by each path;
-     * with a gate, by each of the gate's models */
+    int *numbers;  /* [n_paths] a copy of rule.numbers; NULL without a gate */
+    int32_t *text; /* [context] the n tokens of the prompt and the answer so far */
+    /* [n_paths, context] entry t is the path's loss of token t + 1, given the tokens up
+     * to t; with a gate, the loss of the path's model in the router */
     float *losses;
     double *evidence; /* [n_paths] evidence against each path (eval/every.c) */
-    void *memory;     /* the memory of the three arrays above */
-    int n, counted; /* n: tokens of the text; counted: losses that are in `evidence` */
-    int path;       /* the path that writes */
+    void *memory;     /* the memory of text, losses and evidence */
+    int n;            /* number of tokens in `text` */
+    int counted;      /* the losses of the first `counted` targets are in `evidence` */
+    int path;         /* the path that writes */
     stage stage;
-    int next;
-    int64_t n_read; /* tokens that were read for the choice */
-    double seconds; /* time of choosing, and of reading for the choice */
+    int next;       /* the next path to read, in STAGE_CHOICE without a gate */
+    int64_t n_read; /* number of tokens that were read only to choose the path */
+    double seconds; /* time for reading these tokens and choosing the path */
     pl_reroute_trace trace;
 };
 
@@ -48,16 +49,16 @@ static float *losses_of(const rerouting *w, int path)
     return w->losses + (size_t)path * (size_t)w->context;
 }
 
-/* Notes the loss of a token that was just chosen. It follows from the logits from which
- * the token was chosen. */
+/* Notes the writing path's loss of the token that was just chosen, so that the path
+ * need not read the token again to compute it. */
 void rerouting_score(rerouting *w, const pl_token_score *score)
 {
     if (!w->rule.gate)
         losses_of(w, w->path)[w->n - 1] = (float)-score->logprob;
 }
 
-/* With a gate, computes the losses of those target tokens before `end` that are not in
- * the evidence yet. */
+/* With a gate, computes the router's losses of the targets from `counted` up to `end`,
+ * which are not in the evidence yet. */
 static void read_by_gate(const rerouting *w, int end)
 {
     if (w->rule.gate)
@@ -85,8 +86,8 @@ static bool is_border(const rerouting *w)
     return w->n >= w->rule.prefix && (w->n - w->rule.prefix) % w->rule.every == 0;
 }
 
-/* Chooses the path of the next token. If a prompt has several borders, the path is
- * chosen only at the last one. */
+/* Chooses the path of the next token, from all text before the last border. (A prompt
+ * may contain several borders.) */
 static void choose_piece_path(rerouting *w)
 {
     const int beyond = w->n - w->rule.prefix;
@@ -107,9 +108,9 @@ static void choose_piece_path(rerouting *w)
 }
 
 /* ---- reading ---- */
-/* Reads one piece of the tokens before `end` into the slot of a path. With `losses`,
- * also computes the loss of the token after each of them. Without `losses`, `logits`
- * may be NULL. */
+/* Reads the path's next piece of the tokens before `end`; *n is the number of tokens
+ * read. With `losses`, also computes the loss of the token after each of these tokens.
+ * Without `losses`, `logits` gets the logits after token end - 1, unless it is NULL. */
 static pl_status read_piece(rerouting *w, int path, int end, bool losses, float *logits,
                             int *n)
 {
@@ -130,8 +131,8 @@ static bool has_missed(const rerouting *w, int path)
     return pl_decoder_length(s->decoder, s->slot) < w->n - 1;
 }
 
-/* Goes on to the first path that must read before the choice. If there is none, chooses
- * the path. */
+/* Sets `next` to the next path that must read before the choice. If no path must read,
+ * chooses the path. */
 static void skip_readers(rerouting *w)
 {
     const bool first = w->trace.n == 0;
@@ -144,7 +145,8 @@ static void skip_readers(rerouting *w)
         pl_decoder_clear(w->slots[w->path].decoder, w->slots[w->path].slot);
 }
 
-/* Does the next piece of work for the choice; *n is the number of tokens read. */
+/* Chooses the path, or reads one piece that is needed before or after the choice; *n is
+ * the number of tokens read. */
 static pl_status choose_or_read(rerouting *w, float *logits, int *n)
 {
     const double start = pl_now();
@@ -249,7 +251,7 @@ pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
     if (n_prompt < 2)
         return pl_fail(PL_ERR_USAGE,
                        "the prompt has no token that could choose a path; give a "
-                       "longer one, or do not choose the path again (route_every)");
+                       "longer prompt, or do not choose the path again (route_every)");
     rerouting *w = pl_alloc(sizeof *w);
     *w = (rerouting){
         .n_paths = n_paths, .rule = *rule, .context = context, .n = n_prompt};
@@ -287,8 +289,8 @@ static pl_status take_written_loss(void *context, const pl_token_score *score)
     return PL_OK;
 }
 
-/* Generates until the text ends. The last token is not fed to the decoder, because no
- * further logits are needed. */
+/* Generates until the sequence ends. The last token is not fed to the decoder, because
+ * no further logits are needed. */
 static pl_status write_tokens(rerouting *w, sequence *s, pl_chooser *chooser,
                               float *logits)
 {
@@ -339,7 +341,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
     void *logits = NULL;
     memset(out, 0, sizeof *out);
     *trace = (pl_reroute_trace){NULL, 0};
-    scored.scores = !r->rule.gate; /* without a gate the scores choose the path */
+    scored.scores = !r->rule.gate; /* without a gate the scores give the losses */
     pl_status status = sequence_open(&s, r->tokenizer, r->vocab, r->context, n_prompt,
                                      &scored, emit, context);
     PL_TRY(status);

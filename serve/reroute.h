@@ -1,5 +1,5 @@
-/* Generates text, and chooses the path again after every W tokens. The preceding text
- * decides. */
+/* Generates text, and chooses the path again after every W tokens, from the preceding
+ * text. */
 #ifndef PL_SERVE_REROUTE_H
 #define PL_SERVE_REROUTE_H
 #include "corpus/corpus.h"
@@ -12,28 +12,31 @@ extern "C" {
 struct pl_generate_options;
 struct pl_generate_result;
 
-/* When and how the path is chosen: first by the first `prefix` tokens (router.prefix),
- * then again after every W tokens. Without a gate ("history W") all paths read the
- * text, and their losses choose the path. With a gate ("gate W") the gate's models
- * choose the path, and only the path that writes reads the text. */
+/* When and how the path is chosen. The first choice depends on the first `prefix`
+ * tokens (router.prefix). Then the path is chosen again after every W tokens. Without a
+ * gate (rule "history W") all paths read the text, and their losses choose the path.
+ * With a gate (rule "gate W") the router's models choose the path, and only the path
+ * that writes reads the text. */
 typedef struct pl_route_rule {
-    int prefix, every; /* every: W */
-    /* the run's router; NULL: no gate; borrowed until the end */
+    int prefix;
+    int every; /* W, the number of tokens between two choices */
+    /* the run's router, borrowed while the text is generated; NULL: no gate */
     const pl_prefix_lm *gate;
-    /* with a gate: [n_paths] each path's number in the gate */
+    /* [n_paths] with a gate: each path's number in the gate; copied */
     const int *numbers;
 } pl_route_rule;
 
 /* The arguments of pl_reroute_generate; borrowed until it returns. */
 typedef struct pl_rerouter {
-    pl_decoder **decoders; /* [n_paths] a decoder with one slot for every path */
+    pl_decoder **decoders; /* [n_paths] one decoder per path, with one slot each */
     int n_paths;
     pl_route_rule rule;
     const pl_tokenizer *tokenizer;
-    int vocab, context; /* of the models */
+    int vocab, context; /* number of tokens, and longest sequence, of the models */
 } pl_rerouter;
 
-/* The path that chose the tokens from index `from` on. */
+/* The path that wrote the tokens from index `from` up to the next span. Indices are
+ * counted from the start of the prompt. */
 typedef struct pl_reroute_span {
     int from, path;
 } pl_reroute_span;
@@ -45,10 +48,10 @@ void pl_reroute_trace_clear(pl_reroute_trace *trace);
 
 /* Like pl_generate, but chooses the path again after every W tokens, by the rule
  * "history W" or "gate W" of eval/every.c. Up to token prefix + W, the path under which
- * the first `prefix` tokens are likeliest writes the text. Then, for every W tokens,
- * the path with the least evidence against it writes. options->scores must be false.
- * The caller clears the trace, also after a failure. ERR_USAGE also if the prompt has
- * no token after BOS. */
+ * the first `prefix` tokens are likeliest writes the text. Later, each piece of W
+ * tokens is written by the path with the least evidence against it (eval/every.c).
+ * options->scores must be false. The caller clears the trace, also after a failure.
+ * ERR_USAGE also if the prompt has no token after BOS. */
 PL_MUST_CHECK pl_status pl_reroute_generate(
     const pl_rerouter *rerouter, const int32_t *prompt, int n_prompt,
     const struct pl_generate_options *options,

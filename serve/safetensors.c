@@ -17,8 +17,8 @@ struct safetensors {
     uint64_t data_bytes;
 };
 
-/* All types of the format are listed, because files may contain types that we do not
- * use. */
+/* All types of the format, with their sizes. Types that we do not use are listed too:
+ * a file may contain them, and the sizes of their tensors are checked. */
 static const struct {
     const char *name;
     unsigned bits;
@@ -42,8 +42,8 @@ static pl_status wrong_tensor(const safetensors *f, const char *tensor,
     return pl_fail(PL_ERR_DATA, "%s: tensor %.128s %s", f->name, tensor, what);
 }
 
-/* Reads the sizes and multiplies them. A product of more than 63 bits cannot belong to
- * a valid file. */
+/* Reads the extents of the dimensions and multiplies them. If the product is so large
+ * that its bytes would not fit into 63 bits, the file is not valid. */
 static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tensor *t)
 {
     size_t n = pl_json_count(shape);
@@ -54,7 +54,8 @@ static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tenso
         int64_t extent = 0;
         if (!pl_json_int(pl_json_at(shape, i), &extent) || extent < 0)
             return wrong_tensor(f, t->name,
-                                "has an extent that is no whole number from 0 on");
+                                "has an extent that is not a whole number of 0 or "
+                                "more");
         if (extent > 0 && t->n_values > (uint64_t)(INT64_MAX / 64) / (uint64_t)extent)
             return wrong_tensor(f, t->name, "is larger than any file");
         t->dims[i] = extent;
@@ -74,7 +75,7 @@ static pl_status read_offsets(const safetensors *f, const pl_json *offsets,
     if ((uint64_t)end > f->data_bytes)
         return pl_fail(PL_ERR_DATA,
                        "%s: tensor %.128s ends at byte %lld of %llu bytes of data; the "
-                       "file is cut off or damaged",
+                       "file is incomplete or damaged",
                        f->name, t->name, (long long)end,
                        (unsigned long long)f->data_bytes);
     t->begin = (uint64_t)begin;
@@ -82,7 +83,8 @@ static pl_status read_offsets(const safetensors *f, const pl_json *offsets,
     t->data = f->data + begin;
     if (t->n_bytes != t->n_values * (bits / 8))
         return pl_fail(PL_ERR_DATA,
-                       "%s: tensor %.128s has %llu bytes for %llu values of %s",
+                       "%s: tensor %.128s has %llu bytes for %llu values of %s; the "
+                       "file is damaged",
                        f->name, t->name, (unsigned long long)t->n_bytes,
                        (unsigned long long)t->n_values, t->dtype);
     return PL_OK;
@@ -131,9 +133,10 @@ static pl_status check_cover(safetensors *f)
     qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_data_place);
     for (size_t i = 0; i < f->n_tensors; i++) {
         if (f->tensors[i].begin < at)
-            return wrong_tensor(f, f->tensors[i].name, "overlaps another one");
+            return wrong_tensor(f, f->tensors[i].name, "overlaps another tensor");
         if (f->tensors[i].begin > at)
-            return wrong_tensor(f, f->tensors[i].name, "leaves a gap before it");
+            return wrong_tensor(f, f->tensors[i].name,
+                                "has a gap in the data before it");
         at += f->tensors[i].n_bytes;
     }
     if (at != f->data_bytes)
@@ -147,14 +150,16 @@ static pl_status check_cover(safetensors *f)
 static pl_status read_file_header(safetensors *f, const uint8_t *bytes, size_t len)
 {
     if (len < LENGTH_BYTES)
-        return pl_fail(PL_ERR_DATA, "%s has %zu bytes and is no safetensors file",
+        return pl_fail(PL_ERR_DATA, "%s has %zu bytes, too few for a safetensors file",
                        f->name, len);
     const uint64_t n = pl_le_get(bytes, LENGTH_BYTES);
     if (n > len - LENGTH_BYTES || n > SAFETENSORS_HEADER_MAX)
-        return pl_fail(PL_ERR_DATA,
-                       "%s: its header of %llu bytes does not fit the %zu bytes of the "
-                       "file; it is cut off, or no safetensors file",
-                       f->name, (unsigned long long)n, len);
+        return pl_fail(
+            PL_ERR_DATA,
+            "%s: its first 8 bytes say that its header has %llu bytes, which does "
+            "not fit a file of %zu bytes or is above 100 MB; the file is incomplete, "
+            "or not in the safetensors format",
+            f->name, (unsigned long long)n, len);
     f->data = bytes + LENGTH_BYTES + n;
     f->data_bytes = len - LENGTH_BYTES - n;
     pl_status status =
@@ -274,8 +279,8 @@ pl_status safetensors_floats(const safetensors *file, const st_tensor *tensor,
             out[i] = half_to_float(load_u16(in + 2 * i));
     else
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s: tensor %.128s is %s; only F32, F16 and BF16 can be taken, "
-                       "so convert the model to one of them",
+                       "%s: tensor %.128s is %s; only F32, F16 and BF16 can be "
+                       "imported; convert the model to one of these types",
                        file->name, tensor->name, tensor->dtype);
     return PL_OK;
 }

@@ -1,13 +1,11 @@
 /* Reads safetensors: named tensors in one file.
  *
- *   N u64
- * header, N bytes of JSON
- * data
+ *   N u64 | header, N bytes of JSON | data
  *
- * The header is an object. It has `dtype`, `shape` and `data_offsets` [begin, end) of
- * each tensor, and texts under "__metadata__". Numbers are little-endian, and tensors
- * are row-major. The tensors must cover the data without gaps or overlaps. Other
- * readers require that too, and it prevents hidden contents. */
+ * The header is an object. Each tensor's name is a key, whose value has `dtype`,
+ * `shape` and `data_offsets` [begin, end). The key "__metadata__" has texts. Numbers
+ * are little-endian, and tensors are row-major. The tensors must cover the data without
+ * gaps or overlaps: other readers require this too, and no bytes can be hidden. */
 #ifndef PL_SERVE_SAFETENSORS_H
 #define PL_SERVE_SAFETENSORS_H
 #include "base/base.h"
@@ -16,18 +14,19 @@ enum { SAFETENSORS_HEADER_MAX = 100000000, SAFETENSORS_DIMS_MAX = 8 };
 
 typedef struct st_tensor {
     const char *name;  /* borrowed from the file */
-    const char *dtype; /* "F32" */
+    const char *dtype; /* borrowed from the file; for example "F32" */
     int n_dims;
     int64_t dims[SAFETENSORS_DIMS_MAX];
     uint64_t n_values;
     const uint8_t *data; /* borrowed from the file; may be unaligned */
-    uint64_t begin, n_bytes;
+    uint64_t begin;      /* offset of `data` in the data of the file */
+    uint64_t n_bytes;
 } st_tensor;
 
 typedef struct safetensors safetensors;
 
-/* Parses bytes that are borrowed until close. `what` is their name in errors.
- * ERR_DATA. */
+/* Parses the bytes of a file, which are borrowed until close. `what` is the file's name
+ * for error messages. ERR_DATA; ERR_UNSUPPORTED for an unknown dtype. */
 PL_MUST_CHECK pl_status safetensors_parse(const char *what, const uint8_t *bytes,
                                           size_t len, safetensors **out);
 /* Maps a file into memory. */

@@ -32,8 +32,8 @@ pl_status pl_score_token(const float *logits, int vocab, int32_t token, int n_to
         sum += exp((double)logits[v] - highest);
     if (!isfinite(highest) || !isfinite(sum))
         return pl_fail(PL_ERR_NUMERIC,
-                       "the logits of %d tokens have no finite sum, so that no token "
-                       "has a probability",
+                       "the logits of %d tokens have no finite sum, so no token has a "
+                       "probability",
                        vocab);
     const double norm = highest + log(sum);
     out->logprob = (double)logits[token] - norm;

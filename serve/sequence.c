@@ -13,7 +13,7 @@ static pl_status check_generate_request(int known, int vocab, int context, int n
 {
     if (known > vocab || known <= PL_TOKEN_EOS)
         return pl_fail(PL_ERR_CONFIG,
-                       "the tokenizer has %d tokens and the model %d; use the "
+                       "the tokenizer has %d tokens and the model has %d; use the "
                        "tokenizer that the model was trained with",
                        known, vocab);
     if (n_prompt < 1)
@@ -21,13 +21,15 @@ static pl_status check_generate_request(int known, int vocab, int context, int n
     if (n_prompt > context)
         return pl_fail(
             PL_ERR_USAGE,
-            "the prompt has %d tokens and the model's context is %d; shorten it",
+            "the prompt has %d tokens and the model's context is %d; shorten the "
+            "prompt",
             n_prompt, context);
     if (options->max_tokens < (options->prompt_scores ? 0 : 1))
         return pl_fail(PL_ERR_USAGE, "max_tokens is %d; give 1 or more",
                        options->max_tokens);
     if (options->n_top < 0 || options->n_top > PL_TOP_MAX)
-        return pl_fail(PL_ERR_USAGE, "%d likeliest tokens per token; give 0 to %d",
+        return pl_fail(PL_ERR_USAGE,
+                       "%d likeliest tokens are asked for per token; give 0 to %d",
                        options->n_top, (int)PL_TOP_MAX);
     for (int i = 0; i < options->n_bias; ++i)
         if (options->bias[i].token < 0 || options->bias[i].token >= known)

@@ -1,8 +1,8 @@
 /* Private to serve: the state of one request while its tokens are chosen.
  *
  * The owner of a decoder passes the logits to sequence_take, then feeds `token` to the
- * decoder, and repeats this until `ended`. The result depends only on the prompt, the
- * options and the logits. */
+ * decoder. It repeats these two steps until `ended` is true. The chosen tokens depend
+ * only on the prompt, the options and the logits. */
 #ifndef PL_SERVE_SEQUENCE_H
 #define PL_SERVE_SEQUENCE_H
 #include "serve/pieces.h"
@@ -13,33 +13,34 @@ extern "C" {
 typedef struct sequence {
     const pl_tokenizer *tokenizer;
     pl_generate_options options; /* stop texts and biases are borrowed until close */
-    /* gets the scores that the options ask for; may be set before the first token */
+    /* gets the scores that the options ask for; NULL (no scores) until the caller sets
+     * it, which it must do before the first token */
     pl_score_fn score;
     void *score_context;
     /* vocab: number of the model's tokens; n_known: number of the tokenizer's tokens */
     int vocab, n_known;
-    /* [n_known] how often each token was chosen; NULL if no option needs it */
+    /* [n_known] how often each token was chosen; NULL if there are no penalties */
     int *chosen;
-    /* [vocab] logits before options change them; NULL if no option needs them */
+    /* [vocab] the logits before options change them; NULL if options.scores is false */
     float *raw;
     pl_buf bytes; /* bytes of the last token */
     pieces pieces;
     int32_t token; /* the chosen token, which must be fed to the decoder next */
     bool ended;
-    pl_generate_result result; /* the caller fills in `seconds` */
+    pl_generate_result result; /* the caller sets its times */
 } sequence;
 
-/* Checks everything that does not depend on logits; `context` and `vocab` are the
- * model's. ERR_USAGE and ERR_CONFIG as for pl_generate. The caller closes the sequence,
- * also after a failure. */
+/* Begins a sequence, and checks the prompt's length and the options that do not depend
+ * on logits. `context` and `vocab` are the model's. ERR_USAGE and ERR_CONFIG as for
+ * pl_generate. The caller closes the sequence, also after a failure. */
 PL_MUST_CHECK pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer,
                                       int vocab, int context, int n_prompt,
                                       const pl_generate_options *options,
                                       pl_piece_fn emit, void *emit_context);
 void sequence_close(sequence *s);
 
-/* Chooses a token from `logits` (which are changed) and emits the token's text. `room`
- * is the number of tokens that the decoder can still take. */
+/* Chooses a token from `logits` (whose values change), and emits the text that is
+ * final. `room` is the number of tokens that still fit into the decoder's context. */
 PL_MUST_CHECK pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits,
                                       int room);
 /* Reports the score of a token of the prompt, if the options ask for it; `logits` is

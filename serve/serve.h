@@ -7,7 +7,8 @@
  *   text
  * - generate: prompt -> read the prompt -> choose a token -> emit its text, until the
  *   end
- * - batch: generate for several requests at once, which may join and leave
+ * - batch: generate for several requests at once; requests may join and leave at any
+ *   time
  * - completion: a request in JSON (OpenAI's /v1/completions), and the answers to it
  * - likelihood: how well each path predicts a prompt -> the path that answers it
  *
@@ -50,11 +51,12 @@ extern "C" {
 /* ---- choose ---- */
 typedef struct pl_choice {
     double temperature; /* 0: always the likeliest token */
-    int top_k;          /* keep the k likeliest; 0: all */
-    /* then keep the likeliest tokens that together have this probability; 1: all */
+    int top_k;          /* keep this many tokens, the likeliest; 0: keep all */
+    /* applied after top_k: keep the fewest likeliest tokens whose share of the
+     * remaining probability reaches top_p; 1: keep all */
     double top_p;
-    /* before top_k and top_p: drop tokens whose probability is below this fraction of
-     * the probability of the likeliest token; 0: drop none */
+    /* applied before top_k and top_p: drop tokens whose probability is below this
+     * fraction of the probability of the likeliest token; 0: drop none */
     double min_p;
     uint64_t seed;
 } pl_choice;
@@ -66,9 +68,9 @@ PL_MUST_CHECK pl_status pl_chooser_create(int vocab, pl_chooser **out);
 void pl_chooser_destroy(pl_chooser **chooser); /* accepts NULL */
 
 /* Chooses the token at position `index` of the sequence. The result depends only on the
- * arguments. If logits are equal, the token with the lower number comes first. The
- * sentence of ERR_USAGE names an option that is out of range; ERR_NUMERIC if a logit is
- * NaN or +inf, or if all are -inf. */
+ * arguments. If two logits are equal, the token with the lower number counts as the
+ * likelier one. ERR_USAGE: its message names the option that is out of range.
+ * ERR_NUMERIC: a logit is NaN or +inf, or all are -inf. */
 PL_MUST_CHECK pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
                                         const pl_choice *choice, uint64_t index,
                                         int32_t *token);
@@ -88,16 +90,18 @@ typedef struct pl_token_score {
     /* the likeliest tokens at this position, in falling order */
     pl_token_rank top[PL_TOP_MAX];
 } pl_token_score;
-/* Computes the score of a token. The sum over the vocabulary is computed in double, in
- * rising order of tokens. If logits are equal, the token with the lower number comes
- * first. ERR_NUMERIC if the sum is not finite. */
+/* Computes the score of a token, with the n_top likeliest tokens. The sum of the
+ * exponentials over the vocabulary is computed in double, in rising order of tokens. If
+ * two logits are equal, the token with the lower number comes first in `top`.
+ * ERR_NUMERIC if the sum is not finite. */
 PL_MUST_CHECK pl_status pl_score_token(const float *logits, int vocab, int32_t token,
                                        int n_top, pl_token_score *out);
 typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);
 
 /* ---- generate ---- */
-/* Gets each piece of text as soon as it is final: valid UTF-8, whole characters, never
- * a part of a stop text. If it returns an error, generation ends with that error. */
+/* Gets each piece of text as soon as the piece is final. A piece is valid UTF-8 of
+ * whole characters, and never contains a part of a stop text. If the function returns
+ * an error, generation ends with that error. */
 typedef pl_status (*pl_piece_fn)(void *context, const char *text, size_t len);
 
 enum { PL_STOP_MAX = 4 };
@@ -106,15 +110,14 @@ typedef struct pl_logit_bias {
     float bias; /* added to the token's logit before each choice */
 } pl_logit_bias;
 typedef struct pl_generate_options {
-    /* the largest number of tokens to choose, at least 1; the context may be full
-     * earlier */
+    /* the largest number of tokens to choose, at least 1; generation ends earlier if
+     * the context is full */
     int max_tokens;
     pl_choice choice;
     /* texts that end the generation; NULL after the last one */
     const char *stop[PL_STOP_MAX];
-    /* penalties for tokens that were chosen before: from a token's logit
-     * presence_penalty is subtracted once, frequency_penalty once for each time it was
-     * chosen */
+    /* The logit of a token that was chosen before is lowered: by presence_penalty once,
+     * and by frequency_penalty for each time that the token was chosen. */
     double presence_penalty, frequency_penalty;
     const pl_logit_bias *bias; /* [n_bias], borrowed until generation ends */
     int n_bias;
@@ -131,14 +134,15 @@ typedef enum pl_finish {
 const char *pl_finish_name(pl_finish finish); /* "stop", "length" */
 
 typedef struct pl_generate_result {
-    /* n_prompt: tokens fed from the prompt; n_tokens: tokens chosen, including the end
-     * token */
+    /* n_prompt: number of the prompt's tokens that were read; n_tokens: number of
+     * tokens chosen, including the end token */
     int n_prompt, n_tokens;
-    /* tokens of the prompt that were already read for an earlier request */
+    /* how many of these n_prompt tokens were not read again, because an earlier request
+     * had read them */
     int n_known;
-    /* tokens that paths have read only to choose the path again (reroute.h) */
+    /* number of tokens that paths read only to choose the path again (reroute.h) */
     int64_t n_routing;
-    double routing_seconds; /* time of this reading and of choosing */
+    double routing_seconds; /* time for reading these tokens and choosing the path */
     pl_finish finish;
     double prompt_seconds, decode_seconds;
 } pl_generate_result;
@@ -147,12 +151,12 @@ typedef struct pl_generate_result {
 typedef struct pl_generator {
     pl_decoder *decoder; /* decoder of the path that answers */
     const pl_tokenizer *tokenizer;
-    int vocab;   /* number of the model's tokens, and so of logits */
-    int context; /* the longest sequence of the decoder's model */
+    int vocab;   /* number of the model's tokens; there is one logit per token */
+    int context; /* largest number of tokens in a sequence of the decoder's model */
 } pl_generator;
 
-/* Resets the decoder, feeds prompt[0..n_prompt) and generates. The prompt begins with
- * PL_TOKEN_BOS. Only tokens that the tokenizer knows are chosen, but never BOS or UNK.
+/* Resets the decoder, feeds prompt[0..n_prompt) and generates text. The prompt begins
+ * with PL_TOKEN_BOS. All chosen tokens are in the tokenizer; none is BOS or UNK.
  * ERR_USAGE if the prompt is empty or leaves no room in the context, or if an option is
  * out of range; ERR_CONFIG if the tokenizer has more tokens than the model. */
 PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
@@ -162,18 +166,20 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
                                     pl_generate_result *out);
 
 /* ---- batch ---- */
-/* Requests that share decoding steps. They may join at any time and leave when they
- * end. Different paths of one shape may answer them. Each request gets the answer that
- * pl_generate would give (modules/model.h says when the bytes are equal). Only one
- * thread may use a batch. */
+/* Requests that share decoding steps. A request may join at any time, and leaves when
+ * it ends. Different paths of one shape may answer the requests. Each request gets the
+ * answer that pl_generate would give (modules/model.h says when the logits are equal to
+ * the last bit). Only one thread may use a batch. */
 typedef struct pl_batch pl_batch;
-/* For a request whose path is chosen again after every W tokens (reroute.h). */
+/* For a request whose path is chosen again after every rule.every tokens
+ * (reroute.h). */
 typedef struct pl_batch_routes {
     const pl_path *const *paths; /* [n_paths] the paths are borrowed until `done` */
-    int n_paths;                 /* each path takes a slot */
+    int n_paths;                 /* each path takes a slot of the batch */
     pl_route_rule rule;
     /* Called when another path begins to write, before that path's first text. `from`
-     * is the index of the path's first token, counted from the start of the prompt. */
+     * is the index of that path's first token, counted from the start of the prompt.
+     * `path` is an index into `paths`. */
     void (*moved)(void *context, int from, int path);
 } pl_batch_routes;
 typedef struct pl_batch_request {
@@ -182,11 +188,11 @@ typedef struct pl_batch_request {
     /* the options' stop texts are borrowed until `done` is called */
     const pl_generate_options *options;
     pl_piece_fn emit;
-    /* Called once for each request that joined, with its result and status;
-     * pl_last_error has the sentence of a failure. */
+    /* Called once for each request that joined, with its result and status; after a
+     * failure pl_last_error has the message. */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
-    /* Called before each piece of the prompt is read; an error ends the request. May be
-     * NULL. */
+    /* Called before each piece of the prompt is read. If it returns an error, the
+     * request ends with this error. May be NULL. */
     pl_status (*wanted)(void *context);
     void *context; /* passed to all functions of this request */
     /* Gets the scores that the options ask for, in the order of the tokens, before the
@@ -195,9 +201,11 @@ typedef struct pl_batch_request {
     /* the path that answers, borrowed until `done` is called; NULL: the model's own
      * parameters are used */
     const pl_path *path;
-    /* paths that give the same bytes have the same number (pl_pooled_path_contents) */
+    /* the path's pl_pooled_path_contents: paths with equal modules have the same
+     * number, so they can use the same cached prompts */
     uint64_t path_contents;
-    const pl_batch_routes *routes; /* borrowed until join returns; NULL: one path */
+    /* borrowed until join returns; NULL: `path` writes the whole answer */
+    const pl_batch_routes *routes;
 } pl_batch_request;
 /* Borrows model and tokenizer until pl_batch_destroy. */
 PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,
@@ -205,13 +213,14 @@ PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tok
                                         pl_batch **out);
 /* Ends the requests in the batch with ERR_CANCELLED. Accepts NULL. */
 void pl_batch_destroy(pl_batch **batch);
+/* Returns the number of requests in the batch. */
 int pl_batch_active(const pl_batch *batch);
 /* Returns the number of requests that this path answers. */
 int pl_batch_active_on(const pl_batch *batch, const pl_path *path);
-int pl_batch_room(const pl_batch *batch); /* number of requests that may join now */
+int pl_batch_room(const pl_batch *batch); /* number of free slots */
 typedef struct pl_batch_slot {
-    /* The fields below are 0 if it is not, and in further slots of a request whose path
-     * is chosen again. */
+    /* A request uses this slot. The fields below are 0 if the slot is free. They are
+     * also 0 in all slots but the first of a request whose path is chosen again. */
     bool busy;
     const pl_path *path;
     /* n_prompt: tokens of the prompt; n_read: how many of them were read; n_tokens:
@@ -219,28 +228,29 @@ typedef struct pl_batch_slot {
     int n_prompt, n_read, max_tokens, n_tokens;
 } pl_batch_slot;
 void pl_batch_slot_state(const pl_batch *batch, int slot, pl_batch_slot *out);
-/* Adds a request. The errors are those of pl_generate for its arguments, and ERR_BUSY
- * if there is no room. After an error the request has not joined, and `done` is not
- * called. A request with routes gets the answer of pl_reroute_generate, and cannot have
- * prompt_scores. */
+/* Adds a request. The errors are those that pl_generate returns for its arguments, and
+ * ERR_BUSY if too few slots are free. After an error the request has not joined, and
+ * `done` is not called. A request with routes gets the answer of pl_reroute_generate,
+ * and cannot have prompt_scores. */
 PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
-/* Reads a piece of each unfinished prompt, and chooses one token for each other
- * request. An error of one request (of its prompt, its emit function or its logits)
- * ends only that request. An error that is returned comes from the model, and has ended
- * all requests. */
+/* Reads the next pieces of prompts, the request that joined first before the others,
+ * and chooses one token for each request whose prompt has been read. An error of one
+ * request (in its prompt, its emit function or its logits) ends only that request. If
+ * this function returns an error, the model has failed, and all requests have ended. */
 PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
 
 /* ---- likelihood ---- */
-/* Computes how badly a path predicts a text: the sum of -log p over tokens 1 to n - 1,
- * each given the tokens before it. tokens[0] is PL_TOKEN_BOS; the model's context must
- * be at least n - 1. The sum is computed in double, in rising order of tokens. ERR_ARG
- * if n < 2; also the errors of pl_model_losses. */
+/* Computes how badly a path predicts a text: *nats is the sum of -log p over tokens 1
+ * to n - 1, where p is a token's probability given the tokens before it. tokens[0] is
+ * PL_TOKEN_BOS; the model's context must be at least n - 1. The sum is computed in
+ * double, from the first token to the last. ERR_ARG if n < 2; also the errors of
+ * pl_model_losses. */
 PL_MUST_CHECK pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens,
                                            int n, double *nats);
-/* Chooses the path with the fewest nats; if two paths have equally many, the one with
- * the lower number. A path whose nats are NaN or infinite is never chosen.
- * `margin_nats` is how many nats more the second best path has; INFINITY if there is
- * none. ERR_NUMERIC if no path's nats are finite. */
+/* Chooses the path with the fewest nats. If two paths have equally many nats, chooses
+ * the path with the lower number. A path whose nats are NaN or infinite is never
+ * chosen. *margin_nats is how many nats more the second best path has; INFINITY if
+ * there is no second path. ERR_NUMERIC if no path's nats are finite. */
 PL_MUST_CHECK pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
                                              double *margin_nats);
 
@@ -252,7 +262,7 @@ enum {
     PL_BIAS_MAX = 1024
 };
 typedef struct pl_completion_prompt {
-    char *text; /* the prompt's text; NULL: it is a list of tokens */
+    char *text; /* the prompt's text; NULL: the prompt is the list of tokens below */
     int32_t *tokens;
     int n_tokens;
 } pl_completion_prompt;
@@ -261,26 +271,28 @@ struct pl_completion {
     char model[PL_NAME_MAX];       /* "auto": the server chooses the path */
     pl_completion_prompt *prompts; /* owned, like biases and the stop texts */
     int n_prompts;
-    int n, best_of; /* n: choices per prompt; choice number k uses the seed plus k */
-    /* number of likeliest tokens that are listed for each token; -1: no log
-     * probabilities */
+    int n;       /* answers per prompt; answer k uses options.choice.seed + k */
+    int best_of; /* must equal n; 0: the key was not given */
+    /* number of likeliest tokens that are listed for each token; -1: the answer has no
+     * log probabilities */
     int logprobs;
-    int route_every; /* tokens between two choices of the path; 0: it is chosen once */
+    /* tokens between two choices of the path; 0: the path is chosen once */
+    int route_every;
     bool echo, stream, stream_options, include_usage;
     bool chat; /* answer in the form of /v1/chat/completions */
     pl_logit_bias *bias;
     pl_generate_options options;
 };
-/* Parses a body of /v1/completions. The sentence of ERR_USAGE names the key. The caller
- * clears the completion, also after a failure. */
+/* Parses a body of /v1/completions. The message of ERR_USAGE names the wrong key. The
+ * caller clears the completion, also after a failure. */
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
-/* The next four functions parse requests that have further keys. The first parses a
- * body, which must be a JSON object, and calls `read` for each of its keys. The second
- * reads one key of a completion. The third tells whether a value is null, so that its
- * key counts as missing. The fourth refuses keys that are valid alone but not
- * together. */
+/* The next four functions are for requests that have other keys than a completion. The
+ * first parses a body, which must be a JSON object, and calls `read` for each of its
+ * keys. The second reads one key of a completion. The third tells whether a value is
+ * null, so that its key counts as missing. The fourth refuses keys that are valid alone
+ * but not together. */
 typedef pl_status (*pl_completion_key_fn)(void *context, const char *key,
                                           const pl_json *value);
 PL_MUST_CHECK pl_status pl_completion_each_key(const char *body, size_t len,
@@ -290,22 +302,22 @@ PL_MUST_CHECK pl_status pl_completion_read_key(const char *name, const pl_json *
                                                pl_completion *c);
 bool pl_completion_is_null(const pl_json *value);
 PL_MUST_CHECK pl_status pl_completion_check(pl_completion *c);
-/* Sets every field to the value that it has if the request has no keys. */
+/* Sets every field to its default: the value for a request without keys. */
 void pl_completion_defaults(pl_completion *out);
 /* The first function parses the value of the key `model`. The second parses the value
- * of a key with prompts (texts or lists of tokens); `key` is that key's name, for
- * errors. */
+ * of a key with prompts (texts or lists of tokens); `key` is the name of this key, for
+ * error messages. */
 PL_MUST_CHECK pl_status pl_completion_read_model(const pl_json *value,
                                                  pl_completion *c);
 PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
                                                    const char *key, pl_completion *c);
-/* Parses a list of token numbers; `key` is the name of its key, for errors. The caller
- * frees *tokens, also after a failure. */
+/* Parses a list of token numbers; `key` is the name of its key, for error messages. The
+ * caller frees *tokens, also after a failure. */
 PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
                                                   int32_t **tokens, int *n);
 
-/* The path that wrote the tokens from index `from` on, counted from the start of the
- * prompt. */
+/* The path that wrote the tokens from index `from` up to the next span. Indices are
+ * counted from the start of the prompt. */
 typedef struct pl_completion_span {
     int from;
     char path[PL_NAME_MAX];
@@ -322,11 +334,11 @@ typedef struct pl_completion_choice {
     size_t text_len;
     const pl_token_score *scores;
     size_t n_scores;
-    /* number of characters in the whole text before the token of the first score; the
-     * writer moves it to the end of the last score's token */
+    /* Number of characters in the whole text before the token of the first score.
+     * pl_completion_write adds the characters of all tokens that have a score. */
     int64_t offset;
     bool scored; /* the request asked for scores */
-    bool first;  /* this chunk of a chat's stream must name the role */
+    bool first;  /* chat: write the role, because this is the answer's first part */
     bool ended;
     pl_finish finish;
 } pl_completion_choice;
@@ -338,19 +350,19 @@ typedef struct pl_completion_answer {
     int n_choices;
     /* chat: write a chat.completion; stream: write a chunk of an answer */
     bool chat, stream;
-    bool usage; /* also write the token counts of the request: */
+    bool usage; /* also write the three token counts below */
     int n_prompt_tokens, n_tokens;
     int n_known_tokens; /* tokens of the prompts that an earlier request had read */
-    bool rerouted;      /* the path was chosen again; also write the cost: */
-    int64_t n_routing_tokens;      /* tokens that were read for these choices */
-    double routing_seconds;        /* time of reading these tokens and of choosing */
+    bool rerouted; /* the path was chosen again: with `usage`, also write its cost */
+    int64_t n_routing_tokens;      /* tokens that were read to choose paths again */
+    double routing_seconds;        /* time for reading these tokens and choosing */
     const pl_tokenizer *tokenizer; /* gives the texts of tokens in scores */
 } pl_completion_answer;
 /* Appends an answer as a JSON object: the whole answer, or one chunk of a stream. */
 PL_MUST_CHECK pl_status pl_completion_write(const pl_completion_answer *answer,
                                             pl_buf *out);
 /* Appends the text of a single token: its bytes if they are UTF-8, otherwise
- * "bytes:\\xe2...". BOS, EOS and UNK have names. */
+ * "bytes:\\xe2...". BOS, EOS and UNK become "<s>", "</s>" and "<unk>". */
 PL_MUST_CHECK pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token,
                                       pl_buf *out);
 /* Appends {"error": {"message", "type", "code"}}. */

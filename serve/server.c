@@ -3,7 +3,7 @@
 #include "serve/server_paths.h"
 
 enum {
-    IDLE_MS = 100, /* how often an idle engine looks for signals */
+    IDLE_MS = 100, /* an idle engine looks for signals at least this often */
     ADDRESS_SLOTS = 1 << 16
 };
 
@@ -11,12 +11,13 @@ struct pl_server {
     pl_server_options options;
     server_paths *paths;
     pl_queue *incoming;
-    server_job *first, **last; /* jobs that wait, in order of arrival */
-    bool draining;
+    /* jobs that wait, in order of arrival; `last` points to the list's final NULL */
+    server_job *first, **last;
+    bool draining; /* the server is ending, and accepts no jobs */
     uint64_t n_jobs;
     server_counters counts;
-    /* [address_slot] number of unfinished requests from all addresses that share this
-     * slot */
+    /* number of unfinished requests from all addresses that share a counter
+     * (address_slot) */
     int of_address[ADDRESS_SLOTS];
 };
 
@@ -81,8 +82,9 @@ void server_job_leave(server_job *job)
     leave_places(job);
 }
 
-/* Counts a job that has ended and frees its places before the front learns of the end.
- * So a client that sends its next request at once finds a free place. */
+/* Counts a job that has ended, and stops counting it as waiting or as a request of its
+ * address. This happens before the front learns of the end, so that a client's next
+ * request is not refused because of this one. */
 static void count_end(server_job *job)
 {
     /* a job that only asks for the slots is not counted */
@@ -111,7 +113,7 @@ static server_event *make_end(const server_part *part, pl_status status,
     return e;
 }
 
-/* Moves the text and scores that were not sent yet into an event. */
+/* Moves the text, scores and spans that no event has yet into an event. */
 static void fill_event(server_event *e, server_part *part)
 {
     e->text = part->text;
@@ -155,7 +157,8 @@ static void refuse_job(server_job *job, pl_status status, const char *code)
     server_job_release(&job);
 }
 
-/* Ends the parts that have not joined a batch. The caller owns the job. */
+/* Ends the parts that have not joined a batch. The caller must be an owner of the job,
+ * because the last part's end releases the engine's ownership. */
 static void end_waiting_parts(server_job *job, pl_status status, const char *code)
 {
     static const pl_generate_result none;
@@ -172,7 +175,7 @@ static pl_status check_job_wanted(void *context)
 {
     const server_job *job = context;
     if (__atomic_load_n(&job->left, __ATOMIC_SEQ_CST))
-        return pl_fail(PL_ERR_CANCELLED, "the client has gone");
+        return pl_fail(PL_ERR_CANCELLED, "the client has closed the connection");
     if (pl_now() > job->deadline)
         return pl_fail(PL_ERR_TIMEOUT, "the request took longer than %d s",
                        job->server->options.timeout_s);
@@ -200,7 +203,7 @@ static pl_status on_score(void *context, const pl_token_score *score)
     return PL_OK;
 }
 
-/* Notes that another path writes the answer from token `from` on. */
+/* Notes that another path writes the answer from index `from` on. */
 static void on_moved(void *context, int from, int path)
 {
     server_part *part = context;
@@ -239,8 +242,9 @@ static const int32_t *get_prompt_tokens(const server_prompt *prompt)
     return (const int32_t *)(const void *)prompt->tokens.data;
 }
 
-/* Chooses the path of a prompt. For this choice BOS is put before a prompt that has
- * none, because the paths were trained on texts that begin with BOS. */
+/* Chooses the path of a prompt. If the prompt does not begin with BOS, BOS is put
+ * before it for this choice, because the paths were trained on texts that begin with
+ * BOS. */
 static pl_status route_prompt(pl_server *s, server_prompt *prompt)
 {
     const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
@@ -256,9 +260,9 @@ static pl_status route_prompt(pl_server *s, server_prompt *prompt)
     return status;
 }
 
-/* Finds the model that answers a prompt: the model that the request names, or the path
- * that is chosen. Leaves prompt->path at -1 if the server must do other work before the
- * path can be chosen. */
+/* Finds the model that answers a prompt: the model that the request names, or else the
+ * path that is chosen for the prompt. Leaves prompt->path at -1 if the server must do
+ * other work before the path can be chosen. */
 static pl_status find_prompt_path(pl_server *s, const server_job *job,
                                   server_prompt *prompt)
 {
@@ -266,7 +270,8 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     const bool embeds = job->kind == SERVER_EMBEDDING;
     if (prompt->path >= 0)
         return PL_OK;
-    /* with `auto`, different texts could get different models; embeddings must not */
+    /* Embeddings can be compared only if one model made them. With `auto` different
+     * texts could get different paths, so the base model answers. */
     if (server_models_is_auto(job->completion.model) && embeds)
         PL_CHECK(server_models_find(models, "base", &prompt->path));
     else if (server_models_is_auto(job->completion.model))
@@ -278,8 +283,8 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     return PL_OK;
 }
 
-/* Sets the tokens of a prompt: a text is encoded, after BOS; a list of tokens is used
- * unchanged. */
+/* Sets the tokens of a prompt: BOS and the tokens of its text, or the list of tokens in
+ * the request, unchanged. */
 static pl_status encode_prompt(const pl_server *s, const pl_completion_prompt *from,
                                server_prompt *to)
 {
@@ -305,19 +310,20 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
 {
     const int context = server_paths_context(s->paths);
     to->path = -1;
-    /* written before the job's first event, because the front reads the name after it
-     * */
+    /* The front reads the name after the job's first event, so it is set before. */
     pl_copy_text(to->model, sizeof to->model, "auto");
     PL_CHECK(encode_prompt(s, from, to));
     if (count_prompt_tokens(to) <= context)
         return PL_OK;
     *code = "exceed_context_size_error";
-    return pl_fail(PL_ERR_USAGE,
-                   "the prompt has %d tokens and the model's context is %d; shorten it",
-                   count_prompt_tokens(to), context);
+    return pl_fail(
+        PL_ERR_USAGE,
+        "the prompt has %d tokens and the model's context is %d; shorten the "
+        "prompt",
+        count_prompt_tokens(to), context);
 }
 
-/* With `echo`, the prompt is the beginning of each of its answers. */
+/* Fills in a part. With `echo`, the answer's text begins with the prompt. */
 static pl_status prepare_part(const pl_server *s, server_job *job, server_part *part)
 {
     const pl_completion *c = &job->completion;
@@ -344,7 +350,8 @@ static void answer_slots(const pl_server *s, server_job *job)
     tell_end(&job->parts[0], PL_OK, NULL, &none);
 }
 
-/* Checks everything about a job that can be checked before it waits for a place. */
+/* Prepares a job and lets it wait for slots. A job that asks for the slots is answered;
+ * a job with a wrong prompt is refused. */
 static void arrive(pl_server *s, server_job *job)
 {
     if (job->kind == SERVER_SLOTS) {
@@ -367,8 +374,8 @@ static void arrive(pl_server *s, server_job *job)
     s->last = &job->next;
 }
 
-/* Computes the embedding of a part, which ends the part. *waits: nothing was computed,
- * and the part must wait. */
+/* Computes the embedding of a part and ends the part. If *waits becomes true, nothing
+ * was computed, and the part must wait. */
 static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prompt,
                             bool *waits)
 {
@@ -382,7 +389,8 @@ static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prom
     return PL_OK;
 }
 
-/* Lets a part join a batch. *waits: there is no place for the part yet. */
+/* Lets a part join a batch, or computes its embedding. *waits becomes true if the part
+ * must wait. */
 static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
 {
     server_job *job = part->job;
@@ -410,8 +418,8 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     return server_paths_join_all(s->paths, every, on_moved, &request, waits);
 }
 
-/* Lets the parts of a job join batches. Returns true if no part must wait any longer;
- * then the job leaves the queue. If a part fails, all waiting parts end. */
+/* Lets the parts of a job join batches. If a part fails, all waiting parts end. Returns
+ * true if no part waits any longer, so that the job leaves the queue. */
 static bool admit(pl_server *s, server_job *job)
 {
     int n_waiting = 0;
@@ -466,7 +474,8 @@ static void end_waiting(pl_server *s)
         s->first = job->next;
         s->last = s->first ? s->last : &s->first;
         __atomic_fetch_add(&job->owners, 1, __ATOMIC_SEQ_CST);
-        (void)pl_fail(PL_ERR_CANCELLED, "the server is ending");
+        (void)pl_fail(PL_ERR_CANCELLED, "the server is ending before the request was "
+                                        "answered; send it to another server");
         end_waiting_parts(job, PL_ERR_CANCELLED, "server_ending");
         server_job_release(&job);
     }
@@ -487,8 +496,8 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 {
     int busy = 0;
     while (*stop < 2) {
-        /* `*stop` is read only once per turn, so that no job is accepted between this
-         * check and the last one */
+        /* *stop is read only once per turn. So a turn that may end the server has
+         * refused new jobs from its beginning. */
         bool ending = *stop > 0;
         __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
         if (*reload) {
@@ -511,7 +520,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
             busy == 0)
             return PL_OK;
     }
-    /* All jobs end with an error. The front gets a short time to report the error. */
+    /* All jobs end with an error. The front gets 2 s to send the errors to clients. */
     __atomic_store_n(&s->draining, true, __ATOMIC_SEQ_CST);
     server_paths_unload(s->paths);
     for (int i = 0; i < 20 && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) > 0;
@@ -523,7 +532,7 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 }
 
 /* ---- for the front ---- */
-/* Takes one of `most` places; returns false if no place is free. */
+/* Adds 1 to the counter if it is below `most`; otherwise returns false. */
 static bool take_counted_place(int *count, int most)
 {
     if (__atomic_fetch_add(count, 1, __ATOMIC_SEQ_CST) < most)
@@ -536,19 +545,22 @@ static pl_status take_places(pl_server *s, uint32_t address)
 {
     int *own = address_slot(s, address), most = s->options.per_address;
     if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
-        return pl_fail(PL_ERR_BUSY, "the server is ending; ask another one");
+        return pl_fail(PL_ERR_BUSY,
+                       "the server is ending; send the request to another server");
     if (!take_counted_place(own, most > 0 ? most : INT32_MAX)) {
         __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
         return pl_fail(PL_ERR_BUSY,
-                       "%d requests of this address are under way already; ask again "
-                       "later (serve --per-address)",
+                       "%d requests from this client's address are not finished, and "
+                       "more are not allowed (serve --per-address); try again later",
                        most);
     }
     if (take_counted_place(&s->counts.waiting, s->options.queue))
         return PL_OK;
     __atomic_fetch_sub(own, 1, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
-    return pl_fail(PL_ERR_BUSY, "%d requests wait already; ask again later",
+    return pl_fail(PL_ERR_BUSY,
+                   "%d requests are waiting, and more are not allowed (serve --queue); "
+                   "try again later",
                    s->options.queue);
 }
 

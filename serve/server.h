@@ -1,10 +1,11 @@
 /* `pathloom serve`: serves the paths of a mixture over HTTP.
  *
  * The server has two sides. The front (server_http.c) has a thread per connection. This
- * thread reads a request, hands a job to the engine, and writes the answer. The engine
- * (server.c) runs in the main thread of the process. Only the engine uses the store,
- * the router and the models. The two sides share a queue of jobs, one queue of events
- * per job, and counters. */
+ * thread reads a request, hands it to the engine as a job, and writes the answer. (A
+ * job of the server is a request, not the job that trains a run.) The engine (server.c)
+ * runs in the main thread of the process. Only the engine uses the store, the router
+ * and the models. The two sides share a queue of jobs, one queue of events per job, and
+ * counters. */
 #ifndef PL_SERVE_SERVER_H
 #define PL_SERVE_SERVER_H
 #include "serve/chat.h"
@@ -18,29 +19,30 @@ typedef struct pl_server_options {
     pl_mixture *mix;       /* borrowed until close */
     const char *precision; /* NULL: the run's precision */
     int threads;           /* number of threads that compute a model */
-    int slots;             /* number of requests that are answered at the same time */
+    int slots; /* number of requests that one engine answers at the same time */
     /* largest number of paths in memory; 0: only memory limits it */
     int paths;
-    /* limit of the bytes of modules in memory, at least the bytes of one path; 0: half
-     * of the free memory */
+    /* limit for the bytes of modules in memory, raised to the bytes of one path; 0:
+     * half of the free memory */
     uint64_t module_bytes;
     int queue; /* largest number of requests that wait */
     /* largest number of requests from one client address at the same time; 0: no
      * limit */
     int per_address;
-    int timeout_s;
+    int timeout_s; /* limit for the time from a request to the end of its answer */
     /* how conversations become prompts (chat.h); NULL: the server offers no chat */
     const pl_chat_template *chat;
     int64_t created; /* start of the server, in seconds since 1970 */
 } pl_server_options;
 
-/* The memory that serving takes, in bytes. */
+/* The memory that serving takes. */
 typedef struct pl_server_plan {
     int n_modules;
-    uint64_t modules_bytes; /* all modules, each of them once */
-    uint64_t path_bytes;    /* the modules of one path */
-    uint64_t engine_bytes;  /* working memory and the caches of all slots */
-    uint64_t reading_bytes; /* taken in the host's memory while a module is read */
+    uint64_t modules_bytes; /* bytes of all modules, each of them once */
+    uint64_t path_bytes;    /* bytes of the modules of one path */
+    uint64_t engine_bytes;  /* bytes of working memory and of the caches of all slots */
+    /* bytes of the host's memory that are needed while the largest module is read */
+    uint64_t reading_bytes;
 } pl_server_plan;
 void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
                           pl_server_plan *out);
@@ -51,13 +53,14 @@ typedef struct pl_server pl_server;
 PL_MUST_CHECK pl_status pl_server_open(const pl_server_options *options,
                                        pl_server **out);
 void pl_server_close(pl_server **s);
-/* Serves until `*stop` is 1 and all requests are answered, or until `*stop` is 2. A
- * signal handler may set `*stop`. */
+/* Serves until *stop is 1 and all requests are answered, or until *stop is 2. When
+ * *reload is not 0, looks for new versions in the store and sets *reload to 0. A signal
+ * handler may set both. */
 PL_MUST_CHECK pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                                       volatile sig_atomic_t *reload);
 
 typedef struct pl_front_options {
-    const char *listen;
+    const char *listen; /* IPv4:PORT */
     /* file with the keys of clients (server_access.h); NULL: no key is needed */
     const char *api_keys;
     /* the web origin whose pages may send requests from a browser; "*": every origin;
@@ -68,8 +71,9 @@ typedef struct pl_front_options {
 } pl_front_options;
 
 typedef struct pl_server_front pl_server_front;
-/* Opens the front. `address` gets HOST:PORT, where the front listens; if `listen` ends
- * in ":*", a free port is chosen. The texts of the options are borrowed until close. */
+/* Opens the front. `address` gets IPv4:PORT, the address at which the front listens. If
+ * `listen` ends in ":*", a free port is chosen. The texts of the options are borrowed
+ * until close. */
 PL_MUST_CHECK pl_status pl_server_front_open(pl_server *s,
                                              const pl_front_options *options,
                                              pl_server_front **out, char address[64]);

@@ -12,7 +12,7 @@ typedef struct access_key {
 } access_key;
 
 struct server_access {
-    pl_buf keys; /* access_key */
+    pl_buf keys; /* access_key records */
 };
 
 static size_t count_keys(const server_access *a)
@@ -49,8 +49,9 @@ static pl_status add_key(server_access *a, const char *line, size_t len,
         memcpy(hash, line + at, PL_HASH_TEXT - 1);
     if (!is_key_name(line, name) || pl_hash_parse(hash, &key.hash) != PL_OK)
         return pl_fail(PL_ERR_CONFIG,
-                       "line %d of %s is not a name and 64 hexadecimal digits; make "
-                       "the digits with: printf %%s KEY | b2sum -l 256",
+                       "line %d of %s is not a name (letters, digits, . _ -) and 64 "
+                       "hexadecimal digits; make the digits with: printf %%s KEY | "
+                       "b2sum -l 256",
                        number, file);
     memcpy(key.name, line, name);
     pl_buf_append(&a->keys, &key, sizeof key);
@@ -75,7 +76,8 @@ static pl_status add_lines(server_access *a, const char *text, size_t len,
     }
     if (count_keys(a) == 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s has no key, so no client would be let in; add one", file);
+                       "%s has no key, so every client would be refused; add a key",
+                       file);
     return PL_OK;
 }
 
@@ -99,7 +101,8 @@ pl_status server_access_load(const char *path, server_access **out)
     pl_status status = PL_OK;
     if (stat(path, &info) == 0 && (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
         status = pl_fail(PL_ERR_CONFIG,
-                         "users other than its owner may write to %s; chmod go-w %s",
+                         "users other than its owner may write to %s; run: chmod go-w "
+                         "%s",
                          path, path);
     if (status == PL_OK)
         status = server_access_parse(pl_buf_text(&text), text.len, path, out);
@@ -117,7 +120,7 @@ void server_access_destroy(server_access **access)
 }
 
 /* Compares the key with all known keys, even after a match, so that the time of the
- * call does not tell which key it was. */
+ * call does not show whether, or where, there was a match. */
 const char *server_access_find(const server_access *a, const char *header)
 {
     static const char scheme[] = "Bearer ";
@@ -126,8 +129,8 @@ const char *server_access_find(const server_access *a, const char *header)
     if (!header || strncasecmp(header, scheme, strlen(scheme)) != 0)
         return NULL;
     header += strlen(scheme);
-    /* a plain BLAKE2b hash, so that b2sum gives the same; our other hashes also include
-     * the purpose of the hash */
+    /* The empty first argument gives a plain BLAKE2b hash, the same as b2sum gives. Our
+     * other hashes include their purpose. */
     pl_hash_of("", header, strlen(header), &hash);
     for (size_t i = 0; i < count_keys(a); i++)
         if (pl_hash_is_mac(&key_at(a, i)->hash, hash.bytes))

@@ -2,19 +2,20 @@
  *
  * A file has one line per key: a name and the BLAKE2b-256 hash of the key in
  * hexadecimal, as `b2sum -l 256` prints it. If the keys are long and random, a person
- * who reads the file cannot find them out. Empty lines and lines that begin with # are
- * ignored. Any thread may call these functions. */
+ * who reads the file cannot compute the keys. Empty lines and lines that begin with #
+ * are ignored. Any thread may call these functions. */
 #ifndef PL_SERVE_SERVER_ACCESS_H
 #define PL_SERVE_SERVER_ACCESS_H
 #include "base/base.h"
 
 typedef struct server_access server_access;
 
-/* Parses the text of a file of keys. `name` is the file's name for errors. The sentence
- * of ERR_CONFIG names the line. */
+/* Parses the text of a file of keys. `name` is the file's name for error messages.
+ * ERR_CONFIG: a line is wrong, and the message has its number; or there is no key. */
 PL_MUST_CHECK pl_status server_access_parse(const char *text, size_t len,
                                             const char *name, server_access **out);
-/* Reads a file of keys. A file that other users may write to is refused. */
+/* Reads a file of keys. ERR_CONFIG also if users other than the file's owner may write
+ * to the file. */
 PL_MUST_CHECK pl_status server_access_load(const char *path, server_access **out);
 void server_access_destroy(server_access **access); /* accepts NULL */
 /* Returns the name of the key in an Authorization header with the value "Bearer KEY";

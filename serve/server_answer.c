@@ -7,8 +7,8 @@
 
 enum { COMMENT_MS = 5000, BLOCK_BYTES = 4096 };
 
-/* Removes a space at the beginning of the answer's text, because in the template a
- * space stands between the role and the text. */
+/* Removes a space at the beginning of an answer in a chat: the model writes the space
+ * that stands between the role and the text in the template. */
 static void skip_space(pl_completion_choice *c)
 {
     if (c->text_len > 0 && c->text[0] == ' ') {
@@ -17,8 +17,8 @@ static void skip_space(pl_completion_choice *c)
     }
 }
 
-/* Returns the name of the path that gave all answers. If several paths gave answers,
- * returns the model that the request named. */
+/* Returns the name of the path that gave all answers. If different paths answered,
+ * returns the model that the request named, such as "auto". */
 static const char *model_of(const server_job *job)
 {
     for (int i = 1; i < job->n_prompts; i++)
@@ -27,7 +27,7 @@ static const char *model_of(const server_job *job)
     return job->prompts[0].model;
 }
 
-/* Adds to an answer the names of the paths that an event lists. */
+/* Appends the spans of an event to those of its answer, with the paths' names. */
 static void add_spans(exchange *x, const server_event *e)
 {
     const server_models *models =
@@ -71,8 +71,8 @@ static pl_completion_answer start_answer(const exchange *x)
                                   .tokenizer = server_tokenizer(x->front->server)};
 }
 
-/* Adds up the tokens of the request. The tokens of a prompt count once, even if it has
- * several answers. */
+/* Adds up the tokens of the request. The tokens of a prompt count once, even if the
+ * prompt has several answers. */
 static void add_usage(const exchange *x, pl_completion_answer *a)
 {
     const int n = x->job->completion.n;
@@ -121,8 +121,8 @@ static enum MHD_Result answer_failed(exchange *x, server_event *e)
     return result;
 }
 
-/* Collects the answers of a job. Returns NULL if all answers are complete; otherwise
- * returns the event of an answer that failed. */
+/* Collects the answers of a job. Returns NULL when all answers are complete. If an
+ * answer fails, returns its event, which the caller destroys. */
 static server_event *collect_answers(exchange *x)
 {
     while (x->n_ended < x->job->n_parts) {
@@ -204,7 +204,7 @@ static pl_status write_chunk(exchange *x, const server_event *e)
     return PL_OK;
 }
 
-/* Writes the last chunk of a stream: the usage, and no choices. */
+/* Writes the last chunk of a stream, which has the token counts and no text. */
 static pl_status write_usage(exchange *x)
 {
     pl_completion_answer a = start_answer(x);
@@ -279,7 +279,7 @@ enum MHD_Result exchange_answer_stream(exchange *x)
 {
     server_event *first = exchange_wait(x);
     if (first->ended && first->status != PL_OK)
-        /* no bytes were sent yet, so the status can be set */
+        /* No byte of the answer was sent yet, so it can have an error status. */
         return answer_failed(x, first);
     x->held = first;
     struct MHD_Response *r = MHD_create_response_from_callback(

@@ -9,18 +9,19 @@ enum { TICK_MS = 500, SLOTS = 1024 };
 struct server_client {
     int socket;
     uint32_t address;
-    bool listed, cut; /* used only by the thread that owns the list */
-    int64_t waits_ms; /* time since when it has waited for a request; 0: busy */
-    /* time since when the client has been busy; this field and waits_ms are accessed by
-     * atomic operations */
-    int64_t busy_ms;
+    /* listed: the client is in the list; cut: its socket has been shut down; both are
+     * used only by the thread that owns the list */
+    bool listed, cut;
+    /* waits_ms: since when the client has waited for a request, 0 if it is busy;
+     * busy_ms: since when it has been busy; both are accessed by atomic operations */
+    int64_t waits_ms, busy_ms;
     server_client *next;
 };
 
 struct server_clients {
     server_clients_options options;
-    /* each server_client* is pushed twice: when it enters and when it leaves; the
-     * address of the list itself tells the thread to end */
+    /* Each server_client* is pushed twice: when it enters and when it leaves. The
+     * address of this struct tells the list's thread to end. */
     pl_queue *news;
     pl_queue *gone; /* server_client* that the thread has removed from its list */
     pl_thread *thread;
@@ -79,9 +80,9 @@ static int count_open(const server_clients *l, int of_address[SLOTS])
 }
 
 /* Chooses the connection to close: of the address with the most connections, the
- * connection that has waited longest. The list begins with the newest connection, so if
- * several have waited equally long, the last of them is the oldest. Returns NULL if all
- * connections are busy. */
+ * connection that has waited longest. If several have waited equally long, chooses the
+ * oldest, which is the last of them, because the list begins with the newest
+ * connection. Returns NULL if all connections are busy. */
 static server_client *find_victim(const server_clients *l, const int of_address[SLOTS])
 {
     server_client *victim = NULL;
@@ -156,8 +157,8 @@ server_client *server_clients_enter(server_clients *l, int socket, uint32_t addr
     return c;
 }
 
-/* Waits until the list's thread no longer uses the socket; only then may it be
- * closed. */
+/* Waits until the list's thread no longer uses the socket. The caller may close the
+ * socket only after this call. */
 void server_clients_leave(server_clients *l, server_client **client)
 {
     if (!*client)

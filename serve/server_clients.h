@@ -2,8 +2,8 @@
  * closed.
  *
  * A connection either waits for a complete request or is busy with one. Both states
- * have a time limit, which slowly arriving bytes do not extend. If more connections are
- * open than allowed, a waiting one is closed: of the address with the most connections,
+ * have a time limit, which slowly arriving bytes do not extend. If too many connections
+ * are open, a waiting connection is closed: of the address with the most connections,
  * the connection that has waited longest. So silent connections never prevent other
  * clients from connecting, for example to ask for /health.
  *
@@ -17,8 +17,9 @@ typedef struct server_client server_client;
 
 typedef struct server_clients_options {
     int places;    /* the largest number of open connections */
-    int request_s; /* limit of seconds for a request's head, and again for its body */
-    int answer_s;  /* limit of seconds for the answer */
+    int request_s; /* seconds that a connection may wait for a request's head, and
+                    * again for its body */
+    int answer_s;  /* seconds that a connection may be busy with an answer */
 } server_clients_options;
 
 PL_MUST_CHECK pl_status server_clients_open(const server_clients_options *options,
@@ -26,15 +27,15 @@ PL_MUST_CHECK pl_status server_clients_open(const server_clients_options *option
 /* Call this after all clients have left. */
 void server_clients_close(server_clients **clients);
 
-/* Adds a connection. The socket is borrowed until the client leaves. If there are too
- * many connections, waits a short time for others to be closed. Only the thread that
- * accepts connections may call this function and the next. */
+/* Adds a connection. The socket is borrowed until server_clients_leave. If there are
+ * too many connections, sleeps a short time, so that others can be closed. Only the
+ * thread that accepts connections may call this function and server_clients_leave. */
 server_client *server_clients_enter(server_clients *clients, int socket,
                                     uint32_t address);
 void server_clients_leave(server_clients *clients, server_client **client);
 
-/* The client's thread calls these functions when the client's state changes. The time
- * limit starts again. */
+/* The connection's thread calls these functions when the connection begins to wait for
+ * a request, and when it becomes busy with one. Each call starts a new time limit. */
 void server_client_waits(server_client *client);
 void server_client_is_busy(server_client *client);
 

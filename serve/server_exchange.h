@@ -9,7 +9,7 @@
 
 enum {
     SERVER_TIMEOUT_S = 15, /* limit while a client sends and receives nothing */
-    SERVER_LOOK_MS = 1000
+    SERVER_LOOK_MS = 1000  /* how long a thread waits for an event at a time */
 };
 
 struct pl_server_front {
@@ -25,24 +25,26 @@ struct pl_server_front {
 
 /* The front's data about one answer of a request. */
 typedef struct server_answer {
-    pl_buf text, scores; /* the answer so far, if it is sent in one piece */
-    /* pl_completion_span: the paths that have written so far; empty if the path is
-     * fixed */
+    /* the text and the pl_token_score records so far; unused in a stream */
+    pl_buf text, scores;
+    /* pl_completion_span records: the paths that have written so far; empty if the path
+     * is chosen only once */
     pl_buf spans;
     /* in a stream: number of characters written so far (pl_completion_choice.offset) */
     int64_t offset;
-    /* in a stream: begun: a chunk was written; has_text: a chunk with text was
-     * written */
-    bool begun, has_text;
-    pl_generate_result result;
+    bool begun;                /* in a stream: a chunk was written */
+    bool has_text;             /* in a stream: a chunk with text was written */
+    pl_generate_result result; /* set when the answer has ended */
 } server_answer;
 
 typedef struct exchange exchange;
 typedef struct endpoint {
-    const char *url; /* a URL that ends in / stands for all URLs that begin with it */
-    bool post;
+    /* a URL that ends in / stands for all longer URLs that begin with it; except "/",
+     * which stands only for itself */
+    const char *url;
+    bool post; /* true: the method is POST; false: GET or HEAD */
     enum MHD_Result (*answer)(exchange *x);
-    bool open; /* clients without a key may use it */
+    bool open; /* clients without a key may use this endpoint */
 } endpoint;
 
 /* One request, from its first line to the end of its answer. */
@@ -51,24 +53,26 @@ struct exchange {
     struct MHD_Connection *connection;
     const endpoint *route; /* NULL: there is no such endpoint */
     const char *url;       /* borrowed from the library */
-    const char *user;      /* the name of the client's key; "" if no key was sent */
+    const char *user;      /* the name of the client's key; "": no known key was sent */
     unsigned status;       /* HTTP status of the answer; 0: no answer was sent yet */
-    double began;
+    double began;          /* time of the first line (pl_now) */
     server_client *client;
-    bool busy; /* the request is counted in the front's n_busy */
-    pl_buf body;
-    server_job *job;
+    bool busy;              /* the request is counted in the front's n_busy */
+    pl_buf body;            /* of the request */
+    server_job *job;        /* NULL: the engine has no job for this request */
     server_answer *answers; /* [job->n_parts] */
-    int n_ended;
-    server_event *held; /* an event that was taken from the queue but not written */
-    pl_buf out;         /* in a stream: bytes that the client has not received yet */
-    size_t written;
-    int64_t created, quiet_ms;
-    bool ended, gone; /* gone: the client has gone */
+    int n_ended;            /* number of answers that have ended */
+    server_event *held;     /* an event that was taken from the queue but not written */
+    pl_buf out;             /* in a stream: the chunk that is being sent */
+    size_t written;         /* how many bytes of `out` the library has taken */
+    int64_t created;        /* time of the request, in seconds since 1970 */
+    int64_t quiet_ms;       /* in a stream: time since the last event */
+    bool ended;             /* in a stream: `out` is the last chunk */
+    bool gone;              /* the client has closed the connection */
 };
 
-/* ---- answers; these functions take ownership of the body ---- */
-/* Adds the headers that every answer has, and sends the answer. */
+/* ---- answers; these functions take ownership of `body` and `r` ---- */
+/* Adds the headers that every answer has, and sends the answer. MHD_NO if r is NULL. */
 enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *r);
 enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
                               pl_buf *body);
@@ -77,22 +81,23 @@ enum MHD_Result exchange_fail(exchange *x, unsigned http, const char *message,
                               const char *code);
 /* Sends the body; if `status` is an error, sends that error instead. */
 enum MHD_Result exchange_end(exchange *x, pl_status status, pl_buf *body);
+/* Returns the HTTP status for an error. */
 unsigned exchange_status(pl_status status);
 
 /* ---- the client and the events of the job ---- */
 int exchange_socket(struct MHD_Connection *c);
 uint32_t exchange_address(struct MHD_Connection *c);
-/* Sets the connection's timeout in seconds; 0 means no timeout, for the time while a
- * job is computed and the client need not send anything. Setting the timeout also
- * counts as activity. */
+/* Sets after how many seconds without activity the library closes the connection; 0:
+ * never. (While the engine computes a job, neither side sends anything.) The call
+ * itself counts as activity. */
 void exchange_rest(exchange *x, unsigned seconds);
 /* Waits until the job has an event, the client has gone, or the timeout is over. */
 void exchange_look(exchange *x, int timeout_ms);
-/* Returns the next event. NULL: there is none yet, or the client has gone. If the
- * client has gone, the engine is told to end the job. */
+/* Returns the next event; NULL if no event has come before the timeout. If the client
+ * has gone, tells the engine to end the job. */
 server_event *exchange_next(exchange *x, int timeout_ms);
 /* Waits for the next event without a timeout. If the client leaves, the engine ends the
- * job, which also gives an event. */
+ * job with an event, which this function returns. */
 server_event *exchange_wait(exchange *x);
 
 /* ---- answers of the engine (server_answer.c) ---- */

@@ -8,7 +8,7 @@
 typedef struct framing {
     int lengths, codings, hosts;
     bool chunked; /* the last transfer coding is chunked */
-    bool odd;     /* a header that different programs may read differently */
+    bool odd;     /* there is a header that programs may read in different ways */
 } framing;
 
 /* Whether the text is a token by RFC 9110, section 5.6.2. */
@@ -19,9 +19,9 @@ static bool is_token(const char *name)
     return name[0] && strspn(name, letters) == strlen(name);
 }
 
-/* Whether a header's name begins with `known` and goes on after it. The library
- * (0.9.75) appends the text of a folded line to the name of the header above it, so a
- * transfer coding on a folded line would not be seen. */
+/* Whether a header's name is longer than `known` and begins with it. The library
+ * (0.9.75) appends a folded line to the name of the header above it. Without this check
+ * such a header would not count as Content-Length or Transfer-Encoding. */
 static bool name_goes_on(const char *name, const char *known)
 {
     size_t len = strlen(known);
@@ -45,10 +45,10 @@ static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* These checks are needed because the library (0.9.75) uses the first of several
- * lengths, prefers a transfer coding to a length, and waits for chunks of any size. The
- * library's strict mode adds only the check for a Host header, and when it refuses a
- * request it writes the head of the answer twice. */
+/* These checks are needed because of what the library (0.9.75) does: it uses the first
+ * of several lengths, prefers a transfer coding to a length, and waits for chunks of
+ * any size. Its strict mode checks only the Host header, and writes the head of the
+ * answer twice when it refuses a request. */
 const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigned *http)
 {
     framing f = {0};
@@ -61,7 +61,7 @@ const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigne
     if (f.lengths > 1)
         return "the request has more than one Content-Length";
     if (f.lengths > 0 && f.codings > 0)
-        return "Content-Length and Transfer-Encoding exclude each other";
+        return "send either Content-Length or Transfer-Encoding, not both";
     *http = f.codings == 1 && f.chunked ? MHD_HTTP_LENGTH_REQUIRED
                                         : MHD_HTTP_NOT_IMPLEMENTED;
     if (f.codings > 0)

@@ -2,13 +2,13 @@
  * connection.
  *
  * A request whose end is not certain is refused, and its connection is closed
- * (server_framing.h). The thread collects the body up to a limit, then waits for the
- * events of the request's job (server_exchange.h). Until the first event the thread can
- * still answer with an error status.
+ * (server_framing.h). The connection's thread collects the body up to a limit, then
+ * waits for the events of the request's job (server_exchange.h). Until the first event
+ * the thread can still answer with an error status.
  *
- * At most BUSY_MAX connections may have a completion in progress. The library accepts
- * no more than CONNECTIONS_MAX connections, so waiting connections are closed
- * (server_clients.h) before new ones would be refused. */
+ * At most BUSY_MAX requests may be in progress. The library accepts no more than
+ * CONNECTIONS_MAX connections. When more than PLACES are open, waiting connections are
+ * closed (server_clients.h), so that the library need not refuse new ones. */
 #include "serve/embedding.h"
 #include "serve/exporter.h"
 #include "serve/page_asset.h"
@@ -34,8 +34,8 @@ enum {
 
 /* ---- requests ---- */
 
-/* Counts the request among the busy ones. Requests above BUSY_MAX are refused, so that
- * there is always a place for a request for /health. */
+/* Counts the request as busy. ERR_BUSY if more than BUSY_MAX requests are busy, so that
+ * a request for /health always finds a place. */
 static pl_status become_busy(exchange *x)
 {
     x->busy = true;
@@ -43,7 +43,8 @@ static pl_status become_busy(exchange *x)
     if (__atomic_add_fetch(&x->front->n_busy, 1, __ATOMIC_SEQ_CST) <= BUSY_MAX)
         return PL_OK;
     __atomic_fetch_add(&server_counts(x->front->server)->refused, 1, __ATOMIC_SEQ_CST);
-    return pl_fail(PL_ERR_BUSY, "%d requests are under way already; ask again later",
+    return pl_fail(PL_ERR_BUSY,
+                   "%d requests are in progress, which is the limit; try again later",
                    BUSY_MAX);
 }
 
@@ -108,12 +109,13 @@ static enum MHD_Result answer_chat(exchange *x)
     if (!chat)
         return exchange_fail(
             x, MHD_HTTP_NOT_FOUND,
-            unknown ? "the chat template of the imported model is none that this "
-                      "server knows; choose one by --chat chatml, llama2 or plain, or "
-                      "send a `prompt` to POST /v1/completions"
-                    : "this run has no chat template, so it completes text only; send "
-                      "a `prompt` to POST /v1/completions, or choose a template by "
-                      "model.chat or --chat: chatml, llama2 or plain",
+            unknown ? "this server does not know the chat template of the imported "
+                      "model; send a `prompt` to POST /v1/completions, or start the "
+                      "server with --chat chatml, --chat llama2 or --chat plain"
+                    : "this run has no chat template, so it offers no chat; send a "
+                      "`prompt` to POST /v1/completions, or start the server with "
+                      "--chat chatml, --chat llama2 or --chat plain (or set "
+                      "model.chat)",
             "not_found");
     exchange_look(x, 0);
     if (x->gone)
@@ -145,8 +147,8 @@ static enum MHD_Result answer_embeddings(exchange *x)
 }
 
 /* ---- pages ---- */
-/* Sends the page of the server. The page contains no data of the run, so a browser gets
- * it without a key; the script of the page uses the endpoints below. */
+/* Sends the page of the server. The page contains no data of the run, so no key is
+ * needed; the script of the page uses the endpoints below. */
 static enum MHD_Result answer_talk(exchange *x)
 {
     struct MHD_Response *r = http_page_response(&x->front->talk);
@@ -268,7 +270,7 @@ static const endpoint *find_endpoint(const char *url)
 static enum MHD_Result answer_unknown(exchange *x)
 {
     pl_buf text = {0};
-    pl_buf_printf(&text, "there is no such endpoint; there are");
+    pl_buf_printf(&text, "there is no such endpoint; the endpoints are");
     for (int i = 0; i < N_ENDPOINTS; i++)
         if (endpoints[i].answer != answer_model)
             pl_buf_printf(&text, "%s %s %s", i == 0 ? "" : ",",
@@ -302,8 +304,8 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
     return exchange_queue(x, http, r);
 }
 
-/* Answers OPTIONS. Before a browser sends a request of a page from another origin, it
- * sends OPTIONS without a key, to ask which requests the page may send. */
+/* Answers OPTIONS. Before a page from another origin may send a request, its browser
+ * sends OPTIONS without a key, to ask which requests are allowed. */
 static enum MHD_Result answer_preflight(exchange *x)
 {
     return exchange_queue(
@@ -325,8 +327,9 @@ static bool is_allowed(exchange *x)
     return x->user[0] != '\0';
 }
 
-/* Answers requests that need no body. *more becomes true if the body must be read
- * first. HEAD is answered like GET; the library leaves out the body. */
+/* Looks at a request before its body is read. Refuses a wrong request at once;
+ * otherwise *more becomes true, and the endpoint answers after the body. HEAD is
+ * answered like GET; the library leaves out the body of the answer. */
 static enum MHD_Result look_at_request(exchange *x, const char *method,
                                        const char *version, bool *more)
 {
@@ -342,8 +345,8 @@ static enum MHD_Result look_at_request(exchange *x, const char *method,
         return answer_preflight(x);
     if (!is_allowed(x))
         return exchange_fail(x, MHD_HTTP_UNAUTHORIZED,
-                             "this server needs a key that it knows; send it as "
-                             "`Authorization: Bearer KEY`",
+                             "the request has no key that this server knows; send the "
+                             "header `Authorization: Bearer KEY`",
                              "invalid_api_key");
     if (is_too_large(x->connection)) {
         snprintf(text, sizeof text, "the body is larger than %d bytes",
@@ -424,7 +427,7 @@ static void log_request(const exchange *x)
            x->user[0] ? x->user : "-", n_prompt, n_tokens);
 }
 
-/* Called when a request ends, also if the client has gone before its end. */
+/* Called when a request ends, also if the client has gone before the end. */
 static void on_completed(void *context, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode why)
 {
@@ -516,12 +519,14 @@ static pl_status read_front_files(pl_server_front *f)
     if (o->api_keys)
         PL_CHECK(server_access_load(o->api_keys, &f->access));
     if (!o->tls_cert != !o->tls_key)
-        return pl_fail(PL_ERR_USAGE, "--tls-cert and --tls-key are needed together");
+        return pl_fail(PL_ERR_USAGE,
+                       "only one of --tls-cert and --tls-key is given; give both");
     if (!o->tls_cert)
         return PL_OK;
     if (MHD_is_feature_supported(MHD_FEATURE_SSL) != MHD_YES)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "this libmicrohttpd has no TLS; put a proxy in front");
+                       "this libmicrohttpd was built without TLS; leave out --tls-cert "
+                       "and put a proxy with TLS in front of the server");
     PL_CHECK(read_pem(o->tls_cert, &f->certificate));
     return read_pem(o->tls_key, &f->private_key);
 }
@@ -530,12 +535,12 @@ static pl_status listen_failed(const pl_front_options *o, int cause)
 {
     if (cause == EADDRINUSE)
         return pl_fail(PL_ERR_BUSY,
-                       "%s is in use by another process; stop it or choose another "
-                       "port by --listen",
+                       "%s is in use by another process; stop that process, or choose "
+                       "another port by --listen",
                        o->listen);
     if (o->tls_cert && cause == 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "%s and %s are not a certificate and its key in PEM",
+                       "%s and %s are not a certificate and its private key in PEM",
                        o->tls_cert, o->tls_key);
     return pl_fail(PL_ERR_NET, "cannot listen at %s: %s; choose another --listen",
                    o->listen, strerror(cause));
@@ -563,7 +568,7 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
     *out = NULL;
     if (!pl_http_address(options->listen, &at))
         return pl_fail(PL_ERR_USAGE,
-                       "--listen takes IPv4:PORT, as 127.0.0.1:8080, not `%s`",
+                       "--listen needs IPv4:PORT, such as 127.0.0.1:8080, not `%s`",
                        options->listen);
     pl_server_front *f = pl_alloc(sizeof *f);
     f->server = s;

@@ -4,47 +4,50 @@
 #define PL_SERVE_SERVER_INTERNAL_H
 #include "serve/serve.h"
 
-/* Counters of the server. The front and the engine access them by atomic operations.
- * They access the fields `left`, `in_line`, `of_address` and `owners` of a job in the
- * same way. */
+/* Counters of the server; server_write_metrics explains them. The front and the engine
+ * access them by atomic operations. They access the fields `left`, `in_line`,
+ * `of_address` and `owners` of a job in the same way. */
 typedef struct server_counters {
     int64_t answered, refused, failed, left, prompt_tokens, known_tokens, chosen_tokens,
         steps;
     int64_t module_bytes, modules_read, routing_tokens;
-    /* loaded: paths in memory; modules: modules in memory; open: requests that the
-     * front is working on */
+    /* waiting, active: requests that wait for a slot, or have one; loaded: paths in
+     * memory; modules: modules in memory; open: requests that the front is working
+     * on */
     int waiting, active, loaded, modules, open;
 } server_counters;
 
 /* What the engine tells the front about one answer of a job. */
 typedef struct server_event {
-    int index;
-    pl_buf text;   /* a piece of text, or the sentence of an error */
-    pl_buf scores; /* pl_token_score of the tokens of this piece */
-    pl_buf spans;  /* pl_reroute_span: paths that began to write in this piece */
+    int index;     /* the answer's index in the job's parts */
+    pl_buf text;   /* a piece of text, or the message of an error */
+    pl_buf scores; /* pl_token_score records of the tokens of this piece */
+    pl_buf spans; /* pl_reroute_span records: paths that began to write in this piece */
+    /* this is the last event of the answer; the fields below are set only then */
     bool ended;
     pl_status status;
-    const char *code; /* code of an error; static text */
+    const char *code; /* the error's code for the client; static text */
     pl_generate_result result;
 } server_event;
 void server_event_destroy(server_event **event);
 
 typedef struct server_job server_job;
 
-/* A prompt of a job. The same path gives all n answers to the prompt. */
+/* A prompt of a job. The same model gives all answers to the prompt. */
 typedef struct server_prompt {
-    pl_buf tokens;
-    int path;                /* the path that answers; -1: not chosen yet */
-    char model[PL_NAME_MAX]; /* name of the path; set before the first event */
+    pl_buf tokens; /* int32_t */
+    /* number of the model that answers (server_models.h); -1: not chosen yet */
+    int path;
+    char model[PL_NAME_MAX]; /* name of this model; set before the first event */
 } server_prompt;
 
 /* One answer of a job: one request of a batch. Only the engine uses it. */
 typedef struct server_part {
     server_job *job;
-    int index;
-    bool joined;
+    int index;   /* number of the prompt * n + number of the answer */
+    bool joined; /* the part has joined a batch, or has ended */
     pl_generate_options options;
-    pl_buf text, scores, spans; /* the data that was not sent yet */
+    pl_buf text, scores, spans; /* what no event has yet (see server_event) */
 } server_part;
 
 typedef enum server_kind {
@@ -60,11 +63,11 @@ struct server_job {
     pl_completion completion;
     pl_queue *events; /* server_event*, for the front */
     bool left;        /* the client has gone */
-    bool in_line;     /* the job is counted in `waiting` */
+    bool in_line;     /* the job is counted in the counter `waiting` */
     bool of_address;  /* the job is counted among the requests of its address */
     uint32_t address; /* address of the client */
     int owners;       /* number of owners (front, engine); the last one frees the job */
-    double deadline;
+    double deadline;  /* time (pl_now) at which the job ends with ERR_TIMEOUT */
     server_prompt *prompts; /* [n_prompts] */
     int n_prompts;
     server_part *parts; /* [n_parts] ordered by prompt */
@@ -73,11 +76,12 @@ struct server_job {
     int n_joined, n_ended;
     pl_status status; /* status of the first part that failed */
     struct pl_server *server;
-    struct server_job *next;
+    struct server_job *next; /* the next job that waits */
 };
+/* Ends one owner's use of the job. */
 void server_job_release(server_job **job);
-/* Call this function when the client has gone. The job is no longer counted, and the
- * engine ends it. */
+/* Call this function when the client has gone. The job is no longer counted as waiting
+ * or as a request of its address, and the engine ends it. */
 void server_job_leave(server_job *job);
 
 /* ---- for the front, from any thread ---- */
@@ -86,8 +90,8 @@ void server_job_leave(server_job *job);
 PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
                                       pl_completion *completion, uint32_t address,
                                       server_job **out);
-/* Submits a job that asks for the slots. The text of the job's only event is the
- * answer. */
+/* Submits a job that asks for the state of the slots. The text of the job's only event
+ * is the answer, in JSON. */
 PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);
 const pl_tokenizer *server_tokenizer(const pl_server *s);
@@ -97,11 +101,11 @@ const pl_server_options *server_options(const pl_server *s);
 
 /* ---- pages (server_pages.c) ---- */
 void server_write_models(const pl_server *s, pl_buf *out);
-/* Writes one model; ERR_NOT_FOUND if it does not exist. */
+/* Writes one model. ERR_NOT_FOUND if the server has no model with this name. */
 PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
                                            pl_buf *out);
-/* Writes the server's properties, which clients read before their first request, in the
- * form of llama-server. */
+/* Writes the server's properties (slots, context, default values) in the form of
+ * llama-server; clients read them before their first request. */
 void server_write_props(pl_server *s, pl_buf *out);
 void server_write_metrics(pl_server *s, pl_buf *out);
 

@@ -103,7 +103,8 @@ pl_status server_models_find(const server_models *m, const char *name, int *numb
     if (server_models_is_open(m, *number))
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "path %s uses a module that this server does not use (--without)",
+                   "path %s does not answer, because it uses a module that the server "
+                   "excludes (--without)",
                    name);
 }
 

@@ -1,5 +1,5 @@
-/* Private to serve: the models that a server offers, by name and number: the paths of
- * the mixture, then the run's other arms that consist of one path.
+/* Private to serve: the models that a server offers, with names and numbers: first the
+ * paths of the mixture, then the run's other arms that consist of one path.
  *
  * The list is made when the server starts and does not change, so any thread may read
  * it. */
@@ -27,12 +27,12 @@ void server_models_name(const server_models *m, int number, char name[PL_NAME_MA
 /* Whether the server may answer with this model; false if its path is closed
  * (settings.closed). */
 bool server_models_is_open(const server_models *m, int number);
-/* Finds a model by its name. The sentence of ERR_NOT_FOUND lists the names that
- * exist. */
+/* Finds a model by its name. ERR_NOT_FOUND: no model has this name, or its path is
+ * closed. */
 PL_MUST_CHECK pl_status server_models_find(const server_models *m, const char *name,
                                            int *number);
-/* Whether this name means that the server chooses the path of each prompt: `auto`, or
- * the arm `mix`. */
+/* Whether this name (`auto` or `mix`) means that the server chooses the path of each
+ * prompt. */
 bool server_models_is_auto(const char *name);
 
 #endif

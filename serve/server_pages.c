@@ -62,8 +62,8 @@ static pl_json *make_default_params(void)
     return o;
 }
 
-/* Makes an object with the modules in memory and the number of all modules of the
- * mixture. */
+/* Makes an object with the number of all modules of the mixture, and the number and
+ * bytes of the modules in memory. */
 static pl_json *make_modules(pl_server *s)
 {
     const server_counters *n = server_counts(s);
@@ -109,9 +109,10 @@ void server_write_metrics(pl_server *s, pl_buf *out)
     write_metric(out, "requests_answered_total", "counter", "Requests answered.",
                  __atomic_load_n(&n->answered, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_refused_total", "counter",
-                 "Requests refused because too many waited.",
+                 "Requests refused because too many waited or were in progress.",
                  __atomic_load_n(&n->refused, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_failed_total", "counter", "Requests that failed.",
+    write_metric(out, "requests_failed_total", "counter",
+                 "Requests that ended with an error.",
                  __atomic_load_n(&n->failed, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_left_total", "counter",
                  "Requests whose client went away.",
@@ -119,17 +120,18 @@ void server_write_metrics(pl_server *s, pl_buf *out)
     write_metric(out, "prompt_tokens_total", "counter", "Tokens of prompts.",
                  __atomic_load_n(&n->prompt_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "known_tokens_total", "counter",
-                 "Tokens of prompts that had been read for an earlier answer.",
+                 "Tokens of prompts not read again: an earlier request had read them.",
                  __atomic_load_n(&n->known_tokens, __ATOMIC_SEQ_CST));
-    write_metric(out, "chosen_tokens_total", "counter", "Tokens chosen.",
+    write_metric(out, "chosen_tokens_total", "counter", "Tokens of answers.",
                  __atomic_load_n(&n->chosen_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "routing_tokens_total", "counter",
-                 "Tokens that paths read to be chosen again (route_every).",
+                 "Tokens that paths read only to choose the path again (route_every).",
                  __atomic_load_n(&n->routing_tokens, __ATOMIC_SEQ_CST));
-    write_metric(out, "steps_total", "counter",
-                 "Steps of reading and decoding, each of all active requests.",
-                 __atomic_load_n(&n->steps, __ATOMIC_SEQ_CST));
-    write_metric(out, "requests_waiting", "gauge", "Requests that wait for a place.",
+    write_metric(
+        out, "steps_total", "counter",
+        "Decoding steps; a step serves all active requests of one model shape.",
+        __atomic_load_n(&n->steps, __ATOMIC_SEQ_CST));
+    write_metric(out, "requests_waiting", "gauge", "Requests that wait for a slot.",
                  __atomic_load_n(&n->waiting, __ATOMIC_SEQ_CST));
     write_metric(out, "requests_active", "gauge", "Requests being answered.",
                  __atomic_load_n(&n->active, __ATOMIC_SEQ_CST));

@@ -1,21 +1,21 @@
-/* Keeps paths in memory. A path is a table of pointers to modules, which are in memory
- * once (module_pool.h). Missing modules are read from the store when a request needs
- * their path. If there is no room, idle paths are dropped, first the path that was not
- * used for the longest time. With a path only those modules leave memory that no other
- * path uses.
+/* Keeps paths in memory. A path is a table of pointers to modules; each module is in
+ * memory once (module_pool.h). When a request needs a path, its missing modules are
+ * read from the store. If memory is too small, idle paths are dropped, first the path
+ * that was not used for the longest time. When a path is dropped, those of its modules
+ * leave memory that no other path uses.
  *
- * One engine computes all paths of a shape. So working memory, slots and their caches
+ * One engine computes all paths of one shape. So working memory, slots and their caches
  * do not grow with the number of paths. */
 #include "serve/server_paths.h"
 #include "serve/module_pool.h"
 #include "serve/path_chooser.h"
 
 enum {
-    /* the shortest time that a path stays in memory; without this limit, the server
-     * might load paths all the time */
+    /* a busy path gets new requests for at least this time, even if another path waits
+     * for memory; without this limit the server might load paths all the time */
     STAY_MS = 1000,
-    /* limit of the time for routing between two steps, while requests are being
-     * answered */
+    /* limit for the time of routing and embeddings between two steps, while requests
+     * are being answered */
     ROUTE_MS = 20,
     ENGINES_MAX = 1 + SERVER_OTHERS_MAX
 };
@@ -23,23 +23,25 @@ enum {
 /* Computes paths of one shape. */
 typedef struct engine {
     const pl_shape *shape;
-    /* the model itself has no parameters; it computes with those of a path */
+    /* the model has no parameters of its own; it computes with those of a path */
     pl_model *model;
     pl_batch *batch;
 } engine;
 
+/* A path in memory. */
 typedef struct loaded {
     pl_pooled_path *pooled;
     engine *engine;
-    /* number: the model's number in the list of models; edition: number of reloads at
-     * the time when the path's versions were last chosen or found unchanged */
-    int number, edition;
+    int number; /* the model's number in the list of models */
+    /* number of reloads (server_paths.edition) when the path's versions were last found
+     * to be the newest */
+    int edition;
     /* no further request may join, because another path waits for memory */
     bool leaving;
     /* must not be dropped: more paths are being loaded for the same request */
     bool pinned;
-    uint64_t asked;
-    int64_t since_ms;
+    uint64_t asked;   /* number of the last use (server_paths.asked) */
+    int64_t since_ms; /* time when the path was loaded */
 } loaded;
 
 struct server_paths {
@@ -53,21 +55,21 @@ struct server_paths {
     int n_engines;
     loaded **paths;
     int n_paths;
-    uint64_t budget; /* limit of the bytes of modules */
+    uint64_t budget; /* limit for the bytes of modules in memory */
     int edition;     /* number of reloads so far */
-    uint64_t asked;
-    /* holds: an earlier request waits for several slots, so in this turn later requests
-     * take no slots; short_of_memory: an earlier request waits for memory, so in this
-     * turn later requests load no paths */
+    uint64_t asked;  /* number of uses of paths so far */
+    /* until the next step: holds: an earlier request waits for several slots, so later
+     * requests take no slots; short_of_memory: an earlier request waits for memory, so
+     * later requests load no paths */
     bool holds, short_of_memory;
     bool gated;       /* the router chooses paths, also when they are chosen again */
-    double routing_s; /* seconds spent on routing since the last step */
+    double routing_s; /* seconds for routing and embeddings since the last step */
 };
 
 /* ---- opening ---- */
-/* Decides whether paths are chosen by likelihood or by the router. The modules that
- * compute likelihoods must fit into a quarter of the free memory, and their memory is
- * subtracted from *left. */
+/* Decides whether paths are chosen by likelihood or by the router. *left is the free
+ * memory in bytes. The modules that compute likelihoods must fit into a quarter of it,
+ * and their size is subtracted from *left. */
 static pl_status decide_routing(server_paths *p, uint64_t *left)
 {
     char needed[16], room[16];
@@ -85,7 +87,7 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
         *left -= bytes;
         pl_log(PL_LOG_INFO, "serve.routing", "by=likelihood paths=%d memory=\"%s\"",
                n_paths, needed);
-        /* all paths are read before the first request */
+        /* All paths are read now, so that the first request need not wait for them. */
         PL_CHECK(pl_path_chooser_by_likelihood(p->chooser, &p->mix->arm,
                                                p->mix->topology,
                                                pl_topology_n_paths(p->mix->topology)));
@@ -97,8 +99,8 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
         return pl_fail(
             PL_ERR_NOMEM,
             "to route by likelihood, the server keeps the modules of all %d paths in "
-            "memory a second time. They take %s, and may take a quarter of the free "
-            "memory, %s; free memory, or give --route router",
+            "memory a second time. They need %s, but may take only %s, a quarter of "
+            "the free memory; free memory, or give --route router",
             n_paths, needed, room);
     p->gated = true;
     pl_log(PL_LOG_WARN, "serve.routing",
@@ -108,7 +110,8 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
     return PL_OK;
 }
 
-/* Returns the size of a slot's caches, which are as long as the model's context. */
+/* Returns the bytes of the caches of all slots; each cache has room for the model's
+ * context. */
 static uint64_t caches_bytes(const pl_backend *be, const pl_shape *s, int context,
                              int slots)
 {
@@ -136,8 +139,9 @@ void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
     }
 }
 
-/* Plans the memory: modules may take half of the memory that the engine leaves free.
- * While a module is read, its parameters are also in the host's memory in fp32. */
+/* Plans the memory; `left` is the free memory in bytes. Modules may take half of the
+ * memory that the engine leaves free. While a module is read, its parameters are also
+ * in the host's memory in fp32. */
 static pl_status plan_memory(server_paths *p, uint64_t left)
 {
     char text[4][16];
@@ -149,10 +153,12 @@ static pl_status plan_memory(server_paths *p, uint64_t left)
     pl_human_bytes((double)plan.engine_bytes, text[2]);
     pl_human_bytes((double)left, text[3]);
     if (plan.engine_bytes + plan.path_bytes + reading > left)
-        return pl_fail(PL_ERR_NOMEM,
-                       "the modules of one path take %s, and %d slots %s; only %s are "
-                       "free; free memory, or give fewer --slots or --precision int8",
-                       text[1], p->options->slots, text[2], text[3]);
+        return pl_fail(
+            PL_ERR_NOMEM,
+            "the modules of one path need %s, and %d slots need %s, but only "
+            "%s are free (reading a module needs memory, too); free memory, "
+            "or give fewer --slots or --precision int8",
+            text[1], p->options->slots, text[2], text[3]);
     left -= plan.engine_bytes;
     p->budget = left / 2 < left - reading ? left / 2 : left - reading;
     if (p->options->module_bytes > 0)
@@ -167,7 +173,7 @@ static pl_status plan_memory(server_paths *p, uint64_t left)
     return PL_OK;
 }
 
-/* Finds the engine of a shape, or makes it. */
+/* Finds the engine for the topology's shape, or makes this engine. */
 static pl_status open_engine(server_paths *p, const pl_topology *t, engine **out)
 {
     const pl_shape *s = pl_topology_shape(t);
@@ -191,8 +197,8 @@ static pl_status open_engine(server_paths *p, const pl_topology *t, engine **out
     return PL_OK;
 }
 
-/* Finds the versions of every path that may answer. So a tag that does not exist is
- * reported when the server starts, not when a request comes. */
+/* Finds the versions of every path that may answer. So a tag that is missing or lacks a
+ * module is reported when the server starts, not when a request comes. */
 static pl_status check_versions(const server_paths *p)
 {
     const pl_mixture *mix = p->mix;
@@ -221,7 +227,7 @@ static pl_status open_path_places(server_paths *p)
     PL_CHECK(pl_backend_open(&backend, &p->backend));
     p->pool = pl_module_pool_create(p->backend, p->mix->store);
     /* The router is always read, because it also chooses the path of prompts that are
-     * too short for likelihood. The free memory is measured after this, so that the
+     * too short for likelihood. The free memory is measured afterwards, so that the
      * router's memory is not counted as free. */
     PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
     PL_CHECK(pl_path_chooser_by_router(p->chooser));
@@ -294,9 +300,9 @@ int server_paths_context(const server_paths *p)
 }
 
 /* ---- routing ---- */
-/* Chooses the path of a prompt; *path is -1 if the work must go on later. Routing
- * blocks the engine's only thread. So while requests are being answered, routing pauses
- * after ROUTE_MS, at the next moment when a path has been read or a prompt has been
+/* Routing blocks the only thread that computes answers. So while requests are being
+ * answered, routing pauses until the next step once it has taken ROUTE_MS since the
+ * last step. The time is checked after each path that was read and each prompt that was
  * routed. */
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
 {
@@ -318,8 +324,8 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 }
 
 /* ---- loading ---- */
-/* Paths whose modules have no newer versions stay. The modules of other paths that have
- * not changed stay in memory for the paths that will be opened next. */
+/* Paths whose modules have no newer versions stay. Of the other paths, the modules that
+ * have not changed stay in memory, because the same paths will be opened again. */
 pl_status server_paths_reload(server_paths *p)
 {
     PL_CHECK(pl_store_refresh(p->mix->store));
@@ -329,8 +335,8 @@ pl_status server_paths_reload(server_paths *p)
     for (int i = 0; i < p->n_paths; i++) {
         loaded *l = p->paths[i];
         bool current = false;
-        /* if a path cannot be compared, it is opened again, and that reports the
-         * error */
+        /* A path that cannot be compared gets no further requests. The next request
+         * opens the path again, and gets the error. */
         if (l->edition == p->edition - 1 &&
             pl_module_pool_compare(p->pool, l->pooled, &current) == PL_OK && current)
             l->edition = p->edition;
@@ -348,8 +354,8 @@ static bool is_leaving(const server_paths *p, const loaded *l)
     return l->leaving || l->edition != p->edition;
 }
 
-/* Drops the idle path that was not used for the longest time. If all paths are busy,
- * marks one of them as leaving, so that this path gets no new requests; otherwise a
+/* Drops the idle path that was not used for the longest time. If all paths are busy and
+ * none is leaving, marks one as leaving, so that it gets no new requests; otherwise a
  * request for another path might wait forever. Returns whether a path was dropped. */
 static bool drop_one_path(server_paths *p)
 {
@@ -376,7 +382,7 @@ static bool drop_one_path(server_paths *p)
 }
 
 /* Makes room for a path. *fits becomes false if the path must wait until another path
- * leaves. */
+ * leaves. If no other path is in memory, *fits is true even above the limit. */
 static pl_status make_path_room(server_paths *p, const pl_path_source *source,
                                 bool *fits)
 {
@@ -403,9 +409,8 @@ static loaded *add_loaded(server_paths *p)
 }
 
 /* Loads a model; *out stays NULL if the model must wait for memory. While a request
- * waits for memory, later requests load nothing. Otherwise they could keep modules in
- * use whose memory the first request needs, for example by loading a leaving path
- * again. */
+ * waits for memory, later requests load nothing: they could keep modules in use whose
+ * memory the first request needs, for example by loading a leaving path again. */
 static pl_status load_server_path(server_paths *p, int number, loaded **out)
 {
     const server_model from = server_models_get(p->models, number);
@@ -491,13 +496,14 @@ static pl_status check_all_fit(const server_paths *p, int n)
     if (n > p->options->slots)
         return pl_fail(
             PL_ERR_USAGE,
-            "`route_every` needs a slot for each of %d paths, and the server "
-            "has %d slots (serve --slots)",
+            "`route_every` needs a slot for each of %d paths, but the server has only "
+            "%d slots (serve --slots); leave out `route_every`",
             n, p->options->slots);
     if ((p->options->paths > 0 && n > p->options->paths) || bytes > p->budget)
         return pl_fail(PL_ERR_USAGE,
-                       "`route_every` needs all %d paths in memory, and this server "
-                       "does not have room for them (serve --paths)",
+                       "`route_every` needs all %d paths in memory, but this server "
+                       "has too little memory for them or allows fewer paths (serve "
+                       "--paths); leave out `route_every`",
                        n);
     return PL_OK;
 }
@@ -556,8 +562,8 @@ pl_status server_paths_join_all(server_paths *p, int every,
     return status;
 }
 
-/* An embedding blocks the engine's only thread, so embeddings and routing share one
- * limit of time: ROUTE_MS between two steps, or one text if it takes longer. */
+/* An embedding blocks the only thread that computes answers. So embeddings and routing
+ * together may take ROUTE_MS between two steps, or as long as one text takes. */
 pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, int n,
                              pl_buf *out, bool *waits)
 {
@@ -579,7 +585,7 @@ pl_status server_paths_embed(server_paths *p, int model, const int32_t *tokens, 
     if (status == PL_OK)
         pl_buf_append(out, values, width * sizeof *values);
     const pl_status unused =
-        /* the path may be dropped before the next use */
+        /* the model must not keep pointers to the path, which may be dropped */
         pl_model_use(l->engine->model, NULL);
     status = status == PL_OK ? unused : status;
     pl_free(values);

@@ -18,44 +18,46 @@ const server_models *server_paths_models(const server_paths *p);
 const pl_tokenizer *server_paths_tokenizer(const server_paths *p);
 int server_paths_context(const server_paths *p);
 int server_paths_loaded(const server_paths *p);
-/* Counts the modules in memory, except the modules that only route prompts. */
+/* Counts the modules in memory, without those that the path chooser keeps. */
 pl_pool_counts server_paths_modules(const server_paths *p);
 
-/* Looks for new commits of the store. From now on, new versions are loaded. If a module
- * of a path in memory has changed, the path is dropped as soon as its present requests
- * have ended. */
+/* Looks for new commits of the store. Paths that are loaded from now on have the new
+ * versions. If a module of a path in memory has changed, this path gets no further
+ * requests, and is dropped when its present requests have ended. */
 PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
-/* Chooses the path that answers a prompt, as `pathloom generate` does. *path is -1 if
- * the path is not known yet; then call the function again after the next step. */
+/* Chooses the path that answers a prompt, as `pathloom generate` does. If *path becomes
+ * -1, the path is not chosen yet: call this function again after the next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
                                            int n, int *path);
-/* Lets a request join the batch of this model, and sets the request's path. *waits: the
- * request has not joined, because it must wait for a slot or until another path leaves
- * memory. */
+/* Lets a request join the batch of this model, and sets the request's path. If *waits
+ * becomes true, the request has not joined: it must wait for a slot, or until another
+ * path leaves memory. */
 PL_MUST_CHECK pl_status server_paths_join(server_paths *p, int model,
                                           pl_batch_request *request, bool *waits);
-/* Lets a request whose path is chosen again after every `every` tokens join a batch on
- * all paths that may answer, and sets the request's routes. `moved` gets indices of
- * these paths; the second function turns such an index into the path's number in the
- * mixture. If the server answers by likelihood, the paths choose; if it answers by the
- * router, the router chooses. ERR_USAGE if the server has too few slots or too little
- * memory for all paths. */
+/* Lets a request whose path is chosen again after every `every` tokens join a batch
+ * with all paths that may answer. The function `moved` gets an index among these paths;
+ * server_paths_open_path turns the index into the path's number in the mixture. If the
+ * server answers by likelihood, the losses of the paths choose ("history"); otherwise
+ * the router chooses ("gate", reroute.h). ERR_USAGE if the server has too few slots or
+ * too little memory for all paths. */
 PL_MUST_CHECK pl_status server_paths_join_all(server_paths *p, int every,
                                               void (*moved)(void *context, int from,
                                                             int path),
                                               pl_batch_request *request, bool *waits);
 int server_paths_open_path(const server_paths *p, int nth);
 
-/* Computes the embedding of a text with a model and appends it as floats [width].
- * *waits: nothing was computed, because the model must wait for memory or other work
- * comes first; call the function again later. */
+/* Computes the embedding of a text with a model and appends it as floats [width]. If
+ * *waits becomes true, nothing was computed, because the model waits for memory or
+ * other work comes first: call this function again after the next step. */
 PL_MUST_CHECK pl_status server_paths_embed(server_paths *p, int model,
                                            const int32_t *tokens, int n, pl_buf *out,
                                            bool *waits);
-/* Writes the work of each slot of the models in memory, in the form of llama-server. */
+/* Adds an object per slot of each engine to the list: what the slot is doing, in the
+ * form of llama-server. */
 void server_paths_write_slots(const server_paths *p, pl_json *list);
-/* Makes a step of all requests; returns how many engines had something to do. */
+/* Makes a step of all requests; returns the number of engines that had requests. */
 int server_paths_step(server_paths *p);
+/* Returns the number of requests in all batches. */
 int server_paths_active(const server_paths *p);
 
 #endif

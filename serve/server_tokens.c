@@ -41,8 +41,8 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
 }
 
 /* Parses a request. In vLLM's form (key `prompt`) the tokens begin with BOS unless the
- * request says that they must not. In llama-server's form (key `content`) they begin
- * with BOS only if the request says so. */
+ * key `add_special_tokens` or `add_special` is false. In llama-server's form (key
+ * `content`) they begin with BOS only if one of these keys is true. */
 static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
 {
     const bool content = pl_json_get(json, "content") != NULL;
@@ -50,7 +50,8 @@ static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
     if (!pl_json_is_object(json))
         return pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
     if (content == (pl_json_get(json, "prompt") != NULL))
-        return pl_fail(PL_ERR_USAGE, "give the text as `content` or as `prompt`");
+        return pl_fail(PL_ERR_USAGE,
+                       "give the text either as `content` or as `prompt`");
     for (const char *key = pl_json_next_key(json, NULL); key;
          key = pl_json_next_key(json, key))
         PL_CHECK(read_tokens_key(key, pl_json_get(json, key), q));
@@ -58,8 +59,8 @@ static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
 }
 
 /* ---- tokens of a text ---- */
-/* Finds the next special text. Returns its token, or -1 if there is none; *at gets the
- * position where it begins. */
+/* Finds the next special text ("<s>" or "</s>"). Returns its index in `specials`, and
+ * *at gets its position; or returns -1 and sets *at to len. */
 static int find_special(const char *text, size_t len, size_t *at)
 {
     for (*at = 0; *at < len; ++*at)
@@ -133,7 +134,7 @@ static pl_status write_token_list(const pl_tokenizer *tokenizer,
 static pl_status parse_tokens_body(const char *body, size_t len, pl_json **json)
 {
     if (pl_json_parse(body, len, json) != PL_OK)
-        return pl_fail(PL_ERR_USAGE, "the body is no JSON: %s", pl_last_error());
+        return pl_fail(PL_ERR_USAGE, "the body is not JSON: %s", pl_last_error());
     return PL_OK;
 }
 

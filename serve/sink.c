@@ -15,7 +15,7 @@ static pl_status sink_failed(const sink *s, const char *verb)
 {
     char text[128];
     pl_status status = errno == ENOSPC || errno == EDQUOT ? PL_ERR_NOSPACE : PL_ERR_IO;
-    return pl_fail(status, "cannot %s %s: %s; give another --out, or free some space",
+    return pl_fail(status, "cannot %s %s: %s; give another --out, or free disk space",
                    verb, s->path, strerror_r(errno, text, sizeof text));
 }
 

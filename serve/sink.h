@@ -5,14 +5,14 @@
 
 typedef struct sink sink;
 
-/* Opens the temporary file path.tmp-PID. */
+/* Opens the temporary file PATH.tmp-PID, where PATH is `path` and PID the process. */
 PL_MUST_CHECK pl_status sink_open(const char *path, sink **out);
 PL_MUST_CHECK pl_status sink_write(sink *s, const void *data, size_t len);
 /* Writes zeros until the file's size is a multiple of `multiple`. */
 PL_MUST_CHECK pl_status sink_align(sink *s, uint64_t multiple);
 /* Flushes the file to the disk and renames it to its final name. */
 PL_MUST_CHECK pl_status sink_end(sink *s);
-/* Accepts NULL. Removes the file if sink_end was not called. */
+/* Removes the temporary file if sink_end has not succeeded. Accepts NULL. */
 void sink_close(sink **s);
 
 #endif

@@ -2,8 +2,8 @@
  * become U+2581, special symbols are cut out, then pairs of pieces are merged. The pair
  * that makes the piece with the best score is merged first.
  *
- * SentencePiece's model has no list of merges: a piece can be made from any two pieces
- * that spell it together. So tokenizer.json lists all these pairs, ordered by the score
+ * SentencePiece's model has no list of merges: any two pieces may be merged if their
+ * joined text is a piece. So tokenizer.json lists all these pairs, ordered by the score
  * of the piece that they make, then by the numbers of the two pieces. */
 #include "serve/tokenizer_files.h"
 #include "corpus/corpus.h"
@@ -39,7 +39,7 @@ typedef struct merge {
 
 typedef struct merge_list {
     const piece_list *list;
-    int32_t *sorted; /* numbers of the pieces that merges can make, sorted by text */
+    int32_t *sorted; /* numbers of the normal pieces, sorted by text */
     size_t n_sorted;
     merge *merges;
     size_t n, cap;
@@ -85,6 +85,7 @@ static int32_t find_piece(const merge_list *m, const char *text, size_t len)
     return -1;
 }
 
+/* Adds all pairs of pieces whose joined text is the piece `made`. */
 static void split_piece(merge_list *m, int32_t made)
 {
     const token_piece *p = &m->list->pieces[made];
@@ -295,8 +296,8 @@ static void set_special_tokens(const piece_list *list, pl_json *o)
     pl_json_set(o, "unk_token", piece_text_json(&list->pieces[PL_TOKEN_UNK]));
 }
 
-/* Names the tokenizer class of transformers that uses tokenizer.json unchanged. The
- * class named after Llama would build a different pipeline. */
+/* `tokenizer_class` is the class of transformers that uses tokenizer.json unchanged.
+ * The class named after Llama would build a different pipeline. */
 void tokenizer_config(const piece_list *list, int context, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *inputs = pl_json_array();

@@ -4,7 +4,7 @@
 #include "serve/piece_list.h"
 
 /* Whether tokenizer.json can describe this tokenizer: it must be BPE over unchanged
- * text. */
+ * text, with byte fallback. */
 bool tokenizer_has_json(const piece_list *list);
 
 /* Each function appends the text of one file. */

@@ -1,5 +1,5 @@
 /* Encodes parameters as f32, f16, bf16 or q8_0, and writes a tensor row by row, in
- * GGUF's order where that differs from ours (weights.h). */
+ * GGUF's order of rows if it differs from ours (weights.h). */
 #include "serve/weights.h"
 #include "serve/half.h"
 #include <math.h>
@@ -65,8 +65,8 @@ static pl_status check_value(pl_weight_type type, const char *what, float value)
     if (!isfinite(value))
         return pl_fail(
             PL_ERR_NUMERIC,
-            "%s has the value %g, which no model can use; export an earlier version",
-            what, (double)value);
+            "%s has the value %g, which is not finite; export an earlier version", what,
+            (double)value);
     if (type == PL_WEIGHT_F16 && fabsf(value) >= 65520)
         return pl_fail(
             PL_ERR_NUMERIC,
@@ -99,6 +99,7 @@ pl_status weight_encode(pl_weight_type type, const char *what, const float *valu
 }
 
 /* ---- rows ---- */
+/* Returns which row of the tensor is written as row `row` of a llama in GGUF. */
 static int gguf_row(const pl_tensor *tensor, int head_size, int row)
 {
     int head = row / head_size * head_size, at = row - head;

@@ -2,9 +2,10 @@
  *
  * The families of rows are checked one after another. Each pass uses the names that the
  * earlier passes gathered, so the order is: records, which name blobs; then blobs,
- * which name chunks; then chunks, which name places in packs. A wrong row is reported,
- * and the check continues with the next row. The check of a family ends early only if
- * RocksDB cannot read on; this is reported, too. */
+ * which name chunks; then chunks, which name places in packs (a pack and the number of
+ * a chunk in it). A wrong row is reported, and the check continues with the next row.
+ * The check of a family ends early only if RocksDB cannot read on; this is reported,
+ * too. */
 #include "store/parts.h"
 #include "store/tally.h"
 #include <stdarg.h>
@@ -99,7 +100,9 @@ static pl_status audit_version(audit *a, row_view *row)
         problem(a, "%s@%llu names a parent that is not version %llu", v.module,
                 (unsigned long long)v.number, (unsigned long long)a->number);
     if (v.sequence > a->store->sequence || (same && v.sequence < a->sequence))
-        problem(a, "%s@%llu says that commit %llu made it, which is impossible",
+        problem(a,
+                "%s@%llu names commit %llu, but that commit does not exist or is older "
+                "than the commit of the version before it",
                 v.module, (unsigned long long)v.number, (unsigned long long)v.sequence);
     pl_copy_text(a->module, sizeof a->module, v.module);
     a->number = v.number;
@@ -137,15 +140,17 @@ static pl_status check_head(audit *a, row_view *row)
     memcpy(module, row->key.bytes, row->key.len);
     PL_CHECK(head_decode(row, &head));
     if (!has_version(a, module, head.number, &gone))
-        problem(a, "%s@%llu is the head but cannot be read", module,
-                (unsigned long long)head.number);
+        problem(a,
+                "%s@%llu is the newest version, but its record is missing or cannot be "
+                "read",
+                module, (unsigned long long)head.number);
     else if (gone)
         problem(a,
                 "%s@%llu is the newest version, but garbage collection has dropped its "
                 "parameters",
                 module, (unsigned long long)head.number);
     if (has_version(a, module, head.number + 1, &more))
-        problem(a, "%s has a version behind its head %llu", module,
+        problem(a, "%s has a version that is newer than its head, version %llu", module,
                 (unsigned long long)head.number);
     return PL_OK;
 }
@@ -229,11 +234,11 @@ static pl_status check_tag(void *context, const pl_snapshot *tag)
         memset(&v, 0, sizeof v);
         bool found = pl_store_get_version(all, item->module, item->number, &v) == PL_OK;
         if (!found || v.params_gone || !pl_hash_equal(&v.params, &item->params))
-            problem(a, "tag %s names %s@%llu, which is %s", tag->name, item->module,
+            problem(a, "tag %s names %s@%llu, which %s", tag->name, item->module,
                     (unsigned long long)item->number,
-                    !found          ? "not there"
-                    : v.params_gone ? "collected"
-                                    : "another version");
+                    !found          ? "is missing or cannot be read"
+                    : v.params_gone ? "has lost its parameters by garbage collection"
+                                    : "has different parameters than the tag says");
         pl_version_clear(&v);
     }
     return PL_OK;
@@ -260,8 +265,8 @@ static void complain_of_refs(audit *a, const char *kind, const row_view *row,
     pl_hash id;
     memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
     pl_hash_format(&id, text);
-    problem(a, "%s %s counts %llu references, but there are %llu", kind, text,
-            (unsigned long long)refs, (unsigned long long)named);
+    problem(a, "%s %s has the reference count %llu, but it is named %llu times", kind,
+            text, (unsigned long long)refs, (unsigned long long)named);
 }
 
 static pl_status check_blob(audit *a, row_view *row)
@@ -269,14 +274,15 @@ static pl_status check_blob(audit *a, row_view *row)
     blob_record blob;
     pl_hash id, name;
     if (row->key.len != sizeof id.bytes)
-        return row_damaged(row, "its key is no hash");
+        return row_damaged(row, "its key is not a hash");
     memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
     PL_CHECK(blob_decode(row, &blob));
     a->report->n_blobs++;
     blob_name(&blob, &name);
     if (!pl_hash_equal(&id, &name))
-        problem(a, "a blob record does not have the hash of its chunks: %s",
-                (row_damaged(row, "its name is not its hash"), pl_last_error()));
+        problem(a, "the name of a blob does not match the hashes of its chunks: %s",
+                (row_damaged(row, "its key does not match the hashes of its chunks"),
+                 pl_last_error()));
     uint64_t named = tally_count(&a->blobs, &id);
     if (blob.refs != named)
         complain_of_refs(a, "blob", row, blob.refs, named);
@@ -319,12 +325,12 @@ static pl_hash pack_place_of(uint64_t pack, uint32_t number)
     return place;
 }
 
-/* Gathers the bases that chunks name. This is a separate pass, because a count of
- * references can be checked only when all bases are known. */
+/* Gathers the bases that chunks name. This is a separate pass over the chunks, because
+ * a chunk's count of references can be checked only when all bases are known. */
 static pl_status note_bases(audit *a, row_view *row)
 {
     chunk_record chunk;
-    a->report->n_rows--; /* the next pass counts the row */
+    a->report->n_rows--; /* check_chunk's pass counts the row */
     if (chunk_decode(row, &chunk) != PL_OK)
         return PL_OK;
     for (int i = 0; i < 2; i++)
@@ -350,7 +356,7 @@ static pl_status check_chunk(audit *a, row_view *row)
     chunk_record chunk;
     pl_hash id;
     if (row->key.len != sizeof id.bytes)
-        return row_damaged(row, "its key is no hash");
+        return row_damaged(row, "its key is not a hash");
     memcpy(id.bytes, row->key.bytes, sizeof id.bytes);
     PL_CHECK(chunk_decode(row, &chunk));
     a->report->n_chunks++;
@@ -392,7 +398,9 @@ static void check_packs(audit *a)
              * was never finished (bulk.h) */
             continue;
         if (tally_count(&a->packs, &place) != 1)
-            problem(a, "chunk %u of pack %llu belongs to no chunk record",
+            problem(a,
+                    "chunk %u of pack %llu is named by no chunk record or by several; "
+                    "exactly one must name it",
                     (unsigned)number, (unsigned long long)pack);
     }
     if (valid)
@@ -416,8 +424,10 @@ static void check_log(audit *a, const watermark *mark)
         }
         number = store_key_number(key.data, key.len);
         if (number == mark->sequence && !pl_hash_equal(&previous, &mark->log))
-            problem(a, "commit %llu is not the one that was acknowledged",
-                    (unsigned long long)number);
+            problem(
+                a,
+                "commit %llu is not the commit that was acknowledged under this number",
+                (unsigned long long)number);
     }
     if (valid)
         problem(a, "column family log cannot be read to its end: %s", pl_last_error());

@@ -143,7 +143,7 @@ pl_status pl_store_each_row(pl_store *store, const char *name, const char *refs,
                             pl_row_fn fn, void *context)
 {
     row_walk walk = {refs, fn, context};
-    PL_CHECK(check_name("thing's", name));
+    PL_CHECK(check_name("module, path or object", name));
     row_key module = key_of_versions(name), own = key_of_name(name),
             below = key_of_name(refs);
     PL_CHECK(walk_family(store, KV_VERSION, key_slice(&module), false, &walk));
@@ -234,7 +234,8 @@ static pl_status write_brought_row(pl_txn *txn, const char *name, const pl_row *
     pl_status status =
         in_place && strcmp(v.module, name) == 0
             ? write_version(txn, &v)
-            : pl_fail(PL_ERR_DATA, "a row that belongs to %s was sent as a row of %s",
+            : pl_fail(PL_ERR_DATA,
+                      "a version of %s was sent as a row of %s, or under a wrong key",
                       v.module, name);
     pl_version_clear(&v);
     return status;
@@ -258,12 +259,13 @@ static bool is_key_of(const char *name, const char *refs, int family,
 static pl_status check_key(const char *name, const char *refs, int family,
                            const uint8_t *key, size_t len)
 {
-    PL_CHECK(check_name("thing's", name));
+    PL_CHECK(check_name("module, path or object", name));
     if (len <= ROW_KEY_MAX && is_key_of(name, refs, family, key, len))
         return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "a row of family %d was sent that does not belong to %s", family,
-                   name);
+    return pl_fail(
+        PL_ERR_DATA,
+        "a row of column family %d was sent, but its key does not belong to %s", family,
+        name);
 }
 
 pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,

@@ -95,8 +95,8 @@ static int hash_threads(void)
     return n < THREADS_MAX ? n : THREADS_MAX;
 }
 
-/* Hashes a large blob in several threads. Returns false if threads cannot be
- * started. */
+/* Hashes a large blob in several threads. Returns false if the blob is too small for
+ * this, or if threads cannot be started. */
 static bool hash_beside(const uint8_t *data, blob_record *blob)
 {
     size_t n = blob_chunks(blob);
@@ -199,8 +199,8 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 enum { READ_TRIES = 20 };
 
 /* While the writer moves a chunk, a follower may see the chunk's row from one commit
- * and its bytes from another. So a chunk counts as damaged only if it is read twice and
- * both reads fail. */
+ * and its bytes from another. So a chunk counts as damaged only if READ_TRIES further
+ * reads fail, too. */
 static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
                             chunk_view *out)
 {
@@ -260,7 +260,7 @@ static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
                                : chunk_lend(store_source(r->store), &id, bytes, &chunk);
     if (status != PL_OK)
         return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(r->id, text),
-                          w->index, r->blob.chunks.len / PL_HASH_BYTES);
+                          w->index + 1, r->blob.chunks.len / PL_HASH_BYTES);
     copy_part(w, &chunk);
     chunk_close(&chunk);
     return PL_OK;
@@ -362,7 +362,7 @@ static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool che
     return status;
 }
 
-/* Finds the range's blob and checks that its length is the expected one. */
+/* Finds the range's blob and checks that the range lies inside the blob. */
 static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
@@ -371,7 +371,7 @@ static pl_status find_range(blob_range *r)
         return PL_OK;
     return pl_fail(
         PL_ERR_ARG,
-        "blob %s has %llu bytes; %zu bytes from offset %llu on were asked for",
+        "blob %s has %llu bytes, but %zu bytes from offset %llu on were requested",
         short_hash(r->id, text), (unsigned long long)r->blob.bytes, r->len,
         (unsigned long long)r->offset);
 }
@@ -396,8 +396,8 @@ static pl_status read_blob(pl_store *store, blob_range range, bool checked)
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
         range.store->mode != PL_STORE_READ)
         return status;
-    /* Several threads may read at once, so only the databases catch up, not the store's
-     * state. */
+    /* Several threads may read at once, so only the databases are refreshed: the fields
+     * of the store must not change. */
     for (int i = 0; i < store->n_parts; i++)
         PL_CHECK(kv_refresh(store->parts[i]->db));
     PL_CHECK(store->n_parts > 0 ? PL_OK : kv_refresh(store->db));
@@ -440,8 +440,8 @@ done:
     return status;
 }
 
-/* Reads all blobs together. If the store has parts, or if a follower must read again,
- * reads the blobs one by one. */
+/* Reads all blobs together. If the store has parts or is open for reading, reads the
+ * blobs one by one, because a follower may have to read a blob again. */
 pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
 {
     if (store->n_parts == 0 && store->mode != PL_STORE_READ)
@@ -478,8 +478,8 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
 }
 
 /* Counts the bytes of the chunks of this blob that the store does not have yet. Chunks
- * without a hash so far are left out. Equal chunks that follow each other count
- * once. */
+ * whose hashes are not known yet are left out. Equal chunks that follow each other
+ * count once. */
 static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t *bytes)
 {
     *bytes = 0;
@@ -496,7 +496,7 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     return PL_OK;
 }
 
-/* Puts all chunks from number `first` on whose hashes are known already. */
+/* Puts the chunks from number `first` on, up to the last chunk whose hash is known. */
 static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
                             size_t first)
 {
@@ -508,7 +508,8 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
     return PL_OK;
 }
 
-/* A new blob has no references. A blob to which no record refers is deleted before the
+/* Adds the chunks and the record of a new blob, which has no references yet. If no
+ * record names the blob until the commit, the blob is deleted just before the
  * commit. */
 static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                               const blob_record *blob)
@@ -547,7 +548,8 @@ static pl_status flow_item(void *context, size_t item, int thread)
 
 /* Decides whether to treat the blob as new, which is the case if the store has no chunk
  * of its first group. (Only the hash of the complete blob shows whether the blob really
- * is new.) If the blob might not fit on the disk, its new bytes are counted first. */
+ * is new.) If the blob might not fit on the disk, *out is false, so that put_known
+ * counts its new bytes first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {
@@ -589,7 +591,7 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     if (found)
         return pl_fail(PL_ERR_DAMAGED,
                        "blob %s is in the store, but the rows of its first chunks are "
-                       "not; look at it with store fsck",
+                       "not; check the store with `pathloom store fsck`",
                        short_hash(out, text));
     blob_write(txn->batch, out, blob);
     note_loose(txn, out);
@@ -597,8 +599,8 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
 }
 
 /* ---- */
-/* The most bytes in one commit. RocksDB limits a batch, and the log entry made from it,
- * to 4 GiB. */
+/* The largest number of bytes in one commit. RocksDB limits a batch, and the log entry
+ * made from it, to 4 GiB. */
 static const uint64_t COMMIT_BYTES_MAX = (uint64_t)3 << 30;
 
 static pl_status check_fits(const pl_txn *txn, uint64_t bytes)
@@ -606,10 +608,11 @@ static pl_status check_fits(const pl_txn *txn, uint64_t bytes)
     uint64_t there = kv_batch_bytes(txn->batch) + txn->staged_bytes;
     if (bytes <= COMMIT_BYTES_MAX && there <= COMMIT_BYTES_MAX - bytes)
         return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "one commit can have at most %llu bytes, so this blob of %llu bytes "
-                   "does not fit; use smaller modules",
-                   (unsigned long long)COMMIT_BYTES_MAX, (unsigned long long)bytes);
+    return pl_fail(
+        PL_ERR_UNSUPPORTED,
+        "one commit can have at most %llu bytes, and with the bytes that it already "
+        "has, this blob of %llu bytes does not fit; use smaller modules",
+        (unsigned long long)COMMIT_BYTES_MAX, (unsigned long long)bytes);
 }
 
 static pl_status put_known(pl_txn *txn, const uint8_t *data, blob_record *blob,
@@ -646,8 +649,8 @@ pl_status blob_check(const pl_txn *txn, const pl_hash *id, const char *use,
     pl_buf_destroy(&blob.chunks);
     if (!found)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "%s of %s, blob %s, is neither in the store nor in this "
-                       "transaction; put it first",
+                       "%s of %s should be blob %s, but this blob is neither in the "
+                       "store nor in the transaction; store the blob first",
                        use, name, short_hash(id, text));
     return PL_OK;
 }
@@ -662,8 +665,8 @@ static pl_status add_refs(pl_txn *txn, const pl_hash *id, int change)
     pl_status status = PL_OK;
     if (change < 0 && blob.refs == 0)
         status = pl_fail(PL_ERR_DAMAGED,
-                         "blob %s counts fewer references than records name it; check "
-                         "the store with `pathloom store fsck`",
+                         "blob %s has the reference count 0, although a record names "
+                         "it; check the store with `pathloom store fsck`",
                          short_hash(id, text));
     else
         blob.refs = change < 0 ? blob.refs - 1 : blob.refs + 1;
@@ -696,10 +699,11 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     bool found = false;
     PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
     if (!found || chunk.refs == 0)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "chunk %s counts fewer references than blobs name it; check the "
-                       "store with `pathloom store fsck`",
-                       short_hash(id, text));
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "chunk %s is missing or has the reference count 0, although a blob or a "
+            "chunk names it; check the store with `pathloom store fsck`",
+            short_hash(id, text));
     if (--chunk.refs) {
         chunk_write(txn->batch, id, &chunk);
         return PL_OK;

@@ -25,8 +25,8 @@ static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
 }
 
 /* ---- at opening ---- */
-/* Deletes the rows that an interrupted copy left, one by one, because they share their
- * table files with other rows. */
+/* Deletes the pack rows from key `first` on, one by one. An interrupted copy left these
+ * rows in table files that also have other rows, so the files cannot be dropped. */
 static pl_status delete_rows(pl_store *store, const row_key *first)
 {
     pl_status status = PL_OK;
@@ -199,8 +199,8 @@ static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
 }
 
 /* Rows in one file may have been deleted by entries in another file. If that other file
- * is dropped, the rows reappear. This function deletes them again. `seen` has the chunk
- * numbers that existed before the drop, in rising order. */
+ * is dropped, the rows reappear. This function deletes the rows again. `seen` has the
+ * numbers of the chunks that existed before the drop, in rising order. */
 static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *seen)
 {
     pl_status status = PL_OK;
@@ -302,7 +302,7 @@ static void drop_behind(pl_txn *txn)
     }
     store->dropping = d;
     if (d->n == 0 || pl_thread_start("drop", drop_ranges, d, &d->thread) != PL_OK)
-        bulk_settle(store); /* if dropping fails, compaction frees the space later */
+        bulk_settle(store); /* without this thread, compaction frees the space later */
 }
 
 /* Drops each file whose keys all lie within a range of dropped chunks, because such a

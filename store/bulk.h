@@ -1,17 +1,19 @@
 /* Large blobs. The chunks of a large blob do not go through RocksDB's log, but into a
  * table file, which is written while the transaction grows. The file is taken into the
- * database just before the commit's batch, which names its chunks. Three steps:
+ * database just before the commit's batch, which names its chunks. A file goes through
+ * three states:
  *
  *   INCOMING/N.sst   the file is being written; if the process is killed, the next
  *                    opening deletes the file
- *   taken in         the chunks are in the database, but no record names their keys
- *                    (number of the coming commit, number of the chunk) yet
+ *   taken in         the chunks are in the database; their keys are (number of the
+ *                    coming commit, number of the chunk). No record names the keys yet
  *   committed        the batch that names the keys was written, as for small blobs
  *
  * If the process ends before the batch is committed, the keys in the file have a higher
- * number than the newest commit, so the next opening recognises them as unfinished. A
- * file holds the chunks of one blob, so usually all chunks of a file become garbage
- * together. Such a file is dropped without compaction. */
+ * number than the newest commit, so the next opening recognises the chunks as
+ * unfinished and deletes them. A file holds the chunks of one blob, so usually all
+ * chunks of a file become garbage together. Such a file is dropped without
+ * compaction. */
 #ifndef PL_STORE_BULK_H
 #define PL_STORE_BULK_H
 #include "store/store_internal.h"

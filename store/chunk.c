@@ -16,10 +16,10 @@ static pl_status pin_row(row_source from, const chunk_record *chunk, kv_pin *out
     if (out->data && out->len == chunk->stored)
         return PL_OK;
     kv_unpin(out);
-    return pl_fail(
-        PL_ERR_DAMAGED,
-        "its bytes are missing from pack %llu; restore the store from a copy",
-        (unsigned long long)chunk->pack);
+    return pl_fail(PL_ERR_DAMAGED,
+                   "its bytes are missing from pack %llu, or have the wrong length "
+                   "there; restore the store from a copy",
+                   (unsigned long long)chunk->pack);
 }
 
 /* Gets the chunk's bytes as they are stored, from the database or from the engine. */
@@ -39,8 +39,8 @@ static pl_status find_bytes(row_source from, const pl_hash *id,
 }
 
 /* Reads a chunk without checking its hash. This is enough for a base: if the base is
- * damaged, the chunk decoded with it is wrong, and the hash of that chunk is
- * checked. */
+ * damaged, the chunk that is decoded with it is wrong, and the check of that chunk's
+ * hash fails. */
 static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
                          int depth, chunk_view *out);
 
@@ -53,8 +53,8 @@ static pl_status load_base(row_source from, const chunk_record *chunk, int i, in
     if (!found || base.bytes != chunk->bytes || depth >= CHUNK_DEPTH_MAX)
         return pl_fail(
             PL_ERR_DAMAGED,
-            "a chunk from which it is computed is missing; restore the store from a "
-            "copy");
+            "a chunk from which it is computed is missing or has a different size, or "
+            "the chain of such chunks is too long; restore the store from a copy");
     return load_at(from, &chunk->bases[i], &base, depth + 1, out);
 }
 
@@ -99,7 +99,7 @@ pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chu
         return PL_OK;
     chunk_close(out);
     return pl_fail(PL_ERR_DAMAGED,
-                   "its bytes do not have its hash; restore the store from a copy");
+                   "its bytes do not match its hash; restore the store from a copy");
 }
 
 static pl_status find_chunk(row_source from, const pl_hash *id, size_t expected,
@@ -109,11 +109,11 @@ static pl_status find_chunk(row_source from, const pl_hash *id, size_t expected,
     PL_CHECK(chunk_read(from, id, out, &found));
     if (!found)
         return pl_fail(PL_ERR_DAMAGED,
-                       "its row is missing; restore the store from a copy");
+                       "its record is missing; restore the store from a copy");
     if (out->bytes != expected)
         return pl_fail(
             PL_ERR_DAMAGED,
-            "it has %llu bytes where %zu belong; restore the store from a copy",
+            "it has %llu bytes instead of %zu; restore the store from a copy",
             (unsigned long long)out->bytes, expected);
     return PL_OK;
 }
@@ -137,7 +137,8 @@ pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
     if (out->len == expected)
         return PL_OK;
     chunk_close(out);
-    return pl_fail(PL_ERR_DAMAGED, "it does not have its length");
+    return pl_fail(PL_ERR_DAMAGED,
+                   "its bytes have the wrong length; restore the store from a copy");
 }
 
 pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expected,
@@ -156,7 +157,7 @@ pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expe
         if (!pl_hash_equal(&got[i], &ids[i]))
             PL_TRY(pl_fail(
                 PL_ERR_DAMAGED,
-                "its bytes do not have its hash; restore the store from a copy"));
+                "its bytes do not match its hash; restore the store from a copy"));
 done:
     for (size_t i = 0; status != PL_OK && i < n; i++)
         chunk_close(&out[i]);

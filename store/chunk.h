@@ -25,8 +25,8 @@ typedef struct chunk_view {
     pl_buf decoded; /* the raw bytes of a coded chunk */
 } chunk_view;
 
-/* Opens a chunk and checks its hash. The text of ERR_DAMAGED says what is wrong but
- * does not name the chunk; the caller adds the name. */
+/* Opens a chunk of `expected` bytes and checks its hash. The text of ERR_DAMAGED says
+ * what is wrong but does not name the chunk; the caller adds the name. */
 PL_MUST_CHECK pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
                                    chunk_view *out);
 /* Opens a chunk without checking its hash, for a receiver that checks the hash of the

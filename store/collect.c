@@ -101,8 +101,8 @@ static void add_all(tally *to, const tally *from)
 }
 
 /* Counts chunks and their bases. A base is dropped only after every chunk that depends
- * on it. So each round goes one level of bases further, until a round finds no more
- * chunks. */
+ * on it. So each round goes one level of bases further, until a round finds no further
+ * bases. */
 static pl_status count_with_bases(collection *c)
 {
     tally bases = {NULL, 0, 0};

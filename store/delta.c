@@ -3,12 +3,15 @@
  * The floats of a trained model hardly compress: 24 of 32 bits are noise. Compared with
  * other versions of the module, fewer bits are noise: the values of a version between
  * two others are near the middle of both, and only the distance from the middle is
- * stored. Floats are mapped to integers that have the same order. So a small step gives
- * a small number, whatever the exponent is:
+ * stored. The function o maps floats to integers that have the same order, so a small
+ * step gives a small number, whatever the exponent is. For a float x, and the floats a
+ * and b at its position in the two bases:
  *
- *   o(x)  = x's bits m if its sign is 0, else -m - 1         (mod 2^32)
+ *   o(x)  = m if the sign bit of x is 0, else -m - 1         (mod 2^32)
  *   p     = o(a) + floor((o(b) - o(a)) / 2)                  as signed numbers
  *   d     = o(x) - p,  folded: d >= 0 ? 2d : -2d - 1         (mod 2^32)
+ *
+ * Here m are the other 31 bits of x, p is the prediction, and d is what is stored.
  *
  * The number of noisy bits in d depends on the exponent of p, and the decoder knows p,
  * too. So values are grouped by this exponent, in groups of at least GROUP_MIN values.
@@ -22,8 +25,8 @@
 enum { WIDTH = sizeof(uint32_t), EXPONENTS = 256, GROUP_MIN = 8192, LENGTH_BYTES = 4 };
 
 /* ---- integers in the order of floats ---- */
-/* Keeps the sign bit, and inverts the other bits of negative numbers. The function is
- * its own inverse. */
+/* The function o: keeps the sign bit, and inverts the other bits of negative numbers.
+ * The function is its own inverse. */
 static uint32_t order_of(uint32_t bits)
 {
     return bits ^ (0u - (bits >> 31)) >> 1;
@@ -41,7 +44,7 @@ static uint32_t load_u32(const uint8_t *at)
     return bits;
 }
 
-/* Returns (a + b) / 2, rounded down, without overflow: the bits that a and b share,
+/* Returns (o(a) + o(b)) / 2, rounded down, without overflow: the bits that both have,
  * plus half of the bits that differ. The top bit is inverted so that signed order
  * becomes unsigned order. */
 static uint32_t middle(uint32_t a, uint32_t b)
@@ -184,7 +187,7 @@ done:
     return status;
 }
 
-/* ---- the door ---- */
+/* ---- encoding and decoding a chunk ---- */
 static pl_status encode_planes(const uint8_t *data, size_t len, pl_buf *out)
 {
     size_t n = len / WIDTH, whole = n * WIDTH;

@@ -9,7 +9,8 @@
 #define PL_STORE_DELTA_H
 #include "base/base.h"
 
-/* Appends the coded bytes. `a` and `b` are NULL or have as many bytes as data. */
+/* Appends the coded bytes. `a` and `b` are the two bases, with `len` bytes each; both
+ * are NULL if the data are coded without bases. */
 PL_MUST_CHECK pl_status delta_encode(const uint8_t *data, const uint8_t *a,
                                      const uint8_t *b, size_t len, pl_buf *out);
 /* Decodes the chunk and appends exactly `len` bytes to `out`. ERR_DAMAGED if the coded

@@ -60,8 +60,8 @@ bool pl_store_has_writer(const char *folder)
     return false;
 }
 
-/* How many audits are made at most. While a writer runs, a reader may see some rows of
- * a commit before the others. So only faults that every audit finds are reported. */
+/* The largest number of audits. While a writer runs, a reader may see some rows of a
+ * commit before the others. So only faults that every audit finds are reported. */
 enum { LOOKS = 3 };
 
 pl_status pl_store_audit_firmly(const char *folder, pl_store **store, bool bytes,

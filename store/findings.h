@@ -6,7 +6,8 @@
 extern "C" {
 #endif
 
-/* At most this many sentences are kept. `n_all` counts all of them. */
+/* At most this many sentences are kept. `n_all` also counts the sentences that were not
+ * kept. */
 enum { PL_FINDINGS_MAX = 1000 };
 typedef struct pl_findings {
     char **sentences; /* [n] owned; pl_findings_clear frees them */

@@ -1,9 +1,9 @@
 /* RocksDB 7.8 through its C interface.
  *
- * Two rules of RocksDB shape this file. The handles of all column families must be
- * destroyed before the database is closed, because RocksDB checks this with an
- * assertion, and Debian's build has assertions enabled. And an error is a text that
- * must be freed with RocksDB's own function. */
+ * Two rules of RocksDB shape this file. First, the handles of all column families must
+ * be destroyed before the database is closed: RocksDB checks this with an assertion,
+ * and Debian's build has assertions enabled. Second, an error is a text that must be
+ * freed with RocksDB's own function. */
 #include "store/kv.h"
 #include <dirent.h>
 #include <rocksdb/c.h>
@@ -27,7 +27,7 @@ enum {
     RECORD_CACHE_BYTES = 4 << 20,
     WAL_BYTES = 128 << 20,
     LEVEL_BASE_BYTES = 512 << 20,
-    /* number of tries of a follower to read the log, before it gives up */
+    /* how often a follower tries to read the log before it gives up */
     FOLLOW_TRIES = 10,
     OPERATION_PUT = 1,
     OPERATION_DELETE = 2
@@ -101,7 +101,7 @@ static pl_status database_failed(const char *verb, const char *path, char *error
         (strstr(error, "Permission denied") || strstr(error, "not permitted"))) {
         status = PL_ERR_NOPERM;
         cause = "this user may not use its files";
-        remedy = "give the command as the user that the store belongs to";
+        remedy = "run the command as the user that owns the store";
     } else if (opens && strstr(error, "Read-only file system")) {
         status = PL_ERR_NOPERM;
         cause = "it lies on a read-only file system";
@@ -113,7 +113,7 @@ static pl_status database_failed(const char *verb, const char *path, char *error
         remedy = "raise the limit on a file's size (ulimit -f)";
     } else if (strstr(error, "lock hold by") || strstr(error, "/LOCK")) {
         status = PL_ERR_BUSY;
-        remedy = "stop the process that holds it";
+        remedy = "stop the process that has the store open";
     } else if (pl_starts_with(error, "Corruption")) {
         status = PL_ERR_DAMAGED;
         remedy = "restore it from a copy; do not delete files by hand";
@@ -136,8 +136,8 @@ static rocksdb_block_based_table_options_t *record_tables(void)
     return table;
 }
 
-/* No block cache for chunks: a chunk is either read once, or is in the system's page
- * cache, so a block cache would only use memory. */
+/* No block cache for chunks: a chunk is read only once, or is in the system's page
+ * cache. So a block cache would only use memory. */
 static rocksdb_block_based_table_options_t *pack_tables(void)
 {
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
@@ -145,8 +145,8 @@ static rocksdb_block_based_table_options_t *pack_tables(void)
     return table;
 }
 
-/* Sets the options for writing. A follower uses the same options as the writer, because
- * both must agree about the families. */
+/* Sets the options of the whole database. A follower uses the same options as the
+ * writer, because both must agree about the column families. */
 static void set_durability(rocksdb_options_t *o, kv_mode mode)
 {
     rocksdb_options_set_create_if_missing(o, mode == KV_MAKE);
@@ -162,7 +162,10 @@ static void set_durability(rocksdb_options_t *o, kv_mode mode)
     rocksdb_options_set_max_background_jobs(o, 2);
     /* keep all files open, because the writer may delete files that a follower reads */
     rocksdb_options_set_max_open_files(o, -1);
-    rocksdb_options_set_info_log_level(o, 3); /* errors */
+    /* By default RocksDB starts 15 threads per column family to open its files. A store
+     * has few files, so starting the threads took most of the time to open it. */
+    rocksdb_options_set_max_file_opening_threads(o, 1);
+    rocksdb_options_set_info_log_level(o, 3); /* only errors */
     rocksdb_options_set_keep_log_file_num(o, 2);
     rocksdb_options_set_stats_dump_period_sec(o, 0);
     rocksdb_options_set_stats_persist_period_sec(o, 0);
@@ -205,7 +208,8 @@ typedef struct log_files {
     int n;
 } log_files;
 
-/* Lists the files whose numbers are at most `most`. */
+/* Counts the log files whose numbers are at most `most`, and finds the newest of
+ * them. */
 static log_files list_logs(const kv *db, uint64_t most)
 {
     log_files logs = {0, 0};
@@ -223,7 +227,8 @@ static log_files list_logs(const kv *db, uint64_t most)
     return logs;
 }
 
-/* Whether the writer has deleted a file of the log since `before` was listed. */
+/* Returns whether the writer has deleted a file of the log since the list `before` was
+ * made. */
 static bool lost_log(const kv *db, log_files before)
 {
     return list_logs(db, before.newest).n < before.n;
@@ -322,8 +327,8 @@ pl_status kv_refresh(kv *db)
             return PL_OK;
     }
     return pl_fail(PL_ERR_BUSY,
-                   "the writer of %s changed its files during each of %d readings; try "
-                   "again",
+                   "the writer of %s changed its files during each of %d attempts to "
+                   "read them; try again",
                    db->path, FOLLOW_TRIES);
 }
 

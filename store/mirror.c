@@ -40,8 +40,8 @@ typedef struct mirror {
     pl_mirror_report *report;
 } mirror;
 
-/* The tags of the fields in the file LEFT, which has what remains to be done of a copy
- * (mirror_set.c). */
+/* The tags of the fields in the file LEFT, which lists what remains to be done for a
+ * copy (mirror_set.c). */
 enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
@@ -123,16 +123,16 @@ static void mark_begin(mirror *m)
 
 /* Returns whether the target's pack rows of this commit need no comparison. Rows of
  * commits that source and target both have are equal. If the target is a later state,
- * its rows above the source's newest commit must not be deleted; rows with such numbers
- * in the source were left by a process that ended before its commit, and are not
- * needed. */
+ * its rows above the source's newest commit must not be deleted; rows of the source
+ * with such numbers are not needed, because they were left by a process that ended
+ * before its commit. */
 static bool is_sure(const mirror *m, uint64_t pack)
 {
     return pack <= m->common || (m->later && pack > m->from->sequence);
 }
 
-/* Copies a chunk. The cursors show the state at which they were opened, so the commits
- * made here do not disturb them. */
+/* Copies a chunk. The cursors show the database as it was when they were opened, so the
+ * commits made here do not disturb them. */
 static pl_status bring_chunk(mirror *m, kv_family family, const side *from,
                              const side *to, int order)
 {
@@ -248,8 +248,8 @@ static bool is_mark(kv_family family, const side *row)
            memcmp(row->key.data, STORE_MIRROR_ROW, row->key.len) == 0;
 }
 
-/* If the source is itself an unfinished copy, its mark STORE_MIRROR_ROW is not
- * copied. */
+/* Copies or deletes one row. The row STORE_MIRROR_ROW of a source that is itself an
+ * unfinished copy is not copied. */
 static pl_status bring_record(mirror *m, kv_family family, const side *from,
                               const side *to, int order)
 {
@@ -273,7 +273,7 @@ static pl_status gather_records(mirror *m)
         PL_CHECK(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
-    /* this row is written even if the copy is made in a different folder */
+    /* a copy in a different folder needs this row, too: the epoch must not go down */
     pl_put_u64(&fields, 1, m->to_epoch);
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;
@@ -386,9 +386,10 @@ static pl_status compare_target(mirror *m, mirror_target *to)
     if (!to->force && !(same_store && m->same_line))
         status = pl_fail(
             PL_ERR_EXISTS,
-            "%s has %s; name an empty folder, or give --force to replace it",
+            "%s contains %s; name an empty folder, or give --force to replace it",
             to->folder,
-            same_store ? "a later or another state of this store" : "another store");
+            same_store ? "a later or different state of this store"
+                       : "a different store");
     m->to_epoch = m->to_epoch > to->epoch ? m->to_epoch : to->epoch;
     to->epoch = m->to_epoch;
 done:
@@ -406,11 +407,11 @@ static pl_status open_target(mirror *m, mirror_target *to)
         status = store_format_write(folder, false);
     PL_CHECK(status);
     if (in_engine)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the chunks of %s are in an engine, and a copy cannot be made into an "
-            "engine; restore to a new folder, then use that folder or push from it",
-            folder);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the chunks of %s are in a storage engine, into which no copy "
+                       "can be made; restore to a new folder, and use that folder or "
+                       "copy from it with `pathloom store push`",
+                       folder);
     PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &m->to));
     return compare_target(m, to);
 }

@@ -15,7 +15,7 @@
  * copy without the source. A store in one piece whose history does not differ needs no
  * COPY, because a single commit makes the copy.
  *
- * A part's folder may be a link or a mount point and cannot be renamed then. So the
+ * A part's folder may be a link or a mount point, which cannot be renamed. So the
  * replacement of a part is made inside that folder, where files can be renamed. */
 #include "store/mirror.h"
 #include "store/parts.h"
@@ -68,7 +68,7 @@ pl_status mirror_check(const char *folder)
     if (!own && !(is_part(folder) && is_decided(pl_path_above(above, folder))))
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "a copy into %s is being made, or was ended half-way; give the same "
+                   "a copy into %s is being made or was interrupted; run the same "
                    "`pathloom store backup` or `restore` again to finish it",
                    own ? folder : above);
 }
@@ -84,8 +84,8 @@ static bool is_elsewhere(const char *folder, const char *path)
         stat(folder, &above) != 0)
         return false;
     return S_ISLNK(info.stx_mode) || (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) ||
-           /* only folders count: in layered file systems, files have different device
-            * numbers */
+           /* only folders are compared: in layered file systems, a file may have a
+            * different device number than its folder */
            (S_ISDIR(info.stx_mode) &&
             makedev(info.stx_dev_major, info.stx_dev_minor) != above.st_dev);
 }
@@ -97,7 +97,7 @@ static pl_status check_movable(const char *folder, const char *path)
     return pl_fail(
         PL_ERR_UNSUPPORTED,
         "%s is a link or a mount point, which a copy cannot replace; move its contents "
-        "into %s (which may itself be a link), and give this command again",
+        "into %s (which may itself be a link), and run this command again",
         path, folder);
 }
 
@@ -186,8 +186,8 @@ static pl_status read_decision(copy_set *c)
     if (status == PL_OK && !parse_decision((char *)text.data, c))
         status = pl_fail(
             PL_ERR_DAMAGED,
-            "the file %s does not say which copy to finish; if the folder above it is "
-            "a backup, delete that folder and make the backup again",
+            "the file %s is damaged and does not say which copy to finish; if its "
+            "folder is a backup, delete this folder and make the backup again",
             path);
     pl_buf_destroy(&text);
     return status;
@@ -247,8 +247,10 @@ static pl_status do_what_is_left(const copy_set *c, int part, const char *folder
     PL_TRY(pl_read_file(path, &left));
     pl_hash_of("left", left.data, left.len, &hash);
     if (!pl_hash_equal(&hash, &c->left[part]))
-        PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s does not have the hash that %s/COPY names",
-                       path, c->folder));
+        PL_TRY(pl_fail(
+            PL_ERR_DAMAGED,
+            "%s does not match its hash in %s/COPY, so the copy cannot be finished",
+            path, c->folder));
     PL_TRY(mirror_finish(folder, &left));
     PL_TRY(pl_failpoint("store.copy.before"));
     PL_TRY(pl_remove_tree(path));
@@ -332,8 +334,8 @@ pl_status mirror_clear(const char *folder)
 
 /* ---- before the decision ---- */
 /* Prepares an existing part for the copy: its chunks are copied into it, or a new store
- * is made inside its folder. What an earlier, undecided copy prepared is removed. `at`
- * gets the folder to which the chunks were copied. */
+ * is made inside its folder. The function first removes what an earlier, undecided copy
+ * had prepared. `at` gets the folder to which the chunks were copied. */
 static pl_status prepare_old(pl_store *from, const char *folder, bool force,
                              char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
 {
@@ -376,8 +378,9 @@ done:
     return status;
 }
 
-/* Checks that the parts that the source does not have can be removed: they must be
- * neither links nor mount points. */
+/* Checks the folders of the parts. A part that the source has must not be a link to a
+ * path that does not exist. A part that the source does not have will be removed, so it
+ * must be neither a link nor a mount point. */
 static pl_status check_part_folders(const copy_set *c)
 {
     char path[PL_PATH_MAX];
@@ -394,8 +397,8 @@ static pl_status check_target(const copy_set *c, bool force)
     pl_parts there;
     if (pl_path_exists(pl_join(path, c->folder, "FORMAT")))
         return pl_fail(PL_ERR_EXISTS,
-                       "%s holds a store in one piece, and this one has %d parts; name "
-                       "an empty folder",
+                       "%s holds a store in one piece, but the store to copy has %d "
+                       "parts; name an empty folder",
                        c->folder, c->counts.n);
     PL_CHECK(pl_store_count_parts(c->folder, &there));
     if (there.n <= c->counts.n || force)
@@ -426,10 +429,10 @@ static pl_status check_whole(const char *folder)
     char path[PL_PATH_MAX];
     if (!pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_EXISTS,
-        "%s holds a store in parts, and this one is in one piece; name an empty folder",
-        folder);
+    return pl_fail(PL_ERR_EXISTS,
+                   "%s holds a store in parts, but the store to copy is in one piece; "
+                   "name an empty folder",
+                   folder);
 }
 
 static pl_status copy_one(copy_set *c, pl_store *from, bool force,

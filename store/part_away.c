@@ -59,8 +59,8 @@ pl_status pl_store_check_removal(const char *folder, int n)
     if (!pl_path_exists(pl_join(path, part, "ENGINE")))
         return PL_OK;
     return pl_fail(PL_ERR_UNSUPPORTED,
-                   "the chunks of %s are in a storage engine, and such a job keeps the "
-                   "homes that it has",
+                   "the chunks of %s are in a storage engine, so this part and its "
+                   "home cannot be removed",
                    part);
 }
 
@@ -71,10 +71,10 @@ pl_status pl_store_remove_part(const char *folder, int n)
     if (counted.n == n)
         return parts_clear_removed(folder, n);
     if (n < 2 || counted.n != n + 1)
-        return pl_fail(
-            PL_ERR_ARG,
-            "the store %s has %d parts; removing one leaves %d (at least 2), not %d",
-            folder, counted.n, counted.n - 1, n);
+        return pl_fail(PL_ERR_ARG,
+                       "the store %s has %d parts; without the last one it has %d, not "
+                       "%d, and at least 2 must stay",
+                       folder, counted.n, counted.n - 1, n);
     PL_CHECK(pl_store_check_removal(folder, n));
     PL_CHECK(rollback_forget_parts(folder, n));
     PL_CHECK(mark_part(folder, n));

@@ -8,8 +8,9 @@
  * Which part is read for a name
  *   - A name that was never moved is in one part. That part is found by asking each
  *     part in order.
- *   - For a name that was moved there are notes (refs "at/NAME") in several parts. The
- *     note with the highest stamp names the owner, and the owner is read (owner_of).
+ *   - For a name that was moved there are notes (refs "at/NAME") in several parts. Each
+ *     move writes a higher stamp. The note with the highest stamp names the owner, and
+ *     the owner is read (owner_of).
  *   - While a name is being moved, the next part already has copies of its rows. For a
  *     module the part with the newest version is read (part_with_module). Pending
  *     updates in parts that do not own the module are left out.
@@ -27,8 +28,7 @@
  *                  pl_store_end_division goes on from there
  *
  * A part that PARTS counts may not exist yet, because its home makes it when the home
- * starts for the first time. The first parts.begun parts are expected to exist from the
- * beginning.
+ * starts for the first time. Readers require only the first parts.begun parts to exist.
  *
  * A consistent view. The parts are opened one after the other, and each part by itself
  * is consistent. Three kinds of changes concern several parts. parts_refresh reads
@@ -86,11 +86,11 @@ static pl_status parse_parts_file(const char *path, const char *text, pl_parts *
 {
     if (read_counts(text, out))
         return PL_OK;
-    return pl_fail(
-        PL_ERR_DAMAGED,
-        "%s does not say in how many parts the store is (1 to %d); count its folders "
-        "home-1, home-2 ... and write that number into its second line, below `%s`",
-        path, PL_PARTS_MAX, FIRST_LINE);
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s does not say in how many parts the store is (1 to %d); count "
+                   "the folders home-1, home-2 ... and write their number into the "
+                   "second line of the file, below `%s`",
+                   path, PL_PARTS_MAX, FIRST_LINE);
 }
 
 /* Returns an error if a part exists that PARTS does not count. Without this check the
@@ -103,8 +103,8 @@ static pl_status check_counted(const char *folder, const pl_parts *parts)
         parts_is_removed(folder, parts->n))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
-                   "%s/PARTS counts %d parts, but %s is there; write the right number "
-                   "into its second line",
+                   "%s/PARTS counts %d parts, but the folder %s exists, too; write the "
+                   "right number into the second line of PARTS",
                    folder, parts->n, next);
 }
 
@@ -129,9 +129,9 @@ pl_status pl_store_count_parts(const char *folder, pl_parts *out)
     PL_CHECK(mirror_check(folder));
     if (is_half_divided(folder))
         return pl_fail(PL_ERR_DAMAGED,
-                       "the division of the store %s into parts was interrupted: a "
-                       "part of it is in %s; run `pathloom train` or `pathloom homes` "
-                       "on its run to finish the division",
+                       "the division of the store %s into parts was interrupted: some "
+                       "of its files are already in %s; run `pathloom train` or "
+                       "`pathloom homes` on its run to finish the division",
                        folder, pl_store_part(folder, 0, path));
     if (!pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
@@ -181,10 +181,10 @@ pl_status pl_store_grow_parts(const char *folder, int n)
     if (parts.n == n)
         return PL_OK;
     if (parts.n == 0 || n != parts.n + 1 || n > PL_PARTS_MAX)
-        return pl_fail(
-            PL_ERR_ARG,
-            "the store %s has %d parts: the next number is %d, not %d (at most %d)",
-            folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
+        return pl_fail(PL_ERR_ARG,
+                       "the store %s has %d parts; with one more it has %d, not %d (at "
+                       "most %d are possible)",
+                       folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
     PL_CHECK(parts_clear_removed(folder, n - 1));
     if (n <= parts.begun)
         PL_CHECK(parts_make_again(folder, n - 1));
@@ -200,11 +200,11 @@ pl_status pl_store_divide(const char *folder)
     if (pl_path_exists(pl_join(path, folder, "PARTS")))
         return PL_OK;
     if (pl_path_exists(pl_join(path, folder, "ENGINE")))
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the store %s cannot be divided, because its chunks are in a storage "
-            "engine under the name of the whole store; push it into a new store",
-            folder);
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the store %s cannot be divided, because its chunks are in a "
+                       "storage engine under the name of the whole store; copy it into "
+                       "a new store with `pathloom store push`",
+                       folder);
     PL_CHECK(pl_make_folders(pl_store_part(folder, 0, part)));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *name = names[i];
@@ -245,8 +245,8 @@ int pl_store_n_begun(const char *folder, const pl_parts *parts)
     return n;
 }
 
-/* Identifies a state of the folder. Each copy into the folder writes PARTS anew after
- * the parts, so its stamp changes. */
+/* Identifies a state of the folder. Each copy into the folder replaces PARTS after it
+ * has written the parts, so the stamp changes. */
 typedef struct parts_stamp {
     bool copying;
     struct stat parts;
@@ -300,7 +300,7 @@ pl_status parts_open(pl_store *store, int n)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "this command does not work on the store %s, because it is "
                        "divided between %d homes; copy it into a new store (`pathloom "
-                       "store push FOLDER`) and give the command there",
+                       "store push FOLDER`) and run the command there",
                        store->folder, n);
     parts_stamp before = stamp_of(store);
     pl_status status = open_all_parts(store, n);
@@ -411,9 +411,9 @@ pl_status parts_refresh(pl_store *store)
     if (view != ROLLBACK_HALF)
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
-                   "a rollback of the store %s was ended half-way, and only some of "
-                   "its %d homes have made it; run `pathloom train` on its run, or the "
-                   "same rollback again, to finish it",
+                   "a rollback of the store %s was interrupted, and only some of its "
+                   "%d homes have carried it out; run `pathloom train` on its run, or "
+                   "the same rollback again, to finish it",
                    store->folder, store->n_parts);
 }
 
@@ -499,9 +499,9 @@ pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
     return NULL;
 }
 
-/* Returns the part that owns a module, because that part has all versions. If two parts
- * have the module, returns the part with the newer version; pl_store_audit reports such
- * a module. */
+/* Returns the part with the newest version of a module; this part has all versions. Two
+ * parts may have the module while it moves; at any other time pl_store_audit reports
+ * this. */
 static pl_store *part_with_module(pl_store *store, const char *module)
 {
     pl_store *best = NULL;
@@ -753,8 +753,8 @@ static void tell_problem(void *context, const char *sentence)
     p->fn(p->context, text);
 }
 
-/* Reports modules that are in several parts without a note. (While a module moves it
- * may be in two parts, but then a note names the owner.) */
+/* Reports modules that are in several parts although no note names their owner. (While
+ * a module moves it may be in two parts, but then there is a note.) */
 static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
                               pl_audit_report *out)
 {

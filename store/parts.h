@@ -10,8 +10,9 @@
 #define PL_STORE_PARTS_H
 #include "store/store_internal.h"
 
-/* Refs about names that moved: "at/NAME" has the target "J STAMP" or "here STAMP"
- * (PROTOCOL 2.14). */
+/* Refs about names that moved to another part. The target of "at/NAME" is "J STAMP" if
+ * part J (from 0) owns the name, or "here STAMP" if this part owns it. The ref with the
+ * highest stamp is valid (PROTOCOL 2.14). */
 #define PARTS_NOTES "at/"
 
 PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
@@ -33,7 +34,7 @@ bool parts_is_made(const char *folder, int part);
  * only on one part. */
 PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);
 
-/* The functions of store.h with the same names, for a store with n_parts > 0. */
+/* These functions do the work of the functions of store.h for a store in parts. */
 /* Returns the part that has this blob; NULL if no part has it. */
 pl_store *parts_with_blob(pl_store *store, const pl_hash *blob);
 pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,

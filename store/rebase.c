@@ -1,6 +1,6 @@
 /* Writes and reads bases. A base is written when the commits since the last base have
- * more bytes than that base. So bases and commits together take at most about twice the
- * bytes of the commits. */
+ * more bytes than that base. So all bases together have at most about as many bytes as
+ * all commits. */
 #include "store/rebase.h"
 #include <string.h>
 

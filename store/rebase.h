@@ -1,20 +1,22 @@
-/* Bases: all records of a store, written as objects. Bases keep the log of commits in
- * an engine short. */
+/* A base is a copy of all records of a store, written as objects of its engine. With a
+ * base, the engine needs to keep only the log of later commits. */
 #ifndef PL_STORE_REBASE_H
 #define PL_STORE_REBASE_H
 #include "store/store_internal.h"
 
-/* Returns whether the commits since the last base have more bytes than that base. */
+/* Returns whether the commits since the last base have more bytes than that base, and
+ * more than 4 MiB. */
 bool rebase_is_due(const remote_head *head);
 /* Writes all rows as they are now, and names them as the base in `head`. Readers do not
  * see the new base before the head is moved. */
 PL_MUST_CHECK pl_status rebase_write(pl_store *store, remote_head *head);
-/* Drops the base of `old`, and the commits up to the base that the head names now. */
+/* Deletes the base that `old` names, and the engine's log of the commits up to the base
+ * that the head names now. */
 void rebase_drop(pl_store *store, const remote_head *old);
 
 /* ---- rows as bytes: what a commit did, or a base (PROTOCOL 4.6, 4.12) ---- */
 typedef struct row_operation {
-    bool puts; /* whether the operation writes a row; else it deletes one */
+    bool puts; /* true: the operation writes a row; false: it deletes a row */
     kv_family family;
     kv_slice key, value;
 } row_operation;

@@ -1,5 +1,5 @@
-/* Rebuilds a store's folder from its engine: from the base and the commits since the
- * base.
+/* Rebuilds a store's folder from the objects in its engine: the base, and the commits
+ * since the base.
  *
  * The chain of commits is read twice. The first time it is read from the head back to
  * the base, because each commit names only the commit before it; the second time it is
@@ -77,7 +77,8 @@ static pl_status take_base(rebuild *r)
     pl_hasher_end(&sum, &got);
     if (pl_hash_equal(&got, &head->base))
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED, "the base in %s does not have its hash",
+    return pl_fail(PL_ERR_DAMAGED,
+                   "the base in %s does not match the hash that the head names",
                    engine_place(r->remote->service));
 }
 
@@ -108,12 +109,14 @@ static pl_status check_commit(kv_slice rows, uint64_t sequence, const pl_hash *l
     pl_hash_of("log", last.value.data, last.value.len, &got);
     if (!pl_hash_equal(&got, log) ||
         store_key_number(last.key.data, last.key.len) != sequence)
-        return pl_fail(PL_ERR_DAMAGED, "it is not what its name says");
+        return pl_fail(PL_ERR_DAMAGED,
+                       "its number or its hash is not the one in its name");
     PL_CHECK(row_open(KV_LOG, last.key, last.value, &row));
     PL_CHECK(log_decode(&row, &entry));
     pl_hash_of("commit", rows.data, before, &got);
     if (!pl_hash_equal(&got, &entry.digest))
-        return pl_fail(PL_ERR_DAMAGED, "its rows do not have their digest");
+        return pl_fail(PL_ERR_DAMAGED,
+                       "its rows do not match the digest in its log row");
     *previous = entry.previous;
     return PL_OK;
 }
@@ -139,7 +142,8 @@ static pl_status walk_down(rebuild *r)
     /* each commit has at least one byte, so this check limits the memory that is
      * allocated */
     if (n > head->log_bytes)
-        return pl_fail(PL_ERR_DAMAGED, "the head counts %llu commits in %llu bytes",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the head is damaged: it counts %llu commits in %llu bytes",
                        (unsigned long long)n, (unsigned long long)head->log_bytes);
     r->log = pl_alloc((size_t)(n + 1) * sizeof *r->log);
     for (uint64_t i = n; i > 0; i--) {
@@ -215,9 +219,9 @@ static pl_status fill_store_folder(rebuild *r, const char *place, const char *fo
     if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
         /* an earlier call made the store but was killed before it removed RESTORING */
         PL_CHECK(mark_done(folder));
-        return pl_fail(PL_ERR_EXISTS,
-                       "%s is a store already; move it away, then do this again",
-                       folder);
+        return pl_fail(
+            PL_ERR_EXISTS,
+            "%s is a store already; move it away, then run this command again", folder);
     }
     PL_CHECK(mark_begun(folder));
     pl_status status = take_all(r, folder);

@@ -2,9 +2,9 @@
  * reads of workers cost nothing more. Versions that are needed only as history are
  * compressed later.
  *
- * The versions of a module are coded in levels, like the marks of a ruler. Every 16th
- * version is coded alone. Any other version n is coded relative to the versions n - d
- * and n + d, where d is the lowest set bit of n:
+ * The old versions of a module are coded (compressed) in levels, like the marks of a
+ * ruler. Every 16th version is coded alone. Any other version n is coded relative to
+ * the versions n - d and n + d, where d is the largest power of two that divides n:
  *
  *   0 . . . . . . . 8 . . . . . . . 16      8 between 0 and 16
  *   0 . . . 4 . . . 8 . . . 12 . . . 16     4 between 0 and 8, ...
@@ -23,8 +23,8 @@
 #include <string.h>
 
 /* Every ALONE-th version is coded alone. The newest RECENT versions stay uncompressed.
- * Chunks below BYTES_MIN bytes, and chunks of which coding would save less than one
- * part in SPARED_MIN, stay uncompressed, too. */
+ * Chunks below BYTES_MIN bytes, and chunks that would become smaller by less than
+ * 1/SPARED_MIN, stay uncompressed, too. */
 enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 };
 
 typedef struct recoding {
@@ -41,8 +41,8 @@ static uint64_t reach_of(uint64_t number)
     return number % ALONE == 0 ? 0 : number & (~number + 1);
 }
 
-/* Finds the k-th version that may be coded once the newest version has the number
- * `head`. Returns false if there is no such version. */
+/* When the newest version has the number `head`, up to three versions can be coded.
+ * Finds number k of them, from 0. Returns false if there is no such version. */
 static bool due(uint64_t head, int k, uint64_t *number)
 {
     static const uint64_t distance[] = {RECENT, 4, 8};
@@ -55,7 +55,8 @@ static bool due(uint64_t head, int k, uint64_t *number)
 
 /* ---- which chunk ---- */
 /* Computes the length of the longest chain of deltas that chunk `id` depends on. The
- * result exceeds the limit if the chunk `not_on` is in such a chain. */
+ * result is above CHUNK_DEPTH_MAX if such a chain contains the chunk `not_on`, or if a
+ * chunk is missing. */
 static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
                                 const pl_hash *not_on, int level, int *out)
 {
@@ -77,8 +78,8 @@ static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
 }
 
 /* Tells whether the chunk may be coded relative to these bases. Other chunks may
- * already depend on this chunk, so the length of the complete chain, through the bases
- * and through those chunks, must stay within the limit. */
+ * already depend on this chunk, so the complete chain, through the bases and through
+ * those chunks, must not be longer than CHUNK_DEPTH_MAX. */
 static pl_status may_stand_on(const recoding *r, const pl_hash *id,
                               const chunk_record *chunk, const pl_hash bases[2],
                               bool *out)
@@ -134,7 +135,9 @@ static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
         bool found = false;
         PL_CHECK(chunk_read(txn_source(txn), id, &base, &found));
         if (!found)
-            return pl_fail(PL_ERR_DAMAGED, "a chunk is missing");
+            return pl_fail(PL_ERR_DAMAGED,
+                           "a chunk from which another one is computed is missing; "
+                           "check the store with `pathloom store fsck`");
         base.refs++;
         chunk_write(txn->batch, id, &base);
         PL_CHECK(raise(txn, id, height));
@@ -259,7 +262,8 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
         return PL_OK;
     *any = true;
     memcpy(module, key.data, key.len);
-    /* Visits all numbers that the newest version had since the last call. */
+    /* Does the work for each number that the newest version has had since the last
+     * call. */
     bool whole = true;
     for (; head.recoded <= head.number && whole; head.recoded += whole)
         for (int k = 0; k < 3 && whole; k++) {

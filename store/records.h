@@ -5,27 +5,28 @@
 #include "store/rows.h"
 
 typedef struct head_record {
-    uint64_t number;
+    uint64_t number; /* number of the newest version */
     /* versions below this number have neither momentum nor change */
     uint64_t momentum_from;
-    /* every version that could be coded when the newest version's number was below this
-     * one has been coded (recode.c) */
+    /* pl_store_recode has finished its work for every newest version with a number
+     * below this one (recode.c) */
     uint64_t recoded;
 } head_record;
 
 typedef struct blob_record {
-    uint64_t bytes, refs;
-    pl_buf chunks; /* hashes, PL_HASH_BYTES each */
+    uint64_t bytes, refs; /* refs: how many times records name the blob */
+    pl_buf chunks;        /* hashes of its chunks in order, PL_HASH_BYTES each */
 } blob_record;
 
-/* The record of a chunk; chunk.h describes how the bytes are stored. `refs` is the
- * number of times that the chunk occurs in blobs, plus the number of times that it is a
- * base of another chunk. */
+/* The record of a chunk; chunk.h describes how the bytes are stored. The bytes are
+ * chunk `number` of pack `pack`, the pack of commit `pack`. `refs` is the number of
+ * times that the chunk occurs in blobs, plus the number of times that it is a base of
+ * another chunk. */
 typedef struct chunk_record {
     uint64_t pack, bytes, refs;
     uint32_t number;
     uint64_t stored;  /* number of bytes of the chunk in the pack */
-    uint64_t coding;  /* chunk_coding */
+    uint64_t coding;  /* a chunk_coding (chunk.h) */
     pl_hash bases[2]; /* bases of a delta; both may be the same chunk */
     /* upper bound for the length of the longest chain of deltas that depends on this
      * chunk */
@@ -35,6 +36,8 @@ typedef struct chunk_record {
 } chunk_record;
 
 typedef struct log_record {
+    /* the hash of the previous commit's log row (zero in the first commit), and the
+     * hash of this commit's operations */
     pl_hash previous, digest;
     uint64_t epoch;
     int64_t wall_ms;

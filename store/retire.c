@@ -39,8 +39,8 @@ done:
     return status;
 }
 
-/* Deletes pending rows. With keep_updates the references to the update blobs are not
- * dropped: from now on they count for the new version. */
+/* Deletes pending rows. With keep_updates the references to the update blobs stay: from
+ * now on they are the references of the new version. */
 static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
 {
     pending_row *rows = NULL;
@@ -86,8 +86,8 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Drops the momentum and the change of a version, which only the versions after it
- * needed. The version's row stays, but no longer names these blobs. */
+/* Drops the momentum and the change of a version. Only the making of later versions
+ * needed them. The version's row stays, but no longer names these blobs. */
 static pl_status drop_version_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;

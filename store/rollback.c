@@ -2,9 +2,9 @@
  *
  * Purpose. `pathloom store rollback` computes a plan: which modules get which old
  * parameters, and after which phase the paths continue. The plan may concern several
- * parts, but a commit changes only one part. This file carries the plan out in three
- * steps. If the process is killed at any moment, either the complete plan is carried
- * out later, or nothing of it.
+ * parts, but a commit changes only one part. So this file carries the plan out in three
+ * steps. Whenever the process is killed, either the complete plan is carried out later,
+ * or nothing of it.
  *
  * A rollback has a number: the epoch of the first part, which differs each time that
  * part is opened for writing.
@@ -28,13 +28,13 @@
  *               part 1's number is the share's       part 1's number is a different one
  *   no share <------ make the share ------ share ------ drop the share ------> no share
  *
- * A process that opens all parts for reading compares the numbers of their last
- * rollbacks. The result is one of three states (rollback_look). In the state WHOLE the
- * store is shown at once. In the states MIXED and HALF the process waits some seconds
- * for WHOLE. If the state is still MIXED then, the store is shown, because parts that
- * were restored one by one stay in this state. If it is still HALF, opening fails with
- * an error that says what to do, because the process that should finish the rollback
- * may be dead.
+ * A process that opens all parts for reading compares the numbers of the last rollbacks
+ * of the parts. The result is one of three states (rollback_look; rollback.h explains
+ * them). In the state WHOLE the store is shown at once. In the states MIXED and HALF
+ * the process waits some seconds for WHOLE. If the state is still MIXED then, the store
+ * is shown, because parts that were restored one by one stay in this state. If it is
+ * still HALF, opening fails with an error that says what to do, because the process
+ * that should finish the rollback may be dead.
  *
  * What a rollback writes. No old version is changed. Each module gets new versions, up
  * to number `last`, with the parameters of the old version. The new versions have no
@@ -104,7 +104,7 @@ static pl_status source_of(pl_store *store, const pl_rollback_module *c,
     pl_version_clear(out);
     return pl_fail(PL_ERR_NOT_FOUND,
                    "the parameters of %s@%llu were collected as garbage; only the "
-                   "version's record is left",
+                   "record of the version is left",
                    c->name, (unsigned long long)c->source);
 }
 
@@ -479,8 +479,8 @@ pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
         pl_status status = rollback_resume(w->parts[i]);
         if (status != PL_OK)
             return pl_fail_in(
-                status, "the rollback is decided, but not all parts have made it; the "
-                        "next command that writes to the store finishes it");
+                status, "the rollback is decided, but not all parts have carried it "
+                        "out; the next command that writes to the store finishes it");
     }
     return PL_OK;
 }

@@ -7,13 +7,14 @@
 #include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
-/* A ref with the number of the last rollback that this part has made. In the first
- * part, this number is followed by a blank and the number of parts of that rollback. */
+/* A ref with the number of the last rollback that this part has carried out. In the
+ * first part, this number is followed by a blank and the number of parts of that
+ * rollback. */
 #define ROLLBACK_REF "sys/rolled-back"
 
-/* Called by a writer that has just opened a part. If the part still has a share of a
- * rollback, the share is carried out if the rollback was decided, else it is
- * dropped. */
+/* Called by a writer that has just opened a store, or one home's part of a divided
+ * store. An unfinished rollback may still have to change it. The function makes this
+ * change if the rollback was decided, and otherwise drops it. */
 PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
 
 /* Called after parts were removed. Records that the last rollback concerned only the
@@ -21,7 +22,7 @@ PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
 PL_MUST_CHECK pl_status rollback_forget_parts(const char *folder, int n);
 
 typedef enum rollback_view {
-    ROLLBACK_WHOLE, /* the same rollback is the last one of all parts */
+    ROLLBACK_WHOLE, /* all parts have the same last rollback */
     /* a rollback is in progress, or a part was read before the others */
     ROLLBACK_MIXED,
     /* a rollback was decided, but a part has not yet carried out its share: the process

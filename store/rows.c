@@ -102,8 +102,9 @@ pl_status check_name(const char *what, const char *name)
     return PL_OK;
 }
 
-/* Printable keys are shown unchanged. In other keys the bytes after the printable
- * beginning are shown in hexadecimal: "mix/L1.E0:0000000000000003". */
+/* Writes a key as text for an error. Printable keys are shown unchanged. In other keys
+ * the bytes after the printable beginning are shown in hexadecimal:
+ * "mix/L1.E0:0000000000000003". */
 static void key_text(kv_family family, const row_key *key, char out[KEY_TEXT_MAX])
 {
     size_t used = 0;
@@ -173,8 +174,8 @@ pl_status row_damaged(const row_view *row, const char *how)
                    kv_family_name(row->family), key, how);
 }
 
-/* Returns whether the version byte and the checksum are right. `len` includes the
- * version byte and the checksum. */
+/* Returns whether the checksum is right. `len` includes the version byte and the
+ * checksum. */
 static bool envelope_holds(const row_view *row, const uint8_t *bytes, size_t len)
 {
     size_t body = len - ROW_CHECKSUM_BYTES;
@@ -195,8 +196,8 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
         return row_damaged(out, "its checksum does not match");
     if (bytes[0] != ROW_VERSION)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "a record of family %s has version %d, this release knows %d; "
-                       "use the release that wrote it",
+                       "a record of column family %s has format version %d, but this "
+                       "release reads only version %d; use the release that wrote it",
                        kv_family_name(family), bytes[0], ROW_VERSION);
     pl_reader_open(&out->fields, "stored record", bytes + 1,
                    value.len - 1 - ROW_CHECKSUM_BYTES);

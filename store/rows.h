@@ -16,11 +16,11 @@ typedef struct row_key {
 
 row_key key_of_name(const char *name);
 row_key key_of_hash(const pl_hash *hash);
-row_key key_of_number(uint64_t number);                      /* log */
-row_key key_of_version(const char *module, uint64_t number); /* version */
+row_key key_of_number(uint64_t number);                      /* log family */
+row_key key_of_version(const char *module, uint64_t number); /* version family */
 /* prefix of the keys of a module's versions */
 row_key key_of_versions(const char *module);
-row_key key_of_pack(uint64_t pack, uint32_t number); /* pack */
+row_key key_of_pack(uint64_t pack, uint32_t number); /* pack family */
 /* prefix of a phase's keys in the pending family */
 row_key key_of_phase(const char *module, uint64_t phase);
 row_key key_of_pending(const char *module, const pl_contribution *c);
@@ -64,7 +64,7 @@ pl_status row_damaged(const row_view *row, const char *how);
 /* Adds the envelope to the fields, puts the row into the batch and clears `fields`. */
 void row_write(kv_batch *batch, kv_family family, const row_key *key, pl_buf *fields);
 /* row_seal writes the fields with their envelope to `out`, without a batch. row_seal_as
- * writes a different record version, for tests. */
+ * also sets the version byte, for tests. */
 void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out);
 void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *fields,
                  pl_buf *out);

@@ -60,7 +60,8 @@ pl_status scratch_make(scratch *out)
     if (!*out->path || !mkdtemp(out->path)) {
         out->path[0] = '\0';
         return pl_fail(PL_ERR_IO,
-                       "cannot make a temporary folder under %s: %s; set TMPDIR",
+                       "cannot make a temporary folder under %s: %s; set TMPDIR to a "
+                       "folder that you may write to",
                        root(), strerror(errno));
     }
     return pl_lock_folder(out->path, &out->lock);

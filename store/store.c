@@ -315,8 +315,8 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
     return PL_OK;
 }
 
-/* Counts the records and the bytes of blobs and chunks. It reads every record but no
- * blob. A damaged row is an error. */
+/* Counts the records and the bytes of blobs and chunks. It reads the records of heads,
+ * versions, blobs and chunks, but no bytes of blobs. A damaged row is an error. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
     if (store->n_parts > 0)

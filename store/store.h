@@ -12,16 +12,16 @@
  *   position in the training data (data cursor).
  * - object: a named blob, such as an arm's definition, a router, a tokenizer, a data
  *   shard.
- * - ref: a name for a set of versions.
+ * - ref: a short text that is stored under a name.
  *
  * One writer (the home process) makes atomic, synced commits. While the writer runs,
  * any number of readers may open the same folder (as secondary instances of RocksDB).
- * docs/PROTOCOL.md section 4 defines the layout and the formats of records. Names of
- * modules are "ARM/SLOT.Ek".
+ * docs/PROTOCOL.md section 4 defines the layout and the formats of records. The name of
+ * a module is "ARM/SLOT.Ek", for example "mix/L1.E0".
  *
  * Only one thread may use an open store and its transaction, with one exception:
- * several threads may call the getters and the functions that read blobs at once, as
- * long as no thread refreshes or closes the store.
+ * several threads may call pl_store_head, the pl_store_get_ functions and the functions
+ * that read blobs at once, as long as no thread refreshes or closes the store.
  *
  * Read the files in this order: kv (all calls of RocksDB), rows (keys and checksums),
  * records, blob, txn, watermark, store_open, store (reading). */
@@ -52,7 +52,8 @@ PL_MUST_CHECK pl_status pl_store_check_access(const char *folder);
  * errors are ERR_BUSY if a running job has locked the store, ERR_UNSUPPORTED if the
  * store has a different format, and ERR_DAMAGED if commits were lost. (The text of
  * ERR_DAMAGED has the number of the last commit found and the number expected.) WRITE
- * and CREATE raise the store's epoch by 1. */
+ * and CREATE raise the store's epoch by 1, so every opening for writing has its own
+ * epoch. */
 PL_MUST_CHECK pl_status pl_store_open(const char *folder, pl_store_mode mode,
                                       pl_store **out);
 void pl_store_close(pl_store **store);
@@ -60,35 +61,36 @@ void pl_store_close(pl_store **store);
  * own writer. With READ, pl_store_open takes FOLDER and shows all parts as one store.
  * With WRITE or CREATE it takes the folder of one part. */
 enum { PL_PARTS_MAX = 16 };
-char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]); /* from 0 */
+/* Writes the path of part `part` (from 0) to `out`, and returns `out`. */
+char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]);
 /* Gets the number of parts of a store; *n is 0 for a store in one piece. */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);
 /* For a reader: returns the number (from 0) of the part that has this module, path or
  * object, or -1 if no part has it. */
 int pl_store_part_of(pl_store *store, const char *name);
 /* `n` is the number of parts now, and `begun` is the number of parts when the store was
- * made. `n` is larger than `begun` if homes were added to the job since. The parts with
- * the highest numbers may not exist yet. */
+ * made. The numbers differ if homes were added to the job or removed from it since. The
+ * parts with the highest numbers may not exist yet. */
 typedef struct pl_parts {
     int n, begun;
 } pl_parts;
 PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
-/* Returns whether the folder of part `part` (from 0) should exist. A part that was
- * added later is counted before its home creates its folder. For a store in one piece
- * the result is always true. */
+/* Returns false if part `part` (from 0) was added after the store was made and its home
+ * has not created the folder yet. Otherwise, and always for a store in one piece,
+ * returns true. */
 bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part);
-/* Returns how many parts, counted from part 0 on, pl_store_part_begun is true for; 0
- * for a store in one piece. */
+/* Returns the number of parts before the first one for which pl_store_part_begun is
+ * false; 0 for a store in one piece. */
 int pl_store_n_begun(const char *folder, const pl_parts *parts);
-/* Adds a part; `n` is the number of parts afterwards. It is no error if the store has n
+/* Adds a part; `n` is the number of parts afterwards. Does nothing if the store has n
  * parts already. */
 PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
-/* Returns ERR_UNSUPPORTED if the chunks of part n lie in a storage engine, because such
- * a part cannot be removed. */
+/* Returns ERR_UNSUPPORTED if the chunks of part n (from 0) are in a storage engine,
+ * because such a part cannot be removed. */
 PL_MUST_CHECK pl_status pl_store_check_removal(const char *folder, int n);
 /* Removes the last part; `n` is the number of parts that stay, at least 2. No process
- * may have any part open, and nothing in the last part may be needed. The function may
- * be called again after it was interrupted. */
+ * may have any part open, and nothing in the last part may be needed. After an
+ * interruption, call the function again. */
 PL_MUST_CHECK pl_status pl_store_remove_part(const char *folder, int n);
 /* Turns a store in one piece, which no process has open, into the first of two parts.
  * If the process is killed before the end, the store cannot be opened until this
@@ -96,8 +98,9 @@ PL_MUST_CHECK pl_status pl_store_remove_part(const char *folder, int n);
  * division was interrupted. */
 PL_MUST_CHECK pl_status pl_store_divide(const char *folder);
 PL_MUST_CHECK pl_status pl_store_end_division(const char *folder);
-/* Makes the folder a store of n parts. The writers create the parts themselves.
- * ERR_EXISTS if the folder already is a store with a different number of parts. */
+/* Makes the folder a store of n parts. Each part is created later, when its writer
+ * opens it. ERR_EXISTS if the folder already is a store with a different number of
+ * parts. */
 PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
 /* Makes the folder a store whose chunks lie in a storage engine, `rados://...` or
  * `s3://...` (docs/ENGINES.md). Each part of a store gets its own namespace in the
@@ -107,11 +110,11 @@ PL_MUST_CHECK pl_status pl_store_make_on(const char *folder, const char *place);
 /* Checks the spelling of an engine's address. */
 PL_MUST_CHECK pl_status pl_store_check_engine(const char *place);
 /* Describes the damage in the log that was repaired when the store was opened for
- * writing; NULL if there was no damage. After a power cut the log may end with an
- * incomplete part, whose commits were never acknowledged. */
+ * writing; NULL if there was no damage. After a power cut the log may end with
+ * incomplete commits, which were never acknowledged. */
 const char *pl_store_mended(const pl_store *store);
-/* Names the rollback over several parts that was finished when this part was opened for
- * writing; NULL if there was no unfinished rollback. */
+/* Returns the arguments of the rollback over several parts that was finished when this
+ * part was opened for writing; NULL if there was no unfinished rollback. */
 const char *pl_store_resumed(const pl_store *store);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
@@ -119,7 +122,7 @@ uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far *
 PL_MUST_CHECK pl_status pl_store_refresh(pl_store *store);
 
 /* ---- records ---- */
-enum { PL_CONTRIBUTION_CELLS = 128 };
+enum { PL_CONTRIBUTION_CELLS = 128 }; /* number of values in a sketch of an update */
 typedef struct pl_contribution {
     char worker[PL_TEXT_MAX];
     char device[PL_TEXT_MAX];
@@ -130,13 +133,14 @@ typedef struct pl_contribution {
     uint64_t n_tokens; /* targets that count in the loss */
     double loss;       /* mean training loss over the phase, in nats per token */
     double norm;       /* L2 norm of the update */
-    double weight;     /* weight in the mean before normalisation: the shard's size */
-    double seconds;    /* spent on inner steps */
+    double weight;     /* in the round's mean, before normalisation: the shard's size */
+    double seconds;    /* time spent on inner steps */
     uint64_t token;    /* the token of the lease */
-    char codec[16];    /* "f32", "bf16" */
-    pl_hash update;    /* blob */
-    uint64_t update_bytes; /* encoded */
-    /* noloco: the partner in the pair came too late, so each took the step alone */
+    char codec[16];    /* name of the update's codec: "f32", "i8", ... */
+    pl_hash update;    /* blob with the encoded update */
+    uint64_t update_bytes; /* size of the encoded update */
+    /* noloco: whether the mate came too late, so each holder took the outer step alone
+     */
     bool split;
     /* Measurements that do not influence training; 0: not measured. `gradient` is the
      * mean norm of the gradient before clipping. `held` is the loss on the path's
@@ -144,8 +148,9 @@ typedef struct pl_contribution {
      * (outer/held.h). `memory_bytes` is the worker's peak memory. */
     double gradient, held;
     uint64_t memory_bytes;
-    /* A sketch of the update, for an audit on a different kind of device
-     * (outer/likeness.h); if `seed` is 0, there is none. */
+    /* `likeness` is a sketch of the update. An audit compares sketches if the two
+     * devices are of different kinds (outer/likeness.h). If `seed` is 0, there is no
+     * sketch. */
     uint64_t seed;
     float likeness[PL_CONTRIBUTION_CELLS];
 } pl_contribution;
@@ -165,7 +170,7 @@ typedef struct pl_version {
     char method[32]; /* "init", "nesterov", ... */
     double lr, outer_momentum;
     uint64_t n_params;
-    double params_norm, update_norm; /* L2 */
+    double params_norm, update_norm; /* L2 norms of the parameters and of the update */
     /* L2 norm of the outer step that made the version; 0 if it was not kept */
     double displacement;
     int64_t arrivals; /* delayed-nesterov: updates since the last momentum step */
@@ -173,10 +178,10 @@ typedef struct pl_version {
     /* number of the commit that made the version. The store sets this field and
      * has_updates; the caller need not. */
     uint64_t sequence;
-    /* garbage collection has dropped the data of this version; only the record is
-     * left */
+    /* whether garbage collection has dropped the data of this version, so that only the
+     * record is left */
     bool params_gone;
-    bool has_updates; /* the update blobs that this version names are in the store */
+    bool has_updates; /* whether the store has the contributions' update blobs */
     int n_contributions;
     /* [n_contributions] owned; pl_version_clear frees it */
     pl_contribution *contributions;
@@ -188,9 +193,9 @@ typedef struct pl_path_state {
     int64_t phase;                 /* number of finished phases */
     uint64_t samples;              /* data cursor: samples consumed */
     uint64_t n_tokens;             /* tokens of all phases */
-    double loss;                   /* mean loss of the last phase */
-    double seconds;                /* spent on inner steps, in all phases */
-    pl_hash moments;               /* blob: first moments, then second moments */
+    double loss;     /* mean training loss of the last phase, in nats per token */
+    double seconds;  /* time spent on inner steps, in all phases */
+    pl_hash moments; /* blob: first moments, then second moments */
     char worker[PL_TEXT_MAX];
     double gradient; /* mean norm of the gradient in the last phase; 0: not measured */
     /* the newest measured loss on the path's held-out text, in nats; 0: never measured.
@@ -213,8 +218,9 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob);
  * The text of ERR_DAMAGED names the blob and the chunk. */
 PL_MUST_CHECK pl_status pl_store_read_blob(pl_store *store, const pl_hash *blob,
                                            uint64_t offset, size_t len, void *out);
-/* Reads the first bytes of several blobs. The chunks of all blobs are hashed together,
- * which is several times faster if each blob has few chunks. */
+/* Reads the first bytes of several blobs. In a store that is open for writing, the
+ * chunks of all blobs are hashed together, which is several times faster if each blob
+ * has few chunks. */
 typedef struct pl_blob_read {
     const pl_hash *blob;
     size_t bytes;
@@ -257,11 +263,11 @@ PL_MUST_CHECK pl_status pl_store_each_path(pl_store *s, const char *prefix,
                                            pl_path_fn fn, void *ctx);
 PL_MUST_CHECK pl_status pl_store_each_object(pl_store *s, const char *prefix,
                                              pl_object_fn fn, void *ctx);
-/* The names of all modules, then of all paths, then of all objects. */
+/* Visits the names of all modules, then of all paths, then of all objects. */
 typedef pl_status (*pl_name_fn)(void *context, const char *name);
 PL_MUST_CHECK pl_status pl_store_each_name(pl_store *s, pl_name_fn fn, void *context);
 /* Visits the pending contributions of modules whose names start with `prefix`. They are
- * sorted by (module, phase, path, replica), and updates are always added in this
+ * sorted by (module, phase, path, replica), and a round always adds its updates in this
  * order. */
 PL_MUST_CHECK pl_status pl_store_each_pending(pl_store *s, const char *prefix,
                                               pl_pending_fn fn, void *ctx);
@@ -292,9 +298,9 @@ PL_MUST_CHECK pl_status pl_snapshot_decode(const char *name, const void *data,
                                            size_t len, pl_snapshot *out);
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
                                          const char *module); /* or NULL */
-/* Returns the tag's entry for `module`, or else the entry for the merged module
- * (home/merged.h) that has the same name after the slash. Returns NULL if the tag has
- * neither entry. */
+/* Returns the tag's entry for `module`. If there is none and `module` belongs to the
+ * tag's arm, returns the entry for the merged module (home/merged.h) that has the same
+ * name after the slash. Returns NULL if the tag has neither entry. */
 const pl_snapshot_item *pl_snapshot_place(const pl_snapshot *tag, const char *module);
 PL_MUST_CHECK pl_status pl_store_get_tag(pl_store *store, const char *name,
                                          pl_snapshot *out);
@@ -303,9 +309,11 @@ PL_MUST_CHECK pl_status pl_store_each_tag(pl_store *store, pl_snapshot_fn fn,
                                           void *ctx);
 
 typedef struct pl_store_stats {
+    /* blob_bytes, chunk_bytes: the sum of the uncompressed sizes of all blobs, and of
+     * all chunks */
     uint64_t n_modules, n_versions, n_blobs, n_chunks, blob_bytes, chunk_bytes,
         stored_bytes, /* size of all chunks as stored (compressed) */
-        disk_bytes;
+        disk_bytes;   /* size of the files in the store's folder and in its db */
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 
@@ -319,43 +327,46 @@ typedef enum pl_use {
     PL_USE_PENDING,  /* updates that wait for a merge */
     PL_USE_MOMENTUM, /* states of the outer optimizer */
     PL_USE_HISTORY,  /* parameters of older versions */
-    /* versions as changes, for workers that have the previous version */
+    /* encoded differences of versions, for workers that have the previous version */
     PL_USE_CHANGES,
     PL_USE_UPDATES, /* merged updates that were kept */
-    /* chunks that are only bases of coded chunks, and copies in several parts */
+    /* chunks from which only compressed chunks are computed, and further copies of a
+     * chunk that several parts have */
     PL_USE_OTHER,
     PL_USES
 } pl_use;
 typedef struct pl_store_usage {
-    uint64_t n[PL_USES];     /* blobs */
-    uint64_t bytes[PL_USES]; /* stored bytes of chunks per use */
+    uint64_t n[PL_USES];     /* number of blobs per use */
+    uint64_t bytes[PL_USES]; /* bytes of the chunks as stored (compressed) */
 } pl_store_usage;
 PL_MUST_CHECK pl_status pl_store_use(pl_store *store, pl_store_usage *out);
 const char *pl_use_name(pl_use use); /* "heads" */
 
-/* Limits the stored bytes of all chunks (WRITE); 0: no limit. A commit that would pass
- * the limit fails with ERR_NOSPACE, unless it frees at least as much as it adds. The
- * function reads the records of all chunks, so it should be called only once. */
+/* Limits the stored bytes of all chunks of a store that is open for writing; 0: no
+ * limit. A commit that would exceed the limit fails with ERR_NOSPACE, unless it frees
+ * at least as much as it adds. The function reads the records of all chunks, so it
+ * should be called only once. */
 PL_MUST_CHECK pl_status pl_store_set_quota(pl_store *store, uint64_t bytes);
 /* Returns the stored bytes that are compared with the limit; 0 if there is no limit. */
 uint64_t pl_store_stored_bytes(const pl_store *store);
-/* Tells whether the commit of this transaction would exceed the limit. Call the
- * function only after the transaction has records that name all its new blobs: a blob
- * that no record names is dropped and does not count. */
+/* *passes becomes true if the commit of this transaction would exceed the limit. Call
+ * the function only after the transaction has records that name all its new blobs: a
+ * blob that no record names is dropped and does not count. */
 PL_MUST_CHECK pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes);
 
 /* ---- making old versions smaller ---- */
-/* Compresses old versions, up to about `budget_bytes` in one commit. *more is false
- * when nothing is left to do. The parameters of the newest versions stay uncompressed,
- * and no blob changes its name. */
+/* Compresses old versions in one commit that reads about `budget_bytes` of parameters.
+ * *more is false when nothing is left to do. The parameters of the newest versions stay
+ * uncompressed, and no blob changes its name. */
 PL_MUST_CHECK pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes,
                                         bool *more);
-/* Returns the space of dropped and recoded data to the disk (WRITE). */
+/* Frees the disk space of data that were dropped or compressed. The store must be open
+ * for writing. */
 PL_MUST_CHECK pl_status pl_store_compact(pl_store *store);
 
 /* ---- collecting old data ---- */
 typedef struct pl_gc_report {
-    uint64_t n_versions; /* versions whose data can be dropped, or were dropped */
+    uint64_t n_versions; /* versions whose data can be dropped, or are dropped now */
     /* n_kept: versions that keep their data; n_gone: versions whose data were dropped
      * earlier */
     uint64_t n_kept, n_gone;
@@ -382,9 +393,9 @@ typedef struct pl_mirror_report {
     /* how many records and chunks were copied; `bytes` counts only chunks */
     uint64_t n_records, n_chunks, bytes;
 } pl_mirror_report;
-/* Makes the store in `folder` equal to the state that `from` (READ) shows. It compares
- * the rows of both stores and copies only what is missing. A folder that does not exist
- * is made.
+/* Makes the store in `folder` equal to the state that `from`, opened with READ, shows.
+ * The function compares the rows of both stores and copies only what is missing. A
+ * folder that does not exist is made.
  *
  * Without `force`, ERR_EXISTS if the folder contains anything other than an earlier
  * state of the same store. With `force`, a later state of the same store is changed row
@@ -407,9 +418,10 @@ PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder
  * killed. Does nothing without such a copy. */
 PL_MUST_CHECK pl_status pl_store_end_copy(const char *folder);
 /* Removes the new parts that a copy left beside the existing ones if its process was
- * killed before the copy was decided. Does nothing if another process has the folder
- * open, or if a part is missing. Files that an undecided copy left inside a store or a
- * part are removed when that store or part is opened for writing. */
+ * killed before the copy was decided, that is, before the file COPY was written
+ * (mirror_set.c). Does nothing if another process has the folder open, or if a part is
+ * missing. Files that an undecided copy left inside a store or a part are removed when
+ * that store or part is opened for writing. */
 PL_MUST_CHECK pl_status pl_store_clear_copy(const char *folder);
 /* Returns the number of the newest commit of part `part` (from 0) that this reader
  * shows. */
@@ -436,19 +448,20 @@ typedef struct pl_audit_report {
     uint64_t n_rows, n_versions, n_blobs, n_chunks, bytes, n_problems;
 } pl_audit_report;
 typedef void (*pl_problem_fn)(void *context, const char *sentence);
-/* Checks every record. It checks that the chain of commits is complete up to the mark,
- * that the versions of a module have no gap and name their parents, that the counts of
- * references are right, and that everything that a record names exists. With `bytes` it
- * also checks every chunk against its hash. `fn` gets one sentence per fault. If the
- * function returns an error, the check could not be made. While a writer runs, a reader
- * may see some rows of a commit before the others; so repeat the check after a refresh
- * before you rely on a reported fault. */
+/* Checks every record. It checks that the chain of commits is complete up to the newest
+ * acknowledged commit, that the versions of a module have no gap and name their
+ * parents, that the counts of references are right, and that everything that a record
+ * names exists. With `bytes` it also checks every chunk against its hash. `fn` gets one
+ * sentence per fault. If the function returns an error, the check could not be made.
+ * While a writer runs, a reader may see some rows of a commit before the others; so
+ * repeat the check after a refresh before you rely on a reported fault. */
 PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn,
                                        void *context, pl_audit_report *out);
-/* Calls pl_store_audit. If it finds faults while a process writes to the store, it
- * opens the store anew and repeats the audit, and *out has only the faults that all
- * audits found. `*store` is then a new reader, or NULL if the store could not be opened
- * again. Call pl_findings_clear afterwards, also after a failure. */
+/* Calls pl_store_audit. If the audit finds faults while a process has the store open
+ * for writing, the function opens the store again and repeats the audit. *out then has
+ * only the faults that all audits found. `*store` is then a new reader, or NULL if the
+ * store could not be opened again. Call pl_findings_clear afterwards, also after a
+ * failure. */
 PL_MUST_CHECK pl_status pl_store_audit_firmly(const char *folder, pl_store **store,
                                               bool bytes, pl_findings *out,
                                               pl_audit_report *report);
@@ -504,12 +517,12 @@ PL_MUST_CHECK pl_status pl_txn_drop_ref(pl_txn *txn, const char *name);
 PL_MUST_CHECK pl_status pl_txn_drop_object(pl_txn *txn, const char *name);
 /* Drops all pending contributions of a module, with their updates. */
 PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
-/* Drops the parameters, momentum and updates of a version. ERR_ARG if the version is
- * the head. The function may be called again for the same version. */
+/* Drops the parameters, momentum, change and updates of a version. ERR_ARG if the
+ * version is the head. The function may be called again for the same version. */
 PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
                                          uint64_t number);
 
-/* ---- rollback: is done in all parts of a store, or in no part ---- */
+/* ---- rollback: it is done in all parts of a store, or in no part ---- */
 /* Returns whether a rollback made this version. *source is then the number of the older
  * version that has the same parameters. */
 bool pl_version_source(const pl_version *version, uint64_t *source);
@@ -557,9 +570,9 @@ PL_MUST_CHECK pl_status pl_writers_roll_back(pl_writers *writers,
 
 /* ---- the rows of a name, to be moved to another store ---- */
 /* A row that belongs to a module, path or object: a version, a pending update, a path's
- * state, an object, or a ref below `refs`. Bytes are borrowed. */
+ * state, an object, or a ref whose name begins with `refs`. The bytes are borrowed. */
 typedef struct pl_row {
-    int family;
+    int family;                 /* a kv_family (kv.h) */
     const uint8_t *key, *value; /* the value includes its envelope (rows.h) */
     size_t key_len, value_len;
     pl_hash digest; /* two stores that have the same row give the same digest */
@@ -584,7 +597,7 @@ PL_MUST_CHECK pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char
 /* Drops any row except a version; only the key of the row is used. */
 PL_MUST_CHECK pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
                                         const pl_row *row);
-/* Drops all rows of a name, including its versions. It is called when another store has
+/* Drops all rows of a name, including its versions. Call it only when another store has
  * these rows. */
 PL_MUST_CHECK pl_status pl_txn_drop_name(pl_txn *txn, const char *name,
                                          const char *refs);

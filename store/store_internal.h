@@ -16,10 +16,10 @@ struct pl_store {
     pl_store *whole; /* if this is a part: the store that opened all parts; else NULL */
     pl_store_mode mode;
     char folder[PL_PATH_MAX];
-    scratch own;         /* reader: its temporary folder */
+    scratch own;         /* reader: the reader's temporary folder */
     int lock;            /* writer: the locked folder; -1 if none */
-    watermark_file mark; /* writer */
-    /* reader: the log is damaged, and no writer has repaired the log yet */
+    watermark_file mark; /* writer: the file of the newest acknowledged commit */
+    /* reader: whether the log is damaged and no writer has repaired it yet */
     bool frozen;
     int database; /* reader: descriptor of the database's folder; -1 if none */
     uint64_t epoch, sequence;
@@ -54,11 +54,11 @@ typedef struct bulk_place bulk_place;
 struct pl_txn {
     pl_store *store;
     kv_batch *batch;
-    /* the number that the commit of this transaction will have, and its pack */
+    /* the number of the commit that this transaction will make, and of its pack */
     uint64_t sequence;
-    uint32_t n_chunks; /* number of chunks in that pack so far */
-    remote_work work;  /* objects to write to the engine, if the store has one */
-    uint64_t staged_bytes;
+    uint32_t n_chunks;     /* number of chunks in that pack so far */
+    remote_work work;      /* objects to write to the engine, if the store has one */
+    uint64_t staged_bytes; /* size of the chunks that are not in `batch` */
     /* grown: stored bytes of the chunks that this transaction adds, minus those of the
      * chunks that it frees; thinned: stored bytes that pl_txn_collect freed */
     int64_t grown, thinned;
@@ -71,7 +71,8 @@ struct pl_txn {
     size_t n_gone, cap_gone;
     pl_hash *loose;
     size_t n_loose, cap_loose;
-    pl_status spoiled; /* a step failed half-way, so the commit will be refused */
+    /* OK, or the error of a step that failed half-way: the commit will be refused */
+    pl_status spoiled;
 };
 
 /* A key in the meta family. The key exists while a copy is being made. During that time
@@ -84,7 +85,7 @@ row_source txn_source(const pl_txn *txn);
  * Returns the store itself if it has no parts. */
 pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob);
 
-/* Returns the number that the first bytes of a key contain. */
+/* Returns the number in the first bytes of a key (at most 8, big-endian). */
 uint64_t store_key_number(const uint8_t *key, size_t len);
 /* Checks one row of the chain of commits. The row must be commit number `expected`, and
  * must contain the hash `previous` of the row before it (not checked if `previous` is a
@@ -118,16 +119,18 @@ PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
 
 /* ---- a store with an engine (remote_head.c) ---- */
 /* Called before the epoch is raised. Checks that the engine has this store and no newer
- * state of it. ERR_STALE if another home has opened the store since. */
+ * state of it. ERR_STALE if another home has opened the store after this one last had
+ * it open. */
 PL_MUST_CHECK pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
 PL_MUST_CHECK pl_status remote_claim(pl_store *store);
 /* Called before the local commit: writes the chunks and the commit's rows. After a
- * failure nothing of the commit has happened. */
+ * failure the store has no part of the commit; objects that were already written are
+ * garbage. */
 PL_MUST_CHECK pl_status remote_bring(pl_txn *txn, const pl_hash *log);
 /* Called after the local commit: moves the head, then drops objects that are not
- * needed. A failure to move the head is permanent. */
+ * needed. If the head cannot be moved, the store refuses all later writes. */
 PL_MUST_CHECK pl_status remote_advance(pl_txn *txn);
 
 /* Counts objects of the engine that nothing names. A home leaves such objects if it is
@@ -143,13 +146,14 @@ PL_MUST_CHECK pl_status retire_pending(pl_txn *txn, const char *module, uint64_t
 /* Drops the update blobs of an existing version; its record still names them. */
 PL_MUST_CHECK pl_status retire_updates(pl_txn *txn, const char *module,
                                        uint64_t number);
-/* Drops momentum and change of all versions except the parent of the head and `late`
- * versions before it. */
+/* Drops momentum and change of old versions. The newest version, its parent and the
+ * `late` versions before the parent keep them. */
 PL_MUST_CHECK pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                                       head_record *head);
 
 /* ---- blobs and chunks ---- */
-/* Computes the blob's name from the lengths and chunk hashes in its record. */
+/* Computes the blob's name from its record: from the length and the hashes of the
+ * chunks. */
 void blob_name(const blob_record *blob, pl_hash *out);
 pl_hash blob_chunk(const blob_record *blob, size_t i);
 

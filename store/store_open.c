@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,8 +85,8 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
     uint64_t number = store_key_number(key.data, key.len);
     if (number != expected)
         return pl_fail(PL_ERR_DAMAGED,
-                       "commit %llu is missing: the store's log goes on with %llu; "
-                       "restore the store from a copy",
+                       "commit %llu is missing: the next commit in the store's log is "
+                       "%llu; restore the store from a copy",
                        (unsigned long long)expected, (unsigned long long)number);
     PL_CHECK(row_open(KV_LOG, key, value, &row));
     PL_CHECK(log_decode(&row, &entry));
@@ -170,21 +169,19 @@ static uint64_t file_bytes(const char *folder, const char *name)
     return stat(pl_join(path, folder, name), &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* Writes a random id, with which people can distinguish stores. No decision depends on
- * the id, so zeros are written if the machine has no random numbers. */
+/* Writes a random id that distinguishes this store from others. */
 static void put_birth(kv_batch *batch)
 {
-    uint8_t id[16] = {0};
+    const uint64_t id[2] = {pl_random_fresh(), pl_random_fresh()};
     pl_buf fields = {0};
     row_key key = key_of_name("store");
-    if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
-        memset(id, 0, sizeof id);
     pl_put_bytes(&fields, 1, id, sizeof id);
     pl_put_u64(&fields, 2, (uint64_t)pl_wall_ms());
     row_write(batch, KV_META, &key, &fields);
 }
 
-/* Raises the epoch. The new epoch is durable before the first commit under it. */
+/* Raises the epoch. The new epoch is durable before the first commit of this
+ * opening. */
 static pl_status raise_epoch(pl_store *store)
 {
     char path[PL_PATH_MAX];
@@ -232,7 +229,7 @@ static pl_status check_store_state(pl_store *store, bool marked, const watermark
 }
 
 /* Checks that every acknowledged commit lies before the first damage of the log. The
- * log is only read into memory, so a database that has lost commits stays unchanged. */
+ * log is only read, so a database that has lost commits stays unchanged. */
 static pl_status prove_nothing_lost(pl_store *store, const char *database,
                                     const watermark *mark)
 {
@@ -303,8 +300,8 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
-/* Tells whether a commit after number `known` has added table files (bulk.h), or may
- * have added some. */
+/* *out becomes true if a commit after commit `known` has added table files (bulk.h), or
+ * may have added some. */
 static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 {
     *out = store->sequence > known + CATCH_UP_ROWS;
@@ -321,12 +318,12 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 }
 
 /* While the writer changes files, a follower may see the families of a commit at
- * different times. So the follower reads until it sees every commit that it has seen
- * before or that the mark names. A follower reads the list of files first and the log
- * afterwards, so the log may have a new commit whose table files are not in the list.
- * Therefore the follower reads again until no new commit has added table files. (It
- * does not wait until there is no new commit at all, because a busy writer makes new
- * commits all the time.) */
+ * different times. So the follower reads until it has again reached commit `sequence`
+ * and epoch `epoch`, which it saw before or which the mark names. A follower reads the
+ * list of files first and the log afterwards, so the log may have a new commit whose
+ * table files are not in the list. Therefore the follower reads again until no new
+ * commit has added table files. (It does not wait until there is no new commit at all,
+ * because a busy writer makes new commits all the time.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;
@@ -362,8 +359,8 @@ static void close_database(int *database)
     *database = -1;
 }
 
-/* Returns whether a copy with a different history has replaced the store, or is about
- * to replace it (mirror_set.c). */
+/* Returns whether a copy with a different history has replaced the store, or is
+ * replacing it now (mirror_set.c). */
 static bool is_replaced(const pl_store *store, int database)
 {
     char path[PL_PATH_MAX];
@@ -378,8 +375,9 @@ static bool is_replaced(const pl_store *store, int database)
 /* Opens the database for reading. If it cannot be opened as a follower, a power cut may
  * have damaged the end of the log, and no writer may have opened the store since. In
  * this case the reader shows the commits before the damage. show_newest checks that
- * these reach the mark, so no acknowledged commit is missing. Such a reader (`frozen`)
- * does not see further commits, so a refresh opens the database anew. */
+ * they include the commit in the mark, so no acknowledged commit is missing. Such a
+ * reader (`frozen`) does not see further commits, so a refresh opens the database
+ * again. */
 static pl_status open_follower(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
@@ -409,8 +407,8 @@ static pl_status show_newest(pl_store *store)
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     if (!marked)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "the store %s is still being made (or lost its file HWM); try "
-                       "again, or open it for writing once",
+                       "the store %s is still being made, or has lost its file HWM; "
+                       "try again, or open it for writing once",
                        store->folder);
     /* The mark was read before the database, so the database must contain the commit in
      * the mark. A database that was opened while the writer changed files may never

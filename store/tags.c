@@ -52,8 +52,9 @@ static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot 
     pl_buf bytes = {0};
     memset(out, 0, sizeof *out);
     if (object->bytes > TAG_BYTES_MAX)
-        return pl_fail(PL_ERR_DAMAGED, "tag %s cannot be read: it has %llu bytes", name,
-                       (unsigned long long)object->bytes);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "tag %s cannot be read: it has %llu bytes, which is too large",
+                       name, (unsigned long long)object->bytes);
     pl_buf_reserve(&bytes, (size_t)object->bytes + 1);
     pl_status status =
         pl_store_read_blob(store, &object->blob, 0, (size_t)object->bytes, bytes.data);

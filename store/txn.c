@@ -22,7 +22,8 @@ pl_status pl_txn_begin(pl_store *store, pl_txn **out)
 {
     *out = NULL;
     if (store->mode == PL_STORE_READ)
-        return pl_fail(PL_ERR_ARG, "the store %s was opened for reading",
+        return pl_fail(PL_ERR_ARG,
+                       "the store %s was opened for reading, so it cannot be changed",
                        store->folder);
     if (store->refusal != PL_OK)
         return pl_fail(store->refusal,
@@ -102,9 +103,9 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after)
     return PL_OK;
 }
 
-/* Commits a transaction. Before store_write is called nothing was written to the disk.
- * So if the commit fails before that (no space, a spoiled transaction), the store still
- * accepts writes. */
+/* Commits a transaction. Nothing changes in the database before bulk_take_in. So if the
+ * commit fails before that (no space, a spoiled transaction), the store still accepts
+ * writes. */
 pl_status pl_txn_commit(pl_txn **handle)
 {
     pl_txn *txn = *handle;
@@ -156,8 +157,8 @@ done:
 }
 
 /* ---- versions ---- */
-/* Checks that a version continues the newest version in the store. A version that was
- * computed from an older version is refused, whatever its number is. */
+/* Checks that a version was computed from the newest version in the store: its parent
+ * must have the hash of that version. The number alone does not prove this. */
 static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
 {
     pl_version parent;
@@ -251,17 +252,18 @@ static pl_status check_new_pending(const pl_txn *txn, const char *module,
     row_view row;
     PL_CHECK(check_name("module", module));
     if (c->path < 0 || c->replica < 0 || c->phase < 0)
-        return pl_fail(
-            PL_ERR_ARG,
-            "path %lld, replica %lld, phase %lld of %s: none may be negative",
-            (long long)c->path, (long long)c->replica, (long long)c->phase, module);
+        return pl_fail(PL_ERR_ARG,
+                       "path %lld, replica %lld and phase %lld of an update of %s must "
+                       "not be negative",
+                       (long long)c->path, (long long)c->replica, (long long)c->phase,
+                       module);
     row_key key = key_of_pending(module, c);
     PL_CHECK(row_read(txn_source(txn), KV_PENDING, &key, &row));
     kv_unpin(&row.pin);
     if (row.found)
         return pl_fail(
             PL_ERR_EXISTS,
-            "path %lld replica %lld has contributed to phase %lld of %s already",
+            "path %lld, replica %lld has already contributed to phase %lld of %s",
             (long long)c->path, (long long)c->replica, (long long)c->phase, module);
     if (!pl_hash_none(&c->update))
         return blob_check(txn, &c->update, "an update", module);

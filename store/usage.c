@@ -207,16 +207,16 @@ pl_status store_check_quota(const pl_txn *txn)
                           pl_use_name((pl_use)use),
                           pl_human_bytes((double)used.bytes[use], text));
     if (status == PL_OK)
-        status = pl_fail(
-            PL_ERR_NOSPACE,
-            "the store %s has %s%s%s, of which %s are not needed, and a commit that "
-            "adds %s would still pass store.quota, %s; set a larger store.quota, or "
-            "delete tags, and start again",
-            store->folder, pl_human_bytes((double)store->stored, text),
-            pl_buf_text(&uses), uses.len > 0 ? ")" : "",
-            pl_human_bytes((double)txn->thinned, spare),
-            pl_human_bytes((double)txn->grown + (double)txn->thinned, more),
-            pl_human_bytes((double)store->quota, quota));
+        status =
+            pl_fail(PL_ERR_NOSPACE,
+                    "the store %s has %s%s%s, of which %s can be deleted; even then a "
+                    "commit that adds %s would exceed store.quota, %s; set a larger "
+                    "store.quota, or delete tags, and start again",
+                    store->folder, pl_human_bytes((double)store->stored, text),
+                    pl_buf_text(&uses), uses.len > 0 ? ")" : "",
+                    pl_human_bytes((double)txn->thinned, spare),
+                    pl_human_bytes((double)txn->grown + (double)txn->thinned, more),
+                    pl_human_bytes((double)store->quota, quota));
     pl_buf_destroy(&uses);
     return status;
 }

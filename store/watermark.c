@@ -60,9 +60,9 @@ static pl_status read_newest(const char *path, watermark *out, int *slot)
         }
     if (status == PL_OK && *slot < 0)
         status = pl_fail(PL_ERR_DAMAGED,
-                         "%s (%zu bytes) has no valid mark, so nothing proves that no "
-                         "commit was lost; restore the store from a copy, or delete "
-                         "this file to accept what is there",
+                         "%s (%zu bytes) has no valid mark, so commits may have been "
+                         "lost without notice; restore the store from a copy, or "
+                         "delete this file to accept the commits that are left",
                          path, bytes.len);
     pl_buf_destroy(&bytes);
     return status;
@@ -98,8 +98,8 @@ pl_status watermark_open(const char *path, const watermark *first, watermark_fil
     return PL_OK;
 }
 
-/* Writes the mark. The file has its full size from the start, so only its data need be
- * flushed, not its metadata. */
+/* Writes the mark. The file has its full size from the start, so fdatasync is enough:
+ * only the data must be flushed, not the metadata. */
 pl_status watermark_set(watermark_file *file, const watermark *mark)
 {
     uint8_t bytes[SLOT_BYTES];

@@ -9,8 +9,8 @@
 #include "base/base.h"
 
 typedef struct watermark {
-    uint64_t sequence, epoch;
-    pl_hash log;
+    uint64_t sequence, epoch; /* number of the commit; the store's epoch */
+    pl_hash log;              /* hash of the commit's log row */
 } watermark;
 
 typedef struct watermark_file {

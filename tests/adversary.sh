@@ -350,7 +350,7 @@ among_liars() {
             row = $0; verdict = $1; path = $2; phase = $4 + 0; first = $5
             task = path " " phase
             odd = why = ""; evil = first ~ /^evil-/; next }
-        /^          the odd result is that of / { odd = $7; next }
+        /^          the different result is that of / { odd = $7; next }
         /^          (the result of evil-|evil-[^ ]* got )/ { evil++; next }
         /^          / { why = $0; next }
         { close_row(); verdict = "" }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests stores whose chunks are in a real Ceph, and in a real S3 service (radosgw, which
-# belongs to Ceph).
+# Tests stores whose parameters are in a real Ceph, or in a real S3 service (radosgw,
+# which belongs to Ceph).
 #
 # usage: sh tests/ceph.sh [PATHLOOM]        (build/release/pathloom, built if missing)
 #
@@ -8,13 +8,13 @@
 # radosgw. Their configuration and state are in a temporary folder. A Ceph that already
 # runs on the machine is not touched. If packages of Debian's Ceph are missing, they are
 # installed. Tests:
-#   the promises of store/engine/engine.h, with racing processes (engine_check)
-#   stores that are killed between any two writes, rebuilt, fenced and swept
-#   (remote_store), and the tests of the store that do not depend on the engine
+#   what store/engine/engine.h promises, also with racing processes (engine_check)
+#   stores whose process is killed between two writes; such stores are rebuilt and
+#   collected (remote_store). Also unit tests of the store that work with every engine
 #   a training whose home is killed. Meanwhile the storage daemon is stopped, continued,
-#   killed and started again. The versions must be those of a training on RocksDB. Then:
-#   a clean fsck, gc, a lost disk, two homes, a storage daemon that has ended, and one
-#   that is full
+#   killed and started again. The versions must be those of a training on RocksDB. Then
+#   fsck, gc, a lost disk, two homes with one store, a storage daemon that is stopped,
+#   and one that is full
 #   the same promises, a store and a training on S3
 #
 # Exit codes: 0; 1 if a test failed; 77 if this machine cannot run it, and a line says
@@ -156,7 +156,7 @@ signal_osd() { # signal
 }
 
 monmaptool --create --addv a "[v1:127.0.0.1:$port]" --fsid "$fsid" "$work/monmap" \
-    >"$work/cluster.out" 2>&1 || fail "a map of monitors"
+    >"$work/cluster.out" 2>&1 || fail "monmaptool cannot make a map of monitors"
 ceph-mon --mkfs -i a -c "$conf" --monmap "$work/monmap" >>"$work/mon.out" 2>&1 ||
     fail "the monitor's folder"
 setsid ceph-mon -f -i a -c "$conf" >>"$work/mon.out" 2>&1 &
@@ -164,7 +164,7 @@ uuid=$(cat /proc/sys/kernel/random/uuid)
 i=0
 until cluster osd new "$uuid"; do # until the monitor answers
     i=$((i + 1))
-    [ $i -lt 30 ] || fail "the monitor"
+    [ $i -lt 30 ] || fail "the monitor does not answer"
     sleep 1
 done
 ceph-osd -i 0 -c "$conf" --mkfs --osd-uuid "$uuid" >>"$work/osd.out" 2>&1 ||
@@ -179,7 +179,7 @@ at() { # namespace
 }
 
 # ---- the promises of engine.h ----
-"$tests/engine_check" "$(at check)" >"$work/check.out" 2>&1 || fail "promises"
+"$tests/engine_check" "$(at check)" >"$work/check.out" 2>&1 || fail "engine_check on Ceph"
 say "$(tail -n 3 "$work/check.out" | sed 's/engine_check: //' | paste -sd';')"
 
 store_tests() { # name, URL, tests
@@ -206,7 +206,7 @@ train() { # run, options; in a subshell or in the background
 }
 
 same_versions() { # run, what
-    versions --run "$work/$1" | cmp - "$work/plain.versions" || fail "$2: other versions"
+    versions --run "$work/$1" | cmp - "$work/plain.versions" || fail "$2 has other versions than the training on RocksDB"
 }
 
 kill_home() { # run
@@ -229,7 +229,7 @@ n_kills=0
 training_begins ceph
 kill_home ceph
 sleep 2
-is_running || fail "training ended before anything happened to it"
+is_running || fail "training ended before the storage daemon was stopped"
 signal_osd STOP
 sleep 4
 signal_osd CONT
@@ -251,7 +251,7 @@ say "fsck: $(cat "$work/verb.out")"
 store gc --run "$work/ceph" --grace 0 --keep 1 --delete
 say "gc: $(paste -sd';' "$work/verb.out")"
 store gc --run "$work/ceph" --grace 0 --keep 1
-! grep -q 'would drop' "$work/verb.out" || fail "gc leaves garbage"
+! grep -q 'would drop' "$work/verb.out" || fail "a second gc finds more garbage"
 store fsck --run "$work/ceph"
 store backup "$work/copy" --run "$work/ceph"
 store fsck --store "$work/copy"
@@ -264,8 +264,8 @@ mv "$work/ceph/store" "$work/lost"
 store restore "$(at ceph)" --store "$work/ceph/store"
 same_versions ceph "a store rebuilt from Ceph alone"
 say "rebuilt: $(sed 's/.* is the store/the store/; s/?[^ ]*//' "$work/verb.out")"
-"$pathloom" train --out "$work/ceph" >>"$work/ceph.out" 2>&1 || fail "going on"
-refused 75 'opened elsewhere since' "$pathloom" store pack --store "$work/twin"
+"$pathloom" train --out "$work/ceph" >>"$work/ceph.out" 2>&1 || fail "training does not continue after the restore"
+refused 75 'was opened by another home' "$pathloom" store pack --store "$work/twin"
 refused 73 'has a different store' "$pathloom" store init --store "$work/other" \
     --engine "$(at ceph)"
 refused 73 'lie in rados' "$pathloom" home --store "$work/ceph/store" --set store.engine=rocksdb
@@ -288,24 +288,24 @@ until "$pathloom" store init --store "$work/full" --engine "$(at "full$i")" \
     rm -rf "$work/full"
     sleep 1
 done
-grep -q 'full or at its quota' "$work/full.out" || fail "a full pool is not said to be"
+grep -q 'full or at its quota' "$work/full.out" || fail "the error does not say that the pool is full"
 cluster osd set-full-ratio 0.95
 cluster osd set-backfillfull-ratio 0.9
 cluster osd set-nearfull-ratio 0.85
 i=0
 until "$pathloom" store pack --store "$work/short" >"$work/verb.out" 2>&1; do
     i=$((i + 1))
-    [ $i -lt 30 ] || fail "full for ever"
+    [ $i -lt 30 ] || fail "the pool stays full after the limits were raised"
     sleep 1
 done
-say "a storage daemon that stands still or is full is named, and goes on afterwards"
+say "errors name a Ceph that does not answer or is full; afterwards the store works again"
 
 # ---- S3 ----
 AWS_ACCESS_KEY_ID=pathloomtest AWS_SECRET_ACCESS_KEY=secret$$secret
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 timeout 120 radosgw-admin -c "$conf" -n client.admin user create --uid=tester \
     --display-name=tester --access-key="$AWS_ACCESS_KEY_ID" \
-    --secret="$AWS_SECRET_ACCESS_KEY" >"$work/rgw-user.log" 2>&1 || fail "a user of S3"
+    --secret="$AWS_SECRET_ACCESS_KEY" >"$work/rgw-user.log" 2>&1 || fail "radosgw-admin cannot make a user"
 setsid radosgw -f -c "$conf" -n client.admin >"$work/rgw.out" 2>&1 &
 endpoint=http://127.0.0.1:$((port + 1))
 i=0
@@ -319,7 +319,7 @@ done
 s3() { # prefix
     echo "s3://pathloom/$1?endpoint=$endpoint&patience=120"
 }
-"$tests/engine_check" "$(s3 check)" >"$work/check-s3.out" 2>&1 || fail "promises of S3"
+"$tests/engine_check" "$(s3 check)" >"$work/check-s3.out" 2>&1 || fail "engine_check on S3"
 say "radosgw: $(tail -n 3 "$work/check-s3.out" | sed 's/engine_check: //' | paste -sd';')"
 export PL_TEST_SHORT=1
 store_tests s3 "$(s3 tests)" remote_store test_store_collect
@@ -337,5 +337,5 @@ say "trained on S3: home killed $n_kills times, all hashes equal; $(cat "$work/v
 rm -rf "$work/s3/store"
 store restore "$(s3 run)" --store "$work/s3/store"
 same_versions s3 "a store rebuilt from S3 alone"
-! grep -rq "$AWS_SECRET_ACCESS_KEY" "$work/s3" "$work"/*.out || fail "a secret was written"
-say "all of it passed"
+! grep -rq "$AWS_SECRET_ACCESS_KEY" "$work/s3" "$work"/*.out || fail "the secret key is in a file"
+say "all tests passed"

@@ -7,18 +7,17 @@
 #
 # A tiny training (chaos_job.sh) is run once undisturbed. Then it is run again and
 # again. Meanwhile, at random times, workers, hub, home and the launcher are killed
-# (kill -9), or stopped for 0.5 to 5 times the life of a lease and continued, or told to
-# end (SIGTERM). If the launcher has ended, the same command is given again. After each
-# run:
+# (kill -9), or stopped for 0.5 to 5 times the duration of a lease and continued, or
+# told to end (SIGTERM). If the launcher has ended, it is started again. After each run:
 #
-#   every version has the hash and the contributions of the undisturbed run, each once
+#   every version has the hash of the undisturbed run, and its contributions, each once
 #   every path has the state and the number of samples of the undisturbed run
 #   every commit that was acknowledged when a home was killed is in the log, unchanged
 #   `pathloom store fsck` finds nothing wrong, and no process is left over
 #
 # --kills is a number of SIGKILLs. --gap is the mean time between two faults (250 ms).
-# If the gap is some seconds (and a run has 600 phases), faults do not overlap, and each
-# measured time of recovery is that of one fault. The same seed gives the same faults,
+# With a gap of some seconds (and --phases 600), faults do not overlap, so that each
+# measured recovery belongs to one fault. The same seed gives the same faults,
 # but what a process does at a fault depends on timing.
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
@@ -158,8 +157,8 @@ start() {
     job=$!
 }
 
-# Starts the launcher until it ends with exit code 0. If it was told to end, or was
-# killed, it gets the same command again.
+# Runs the launcher until it ends with exit code 0. After it was told to end or was
+# killed, it is started again. Every other exit code is a failure.
 run_under_fire() {
     end_at=$((n_kills + per_run))
     [ "$end_at" -le "$kills" ] || end_at=$kills
@@ -176,7 +175,7 @@ run_under_fire() {
         130 | 137 | 143) n_again=$((n_again + 1)) ;;
         *) fail "the launcher ended with $code" ;;
         esac
-        [ $(($(date +%s) - started)) -lt $((60 * minutes + 120)) ] || fail "no end"
+        [ $(($(date +%s) - started)) -lt $((60 * minutes + 120)) ] || fail "the runs do not end in time"
         start
     done
 }
@@ -186,13 +185,13 @@ check_acks() {
     LC_ALL=C sort -u "$work/acks" >"$work/acks.sorted"
     LC_ALL=C sort -u "$work/shot.log" >"$work/log.sorted"
     lost=$(LC_ALL=C comm -23 "$work/acks.sorted" "$work/log.sorted")
-    [ -z "$lost" ] || fail "acknowledged, and not in the log: $lost"
+    [ -z "$lost" ] || fail "acknowledged commits are not in the log: $lost"
     n_acks=$((n_acks + $(wc -l <"$work/acks.sorted")))
     n_commits=$((n_commits + $(wc -l <"$work/shot.log")))
 }
 
 check_run() {
-    same_facts calm shot || fail "other facts than those of the undisturbed run"
+    same_facts calm shot || fail "the store has other facts than that of the undisturbed run"
     check_acks
     fsck_is_clean shot || fail "fsck: $(head -n 3 "$work/shot.fsck")"
     nobody_is_left shot || fail "processes are left: $(left_behind shot)"
@@ -201,9 +200,9 @@ check_run() {
 }
 
 # ---- how long a recovery takes ----
-# The recovery of a worker ends when its task is granted again. For other processes, the
-# recovery lasts from the last fault before a pause until the next task is granted or
-# finished.
+# Measures recoveries by the hub's log. The recovery of a worker ends when its task is
+# granted again. Also measures a pause after the faults of all processes: from the last
+# fault until the next task is granted or finished.
 recovery() {
     awk -v run="$n_runs" '
         function ms(t) {
@@ -282,7 +281,7 @@ while [ "$n_kills" -lt "$kills" ] && [ $(($(date +%s) - started)) -lt $((60 * mi
     rm -rf "$work/shot" "$work/shot.out"
     : >"$work/acks"
     random 4
-    [ "$value" -eq 0 ] || take_data calm shot # else the making of the data has faults, too
+    [ "$value" -eq 0 ] || take_data calm shot # else faults also hit the preparation of the data
     run_under_fire
     check_run
     recovery

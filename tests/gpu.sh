@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests the cuda backend on a GPU: compares every kernel with the reference, measures
-# rates for real model sizes beside PyTorch's rates on the same GPU, and runs the same
-# tests under compute-sanitizer.
+# rates for models of real sizes, and PyTorch's rates for the same models, and runs the
+# same tests under compute-sanitizer.
 #
 #   sh tests/gpu.sh [--parts "build checks rates ..."] [build folder]
 #
@@ -23,15 +23,15 @@
 # table. If a call may last only ten minutes, call it with "build checks rates rivals"
 # and then with "more sanitizer". A call with `build` begins a new table.
 #
-# The table goes to stdout and to gpu.md in the folder OUT (default: the build folder). The
-# output of this call's commands goes to gpu.log in the same folder. Both files are
+# The table goes to stdout and to gpu.md in the folder OUT (default: the build folder).
+# The output of this call's commands goes to gpu.log in the same folder. Both files are
 # written row by row, so that the rows remain if the call is ended early. Each command
 # has its own time limit, and the whole call ends after GPU_SECONDS (default 540). Parts
-# that were left out are named. A share of the time is reserved for each of the parts
-# checks, rates and rivals of the call, even if earlier parts take long.
+# that were left out are named. For each of the parts checks, rates and rivals of the
+# call, a share of the time is reserved, which earlier parts cannot use.
 #
-# Exit code: 0; 1 if a check failed; 64 for unknown words; 77 if this machine has no GPU
-# or no toolkit.
+# Exit code: 0; 1 if a check failed; 64 for a wrong argument; 77 if this machine has no
+# GPU or no toolkit.
 set -u
 cd "$(dirname "$0")/.." || exit 70
 parts="build checks rates rivals more sanitizer"
@@ -39,7 +39,7 @@ start=$(date +%s)
 seconds=${GPU_SECONDS:-540}
 failed=0
 kept=0
-# each has a program test_X_gpu (cmake/gpu_tests.cmake)
+# the test X is the program test_X_gpu (cmake/gpu_tests.cmake)
 tests="ops reference model model_curve probe"
 
 say() {
@@ -52,7 +52,7 @@ lack() {
 }
 
 misuse() {
-    echo "gpu: $*; the head of $0 says what there is" >&2
+    echo "gpu: $*; see the comment at the start of $0" >&2
     exit 64
 }
 
@@ -270,7 +270,7 @@ shape() {
     esac
 }
 
-# steps SIZE BATCH PRECISION: the last lines of bench_ops are about the step
+# steps SIZE BATCH PRECISION: measures a step; the last lines of bench_ops show it
 steps() {
     measure 75 "step-$1-$3" "$build/bench/bench_ops" backend=cuda precision="$3" \
         batch="$2" $(shape "$1")
@@ -288,7 +288,7 @@ part_rates() {
 }
 
 part_more() {
-    # the rows "attention" of one block, with heads of size 64 and of size 128
+    # measures the rows "attention" of bench_ops, with heads of size 64 and of size 128
     for heads in 14 7; do
         measure 45 "attention-4096-$((896 / heads))" "$build/bench/bench_ops" \
             backend=cuda precision=bf16 batch=4 context=4096 width=896 blocks=1 \
@@ -302,8 +302,8 @@ part_more() {
 
 # ---- rivals ----
 
-# Print tokens per second: our_rate from a file of bench_ops, the other one from a file
-# of torch_step.py.
+# our_rate FILE prints the tokens per second in an output of bench_ops, rival_rate FILE
+# those in an output of torch_step.py.
 our_rate() {
     sed -n 's/^step .* ms = \([0-9]*\) tokens\/s.*/\1/p' "$1" 2>/dev/null | tail -n 1
 }
@@ -312,8 +312,8 @@ rival_rate() {
     sed -n 's/.*"tokens_per_s": \([0-9]*\).*/\1/p' "$1" 2>/dev/null | sort -n | tail -n 1
 }
 
-# rival SIZE BATCH WIDTH BLOCKS HEADS HEAD FFN, as in modules/preset.c. The first
-# measurement has parameters in fp32, as ours are.
+# rival SIZE BATCH WIDTH BLOCKS HEADS HEAD FFN: measures PyTorch on a model of this
+# shape (modules/preset.c). With `autocast` its parameters are in fp32, as ours are.
 rival() {
     measure 200 "torch-$1" "$python" bench/rivals/torch_step.py --device cuda \
         --precision autocast,bf16 --mode compile --threads 1 --vocab 32000 --batch "$2" \
@@ -337,8 +337,9 @@ assert torch.cuda.is_available()' >/dev/null 2>&1; then
 
 # ---- the sanitizer ----
 
-# sanitize SECONDS TOOL TEST [TESTS OF IT]. The tools are slow. If a tool is ended early,
-# this is not a failure, unless it has found a fault before.
+# sanitize SECONDS TOOL TEST [PATTERN]: runs a test, or those of its tests that match
+# the pattern, under a tool. The tools are slow, so a tool that is ended early counts as
+# failed only if it had found a fault.
 sanitize() {
     name=$2-$3${4:+-${4%?}}
     # shellcheck disable=SC2086 # the variable is an option with its value, or empty
@@ -357,11 +358,11 @@ sanitize() {
     fi
 }
 
-# initcheck reports that cuBLAS reads its own workspace. So the tools are limited to
-# names like those of our kernels; some kernels of cuBLAS are named alike. The test
-# `reference` has the update, graphs, fp8 and int8 on small models. racecheck stops with
-# an internal error at the first product of cuBLAS, also if it is limited to kernels
-# that the test does not start. So it gets only operations without such a product.
+# initcheck reports reads of cuBLAS in its own workspace. So the tools check only
+# kernels whose names contain "_kernel", as ours do (and some of cuBLAS). The test
+# `reference` runs the update, graphs, fp8 and int8 on small models. racecheck stops
+# with an internal error at the first product of cuBLAS, even if kernels of cuBLAS are
+# excluded. So racecheck runs only operations without such a product.
 part_sanitizer() {
     if ! command -v compute-sanitizer >/dev/null; then
         row "compute-sanitizer: not installed, left out"
@@ -397,5 +398,5 @@ while [ $# -gt 0 ]; do
     sanitizer) part_sanitizer ;;
     esac
 done
-say "checks failed: $failed; table in $out/gpu.md, all words in $log"
+say "checks failed: $failed; table in $out/gpu.md, all output in $log"
 exit "$failed"

@@ -4,14 +4,14 @@
 #   sh tests/lm_eval.sh [PATHLOOM] [PATH_LOGITS]
 #
 # Installs the harness from the Python package index into a folder outside of the tree
-# (LM_EVAL, else ~/.cache/pathloom/lm_eval). The folder needs about 800 MB and is kept
-# for the next call. The script trains and serves a small run. The harness's model
-# `local-completions` uses the server as tokenizer and model, and scores held-out
-# documents, documents of several windows, and a multiple-choice task. Every sample is
-# compared with the losses of the exported path on the reference backend, and the sums
-# are compared with `pathloom eval`: first for a single model of the run, then with a
-# path that is chosen for each request.
-# the run, and once with a path chosen for each request.
+# (the variable LM_EVAL, or else ~/.cache/pathloom/lm_eval). The folder needs about 800
+# MB and is kept for the next call. The script trains and serves a small run. The
+# harness's model `local-completions` uses the server as tokenizer and model, and scores
+# held-out documents, documents of several windows, and a multiple-choice task. Every
+# sample is compared with the losses of the exported path on the reference backend, and
+# the sums are compared with `pathloom eval`: first for a single model of the run, then
+# with a path that is chosen for each request.
+#
 # Exit codes: 0; 1 if a comparison failed; 77 if the harness cannot be installed here,
 # and a line says why. Takes about a minute after the installation.
 set -eu

@@ -47,7 +47,7 @@ test_passes() { # test
     (cd "$tree" && timeout 600 "$build/out/tests/$1" >"$build/test.log" 2>&1)
 }
 
-# Tries one bug. It has a name, a file, a sed expression that makes it, and a test that
+# Tries one bug: the sed expression puts it into a file of the copy, and then the test
 # must fail.
 mutant() { # name, file, sed expression, test
     [ "$only" = "  " ] || [ "${only#* "$1" }" != "$only" ] || return 0
@@ -63,7 +63,7 @@ mutant() { # name, file, sed expression, test
     }
     sed -i -E "$3" "$tree/$2"
     cmp -s "$tree/$2" "$build/good" && {
-        echo "mutants: $1 changes nothing in $2: the code has moved on, and this line must, too"
+        echo "mutants: $1 changes nothing in $2; adapt its sed expression to the present code"
         exit 1
     }
     if test_passes "$4"; then
@@ -79,7 +79,7 @@ mutant() { # name, file, sed expression, test
     cp "$build/good" "$tree/$2"
 }
 
-# Prints the changes that are possible in FILE: line, column, length, new text.
+# Prints one line per possible change of FILE: line, column, length, new text.
 points() { # file
     awk '
         function point(at, len, text) { print NR "\t" at "\t" len "\t" text }
@@ -128,7 +128,7 @@ points() { # file
         }' "$1"
 }
 
-# Makes one change in `good`. A negated condition needs one more bracket at its end.
+# Copies `from` to `to` with one change. A negated condition gets its closing bracket.
 plant() { # line, column, length, text, from, to
     awk -v line="$1" -v at="$2" -v len="$3" -v text="$4" '
         NR == line {

@@ -46,7 +46,7 @@ for _ in $(seq 100); do
     [ -z "$at" ] || break
     sleep 0.05
 done
-[ -n "$at" ] || fail "no page"
+[ -n "$at" ] || fail "pathloom page does not print its address"
 browse() { # training or finished
     python3 tests/job/page/browser.py "$browser" "$at" "$pathloom" "$work/run" \
         "$work/pictures" "$1" || fail "the page of a run that is $1"
@@ -71,7 +71,7 @@ for _ in $(seq 200); do
     [ -z "$at" ] || break
     sleep 0.05
 done
-[ -n "$at" ] || fail "no server"
+[ -n "$at" ] || fail "pathloom serve does not print its address"
 python3 tests/job/page/talk.py "$browser" "$at" "$work/pictures" || fail "the page of a server"
 kill "$page"
 wait "$page" || fail "the server ends with $?"

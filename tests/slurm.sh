@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests workers that are a job array of a real Slurm, and that are preempted, requeued
-# and cancelled.
+# Tests workers that run as a job array of a real Slurm, while Slurm preempts, requeues
+# and cancels them.
 #
 # usage: sh tests/slurm.sh [PATHLOOM]        (build/release/pathloom, built if missing)
 #
@@ -200,8 +200,8 @@ hashes() { # run
         "$work/$1.ls" | sort >"$work/$1.hashes"
     [ -s "$work/$1.hashes" ] || fail "no module in $1"
 }
-# Slurm is slow. So the training must last long enough, on this machine, for all actions
-# below.
+# Slurm acts slowly. So the number of phases is chosen so that a training takes about
+# 70 s on this machine, which is long enough for all actions below.
 begun=$(date +%s)
 calm probe 40
 phases=$((40 * 70 / ($(date +%s) - begun + 1)))
@@ -236,13 +236,13 @@ count() { # task, pattern
 has() { # task, pattern, how often
     [ "$(count "$1" "$2")" -ge "$3" ]
 }
-# True if the task's worker has started since it was last stopped. Before this, the
-# script of the worker does not handle signals.
+# True if the worker of this array task is ready and was not stopped since. Before it is
+# ready, its script does not handle signals yet.
 at_work() { # task
     awk '/worker.ready/ { up = 1 } /CANCELLED AT|process.end/ { up = 0 } END { exit !up }' \
         "$(log_of "$1")"
 }
-# Slurm makes a requeued job wait for two minutes. This ends the wait.
+# Slurm lets a requeued job wait for two minutes. This function ends the wait.
 at_once() { # job, how often it was requeued
     await 60 "job $1 does not get back into the queue" is_back "$1" "$2"
     hurry "$1"
@@ -254,14 +254,14 @@ is_back() {
 hurry() {
     scontrol update jobid="$1" StartTime=now >/dev/null 2>&1
 }
-is_running() { # a different waiting job may get the node first
+is_running() { # hurries again, because another waiting job may have got the node
     is "$1" RUNNING || { hurry "$1" && false; }
 }
 done_tasks() {
     "$pathloom" status --run "$work/run" --json 2>/dev/null |
         sed -n 's/.*"arm": *"mix"[^}]*"tasks_done": *\([0-9]*\).*/\1/p'
 }
-reached() { # whether this per cent of all tasks are done
+reached() { # N: true if at least N per cent of all tasks are done
     n=$(done_tasks)
     [ "${n:-0}" -ge $((4 * phases * $1 / 100)) ]
 }
@@ -307,11 +307,11 @@ drained=$(count "$victim" "process.end status=ok")
 again=$(($(restarts "${array}_$victim") + 1))
 submit -p paid -N 1 -w n2 -n 2 --wrap "sleep 1"
 paid=$job
-await 60 "nothing is preempted" is_back "${array}_$victim" "$again"
+await 60 "no worker is preempted" is_back "${array}_$victim" "$again"
 await 60 "the job of higher priority does not end" is "$paid" COMPLETED
 at_once "${array}_$victim" "$again"
 await 60 "the workers do not work again" settled
-has "$victim" "DUE TO PREEMPTION" 1 || fail "Slurm speaks of no preemption"
+has "$victim" "DUE TO PREEMPTION" 1 || fail "the log of the task does not show the preemption"
 has "$victim" "process.end status=ok" $((drained + 1)) ||
     fail "a preempted worker does not drain"
 trains "a preemption"
@@ -321,7 +321,7 @@ again=$(($(restarts "${array}_1") + 1))
 scancel --batch --signal=USR1 "${array}_1" || fail "scancel --signal"
 at_once "${array}_1" "$again"
 await 60 "the workers do not work again" settled
-has 1 "the time limit is near" 1 || fail "USR1 is not heard"
+has 1 "the time limit is near" 1 || fail "the script of the worker did not handle USR1"
 trains "the end of a worker's time"
 say "time limit near (USR1): drained, put itself back into the queue"
 
@@ -340,7 +340,7 @@ moved() { # task
 await 60 "worker 1 does not follow the head" moved 1
 await 60 "worker 2 does not follow the head" moved 2
 trains "the head's requeue"
-say "head requeued: hub and home went on elsewhere, the workers followed"
+say "head requeued: hub and home continued at other addresses, the workers followed"
 
 scancel "${array}_2" || fail "scancel"
 await 60 "a cancelled task does not end" is "${array}_2" CANCELLED

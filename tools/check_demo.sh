@@ -33,8 +33,8 @@ jq -e '[.ppl_routed, .ppl_dense, .ppl_diloco, .ppl_dense_equal_tokens]
        | all(type == "number" and . > 1 and . < 1e5)' "$run/report.json"
 jq -e '.tokens_total > .tokens_per_path and .tokens_per_path > 0 and
        .router_purity > 0 and .router_purity <= 1' "$run/report.json"
-# The model has learned something if its perplexity is below 2048, the perplexity of a
-# random choice among 2048 pieces.
+# The model has learned something if its perplexity is below 2048, which is the
+# perplexity of a random choice among the 2048 tokens.
 jq -e '.ppl_routed < 2048' "$run/report.json"
 
 echo "-- eval"
@@ -60,7 +60,7 @@ echo "   took $((SECONDS - started)) s"
 [ "$before" = "$("$program" store ls --store "$run/store" --json)" ]
 [ -z "$(processes)" ]
 
-echo "-- the error for a wrong key names the nearest key"
+echo "-- the error for a wrong key names the most similar key"
 if "$program" train --out "$run" --set train.taus=3 2>"$run/wrong.txt"; then
     exit 1
 fi

@@ -68,7 +68,7 @@ function check_quoted(path,    to) {
     }
     if (to == top || to == tested) return
     if ((top in rank) && rank[to] > rank[top])
-        report(FNR, top " must not include " to ", which lies to its right")
+        report(FNR, top " must not include " to ", which is a later layer")
     else if (!is_door(path))
         report(FNR, "\"" path "\" is private to " to "; include \"" to "/" to ".h\"")
 }
@@ -77,8 +77,8 @@ function check_foreign(header,    i) {
     if (!(top in rank)) return
     for (i = 1; i <= n_foreign; i++)
         if (header ~ foreign_header[i] && FILENAME !~ foreign_owner[i])
-            report(FNR, "<" header "> belongs behind another file (" \
-                   foreign_owner[i] ")")
+            report(FNR, "<" header "> may be included only in " \
+                   foreign_owner[i])
 }
 
 function end_file() {
@@ -123,7 +123,7 @@ FNR <= 5 && match($0, /folder: [a-z]+/) {
     if (match(code, /\/\*/)) { code = substr(code, 1, RSTART - 1); in_comment = 1 }
     if ((top in rank) && FILENAME !~ /^outer\/step/ &&
         code ~ /([!=]= *|case +)PL_METHOD_/)
-        report(FNR, "ask pl_traits (outer/step_method.h) what a method does; do not compare methods")
+        report(FNR, "do not compare methods; ask pl_traits (outer/step_method.h) what a method does")
 }
 
 code ~ /^int main\(/ { has_main = 1 }
@@ -217,10 +217,10 @@ find $layers bench examples tests cmake tools CMakeLists.txt -type f 2>/dev/null
     grep -E '\.(c|h|cc|cpp|cu|cuh|cmake|sh|txt|py|awk)$' |
     grep -v '^tools/check_tree\.sh$' > "$scratch/sources"
 xargs grep -nHE '(^|[^A-Za-z0-9_./*])/(work|root|home)(/|["'\'' ]|$)' \
-    < "$scratch/sources" | sed 's/:\([0-9]*\):.*/:\1: the path of one machine/' \
+    < "$scratch/sources" | sed 's/:\([0-9]*\):.*/:\1: a path that exists on one machine only/' \
     >> "$scratch/found"
 grep -v '^tests/' "$scratch/sources" | xargs grep -nHE '(^|[^A-Za-z0-9_.])/tmp/' |
-    sed 's/:\([0-9]*\):.*/:\1: a path under \/tmp; take TMPDIR or a folder/' \
+    sed 's/:\([0-9]*\):.*/:\1: a path under \/tmp; use TMPDIR or a folder that the caller gives/' \
     >> "$scratch/found"
 
 # Every header must compile alone, as C11 and as C++17. The headers of modules/cpu are

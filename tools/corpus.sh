@@ -3,7 +3,7 @@
 # not installed.
 #
 #   sh tools/corpus.sh OUT                     OUT/train.jsonl.zst, OUT/valid.jsonl.zst
-#   sh tools/corpus.sh OUT --list FILE         other packages than tools/corpus.list
+#   sh tools/corpus.sh OUT --list FILE         packages in FILE, not in tools/corpus.list
 #   sh tools/corpus.sh OUT --debs FOLDER       packages from a folder, without apt-get
 #
 # The list pins the version of every package, so two calls make the same documents. A

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints figures about the sources: lines per folder, numbers of small functions,
-# numbers of names.
+# Prints numbers about the sources: lines per folder, static functions, and names that
+# several functions share.
 #
 #   sh tools/figures.sh [folder of the tree]
 #

@@ -25,7 +25,7 @@ missing() {
 }
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
-    echo "install: this is no Debian; packages.txt names the libraries to install" >&2
+    echo "install: this system is not Debian; install the libraries that packages.txt names" >&2
     exit 0
 fi
 names=$(missing "$@")

@@ -50,7 +50,7 @@ for check in "$@"; do
     case $check in
     format | statuses | analysis | shell) ;;
     *)
-        echo "static: there is no check \`$check\`" >&2
+        echo "static: unknown check \`$check\`; known are format, statuses, analysis and shell" >&2
         exit 64
         ;;
     esac

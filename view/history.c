@@ -1,4 +1,4 @@
-/* Derives the history of a run from its store and its logs (history.h). */
+/* Computes the history of a run from its store and its logs (history.h). */
 #include "view/history.h"
 #include "view/page_log.h"
 #include "job/job.h"
@@ -41,8 +41,8 @@ static history_row phase_row(const phase_history *h, const phase_arm *a, size_t 
     return r;
 }
 
-/* Adds the rows of an arm, one per slot in order. So the row of a slot is the arm's
- * first row plus the slot's number, by which audits find it. */
+/* Adds the rows of an arm, one per slot of the phase history, in order. So
+ * count_audit finds the row of slot i at the arm's first row plus i. */
 static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
                      history *out)
 {
@@ -56,7 +56,7 @@ static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
 typedef struct audit_count {
     const phase_history *h;
     history *out;
-    const size_t *first; /* [n_arms + 1] */
+    const size_t *first; /* [n_arms + 1] index of each arm's first row, then out->n */
 } audit_count;
 
 static pl_status count_audit(void *context, const char *name, const char *target)
@@ -80,8 +80,8 @@ static pl_status count_audit(void *context, const char *name, const char *target
 }
 
 /* ---- logs ---- */
-/* Returns the first row that ended at or after this time. Returns NULL if there is
- * none, because the event belongs to a phase that is not finished. */
+/* Returns the first row that ended at or after this time. Returns NULL if there is no
+ * such row, because the event belongs to a phase that is not finished. */
 static history_row *row_at(const history *h, int64_t ms)
 {
     size_t low = 0, high = h->n;
@@ -97,13 +97,13 @@ static history_row *row_at(const history *h, int64_t ms)
 
 typedef struct log_count {
     history *out;
-    phase_history names;             /* only the list of workers is used */
-    int64_t hub_ms;                  /* the hub's first start; 0: not seen */
-    int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its process id; 0: not known */
+    phase_history names;             /* only its list of workers is used */
+    int64_t hub_ms;                  /* time of the hub's last start; 0: not seen */
+    int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its last process id; 0: not known */
 } log_count;
 
-/* Whether a worker that joins has been restarted. When the hub restarts, all workers
- * join again, but their processes are the same. */
+/* Whether the worker that joins was restarted: it is known, and has a new process id.
+ * (When the hub restarts, all workers join again with the same process ids.) */
 static bool worker_restarted(log_count *c, const page_event *e)
 {
     char value[PL_TEXT_MAX];
@@ -182,8 +182,8 @@ pl_status history_make(const phase_history *h, pl_store *store, const char *logs
 {
     size_t first[PHASE_ARMS_MAX + 1] = {0};
     audit_count audits = {.h = h, .out = out, .first = first};
-    /* The cells do not show this: a path whose last update came too late for a quorum
-     * never has a cell in the last phase. */
+    /* The cells do not show whether the run has ended: a path whose last update came
+     * too late for a quorum has no cell in the last phase. */
     bool ended;
     run_has_ended(store, &ended);
     *out = (history){.n = 0};
@@ -235,7 +235,7 @@ double history_rate(const history_row *r)
 
 static const struct column {
     const char *name;
-    int width; /* width of the column in the table; below 0: align left */
+    int width; /* characters of the column in the table; negative: align left */
     column_kind kind;
 } columns[] = {
 #define X(name, width, kind, value) {name, width, kind},
@@ -292,8 +292,9 @@ static void write_json_row(const column_value values[N_COLUMNS], pl_buf *out)
     pl_json_destroy(&o);
 }
 
-/* Appends a cell. Names come from the store, so another person may have chosen them,
- * and a spreadsheet would compute a name that begins with one of these signs. */
+/* Appends a cell of the CSV. A spreadsheet would treat a text that begins with = + - or
+ * @ as a formula, and another person may have chosen the names in the store. So such a
+ * text gets a ' before it. */
 static void write_cell(const struct column *c, const char *text, pl_buf *out)
 {
     const bool computes = c->kind == TEXT && *text && strchr("=+-@", *text);
@@ -351,7 +352,9 @@ pl_status history_of_run(const char *dir, history_form form, pl_buf *out)
     PL_TRY(status);
     run_file(&r, "log", logs);
     if (!pl_path_exists(run_file(&r, "store", folder)))
-        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "the run in %s has no store yet", r.dir));
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "the run in %s has no store yet; `pathloom train` makes it",
+                       r.dir));
     PL_TRY(run_see_all_parts(folder, &store));
     PL_TRY(phase_history_look(h, store));
     while (more)

@@ -1,10 +1,11 @@
 /* The history of a run: one row per finished phase of each arm, in the order of time.
  *
- * The history is derived from the store and the logs: the records of versions have
+ * The history is computed from the store and the logs: the records of versions have
  * losses, tokens and held-out scores, the store's refs have the audits, and the logs
- * show which processes ended. So every run has a history, and a killed process can
- * neither lose a row nor write it twice. If all arms together have more cells than
- * PHASE_CELLS_MAX (phase_history.h), a row stands for several phases. */
+ * show restarts and expired leases. So every run has a history, and a killed process
+ * can neither lose a row nor write it twice. If all arms together have more cells
+ * (phases of paths) than PHASE_CELLS_MAX (phase_history.h), a row stands for several
+ * phases. */
 #ifndef PL_VIEW_HISTORY_H
 #define PL_VIEW_HISTORY_H
 #include "job/job.h"
@@ -12,18 +13,19 @@
 typedef struct history_row {
     char arm[PL_ARM_NAME_MAX];
     int64_t phase, n_phases; /* the row stands for phases [phase, phase + n_phases) */
-    /* from_ms: time of the phase's first lease; at_ms: time of its last commit */
+    /* from_ms: time of the phase's first lease; at_ms: time of its last commit; both in
+     * milliseconds since 1970 */
     int64_t from_ms, at_ms;
-    int n_paths, n_done; /* n_paths: paths and replicas; n_done: those with an update */
-    double loss;         /* mean over the tokens */
-    /* bits per byte of the held-out text, by the versions with which the phase began;
-     * 0: not scored */
-    double bits;
-    double tokens;
+    int n_paths;   /* number of the arm's paths, where each replica counts */
+    int n_done;    /* how many of these n_paths have finished the phase */
+    double loss;   /* training loss in nats per token */
+    double bits;   /* bits per byte of the held-out text, scored with the versions with
+                    * which the phase began; 0: not scored */
+    double tokens; /* tokens that the phase was trained on */
     /* n_versions: versions that were merged from updates of the phase; n_odd: audits
      * whose results differ */
     int64_t n_versions, n_audits, n_odd;
-    /* events since the previous row: leases that expired; restarts of workers, homes
+    /* counted since the previous row: leases that expired; restarts of workers, homes
      * and hubs */
     int64_t n_expired, n_restarts;
 } history_row;
@@ -35,11 +37,12 @@ typedef struct history {
 
 typedef enum history_form { HISTORY_TEXT, HISTORY_CSV, HISTORY_JSON } history_form;
 
-/* Returns the tokens per second from the row's first lease to its last commit. */
+/* Returns the tokens per second from the row's first lease to its last commit; 0 if no
+ * time has passed between them. */
 double history_rate(const history_row *row);
-/* Fills in the rows of `out` from `h`, whose versions must have been read already.
- * `store` has the audits.
- * `logs` is the folder of the logs; the newest 64 MiB of each log are read. */
+/* Makes the rows from `h`, which must have read all versions already, from the audits
+ * in `store`, and from the folder `logs`, of which the newest 64 MiB of each log are
+ * read. The caller clears `out`, also after a failure. */
 PL_MUST_CHECK pl_status history_make(const phase_history *h, pl_store *store,
                                      const char *logs, history *out);
 void history_clear(history *h);

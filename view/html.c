@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether the text is U+FFFE or U+FFFF, which XML does not allow, not even as
- * references. */
+/* Whether the character is U+FFFE or U+FFFF, which XML does not allow, not even as a
+ * character reference. */
 static bool is_no_character(const char *text, size_t n)
 {
     return n == 3 && memcmp(text, "\xef\xbf", 2) == 0 && (uint8_t)text[2] >= 0xbe;
@@ -56,7 +56,7 @@ static bool find_scale(const html_line *lines, size_t n_lines, scale *out)
             out->low = isfinite(value) ? fmin(out->low, value) : out->low;
             out->high = isfinite(value) ? fmax(out->high, value) : out->high;
         }
-    /* The last term keeps the axis's steps larger than a rounding error. */
+    /* The last argument keeps the axis's steps larger than a rounding error. */
     const double pad =
         fmax(0.05 * (out->high - out->low), fmax(1e-3, 1e-9 * fabs(out->high)));
     out->low -= pad;
@@ -88,7 +88,7 @@ static void draw_axes(pl_buf *out, const scale *s)
     for (int percent = 0; percent <= 100; percent += 20)
         pl_buf_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>",
                       chart_x(percent), HEIGHT - BOTTOM + 18, percent);
-    pl_buf_printf(out, "<text x=\"%d\" y=\"%d\">percent of its own training</text>",
+    pl_buf_printf(out, "<text x=\"%d\" y=\"%d\">percent of each arm's training</text>",
                   LEFT, HEIGHT - 4);
 }
 
@@ -102,8 +102,8 @@ static const double *last_point(const html_line *l)
     return NULL;
 }
 
-/* Draws a line. A value that is not finite leaves a gap, because the training of a path
- * may diverge. */
+/* Draws a line. A value that is not finite (the training of a path may diverge) leaves
+ * a gap. */
 static void draw_line(pl_buf *out, const html_line *l, const scale *s)
 {
     const double *last = last_point(l);

@@ -1,9 +1,9 @@
 /* Merges the logs of a run's processes by time (observe.h).
  *
- * Each file is a stream of lines in the order in which they were written. The stream
- * whose next event is earliest comes first. Clocks of different machines differ. The
- * logs show by how much: when a worker joins, it writes `worker.ready` and the hub
- * writes `worker.joined` at the same moment. */
+ * Each file is a stream of lines in the order in which they were written. The next
+ * event is always taken from the stream whose next event is earliest. Clocks of
+ * different machines differ. The logs show by how much: when a worker joins, it writes
+ * `worker.ready` and the hub writes `worker.joined` at the same moment. */
 #include "view/observe.h"
 #include "job/job.h"
 
@@ -17,25 +17,27 @@
 
 enum { SKEW_MS = 2000, SKEWS_MAX = 64, READ_BYTES = 64 << 10 };
 
-/* A log file. Streams are sorted by next.serial, which is a time. The file is read and
- * not mapped into memory: a rotation may cut the file, and reading a mapping beyond the
- * new end would kill the process. */
+/* A log file. The file is not mapped into memory, because a rotation may shorten the
+ * file, and reading a mapping beyond the new end would kill the process. */
 typedef struct stream {
     char name[128];
     int file;
     off_t at;      /* position after the bytes in the window */
     pl_buf window; /* the lines up to `used` have been taken */
     size_t used;
-    bool is_long; /* the current line is longer than the window: not an event */
+    bool is_long; /* the current line is longer than the window, so it is no event */
+    /* the next event; its `serial` is its time, or the latest time before it in the
+     * file if that is later; streams are sorted by `serial` */
     page_event next;
     int64_t back_ms;  /* largest step back in the stream's times */
-    uint64_t n_other; /* lines that are not events */
+    uint64_t n_other; /* number of lines that are not events */
 } stream;
 
-/* The newest times of the two events about a worker that joined. */
+/* The newest times of the events worker.ready and worker.joined of one worker. */
 typedef struct meeting {
     char worker[PAGE_ROLE_MAX];
-    int64_t ready_ms, joined_ms, apart_ms; /* apart_ms: smallest distance found */
+    int64_t ready_ms, joined_ms;
+    int64_t apart_ms; /* ready_ms - joined_ms where it was closest to 0 */
 } meeting;
 
 typedef struct observation {
@@ -64,9 +66,9 @@ static bool fill_window(stream *s)
     return true;
 }
 
-/* Takes the next complete line, without its line end. Returns NULL if there is none. A
- * last line without a line end is not complete: its process was killed, or is still
- * writing it. */
+/* Takes the next complete line, without its line end; returns NULL at the end of the
+ * file. A last line without a line end is not complete: the process that writes the
+ * file was killed, or is still writing the line. */
 static const char *next_line(stream *s, size_t *len)
 {
     do {
@@ -134,7 +136,7 @@ static pl_status add_stream(observation *o, const char *path)
         return pl_fail(PL_ERR_IO, "cannot open %s: %s", path, strerror(errno));
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(file);
-        return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
+        return pl_fail(PL_ERR_IO, "%s is not a regular file; give a log file", path);
     }
     stream *s = pl_alloc(sizeof *s);
     s->file = file;
@@ -170,7 +172,8 @@ static pl_status add_folder(observation *o, const char *run)
     DIR *d = opendir(pl_join(folder, run, "log"));
     if (!d)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "there are no logs in %s; give --run the folder of a run",
+                       "the folder of logs %s cannot be read; give the folder of a run "
+                       "with --run",
                        folder);
     for (const struct dirent *entry; status == PL_OK && (entry = readdir(d));)
         if (is_log(entry->d_name) && pl_join(path, folder, entry->d_name)[0])
@@ -180,8 +183,8 @@ static pl_status add_folder(observation *o, const char *run)
 }
 
 /* ---- filters ---- */
-/* Whether `asked` means the task `name`, such as "mix/p01.r0". `asked` may leave out
- * the arm and the replica. */
+/* Whether `asked` means the task `name`, such as "mix/p01.r0". The text `asked` may
+ * leave out the arm and the replica. */
 static bool names_task(const char *name, const char *asked)
 {
     const char *slash = strchr(name, '/');
@@ -227,8 +230,9 @@ static meeting *meeting_of(observation *o, const char *worker)
     return m;
 }
 
-/* When the hub restarts, a worker joins again, so the two events may be far apart even
- * if the clocks agree. The pair with the smallest distance counts. */
+/* Notes the time of an event about a worker that joined. When the hub restarts, the
+ * worker joins again without worker.ready, so the times may be far apart even if the
+ * clocks agree. So only the smallest distance counts. */
 static void note_meeting(observation *o, const page_event *e)
 {
     char worker[PAGE_ROLE_MAX];
@@ -253,8 +257,8 @@ static void remark(const observation *o, const observe_out *out)
             continue;
         snprintf(
             sentence, sizeof sentence,
-            "the clock of %s is about %s %s the hub's, so its events are shown too "
-            "%s",
+            "the clock of %s is about %s %s the hub's clock, so the events of this "
+            "worker are shown too %s",
             m->worker, pl_human_seconds((double)llabs(m->apart_ms) / 1000, span),
             m->apart_ms > 0 ? "ahead of" : "behind",
             m->apart_ms > 0 ? "late" : "early");
@@ -266,15 +270,17 @@ static void remark_stream(const stream *s, const observe_out *out)
 {
     char sentence[512], span[16];
     if (s->back_ms > 0) {
-        snprintf(sentence, sizeof sentence,
-                 "times in %s go back by up to %s; its lines keep their order", s->name,
-                 pl_human_seconds((double)s->back_ms / 1000, span));
+        snprintf(
+            sentence, sizeof sentence,
+            "the times in %s go back by up to %s; the lines of this file are shown "
+            "in the order of the file",
+            s->name, pl_human_seconds((double)s->back_ms / 1000, span));
         out->remark(out->context, sentence);
     }
     if (s->n_other > 0) {
         snprintf(sentence, sizeof sentence,
-                 "%llu lines of %s are no events and are left out: incomplete, or "
-                 "written by another program",
+                 "%llu lines of %s are not events and were left out (they are "
+                 "incomplete, or another program wrote them)",
                  (unsigned long long)s->n_other, s->name);
         out->remark(out->context, sentence);
     }

@@ -8,9 +8,9 @@ enum {
     /* largest number of versions that a tick reads, so that questions do not wait
      * long */
     READ_AT_ONCE = 500,
-    ASK_MS = 1500,
-    ASK_AGAIN_MS = 2000, /* wait this long after the hub did not answer */
-    SAMPLE_MS = 1000
+    ASK_MS = 1500,       /* limit for the time in which the hub must answer */
+    ASK_AGAIN_MS = 2000, /* pause after the hub did not answer */
+    SAMPLE_MS = 1000     /* least time between two samples of the progress */
 };
 
 pl_status page_open(const char *dir, page **out)
@@ -52,8 +52,8 @@ uint64_t page_number(const page *p)
 }
 
 /* ---- the store ---- */
-/* Opens the store again if a home was added, because that home has a separate part of
- * the store. */
+/* Reads what is new in the store. If a home was added, opens the store again, because
+ * each home has a separate part of the store. */
 static pl_status follow_store(page *p)
 {
     if (!pl_path_exists(p->folder))
@@ -115,9 +115,9 @@ static void add_sample(page *p, int64_t now)
     p->samples[p->n_samples++] = (page_sample){now, done};
 }
 
-/* Asks the hub for its status. A job that was killed leaves its hub's address behind.
- * The page must not test the run's lock by taking it, because the lock would block the
- * next `train`. */
+/* Asks the hub for its status. If no hub answers, the job may have been killed: its
+ * hub's address then stays in the run. (The page could find out by taking the run's
+ * lock, but the lock would block the next `train`.) */
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();
@@ -132,7 +132,7 @@ static void ask_for_status(page *p)
     if (result == PL_OK)
         result = run_hub_status(&p->r, ASK_MS, &status);
     if (result != PL_OK)
-        pl_wire_close(&p->r.hub); /* the next job will have a different address */
+        pl_wire_close(&p->r.hub); /* the hub of the next job has a different address */
     p->silent = p->silent && result != PL_OK;
     pl_json_destroy(&p->hub);
     p->hub = status;
@@ -242,6 +242,6 @@ pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out)
     else if (strcmp(q->url, "/router.json") == 0 || strcmp(q->url, "/route.json") == 0)
         return page_router_json(p, q, out);
     else
-        return pl_fail(PL_ERR_NOT_FOUND, "the page has no %s", q->url);
+        return pl_fail(PL_ERR_NOT_FOUND, "the page has no answer for %s", q->url);
     return PL_OK;
 }

@@ -9,7 +9,8 @@
 enum {
     COLUMNS_MAX = 48,
     TENSORS_MAX = 512,
-    HEAT_VALUES_MAX = 1 << 26 /* largest number of values of all compared versions */
+    HEAT_VALUES_MAX =
+        1 << 26 /* limit for the values of all compared versions together */
 };
 
 pl_json *page_figures(double value, int n)
@@ -21,8 +22,8 @@ pl_json *page_figures(double value, int n)
 
 typedef struct heat {
     pl_comparison compare;
-    /* tensors: names of the tensors; cells: their changes between the two versions that
-     * are being compared */
+    /* tensors: names of the tensors; cells: the change of each tensor between the two
+     * versions that are being compared */
     pl_json *tensors, *cells;
     int n_tensors;
 } heat;
@@ -63,8 +64,9 @@ static pl_status add_heat_column(heat *h, const pl_version *a, const pl_version 
     return status;
 }
 
-/* Compares n + 1 versions at equal distances between the first and the last. Each of
- * them is compared with the next of them whose parameters still exist. */
+/* Adds the columns for n + 1 versions at equal distances from `from` to `to`. Versions
+ * whose parameters were deleted are skipped; each of the others is compared with the
+ * next. */
 static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
                                   uint64_t to, uint64_t n, pl_json *columns)
 {
@@ -90,8 +92,8 @@ static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
     return status;
 }
 
-/* Fills in the heat map. If the parameters of old versions were deleted, only newer
- * versions are compared. */
+/* Fills in the heat map. If no two of the versions at equal distances have their
+ * parameters, compares the newest n + 1 versions instead. */
 static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint64_t to,
                            bool large, pl_json *columns)
 {
@@ -100,8 +102,8 @@ static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint6
     n = n == 0 && large ? 1 : n;
     if (n == 0)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s has %llu values, and this page compares at most %d; use "
-                       "`pathloom store diff`",
+                       "%s has %llu values, but this page compares modules of at most "
+                       "%d values; use `pathloom store diff`",
                        head->module, (unsigned long long)head->n_params,
                        HEAT_VALUES_MAX / 2);
     n = n < COLUMNS_MAX ? n : COLUMNS_MAX;

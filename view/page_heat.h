@@ -6,9 +6,9 @@
 /* Makes {"module", "from", "to", "tensors": [names, the last is the whole module],
  * "columns": [[version, next version, [relative change of each tensor]]]} for at most
  * 48 pairs of versions between `from` and `to`; UINT64_MAX means the newest version. A
- * list of changes is empty if the versions are equal. ERR_UNSUPPORTED: the module has
- * so many values that the comparison would keep a reader of the page waiting. With
- * `large`, such a module is allowed, and one pair is compared. */
+ * list of changes is empty if its two versions are equal. If the module has so many
+ * values that comparing even one pair would take long: ERR_UNSUPPORTED, or with
+ * `large`, one pair is compared. */
 PL_MUST_CHECK pl_status page_heat_json(pl_store *store, const char *module,
                                        uint64_t from, uint64_t to, bool large,
                                        pl_json **out);

@@ -10,11 +10,11 @@ enum { PAGE_LEASES_MAX = 8192, PAGE_SAMPLES = 64 };
 
 typedef struct page_lease {
     int64_t wall_ms, phase;
-    char task[PL_NAME_MAX + PL_ARM_NAME_MAX];
-    int worker;
+    char task[PL_NAME_MAX + PL_ARM_NAME_MAX]; /* "mix/p01.r0" */
+    int worker; /* number in the history's list of workers; -1: not listed */
 } page_lease;
 
-/* The number of inner steps that were done at a certain time, to compute the rate. */
+/* How many inner steps were done at a certain time, to compute the time left. */
 typedef struct page_sample {
     int64_t ms;
     double done;
@@ -24,9 +24,9 @@ typedef struct page_sample {
 typedef struct page_route {
     pl_mixture mix;
     text_router *router; /* NULL: not opened yet */
-    uint64_t sequence;   /* commit number of the store when it was opened */
+    uint64_t sequence;   /* commit number of the store when the router was opened */
     int64_t free_ms;     /* no text is accepted before this time */
-    char note[256];      /* why likelihoods are not computed, or "" */
+    char note[256]; /* why the page does not choose as the run does; "" if it does */
 } page_route;
 
 struct page {
@@ -35,21 +35,22 @@ struct page {
     pl_store *store;          /* NULL: there is no store yet */
     char trouble[512];        /* why the store cannot be read; "" if it can */
     uint64_t sequence;        /* commit number of the state that was read last */
-    bool finished, reading;
-    bool anew; /* the store must be opened again */
+    bool finished;            /* the run has ended */
+    bool reading;             /* there are versions that were not read yet */
+    bool anew;                /* the store must be opened again */
     phase_history history;
     page_log log;
-    page_lease *leases; /* a ring of the newest leases */
-    uint64_t n_leases;
+    page_lease *leases;            /* [PAGE_LEASES_MAX] a ring of the newest leases */
+    uint64_t n_leases;             /* number of leases so far */
     int joined[PHASE_WORKERS_MAX]; /* [worker] how often each worker joined */
-    pl_json *hub; /* the hub's newest status; NULL: no job is running */
-    bool silent;  /* a job seems to be running, but its hub does not answer */
-    int64_t asked_ms;
-    pl_json *report; /* NULL: the run was not evaluated yet */
-    int64_t report_ms;
-    page_sample samples[PAGE_SAMPLES];
+    pl_json *hub;      /* the hub's newest status; NULL: the hub has not answered */
+    bool silent;       /* a job seems to be running, but its hub does not answer */
+    int64_t asked_ms;  /* time when the hub was asked last */
+    pl_json *report;   /* report.json; NULL: not evaluated yet */
+    int64_t report_ms; /* when report.json was last changed */
+    page_sample samples[PAGE_SAMPLES]; /* the oldest first */
     int n_samples;
-    uint64_t number;
+    uint64_t number; /* number of the newest state; rises with each change */
     page_route route;
 };
 
@@ -62,8 +63,8 @@ PL_MUST_CHECK pl_status page_router_json(page *p, const pl_page_question *q,
 void page_route_close(page_route *route);
 /* page_state.c */
 void page_state_json(const page *p, pl_buf *out);
-/* Adds up the inner steps of the arms in the hub's status: `done` gets the steps that
- * are done, `total` all steps. */
+/* Adds up the inner steps of all arms in the hub's status: *done gets the number of
+ * steps that are done, *total the number of all steps. */
 void page_work(const pl_json *hub, double *done, double *total);
 
 #endif

@@ -27,7 +27,7 @@ static bool parse_log_time(const char *text, int64_t *ms)
 }
 
 /* Copies the word up to the next blank. Returns the text after the blank, or NULL if
- * the word is too long. */
+ * the word is empty or too long. */
 static const char *take_word(const char *from, char *out, size_t size)
 {
     size_t n = strcspn(from, " ");
@@ -116,8 +116,9 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 }
 
 /* ---- files ---- */
-/* Whether the event is kept for the list of events. Events about tasks are not kept:
- * the history has them, and there are too many of them for a list. */
+/* Whether the event is kept for the list of events. Events about tasks and requests,
+ * and debug events, are not kept: there are too many of them, and the history shows the
+ * tasks. */
 static bool is_rare(const page_event *e)
 {
     static const char *const common[] = {"lease.granted", "task.done", "task.returned",
@@ -149,8 +150,7 @@ static void read_lines(page_log *log, const char *data, size_t len, page_event_f
     }
 }
 
-/* Reads only whole lines. A line that is still being written is read by a later call.
- * */
+/* Reads whole lines only; a later call reads a line that is still being written. */
 static void read_log_file(page_log *log, page_log_file *f, const char *path,
                           page_event_fn fn, void *context, bool *more)
 {

@@ -1,7 +1,7 @@
-/* Private to the page: the event logs of a run's processes, RUN/log/NAME.log.
+/* Private to view: the event logs of a run's processes, RUN/log/NAME.log.
  *
- * Every line is an event with a time. Leases are kept, and the newest of those events
- * that are rarer than events about tasks. Other processes wrote the lines, with names
+ * Every line is an event with a time. The log keeps the newest of the rare events (not
+ * leases and other events about tasks). Other processes wrote the lines, with names
  * that came over the network, so a line with an unexpected form is skipped. */
 #ifndef PL_VIEW_PAGE_LOG_H
 #define PL_VIEW_PAGE_LOG_H
@@ -11,41 +11,43 @@ enum {
     PAGE_EVENTS_MAX = 2000,
     PAGE_LOGS_MAX = 4200,
     PAGE_EVENT_BYTES = 1280,
-    PAGE_SHOWN_BYTES = 240, /* the page shows at most so many bytes of an event */
+    PAGE_SHOWN_BYTES = 240, /* the page shows fewer bytes than this of an event */
     PAGE_ROLE_MAX = 96
 };
 
 typedef struct page_event {
     int64_t wall_ms;
-    uint64_t serial;
+    uint64_t serial; /* number of the event in its page_log */
+    /* role: the process that wrote the event; event: the event's name */
     char level[8], role[PAGE_ROLE_MAX], event[40];
     char text[PAGE_EVENT_BYTES]; /* key=value pairs */
 } page_event;
 
 typedef struct page_log_file {
     char name[96];
-    uint64_t read;
+    uint64_t read; /* position up to which the file was read */
 } page_log_file;
 
 typedef struct page_log {
     page_log_file *files;
     size_t n_files;
-    page_event *events; /* a ring of the newest events */
-    uint64_t serial;    /* number of the newest event */
-    /* only this many bytes at the end of a file are read; 0: 2 MiB */
+    /* [PAGE_EVENTS_MAX] a ring of the newest rare events; NULL: no event yet */
+    page_event *events;
+    uint64_t serial; /* number of the newest event */
+    /* the first read of a file begins this many bytes before its end; 0: 2 MiB */
     uint64_t tail_bytes;
 } page_log;
 
-/* Parses one line, without its line end, in the text or JSON form. Returns false if it
- * is not an event. */
+/* Parses one line, without its line end, in the text form or in JSON. Returns false if
+ * the line is not an event. */
 bool page_log_parse(const char *line, size_t len, page_event *out);
 /* Returns the value of a key in an event's text; "" if the text does not have the
  * key. */
 const char *page_event_value(const page_event *e, const char *key, char *out,
                              size_t size);
-/* Reads what was added to the logs in `folder`, up to `most` bytes per file, and calls
- * fn for every event. The first call skips the beginning of long files. *more becomes
- * true if there is more to read. */
+/* Reads what was added to the logs in `folder`, at most 256 KiB per file, and calls fn
+ * for every event. The first call skips the beginning of long files. *more becomes true
+ * if there is more to read. */
 typedef void (*page_event_fn)(void *context, const page_event *event);
 void page_log_read(page_log *log, const char *folder, page_event_fn fn, void *context,
                    bool *more);

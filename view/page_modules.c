@@ -1,11 +1,11 @@
 /* Answers /modules.json: the lineage of an arm's modules, one version with its
  * contributors, or how the tensors of one module changed over its versions (page.h).
  *
- * Lineages are in memory. Versions and tensors are read from the store when a browser
- * asks for them. The number of values that a question may read is limited, because one
- * thread answers all questions. While the store is being written, a reader may find
- * that a file was replaced a moment ago. The reader is then refreshed and reads once
- * more. */
+ * A lineage is the list of a module's versions with their contributors; lineages are in
+ * memory. Versions and tensors are read from the store when a browser asks for them.
+ * The number of values that a question may read is limited, because one thread answers
+ * all questions. While a job writes the store, reading may fail because a file was
+ * replaced a moment ago. The page then refreshes the store and reads once more. */
 #include "view/page_internal.h"
 
 #include <math.h>
@@ -35,8 +35,8 @@ static const phase_arm *arm_of_module(const page *p, const char *module)
 }
 
 /* ---- lineages ---- */
-/* Sets the member "before": the module of the previous chapter whose last version
- * became this module's version 0. */
+/* If a module of the previous chapter became this module's version 0, sets the member
+ * "before" to the name of that module. */
 static void set_module_before(const page *p, const phase_arm *a, int module, pl_json *o)
 {
     const phase_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
@@ -113,8 +113,8 @@ static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 }
 
 /* ---- how updates agree ---- */
-/* Whether the version was made from sums of updates: if a relay has added updates,
- * several contributors name the same update. */
+/* Whether the version was made from sums of updates: if a relay has summed updates,
+ * several contributors have the same update. */
 static bool has_sums(const pl_version *v)
 {
     for (int i = 1; i < v->n_contributions; i++)
@@ -124,6 +124,7 @@ static bool has_sums(const pl_version *v)
     return false;
 }
 
+/* Adds weight times the update of contributor i to `sum` [n_params]. */
 static pl_status add_update(pl_store *store, const pl_version *v, int i, float weight,
                             float *sum)
 {
@@ -185,22 +186,25 @@ static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
         return;
     if (!v->has_updates)
         snprintf(why, 256,
-                 "the updates of merged versions were dropped; "
-                 "store.keep_updates=true keeps them");
+                 "the store no longer has the updates of this version; with "
+                 "store.keep_updates=true it would have kept them");
     else if (has_sums(v))
-        snprintf(why, 256, "a relay added the updates before they were stored");
+        snprintf(why, 256,
+                 "a relay summed the updates before they were stored, so the single "
+                 "updates are not known");
     else if (v->n_params > COSINE_VALUES_MAX / n)
         snprintf(
             why, 256,
-            "%llu updates of %llu values are more than this page reads (%d values)",
+            "%llu updates of %llu values each are too much for this page, which reads "
+            "at most %d values",
             (unsigned long long)n, (unsigned long long)v->n_params, COSINE_VALUES_MAX);
     else if (compute_cosines(store, v, cosines) != PL_OK)
         pl_copy_text(why, 256, pl_last_error());
 }
 
 /* ---- one version ---- */
-/* Makes the verdict of the audit of this task; NULL if the task was not selected for an
- * audit. */
+/* Makes an object with the result of this task's audit. Returns NULL if the store has
+ * no audit of the task. */
 static pl_json *audit_json(pl_store *store, const char *task, int64_t phase)
 {
     char name[PL_TEXT_MAX + 64];
@@ -293,7 +297,9 @@ static pl_status answer_version(page *p, const char *module, const char *number,
     if (!*number)
         PL_CHECK(pl_store_head(p->store, module, &v));
     else if (pl_parse_int(number, &n) != PL_OK || n < 0)
-        return pl_fail(PL_ERR_USAGE, "`%.32s` is no number of a version", number);
+        return pl_fail(PL_ERR_USAGE,
+                       "`%.32s` is not the number of a version; give 0 or more",
+                       number);
     else
         PL_CHECK(pl_store_get_version(p->store, module, (uint64_t)n, &v));
     double *cosines = pl_alloc((size_t)(v.n_contributions + 1) * sizeof *cosines);

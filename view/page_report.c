@@ -1,6 +1,7 @@
-/* Writes a run as one HTML file without scripts (page.h): results, curves, the grid of
- * paths and phases, the history, versions, configuration, and the origin of the data.
- * Unlike the page, this report needs no server, so a user can keep it or send it. */
+/* Writes a report of a run as one HTML file without scripts (page.h): results, curves,
+ * grids of paths and phases, the history, versions, configuration, and the origin of
+ * the data. Unlike the page, the report needs no server, so a user can keep or send it.
+ */
 #include "view/history.h"
 #include "view/html.h"
 #include "view/page_internal.h"
@@ -116,8 +117,8 @@ static void write_results(const page *p, pl_buf *out)
     const pl_json *arms = pl_json_get(p->report, "arms");
     pl_buf_printf(out, "<h2>Results</h2>\n");
     if (pl_json_count(arms) == 0) {
-        pl_buf_printf(out, "<p>The run was not evaluated yet: <code>pathloom eval "
-                           "--run RUN</code>.</p>\n");
+        pl_buf_printf(out, "<p>The run is not evaluated yet. To evaluate it: "
+                           "<code>pathloom eval --run RUN</code></p>\n");
         return;
     }
     begin_table(out, "Model|#Bits per byte|#Standard error|#Perplexity|#Tokens|"
@@ -138,7 +139,8 @@ static void write_results(const page *p, pl_buf *out)
     }
     end_table(out);
     pl_buf_printf(out,
-                  "<p class=\"sub\">On %.0f held-out documents; lower is better.</p>\n",
+                  "<p class=\"sub\">Scored on %.0f held-out documents. Fewer bits per "
+                  "byte are better.</p>\n",
                   pl_json_get_real(p->report, "eval_documents"));
 }
 
@@ -148,8 +150,8 @@ static bool has_curve(const phase_arm *a)
     return a->arm.n_scored == 0 && a->arm.inner.phases > 0;
 }
 
-/* Makes one line per arm: the loss after each phase, or the held-out bits per byte
- * before each phase. */
+/* Draws one line per arm. With `held`: the held-out bits per byte at the beginning of
+ * each phase. Otherwise: the training loss of each phase, at the end of the phase. */
 static void write_curve(const page *p, const history *rows, bool held, pl_buf *out)
 {
     html_line *lines = pl_alloc(PHASE_ARMS_MAX * sizeof *lines);
@@ -187,13 +189,14 @@ static void write_curves(const page *p, const history *rows, pl_buf *out)
     bool held = false;
     for (size_t i = 0; i < rows->n; i++)
         held = held || rows->rows[i].bits > 0;
-    pl_buf_printf(out, "<h2>Training loss</h2>\n<p class=\"sub\">Nats per token, the "
-                       "mean over all paths of an arm; dashed: not the mixture.</p>\n");
+    pl_buf_printf(out, "<h2>Training loss</h2>\n<p class=\"sub\">Nats per token, mean "
+                       "over all paths of an arm. Dashed lines are arms outside the "
+                       "mixture.</p>\n");
     write_curve(p, rows, false, out);
     if (!held)
         return;
     pl_buf_printf(out, "<h2>Held-out text</h2>\n<p class=\"sub\">Bits per byte of a "
-                       "sample of the held-out text.</p>\n");
+                       "sample of the held-out text; lower is better.</p>\n");
     write_curve(p, rows, true, out);
 }
 
@@ -234,7 +237,7 @@ static void write_grid(const page *p, const phase_arm *a, pl_buf *out)
         pl_buf_printf(
             out,
             "<p class=\"sub\">Training loss from %.3f (dark) to %.3f (pale) nats "
-            "per token; a row is a path, a column %lld phase%s.</p>\n",
+            "per token. Each row is a path; each column is %lld phase%s.</p>\n",
             range[0], range[1], (long long)join * p->history.stride,
             (int64_t)join * p->history.stride == 1 ? "" : "s");
     pl_free(values);
@@ -259,12 +262,12 @@ static void write_history(const history *rows, pl_buf *out)
 {
     const size_t first = rows->n > ROWS_SHOWN ? rows->n - ROWS_SHOWN : 0;
     pl_buf_printf(out,
-                  "<h2>History</h2>\n<p class=\"sub\">The newest %zu of %zu rows, "
-                  "one per finished phase of an arm; all of them: <code>pathloom "
-                  "status --history --csv --run RUN</code>.</p>\n",
+                  "<h2>History</h2>\n<p class=\"sub\">One row per finished phase of an "
+                  "arm, the newest %zu of %zu. All rows: <code>pathloom status "
+                  "--history --csv --run RUN</code></p>\n",
                   rows->n - first, rows->n);
     begin_table(out, "Time|Arm|#Phase|#Paths|#Loss|#Bits per byte|#Tokens|#Tokens/s|"
-                     "#Versions|#Audits|#Differed|#Leases expired|#Restarts");
+                     "#Versions|#Audits|#Audits differed|#Leases expired|#Restarts");
     for (size_t i = first; i < rows->n; i++) {
         const history_row *r = &rows->rows[i];
         const int64_t counts[] = {r->n_versions, r->n_audits, r->n_odd, r->n_expired,
@@ -319,8 +322,8 @@ static pl_status write_versions(const page *p, pl_buf *out)
     end_table(out);
     if (t.n > VERSIONS_SHOWN)
         pl_buf_printf(out,
-                      "<p class=\"sub\">%zu more modules: <code>pathloom store ls "
-                      "--run RUN</code>.</p>\n",
+                      "<p class=\"sub\">%zu more modules are not listed here. All "
+                      "modules: <code>pathloom store ls --run RUN</code></p>\n",
                       t.n - VERSIONS_SHOWN);
     return PL_OK;
 }
@@ -344,7 +347,7 @@ static void write_file(const page *p, const char *name, pl_buf *out)
 static void write_workers(const page *p, pl_buf *out)
 {
     const phase_history *h = &p->history;
-    pl_buf_printf(out, "<p>%d workers contributed%s", h->n_workers,
+    pl_buf_printf(out, "<p>%d workers contributed updates%s", h->n_workers,
                   h->n_workers > 0 ? ": " : ".");
     for (int i = 0; i < h->n_workers && i < ROWS_SHOWN; i++) {
         pl_buf_printf(out, i > 0 ? ", " : "");
@@ -357,11 +360,12 @@ static void write_provenance(const page *p, pl_buf *out)
 {
     char hash[PL_HASH_TEXT];
     pl_hash_format(&p->r.hash, hash);
-    pl_buf_printf(out,
-                  "<h2>Where it came from</h2>\n<p>Configuration <code>%s</code>, "
-                  "commit %llu of the store. The hashes of corpus and tokenizer are in "
-                  "data.json, below.</p>\n",
-                  hash, (unsigned long long)p->sequence);
+    pl_buf_printf(
+        out,
+        "<h2>Origin</h2>\n<p>The hash of the configuration is "
+        "<code>%s</code>. The report shows commit %llu of the store. The file "
+        "data.json below has the hashes of corpus and tokenizer.</p>\n",
+        hash, (unsigned long long)p->sequence);
     write_workers(p, out);
     write_file(p, "data/data.json", out);
     pl_buf_printf(out, "<h2>Configuration</h2>\n");
@@ -379,9 +383,9 @@ static void write_facts(const page *p, const history *rows, pl_buf *out)
     }
     pl_buf_printf(
         out,
-        "<p>A %s mixture of %d paths of %s parameters, %s in all. %s tokens in "
-        "finished "
-        "phases, %s from the first lease to the last commit, %llu versions. %s.</p>\n",
+        "<p>A %s mixture: %d paths of %s parameters each, %s parameters in all. The "
+        "finished phases trained on %s tokens, in %s from the first lease to the last "
+        "commit. The modules have %llu versions. %s.</p>\n",
         p->r.cfg.levels, pl_topology_n_paths(p->r.topology),
         pl_human_count((double)pl_topology_path_params(p->r.topology), each),
         pl_human_count((double)pl_topology_total_params(p->r.topology), all),
@@ -421,7 +425,9 @@ pl_status page_report(const char *dir, pl_buf *out)
     if (p->trouble[0])
         PL_TRY(pl_fail(PL_ERR_BUSY, "the store cannot be read now: %s", p->trouble));
     if (!p->store)
-        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "the run in %s has no store yet", p->r.dir));
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "the run in %s has no store yet; `pathloom train` makes it",
+                       p->r.dir));
     PL_TRY(write_page(p, out));
 done:
     page_close(&p);

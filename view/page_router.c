@@ -2,18 +2,19 @@
  * the run, and /route.json?text=... with the path that would answer a text (page.h).
  *
  * To route a text, the page may have to read the parameters of all paths, and one
- * thread answers all questions. So the length of a text and the bytes that are read for
- * it are limited. After each text the page refuses further texts for as long as the
- * routing of that text took. */
+ * thread answers all questions. So the length of a text is limited, and the bytes that
+ * the page reads for it. After each text the page refuses further texts for as long as
+ * the routing of that text took. */
 #include "view/page_internal.h"
 
 #include <math.h>
 
 enum {
     MAP_BYTES_MAX = 8 << 20, /* with 16,384 paths a picture has about 3 MiB */
-    KEEP_BYTES = 256 << 20,  /* memory for the paths' parameters between two texts */
+    KEEP_BYTES = 256 << 20,  /* parameters of paths that stay in memory between texts */
     LEAST_PAUSE_MS = 50
 };
+/* The page routes by likelihood only if all paths together have at most this size. */
 static const uint64_t read_bytes_max = UINT64_C(2) << 30;
 
 /* ---- the picture ---- */
@@ -26,7 +27,7 @@ static pl_status answer_map(const page *p, pl_buf *out)
         return pl_fail(PL_ERR_NOT_FOUND,
                        p->store ? "the run has no picture of its router: its "
                                   "documents are not dealt to paths yet, or an "
-                                  "earlier release dealt them"
+                                  "earlier release of Pathloom dealt them"
                                 : "the documents of this run are not dealt to paths "
                                   "yet");
     PL_CHECK(pl_read_file(path, out));
@@ -38,8 +39,8 @@ static pl_status answer_map(const page *p, pl_buf *out)
     }
     pl_json_destroy(&o);
     return pl_fail(PL_ERR_DAMAGED,
-                   "%s (%zu bytes) is damaged; the next chapter of the run writes it "
-                   "again",
+                   "%s (%zu bytes) is damaged or too large; the run writes this file "
+                   "again when it deals documents for its next chapter",
                    path, out->len);
 }
 
@@ -82,8 +83,9 @@ static pl_status open_route(page *p)
         pl_answers_by_likelihood(settings->rule, settings->prefix, n_paths)) {
         wish.rule = "router";
         snprintf(route->note, sizeof route->note,
-                 "this run answers by likelihood, but its %d paths have %.0f GB, and "
-                 "this page reads at most 2 GB for a text; use `pathloom route`",
+                 "this run answers by likelihood, but its %d paths have %.0f GB, more "
+                 "than the 2 GB that this page reads for a text, so the router chooses "
+                 "here; `pathloom route` answers by likelihood",
                  n_paths, 1e-9 * (double)bytes);
     }
     PL_CHECK(text_router_open(&route->mix, &wish, &route->router));
@@ -94,7 +96,7 @@ static pl_status open_route(page *p)
 static pl_status check_text(const char *text, size_t len)
 {
     if (len == 0)
-        return pl_fail(PL_ERR_USAGE, "the text is empty");
+        return pl_fail(PL_ERR_USAGE, "the text is empty; give a text to route");
     for (size_t at = 0, n; at < len; at += n) {
         n = pl_utf8_length(text + at, len - at);
         if (n == 0)
@@ -171,8 +173,7 @@ static pl_status answer_route(page *p, const char *text, pl_buf *out)
     PL_CHECK(check_text(text, len));
     if (begun < p->route.free_ms)
         return pl_fail(PL_ERR_BUSY,
-                       "another text was routed just now; ask again in "
-                       "%lld ms",
+                       "another text was routed a moment ago; ask again in %lld ms",
                        (long long)(p->route.free_ms - begun));
     pl_status status = route_text(p, text, len, out);
     const int64_t ended = pl_now_ms(), took = ended - begun;

@@ -1,6 +1,6 @@
-/* Writes the state of a run as /state.json (page.h). The JSON text stays small (less
- * than 200 kB with 4,096 workers and 256 paths), because rows are lists without keys,
- * and long names appear only once. */
+/* Writes the answer to /state.json: the state of a run (page.h). The JSON text stays
+ * small (less than 200 kB with 4,096 workers and 256 paths), because rows are lists
+ * without keys, and long names appear only once. */
 #include "view/page_internal.h"
 
 #include <math.h>
@@ -15,8 +15,8 @@ static pl_json *tenths(double value)
                                        : pl_json_make_real(round(10 * value) / 10);
 }
 
-/* Reads a whole number from the hub's status. The status came over the network, so the
- * number may be anything. */
+/* Reads a whole number from the hub's status; 0 if it is too large. The status came
+ * over the network, so the number may be anything. */
 static int64_t whole(const pl_json *o, const char *key)
 {
     const double value = pl_json_get_real(o, key);
@@ -111,6 +111,8 @@ static int device_index(pl_json *devices, const char *device)
     return i;
 }
 
+/* Returns the worker's number in the history, -1 if it is not known. Looks first at the
+ * number `hint`, which is often right. */
 static int known_worker(const page *p, const char *name, int hint)
 {
     const phase_history *h = &p->history;
@@ -144,8 +146,8 @@ static void push_task(const page *p, const char *task, pl_json *row)
     pl_json_push(row, pl_json_make_int(path));
 }
 
-/* Makes a row [name, state, tokens/s, arm, path, tasks, seconds since seen, device,
- * joined]. */
+/* Makes a row [name, state, tokens/s, arm, path, tasks, seconds since the hub heard of
+ * the worker, device, how often it joined]. State and device are indices in lists. */
 static pl_json *worker_row(const page *p, const pl_json *w, int hint, pl_json *devices)
 {
     pl_json *row = pl_json_array();
@@ -311,7 +313,7 @@ static pl_json *arms_list(const page *p)
     return list;
 }
 
-/* Makes the list of the last evaluation: the bits per byte of held-out text. */
+/* Makes a list with the results of the last evaluation on held-out text. */
 static pl_json *held_out_list(const pl_json *report)
 {
     static const char *const texts[] = {"arm", "row", "title"};

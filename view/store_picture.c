@@ -43,8 +43,8 @@ static pl_status draw_changes(const pl_json *heat, const char *file)
     if (n_tensors == 0 || n_columns == 0)
         return pl_fail(
             PL_ERR_NOT_FOUND,
-            "there is nothing to draw: of the versions %lld to %lld of %s, no two "
-            "differ and still have their parameters",
+            "there is nothing to draw: no two of the versions %lld to %lld of %s that "
+            "still have their parameters differ",
             from, to, module);
     double *values = pl_alloc(n_tensors * n_columns * sizeof *values);
     char(*names)[PL_NAME_MAX] = pl_alloc(n_tensors * sizeof *names);
@@ -65,7 +65,8 @@ static pl_status draw_changes(const pl_json *heat, const char *file)
              "%s, versions %lld to %lld in %zu steps: relative change from %.3g (dark) "
              "to %.3g (pale)",
              module, from, to, n_columns, pow(10, range[0]), pow(10, range[1]));
-    /* There may be no change: a tensor that was zero has no relative change. */
+    /* The range is infinite if no cell has a value: a tensor that was zero has no
+     * relative change. */
     pl_status status =
         isfinite(range[0])
             ? write_picture(&picture, label, file)

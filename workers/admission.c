@@ -1,5 +1,5 @@
-/* Opens the gate of a process with the process's key and list of keys. Adds the key of
- * a worker that has an invitation to the list. Writes and reads tokens, which contain
+/* Opens the gate of a process with its key and its list of keys. Adds the key of a
+ * client that has an invitation to the list. Writes and reads tokens, which contain
  * invitations (admission.h). */
 #include "workers/admission.h"
 
@@ -39,8 +39,8 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
-    /* true if the invitation or the key was refused: the client gets the reason. If
-     * reading or writing the list failed, the client gets no details. */
+    /* whether the error is about the invitation or the key, so that the client gets its
+     * text; if the list could not be read or written, the client gets no details */
     bool judged;
 } enrolment;
 
@@ -50,8 +50,9 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
     const pl_key_entry *known = pl_key_list_find(list, e->fresh, 0);
     if (!found || found->role != PL_AS_INVITE || found->uses < 1) {
         return pl_fail(PL_ERR_NOPERM,
-                       "the invitation was used already, taken back, or has expired; "
-                       "ask for another (`pathloom key invite`)");
+                       "the invitation was used already, was revoked or has expired; "
+                       "ask the operator of the job for a new one (`pathloom key "
+                       "invite`)");
     }
     pl_key_entry invite = *found;
     e->granted = invite.grants;
@@ -61,10 +62,12 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
         return PL_OK;
     if (known && known->role == PL_AS_REVOKED)
         return pl_fail(PL_ERR_NOPERM,
-                       "this key was revoked, and no invitation lets it in again; only "
-                       "`pathloom key allow` does, where the job runs");
+                       "this key was revoked, so no invitation can admit it; the "
+                       "operator of the job can admit it with `pathloom key allow`");
     if (known)
-        return pl_fail(PL_ERR_NOPERM, "this key has the role %s already",
+        return pl_fail(PL_ERR_NOPERM,
+                       "this key already has the role %s, but the invitation grants "
+                       "another role; join with a new key",
                        pl_key_role_name(known->role));
     pl_key_entry fresh = {.key = *e->fresh, .role = e->granted};
     pl_copy_text(fresh.name, sizeof fresh.name, e->name);
@@ -90,8 +93,8 @@ static pl_status list_failed(void)
 {
     on_list(pl_last_error());
     return pl_fail(PL_ERR_BUSY,
-                   "nobody can be enrolled at the moment, because the list of keys "
-                   "cannot be changed; the log of the hub says why");
+                   "the hub cannot enrol a key now, because it cannot change its list "
+                   "of keys; its log says why");
 }
 
 pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
@@ -141,8 +144,9 @@ pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MAX],
     if (!is_whole || pl_address_parse(hub, &at) != PL_OK)
         return pl_fail(
             PL_ERR_USAGE,
-            "`%.24s...` is not a whole token, which looks like %sHOST:PORT.KEY.SECRET; "
-            "copy all of what `pathloom key invite` printed",
+            "`%.24s...` is not a whole token; a token has the form "
+            "%sHOST:PORT.KEY.SECRET; copy all of the token that `pathloom key invite` "
+            "printed",
             token, token_mark);
     return pl_invite_keypair(secret, invite);
 }

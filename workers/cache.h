@@ -12,11 +12,12 @@ void cache_limit(cache *c, uint64_t max_bytes);
 /* Returns the blob, borrowed until the next call that changes the cache. NULL if the
  * cache does not have it. */
 const void *cache_get(cache *c, const pl_hash *hash, uint64_t *bytes);
-/* Removes the blob and gives it to the caller, who frees it with pl_free. */
+/* Removes the blob from the cache and returns it; the caller must free it with pl_free.
+ * NULL if the cache does not have it. */
 void *cache_take(cache *c, const pl_hash *hash, uint64_t *bytes);
 /* Drops a blob that will not be needed again. */
 void cache_drop(cache *c, const pl_hash *hash);
-/* Takes ownership of `data`, which pl_free will free. A blob larger than the cache's
- * limit is not kept. */
+/* Takes ownership of `data`, which pl_free will free. A blob that is larger than the
+ * cache's limit, or that the cache has already, is freed at once. */
 void cache_put(cache *c, const pl_hash *hash, void *data, uint64_t bytes);
 #endif

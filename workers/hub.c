@@ -15,7 +15,7 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
     pl_message_destroy(a);
     if (status == PL_ERR_ARG) /* the answer is too long for one message */
         pl_log(PL_LOG_ERROR, "answer.dropped", "error=\"%s\"", pl_last_error());
-    /* no error: the peer is gone, and repeats its question when it is back */
+    /* ERR_NET: the peer is gone, and will repeat its question when it is back */
     return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
@@ -47,9 +47,11 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
     hub_mark_fenced(h, worker);
     PL_CHECK(hub_check_owner(worker, peer));
     if (worker->pid == q.pid && strcmp(worker->device, q.device) != 0)
-        return pl_fail(PL_ERR_NOPERM,
-                       "worker %s computes on %s and cannot change that while it runs",
-                       q.name, worker->device);
+        return pl_fail(
+            PL_ERR_NOPERM,
+            "worker %s runs on %s already, and a running worker cannot change "
+            "its device; start the worker again",
+            q.name, worker->device);
     bool is_news = worker->pid != q.pid || worker->left || !worker->device[0];
     note_peer(h, w, peer);
     if (worker->pid != q.pid) /* a new process: end the leases of the old one */
@@ -65,27 +67,6 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
            .address = PL_ITEMS(h->homes_at, h->n_homes),
            .ttl_ms = (uint64_t)h->options->ttl_ms,
            .secret = peer->role != PL_AS_LOCAL ? h->mates.secret : NULL);
-    return PL_OK;
-}
-
-/* Handles the question of a client that has the key of an invitation. The client may
- * only give the hub its new key. */
-static pl_status on_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
-{
-    char text[PL_PUBKEY_TEXT];
-    pl_msg_enrol q;
-    pl_pubkey fresh;
-    pl_key_role role;
-    PL_CHECK(PL_HEAR(m, enrol, &q));
-    if (peer->role != PL_AS_INVITE || !h->options->keys || !h->options->keys[0])
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "this job is not encrypted: no key is needed");
-    memcpy(fresh.bytes, q.key, sizeof fresh.bytes);
-    PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
-    pl_pubkey_format(&fresh, text);
-    pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
-           pl_key_role_name(role));
-    PL_SAY(a, ENROLLED, enrolled, .role = pl_key_role_name(role));
     return PL_OK;
 }
 
@@ -153,10 +134,11 @@ static pl_status send_task(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* Returns the number of inner steps for a worker. Slower workers get fewer steps, so
- * that all workers need about the same time for a phase. If workers with the job's keys
- * are connected, only these can be the fastest: any other worker could report a rate so
- * high that all others would get only one step. */
+/* Returns the number of inner steps for a worker; 0: all steps of the phase. With
+ * outer.dynamic_steps, slower workers get fewer steps, so that all workers need about
+ * the same time for a phase. If workers with the job's own keys have reported rates,
+ * the fastest of these is the standard: any other worker could report a rate so high
+ * that all others would get only one step. */
 static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
 {
     double top = 0, own = 0;
@@ -216,9 +198,9 @@ static pl_status give_audit(hub *h, int worker, int64_t now_ms)
     return note_given(h, &h->workers[worker], audit->task, &audit->lease);
 }
 
-/* Leases a slow task a second time. The homes still accept results of the first holder:
- * both holders may deliver, and they deliver the same bytes. If the outer method does
- * not allow two holders, takes the task away from its holder, which is on trial. */
+/* Leases a slow task to this worker, too. The homes still accept results of the first
+ * holder, because both holders deliver the same bytes. If the outer method does not
+ * allow two holders, takes the task away from its holder, which is on trial. */
 static pl_status back_up(hub *h, int worker, int64_t now_ms)
 {
     plan_task task;
@@ -345,7 +327,8 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     PL_CHECK(PL_HEAR(m, task_req, &q));
     int index = hub_find_worker(h, q.name);
     if (index < 0)
-        return pl_fail(PL_ERR_STALE, "say HELLO first"); /* the hub has restarted */
+        /* the hub has restarted */
+        return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
     hub_worker *w = &h->workers[index];
     PL_CHECK(hub_check_owner(w, peer));
     note_peer(h, index, peer);
@@ -380,7 +363,7 @@ static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
     out->phase = phase;
     out->worker = hub_find_worker(h, worker);
     if (out->worker < 0)
-        return pl_fail(PL_ERR_STALE, "say HELLO first");
+        return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
     PL_CHECK(hub_check_owner(&h->workers[out->worker], peer));
     note_peer(h, out->worker, peer);
     out->path = plan_find_path(&h->tasks, task);
@@ -393,13 +376,13 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* Returns the type of the answer to a renewal of a lease that this hub does not know.
- * If the results of the task have arrived, the answer is RENEWED, because the worker
- * will soon send DONE. Otherwise the hub refuses the renewal. */
+/* Returns the type of the answer to a renewal of a lease that this hub does not have.
+ * The answer is RENEWED while the hub lacks the state of a home and cannot decide, and
+ * if a task that the worker no longer trains has arrived, because DONE will come soon.
+ * Otherwise the hub refuses the renewal. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
     for (int i = 0; i < h->n_homes; i++)
-        /* the hub has just started and does not have this home's state yet */
         if (!h->homes[i].known)
             return PL_MSG_RENEWED;
     if (rep->path && !trains && rep->phase < rep->path->phase)
@@ -516,7 +499,7 @@ static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_messag
     return status;
 }
 
-/* Checks those numbers of a DONE that the hub adds up over all workers. */
+/* Checks the numbers of a DONE that the hub adds to the worker's sums. */
 static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
                             const double seconds[4])
 {
@@ -524,14 +507,16 @@ static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
     plan_task task;
     for (int i = 0; i < 4; i++)
         if (!(seconds[i] >= 0 && seconds[i] <= SECONDS_MAX))
-            return pl_fail(PL_ERR_DATA, "DONE says %g seconds, which is impossible",
+            return pl_fail(PL_ERR_DATA,
+                           "a DONE reports %g seconds, but a time must be 0 to 1e9 s",
                            seconds[i]);
     if (!rep->path || !plan_find_task(&h->tasks, rep->path->name, &task))
         return PL_OK;
     const pl_arm *arm = &h->tasks.arms[task.arm].arm;
     uint64_t most = pl_phase_samples(arm) * (uint64_t)arm->inner.context;
     if (tokens > most)
-        return pl_fail(PL_ERR_DATA, "DONE says %llu tokens; a phase of %s has %llu",
+        return pl_fail(PL_ERR_DATA,
+                       "a DONE reports %llu tokens, but a phase of %s has at most %llu",
                        (unsigned long long)tokens, rep->path->name,
                        (unsigned long long)most);
     return PL_OK;
@@ -575,9 +560,9 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
-/* Handles the message that a worker leaves. The hub ends the worker's question and
- * leases at once, so that other workers need not wait until the leases expire. A new
- * process of the same worker may already be connected. */
+/* Handles the message with which a worker leaves. Ends its question and leases at once,
+ * so that other workers need not wait until the leases expire. Has no effect if a new
+ * process (pid) of the same worker is already connected. */
 static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     pl_msg_leave q;
@@ -607,7 +592,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     const uint64_t why = q.status;
     const char *text = q.text ? q.text : "";
     if (why >= PL_STATUS_COUNT)
-        return pl_fail(PL_ERR_PROTO, "there is no status %llu",
+        return pl_fail(PL_ERR_PROTO, "a RELEASE has the unknown status %llu",
                        (unsigned long long)why);
     hub_end_task(&h->workers[rep.worker], rep.path);
     a->type = PL_MSG_OK;
@@ -649,7 +634,7 @@ static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message
     case PL_MSG_HELLO:
         return on_worker_hello(h, peer, m, a);
     case PL_MSG_ENROL:
-        return on_enrol(h, peer, m, a);
+        return hub_enrol(h, peer, m, a);
     case PL_MSG_RENEW:
         return on_renew(h, peer, m, a);
     case PL_MSG_DONE:
@@ -696,9 +681,9 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
     return hub_answer(h, peer, &a);
 }
 
-/* Handles at most HEARD_AT_ONCE messages, so that waiting workers need not wait for all
- * of them. Most messages are renewals. A renewal does not make a task ready, so it does
- * not set `stirred`. */
+/* Handles at most HEARD_AT_ONCE messages per turn, so that workers in the queue need
+ * not wait until all messages are handled. Most messages are renewals. A renewal does
+ * not make a task ready, so it does not set `stirred`. */
 static pl_status hear_workers(hub *h, pl_message *m)
 {
     pl_peer peer;
@@ -718,8 +703,8 @@ static void expire(hub *h, int64_t now_ms)
     if (now_ms - h->expired_ms < TICK_MS)
         return;
     h->expired_ms = now_ms;
-    /* sets `stirred` because the wait after a restart may be over, so that tasks may be
-     * granted */
+    /* Tasks can become ready without an event, for example when the wait after a
+     * restart of the hub ends. */
     h->stirred = true;
     if (now_ms - h->overdue_ms >= OVERDUE_MS) {
         h->overdue_ms = now_ms;
@@ -739,7 +724,7 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
     return serve_waiting(h);
 }
 
-/* A signal handler on any thread may set the flag. */
+/* Reads options->stop atomically, because a signal handler on any thread may set it. */
 static bool must_stop_hub(const hub *h)
 {
     return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);

@@ -1,8 +1,8 @@
 /* Audits: a fraction of tasks is done again by a second worker, and by a third worker
  * if the two results differ (outer/audit_row.h). Homes choose the tasks at random and
- * keep the rows of audits. The hub leases the audits, compares the results and reports
- * the verdicts to the homes. The hub stores nothing on disk: after a restart it gets
- * the open rows from the homes again.
+ * keep a record of each audit, its row. The hub leases the audits, compares the results
+ * and reports the verdicts to the homes. The hub stores nothing on disk: after a
+ * restart it gets the open rows from the homes again.
  *
  * The hub prefers a worker with the same kind of device as the first worker, because
  * then the results are compared by hash. If there is no such worker, a worker with a
@@ -13,22 +13,21 @@
  * audit finds it. The records of versions tell which versions contain the update, and
  * `pathloom audit` lists them.
  *
- * If workers with the job's own keys are connected, only these workers get audits.
- * Otherwise a person with several keys could audit results of these keys, by naming a
- * device that no other worker has. Or the person could use two keys to accuse a third
- * worker.
+ * If a connected worker with one of the job's own keys can do an audit, only such
+ * workers get it. Without this rule, a person with several keys could let one key audit
+ * results of another one, by naming a device that no other worker has. Or the person
+ * could use two keys to accuse a third worker.
  *
- * No worker audits a result that was made under its own name or key. Before an audit is
- * leased, the hub asks the homes which updates they accepted, because a worker's own
- * report about them does not count. */
+ * No worker audits a result that was made under its own name or key. Before the hub
+ * leases an audit, it asks the homes which updates they accepted. It does not trust a
+ * worker's own report about them. */
 #include "workers/hub_internal.h"
 
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 
 /* ---- finding an audit ---- */
-/* Finds the audit that this worker does under this token. NULL if the worker does not
- * have the lease of such an audit, because only the worker with the lease may report
- * the result. */
+/* NULL if this worker does not have the lease of such an audit: only the worker with
+ * the lease may report the result. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
@@ -38,8 +37,9 @@ hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
     return NULL;
 }
 
-/* Whether the worker made a part of an audited result. If a task was leased to another
- * worker before it was finished, its updates may come from several workers. */
+/* Whether the worker made a result of the audit, or a part of the first result. If a
+ * task was leased to another worker before it was finished, the updates of its result
+ * may come from several workers. */
 static bool took_part(const hub_audit *a, const char *worker)
 {
     for (int k = 0; k < a->row.n; k++)
@@ -133,8 +133,8 @@ void hub_mark_fenced(hub *h, hub_worker *w)
 {
     for (size_t i = 0; i < h->n_fenced; i++) {
         const hub_fenced *f = &h->fenced[i];
-        if (strcmp(f->name, w->name) == 0 ||
-            (!pl_pubkey_none(&f->key) && pl_pubkey_equal(&f->key, &w->key)))
+        if (pl_pubkey_none(&f->key) ? strcmp(f->name, w->name) == 0
+                                    : pl_pubkey_equal(&f->key, &w->key))
             pl_copy_text(w->fenced, sizeof w->fenced, f->reason);
     }
 }
@@ -162,11 +162,12 @@ static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Fences the worker whose result differs from the two others. The key of the lease
- * under which the result was made is fenced. The worker's name is fenced, too, unless
- * the name now belongs to a different key: the new owner of a name did not make the
- * earlier result. Several workers may share one of the job's own keys, so such a key is
- * not fenced. */
+/* Fences the worker whose result differs from the two others, by the key of the lease
+ * under which the result was made. Its name is only shown: another key may get the name
+ * (hub_know_worker), and did not make the result. If the name has a different key by
+ * now, or is fenced already, the key is shown instead. Several workers may share one of
+ * the job's own keys, and without encryption all keys are equal. In both cases the
+ * worker is fenced by its name. */
 static pl_status fence_odd(hub *h, const hub_audit *a)
 {
     const pl_audit *row = &a->row;
@@ -189,7 +190,8 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     }
     if (!own)
         f.key = *key;
-    if (moved)
+    const hub_fenced *same = find_fenced(h, name);
+    if (moved || (same && !own && !pl_pubkey_equal(&same->key, key)))
         pl_pubkey_format(key, f.name);
     for (int i = 0; i < PL_AUDIT_RESULTS; i++)
         if (i != row->odd)
@@ -298,9 +300,9 @@ static bool note_likeness(const pl_msg_update_is *said, hub_audit *a, int slot)
 
 /* Notes one update of the first result. The home read the sender and the device from
  * the sealed lease. If a relay added the update to other updates, the audit is void. If
- * the updates come from several kinds of devices, likenesses are compared instead of
- * hashes, even if the second worker has the same kind of device as one of the
- * senders. */
+ * the updates come from different kinds of devices, likenesses are compared instead of
+ * hashes, even if the second worker has the same kind of device as one of the senders.
+ * If likenesses cannot be compared, the audit is void. */
 static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *said)
 {
     pl_audit_result *first = &a->row.results[0];
@@ -309,9 +311,10 @@ static void note_update(hub *h, hub_audit *a, int slot, const pl_msg_update_is *
     a->mixed =
         a->mixed || (first->device[0] && strcmp(said->device, first->device) != 0);
     if (a->row.seed && !note_likeness(said, a, slot))
-        set_audit_aside(h, a, "a relay added its updates to others");
+        set_audit_aside(h, a, "a relay added the task's updates to other updates");
     else if (a->mixed && !(a->row.seed && h->options->audit_tolerance > 0))
-        set_audit_aside(h, a, "its updates came from different kinds of devices");
+        set_audit_aside(h, a,
+                        "the task's updates came from different kinds of devices");
     if (a->row.verdict != PL_VERDICT_OPEN)
         return;
     if (!first->device[0])
@@ -335,7 +338,9 @@ pl_status hub_hear_update(hub *h, pl_message *m)
                 h->audits[i].requests[slot] = 0;
                 PL_CHECK(PL_HEAR(m, update_is, &said));
                 if (!said.name || !said.device)
-                    return pl_fail(PL_ERR_PROTO, "a home names no sender");
+                    return pl_fail(PL_ERR_PROTO,
+                                   "an UPDATE_IS of a home lacks the sender's name or "
+                                   "device");
                 note_update(h, &h->audits[i], slot, &said);
                 return PL_OK;
             }
@@ -356,7 +361,7 @@ static void alloc_audit(hub_audit *a, const pl_topology *topology)
     memcpy(a->likeness + a->n_slots, a->row.moments, sizeof a->row.moments);
     for (int part = a->n_slots; part < a->n_parts; part++)
         a->seeds[part] = a->row.seed;
-    /* further results must be made again, because the row has only their digests */
+    /* later results must be made again, because the row has only their digests */
     a->row.n = 1;
     /* the hashes of the first result come from the homes, one per update */
     if (a->row.verdict == PL_VERDICT_OPEN)
@@ -371,9 +376,8 @@ static pl_status take_row(hub *h, int home, const char *text)
     hub_audit *a = find_row(h, &row);
     if (!a) {
         if (!plan_find_task(&h->tasks, row.path, &task))
-            /* this hub does not know the arm yet; the home sends the row again in its
-             * next state
-             * */
+            /* This hub does not know the arm yet. The home sends the row again in its
+             * next state. */
             return PL_OK;
         h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
         a = &h->audits[h->n_audits++];
@@ -432,10 +436,10 @@ void hub_begin_rows(hub *h, int home)
         }
 }
 
-/* Call this at the end of a home's list of open rows. If a closed row is not in the
- * list, the home has stored the verdict, so the hub forgets the row. The hub forgets an
- * open row only if the row was in an earlier list: a row that came as an event may be
- * newer than the list. */
+/* Call this at the end of a home's list of open rows. If the hub has closed a row and
+ * the list does not have it, the home has stored the verdict, so the hub forgets the
+ * row. The hub forgets a row that is still open only if the home's previous list had
+ * the row: a row that came as an event may be newer than the list. */
 void hub_end_rows(hub *h, int home)
 {
     size_t n = 0;
@@ -486,16 +490,17 @@ static bool can_audit(const hub *h, const hub_audit *a, int worker)
 
 /* Returns how much the hub trusts a worker's result: 2 if the worker has one of the
  * job's own keys, 1 if it has delivered its tasks so far, otherwise 0. A worker gets an
- * audit only if no worker with more trust can do it. Otherwise a dishonest worker could
- * choose who audits it, because each worker names its device itself. */
+ * audit only if no worker with more trust can do it. Without this rule a dishonest
+ * worker could choose who audits it, because each worker names its device itself. */
 static int trust_in(const hub_worker *w)
 {
     return w->own_key ? 2 : w->delivers;
 }
 
-/* Finds out whether a connected worker can do the audit, and the highest trust of such
- * a worker. The list of workers is searched only every LOOK_MS, because thousands of
- * workers may ask for tasks. */
+/* Finds out whether a connected worker can do the audit, the highest trust of such a
+ * worker, and whether one with this trust has the first worker's kind of device. The
+ * list of workers is searched only every LOOK_MS, because thousands of workers may ask
+ * for tasks. */
 static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
 {
     if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
@@ -561,7 +566,7 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
 }
 
 /* Whether the hub may lack rows of audits: a worker's DONE may arrive before the home's
- * row. The home's next state will have the row. */
+ * row, and the home's next state will have the row. False if the job has no audits. */
 static bool misses_rows(const hub *h)
 {
     bool audits = h->n_audits > 0;
@@ -573,8 +578,9 @@ static bool misses_rows(const hub *h)
     return false;
 }
 
-/* Whether a job that has trained the whole arm should wait for open audits. It should
- * wait if a worker can do them. */
+/* Whether a job that has trained the whole arm should wait for its audits. It waits for
+ * audits that a connected worker does or can do, for hashes from the homes, and until
+ * the homes have stored the verdicts. */
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 {
     if (misses_rows(h))
@@ -632,7 +638,8 @@ static pl_status take_likeness(hub_audit *a, const pl_message *m)
     if (a->row.seed == 0)
         return PL_OK;
     if (m->data.len != bytes)
-        return pl_fail(PL_ERR_PROTO, "an audit's likeness has %zu bytes, not %zu",
+        return pl_fail(PL_ERR_PROTO,
+                       "the likeness in the DONE of an audit has %zu bytes, not %zu",
                        m->data.len, bytes);
     memcpy(a->likeness + a->row.n * a->n_parts, m->data.data, bytes);
     return PL_OK;
@@ -724,8 +731,8 @@ void hub_release_audits(hub *h, int worker)
             hub_audit_release(h, &h->audits[i], NULL);
 }
 
-/* Ends leases of audits that have expired, asks the homes again for updates, and sends
- * those results again that a home may not have received. */
+/* Ends expired leases of audits, asks the homes again for hashes of updates, and sends
+ * results again that a home may not have received. */
 pl_status hub_tend_audits(hub *h, int64_t now_ms)
 {
     for (size_t i = 0; i < h->n_audits; i++) {
@@ -736,10 +743,10 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
         if (!closed && pl_hash_none(&a->row.results[0].digest) &&
             now_ms - a->asked_ms > ASK_MS) {
             PL_CHECK(ask_updates(h, a, now_ms));
-            /* all homes are connected and no home has the update, so no home will have
-             * it later */
+            /* all homes were connected in ASKED_MAX questions, and some update was
+             * found at no home, so no home will have it later */
             if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
-                void_audit(a, "the homes have no record of its updates");
+                void_audit(a, "the homes do not have all updates of the task");
                 count_verdict(h, a);
             }
         }

@@ -1,36 +1,38 @@
 /* Backup tasks. If no task is ready, an idle worker may begin a task that another
- * worker holds. It does so only if measurements show that the idle worker will finish
- * the task much earlier.
+ * worker holds. Usually it does so only if measurements show that it will finish the
+ * task much earlier.
  *
  *   promise(w)  seconds that worker w needs for a task: computed from the pace of the
  *               worker's finished tasks and from their time outside inner steps
  *   left        seconds until the task of a lease will end: computed from its progress
- *               if the holder has reported twice, else from the holder's promise. If a
- *               task is late by some time, it is expected to need that time again.
+ *               if the holder has reported twice, else from the holder's promise. A
+ *               task that is t seconds late is expected to need t seconds more. If
+ *               neither is known, the time since the grant is used.
  *
- * A backup begins if left >= 2 promise(idle) and the backup saves at least 0.2 s. A
- * smaller gain would be lost, because reports are not quite up to date. Both workers
- * deliver the same bytes, so the homes need not know of the backup: the first delivery
- * counts, and the other one is a duplicate.
+ * A backup begins if left >= 2 promise(idle worker) and it saves at least 0.2 s. A
+ * smaller gain is not certain, because reports are slightly old. Both workers deliver
+ * the same bytes, so the homes need not know of the backup: the first delivery counts,
+ * and the second one is a duplicate.
  *
- * A worker on trial (hub_names.c) may never finish its task. So any other idle worker
- * begins the same task at once, even with a different kind of device. (Each worker
- * names its device itself. If a worker on trial named a device that no other worker
- * has, no worker with the same device could help.) If the method does not allow two
- * workers at one task, the hub takes the task from the worker on trial when it has held
- * the task for twice the time that the idle worker would need.
+ * A worker on trial (hub_names.c) may never finish its task. So an idle worker that is
+ * not on trial begins the same task at once, even with a different kind of device.
+ * (Each worker names its device itself. If a worker on trial named a device that no
+ * other worker has, no worker with the same device could help.) If the method does not
+ * allow two workers at one task, the hub takes the task from the worker on trial when
+ * that worker has held it for twice the time that the idle worker would need.
  *
  * If no home has confirmed a worker's DONE after UNCONFIRMED_MS, the worker has
  * probably sent nothing to the homes: usually the homes' report reaches the hub before
- * the worker's DONE. On a slow link the homes' report may be later than DONE. So each
- * home must also have answered a question that the hub sent after it received DONE. If
- * the method allows two workers at one task, an idle worker then begins the same
- * task. The DONE of a worker on trial does not keep idle workers from its task. */
+ * the worker's DONE. But on a slow link the homes' report may come after the DONE. So
+ * the hub also waits until each home has answered a question that was sent after the
+ * DONE arrived. Then an idle worker begins the same task, if the method allows two
+ * workers at one task. If the worker is on trial, idle workers do not wait for
+ * UNCONFIRMED_MS. */
 #include "workers/hub_internal.h"
 
 enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
-/* on_trial_s: time left in seconds that is assumed for tasks of workers on trial, so
- * that these tasks get backups first */
+/* on_trial_s: the value of `left` for doubtful leases (is_doubtful), so that these come
+ * first */
 static const double gain_s = 0.2, on_trial_s = 1e12;
 
 static double slots_of(const pl_arm *arm)
@@ -143,8 +145,9 @@ static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
     return until_ms;
 }
 
-/* Whether the path's task may be begun a second time. That the holder reported it as
- * done counts only if the holder is not on trial, and only for UNCONFIRMED_MS. */
+/* Whether a second worker may begin the path's task. It may not if the holder has
+ * reported the task as done, unless the holder is on trial or no home has confirmed the
+ * report in time. */
 static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
 {
     const plan_lease *l = &path->lease;
@@ -164,9 +167,9 @@ static bool is_doubtful(const hub *h, const plan_path *path)
            plan_is_said(path, path->lease.token, path->phase);
 }
 
-/* Whether the lease may be taken from its holder if the method does not allow two
- * workers at one task. A holder that reported the task as done keeps the lease. Taking
- * the lease would count as a failure of the holder, but perhaps the result has arrived
+/* If the method does not allow two workers at one task: whether the hub may take the
+ * lease from its holder. A holder that reported the task as done keeps the lease,
+ * because taking it counts as a failure of the holder: perhaps the result has arrived,
  * and a busy home has not reported it yet. */
 static bool may_be_taken(const hub *h, const plan_path *path)
 {

@@ -1,6 +1,6 @@
-/* The hub's connections to the homes. The hub sends HELLO to a home and gets an epoch,
- * then asks for the whole state, and then receives events. Events may be lost, so the
- * hub asks for the state again regularly. */
+/* The hub's connections to the homes. The hub sends HELLO to a home, then asks for the
+ * home's whole state, and then receives events. Events may be lost, so the hub asks for
+ * the state again once per second (STATE_MS). */
 #include "workers/hub_internal.h"
 
 enum {
@@ -44,8 +44,10 @@ pl_status hub_add_homes(hub *h, const pl_message *m)
             h->homes[i].added = h->homes[i].known = true;
             pl_log(PL_LOG_INFO, "home.added", "home=%zu address=%s", i, address);
         } else if (strcmp(address, h->homes_at[i]) != 0) {
-            return pl_fail(PL_ERR_EXISTS, "home %zu is at %s, not at %s", i + 1,
-                           h->homes_at[i], address);
+            return pl_fail(PL_ERR_EXISTS,
+                           "home %zu of this job has the address %s, but the request "
+                           "names %s; give the homes in the order of the job",
+                           i + 1, h->homes_at[i], address);
         }
     }
     return PL_OK;
@@ -140,8 +142,8 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
-            /* the home stays `known`, because the numbers that it reported can only
-             * rise */
+            /* The home stays `known`, because its reports stay true: phases and
+             * versions never fall. */
             home->welcome = false;
             pl_log(PL_LOG_WARN, "home.away", "home=%d silent_ms=%lld", i,
                    (long long)(now_ms - home->heard_ms));
@@ -166,7 +168,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     PL_CHECK(PL_HEAR(m, welcome_home, &said));
     if (home == h->homes) {
         if (!said.secret)
-            return pl_fail(PL_ERR_PROTO, "the first home sent no secret");
+            return pl_fail(PL_ERR_PROTO,
+                           "the WELCOME of the first home has no secret for leases");
         memcpy(h->secret.bytes, said.secret, sizeof h->secret.bytes);
         h->has_secret = true;
     }
@@ -249,7 +252,8 @@ static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
     return PL_OK;
 }
 
-/* Applies one record of a state, or one event: an arm, a module, a path, or a place. */
+/* Applies one record of a state, or one event: about an arm, a module, a path, the
+ * place of a name, the placement table, an audit or a fenced worker. */
 static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len,
                               uint64_t token)
 {
@@ -258,7 +262,8 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     pl_msg_arm_record arm;
     pl_msg_module_record module;
     if (len > sizeof texts)
-        return pl_fail(PL_ERR_PROTO, "a home sent a record of %zu bytes", len);
+        return pl_fail(PL_ERR_PROTO,
+                       "a home sent a record of %zu bytes, which is too long", len);
     pl_reader_open(&r, "state of a home", data, len);
     r.texts = texts;
     if (hub_is_audit_record(&r))
@@ -370,7 +375,8 @@ static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
     pl_msg_blob is;
     PL_CHECK(PL_HEAR(m, blob, &is));
     if (m->data.len != is.total)
-        return pl_fail(PL_ERR_PROTO, "an arm definition of %llu bytes is too long",
+        return pl_fail(PL_ERR_PROTO,
+                       "an arm definition of %llu bytes does not fit into one message",
                        (unsigned long long)is.total);
     pl_blob_hash(m->data.data, m->data.len, &blob);
     PL_CHECK(pl_arm_decode(m->data.data, m->data.len, &arm));
@@ -401,8 +407,9 @@ static pl_status apply_message(hub *h, hub_home *home, pl_message *m)
     }
 }
 
-/* Notes the epoch of a home. If the epoch has changed, the home has restarted. It then
- * no longer knows the hub's address for events, nor the tokens that it must refuse. */
+/* Notes the epoch of a home. If the epoch has changed, the home has restarted. Then it
+ * knows neither where to send events nor which tokens to refuse, so the hub tells it
+ * both: the home sends events to the sender of GET_STATE. */
 static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
 {
     if (epoch == 0 || epoch == home->epoch)

@@ -7,14 +7,14 @@
  * events in between. Only the hub knows the leases; after a restart it learns of them
  * again when workers renew them.
  *
- * One thread runs one loop (serve in hub.c):
+ * One thread runs one loop (serve_workers in hub.c):
  *
  *   hear_workers   handles up to 256 messages of workers. All are answered at once,
  *                  except a question for a task (TASK_REQ): the worker joins the queue
  *   hub_hear_home  handles all messages of one home; called for every home
  *   hub_tend       applies some records of the homes' states, asks homes for their
  *                  states again, ends expired leases, continues audits, then gives
- *                  workers in the queue tasks, audits or backups (serve_waiting)
+ *                  tasks, audits or backups to the queued workers (serve_waiting)
  *
  * The states of a home as the hub sees them (hub_home.welcome, hub_home.known):
  *
@@ -35,11 +35,12 @@
  *
  * Tasks are granted only while every home is known and welcome (hub_homes_ready; homes
  * that were added during the job need only be known), and while no failure ends the
- * job. A hub that restarted first waits for the lifetime of a lease, in which earlier
- * holders may renew their leases. A worker whose key is not one of the job's own keys
- * is on trial until it has delivered a task, and again when a lease of its key has
- * expired. A worker on trial has one lease at a time and is served last, and its task
- * may also be leased to a second worker (hub_names.c, hub_backup.c).
+ * job. A hub that restarted first waits for the lifetime of a lease, in which workers
+ * may renew the leases that they hold. A worker whose key is not one of the job's own
+ * keys is on trial: until it has delivered a task, again after a lease of its key has
+ * expired, and while one of its results is audited. A worker on trial has one lease at
+ * a time and is served last, and its task may also be leased to a second worker
+ * (hub_names.c, hub_backup.c).
  *
  * Invariants
  *   - A worker's DONE does not end a phase; only the homes' report does (plan_done.c).
@@ -65,18 +66,18 @@
 #include "workers/workers.h"
 #include "net/net.h"
 
-/* The speed of a worker's finished tasks. The newest task has the same weight as all
- * earlier tasks together. */
+/* The speed of a worker: means over its finished tasks, in which the newest task has
+ * the same weight as all earlier tasks together. */
 typedef struct hub_pace {
     int n_tasks;
     double slot_s; /* seconds of inner steps per token of a batch */
-    double rest_s; /* seconds from grant to DONE, without those of inner steps */
+    double rest_s; /* seconds per task from grant to DONE, without inner steps */
 } hub_pace;
 
 /* A lease whose task another worker might finish sooner. */
 typedef struct hub_slow {
     plan_task task;
-    double left_s;
+    double left_s; /* expected seconds until the task is done */
 } hub_slow;
 enum { HUB_SLOW_MAX = 16 };
 
@@ -90,10 +91,10 @@ typedef struct hub_sender {
 typedef struct hub_audit {
     pl_audit row;
     plan_task task;
-    int home;         /* the home that has the row */
-    int n_there;      /* number of results in the row */
+    int home;         /* the home that keeps the row, the record of the audit */
+    int n_there;      /* number of results that the home's row has */
     plan_lease lease; /* the lease of the worker that does the audit */
-    int failures;
+    int failures;     /* how often a worker failed at this audit */
     int n_slots;
     /* [n_slots] hashes of the updates that the homes accepted; zeros: not known yet */
     pl_hash *hashes;
@@ -102,15 +103,18 @@ typedef struct hub_audit {
     bool mixed;
     /* [n_slots] request numbers of the questions for these hashes */
     uint64_t *requests;
-    int n_parts; /* number of parts that are compared across kinds of devices */
+    /* number of parts of a result that are compared between different kinds of devices:
+     * one per slot, then the moments */
+    int n_parts;
     /* [n_parts] seeds of the parts' likenesses, which the homes chose */
     uint64_t *seeds;
     /* [PL_AUDIT_RESULTS, n_parts] likeness of each part of each result */
     pl_likeness *likeness;
-    int n_asked;
+    int n_asked; /* how often the homes were asked while all of them answered */
+    /* times when the homes were last asked for hashes, and the home told the results */
     int64_t asked_ms, told_ms;
-    /* time of the hub's last search for workers that can do the audit, and its
-     * results: */
+    /* time of the hub's last search for workers that can do the audit; the next three
+     * fields are the results of this search */
     int64_t looked_ms;
     bool has_any; /* whether a connected worker can do the audit */
     int trust;    /* the highest trust of such a worker (trust_in) */
@@ -123,7 +127,7 @@ typedef struct hub_audit {
 
 typedef struct hub_fenced {
     char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
-    pl_pubkey key; /* zeros: only the name is fenced */
+    pl_pubkey key; /* zeros: the worker is fenced by its name */
 } hub_fenced;
 
 /* A worker as the hub knows it. A worker that comes back with the same name is the same
@@ -200,8 +204,8 @@ typedef struct hub_home {
     int64_t status_ms;
 } hub_home;
 
-/* The owner of a name that moved. If homes disagree, the note with the highest stamp
- * counts. */
+/* The home that owns a module or a path that was moved between homes. If the homes'
+ * records disagree, the record with the highest stamp is right (docs/PROTOCOL.md). */
 typedef struct hub_place {
     int home;
     uint64_t stamp;
@@ -213,7 +217,8 @@ typedef struct hub {
     hub_home *homes; /* [PL_HOMES_MAX] the first n_homes are in use */
     int n_homes;
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
-    /* the placement table from home 1; "": all homes have equal weights */
+    /* the table of the homes' weights, from home 1, by which names are dealt to homes
+     * (net/placement.h); "": all homes have equal weights */
     char table[PL_PLACES_TEXT];
     pl_name_table *place_index; /* name -> index in places */
     hub_place *places;
@@ -228,7 +233,8 @@ typedef struct hub {
     int64_t expired_ms; /* time of the last check for expired leases */
     int64_t overdue_ms; /* time of the last call of hub_end_overdue */
     double slowest_s;   /* the longest time from grant to DONE of any task so far */
-    hub_slow slow[HUB_SLOW_MAX]; /* leases that may need backups, the slowest first */
+    /* [n_slow] leases that may need backups; those with the most time left first */
+    hub_slow slow[HUB_SLOW_MAX];
     int n_slow;
     int64_t slow_ms; /* time when the list `slow` was made */
     plan tasks;
@@ -281,9 +287,9 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m);
 /* Does the work that depends on time, and serves waiting workers. *more becomes true if
  * records of the homes' states are left to apply. */
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more);
-/* Ends all leases, audits and offers of this worker. */
+/* Ends all leases, audits and offers of this worker, and its open question. */
 void hub_free_held(hub *h, int worker);
-/* If all tasks are done, tells all workers that the job has ended. */
+/* If all tasks and audits are done, tells all workers that the job has ended. */
 void hub_dismiss_finished(hub *h);
 /* Sends an answer; takes ownership of the message's body. */
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
@@ -297,6 +303,9 @@ int hub_find_worker(const hub *h, const char *name);
 /* Finds the worker of this name, or adds it. ERR_USAGE: the name is not valid.
  * ERR_NOPERM: the key has too many names. ERR_BUSY: the hub has too many workers. */
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out);
+/* Handles the question of a client that has the key of an invitation: adds the client's
+ * new key and its name to the list of keys. Such a client may ask nothing else. */
+pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
 /* Whether a line about a message of this peer may be logged now. */
 bool hub_may_log(hub *h, const pl_peer *peer);
@@ -308,7 +317,7 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w);
 /* Returns the number of leases of this worker and of all workers with the same key
  * (hub_same_holder). */
 int hub_n_held(const hub *h, const hub_worker *w);
-/* Notes that a lease of the worker has expired. */
+/* Notes that the worker lost a lease without a usable result. `hub` is a hub. */
 void hub_note_lost(void *hub, int worker);
 /* Notes that a task was given back as failed. A failure may bar the worker, drop the
  * state with which the task began, or end the job. */
@@ -318,7 +327,7 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
  * seconds after its lease was granted. */
 void hub_note_success(hub *h, int worker, double held_s);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);
-/* Takes the path's lease from its holder, which counts as a failure of the holder. */
+/* Ends the path's lease. This counts as a failure of the lease's holder. */
 void hub_end_lease(hub *h, plan_path *path, int64_t now_ms);
 /* Ends leases, also those of audits, that their workers have held for too long. */
 void hub_end_overdue(hub *h, int64_t now_ms);
@@ -335,8 +344,8 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
 /* Handles a worker's DONE for an audit. The data of `m` are the likeness, if one is
  * needed. */
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
-/* Handles an audit that the worker gave back. If `reason` is not NULL, the worker
- * failed at the audit. */
+/* Ends the lease of an audit without a result. `reason` says why the worker failed;
+ * NULL: the lease ended without a failure. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms);
@@ -357,15 +366,15 @@ void hub_audit_json(const hub *h, pl_json *out);
 /* Notes the speed of a finished task. `total_s` is the time since the grant of the
  * lease; 0: not known. */
 void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s);
-/* Finds a task that another worker holds, and that this worker would finish much
- * earlier. Returns false if there is none. To save time, an older list of slow leases
- * is used for a short while. */
+/* Finds a task that another worker holds and that this worker should do, too
+ * (hub_backup.c). Returns false if there is no such task. To save time, the list of
+ * slow leases is up to LOOK_MS old. */
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
-/* Finds out which worker did a finished phase, when both the worker and the homes have
- * reported the phase. Tells a second holder to stop. */
+/* If both a worker and the homes have reported a phase of this path as done, logs which
+ * worker did it, and tells a second holder of the phase to stop. */
 pl_status hub_settle(hub *h, plan_path *path);
-/* Adds homes to a running job. `homes` has the addresses of all homes, the old homes
- * first. */
+/* hub_homes.c: adds homes to a running job. `homes` is a message with the addresses of
+ * all homes, the old homes first. */
 pl_status hub_add_homes(hub *h, const pl_message *homes);
 
 /* hub_status.c */

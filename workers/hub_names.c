@@ -1,22 +1,24 @@
-/* Keeps the names of workers, the keys to which they belong, and counts of the workers'
- * failures.
+/* Keeps the names of workers, the keys to which the names belong, and counts of the
+ * workers' failures.
  *
- * All workers with the same key are treated as one person's: the key may have only a
- * few names, and a failure of one of these workers counts for all of them. The job's
- * own keys belong to the operator, who may start any number of workers. A failure of
- * such a worker counts only for that worker.
+ * The hub assumes that all workers with the same key belong to one person. So a key may
+ * have at most NAMES_PER_KEY names, and a failure of one of its workers counts for all
+ * of them. The job's own keys belong to the operator, who may start any number of
+ * workers. A failure of such a worker counts only for that worker.
  *
  * A worker that fails FAILURES_MAX tasks in a row is barred: for some time it gets no
- * task, each time twice as long as before. A job ends if a task cannot be done. If the
- * operator's workers are connected, only their failures show that a task cannot be
- * done; otherwise a person with many keys could end any job. If no such worker is
- * connected, workers with several different keys must have failed at the task.
+ * task, each time twice as long as before. A job ends if a task has failed FAILURES_MAX
+ * times and cannot be done. If workers of the operator are connected, only their
+ * failures show that a task cannot be done. Without this rule, a person with many keys
+ * could end any job. If no such worker is connected, workers with at least two
+ * different keys must have failed at the task.
  *
  * A worker without one of the job's own keys is on trial until it has delivered a task,
- * and again when one of its leases expires. A worker on trial is served last, its key
- * has one lease at a time, and any idle worker that is not on trial also does the same
- * task (hub_backup.c). So a worker that takes tasks and never finishes them does not
- * delay a path as long as other workers are idle. */
+ * again after one of its leases has expired, and while one of its results is audited. A
+ * worker on trial is served last, and its key has one lease at a time. An idle worker
+ * that is not on trial also does the same task (hub_backup.c). So a worker that takes
+ * tasks and never finishes them does not delay a path as long as other workers are
+ * idle. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -82,11 +84,12 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
     if (*out < 0 && crowded)
         return pl_fail(
             PL_ERR_NOPERM,
-            "the key %s has %d workers already, and %s would be one more; "
-            "give further machines keys of their own (`pathloom key invite`)",
+            "the key %s already has %d workers, the most that one key may have, so %s "
+            "cannot join with it; create another key with `pathloom key invite`",
             text, NAMES_PER_KEY, fresh->name);
     if (*out < 0)
-        return pl_fail(PL_ERR_BUSY, "this hub has %d workers, and no more fit",
+        return pl_fail(PL_ERR_BUSY,
+                       "this hub already has %d workers, the most that it can have",
                        WORKERS_MAX);
     if (*out < h->n_workers)
         return PL_OK;
@@ -99,37 +102,42 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
 /* Refuses names that only their owner may use: the names of the job's own workers, and
  * names that the list of keys assigns to other keys. This is checked even if the hub
  * has restarted and knows no worker yet. Any other name belongs to the key that uses it
- * first. */
+ * first, until the list assigns the name to another key (hub_enrol). */
 static pl_status check_reserved(const char *name, const pl_peer *peer)
 {
     pl_pubkey owner;
     if (!peer->own && pl_key_name_is_jobs(name))
         return pl_fail(
             PL_ERR_NOPERM,
-            "the name %s is kept for the job's own workers; give this worker "
-            "a --name of its own",
+            "the name %s is reserved for the job's own workers; start this worker with "
+            "a different --name",
             name);
     if (peer->own || !pl_gate_key_named(name, &owner) ||
         pl_pubkey_equal(&owner, &peer->key))
         return PL_OK;
     return pl_fail(
         PL_ERR_NOPERM,
-        "the list of keys gives the name %s to another key; give this worker "
-        "a --name of its own",
+        "the list of keys gives the name %s to another key; start this worker with a "
+        "different --name",
         name);
 }
 
-/* Whether the worker has its name only because its key was the first to use the name:
- * no list assigns the name to that key. */
-static bool is_strangers(const hub_worker *w)
+static bool list_gives(const char *name, const pl_pubkey *key)
 {
     pl_pubkey owner;
-    return !w->own_key &&
-           !(pl_gate_key_named(w->name, &owner) && pl_pubkey_equal(&owner, &w->key));
+    return pl_gate_key_named(name, &owner) && pl_pubkey_equal(&owner, key);
 }
 
-/* Frees the name of an entry, because one of the job's own workers needs the name and
- * another worker used it first. The entry gets a name that no worker can use. */
+/* Whether the name of worker `w` must be given to the peer: `w` has it only because its
+ * key was the first to use it, and the peer has a better right. */
+static bool has_better_right(const pl_peer *peer, const hub_worker *w)
+{
+    bool first_use_only = !w->own_key && !list_gives(w->name, &w->key);
+    return first_use_only && (peer->own || list_gives(w->name, &peer->key));
+}
+
+/* Takes the name from the worker that used it first. The worker's entry gets a name
+ * that no worker can use. */
 static void take_name_back(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
@@ -145,7 +153,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
 {
     hub_worker fresh;
     *out = hub_find_worker(h, name);
-    if (*out >= 0 && !(peer->own && is_strangers(&h->workers[*out])))
+    if (*out >= 0 && !has_better_right(peer, &h->workers[*out]))
         return PL_OK;
     if (*out >= 0)
         take_name_back(h, *out);
@@ -158,7 +166,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     PL_CHECK(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
-    /* a new name has the failures that its key has already */
+    /* the new worker takes over the failures and bars of other workers with its key */
     for (int i = 0; i < h->n_workers; i++)
         if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
@@ -169,9 +177,9 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     return PL_OK;
 }
 
-/* Checks that a worker's name is used with its key. A name belongs to the key that used
- * it first, so that no other key can take over the worker's leases. Without encryption
- * all keys are equal. */
+/* Checks that the worker is not fenced, and that its name is used with its key. A name
+ * belongs to the key that used it first, so that no other key can take over the
+ * worker's leases. Without encryption all keys are equal. */
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
 {
     if (w->fenced[0])
@@ -180,8 +188,45 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         return PL_OK;
     return pl_fail(
         PL_ERR_NOPERM,
-        "the name %s belongs to another key; give this worker a --name of its own",
+        "the name %s belongs to another key; start this worker with a different --name",
         w->name);
+}
+
+/* A worker that has shown that it delivers keeps its name, although the list does not
+ * give it the name. Otherwise anyone with an invitation could take its name. A worker
+ * on trial loses it: otherwise anyone could use the names that others will need. */
+static pl_status check_unused(const hub *h, const char *name, const pl_pubkey *key)
+{
+    int w = hub_find_worker(h, name);
+    if (w < 0 || pl_pubkey_equal(&h->workers[w].key, key) ||
+        hub_is_on_trial(h, &h->workers[w]))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_EXISTS,
+        "a worker with another key uses the name %s; choose a different name "
+        "with --name",
+        name);
+}
+
+pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
+{
+    char text[PL_PUBKEY_TEXT];
+    pl_msg_enrol q;
+    pl_pubkey fresh;
+    pl_key_role role;
+    PL_CHECK(PL_HEAR(m, enrol, &q));
+    if (peer->role != PL_AS_INVITE || !h->options->keys || !h->options->keys[0])
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "no key can be enrolled over this connection: the job is not "
+                       "encrypted, or the connection does not use an invitation");
+    memcpy(fresh.bytes, q.key, sizeof fresh.bytes);
+    PL_CHECK(check_unused(h, q.name, &fresh));
+    PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
+    pl_pubkey_format(&fresh, text);
+    pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
+           pl_key_role_name(role));
+    PL_SAY(a, ENROLLED, enrolled, .role = pl_key_role_name(role));
+    return PL_OK;
 }
 
 /* Limits log lines about workers without one of the job's own keys: ten lines per
@@ -203,7 +248,7 @@ bool hub_may_log(hub *h, const pl_peer *peer)
 
 /* ---- failures ---- */
 /* Counts a failure of a worker. The failure counts for all workers with the same key
- * (hub_same_holder). */
+ * (hub_same_holder). After FAILURES_MAX failures in a row, bars these workers. */
 static void count_failure(hub *h, int worker, const char *text)
 {
     const hub_worker *of = &h->workers[worker];
@@ -259,10 +304,10 @@ static void note_failed_by(hub *h, plan_path *path, int worker)
         path->failed_by[path->n_failed_by++] = worker;
 }
 
-/* Whether a bad state of the path may have caused the failure. This may be so if a key
- * that is not one of the job's own delivered the state, and the updates made from it
- * are not finite or are much too long. False if the path has parameters that are not in
- * versions, because it cannot begin without its state. */
+/* Whether a bad state of the path may have caused the failure `why`, so that the state
+ * should be dropped. This may be so if a key that is not one of the job's own delivered
+ * the state, and the updates made from it are not finite or much too long. False if the
+ * path has its own parameters, because it cannot begin without its state. */
 static bool has_others_state(hub *h, const plan_path *path, pl_status why)
 {
     plan_task task;
@@ -326,8 +371,8 @@ void hub_note_success(hub *h, int worker, double held_s)
 }
 
 /* ---- on trial ---- */
-/* A result that is being audited may be a lie. Until then its worker has not shown that
- * it delivers. */
+/* A result that is being audited may be a lie. Until the audit is closed, its worker
+ * has not shown that it delivers. */
 bool hub_is_on_trial(const hub *h, const hub_worker *w)
 {
     return !w->own_key && (!w->delivers || hub_is_audited(h, w));
@@ -348,10 +393,9 @@ int hub_n_held(const hub *h, const hub_worker *w)
     return n;
 }
 
-/* Notes that a lease of the worker has expired. From now on the worker is on trial,
- * unless it has one of the job's own keys. If the worker was on trial already, the
- * expired lease counts as a failure. Otherwise it does not count: perhaps only the
- * connection broke, and all leases of the worker expired. */
+/* From now on the worker is on trial, unless it has one of the job's own keys. If it
+ * was on trial already, the lost lease counts as a failure. Otherwise it does not
+ * count: perhaps only the connection broke, and all leases of the worker expired. */
 void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;
@@ -359,7 +403,7 @@ void hub_note_lost(void *hub_of, int worker)
     if (of->own_key)
         return;
     if (hub_is_on_trial(h, of))
-        count_failure(h, worker, "its lease ran out, and nothing was delivered");
+        count_failure(h, worker, "it lost a lease without a usable result");
     for (int i = 0; i < h->n_workers; i++)
         if (hub_same_holder(&h->workers[i], of))
             h->workers[i].delivers = false;
@@ -373,7 +417,8 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 /* ---- leases that are held too long ---- */
 /* Whether a worker has held a lease too long. A worker that renews a lease again and
  * again and delivers nothing would stop the path. An honest worker does not need more
- * than OVERDUE_TIMES the time of the slowest task that was accepted so far. */
+ * than OVERDUE_TIMES the time of the slowest accepted task, plus OVERDUE_TTLS lifetimes
+ * of a lease. False until a task has been accepted. */
 static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     double held_s = 1e-3 * (double)(now_ms - lease->granted_ms);
@@ -387,8 +432,8 @@ static void count_overdue(hub *h, const char *task, const plan_lease *lease,
 {
     char text[200];
     snprintf(text, sizeof text,
-             "it held the lease of %.60s for %.0f s and delivered nothing; the longest "
-             "task that was accepted took %.0f s",
+             "it held the lease of %.60s for %.0f s without delivering a result; the "
+             "slowest task that was accepted took %.0f s",
              task, 1e-3 * (double)(now_ms - lease->granted_ms), h->slowest_s);
     pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", task,
            h->workers[lease->worker].name, text);

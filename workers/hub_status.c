@@ -218,7 +218,7 @@ void hub_status_json(hub *h, pl_buf *out)
 }
 
 /* ---- the end ---- */
-/* Whether the arms of the mixture and of all baselines exist and all their tasks are
+/* Whether an arm besides `base` exists, and all tasks and audits of all arms are
  * done. */
 static bool is_finished(const hub *h)
 {

@@ -12,8 +12,8 @@ enum {
     ARGS_MAX = 48,
     LINE_BYTES = 1024,
     CRASHES_MAX = 8, /* number of crashes in a row that end the job */
-    /* number of deaths in a row by SIGKILL that end the job; a user sends SIGKILL, or
-     * the system when memory is short */
+    /* number of ends in a row that are not crashes (was_told_to_end) and end the job;
+     * for example, the system sends SIGKILL when memory is short */
     KILLS_MAX = 200,
     /* if a child has lived this long, the counts of crashes and kills begin again */
     STEADY_MS = 10000,
@@ -130,7 +130,9 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
 {
     int n = 0;
     if (l->n == PL_CHILDREN_MAX)
-        return pl_fail(PL_ERR_CONFIG, "more than %d processes on one machine",
+        return pl_fail(PL_ERR_CONFIG,
+                       "a job can start at most %d processes on one machine; use fewer "
+                       "workers or homes here",
                        PL_CHILDREN_MAX);
     child *c = &l->children[l->n];
     memset(c, 0, sizeof *c);
@@ -139,11 +141,14 @@ pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const 
     for (; argv[n] && n + 1 < ARGS_MAX; n++)
         c->argv[n] = pl_strdup(argv[n]);
     l->n++;
+    if (argv[n])
+        return pl_fail(PL_ERR_INTERNAL, "process %s has more than %d arguments", name,
+                       ARGS_MAX - 1);
     return spawn(l, c);
 }
 
-/* Makes a restarted child listen at the same port or path as before, which other
- * processes already know. */
+/* Changes the argument after --listen, so that a restarted child listens at the same
+ * port or path as before. Other processes already know this address. */
 static void pin_address(child *c)
 {
     pl_address got, asked;
@@ -168,7 +173,8 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
     int64_t start = pl_now_ms();
     child *c = find_child(l, name);
     if (!c || !c->ready_file[0])
-        return pl_fail(PL_ERR_ARG, "%s has no address", name);
+        return pl_fail(PL_ERR_ARG, "process %s was not started or has no ready file",
+                       name);
     while (pl_now_ms() - start < timeout_ms) {
         pl_buf text = {0};
         if (pl_path_exists(c->ready_file) &&
@@ -183,7 +189,8 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
         PL_CHECK(pl_launcher_tend(l));
         pl_sleep_ms(10);
     }
-    return pl_fail(PL_ERR_TIMEOUT, "%s did not start within %d s; see %s/%s.log", name,
+    return pl_fail(PL_ERR_TIMEOUT,
+                   "process %s was not ready within %d s; see its log %s/%s.log", name,
                    timeout_ms / 1000, l->logs, name);
 }
 
@@ -235,7 +242,7 @@ static pl_status last_words(const pl_launcher *l, const char *name,
 }
 
 /* Whether a child with this exit code must not be started again. A code of sysexits.h
- * means that the child itself decided to end. But code 75 asks for a restart. */
+ * means that the same error would come again. But code 75 asks for a restart. */
 static bool is_final(int code)
 {
     return code >= 64 && code <= 78 && code != 75;
@@ -250,8 +257,8 @@ static bool was_told_to_end(int how)
     return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
-/* Counts a death of a child. With each death in a row the child's next start is delayed
- * more. Too many deaths in a row end the job. */
+/* Counts the end of a child; `killed`: it was not a crash. Sets the time of its next
+ * start; the delay grows with each crash. Too many ends in a row end the job. */
 static pl_status count_death(child *c, bool killed, pl_status why, const char *words)
 {
     int64_t now = pl_now_ms();
@@ -272,8 +279,8 @@ static pl_status count_death(child *c, bool killed, pl_status why, const char *w
     return PL_OK;
 }
 
-/* Whether the hub has fenced this worker and another worker runs. Then the job
- * continues, but this worker is not started again, because the hub would refuse it
+/* Whether the hub has fenced this worker, while another worker runs or waits for its
+ * restart. Then the job continues without this worker, because the hub would refuse it
  * again. */
 static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
                          const char *words)
@@ -305,7 +312,7 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
         return PL_OK;
     }
     if (WIFEXITED(how) && is_final(WEXITSTATUS(how)))
-        return pl_fail(why, "process %s gave up: %s", c->name, words);
+        return pl_fail(why, "process %s ended with an error: %s", c->name, words);
     return count_death(c, was_told_to_end(how), why, words);
 }
 

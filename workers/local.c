@@ -1,7 +1,7 @@
-/* Computes the vectors of one slot between two phases: takes the outer step of methods
- * whose paths keep parameters of their own, makes the update that is sent, and keeps
- * those parts of the update that later phases need (local.h). No function of this file
- * reads a file or a socket. */
+/* Computes the vectors of one slot between two phases (local.h): takes the outer step,
+ * if the method's paths have their own parameters; makes the update that is sent; and
+ * keeps the parts of the update that later phases need. No function of this file reads
+ * a file or a socket. */
 #include "workers/local.h"
 
 #include <math.h>
@@ -50,9 +50,9 @@ static bool sends_two(const local_slot *s)
     return pl_round_vectors(s->arm, s->topology, s->module) == 2;
 }
 
-/* Takes the noloco step. If one vector is sent, version 0 minus this vector gives the
- * parameters that the mate offers. If two vectors are sent, version 0 minus the second
- * vector gives the parameters from which the mate started. */
+/* Takes the noloco step. The base of noloco's updates (s->base) is version 0. If one
+ * vector is sent, base minus this vector is the mate's offer. If two vectors are sent,
+ * base minus the second vector is the parameters from which the mate started. */
 pl_status local_step_gossip(const local_slot *s, const float *mate,
                             const float *mate_start)
 {
@@ -61,7 +61,7 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
     bool two = sends_two(s);
     float *shown = NULL;
     if (!two)
-        /* with one vector, gamma is beta for every learning rate */
+        /* one vector is enough only if gamma equals beta, this round's learning rate */
         step.gamma = step.beta;
     if (mate) {
         PL_CHECK(pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
@@ -84,9 +84,10 @@ static float holder_share(const local_slot *s)
                    pl_arm_share(s->arm, s->topology, s->module, s->path));
 }
 
-/* With noloco the holder offers the point x - share (x - now), where x is `start`, and
- * sends version 0 minus that point. If two vectors are sent, the first one is share (x
- * - now). The share scales only the update, not x. */
+/* With noloco the holder offers the parameters start - share * (start - now), and sends
+ * version 0 minus the offer. If two vectors are sent, the first one is share * (start -
+ * now). With outer.rescale, share is multiplied by the root of the number of
+ * contributors. */
 void local_update(const local_slot *s, const float *start, const float *now,
                   float *update)
 {
@@ -121,10 +122,10 @@ float local_carries(const local_slot *s)
                : (float)s->arm->outer.method.mix;
 }
 
-/* Let u = base - own be the update of this round, e (`before`) the residual of this
- * round, s the vector as it was sent, left = u + e - s, and c = local_carries. The
- * path's own parameters keep c (u - s) = c (left - e), so the next u contains this
- * part. The new residual is the rest: left - c (left - e). */
+/* Let u = base - own parameters be the update of this round, e (`before`) the residual
+ * of this round, s the vector as it was sent, left = u + e - s, and c = local_carries.
+ * The path's own parameters keep c * (u - s) = c * (left - e), so the next u contains
+ * this part. The new residual is the rest: left - c * (left - e). */
 void local_keep_left(const local_slot *s, const float *before, float *left)
 {
     float carried = local_carries(s);
@@ -132,8 +133,8 @@ void local_keep_left(const local_slot *s, const float *before, float *left)
         left[i] = (1.0f - carried) * left[i] + carried * before[i];
 }
 
-/* Returns the factor by which the holder multiplies the sent vector: n_contributors
- * times the weight of this vector in the mean. */
+/* For eager: returns the factor by which local_keep multiplies the sent vector:
+ * n_contributors times the weight of this vector in the mean. */
 static float holder_part(const local_slot *s)
 {
     /* the values of a homomorphic update are already weighted */

@@ -7,8 +7,8 @@
 #include "outer/outer.h"
 #include "net/net.h"
 
-/* One slot of one path, with that part [n] of each of the path's vectors that belongs
- * to the slot. */
+/* One slot of one path. Each vector of the path is represented by its part [n] that
+ * belongs to this slot. */
 typedef struct local_slot {
     const pl_arm *arm;
     const pl_topology *topology;
@@ -16,16 +16,16 @@ typedef struct local_slot {
     int64_t phase;
     size_t n;
     const float *base; /* the version that updates are relative to */
-    /* the slot's parts of the vectors of the path's state; NULL if the state does not
-     * have the vector */
+    /* parts of vectors of the path's state; NULL if the method needs no such vector */
     float *params, *velocity, *last, *before;
 } local_slot;
 
-/* For eager and noloco, from the second phase on: take the step that ends the previous
- * phase. `params` becomes the start of this phase. */
+/* For eager, from the second phase on: takes the outer step after the previous phase.
+ * s->params becomes the start of this phase. mean_before [n]: the mean update that the
+ * home stored with the version s->base; not read in phase 1. */
 PL_MUST_CHECK pl_status local_step_eager(const local_slot *s, const float *mean_before);
-/* mate: the mate's decoded update, or NULL if the path has no mate. mate_start: the
- * mate's second vector if two vectors are sent (pl_round_vectors). */
+/* The same for noloco. mate: the mate's decoded update, or NULL if the path met no
+ * mate. mate_start: its second vector if two vectors are sent (pl_round_vectors). */
 PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate,
                                           const float *mate_start);
 
@@ -35,17 +35,18 @@ void local_update(const local_slot *s, const float *start, const float *now,
 /* Computes the second vector of the update, if two vectors are sent: the base minus the
  * start. */
 void local_update_start(const local_slot *s, const float *start, float *update);
-/* Returns the fraction of the codec's error that the next update contains even without
- * a residual, because the path's own parameters still contain it. Only the rest of the
- * error goes into the residual. With streaming the fraction is the mixing factor, or 1
- * for a module with one contributor. With all other methods it is 0. */
+/* A codec leaves out a part of an update. Returns the fraction of this part that the
+ * next update contains anyway, because the path's own parameters still contain it. Only
+ * the rest goes into the residual. With streaming the fraction is the mixing factor, or
+ * 1 for a module with one contributor. With all other methods it is 0. */
 float local_carries(const local_slot *s);
 /* Computes the residual for the next round. left: on entry, the part of this round's
  * update plus residual that the codec left out; on return, the new residual. before:
  * the residual of this round. */
 void local_keep_left(const local_slot *s, const float *before, float *left);
-/* Call this after training. `sent` is the update as the receiver decodes it;
- * `sent_start` is its second vector, if two vectors are sent. */
+/* Writes to the path's vectors what the next phase needs. Call this after training.
+ * `sent` is the update as the receiver decodes it; `sent_start` is its second vector,
+ * if two vectors are sent. */
 void local_keep(const local_slot *s, const float *start, const float *now,
                 const float *sent, const float *sent_start);
 

@@ -6,9 +6,9 @@
 #include <math.h>
 
 /* ---- 8 bits ---- */
-/* Returns the exponent of the power of two that scales a block. Rounding does not
- * change values that were rounded before: the largest code c of a block has 64 <= c <=
- * 127, so the rounded values give the same exponent. */
+/* Returns e: the values of the block are stored as 8-bit codes c of value c * 2^e. If e
+ * is INT16_MIN, all are zero. Rounding again changes nothing: the largest |c| of a
+ * block is between 64 and 127, so the rounded values give the same e. */
 static int exponent_of(const float *values, size_t n)
 {
     float most = 0;
@@ -16,8 +16,8 @@ static int exponent_of(const float *values, size_t n)
     for (size_t i = 0; i < n; i++)
         most = fmaxf(most, fabsf(values[i]));
     if (!(most >= FLT_MIN * 256) || most > FLT_MAX)
-        /* stores such a block as zeros; the encoder of the update refuses values that
-         * are not finite */
+        /* The values are tiny or not finite, so the block is stored as zeros. The
+         * encoder of the update refuses values that are not finite. */
         return INT16_MIN;
     frexpf(most, &e); /* most = f 2^e, 0.5 <= f < 1 */
     return most > ldexpf(127.0f, e - 7) ? e - 6 : e - 7;

@@ -7,16 +7,16 @@
 #include "outer/outer.h"
 #include "net/net.h"
 
-/* Rounds all vectors to values that the blob can represent. So every worker that
- * continues the path begins with the same bytes, whether it has the state in memory or
- * gets it from a home. */
+/* Rounds all vectors of state [n_vectors, n_params] to values that the blob can
+ * represent. So every worker that continues the path begins with the same bytes, even
+ * if one worker has the state in memory and another one gets it from a home. */
 void state_round(const pl_arm *arm, float *state, size_t n_params);
 /* Packs state [n_vectors, n_params] into `out`, which has pl_path_state_bytes bytes. A
  * shorter vector (pl_path_vector_floats) uses only the first part of its row. */
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out);
 /* Unpacks a blob. Vectors that the blob does not contain become zero; if `blob` is
- * NULL, all vectors become zero. All bytes of the right length are a valid state, so
- * the caller must check the blob's hash before. */
+ * NULL, all vectors become zero. This function cannot detect damage: any bytes of the
+ * right length are a valid state. So the caller must check the blob's hash before. */
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params,
                   float *state);
 

@@ -1,6 +1,6 @@
-/* The thread of a worker that answers other workers' questions for updates, and the
- * function by which this worker asks one of them (peer.h). The thread owns the offers.
- * Other threads pass offers to it through a queue. */
+/* The thread in which a worker answers requests for updates from other workers, and the
+ * function that requests an update from another worker (peer.h). The thread owns the
+ * offers. Other threads pass offers to it through a queue. */
 #include "workers/peer.h"
 
 enum { WAIT_MS = 200, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
@@ -19,8 +19,8 @@ static void free_offer(peer_offer *o)
     pl_free(o);
 }
 
-/* Keeps an offer of this worker. Frees offers of rounds for which no mate can ask any
- * more. */
+/* Keeps an offer of this worker. Frees older offers of the same path and module for
+ * which no mate can ask any more. */
 static void keep_offer(peer *p, peer_offer *o)
 {
     size_t n = 0;
@@ -50,7 +50,8 @@ static pl_status give_offered_update(const peer *p, pl_message *m, pl_message *a
         PL_SAY(a, UPDATE_IS, update_is, .blob = o->hash);
         return PL_OK;
     }
-    return pl_fail(PL_ERR_NOT_FOUND, "this worker has no update of %s in round %lld",
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "this worker does not offer this path's update of %s in round %lld",
                    q.name, (long long)q.phase);
 }
 
@@ -70,7 +71,8 @@ static pl_status give_offered_blob(const peer *p, pl_message *m, pl_message *a)
                       (size_t)(left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX));
         return PL_OK;
     }
-    return pl_fail(PL_ERR_NOT_FOUND, "this worker has no such blob, or no such offset");
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "this worker offers no blob with this hash and this many bytes");
 }
 
 static void answer_mate(peer *p, const pl_peer *who, pl_message *m)
@@ -154,8 +156,8 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
-/* Asks another worker for an update. A worker answers in the same way as a home, so the
- * question is the same as to a home, but with a short time limit. */
+/* Asks the other worker in the same way as a home, because a worker answers like one.
+ * But the time limit is short. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {

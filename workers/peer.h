@@ -23,14 +23,14 @@ typedef struct peer peer;
  * address for other workers. */
 pl_status peer_create(const char *bind, peer **out, char *address);
 void peer_destroy(peer *p); /* accepts NULL */
-/* Adds an offer and takes ownership of it. Offers of the last two rounds of each path
- * and module are kept. Any thread may call this function. */
+/* Adds an offer and takes ownership of it. Older offers of the same path and module are
+ * freed, except that of the previous round. Any thread may call this function. */
 void peer_put(peer *p, peer_offer *offer);
 
-/* The address of the worker to ask, and a function to call while waiting, as in
- * pl_client_options; `idle` may be NULL. */
+/* How to ask another worker. `idle` is called while this worker waits for the answer,
+ * as in pl_client_options; it may be NULL. */
 typedef struct peer_line {
-    const char *address;
+    const char *address; /* the address of the worker to ask */
     pl_status (*idle)(void *context);
     void *idle_context;
     /* the key pair for the connection; NULL: the key pair of the process */

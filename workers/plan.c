@@ -14,8 +14,8 @@
  * A task of phase t may begin (may_begin) when
  *   1. its path has finished t phases and the arm has more than t of them;
  *   2. every module of the path has the version that phase t needs (pl_round_needs). A
- *      holder that continues before phase t - 1 has arrived may instead compute the
- *      versions of modules to which it alone contributes (pl_round_predicts);
+ *      holder that continues before its results of phase t - 1 have arrived does not
+ *      need versions that are made only from these results (pl_round_predicts);
  *   3. the method's own condition holds:
  *      noloco             the mates of phase t - 1 have finished it, or offer their
  *                         updates, or the deadline is over
@@ -24,9 +24,9 @@
  *      delayed-nesterov   the path is at most `staleness` phases ahead of the slowest
  *                         path
  *
- * Nothing else delays a task. plan_choose takes the ready task with the most phases
- * left to do one after another. If tasks are equal in this, it prefers a task whose
- * state the asking worker has in its cache.
+ * Nothing else delays a task. plan_choose takes the ready task whose path has the most
+ * inner steps left (tasks that score documents come first). Among equal tasks, it
+ * prefers a task whose state the asking worker has in its cache.
  *
  * The lease of a path in phase t:
  *
@@ -258,8 +258,8 @@ bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
     return path->phase > phase || now_ms - path->phase_ms >= deadline_ms;
 }
 
-/* Whether all mates with which the path meets after its last phase have finished that
- * phase, or offer their updates. */
+/* Whether all mates that the path meets before `phase` have finished the phase before
+ * it, or have workers that offer their updates; or the deadline is over. */
 static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t now_ms)
 {
     if (phase == 0 || plan_is_late(a, index, phase, now_ms))
@@ -283,17 +283,17 @@ static bool is_too_far_ahead(const plan_arm *a, int64_t phase)
     return phase - least > a->arm.outer.staleness;
 }
 
-/* Whether `other`, a replica of a path, has finished this phase, or a worker is doing
- * it. */
+/* Whether `other`, a replica of any path, has finished this phase, or a worker is doing
+ * this phase. */
 static bool is_under_way(const plan_path *other, int64_t phase)
 {
     return other->phase > phase || (other->phase == phase && other->lease.active);
 }
 
-/* During this phase, a streaming path mixes in certain versions. Returns whether all
- * tasks that contribute to these versions are done or have a worker. The versions need
- * not exist when the phase begins. But without this rule, the path might wait for a
- * task that no worker is free to do. */
+/* For streaming: whether all tasks that contribute to the versions that are mixed in
+ * during this phase are done or have a worker. The versions need not exist when the
+ * phase begins. But without this rule, the path might wait for a task for which no
+ * worker is free. */
 static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
 {
     int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
@@ -327,10 +327,10 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
     return may_begin(arm, index, arm->paths[index].phase, false, now_ms);
 }
 
-/* Returns the priority of a task; larger is better. More steps left on the path count
- * most; among equal paths, a path that this worker had last is preferred. Tasks that
- * score documents come before all tasks that train, because the mixture waits for
- * them. */
+/* Returns the priority of a task; larger is better. It depends first on the number of
+ * inner steps that are left on the path, then on whether this worker had the path last.
+ * Tasks that score documents come before all tasks that train, because the mixture
+ * waits for them. */
 static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phase,
                         int worker)
 {
@@ -351,8 +351,8 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             bool held = path->backup.active || path->drops_state ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
-            /* checks last whether the task is ready: this takes the most time, and for
-             * most tasks the score already decides */
+            /* plan_ready comes last, because it takes the most time and the score
+             * already excludes most tasks */
             if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
@@ -388,8 +388,8 @@ bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker)
     return score_of(a, x, x->phase, worker) > score_of(b, y, y->phase + 1, worker);
 }
 
-/* The lease's count of failures stays, because these failures belong to the earlier
- * phase, whose results have not arrived yet. */
+/* Does not reset the lease's count of failures, because these failures belong to the
+ * earlier phase, whose results have not arrived yet. */
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
 {
     plan_lease *lease = &p->arms[task.arm].paths[task.index].lease;
@@ -442,9 +442,9 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
     return backs_up ? &path->backup : NULL;
 }
 
-/* With noloco and delayed-nesterov a phase begins with the updates that have arrived by
- * that time, so two workers could begin with different updates. If the moments never
- * leave a worker, two workers have different moments. */
+/* False with noloco and delayed-nesterov: a phase begins with the updates that have
+ * arrived by that time, so two workers could begin with different updates. False if the
+ * moments never leave a worker: two workers would have different moments. */
 bool plan_may_back_up(const plan_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->arm.outer.method.method);
@@ -489,9 +489,9 @@ int plan_n_held(const plan *p, int worker)
     return n;
 }
 
-/* Accepts a lease that the hub granted before it restarted, when the holder renews the
- * lease. The hub knows all leases that it granted since then, so it refuses an unknown
- * token of the present epoch. */
+/* Accepts a lease that the hub granted before it restarted: its holder renews it now.
+ * The token must be of an earlier epoch, because the hub knows all leases that it
+ * granted in the present epoch. */
 static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t token,
                     int worker, int64_t now_ms)
 {
@@ -510,8 +510,7 @@ static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t toke
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms)
 {
-    /* after a restart of the hub, the first renewal may be for the path's phase or for
-     * the next phase */
+    /* a renewal may be for the next phase, if the lease was extended */
     bool ahead = phase == path->phase + 1;
     if ((phase != path->phase && !ahead) || token == path->overdue_token)
         return false;
@@ -571,7 +570,7 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
             if (lost)
                 lost(context, path->lease.worker);
             end_lease(path);
-            /* resets this because the worker that offered the updates may be gone */
+            /* ends the offer, because the worker that offers the updates may be gone */
             path->offered = 0;
             n++;
         }

@@ -17,8 +17,8 @@ typedef struct plan_lease {
     bool taken_up;
     uint64_t token;
     int64_t phase;
-    /* before_ms: if the lease was extended, the time when the lease for the previous
-     * phase was granted; else 0 */
+    /* granted_ms: for the lease's phase; before_ms: if the lease was extended, the
+     * granted_ms of the previous phase, otherwise 0 */
     int64_t deadline_ms, granted_ms, before_ms;
     int worker;      /* index of the worker that holds the lease */
     int step;        /* last reported inner step */
@@ -35,7 +35,8 @@ typedef struct plan_lease {
 typedef struct plan_ended {
     int64_t phase;
     plan_lease leases[2]; /* the path's lease and its backup; token 0: there was none */
-    bool goes_on;         /* whether the first lease was extended to the next phase */
+    /* whether the path's lease was extended to the next phase, or was not active */
+    bool goes_on;
     /* the token under which the phase arrived; 0: the homes did not name it */
     uint64_t by;
 } plan_ended;
@@ -51,7 +52,7 @@ typedef struct plan_said {
     int worker;
     double loss, seconds; /* loss and seconds of the phase's inner steps */
     int64_t said_ms;
-    int64_t held_ms; /* time since the grant of the lease */
+    int64_t held_ms; /* time from the grant of the lease to the report */
     /* time when the lease ends if the homes do not confirm the phase */
     int64_t lease_ms;
     int64_t until_ms; /* until this time the worker does not get the path again */
@@ -73,7 +74,7 @@ typedef struct plan_news {
     /* the worker that made the path's state; "" or NULL if there is no state */
     const char *worker;
     double gradient, held; /* as in pl_path_state */
-    int64_t held_phase;
+    int64_t held_phase;    /* phase before which `held` was scored */
 } plan_news;
 
 typedef struct plan_path {
@@ -119,8 +120,9 @@ typedef struct plan_arm {
     pl_arm arm;
     pl_hash blob;
     pl_topology *topology;
-    uint64_t *versions; /* [M]; UINT64_MAX: the module does not exist yet */
-    plan_path *paths;   /* [n_tasks] the replicas of each path, path after path */
+    /* [n_modules] newest version of each module; UINT64_MAX: it has no version yet */
+    uint64_t *versions;
+    plan_path *paths; /* [n_tasks] the replicas of each path, path after path */
     int n_tasks;
     /* tables of names (without the arm's name); owned */
     pl_name_table *path_names, *module_names;
@@ -129,8 +131,8 @@ typedef struct plan_arm {
 typedef struct plan {
     plan_arm *arms;
     int n_arms;
-    uint64_t epoch;   /* epoch of the hub, the high half of tokens */
-    uint32_t counter; /* low half of tokens */
+    uint64_t epoch;   /* number of this start of the hub: the high half of tokens */
+    uint32_t counter; /* the low half of the newest token */
     uint64_t n_granted, n_expired, n_failed;
     /* n_granted counts all leases; n_backups counts those that were backups, and
      * n_backups_won the backups that delivered first */
@@ -161,22 +163,22 @@ void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker);
 void plan_withdraw(plan *p, int worker);
 
 /* Returns for each slot the index of the mate that the path meets before `phase`: the
- * path's own index if it has no mate, -1 if the mate is not known. The mates are
- * computed once per phase. */
+ * path's own index if it has no mate, -1 if the mate is not known. The array belongs to
+ * the path and is valid until the next call with another phase. */
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
-/* Whether the path has waited for its mates for the time of the arm's deadline. Then
- * `phase` may begin without the missing mates (noloco). The time begins when the homes
- * report that the path has finished the phase before `phase`. It does not begin with an
- * offer, because an offer may be false. */
+/* Whether the path has waited for its mates as long as the arm's outer.deadline_s. Then
+ * `phase` may begin without the missing mates (noloco). The time is counted from the
+ * homes' report that the path has finished the phase before `phase`. An offer does not
+ * start it, because an offer may be false. */
 bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms);
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
-/* Chooses the best ready task for this worker. A task with more remaining phases is
- * better. Among equal tasks, a path that this worker had last is best, then a path that
- * no worker has had. Returns false if no task is ready. */
+/* Chooses the best ready task for this worker. Tasks that score documents are best,
+ * then tasks whose paths have the most inner steps left. Among equal tasks, a path that
+ * this worker had last is best, then a path that no worker has had. Returns false if no
+ * task is ready for this worker. */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
-/* Whether plan_choose does not give a free task to this worker, although it would give
- * the task to others: the worker has reported the task as done, but the homes have not
- * confirmed this. */
+/* Whether plan_choose withholds some task from this worker, but not from other workers:
+ * this worker has reported the task as done, and the homes have not confirmed it. */
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms);
 /* Tokens can be guessed. Therefore the functions below accept a token only from the
  * worker that has the lease with this token. A message from any other worker has no
@@ -205,8 +207,8 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
                 int64_t now_ms, int ttl_ms);
 /* Whether this worker has the lease under this token. False for token 0. */
 bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker);
-/* Returns the path's lease, or its backup, if it is the worker's under this token;
- * otherwise NULL. The lease need not be active. */
+/* Returns the path's lease, or else its active backup, if the worker has it under this
+ * token; otherwise NULL. The lease need not be active. */
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);
 /* Whether two workers may do the same task of this arm at once: the task must be a pure
  * function of the homes' data, so that both deliver the same bytes. */
@@ -232,21 +234,23 @@ bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
  * `until_ms`, and the homes have not confirmed the phase. */
 bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
                          int64_t until_ms);
-/* Whether the worker reported the path's phase as done and the homes have not confirmed
- * the phase. Then other workers should get the task. */
+/* Whether the worker recently (plan_said.until_ms) reported the path's phase as done
+ * and the homes have not confirmed it. Then other workers should get the task. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
 /* Returns true, once per phase, when both a worker and the homes have reported the
- * phase as done. *by is the worker's report. *other is a second worker, which must be
- * stopped, or -1. If two workers reported the phase, the token that the homes named
- * decides; if they named none, the first report counts. */
+ * phase as done. *by is the worker's report. *other is a second worker, whose lease
+ * with the token *lost must be stopped, or -1. If two workers reported the phase, the
+ * token that the homes named decides; if they named none, the first report counts. */
 bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost);
 /* The following functions are in plan.c. */
 /* Ends a lease. If the path has a backup, the backup becomes the path's lease. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
-/* Ends leases whose deadline is over, and returns their number. Calls `lost`, unless it
- * is NULL, with the worker of each of these leases. */
+/* Ends leases and backups whose deadline is over, and returns their number. Calls
+ * `lost`, unless it is NULL, with the worker of each lease that is not a backup. */
 int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
                 void *context);
+/* Ends the leases and backups of a worker that is gone. A lease whose task the worker
+ * has reported as done stays until the homes confirm the task or the lease expires. */
 void plan_release_worker(plan *p, int worker);
 /* Returns the number of leases that the worker has, not counting backups. */
 int plan_n_held(const plan *p, int worker);
@@ -256,6 +260,7 @@ void plan_drop_state(plan *p, plan_path *path);
 /* Forgets the worker. Returns false, and does nothing, if something in the plan still
  * refers to the worker. */
 bool plan_forget_worker(plan *p, int worker);
+/* Whether all tasks of the arm are done and all their versions are made. */
 bool plan_arm_finished(const plan_arm *arm);
 
 #endif

@@ -7,7 +7,7 @@ static plan_ended *ended_of(plan_path *path, int64_t phase)
     return &path->ended[phase % PLAN_ENDED_MAX];
 }
 
-/* `by` is the token of phase - 1. The tokens of earlier phases are not known. */
+/* `by` is the token of the last finished phase. Those of earlier phases are unknown. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by)
 {
     const plan_lease *lease = &path->lease;
@@ -69,7 +69,8 @@ static void forget_said(plan_path *path, int i)
 }
 
 /* Finds the lease that a worker's report is about: a lease of the path's phase, of the
- * next phase if the lease was extended, or of a finished phase. */
+ * next phase if the lease was extended, or of a finished phase. NULL if the worker had
+ * no such lease. */
 static plan_lease *lease_said(plan_path *path, const plan_said *said)
 {
     if (said->phase < path->phase) {
@@ -90,8 +91,8 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
     plan_lease *lease = said->phase < 0 ? NULL : lease_said(path, said);
     if (!lease || plan_is_said(path, said->token, said->phase))
         return lease;
-    /* a report about the next phase must not prolong the lease if the worker has also
-     * reported the present phase and the homes have not confirmed that phase */
+    /* If the worker has reported the present phase and the homes have not confirmed it,
+     * a report about the next phase must not prolong the lease. */
     if (said->phase <= path->phase || !plan_is_said(path, said->token, path->phase))
         lease->deadline_ms = now_ms + ttl_ms;
     if (path->n_said == PLAN_SAID_MAX)
@@ -118,8 +119,8 @@ void plan_await_next(plan_path *path)
 }
 
 /* Finds the report of the worker that did a finished phase. Returns the index of the
- * worker's lease among the leases of that phase, or -1. *at becomes the index of the
- * report. Drops reports that belong to no lease of their phase. */
+ * worker's lease in plan_ended.leases, or -1 if there is no such report. *at becomes
+ * the index of the report. Drops reports about finished phases without a lease. */
 static int find_settled(plan_path *path, int *at)
 {
     for (int i = 0; i < path->n_said;) {

@@ -1,7 +1,7 @@
 /* Trains a task again from the data in the store. The result of a task depends only on
  * its arm, its data, the versions with which it begins and the state of its path. The
- * store keeps all of these except the state, so the path is trained again from phase
- * 0. */
+ * store has all of these except the states of earlier phases. So the path is trained
+ * again from phase 0. */
 #include "workers/path_state.h"
 #include "workers/local.h"
 #include "workers/train.h"
@@ -42,12 +42,12 @@ static pl_status check_method(const retraining *r)
 {
     const pl_arm *arm = r->arm;
     if (pl_traits(arm->outer.method.method)->arrives)
-        return cannot(r->module,
-                      "the versions with which they began depended on timing");
+        return cannot(r->module, "which versions they began with depended on timing");
     if (r->layout.params >= 0 || r->layout.last >= 0)
         return cannot(r->module, "their paths keep parameters of their own");
     if (arm->outer.state == PL_STATE_LOCAL)
-        return cannot(r->module, "their moments stay with their workers");
+        return cannot(r->module, "their moments never left their workers "
+                                 "(train.state=local)");
     return PL_OK;
 }
 
@@ -88,11 +88,13 @@ static pl_status read_version(retraining *r, int slot, const char *module,
     const pl_slot *place = pl_topology_slot(r->topology, slot);
     if (pl_starts_with(v->method, "rollback"))
         return cannot(r->module,
-                      "the state that their path kept during a rollback is gone");
+                      "after a rollback their path continued with a state that the "
+                      "store does not have");
     if (v->params_gone)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "%s@%llu, which a task began with, was collected; keep more "
-                       "versions with `pathloom store gc --keep` or a tag",
+                       "a task began with %s@%llu, whose parameters were deleted by "
+                       "garbage collection; keep more versions with `pathloom store gc "
+                       "--keep` or a tag",
                        module, (unsigned long long)v->number);
     r->norms[slot] = v->update_norm;
     return pl_store_read_blob(r->store, &v->params, 0, place->n_params * sizeof(float),
@@ -113,8 +115,8 @@ static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
     return status;
 }
 
-/* Reads the contribution of a phase, and writes the number of steps of the phase.
- * Refuses a contribution that was made on a different device than this one, because
+/* Reads the path's contribution of a phase. *steps gets the number of inner steps of
+ * the phase. Refuses a contribution that was made on a different device, because
  * different devices round differently. */
 static pl_status read_contribution(const retraining *r, int64_t phase, int *steps)
 {
@@ -131,18 +133,19 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
         *steps = (int)(c->n_samples / (uint64_t)r->arm->inner.batch);
         if (strcmp(c->device, r->device) != 0)
             status = pl_fail(PL_ERR_NOT_FOUND,
-                             "phase %lld was trained on %s and this is %s, which "
-                             "rounds differently; verify on a machine like the first",
+                             "phase %lld was trained on %s, but this machine has %s, "
+                             "which rounds differently; run the command on a machine "
+                             "like the first",
                              (long long)phase, c->device, r->device);
     }
     pl_version_clear(&v);
     if (!found)
-        return cannot(r->module, "a phase of their path is not in its versions");
+        return cannot(r->module, "a version has no contribution of their path");
     return status;
 }
 
-/* Makes the update of one slot as the worker would send it. Keeps the part that a lossy
- * codec loses as the residual for the next phase. */
+/* Encodes the update of one slot as the worker would have sent it. If the codec is
+ * lossy, the residual in the path's state becomes the part that the codec left out. */
 static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float *now)
 {
     local_slot s = describe_slot(r, slot, phase);
@@ -209,7 +212,8 @@ static pl_status read_whole_blob(retraining *r, const char *what, const pl_hash 
     return pl_store_read_blob(r->store, blob, 0, bytes, out);
 }
 
-/* Reads the state that the path had when the previous arm ended. */
+/* Reads the state that the path had at the end of the arm from which this arm
+ * continues. */
 static pl_status read_inherited_state(retraining *r)
 {
     const pl_topology *t = r->topology;
@@ -254,8 +258,8 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     const pl_contribution *w = r->wanted;
     if (module < 0 || w->path < 0 || w->path >= pl_topology_n_paths(r->topology))
         return pl_fail(PL_ERR_DAMAGED,
-                       "%s has a contribution of path %lld, which arm "
-                       "%s does not have; see pathloom store fsck",
+                       "%s has a contribution of path %lld, but the module or the path "
+                       "does not exist in arm %s; run `pathloom store fsck`",
                        r->module, (long long)w->path, r->arm->name);
     r->slot = pl_topology_module_slot(r->topology, module);
     r->layout = pl_path_layout_of(r->arm);

@@ -8,9 +8,9 @@ struct sender {
     pl_client *homes;
     peer *offers;
     worker_task *task; /* the task that is being sent */
-    uint64_t failed;   /* token of the last task whose sending failed */
+    uint64_t failed;   /* token of the last task if its sending failed; otherwise 0 */
     pl_actor *actor;
-    pl_queue *packed;
+    pl_queue *packed; /* tasks for sender_take_packed */
 };
 
 static pl_status judge_result(const char *name, pl_submit_result result,
@@ -55,13 +55,14 @@ static void fill_contribution(const sender *s, pl_contribution *c)
 
 /* The encoded updates of a task, in the order of the slots that send an update. */
 typedef struct parcel {
-    int n; /* number of slots that send an update in this phase */
-    pl_submission *submissions;
-    pl_submit_result *results; /* [n + 1] results of the modules, then of the path */
-    char (*texts)[256];
-    char (*names)[96];
-    pl_buf *encoded;
-    /* each has room for the values of the largest slot */
+    int n;                      /* number of slots that send an update in this phase */
+    pl_submission *submissions; /* [n] */
+    pl_submit_result *results;  /* [n + 1] the homes' answers: modules, then the path */
+    char (*texts)[256];         /* [n + 1] the texts of these answers */
+    char (*names)[96];          /* [n] names of the modules */
+    pl_buf *encoded;            /* [n_slots] */
+    /* Scratch memory for the values of the largest slot. The last two are NULL if the
+     * path's state has only moments. */
     float *update, *sent, *sent_start;
     pl_codec_part *parts;
 } parcel;
@@ -105,8 +106,8 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free_aligned(p->sent_start);
 }
 
-/* Returns the residual of a slot; NULL if the slot has none. The residual is a part of
- * the job's state. Encoding replaces the old residual by the new one. */
+/* Returns the residual of a slot, a part of the job's state; NULL if the slot has no
+ * residual. Encoding replaces the old residual by the new one. */
 static float *residual_of(const worker_task *task, const local_slot *s, int slot)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
@@ -176,8 +177,8 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     return encode_update(task, s, slot, round, p, NULL);
 }
 
-/* Decodes the slot's update again. With noloco and eager the path keeps its update as
- * other workers decode it. */
+/* Decodes the slot's update into p->sent and p->sent_start, because with noloco and
+ * eager the path keeps its update as other workers decode it. */
 static pl_status decode_all(const local_slot *s, int slot, parcel *p)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -212,8 +213,9 @@ static bool slot_predicts(const worker_task *task, int slot)
                              pl_topology_module_of_path(t, slot, task->path));
 }
 
-/* Makes and encodes the update of one slot. Also changes the path's own vectors in the
- * job's state. */
+/* Makes and encodes the update of one slot. Also writes the path's own vectors for the
+ * next phase to the job's state, and may replace the slot's version in task->base by
+ * the next version. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
     worker_task *task = s->task;
@@ -248,7 +250,7 @@ static void describe_path(const sender *s, pl_path_state *state)
     state->moments = task->state_hash;
 }
 
-/* For noloco: offers the updates to other workers before the homes have them. */
+/* For noloco: offers the updates to other workers before they are sent to the homes. */
 static void offer(const sender *s, const parcel *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -292,7 +294,7 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     return PL_OK;
 }
 
-/* Computes the likenesses of the results. They are used to compare results of devices
+/* Computes the likenesses of an audit's results: the hub uses them to compare devices
  * that round differently. The likeness of a slot that sends no update stays zero. */
 static pl_status liken(worker_task *task, const parcel *p)
 {
@@ -300,7 +302,9 @@ static pl_status liken(worker_task *task, const parcel *p)
     const pl_topology *topology = task->arm->topology;
     int n = 0, n_slots = pl_topology_n_slots(topology);
     if (task->n_seeds != (size_t)pl_audit_parts(topology))
-        return pl_fail(PL_ERR_PROTO, "the hub sent %zu seeds for the audit of %s",
+        return pl_fail(PL_ERR_PROTO,
+                       "the hub sent %zu seeds for the audit of %s, but the arm needs "
+                       "another number",
                        task->n_seeds, task->name);
     pl_likeness *out = task->likeness = pl_alloc(task->n_seeds * sizeof *out);
     for (int slot = 0; slot < n_slots; slot++) {
@@ -325,9 +329,9 @@ static pl_status check_task_lease(void *context)
 }
 
 /* Waits until the update of a mate has reached its home, and compares it with the
- * update that the mate gave to this worker. If the two differ, the task fails: an audit
- * of this task would use the home's update and would blame this worker for the
- * difference. */
+ * update that the mate's worker gave to this worker. If the two differ, the task fails:
+ * an audit of this task would use the home's update, so its result would differ, and
+ * this worker would be blamed. */
 static pl_status check_met(sender *s, struct task_met *met)
 {
     enum { LOOK_MS = 50, LOOKS = 200 };
@@ -342,7 +346,9 @@ static pl_status check_met(sender *s, struct task_met *met)
                                       met->replica, &there);
     }
     if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(PL_ERR_BUSY, "the home of %s did not get what %s offered",
+        return pl_fail(PL_ERR_BUSY,
+                       "the home of %s has not received the update that the worker of "
+                       "%s offered",
                        met->module, met->task);
     PL_CHECK(status);
     if (pl_hash_equal(&there, &met->hash))
@@ -351,8 +357,8 @@ static pl_status check_met(sender *s, struct task_met *met)
     pl_log(PL_LOG_WARN, "mate.lied", "module=%s mate=%s round=%lld", met->module,
            met->task, (long long)task->phase - 1);
     return pl_fail(PL_ERR_BUSY,
-                   "the worker of %s gave a different update of %s than it sent to the "
-                   "home; the phase is done again with the home's update",
+                   "the worker of %s gave an update of %s that differs from the one "
+                   "at the home; the phase is done again with the home's update",
                    met->task, met->module);
 }
 
@@ -372,7 +378,7 @@ static pl_status send_results(sender *s)
     task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
     if (task->packed_bytes != 0) {
         task->packed_state = task->job.state;
-        /* packs the state, unless the blob has the same form as the state in memory */
+        /* the state is packed unless the blob has the same bytes as the memory */
         if (arm->n_scored == 0 && task->packed_bytes != all * sizeof(float)) {
             PL_TRY(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
                                      &task->packed_state));
@@ -382,8 +388,8 @@ static pl_status send_results(sender *s)
     }
     describe_path(s, &state);
     if (task->again) {
-        /* notes the hashes of the results, which an audit compares with those of other
-         * workers */
+        /* An audit sends nothing to the homes. The hub gets the hashes of the results,
+         * and compares them with those of other workers. */
         task->n_made = (size_t)p.n + 1;
         task->made = pl_alloc(task->n_made * sizeof *task->made);
         for (int i = 0; i < p.n; i++)
@@ -417,7 +423,9 @@ static void send_one_task(void *self, void *job)
     worker_task *task = s->task = job;
     task->status =
         task->token == s->failed
-            ? pl_fail(PL_ERR_STALE, "the previous task %s was not sent", task->name)
+            ? pl_fail(PL_ERR_STALE,
+                      "the previous phase of %s was not sent, so this one cannot be",
+                      task->name)
             : check_task_lease(s);
     if (task->status == PL_OK)
         task->status = send_results(s);

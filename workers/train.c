@@ -1,5 +1,5 @@
-/* The inner loop: trains one path on its data shard for tau steps, in a separate thread
- * (train.h). */
+/* Does the inner steps of a task: trains one path on its data shard for tau steps, in a
+ * separate thread (train.h). */
 #include "workers/train.h"
 #include "router/router.h"
 
@@ -8,8 +8,8 @@ struct trainer {
     bool recompute, remarked, muon;
     pl_backend *backend;
     pl_model *model;
-    pl_topology *topology; /* of the model */
-    int batch, context, muon_rows;
+    pl_topology *topology;         /* of the model */
+    int batch, context, muon_rows; /* with which the model was created */
     pl_actor *actor;
     /* both the trainer's and the worker's thread use the following fields */
     atomic_int step;
@@ -19,8 +19,9 @@ struct trainer {
     _Atomic double loss, rate;
 };
 
-/* Whether both have the same slots, and the same tensors in them. A level that was cut
- * (topology.graft) has its tensors in two slots, which can be frozen one by one. */
+/* Whether both topologies have the same slots, and the same tensors in them. They may
+ * differ if topology.graft has cut a level: its tensors are then in two slots, each of
+ * which may be frozen. */
 static bool same_layout(const pl_topology *a, const pl_topology *b)
 {
     const int n = pl_topology_n_tensors(a), n_slots = pl_topology_n_slots(a);
@@ -34,9 +35,8 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
     return true;
 }
 
-/* Creates a model for the job, unless the present model fits the job. Unless a level
- * was cut, all arms of a run have the same layout, so the model of the first job
- * usually fits all later jobs. */
+/* Creates a model for the job, unless the present model fits the job. Usually it does,
+ * because all arms of a run have the same layout unless a level was cut. */
 static pl_status fit_model(trainer *t, const train_job *job)
 {
     const pl_inner *in = &job->arm->inner;
@@ -132,8 +132,8 @@ static pl_status save_params(trainer *t, train_job *job)
     return pl_model_save(t->model, job->params);
 }
 
-/* Waits for the merged parameters and mixes them in. They are always mixed in after the
- * same number of steps, so the result does not depend on when they arrived. */
+/* Waits for the merged parameters and mixes them in. This is always done after the same
+ * number of steps, so the result does not depend on the time at which they arrive. */
 static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
 {
     double start = pl_now();
@@ -184,8 +184,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         if (elapsed > 0)
             atomic_store(&t->rate, (double)job->n_tokens / elapsed);
     }
-    /* logs once the backend's remark, which says how this backend differs from the
-     * usual one */
+    /* logs once how this backend differs from the usual one */
     if (t->backend->remark[0] && !t->remarked)
         pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
     t->remarked = t->backend->remark[0] != 0;
@@ -329,8 +328,7 @@ static pl_status run_job(trainer *t, train_job *job)
     PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
     job->overhead_s = pl_now() - start - job->seconds;
 done:
-    /* checks last whether a shard is damaged, because the damage may have caused any
-     * other failure */
+    /* a damaged shard may have caused any other error, so ERR_DAMAGED replaces it */
     if (pl_tokens_check(job->shard) != PL_OK ||
         (job->held && pl_tokens_check(job->held) != PL_OK))
         status = PL_ERR_DAMAGED;
@@ -345,8 +343,8 @@ static void train_one_job(void *self, void *given)
         pl_copy_text(job->error, sizeof job->error, pl_last_error());
 }
 
-/* Writes the text that names the device. The text has the number of threads, because
- * with a different number of threads sums are split and rounded differently. */
+/* Writes the text that names the device and, if there are several, the number of
+ * threads: another number of threads splits sums, and rounds, differently. */
 static void name_device(const pl_backend *backend, char device[96])
 {
     if (backend->n_threads > 1)

@@ -1,4 +1,4 @@
-/* Private to workers: the inner loop of one task, and the thread that runs it. */
+/* Private to workers: the inner steps of a task, and the thread that computes them. */
 #ifndef PL_WORKERS_TRAIN_H
 #define PL_WORKERS_TRAIN_H
 #include "corpus/corpus.h"
@@ -20,17 +20,16 @@ typedef struct train_job {
     int steps;          /* number of steps to do */
     const float *start; /* [path_params] parameters at the start */
     int n_vectors;      /* number of vectors in the state; the first two are m and v */
-    int mix_step; /* the step after which merged parameters are mixed in; -1: never */
-    double mix;   /* local = mix local + (1 - mix) merged */
-    const bool *mixed; /* [n_slots] slots in which merged parameters are mixed in */
+    int mix_step; /* number of steps before merged parameters are mixed in; -1: never */
+    double mix;   /* mixing in: local = mix * local + (1 - mix) * merged */
+    const bool *mixed; /* [n_slots] whether the slot's merged parameters are mixed in */
     /* held-out text to score with `start` before the steps (outer/held.h); or NULL */
     const pl_tokens *held;
     /* input and output */
-    /* The path's state, [n_vectors, path_params]; owned. The steps start with the first
-     * two vectors, m and v, and replace them by new ones. NULL on entry means all
-     * zeros. If the arm scores documents instead of training (arm->n_scored > 0), on
-     * return `state` has the score of each document instead: [n_scored] f64, in
-     * nats. */
+    /* The path's state [n_vectors, path_params]; owned. The steps change only the first
+     * two vectors, the moments m and v. NULL on entry means all zeros. If the arm
+     * scores documents instead of training (arm->n_scored > 0), `state` is NULL on
+     * entry; on return it has the score of each document: [n_scored] f64, in nats. */
     float *state;
     /* output */
     pl_status status;
@@ -38,19 +37,18 @@ typedef struct train_job {
     float *params;     /* [path_params] parameters after the steps; owned */
     double loss;       /* mean loss over the phase's tokens */
     double seconds;    /* seconds spent in inner steps */
-    double overhead_s; /* seconds before and after the steps, for loading and saving */
+    double overhead_s; /* seconds of the job outside inner steps */
     double waited_s;   /* the part of overhead_s spent waiting for merged parameters */
     double gradient;   /* mean norm of the gradient over the steps, before clipping */
-    /* nats of the held-out text; 0: not scored, or the score is not finite */
+    /* loss of the held-out text in nats; 0: not scored, or the score is not possible */
     double held_nats;
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
 
 typedef struct trainer trainer;
 
-/* Starts a thread that owns a backend and a model. `recompute`: the model computes
- * activations again in the backward pass, which saves memory. `device` (96 bytes) gets
- * the text that names the device. */
+/* Starts a thread that owns a backend and a model. `recompute`: as in
+ * pl_worker_options. `device` gets the text that names device and number of threads. */
 pl_status trainer_create(const pl_backend_options *backend, bool recompute,
                          trainer **out, char device[96]);
 void trainer_destroy(trainer **t); /* cancels a running job before */
@@ -58,8 +56,8 @@ void trainer_start(trainer *t, train_job *job);
 train_job *trainer_take(trainer *t); /* returns a finished job, or NULL */
 /* a file descriptor that is readable when a job is finished */
 int trainer_fd(const trainer *t);
-/* Gives the running job the parameters that it mixes in after mix_step. They are
- * borrowed until trainer_take returns the job. */
+/* Gives the running job the merged parameters [path_params], for which it waits after
+ * mix_step steps. They are borrowed until trainer_take returns the job. */
 void trainer_give_merged(trainer *t, const float *merged);
 void trainer_cancel(trainer *t); /* the job ends early with ERR_CANCELLED */
 /* Returns the step and the loss that the running job has reached, and its speed. */

@@ -1,10 +1,10 @@
-/* The worker's loop. While one task trains, the previous task is sent and the next task
+/* The worker's loop. While one task trains, the previous task is sent and the next one
  * is fetched, so that the trainer's thread almost never waits. */
 #include "workers/worker_internal.h"
 
 enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
 
-/* A signal handler on any thread may set the flag. */
+/* Reads options->stop atomically, because a signal handler on any thread may set it. */
 static bool must_stop_worker(const worker *w)
 {
     return w->finished ||
@@ -53,7 +53,7 @@ static void drop_after(worker *w, const worker_task *task)
             worker_task_lose(w->sending[i]);
 }
 
-/* Whether an earlier phase of the same lease is still being trained or sent. */
+/* Whether this worker still trains or sends an earlier phase of the task's lease. */
 static bool shares_lease(const worker *w, const worker_task *task)
 {
     bool shared = w->training && follows(task, w->training);
@@ -89,11 +89,13 @@ static bool is_local(const char *address)
 static pl_status check_task(const pl_msg_task *said, const worker_task *task)
 {
     if (said->lease.len > sizeof task->lease)
-        return pl_fail(PL_ERR_PROTO, "the hub sent a lease of %zu bytes",
+        return pl_fail(PL_ERR_PROTO,
+                       "the hub sent a lease of %zu bytes, which is too long",
                        said->lease.len);
     if (said->path < 0 || said->path > INT32_MAX || said->replica < 0 ||
         said->replica > INT32_MAX || said->phase < 0)
-        return pl_fail(PL_ERR_PROTO, "the hub sent an impossible task");
+        return pl_fail(PL_ERR_PROTO,
+                       "the hub sent a task with an impossible path, replica or phase");
     return PL_OK;
 }
 
@@ -193,7 +195,9 @@ static pl_status take_task(worker *w, pl_message *m)
         pl_give_back_blocks();
     }
     if (status == PL_OK && worker_task_lost(task))
-        status = pl_fail(PL_ERR_STALE, "the previous task %s is gone", task->name);
+        status = pl_fail(PL_ERR_STALE,
+                         "the lease of %s was lost, or its previous phase failed",
+                         task->name);
     if (status == PL_OK) {
         w->next = task;
         return begin_after(w);
@@ -257,8 +261,8 @@ static pl_status take_trained(worker *w)
         sender_push(w->out, task);
         return PL_OK;
     }
-    /* if a shard has changed on disk, it will be fetched again: the task is given back,
-     * and this does not count as a failure */
+    /* If a shard has changed on disk, the task is given back and its shard will be
+     * fetched again. This does not count as a failure. */
     status = task->job.status == PL_ERR_DAMAGED ? PL_ERR_BUSY : task->job.status;
     status = give_task_up(w, task, status, task->job.error);
     worker_task_free(&task);
@@ -279,9 +283,9 @@ static pl_status take_packed(worker *w)
     return begin_after(w);
 }
 
-/* Keeps the state in a cache, because this worker will probably continue the path.
- * Moments that never leave the worker (PL_STATE_LOCAL) replace the moments of the
- * previous phase, which were kept so that a failed phase could be repeated. */
+/* Keeps the path's state in a cache, because this worker will probably continue the
+ * path. With train.state=local (PL_STATE_LOCAL), also keeps the new moments, and drops
+ * the old ones, which were kept so that a failed phase could be repeated. */
 static void keep_state(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -306,8 +310,8 @@ static bool uses_shard(const worker_task *task, const worker_shard *shard)
     return task && (task->shard == shard || task->held == shard);
 }
 
-/* Takes tasks that the sender has sent. But a task from which the task that is being
- * fetched continues is not taken yet, because that task must first copy the state. */
+/* Takes a task that the sender has sent, and frees it. But it stays if the task that is
+ * being fetched continues from it, because the state must be copied first. */
 static pl_status take_sent(worker *w)
 {
     pl_status status = PL_OK;
@@ -328,8 +332,7 @@ static pl_status take_sent(worker *w)
         status = give_task_up(w, task, task->status, task->error);
     }
     worker_task_free(&task);
-    /* frees memory: pages of shards that no task uses, and memory of messages that were
-     * sent */
+    /* gives memory back: of shards that no task uses, and of messages that were sent */
     for (int i = 0; i < w->n_shards; i++) {
         const worker_shard *shard = w->shards[i];
         bool used = uses_shard(w->fetching, shard) || uses_shard(w->next, shard) ||
@@ -369,8 +372,8 @@ static worker_task *task_of_lease(worker *w, uint64_t token, int64_t phase)
     return NULL;
 }
 
-/* Handles LEASE_LOST. The hub sends this message as the answer to a renewal, or without
- * a question if another worker was faster. */
+/* Handles LEASE_LOST. The hub sends it as the answer to a renewal, or on its own if
+ * another worker finished the task first. */
 static pl_status hear_lost(worker *w, pl_message *m)
 {
     pl_msg_lease_lost said;
@@ -383,9 +386,9 @@ static pl_status hear_lost(worker *w, pl_message *m)
     return PL_OK;
 }
 
-/* Handles an error that the hub sent. A hub that restarted does not know this worker,
- * so the worker sends HELLO again. ERR_NOPERM ends the worker, because the hub would
- * refuse the worker again. */
+/* Handles an error that the hub sent. ERR_CANCELLED: the job is finished. ERR_NOPERM
+ * ends the worker, because the hub would refuse it again. After any other error the
+ * worker sends HELLO again, because a hub that restarted does not know it. */
 static pl_status hear_error(worker *w, const pl_message *m)
 {
     pl_status status = pl_wire_error_of(m);
@@ -440,7 +443,7 @@ static pl_status check_hub(const worker *w)
         return PL_OK;
     return pl_fail(
         PL_ERR_TIMEOUT,
-        "the hub at %s did not answer within %d s; is the job still running?",
+        "the hub at %s did not answer within %d s; check that the job still runs",
         w->options->hub, w->options->patience_ms / 1000);
 }
 
@@ -453,9 +456,9 @@ static pl_status do_others(worker *w)
     return worker_keep_leases(w);
 }
 
-/* Runs while a fetch waits, so that sending, training and renewals continue. A second
- * fetch cannot begin in the meantime, because no question for a task is open. A failure
- * of this other work is noted in `broken` and ends the worker. */
+/* Runs while a fetch waits, so that sending, training and renewals continue. No second
+ * fetch can begin in the meantime, because no question for a task is open. If this
+ * other work fails, w->broken gets the status, and the worker ends. */
 pl_status worker_go_on(void *context)
 {
     worker *w = context;
@@ -473,8 +476,8 @@ static int n_held(const worker *w)
     return w->n_sending + (w->training != NULL) + (w->next != NULL);
 }
 
-/* Whether the running task will end soon. Only then does the worker ask for the next
- * task, because a task that it gets earlier could be done sooner by another worker. */
+/* Whether the running task will end soon. The worker does not ask for the next task
+ * earlier, because another worker could begin that task at once. */
 static bool ends_soon(const worker *w)
 {
     int step = 0;
@@ -505,9 +508,9 @@ static bool wants_task(const worker *w)
     return !w->training || ends_soon(w);
 }
 
-/* Whether the running task has waited too long for merged versions. The time is counted
- * from the moment when this worker has sent all its updates that these versions
- * need. */
+/* Whether the running task has waited too long (3 ttl_ms) for merged versions. The time
+ * is counted from the moment when the trainer waits and this worker has sent all its
+ * updates of earlier phases, which these versions may need. */
 static bool waits_too_long(const worker *w)
 {
     double now = pl_now();
@@ -539,8 +542,8 @@ static pl_status bring_merged(worker *w)
         return PL_OK;
     if (worker_task_lost(task))
         return PL_OK;
-    /* the worker that should send an update for these versions may be gone; gives this
-     * task back, so that a worker is free to do the missing task */
+    /* A worker that should send an update for these versions may be gone. This worker
+     * gives its task back, so that it is free to do that worker's task. */
     if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY,
                          "the versions that %s waits for have not been made in time",
@@ -573,11 +576,11 @@ static pl_status give_back(worker *w, worker_task *task)
     worker_task_lose(task);
     pl_log(PL_LOG_INFO, "task.returned", "task=%s phase=%lld", task->name,
            (long long)task->phase);
-    return worker_tell_release(w, task, PL_OK, "the worker goes");
+    return worker_tell_release(w, task, PL_OK, "the worker leaves the job");
 }
 
-/* Stops the worker: gives back tasks that were only fetched. Finishes and sends the
- * task that trains, if the time is long enough. */
+/* Stops the worker. Gives back a task that does not train yet. Finishes and sends the
+ * other tasks, unless grace_ms ends before or options->stop becomes 2. */
 static pl_status drain_worker(worker *w)
 {
     int64_t start = pl_now_ms();

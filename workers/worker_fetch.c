@@ -1,6 +1,6 @@
 /* Fetches by hash everything on which a task depends: the arm's definition, the data
- * shard, the versions of modules that the phase needs, and the inner optimizer's state.
- * Data that the worker already has are not fetched again. */
+ * shard, the versions of modules that the phase needs, and the state of the path. Data
+ * that the worker already has is not fetched again. */
 #include "workers/worker_internal.h"
 
 static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
@@ -40,8 +40,9 @@ uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
     return bytes < most ? bytes : most;
 }
 
-/* Writes the name of the file for a shard. The name contains the shard's hash, so that
- * all workers of a machine use the same file. */
+/* Writes to `path` the name of the file with the shard, and fetches the shard if the
+ * file does not exist. The name is the shard's hash, so that all workers of a machine
+ * use the same file. */
 static pl_status shard_file(worker *w, const char *object, const pl_hash *blob,
                             char path[PL_PATH_MAX])
 {
@@ -70,12 +71,14 @@ static pl_status open_shard(const char *path, const pl_hash *blob, pl_tokens **o
     pl_blob_hash(file.data, file.len, &found);
     pl_unmap_file(&file);
     if (!pl_hash_equal(&found, blob))
-        return pl_fail(PL_ERR_DAMAGED, "%s does not hold the shard of its name", path);
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the bytes of %s do not have the hash in the name of the file",
+                       path);
     return pl_tokens_open(path, true, out);
 }
 
 /* Gets the token file that is stored as the object `object`: finds it among the open
- * files, or fetches it from the home. */
+ * files or in the cache folder, or fetches it from the home. */
 static pl_status fetch_tokens(worker *w, const char *object, const pl_hash *blob,
                               const worker_shard **out)
 {
@@ -89,7 +92,7 @@ static pl_status fetch_tokens(worker *w, const char *object, const pl_hash *blob
         }
     PL_CHECK(shard_file(w, object, blob, path));
     pl_status status = open_shard(path, blob, &tokens);
-    /* the file on disk is damaged, so fetches it once more */
+    /* if the file on disk is damaged, fetches it once more */
     if (status == PL_ERR_DAMAGED) {
         pl_log(PL_LOG_WARN, "shard.damaged", "file=\"%s\" reason=\"%s\"", path,
                pl_last_error());
@@ -121,8 +124,8 @@ static pl_status fetch_documents(worker *w, worker_task *task)
     return fetch_tokens(w, object, &arm->held[task->path], &task->held);
 }
 
-/* Gets a blob of `want` bytes from the cache or from the home. The caller owns the
- * blob. */
+/* Gets a blob of `want` bytes from the cache, which then no longer has it, or from the
+ * home. The caller owns the blob. */
 static pl_status fetch_blob(worker *w, const char *name, const pl_hash *blob,
                             uint64_t want, void **out)
 {
@@ -144,8 +147,7 @@ done:
     return status;
 }
 
-/* Fetches a blob into `out`. Also puts the blob into the cache, because other paths
- * also need it. */
+/* Fetches a blob into `out`. Keeps it in the cache, because other paths need it too. */
 static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
                               size_t floats, float *out)
 {
@@ -182,7 +184,8 @@ local_slot worker_slot(const worker_task *task, int slot, float *state)
 }
 
 /* If the previous version is in the cache, fetches only the change from that version
- * and applies it. ERR_NOT_FOUND: the whole version must be fetched. */
+ * and applies it. ERR_NOT_FOUND: there is no such change, or the cache has the wanted
+ * version itself; then call fetch_floats. */
 static pl_status fetch_change(worker *w, const char *name,
                               const pl_version_facts *facts, size_t n, float *out)
 {
@@ -203,8 +206,8 @@ static pl_status fetch_change(worker *w, const char *name,
         cache_put(w->blobs, &made, memcpy(pl_grow(NULL, bytes), out, bytes), bytes);
     else
         status = pl_fail(PL_ERR_PROTO,
-                         "version %llu of %s: the previous version and the change from "
-                         "the  home do not make the bytes that the home names",
+                         "version %llu of %s: the change from the home, applied to the "
+                         "previous version, does not give the hash that the home named",
                          (unsigned long long)facts->number, name);
 done:
     pl_buf_destroy(&change);
@@ -230,8 +233,9 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
 }
 
 /* Fetches the version to which the slot's update of this phase is relative. Training
- * also starts from this version, unless the path has parameters of its own. If the slot
- * sends no update in this phase, no version is needed. */
+ * also starts from this version, unless the path has parameters of its own. In phase 0
+ * and for frozen modules this is version 0. In later phases a slot that sends no update
+ * needs no version. */
 static pl_status fetch_base(worker *w, worker_task *task, int slot)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -262,8 +266,8 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
     pl_hash_of("local moments", text, (size_t)len, key);
 }
 
-/* For train.state=local: finds the path's moments, which never leave a worker. A worker
- * that does not have the moments starts the phase with zeros. */
+/* For train.state=local: copies the path's moments, which never leave a worker, from
+ * the cache. A worker that does not have them starts the phase with zeros. */
 static void find_local(worker *w, worker_task *task)
 {
     pl_hash key;
@@ -278,10 +282,10 @@ static void find_local(worker *w, worker_task *task)
                (long long)task->phase);
 }
 
-/* Makes the state of a path that has finished no phase. If the arm has first moments,
- * the state begins with them; all other values are zeros. The first moments are fetched
- * directly into the state's memory, not into the cache, because a path needs them only
- * once. */
+/* Makes the state of a path that begins without a state. If the arm names moments to
+ * begin with (PL_MOMENTS_OBJECT), the state gets them; all other values are zeros. The
+ * moments are fetched directly into the state's memory, not into the cache, because a
+ * path needs them only once. */
 static pl_status begin_state(worker *w, worker_task *task)
 {
     const pl_hash *moments = &task->arm->arm.moments;
@@ -299,9 +303,9 @@ static pl_status begin_state(worker *w, worker_task *task)
     return PL_OK;
 }
 
-/* Finds the state with which a path of a successor arm begins: the state of the same
- * path at the end of the previous arm. `name` gets the name of the path in the previous
- * arm. *state is zero if that path ended without a state. */
+/* If an arm continues an earlier arm, a path begins with the state that it had at the
+ * end of the earlier arm. *state gets the hash of this state; zeros if the path ended
+ * without a state. `name` gets the name of the path in the earlier arm. */
 static pl_status find_inherited(worker *w, const worker_task *task, char name[96],
                                 pl_hash *state)
 {
@@ -333,12 +337,15 @@ static pl_status fetch_state(worker *w, worker_task *task)
         state.moments = task->before;
     }
     if (state.phase != task->phase)
-        return pl_fail(PL_ERR_STALE, "%s has finished phase %lld already", task->name,
-                       (long long)state.phase);
+        return pl_fail(PL_ERR_STALE,
+                       "the home says that %s is in phase %lld, which is not the phase "
+                       "of this task",
+                       task->name, (long long)state.phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
-    /* `fresh`: the path begins without a state, as in the first phase. It may be in a
-     * later phase if a rollback moved the path before it had finished a phase. */
+    /* `fresh`: the path begins without a state, as in the first phase. In a later phase
+     * this happens if its state was dropped, or if a rollback moved the path before it
+     * had finished a phase. */
     bool fresh = task->phase == 0 ||
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
     const char *owner = task->name;
@@ -371,8 +378,8 @@ done:
 }
 
 /* ---- other data that a phase begins with ---- */
-/* For eager: fetches the mean of the previous round. The home stores this mean after
- * the momentum, in the momentum blob of the fetched version. */
+/* For eager: fetches the mean of the previous round into task->other. The home stores
+ * this mean behind the momentum, in the momentum blob of the fetched version. */
 static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -391,8 +398,7 @@ done:
     return status;
 }
 
-/* Whether the bytes that another worker sent can be decoded as an update of this slot.
- * If not, the next worker that offers the update is asked, and finally the home. */
+/* Whether bytes from another worker can be decoded as an update of this slot. */
 static bool is_update(const local_slot *s, const pl_buf *bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
@@ -407,8 +413,9 @@ static bool is_update(const local_slot *s, const pl_buf *bytes)
     return true;
 }
 
-/* Asks a worker that offers the update. If a worker did not answer, it is not asked
- * again, because otherwise the task would wait for it once per slot. */
+/* Asks a worker that offers the update. If the worker does not answer, or gives bytes
+ * that are no update, its address is deleted, so that this task does not ask it again
+ * for the next slot. */
 static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
                           const local_slot *s, const char *name, const int mate[2],
                           pl_buf *out)
@@ -424,8 +431,8 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         who->address[0] = '\0';
     if (status == PL_OK) {
-        /* notes the update that the mate gave: the sender's thread will compare it with
-         * the update that the home accepted from the mate */
+        /* The sender's thread will compare this update with the update that the home
+         * accepted from the mate (check_met). */
         task->met = pl_grow(task->met, (task->n_met + 1) * sizeof *task->met);
         struct task_met *met = &task->met[task->n_met++];
         pl_copy_text(met->task, sizeof met->task, who->task);
@@ -485,10 +492,11 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
                           wish, said);
 }
 
-/* Gets the update of the mate, or nothing if the pair was split. With a deadline, the
- * module's home decides whether the pair meets or is split. This worker first asks the
- * home for the decision. If there is no decision yet, the worker tries to fetch the
- * update. Then it asks the home to meet or to split. */
+/* Gets the update of the mate; `out` stays empty if the pair is split, so that each
+ * goes on alone. With a deadline, the module's home decides whether the pair meets or
+ * is split. This worker first asks the home for its decision, and then tries to fetch
+ * the update. If the home had not decided, the worker asks to meet if it has the
+ * update, or to split if it has not and the deadline is over. */
 static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
                            const char *name, int mate, pl_buf *out)
 {
@@ -511,14 +519,13 @@ static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
     }
     if (is_there)
         return PL_OK;
-    /* the worker that offered the update is gone, or the home does not have the update
-     * yet; the task must be tried again */
-    return pl_fail(PL_ERR_BUSY, "the update of a mate of %s in %s is not there yet",
+    /* no worker gave the update, and the home lacks it; the task must be tried again */
+    return pl_fail(PL_ERR_BUSY,
+                   "%s needs its mate's update of %s, which has not arrived yet",
                    task->name, name);
 }
 
-/* For noloco: fetches the update of the mate that the path meets after its last
- * phase. */
+/* For noloco: fetches to task->other the update of the mate that the path meets now. */
 static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_slot *s,
                             const char *name)
 {
@@ -558,8 +565,8 @@ static pl_status fetch_others(worker *w, worker_task *task)
     PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
                           "others' updates", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
-        /* of `s` only the module, path and length are used, so `state` may point to any
-         * memory */
+        /* Only the module, path and length of `s` are used, not its vectors. So any
+         * memory may be passed as `state`. */
         local_slot s = worker_slot(task, slot, task->base);
         const pl_method_traits *of =
             pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
@@ -674,8 +681,8 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     snprintf(arm_name, sizeof arm_name, "%.*s", (int)len, task->name);
     PL_CHECK(fetch_arm(w, arm_blob, arm_name, &task->arm));
     if (task->path >= task->arm->arm.n_shards)
-        return pl_fail(PL_ERR_PROTO, "the hub named path %d of %d", task->path,
-                       task->arm->arm.n_shards);
+        return pl_fail(PL_ERR_PROTO, "the hub named path %d, but the arm has %d paths",
+                       task->path, task->arm->arm.n_shards);
     pl_arm_path_name(&task->arm->arm, task->arm->topology, task->path, task->replica,
                      task->name);
     cache_limit(w->blobs, pl_worker_cache_bytes(&task->arm->arm, task->arm->topology,

@@ -24,9 +24,9 @@ pl_status worker_say_hello(worker *w)
     return send_hub(w, &m);
 }
 
-/* Notes a home's address. The addresses of the first WELCOME stay valid while the job
- * runs. If homes are added later, the worker learns of them when an old home redirects
- * it to a new one. */
+/* Stores the address of home i, or of its relay. `named` is the address that the hub
+ * sent. The addresses of the first WELCOME stay valid while the job runs. If homes are
+ * added later, the worker learns of them when an old home redirects it to a new one. */
 static pl_status know_home(worker *w, int i, const char *named)
 {
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
@@ -48,21 +48,24 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     size_t n = said.address.n;
     pl_reader_open(&r, "WELCOME", answer->body.data, answer->body.len);
     if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n < (size_t)w->n_homes))
-        return pl_fail(PL_ERR_PROTO, "the hub named %zu homes", n);
+        return pl_fail(PL_ERR_PROTO,
+                       "the hub named %zu homes: none, too many or fewer than before",
+                       n);
     if (w->welcome && n > (size_t)w->n_homes)
         n = (size_t)w->n_homes;
     if (w->options->n_homes > 0 && n != (size_t)w->options->n_homes)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the job has %zu homes, and %d relays were given: give one for "
-                       "each, in their order",
-                       n, w->options->n_homes);
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the job has %zu homes, but %d relays were given; give one relay "
+            "per home, in the order of the homes",
+            n, w->options->n_homes);
     for (size_t i = 0; i < n; i++) {
         pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
         PL_CHECK(pl_reader_status(&r));
         PL_CHECK(know_home(w, (int)i, address));
     }
     if (!w->welcome &&
-        said.table) /* the table may be old; then homes redirect requests */
+        said.table) /* if the table is old, homes redirect this worker's requests */
         PL_CHECK(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
@@ -77,9 +80,9 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     return PL_OK;
 }
 
-/* Returns the newest task that this worker trains or sends. The worker reports this
- * task to the hub, because the worker may continue the same path before the results of
- * the task have arrived. */
+/* Returns the newest task that this worker trains or sends, or NULL. When the worker
+ * asks for a task, it names this one: the hub may then let it continue the same path
+ * before the results have arrived. */
 static const worker_task *newest(const worker *w)
 {
     const worker_task *task = w->training;
@@ -137,8 +140,8 @@ static pl_status renew_late(worker *w, worker_task *task)
 
 pl_status worker_keep_leases(worker *w)
 {
-    /* Leases of earlier phases are renewed first, because a hub that restarted must
-     * learn of them first. */
+    /* Tasks of earlier phases come first, because a hub that restarted must learn of
+     * their leases first. */
     for (int i = 0; i < w->n_sending; i++)
         PL_CHECK(renew_late(w, w->sending[i]));
     PL_CHECK(renew_late(w, w->training));

@@ -28,16 +28,18 @@ typedef struct worker_shard {
     pl_tokens *tokens;
 } worker_shard;
 
-/* A leased task and the work on it. Only one thread at a time may use a worker_task,
- * except for the field `lost`. */
+/* A leased task and the work on it. At any time only one thread works on a task. But
+ * the main thread always renews its lease, and sets `packed`, and `lost` atomically. */
 typedef struct worker_task {
     /* A lease may be extended to the next phase before the earlier phase has arrived.
      * This task then takes the state from `after`, the task of that earlier phase.
      * NULL: the state comes from the home. After this task has begun, the pointer must
      * not be dereferenced, because `after` may be freed. */
     struct worker_task *after;
-    bool begun;  /* whether the task has all its data, so that training may start */
-    bool packed; /* whether the task that continues from this one may begin */
+    bool begun; /* whether the task has all its data, so that training may start */
+    /* whether the sender has packed the results, so that the task of the next phase may
+     * copy them and begin */
+    bool packed;
     char name[PL_MODULE_NAME_MAX];
     uint64_t token;
     /* the sealed lease from the hub, which is shown to the homes */
@@ -60,22 +62,22 @@ typedef struct worker_task {
     const worker_shard *held; /* held-out text that the task scores, or NULL */
     pl_path_layout layout;
     size_t n_params; /* number of parameters of the path */
-    /* The versions to which updates are relative, slot after slot. After the sender has
-     * packed the task, the slots of modules without other contributors have the next
-     * version instead. */
+    /* [n_params] the versions to which updates are relative, slot after slot. When the
+     * sender packs the task, the versions of modules without other contributors are
+     * replaced by the next versions; if there are no such modules, `base` is freed. */
     float *base;
     /* the parameters with which training begins: either points to `base`, or has the
      * path's own parameters */
     float *start;
-    /* [n_vectors, n_params] the path's state; NULL: all zeros; the job owns it while
-     * the job trains */
+    /* [n_vectors, n_params] the path's state; NULL: all zeros. NULL as soon as training
+     * begins: then job.state is the state. */
     float *state;
     pl_version_facts *bases; /* [n_slots] facts about the versions in `base` */
     struct task_peer {
         char task[PL_MODULE_NAME_MAX], address[PL_ADDRESS_MAX];
-    } * peers; /* workers that offer the updates of mates */
+    } * peers; /* [n_peers] workers that offer the updates of mates */
     size_t n_peers;
-    /* an update of the previous round that a mate gave to this worker */
+    /* [n_met] updates of the previous round that mates gave to this worker */
     struct task_met {
         char task[PL_MODULE_NAME_MAX], module[PL_MODULE_NAME_MAX];
         int path, replica;
@@ -99,22 +101,23 @@ typedef struct worker_task {
     /* whether the deadline is over, so that the task may start without missing updates
      * of mates */
     bool late;
-    /* [2, n_params] other vectors that slots need to begin: updates of mates (noloco),
-     * or the mean of the previous round (eager) */
+    /* [2, n_params] vectors of others that slots need to begin: updates of mates
+     * (noloco), or the mean of the previous round (eager); NULL for other methods */
     float *other;
-    bool *has_other;
+    bool *has_other; /* [n_slots] whether `other` has a vector for the slot */
     /* [n_slots] norm of the mean update that makes the predicted version of each
      * slot */
     double *predicted_norm;
-    int64_t first_step;
-    int steps;
-    /* [n_slots] for streaming: slots into which merged versions are mixed */
+    int64_t first_step; /* number of inner steps that the path has done before */
+    int steps;          /* number of inner steps to do */
+    /* [n_slots] for streaming: whether a merged version is mixed into the slot; NULL:
+     * into no slot */
     bool *mixed;
     /* time since which the trainer waits for merged versions; 0: it does not wait */
     double waits_since;
     bool merged; /* for streaming: whether the merged versions have been fetched */
-    uint64_t n_tokens_before;
-    double seconds_before;
+    uint64_t n_tokens_before; /* tokens that the path trained on before this task */
+    double seconds_before;    /* seconds of inner steps before this task */
     train_job job;
     /* set by the sender: blob hash of the packed state after the job */
     pl_hash state_hash;
@@ -135,7 +138,7 @@ typedef struct worker {
     bool finished; /* whether the hub has said that the job is finished */
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, ttl_ms;
-    /* weights of the homes; if places.n is 0, all weights are equal */
+    /* weights by which names are dealt to homes; if places.n is 0, all are equal */
     pl_places places;
     pl_client *homes; /* the client with which the worker's main thread fetches data */
     trainer *inner;
@@ -166,7 +169,7 @@ typedef struct worker {
     double free_since; /* time since which the trainer has had no job */
 } worker;
 
-/* Reads `lost`, the only field that two threads access. */
+/* Reads `lost`. The main thread may set it while another thread works on the task. */
 static inline bool worker_task_lost(const worker_task *task)
 {
     return __atomic_load_n(&task->lost, __ATOMIC_RELAXED) != 0;
@@ -176,11 +179,12 @@ static inline void worker_task_lose(worker_task *task)
     __atomic_store_n(&task->lost, 1, __ATOMIC_RELAXED);
 }
 
-/* worker.c: does all other work while a fetch waits. After that `broken` tells whether
- * the worker must end. */
+/* worker.c: does the worker's other work while a fetch waits. If a failure of that work
+ * must end the worker, w->broken is its status. */
 pl_status worker_go_on(void *context);
 
-/* worker_fetch.c: fetches everything on which the task depends, by hash */
+/* worker_fetch.c: fetches everything on which the task depends, by hash. arm_blob: hash
+ * of the arm's definition. */
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
 /* For streaming: fetches the merged versions for a task that trains, if they exist. */
 pl_status worker_fetch_merged(worker *w, worker_task *task);
@@ -220,9 +224,10 @@ void sender_destroy(sender *s);
 void sender_push(sender *s, worker_task *task);
 worker_task *sender_take(sender *s); /* returns NULL if no task is ready */
 int sender_fd(const sender *s);
-/* Returns a task that was packed, so that its state and predicted versions are
- * complete. This is long before the task is sent; the sender still reads the task. Call
- * this before sender_take. */
+/* Returns the next task that has been packed (its state and predicted versions are
+ * complete), or NULL. The sender still reads the task, because it sends the task after
+ * packing. After sender_take, call this function until it returns NULL, and only then
+ * free the task that sender_take returned: its pointer may still be in this queue. */
 worker_task *sender_take_packed(sender *s);
 int sender_packed_fd(const sender *s);
 

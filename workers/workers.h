@@ -1,5 +1,5 @@
-/* The door of workers: the hub, which decides which worker trains
- * which task, and the workers, which train.
+/* The public header of workers: the hub, which decides which worker trains which task,
+ * and the workers, which train.
  *
  * hub      leases tasks (arm, path, replica, phase) to workers. The hub keeps nothing
  *          on disk: the homes know which phases are done, so a hub that restarts asks
@@ -9,8 +9,8 @@
  *          state.
  * launch   starts hubs, homes and workers as child processes, and restarts them.
  *
- * Read in this order: plan (which task is next; it uses no sockets), hub, train
- * (the inner loop), worker, launch. */
+ * Read in this order: plan (which task is next; it uses no sockets), hub, train (inner
+ * steps), worker, launch. */
 #ifndef PL_WORKERS_WORKERS_H
 #define PL_WORKERS_WORKERS_H
 #include "modules/modules.h"
@@ -26,12 +26,12 @@ extern "C" {
 
 /* ---- hub ---- */
 /* Whether an idle worker may also do a task that a slow worker has (hub_backup.c):
- * never, only if both have the same kind of device, or always. */
+ * never, only if both have the same kind of device, or with any device. */
 typedef enum pl_backup { PL_BACKUP_OFF, PL_BACKUP_AUTO, PL_BACKUP_ANY } pl_backup;
 
 typedef struct pl_hub_options {
     const char *bind;
-    const char *const *homes; /* addresses of the homes, in placement order */
+    const char *const *homes; /* addresses of the homes 1, 2, ... */
     int n_homes;
     /* if a lease is not renewed for this long, it ends, and another worker may get the
      * task */
@@ -75,16 +75,17 @@ typedef struct pl_worker_options {
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 
 /* Returns the number of bytes that a worker's cache needs for the modules and the state
- * of one path of the arm, but at most `most`. Moments that never leave the worker
- * (train.state=local) are in another cache, which has at most `most` bytes, too. */
+ * of one path of the arm, but at most `most`. This does not include moments that never
+ * leave the worker (train.state=local), which are in a second cache. */
 uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most);
 
-/* Trains the task of a contribution to `module` again, with all earlier phases of its
- * path, from the data in the store. *update is the hash of the update that a worker
- * would have sent. The hash equals wanted->update if backend, number of threads and
- * device are the same as those of the worker. ERR_NOT_FOUND: the task cannot be trained
- * again, because of the method, a different device, or missing data. */
+/* Trains the task that made the contribution `wanted` to `module` again, from the data
+ * in the store. To do this, also trains all earlier phases of its path. *update gets
+ * the hash of the resulting update. The hash equals wanted->update if the worker was
+ * honest and backend, number of threads and device are the same as those of the worker.
+ * ERR_NOT_FOUND: the task cannot be trained again, because of the method, a different
+ * device, or missing data. */
 PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
                                         const pl_topology *topology, const char *module,
                                         const pl_contribution *wanted,
@@ -95,36 +96,38 @@ PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
 enum { PL_CHILDREN_MAX = 256 };
 typedef struct pl_launcher pl_launcher;
 
-/* Every child executes `program`, and its log is appended to log_folder/NAME.log.
+/* Every child executes `program`, and its output is appended to log_folder/NAME.log.
  * Children die when this process dies (PR_SET_PDEATHSIG), and ignore Ctrl+C in the
  * terminal. */
 PL_MUST_CHECK pl_status pl_launcher_create(const char *program, const char *log_folder,
                                            pl_launcher **out);
 /* Kills the children that still run, without waiting for them to finish. */
 void pl_launcher_destroy(pl_launcher **launcher);
-/* Starts a child. `argv` is NULL-terminated; argv[0] is replaced by `program`. If
- * `ready_file` is given, the child is ready when that file exists; the file has the
- * child's address. A restarted child gets this address in the argument after
- * "--listen". */
+/* Starts a child: executes `program`, even if argv[0] names another program. `argv` is
+ * NULL-terminated and copied. If `ready_file` is given, the child is ready when that
+ * file exists; the file has the child's address. If the argument after "--listen" ends
+ * with "*" (any port or path), a restarted child gets this address instead. */
 PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
                                           const char *const *argv,
                                           const char *ready_file);
-/* Waits until the child `name` is ready, and returns its address. Errors: ERR_TIMEOUT,
- * or the error with which the child ended. */
+/* Waits until the child `name` is ready, and writes its address to `address`. ERR_ARG:
+ * the child has no ready_file. ERR_TIMEOUT. Other errors as for pl_launcher_tend. */
 PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *name,
                                             int timeout_ms, char *address, size_t size);
-/* Reaps children that died and starts them again; call it often. A child that ends by
- * itself with a sysexits code (an error of configuration, data or disk) is not
- * restarted: its error is returned. Any other child that died is started again, after a
- * delay that grows with each crash in a row. 8 crashes in a row are an error. */
+/* Reaps children that died and starts them again; call it often. If a child ends by
+ * itself with a code of sysexits.h except 75 (an error of configuration, data or disk),
+ * its error is returned. A fenced worker is only left out, as long as another worker
+ * runs. Any other child that died is started again, after a delay that grows with each
+ * crash in a row. 8 crashes in a row are an error, and so are 200 ends in a row by
+ * SIGKILL, by SIGTERM or with code 0. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
 /* Returns which child was started again last, and how it had ended, for example
  * "worker-1 was killed (signal 9)". Returns "" if no child was started again. The text
  * is valid until the next pl_launcher_tend. */
 const char *pl_launcher_last_restart(const pl_launcher *launcher);
-/* Returns the largest peak memory of the running children whose names start with
- * `prefix`. */
+/* Returns the largest peak memory, in bytes, of any running child whose name starts
+ * with `prefix`. */
 uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix);
 /* Sends SIGTERM to every child whose name starts with `prefix`, waits up to timeout_ms,
  * then sends SIGKILL. Returns how many children did not end in time and were killed. */

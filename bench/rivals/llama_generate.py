@@ -1,12 +1,12 @@
-"""Generation beside llama.cpp: the same shapes, the same files, in turn.
+"""Compares the speed of generation with llama.cpp: same shapes, same files, in turn.
 
     sh bench/rivals/generate.sh [--model 2m,13m,124m] [--run RUN] [--threads 1] [--rounds 3]
 
-Without --run the files hold random numbers in the layout that `pathloom export --format
-gguf` writes: speed does not depend on what a weight says. With --run a path of that run
-is exported in each type. llama.cpp's times are those that it tells itself (its server's
-`timings`); a token of it includes its choice, one of `pathloom bench generate` does not.
-A round is one run of each, in turn; the best of each counts.
+Without --run the files have random weights, in the layout that `pathloom export --format
+gguf` writes: speed does not depend on the values of weights. With --run the script
+exports a path of that run in each type. The times of llama.cpp are the `timings` that
+its server reports. They include the time to sample each token; those of `pathloom bench
+generate` do not. Each round runs both programs once; the best round of each counts.
 """
 
 import argparse
@@ -22,14 +22,14 @@ try:
     import xllamacpp
 except ImportError as missing:
     print(
-        f"there is no {missing.name}; install it outside the tree:\n"
+        f"the Python package {missing.name} is missing; install it outside the tree:\n"
         "  python3 -m venv RIVALS && RIVALS/bin/pip install xllamacpp gguf numpy\n"
         "  PYTHON=RIVALS/bin/python sh bench/rivals/generate.sh",
         file=sys.stderr,
     )
     sys.exit(77)
 
-# as in measure/measure_generate.c: vocab, width, heads, ffn, blocks
+# vocab, width, heads, ffn, blocks, as in measure/measure_generate.c
 SIZES = {
     "2m": (4096, 128, 4, 352, 8),
     "13m": (8192, 384, 6, 1024, 6),
@@ -47,7 +47,7 @@ TYPES = {
 
 
 def add_words(writer, vocab):
-    """A vocabulary of SentencePiece's kind: control tokens, bytes, and words."""
+    """Adds a vocabulary like that of SentencePiece: control tokens, bytes, words."""
     words = [b"<unk>", b"<s>", b"</s>"] + [b"<0x%02X>" % i for i in range(256)]
     kinds = [2, 3, 3] + [6] * 256
     while len(words) < vocab:
@@ -103,7 +103,7 @@ def write_random(name, size, kind):
 
 
 def shape_of(name):
-    """The settings of `pathloom bench generate` for a file's model."""
+    """Returns the settings of `pathloom bench generate` for the model of a file."""
     fields = gguf.GGUFReader(name).fields
 
     def value(key):

@@ -1,17 +1,19 @@
-"""A trainer to be compared with, in the manner of nanoGPT: the model of torch_step.py,
-AdamW with decay for matrices only, the gradient clipped to 1, torch.compile, products in
-bf16 on parameters in fp32, random windows of one long row of tokens.
+"""A small PyTorch trainer, similar to nanoGPT, with which pathloom is compared.
 
-It reads the tokens that pathloom wrote (the folder data of a run) and measures the loss
-of the same held-out tokens as pathloom's report: windows of each document, without the
-first --prefix tokens. So both trainers are judged by one number.
+It trains the model of torch_step.py with AdamW (weight decay for matrices only), the
+gradient clipped to 1, torch.compile, products in bf16 and parameters in fp32. Samples
+are random windows of all tokens in one long row.
+
+The trainer reads the tokens that pathloom wrote (the folder data of a run). It measures
+the loss of the same held-out tokens as pathloom's report: windows of each document,
+without the first --prefix tokens. So the losses of both trainers can be compared.
 
     python bench/rivals/nano.py RUN/data --steps 1000 --lr 2e-3 --batch 8
     python bench/rivals/nano.py RUN/data --score FOLDER    (a model that pathloom exported)
     python bench/rivals/nano.py RUN/data --time 20 --clock cpu --threads 1
 
 The schedule is pathloom's wsd: warm-up, constant, and a linear fall to 0 over the last
-part. Prints JSON lines: a step now and then, and at the end nats per counted token.
+part. Prints JSON lines: one per --every steps, and at the end nats per counted token.
 """
 
 import argparse
@@ -28,13 +30,13 @@ from torch_step import Model
 
 
 class Tokens:
-    """A token file (docs/PROTOCOL.md, 5): ids, and where each document begins."""
+    """A token file (docs/PROTOCOL.md, section 5): token ids and the document table."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
             head = file.read(64)
         if head[:8] != b"PLTOK\r\n\x1a":
-            raise SystemExit(f"nano.py: {path} is no token file of pathloom")
+            raise SystemExit(f"nano.py: {path} is not a token file of pathloom")
         _, width, self.vocab, n_docs, _, _, n_tokens = struct.unpack_from("<6IQ", head, 8)
         kind = np.uint16 if width == 2 else np.uint32
         self.ids = np.memmap(path, kind, "r", 64, (n_tokens,))
@@ -49,7 +51,7 @@ class Tokens:
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
     def windows(self, context, prefix):
-        """Windows of each document with at least one target that counts."""
+        """Yields (first token, length, targets to skip) of each window that counts."""
         for doc in self.docs:
             first, n_targets = int(doc["first"]), int(doc["n"]) - 1
             for at in range(0, n_targets, context):
@@ -61,7 +63,7 @@ class Tokens:
 
 @torch.no_grad()
 def held_out_loss(model, tokens, a):
-    """Mean nats of the counted targets, and how many they are."""
+    """Returns the mean nats of the counted targets, and their number."""
     windows = list(tokens.windows(a.context, a.prefix))
     nats, counted = 0.0, 0
     for begin in range(0, len(windows), 32):
@@ -80,7 +82,7 @@ def held_out_loss(model, tokens, a):
 
 
 def initialize(model, blocks):
-    """As nanoGPT does: 0.02, and less where a block writes into the stream."""
+    """As in nanoGPT: deviation 0.02, less for matrices that add to the residual."""
     for name, p in model.named_parameters():
         if p.dim() == 2:
             into_stream = name.endswith(("o.weight", "down.weight"))
@@ -131,7 +133,7 @@ def train(tokens, held_out, a):
 
 
 def measure(tokens, a):
-    """The best of --time steps after some that compile and warm up."""
+    """Prints the best time of --time steps; five earlier steps compile and warm up."""
     now = time.process_time if a.clock == "cpu" else time.perf_counter
     model, optimizer, loss_of = make(a)
     random = np.random.default_rng(a.seed)
@@ -147,7 +149,7 @@ def measure(tokens, a):
 
 
 def exported(folder):
-    """Tensors of model.safetensors by name."""
+    """Yields (name, tensor) for each tensor of model.safetensors."""
     with open(folder + "/model.safetensors", "rb") as file:
         data = file.read()
     size = struct.unpack_from("<Q", data)[0]
@@ -159,7 +161,8 @@ def exported(folder):
 
 
 def score(held_out, a):
-    """The loss of a model that pathloom exported: the check that both judge alike."""
+    """Prints the loss of a model that pathloom exported, to check that both programs
+    compute the same loss."""
     model = Model(a)
     t = dict(exported(a.score))
     state = {"embed.weight": t["model.embed_tokens.weight"], "norm.weight": t["model.norm.weight"],
@@ -180,17 +183,19 @@ def score(held_out, a):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("data", help="folder data of a run of pathloom")
+    parser.add_argument("data", help="the folder `data` of a run of pathloom")
     for key, value in (("steps", 1000), ("batch", 8), ("context", 128), ("width", 128),
                        ("blocks", 4), ("heads", 4), ("head", 0), ("ffn", 344), ("warmup", 40),
                        ("threads", 2), ("seed", 1), ("prefix", 32), ("every", 100), ("time", 0)):
         parser.add_argument("--" + key, type=int, default=value)
     parser.add_argument("--lr", type=float, default=2e-3)
-    parser.add_argument("--decay", type=float, default=0.4, help="last share of the steps")
+    parser.add_argument("--decay", type=float, default=0.4,
+                        help="share of the steps, at the end, in which the rate falls to 0")
     parser.add_argument("--precision", default="autocast", choices=("autocast", "f32"))
     parser.add_argument("--mode", default="compile", choices=("compile", "eager"))
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"))
-    parser.add_argument("--score", metavar="FOLDER", help="of a model that pathloom exported")
+    parser.add_argument("--score", metavar="FOLDER",
+                        help="train nothing; print the loss of the exported model in FOLDER")
     a = parser.parse_args()
     a.device, a.head = "cpu", a.head or a.width // a.heads
     held_out = Tokens(a.data + "/valid.tok")

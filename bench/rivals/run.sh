@@ -65,7 +65,7 @@ done
 for kind in $kinds; do
     case $kind in
     eager/f32 | eager/autocast | eager/bf16 | compile/f32 | compile/autocast | compile/bf16) ;;
-    *) fail 64 "no kind $kind: eager or compile, a slash, f32, autocast or bf16" ;;
+    *) fail 64 "there is no kind $kind; a kind is (eager or compile)/(f32, autocast or bf16)" ;;
     esac
 done
 case $cpus$rounds in
@@ -91,7 +91,7 @@ shape() {
     2m) echo "--batch 4 --context 256 --width 128 --blocks 8 --heads 4 --ffn 352 --vocab 4096" ;;
     13m) echo "--batch 4 --context 256 --width 384 --blocks 6 --heads 6 --ffn 1024 --vocab 8192" ;;
     124m) echo "--batch 4 --context 256 --width 768 --blocks 12 --heads 12 --ffn 2048 --vocab 50304" ;;
-    *) fail 64 "no model $1: laptop, 2m, 13m or 124m" ;;
+    *) fail 64 "there is no model $1; a model is laptop, 2m, 13m or 124m" ;;
     esac
 }
 
@@ -191,8 +191,8 @@ echo
 if [ -n "$llmc" ]; then
     llmc_row
 else
-    echo "llm.c: not measured; --llmc FOLDER names one that is built and has its data"
+    echo "llm.c: not measured; give --llmc FOLDER, where llm.c is built and has its data"
 fi
 if [ -s "$work/errors" ]; then
-    echo "what PyTorch could not do counts as 0: $(sort -u "$work/errors" | head -n 3 | tr '\n' ' ')"
+    echo "a rate of 0 means that PyTorch failed: $(sort -u "$work/errors" | head -n 3 | tr '\n' ' ')"
 fi

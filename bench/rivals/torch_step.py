@@ -1,8 +1,9 @@
-"""Training steps of the same model in PyTorch, as a yardstick for bench_ops.
+"""Measures training steps of pathloom's model in PyTorch, to compare with bench_ops.
 
-RMSNorm, rotary embedding, SwiGLU, causal scaled_dot_product_attention, tied head,
-AdamW, gradient norm clipped to 1: what modules/model.c computes, written as a PyTorch
-user would. Prints one JSON line a configuration; the best step counts, as in bench_ops.
+The model has RMSNorm, rotary embedding, SwiGLU, causal scaled_dot_product_attention and
+a tied head; a step uses AdamW and clips the gradient norm to 1. This is the computation
+of modules/model.c, written as a PyTorch user would write it. Prints one JSON line per
+configuration; the best step counts, as in bench_ops.
 
     python bench/rivals/torch_step.py --batch 8 --context 128 --width 128 --blocks 4 \
         --vocab 2048 --threads 1,2 --precision f32,autocast,bf16 --mode eager,compile
@@ -11,8 +12,8 @@ user would. Prints one JSON line a configuration; the best step counts, as in be
         --width 896 --blocks 12 --heads 16 --head 64 --ffn 2368 --vocab 32000 \
         --precision autocast --mode compile
 
-precision: f32; autocast (fp32 parameters, bf16 products: what pathloom does); bf16
-(parameters and moments as well: less memory to move, and less exact).
+precision: f32; autocast (fp32 parameters and bf16 products, as in pathloom); bf16
+(parameters and moments in bf16 too: fewer bytes to move, but less exact).
 """
 
 import argparse
@@ -109,12 +110,13 @@ def main():
                        ("vocab", 2048), ("heads", 0), ("head", 0), ("ffn", 0),
                        ("steps", 20)):
         parser.add_argument("--" + key, type=int, default=value)
-    parser.add_argument("--seconds", type=float, default=10, help="of one configuration")
+    parser.add_argument("--seconds", type=float, default=10,
+                        help="time limit of one configuration")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--precision", default="f32,autocast,bf16")
     parser.add_argument("--mode", default="eager,compile")
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"),
-                        help="cpu: time of the process, for one thread on a busy machine")
+                        help="cpu: processor time, for one thread on a busy machine")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--adamw", default="fused", choices=("fused", "foreach"))
     a = parser.parse_args()
@@ -132,7 +134,7 @@ def main():
                     seconds, loss = measure(a, precision, mode, threads)
                     line.update(step_ms=round(seconds * 1e3, 2), loss=round(loss, 4),
                                 tokens_per_s=round(a.batch * a.context / seconds))
-                except Exception as error:  # a mode that this machine lacks
+                except Exception as error:  # for example a mode that does not work here
                     line.update(error=str(error).splitlines()[0][:200])
                 print(json.dumps(line), flush=True)
 

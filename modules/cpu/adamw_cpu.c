@@ -1,11 +1,12 @@
-/* The optimizer: the norm of the gradient, and AdamW (arXiv:1711.05101). One pass over
- * parameters, gradients and both moments updates them and clears the gradients. */
+/* The optimizer: the sum of squares of the gradient, and AdamW (arXiv:1711.05101).
+ * AdamW makes one pass over parameters, gradients and both moments, updates them and
+ * clears the gradients. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
 enum { CHUNK = 1 << 14, RUN = 1 << 10, STREAMS = 4 };
 
-/* Sums n squares in single precision; n is at most RUN. */
+/* Returns the sum of n squares, computed in single precision; n is at most RUN. */
 static float run_squares(const float *g, size_t n)
 {
     vfloat sum[STREAMS] = {{0}};
@@ -50,7 +51,7 @@ void OP(sum_squares)(pl_backend *be, double *out, const float *g, size_t n)
 /* The constants of AdamW's equation, computed once per call. */
 typedef struct rates {
     float lr, beta1, beta2, eps, decay, grad_scale;
-    float m_scale, v_scale; /* 1/(1-b1^t), 1/(1-b2^t) */
+    float m_scale, v_scale; /* 1/(1-beta1^t), 1/(1-beta2^t) for step t */
 } rates;
 
 ALWAYS_INLINE void step_lanes(float *p, float *m, float *v, float *g, int n,

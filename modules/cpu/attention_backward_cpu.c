@@ -8,6 +8,7 @@
  * task is one row of the batch and one kv head. */
 #include "modules/cpu/causal.h"
 
+/* causal.h explains the sizes. */
 typedef struct backward {
     shape s;
     pl_act *dqkv;
@@ -19,8 +20,8 @@ typedef struct backward {
     char *q_turned, *dout_turned;    /* [Dw, QB] */
     char *q_pairs, *dout_pairs;      /* [QB/2, Dp] */
     char *p, *ds, *ds_pairs;         /* [KB, QB] activations; pairs [KB/2, QB] words */
-    float *dq, *dk, *dv;             /* [QB, Dp], [Tp, Dp] twice */
-    float delta[QB], row_lse[QB];
+    float *dq, *dk, *dv;             /* [QB, Dp]; dk and dv [Tp, Dp] */
+    float delta[QB], row_lse[QB];    /* of each query; row_lse is to base 2 */
 } backward;
 
 static size_t backward_bytes(const shape *s)
@@ -56,7 +57,8 @@ static void backward_carve(backward *w, char *at)
 /* ---- operands ---- */
 
 /* Loads the block's queries, dout, delta and lse (to base 2). Rows from T on are 0,
- * also in dout, so that dS is 0 there and P meets only zeros. */
+ * also in dout. So dS is 0 there, and P, which is not 0 there, is multiplied only by
+ * zeros. */
 static void load_block(backward *w, int h, int i0)
 {
     const shape *s = &w->s;
@@ -155,7 +157,8 @@ ALWAYS_INLINE void grad_scores(const backward *w, int i0, int j0, int n_rows,
 
 /* ---- products ---- */
 
-/* c [MR, vectors] = or += the sums of a tile. */
+/* Stores the sums of a tile in c [MR, n_vecs vectors] or, with `add`, adds them to
+ * c. */
 ALWAYS_INLINE void add_tile(float *c, size_t stride, vfloat sum[MR][2], bool add,
                             const int n_vecs)
 {
@@ -177,7 +180,7 @@ ALWAYS_INLINE void dq_tile(const backward *w, int q, int j0, int d, int n_keys,
     add_tile(w->dq + (size_t)q * Dp + (size_t)d, Dp, sum, j0 > 0, n_vecs);
 }
 
-/* Computes dV or dK of MR keys from k on, summed over queries q .. end. */
+/* Adds the part of queries q .. end-1 to dV or dK of MR keys from k on. */
 ALWAYS_INLINE void dkv_tile(const backward *w, float *out, const char *a, const char *b,
                             int k, int d, int q, int end, const int n_vecs,
                             const pl_type type)

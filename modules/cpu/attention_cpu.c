@@ -1,15 +1,17 @@
-/* Causal attention, fused: scores never leave the cache.
+/* Causal attention. Scores are computed in blocks that stay in the cache, and are never
+ * stored as a whole.
  *
  *   S = scale Q K^T,  P = softmax(S),  out = P V,  lse = log sum e^S
  *
  * A task is one row of the batch and one kv head, with the H/G query heads that read
- * this kv head. Each text of the row is computed separately; its keys and values are
- * copied once. QB queries at a time are multiplied with KB keys at a time, and blocks
- * of keys after the last of these queries are skipped. If a later block has a larger
- * score, the sums so far are rescaled (as in arXiv:2205.14135). Tasks share nothing, so
- * results do not depend on the number of threads. */
+ * this kv head. Each text of the row is computed separately, and its keys and values
+ * are copied once. A block of QB queries is multiplied with one block of KB keys after
+ * another; blocks of keys after the last of these queries are skipped. If a later block
+ * has a larger score, the sums so far are rescaled (as in arXiv:2205.14135). Tasks
+ * share nothing, so results do not depend on the number of threads. */
 #include "modules/cpu/causal.h"
 
+/* causal.h explains the sizes. */
 typedef struct forward {
     shape s;
     pl_act *out;
@@ -17,17 +19,20 @@ typedef struct forward {
     const pl_act *qkv;
     const int32_t *texts; /* [B,T], or NULL */
     int first;            /* position of the first row of qkv and out */
-    /* keys, then values: head g of sequence b begins at element */
+    /* [0] is for keys, [1] for values. In from[i], head g of sequence b begins at
+     * element at[i] + b next_b + g D; `stride` is the distance between positions */
     const pl_act *from[2];
-    size_t at[2], next_b, stride;      /* at + b next_b + g D */
+    size_t at[2], next_b, stride;
     char *keys, *values, *value_pairs; /* [Tp, Dw]; pairs [Tp/2, Dp] */
     char *q_rows, *q_turned;           /* [QB, Dw], [Dw, QB] */
     /* [KB, QB] scores, later P; in bf16, P is stored in pairs of keys */
     float *scores;
     float *o; /* [QB, Dp] */
-    /* for each query, over the keys so far: the largest exponent, and the sum */
+    /* for each query, over the keys so far: the largest score times log2 e, and the sum
+     * of the exponentials relative to it */
     float most[QB], sum[QB];
-    /* the factor for earlier sums; at the end, 1/sum */
+    /* for each query: the factor by which earlier sums are rescaled; at the end,
+     * 1/sum */
     float factor[QB], inverse[QB];
 } forward;
 
@@ -51,8 +56,9 @@ static void forward_carve(forward *f, char *at)
 
 /* ---- scores ---- */
 
-/* Computes scores of MR keys from k on for a panel, from vector `first` on; `top` gets
- * each query's largest score. */
+/* Computes the scores of MR keys, from k on, for the queries of a panel: for both
+ * vectors, or with `first` 1 only for the second. `top` gets each query's largest
+ * score. */
 ALWAYS_INLINE void score_tile(const forward *f, const panel *p, const char *keys, int k,
                               vfloat top[2], const int first, const pl_type type)
 {
@@ -103,8 +109,8 @@ ALWAYS_INLINE void exp_tile(const forward *f, const panel *p, int k,
         }
 }
 
-/* Computes P of a panel of queries against the keys from j0 on, before the division by
- * the sum. */
+/* Computes P of a panel of queries and the block of keys at j0, not yet divided by the
+ * sum. */
 ALWAYS_INLINE void softmax_panel(forward *f, const panel *p, int j0, const pl_type type)
 {
     vfloat top[2] = {v_set(-INFINITY), v_set(-INFINITY)}, most[2], sum[2];
@@ -187,7 +193,7 @@ ALWAYS_INLINE void add_values(const forward *f, const target *t, int i0, int j0,
 
 /* ---- blocks and tasks ---- */
 
-/* lse may be NULL. */
+/* Computes 1/sum of n_rows queries and, unless `lse` is NULL, their lse. */
 static void finish_sums(forward *f, float *lse, int n_rows)
 {
     for (int q = 0; q < n_rows; q += LANES) {
@@ -199,7 +205,7 @@ static void finish_sums(forward *f, float *lse, int n_rows)
     }
 }
 
-/* Computes one block of queries with all keys that it sees. */
+/* Computes one block of queries, from i0 on, with all keys that these queries see. */
 ALWAYS_INLINE void forward_keys(forward *f, float *lse, target t, int i0,
                                 const pl_type type)
 {

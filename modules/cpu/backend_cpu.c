@@ -15,7 +15,7 @@ typedef struct cpu_isa {
     bool bf16;      /* the instruction set multiplies bf16 */
     bool fast_bf16; /* this machine multiplies bf16 faster than f32 */
     bool f16;       /* the instruction set has fp16 arithmetic */
-    bool tiles;     /* our own tiles compute dw faster than a library */
+    bool tiles;     /* our own code (dw_cpu.c) computes dw faster than a library */
 } cpu_isa;
 
 enum { N_ISA = 5 };
@@ -32,8 +32,8 @@ static bool saves_tiles(void)
     return (low & TILES) == TILES;
 }
 
-/* Measured rates of bf16 products relative to f32: about 18 times with AMX (Sapphire
- * Rapids); twice with AMD's vdpbf16ps (Zen 4); slower than f32 with Intel's vdpbf16ps.
+/* Measured speed of bf16 products, relative to f32: about 18 times with AMX (Sapphire
+ * Rapids), twice with AMD's vdpbf16ps (Zen 4), and below 1 with Intel's vdpbf16ps.
  * Intel's fp16 FMA has twice the rate of f32 (Emerald Rapids). */
 static void detect(cpu_isa isa[N_ISA])
 {
@@ -86,13 +86,15 @@ static pl_status choose_isa(const char *name, cpu_isa *out)
                    name);
 }
 
-/* Whether weights are int8. Then activations have the type that "auto" chooses. */
+/* Whether weights are int8. If so, activations are bf16 if this machine multiplies bf16
+ * fast, else f32. */
 static bool is_int8(const char *precision)
 {
     return precision != NULL && strcmp(precision, "int8") == 0;
 }
 
-/* The arithmetic of products; with IN_F16 activations are f32 and products fp16. */
+/* The arithmetic of products. With IN_F16 activations are f32, and products are
+ * computed in fp16. */
 typedef enum arithmetic { IN_F32, IN_BF16, IN_F16 } arithmetic;
 static const char *const arithmetic_names[] = {"f32", "bf16", "f16"};
 
@@ -246,8 +248,9 @@ pl_status cpu_sync(pl_backend *be)
     return status == PL_OK ? PL_OK : pl_fail(status, "%s", self->failure_text);
 }
 
-/* The block holds the cosines, then the sines. The table grows by doubling, because a
- * decoder asks for one position more at every token. */
+/* One block of memory has the cosines, then the sines. The number of positions is
+ * doubled when it is too small, because a decoder needs one more position for each
+ * token. */
 bool cpu_rope_table(cpu_state *self, int D, double theta, int n_positions)
 {
     const bool same = self->rope_size == D && self->rope_theta == theta;

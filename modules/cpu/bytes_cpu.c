@@ -5,11 +5,11 @@
  *
  *   out[n,o] = scale[o] sum_g step[n,g] sum_{i in g} q[n,i] (u[o,i] - 128)
  *
- * The inner sum is over whole numbers. AVX-512 VNNI adds products of an unsigned and a
- * signed byte, four per lane. Therefore 128 is added to each weight, and the sum begins
- * with the correction -128 sum q, which is the same for all rows of w. Without VNNI
- * bytes are converted to 16 bits, whose products are added two per lane; this is exact,
- * too.
+ * The inner sum is over whole numbers, so it is exact. AVX-512 VNNI multiplies an
+ * unsigned by a signed byte and adds four products per lane. Therefore a weight is
+ * stored as u, with 128 added, and the inner sum begins with the correction -128 sum q,
+ * which is the same for all rows of w. Without VNNI, bytes are converted to 16 bits,
+ * whose products are added two per lane; this is exact, too.
  *
  * As in matvec_cpu.c, the result for a row of x does not depend on the other rows. */
 #include "modules/cpu/ops_cpu.h"
@@ -25,7 +25,9 @@ enum {
 
 /* One group of a row of x, converted to bytes. */
 typedef struct group {
-    int32_t begin[16]; /* the first BEGINS are used; their sum is -128 sum q */
+    /* start values of the lanes; the first BEGINS are used, and their sum is -128 sum
+     * q */
+    int32_t begin[16];
     int8_t q[GROUP];
     float step;
     int32_t pad[15]; /* fills the struct up to whole cache lines */
@@ -37,7 +39,7 @@ typedef struct bytes_job {
     int N, n_groups;
     pl_type out_type;
     pl_act *out;
-    size_t first; /* row 0 of x belongs to this row of `out` */
+    size_t first; /* the row of `out` that belongs to row 0 of x */
 } bytes_job;
 
 /* ---- x as bytes ---- */
@@ -87,8 +89,8 @@ static void encode_act_row(pl_backend *be, group *to, const pl_act *x, size_t at
 
 /* ---- products ---- */
 
-/* load_group loads a group of a row of w. add_group(sum, g, u) returns sum + step * (q
- * . (u - 128)), spread over the lanes. */
+/* load_group loads a group of a row of w. add_group(sum, g, u) adds step * (q . (u -
+ * 128)) to `sum`, spread over the lanes in any way. */
 #if defined(__AVX512BW__)
 typedef __m512i packed;
 ALWAYS_INLINE packed load_group(const uint8_t *u)
@@ -163,8 +165,8 @@ ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const group *x,
         for (int r = 0; r < ROWS; r++) {
             const uint8_t *row = w[r] + (size_t)g * GROUP;
             u[r] = load_group(row);
-            __builtin_prefetch(row +
-                               (size_t)n_groups * ROWS * GROUP); /* matvec_cpu.c */
+            /* matvec_cpu.c says why */
+            __builtin_prefetch(row + (size_t)n_groups * ROWS * GROUP);
         }
         for (int n = 0; n < n_x; n++)
             for (int r = 0; r < ROWS; r++)

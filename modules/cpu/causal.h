@@ -1,18 +1,20 @@
-/* Functions that the forward and the backward pass of attention share: blocks of a head
- * and their layout.
+/* Functions that the forward and the backward pass of attention share: they copy blocks
+ * of rows of a head into the layouts that products need.
  *
- * Scores are computed transposed, S^T = K Q^T, so that each lane is a query. So the
- * maximum, sum and mask of a softmax stay within a lane, keys are read in the order in
- * which they lie in memory, and only queries need a transposed copy. In the products
- * that follow, P and dS are read word by word, so they need no special layout:
+ * Scores are computed transposed, S^T = K Q^T, so that each lane of a vector belongs to
+ * one query. So the maximum and the sum of a softmax are computed per lane, keys are
+ * read in the order in which they lie in memory, and only queries need a transposed
+ * copy. In the products that follow, P (the weights) and dS (the gradient of the
+ * scores) are read word by word, so they need no special layout:
  *
  *   S^T, dP^T [keys, queries]  a = keys, values          b = Q^T, dout^T   over D
  *   out, dQ   [queries, D]     a = P^T, dS^T by columns  b = values, keys  over keys
  *   dV, dK    [keys, D]        a = P^T, dS^T by rows     b = dout, Q       over queries
  *
  * In bf16 a word holds two values that are adjacent along the summed axis. Sums over
- * positions therefore need a second copy in which the values of two rows form words
- * (pairs). In fp32 this copy would equal the rows, so the rows are used. */
+ * positions therefore need a second copy, the pairs, in which each word has the values
+ * of two neighbouring rows. In fp32 this copy would equal the rows, so the rows are
+ * used. */
 #ifndef PL_MODULES_CPU_CAUSAL_H
 #define PL_MODULES_CPU_CAUSAL_H
 #include "modules/cpu/ops_cpu.h"
@@ -25,10 +27,11 @@ typedef struct shape {
     pl_type type;
     int B, T, H, G, D;
     int Tp; /* T rounded up to whole blocks */
-    /* number of elements between neighbouring heads in lse: T of the whole row */
+    /* number of elements between neighbouring heads in lse: the T of the whole row,
+     * even in the shape of one text (text_shape) */
     int row;
-    /* words per row (Dw) and columns of floats or pairs (Dp), rounded up to whole
-     * vectors */
+    /* Dw is the number of words of a copied row, and Dp the number of columns of a row
+     * of floats or pairs; both are rounded up to whole vectors */
     int Dw, Dp;
     size_t stride; /* number of elements between positions in qkv */
     float scale;
@@ -93,8 +96,8 @@ static inline int text_end(const int32_t *texts, int T, int first)
     return end;
 }
 
-/* Returns the size in bytes of `rows` rows of words, which is also the size of their
- * pairs. */
+/* Returns the size in bytes of `rows` rows of `words` words. pairs_bytes returns the
+ * size of the pairs of `rows` rows: 0 in fp32, which uses the rows themselves. */
 static inline size_t words_bytes(int rows, int words)
 {
     return cpu_lines((size_t)rows * (size_t)words * WORD);
@@ -104,7 +107,7 @@ static inline size_t pairs_bytes(const shape *s, int rows)
     return s->type == PL_BF16 ? words_bytes(rows / 2, s->Dp) : 0;
 }
 
-/* Takes the next `bytes` of the scratch memory. */
+/* Returns the next `bytes` bytes of scratch memory, and moves *at past them. */
 static inline void *carve(char **at, size_t bytes)
 {
     void *part = *at;
@@ -112,8 +115,8 @@ static inline void *carve(char **at, size_t bytes)
     return part;
 }
 
-/* Copies rows i0 .. i0+n of a head side by side; words and rows beyond them are
- * zero. */
+/* Copies rows i0 .. i0+n-1 of a head to `out`, one after another. The words after the D
+ * elements of a row, and rows from T on, are zero. */
 static inline void copy_rows(const shape *s, char *out, const pl_act *x, size_t at,
                              size_t stride, int i0, int n)
 {
@@ -162,8 +165,8 @@ static inline void turn_rows(const shape *s, char *out, const char *rows)
         }
 }
 
-/* NR queries, one per lane, with a block of keys. The query of lane l sees key k of the
- * block if k <= diagonal + l. */
+/* A panel is NR queries, one per lane, with a block of keys. The query of lane l sees
+ * key k of the block if k <= diagonal + l. */
 typedef struct panel {
     int q;        /* the first query, within its block */
     int diagonal; /* position of query q minus that of the block's first key */
@@ -188,9 +191,9 @@ ALWAYS_INLINE vint seen_lanes(const panel *p, int k, int v)
 {
     return v_number() >= k - p->diagonal - v * LANES;
 }
-/* is_masked: whether some query of the panel does not see a key of the tile that begins
- * at k. is_half: whether no query of the panel's first vector sees a key of the
- * tile. */
+/* is_masked: whether at least one query of the panel does not see all keys of the tile
+ * that begins at k. is_half: whether no query of the panel's first vector sees any key
+ * of this tile. */
 ALWAYS_INLINE bool is_masked(const panel *p, int k)
 {
     return k + MR > p->diagonal + 1;

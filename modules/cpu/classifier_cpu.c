@@ -1,7 +1,7 @@
-/* The last linear layer together with cross-entropy, ROWS rows at a time: it computes
- * logits in fp32 scratch, their gradient in the type of activations, then the two
- * products of the backward pass. The logits of these rows and the weights stay in the
- * outer cache. */
+/* The last linear layer together with cross-entropy, for ROWS rows at a time. It
+ * computes the logits in scratch memory in fp32, then their gradient in the type of
+ * activations, then the two products of the backward pass. The logits of these rows and
+ * the weights stay in the outer cache. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -43,8 +43,9 @@ ALWAYS_INLINE void row_scale(pl_act *out, size_t at, const float *row, float sca
     }
 }
 
-/* Writes the loss of row n. If `dlogits` is given, writes scale * (softmax - one at the
- * target) to it. Each value, including that of the target, is rounded only once. */
+/* Writes the loss of row n. If `dlogits` is given, writes scale * softmax to it, less
+ * `scale` at the target. Each value, including that of the target, is rounded only
+ * once. */
 static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
                         int32_t target, float scale, int V, pl_type type)
 {

@@ -1,5 +1,5 @@
-/* The production backend without a GPU. A library multiplies matrices; our own vector
- * kernels compute everything else. */
+/* The production backend for machines without a GPU. A library multiplies large
+ * matrices; our own vector kernels compute everything else. */
 #ifndef PL_MODULES_CPU_CPU_H
 #define PL_MODULES_CPU_CPU_H
 #include "modules/backend.h"
@@ -16,19 +16,19 @@ extern "C" {
  * - else f32.
  *
  * Only one thread at a time may use a backend. ERR_CONFIG: the precision is unknown, or
- * n_threads < 1. ERR_UNSUPPORTED names the instructions or the library that are
- * missing.
+ * n_threads < 1. ERR_UNSUPPORTED: the text names the instructions or the library that
+ * is missing.
  *
  * Use more than one thread only on a machine that is otherwise idle, and with a short
- * GOMP_SPINCOUNT (the program sets it). On 2 busy cores, two threads with a long spin
- * took three times as long as one thread; threads that sleep at once need five times as
- * long per token. To train two paths on two cores, start two processes of one thread
- * each.
+ * GOMP_SPINCOUNT (the program sets it). On 2 busy cores, two threads that wait in a
+ * long loop took three times as long as one thread. Two threads that sleep as soon as
+ * they wait take five times as long per token. To train two paths on two cores, start
+ * two processes of one thread each.
  *
  * OpenBLAS obeys OPENBLAS_CORETYPE when it is loaded, so a process that inherits the
  * variable may run kernels of an older machine. If OpenBLAS does not know the
- * processor, the first backend chooses the kernels. The device text names the
- * kernels. */
+ * processor, the first backend of the process that computes in f32 makes OpenBLAS load
+ * better kernels (gemm_blas.c). The device text names the kernels. */
 PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
                                            pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);

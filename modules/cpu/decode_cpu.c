@@ -1,6 +1,7 @@
-/* Attention of rows to the cached keys and values of their sequences. The rows of a
- * piece of a prompt are computed in blocks. All other rows are computed one by one, so
- * that the result of a row does not depend on other rows. */
+/* Computes the attention of rows to the cached keys and values of their sequences. If
+ * all rows are a piece of one prompt, they are computed in blocks where attention_cpu.c
+ * can do that. All other rows are computed one by one, so that the result of a row does
+ * not depend on other rows. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
@@ -12,7 +13,8 @@ typedef struct decode {
     const int32_t *slot, *pos;
 } decode;
 
-/* Computes scores[t] = scale q . key t for t < n; returns the largest score. */
+/* Computes scores[t] = scale * (q . key t) for all t < n, and returns the largest
+ * score. */
 static float query_scores(const decode *c, float *scores, size_t q_at, size_t kv_at,
                           int n)
 {

@@ -1,11 +1,11 @@
-/* The gradient of a weight, dw += dout^T x, by our own tiles (product.h), for bf16 on
- * machines where no library is faster. The sum runs over the rows of both operands, so
- * a library has to transpose them first; this file transposes them while it packs them.
+/* The gradient of a weight, dw += dout^T x, by our own tiles (product.h). It is used
+ * for bf16 on machines where no library is faster. The sum runs over the rows of both
+ * operands, so they must be transposed; this file does that while it packs them.
  *
  * x is packed as a whole. BLOCK columns of dout at a time are packed; they stay in the
- * second-level cache while all of x is read. Sums over at most DEEP rows are added to
- * dw. The blocks are divided among the threads; the sum in an element of dw does not
- * depend on the number of threads. */
+ * second-level cache while all of x is read. At most DEEP rows are summed before the
+ * sums are added to dw. The blocks are divided among the threads. The order of a sum
+ * does not depend on the number of threads. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 
@@ -25,7 +25,9 @@ typedef struct product {
     size_t b_panel;       /* number of bytes between panels of b */
     int M, N, K;
     bool add;
-    bool far; /* c is not in a cache: prefetch it while sums are computed */
+    /* whether c is probably not in a cache, so that it is prefetched while sums are
+     * computed */
+    bool far;
 } product;
 
 ALWAYS_INLINE void product_tile(const product *job, float *c, const char *a,
@@ -70,7 +72,9 @@ ALWAYS_INLINE vfloat row_lanes(const pl_act *x, size_t at, size_t stride, int ro
     return v_load_act(x, at + (size_t)row * stride, left, type);
 }
 
-/* Returns words of columns d .. d+LANES of row r and, in bf16, also of row r + 1. */
+/* Returns one word for each of LANES columns: the element of row r and, in bf16, also
+ * that of row r + 1. Only `left` columns exist; `at` is the index of the first one in
+ * row 0. */
 ALWAYS_INLINE vfloat col_words(const pl_act *x, size_t at, size_t stride, int r, int R,
                                int left, const pl_type type)
 {
@@ -101,7 +105,8 @@ ALWAYS_INLINE void pack_cols_typed(char *out, const pl_act *x, size_t at, size_t
 }
 
 /* Packs b for sums over rows: b(k,n) = the words of rows k (in bf16: 2k and 2k+1) at
- * column n. Rows R .. padded and columns D .. a multiple of NR are zero. */
+ * column n. Rows from R to `padded` are zero, and so are columns from D to the next
+ * multiple of NR. */
 static void pack_cols(char *out, const pl_act *x, size_t at, size_t stride, int R,
                       int padded, int D, pl_type type)
 {
@@ -116,10 +121,11 @@ static void pack_cols(char *out, const pl_act *x, size_t at, size_t stride, int 
 typedef struct gradient {
     float *dw;
     const pl_act *dout, *x;
-    /* rows and columns of dw; number of rows summed, from row `first` on */
+    /* O and I: rows and columns of dw; depth: number of rows of dout and x, from row
+     * `first` on, that are summed now */
     int O, I, depth;
     size_t first, panel;  /* panel: bytes of a panel of NR packed columns */
-    char *packed_x, *own; /* own: a thread's packed dout, and an edge of dw */
+    char *packed_x, *own; /* own: for each thread, packed dout and an edge of dw */
     pl_type type;
 } gradient;
 
@@ -128,7 +134,7 @@ static int panels_of(int n)
     return (n + NR - 1) / NR;
 }
 
-/* Packs columns c0 .. c0+cols of `depth` rows of a matrix of width C. */
+/* Packs columns c0 .. c0+cols-1 of g->depth rows of x, a matrix of width C. */
 static void pack_dw_columns(const gradient *g, char *out, const pl_act *x, int C,
                             int c0, int cols)
 {
@@ -151,7 +157,8 @@ static void add_edge(const gradient *g, const float *edge, int o0, int rows, int
     }
 }
 
-/* Multiplies one panel of dout's columns with one panel of x's. */
+/* Multiplies one panel of columns of dout, which are rows o0.. of dw, with one panel of
+ * columns of x. */
 static void multiply_panels(const gradient *g, const char *a, int o0, int i0,
                             float *edge)
 {

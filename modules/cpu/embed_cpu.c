@@ -68,8 +68,9 @@ void OP(embed_forward)(pl_backend *be, pl_act *out, const int32_t *tokens,
                    be->act);
 }
 
-/* Adds columns c0 .. c1 of every row. Each thread has some columns for all rows, so
- * rows with the same token are added in the order of n, with any number of threads. */
+/* Adds columns c0 .. c1-1 of every row. Each thread adds some columns of all rows. So
+ * rows with the same token are added in the order of n, whatever the number of
+ * threads. */
 ALWAYS_INLINE void add_columns(float *dw, const pl_act *dout, const int32_t *tokens,
                                int N, int C, int c0, int c1, const pl_type type)
 {

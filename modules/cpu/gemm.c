@@ -21,8 +21,9 @@ pl_status cpu_block_grow(cpu_block *block, size_t bytes, const char *what)
     return PL_OK;
 }
 
-/* f32 uses OpenBLAS, because oneDNN 2.6 loses up to half of its speed in f32 on long K
- * with transposed operands. OpenBLAS does not support bf16. */
+/* f32 uses OpenBLAS if the build has it: oneDNN 2.6 loses up to half of its speed in
+ * f32 if operands are transposed and K is long. bf16 uses oneDNN, because OpenBLAS does
+ * not support bf16. */
 pl_status gemm_open(pl_type type, int n_threads, gemm **out)
 {
     *out = NULL;

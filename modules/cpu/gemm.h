@@ -1,4 +1,5 @@
-/* Matrix products, by a library or by our own tiles; all have the same interface.
+/* Matrix products by a library or by our own code. All implementations have the same
+ * interface.
  *
  *   NT: c[m,n] = sum_k a[m,k] b[n,k]     forward:  out = x w^T
  *   NN: c[m,n] = sum_k a[m,k] b[k,n]     dx = dout w
@@ -6,7 +7,7 @@
  *
  * All matrices are dense and row-major. `a` and `b` have the type given at open, `c`
  * has that type or fp32. Products are accumulated in fp32. With `add` the products are
- * added to c. */
+ * added to `c`, otherwise they overwrite it. */
 #ifndef PL_MODULES_CPU_GEMM_H
 #define PL_MODULES_CPU_GEMM_H
 #include "modules/backend.h"
@@ -28,7 +29,7 @@ struct gemm {
     void (*close)(gemm **g);
 };
 
-/* Whether the build contains bf16 products; the machine may still lack the
+/* Whether this build can multiply in bf16, and in f16. The machine may still lack the
  * instructions. */
 bool gemm_has_bf16(void);
 bool gemm_has_f16(void);
@@ -52,8 +53,8 @@ PL_MUST_CHECK pl_status cpu_block_grow(cpu_block *block, size_t bytes,
 PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
 PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
 
-/* Products of bf16 matrices, computed in f32 by the library for f32: for a processor
- * without bf16 instructions. ERR_UNSUPPORTED if the build has no library for f32. */
+/* Products of bf16 matrices for a processor without bf16 instructions. The library for
+ * f32 computes them in f32. ERR_UNSUPPORTED if the build has no library for f32. */
 PL_MUST_CHECK pl_status gemm_wide_open(int n_threads, gemm **out);
 
 /* Multiplies f32 matrices in fp16 by our own tiles. The processor must have

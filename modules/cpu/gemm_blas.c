@@ -1,16 +1,16 @@
 /* f32 products by OpenBLAS.
  *
- * OpenBLAS is not allowed to use threads. This file divides the rows of c among the
- * OpenMP threads that also execute all other operations. So there is only one thread
- * pool, and the sums of a row do not depend on the thread that computes it. */
+ * OpenBLAS is set to one thread. This file divides the rows of c among the OpenMP
+ * threads that also execute all other operations. So there is only one thread pool, and
+ * the sums of a row do not depend on the thread that computes it. */
 #include "modules/cpu/gemm.h"
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Functions by which OpenBLAS chooses its kernels; NULL in a library that has kernels
- * for one kind of processor only. */
+/* Functions by which OpenBLAS drops and chooses its kernels. They are NULL if the
+ * library has kernels for only one kind of processor. */
 extern void gotoblas_dynamic_quit(void) __attribute__((weak));
 extern void gotoblas_dynamic_init(void) __attribute__((weak));
 
@@ -19,7 +19,7 @@ typedef struct gemm_blas {
     int n_threads;
 } gemm_blas;
 
-/* Computes rows m0 .. m0+rows of c. */
+/* Computes rows m0 .. m0+rows-1 of c. */
 static void blas_rows(const gemm_call *call, float *c, const float *a, const float *b,
                       int m0, int rows)
 {
@@ -46,9 +46,9 @@ static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a
     return PL_OK;
 }
 
-/* Returns the name of the newest core type whose kernels this machine can run, of those
- * that every OpenBLAS with kernels for several types has. Returns NULL if the choice of
- * OpenBLAS itself should stay. */
+/* Returns the name of the core type whose kernels OpenBLAS should use: SkylakeX or
+ * Haswell, which every OpenBLAS with kernels for several types has. Returns NULL if
+ * OpenBLAS has not chosen an old core type, or if this machine has no AVX2. */
 static const char *better_core(void)
 {
 #if defined(__x86_64__)
@@ -72,8 +72,8 @@ static const char *better_core(void)
 
 /* OpenBLAS treats a processor that is newer than the library as the oldest one that it
  * knows: 0.3.21 runs SSE3 kernels on Emerald Rapids, at a quarter of the speed.
- * OpenBLAS chooses its kernels when it is loaded. Before the first product the name of
- * a core makes OpenBLAS choose its kernels again. */
+ * OpenBLAS chooses its kernels when it is loaded. This function sets the name of a
+ * better core and makes OpenBLAS choose again. */
 static void choose_core(void)
 {
     static const char key[] = "OPENBLAS_CORETYPE";

@@ -2,8 +2,9 @@
  *
  * A primitive is compiled for one shape, so primitives are kept in a table whose key is
  * the shape and kind of a call. After the first step every call finds its primitive
- * there. All products use plain row-major matrices: with blocked weights, products are
- * 2% faster on Zen 4, but the reordering in each step costs as much. */
+ * there. All products use plain row-major matrices. If weights are reordered into
+ * oneDNN's blocks, products are 2% faster on Zen 4, but the reordering in each step
+ * takes as long as is gained. */
 #include "modules/cpu/gemm.h"
 #include <dnnl.h>
 #include <stdio.h>
@@ -14,7 +15,9 @@
 
 enum {
     TABLE_SIZE = 256
-}; /* more entries than a process uses; a full table replaces the oldest */
+    /* more entries than a process uses; if the table is full, a new entry replaces the
+     * oldest */
+};
 enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, N_ARGS };
 
 typedef struct gemm_entry {
@@ -44,7 +47,8 @@ static pl_status check_dnnl(dnnl_status_t status, const char *what)
                    "oneDNN could not %s (status %d)", what, (int)status);
 }
 
-/* oneDNN asks OpenMP for the number of threads, which OpenMP keeps per thread. */
+/* oneDNN takes the number of threads from OpenMP, and OpenMP keeps a separate number
+ * for each calling thread. So the number is set before each call. */
 static void set_threads(int n_threads)
 {
 #ifdef _OPENMP
@@ -160,8 +164,8 @@ static pl_status find_primitive(gemm_dnnl *g, const gemm_call *call, gemm_entry 
     return entry_create(g, call, *out);
 }
 
-/* The handle of a memory object is not const in oneDNN's interface, but sources are
- * only read. */
+/* oneDNN's function takes a pointer that is not const, although it only reads
+ * sources. */
 static dnnl_status_t set_source(dnnl_memory_t memory, const void *data)
 {
     union {
@@ -206,8 +210,8 @@ static void dnnl_close(gemm **head)
     *head = NULL;
 }
 
-/* Compiles one product here, so that a missing instruction set is an error of this
- * function and not of the first step. */
+/* Compiles one product, so that a missing instruction set is an error here and not in
+ * the first step. */
 pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
 {
     pl_status status = PL_OK;

@@ -1,30 +1,31 @@
 /* Multiplies f32 matrices in fp16, for processors that have fp16 arithmetic
- * (AVX512-FP16) and no AMX: twice as many products per instruction as in f32.
+ * (AVX512-FP16) and no AMX. An instruction computes twice as many products as in f32.
  *
- * Scaling. Each row of a, and each panel of b, is multiplied by a power of two, which
- * is exact, so that its largest element lies in [8, 16); then it is rounded to fp16.
- * CHUNK products at a time are summed in fp16. Such a sum is at most 128 * 16 * 16, so
- * it cannot overflow. These sums are added in f32.
+ * Scaling. Each row of `a`, and each panel of 64 columns of `b`, is multiplied by a
+ * power of two, so that its largest element lies in [8, 16); this is exact. Then it is
+ * rounded to fp16. CHUNK products at a time are summed in fp16. Such a sum is at most
+ * 128 * 16 * 16, so it cannot overflow. These sums are added in f32.
  *
- * Errors. For normally distributed numbers an element of c is off by 1.8e-3 of its
- * usual size, mostly from the sums of chunks; with factors rounded to bf16 it would be
- * 2.4e-3. An element that is 2^18 times smaller than the largest of its row of a, or of
- * its 64 columns of b, loses digits; one that is 2^29 times smaller becomes zero, even
- * if a column of c depends on nothing else. If the product of the largest elements
- * exceeds 2^134, c is infinite. A factor that is not finite makes c NaN or infinite.
+ * Errors. For normally distributed numbers the error of an element of c is 1.8e-3 of
+ * its usual size; most of it comes from the sums of chunks. If the factors were rounded
+ * to bf16 instead, it would be 2.4e-3. An element that is 2^18 times smaller than the
+ * largest of its row of `a`, or of its panel of `b`, loses digits. An element that is
+ * 2^29 times smaller becomes zero, even if an element of c depends on nothing else. If
+ * the product of the largest elements exceeds 2^134, c is infinite. A factor that is
+ * not finite makes c NaN or infinite.
  *
- * A row of c depends only on the same row of a and on b. It does not depend on the
- * other rows or on the number of threads. */
+ * A row of c depends only on the same row of `a` and on `b`, not on the other rows or
+ * on the number of threads. */
 #include "modules/cpu/gemm.h"
 #include "modules/cpu/simd.h"
 
 #if defined(__AVX512FP16__)
 /* A tile of c: MR rows and two vectors of halves. */
 enum { MR = 12, HALVES = 32, NR = 2 * HALVES, CHUNK = 128 };
-/* Limits for what is packed at once. A part of b with at most DEEP rows, COLUMNS
- * columns and B_BYTES bytes fits into the second-level cache. Of a, the rows for one
- * tile are packed, or for GROUP tiles if a is read by columns, so that whole cache
- * lines are read. */
+/* Limits for what is packed at once. Of `b`, at most DEEP rows, COLUMNS columns and
+ * B_BYTES bytes are packed, so that they fit into the second-level cache. Of `a`, the
+ * rows of one tile are packed, or of GROUP tiles if `a` is read by columns, so that
+ * whole cache lines are read. */
 enum { DEEP = 1024, B_BYTES = 768 << 10, COLUMNS = 1024, GROUP = 4 };
 enum { PANELS = COLUMNS / NR, GROUP_ROWS = GROUP * MR, EDGE = 3 * 64 };
 
@@ -43,11 +44,13 @@ typedef struct part { /* the part of a call that is packed at once */
     bool add;
     char *packed_b;
     float unscale[PANELS]; /* for each panel of b, the inverse of its scale */
-    char *own;             /* own_bytes per thread, for its part of a, or of b in f32 */
+    /* own_bytes for each thread: its packed rows of a, or a panel of b in f32 */
+    char *own;
     size_t own_bytes;
 } part;
 
-/* Rows of a in fp16. A word holds the same half twice, for broadcasting. */
+/* Packed rows of `a` in fp16. A word holds the same half twice, so that one instruction
+ * can broadcast it to all lanes. */
 typedef struct rows_of_a {
     char *words;
     int m0, rows;
@@ -57,9 +60,9 @@ typedef struct rows_of_a {
 } rows_of_a;
 
 /* ---- scales ---- */
-/* Chooses a power of two that brings `largest` to [8, 16), and its inverse; both are 1
- * if `largest` is zero or not finite. The scale is never so large that it becomes
- * infinite. */
+/* Chooses the power of two that brings `largest` to [8, 16), and its inverse. Both are
+ * 1 if `largest` is zero or not finite. The scale is limited to 2^126, so that it and
+ * its inverse are normal numbers. */
 static void choose_scale(float largest, float *scale, float *unscale)
 {
     int exponent = 0;
@@ -112,7 +115,7 @@ ALWAYS_INLINE vfloat to_words(vfloat x)
     return (vfloat)_mm512_or_epi32(half, _mm512_slli_epi32(half, 16));
 }
 
-/* Packs MR rows of a, whose values are already in the order of the sum. */
+/* Packs MR rows of `a`, in which the values of a sum are already adjacent. */
 static void pack_rows(const part *p, rows_of_a *to)
 {
     const size_t K = (size_t)p->call->K;
@@ -134,16 +137,17 @@ static void pack_rows(const part *p, rows_of_a *to)
     }
 }
 
-/* Loads MR columns from x on, or fewer at the edge. */
+/* Loads MR columns of a row x of n columns, from column `first` on; after the end,
+ * zeros. */
 ALWAYS_INLINE vfloat load_columns(const float *x, int first, int n)
 {
     const int left = n - first < 0 ? 0 : n - first < MR ? n - first : MR;
     return v_load_n(x + first, left);
 }
 
-/* Multiplies each word by the scale of its row and stores it as a doubled half. Works
- * on whole vectors: the pattern of MR rows repeats after TURN of them. The last vector
- * may reach beyond the tile. */
+/* Multiplies each float by the scale of its row and replaces it by a word with the
+ * rounded half twice. The function works on whole vectors: the order of the MR rows
+ * repeats after TURN vectors. The last vector may extend beyond the tile. */
 static void round_columns(char *words, int depth, const float *scale)
 {
     enum { TURN = 3 };
@@ -162,9 +166,9 @@ static void round_columns(char *words, int depth, const float *scale)
         }
 }
 
-/* Packs GROUP_ROWS rows of the product, which are columns of a. The columns are first
- * copied, in one pass through far memory, then rounded in place. A vector stored for
- * one k may reach into the place of the next k, which is written later. */
+/* Packs the GROUP_ROWS columns of `a` that belong to rows of the product. The columns
+ * are first copied in one pass over `a`, and then rounded in place. A vector that is
+ * stored for one k may extend into the place of the next k, which is written later. */
 static void pack_columns(const part *p, rows_of_a *to)
 {
     const size_t M = (size_t)p->call->M;
@@ -192,8 +196,7 @@ static char *panel_of(const part *p, int n)
     return p->packed_b + (size_t)n * (size_t)p->depth * 2;
 }
 
-/* Packs NR columns of b, whose rows run along the sum; `copy` has room for them in
- * f32. */
+/* Packs NR columns of b [K,N]. `copy` has room for these columns in f32. */
 static void pack_across(part *p, int first, float *copy)
 {
     const size_t N = (size_t)p->call->N;
@@ -218,8 +221,8 @@ static void pack_across(part *p, int first, float *copy)
     }
 }
 
-/* Transposes LANES rows of b from x on, of which `n` exist, at k .. k+left, so that
- * they become columns. */
+/* Packs `left` columns of LANES rows, from x on, as `left` rows: they are scaled,
+ * transposed and rounded. Only n of the LANES rows exist; the others count as zeros. */
 ALWAYS_INLINE void turn_rows(char *out, const float *x, size_t stride, int n, int left,
                              float scale)
 {
@@ -233,7 +236,7 @@ ALWAYS_INLINE void turn_rows(char *out, const float *x, size_t stride, int n, in
     }
 }
 
-/* Packs NR rows of b, which are columns of the product. */
+/* Packs NR rows of b [N,K]; they are columns of the product. */
 static void pack_turned(part *p, int first)
 {
     const size_t K = (size_t)p->call->K;
@@ -304,8 +307,8 @@ ALWAYS_INLINE void add_chunk(const tile *t, float *c, size_t stride, const float
     }
 }
 
-/* Multiplies MR rows of a with a panel of b; writes or adds the result to c [MR,
- * NR]. */
+/* Multiplies MR packed rows of `a` by a panel of `b`. Stores the result in c [MR, NR]
+ * or, with `add`, adds it to c. */
 ALWAYS_INLINE void multiply_panel(const part *p, float *c, size_t stride, const char *a,
                                   size_t a_row, size_t a_step, const float *unscale,
                                   int n, bool add)
@@ -327,8 +330,9 @@ ALWAYS_INLINE void multiply_panel(const part *p, float *c, size_t stride, const 
     }
 }
 
-/* Multiplies tile m of the packed rows. The usual strides are constants here, so that
- * the compiler knows them. */
+/* Multiplies the tile of packed rows that begins at row m with the panel of b at column
+ * n. Strides are passed as constants where possible, so that the compiler knows
+ * them. */
 static void multiply_tile(const part *p, float *c, size_t stride, const rows_of_a *a,
                           int m, int n, bool add)
 {
@@ -372,8 +376,8 @@ static int least_of_two(int a, int b)
     return a < b ? a : b;
 }
 
-/* Makes rows of a begin an odd number of cache lines apart, so that they fall into
- * different sets of the first-level cache. */
+/* Returns the number of bytes between packed rows of `a`: an odd number of cache lines,
+ * so that the rows fall into different sets of the first-level cache. */
 static size_t packed_row_bytes(int depth)
 {
     const size_t lines = ((size_t)depth * WORD + 63) / 64;
@@ -393,7 +397,8 @@ static void multiply_group(const part *p, char *words, int m0, int rows)
     multiply_packed_rows(p, &a);
 }
 
-/* Chooses the columns of a block: whole panels, and blocks of about equal width. */
+/* Returns the number of columns of a block of b: a multiple of NR that makes all blocks
+ * about equally wide. */
 static int block_of_columns(int N, int depth)
 {
     const int most = least_of_two(COLUMNS, B_BYTES / (depth * 2) / NR * NR);

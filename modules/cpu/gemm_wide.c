@@ -1,15 +1,15 @@
-/* Multiplies bf16 matrices in f32, for a machine without bf16 instructions: the
- * matrices are converted to f32, which is exact, multiplied by the library for f32, and
- * the result is rounded once.
+/* Multiplies bf16 matrices in f32, for a machine without bf16 instructions. The
+ * matrices are converted to f32, which is exact. The library for f32 multiplies them. A
+ * result in bf16 is rounded once.
  *
- * b and c are taken in blocks of columns, so that the converted values stay in a cache;
- * a is converted as a whole. */
+ * `a` is converted as a whole. The columns of c, and the part of b that they need, are
+ * taken in blocks, so that the converted values stay in a cache. */
 #include "modules/cpu/gemm.h"
 #include <stdio.h>
 #include <string.h>
 
-/* BLOCK: number of floats in a block of b. COLUMNS: least number of columns of a block;
- * with fewer columns, a call of the library costs too much. */
+/* BLOCK: number of floats of a block of b, if that gives at least COLUMNS columns. With
+ * fewer columns than COLUMNS, a call of the library costs too much. */
 enum { BLOCK = 1 << 20, COLUMNS = 256 };
 
 typedef struct gemm_wide {
@@ -36,7 +36,7 @@ static void widen(const gemm_wide *g, float *out, const matrix *in)
     }
 }
 
-/* Stores a dense block as columns n0 .. n0+cols of c. */
+/* Stores or adds the sums in g->c [M,cols] as columns n0 .. n0+cols-1 of c. */
 static void put_columns(const gemm_wide *g, const gemm_call *call, void *c, int n0,
                         int cols)
 {
@@ -61,7 +61,7 @@ static void put_columns(const gemm_wide *g, const gemm_call *call, void *c, int 
     }
 }
 
-/* Returns the block of b that is needed for columns n0 .. n0+cols of c. */
+/* Returns the part of b that is needed for columns n0 .. n0+cols-1 of c. */
 static matrix block_of(const gemm_call *call, const uint16_t *b, int n0, int cols)
 {
     const size_t K = (size_t)call->K, N = (size_t)call->N;

@@ -4,8 +4,9 @@
  * Each element of out is a sum over K. The order of the sum depends neither on the
  * number of rows nor on the row's place: a sequence gets the same bytes if it is
  * decoded alone or in a batch. TILE rows of x and ROWS rows of w are multiplied at a
- * time, so that each loaded vector is used several times. The lanes of the sums of
- * LANES rows of w are added up together.
+ * time, so that each loaded vector is used several times. The sum for one row of x and
+ * one row of w is a vector, whose lanes must be added at the end. This is done for
+ * LANES rows of w at a time, by a transpose (v_sum_rows).
  *
  * Rows are short, and hardware prefetching ends at the end of a page. Therefore the
  * next ROWS rows of w are prefetched while the current ones are read. */
@@ -21,7 +22,8 @@ typedef struct matvec {
     pl_act *out;
 } matvec;
 
-/* Adds x . w over words k .. k+left of n_x rows of x and ROWS rows of w. */
+/* Adds the products of words k .. k+left-1 of n_x rows of x and ROWS rows of w to their
+ * sums. */
 ALWAYS_INLINE void add_words(vfloat sum[TILE][ROWS], const char *x,
                              const char *const w[], size_t stride, int k, int left,
                              const int n_x, const pl_type type)
@@ -40,7 +42,7 @@ ALWAYS_INLINE void add_words(vfloat sum[TILE][ROWS], const char *x,
     }
 }
 
-/* Computes sums[n][at + r] = x[n] . w[r]; each sum is still spread over the lanes. */
+/* Computes sums[n][at + r] = x[n] . w[r]; the lanes of each sum are not added yet. */
 ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const char *x,
                             const char *const w[], int K, const int n_x,
                             const pl_type type)
@@ -57,8 +59,9 @@ ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const char *x,
             sums[n][at + r] = sum[n][r];
 }
 
-/* Computes elements o0 .. o0+LANES (fewer at the end) of n_x rows of `out`, from row n
- * on. In place of rows after the end of w, the last row of w is read again. */
+/* Computes columns o0 .. o0+LANES-1 (fewer at the end) of n_x rows of `out`, from row n
+ * on. Where w has no more rows, its last row is read again and the result is not
+ * stored. */
 ALWAYS_INLINE void outputs(const matvec *job, int n, int o0, const int n_x,
                            const pl_type type)
 {
@@ -99,8 +102,8 @@ static void multiply_few_rows(pl_backend *be, const matvec *job)
     }
 }
 
-/* Multiplies if x has few rows; returns false if a library should do it. out has the
- * type `out_type`. */
+/* Multiplies if x has at most FEW rows and its rows are whole words; otherwise returns
+ * false, and a library must multiply. `out` has the type `out_type`. */
 static bool do_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                    const pl_weight *w, int N, int O, int I)
 {

@@ -2,12 +2,12 @@
  *
  * Matrices are zero-padded to whole panels of NR columns, and stored panel after panel:
  * element (row, col) lies at [col / NR][row][col % NR]. So each matrix can be the left
- * or right operand of a product without packing, in all fifteen products. Padding stays
- * zero. X has at least as many rows as columns (else its transpose is used), so the
- * Gram matrix X^T X is as small as possible.
+ * or the right operand of a product without packing. A step has fifteen products.
+ * Padding stays zero. X has at least as many rows as columns (else its transpose is
+ * used), so the Gram matrix X^T X is as small as possible.
  *
- * One thread adds all terms of an element, in order, so the result does not depend on
- * the number of threads. */
+ * One thread adds all terms of an element of a product, in order. So the result does
+ * not depend on the number of threads. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 
@@ -24,11 +24,11 @@ static float *tile_at(const panels *x, int row, int col)
 
 /* ---- products ---- */
 
-/* c = scale * add + factor * (a^T b if `turned`, else a b). c is a different matrix
- * than `add`. `mirrored`: c is symmetric, and tiles that are completely below its
- * diagonal are left out. */
+/* c = scale * add + factor * (a^T b if `turned`, else a b). `mirrored`: c is symmetric;
+ * the elements below its diagonal are copied from above the diagonal. */
 typedef struct panel_product {
-    const panels *c, *a, *b, *add; /* `add` is NULL, or a matrix of the size of c */
+    /* `add` is NULL, or another matrix of the size of c */
+    const panels *c, *a, *b, *add;
     float scale, factor;
     bool turned, mirrored;
 } panel_product;
@@ -45,7 +45,7 @@ static void store_panel_tile(const panel_product *job, vfloat sum[MR][2], int m,
         }
 }
 
-/* Computes rows m .. m+MR of the columns n .. n+NR of c. */
+/* Computes rows m .. m+MR-1 of columns n .. n+NR-1 of c. */
 static void multiply_panel_tile(const panel_product *job, int m, int n)
 {
     const char *b = (const char *)tile_at(job->b, 0, n);
@@ -87,7 +87,7 @@ static int whole_panels(int n)
     return (n + NR - 1) / NR * NR;
 }
 
-/* Computes m and u of one step; u replaces g. */
+/* Updates the momentum m and computes u of the equation in ops.h; u replaces g. */
 static void add_momentum(float *m, float *g, size_t n, float grad_scale)
 {
     const float mu = PL_MUON_MOMENTUM;

@@ -3,8 +3,9 @@
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
-/* The residual stream is stored before the norm reads it, so that forward and backward
- * see the same rounded x. */
+/* Adds the residual, if there is one, to the row and returns the sum of the row's
+ * squares. The squares are those of the stored, rounded x, so that the forward and the
+ * backward pass use the same x. */
 ALWAYS_INLINE float add_residual(pl_act *x, const pl_act *residual, size_t row, int C,
                                  const pl_type type)
 {
@@ -76,8 +77,8 @@ ALWAYS_INLINE void backward_row(pl_act *dx, float *dw, const pl_act *dout,
     }
 }
 
-/* Number of rows in a group. To compute dw, each group of rows is summed separately,
- * and the sums are added in order, so the result does not depend on the number of
+/* Number of rows of a group. For dw, each group of rows is summed separately, and the
+ * sums of the groups are added in order. So the result does not depend on the number of
  * threads. */
 enum { GROUP = 64 };
 
@@ -116,8 +117,8 @@ void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
 }
 
 /* ---- QK norm ---- */
-/* The indices of a head in qkv, in the copy of the values before the norm, and in
- * rstd. */
+/* Where a head begins in qkv and in `before`, its index in rstd, and where its gains
+ * begin in w. */
 typedef struct head_place {
     size_t qkv, before, head;
     int gain;
@@ -155,7 +156,8 @@ void OP(head_norm_forward)(pl_backend *be, pl_act *qkv, pl_act *before, float *r
         }
 }
 
-/* Computes the gradient of a row, which replaces the gradient that came in. */
+/* Replaces the gradient of a head's output in dx by the gradient of its input, and adds
+ * to dw. */
 ALWAYS_INLINE void backward_head(pl_act *dx, float *dw, const pl_act *x, const float *w,
                                  float rstd, int D, const pl_type type)
 {

@@ -19,12 +19,13 @@ CPU_DECLARE(logits)
 PL_OPS_OF_CASTS(CPU_DECLARE)
 PL_OPS_OF_MODELS(CPU_DECLARE)
 #undef CPU_DECLARE
-/* bytes_cpu.c: out [N,O] = x w^T for a weight in bytes */
+/* bytes_cpu.c: out [N,O] = x w^T for a weight with one byte per element (int8) */
 void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                         const pl_weight *w, int N);
-/* Computes attention_decode in blocks (attention_cpu.c), for rows of one sequence from
- * position `first` on, whose cache begins at element `at`. Returns false if the rows
- * must be computed one by one. */
+/* Computes attention_decode in blocks of queries (attention_cpu.c). The N rows are the
+ * positions of one sequence from `first` on; the sequence's cache begins at element
+ * `at` of `keys` and of `values`. Returns false, without computing, if the rows must be
+ * computed one by one. */
 bool OP(attention_after)(pl_backend *be, pl_act *out, const pl_act *qkv,
                          const pl_act *keys, const pl_act *values, size_t at, int first,
                          int N, int H, int G, int D);

@@ -1,9 +1,11 @@
-/* Products of tiles whose sums stay in registers. Attention, dw and Muon use them.
+/* Products of small tiles, whose sums stay in registers. Attention, dw and Muon use
+ * them.
  *
  * Everything is counted in words of 4 bytes: one float, or two bf16 values that are
  * neighbours along the summed axis. So fp32 and bf16 share one kernel, and only the
- * multiplication of two words differs (v_dot). `a` is read word by word at any two
- * strides, `b` in rows of up to NR words. */
+ * multiplication of two words differs (v_dot). `a` is read word by word, with any
+ * distance between its rows and between its columns; `b` is read in rows of up to NR
+ * words. */
 #ifndef PL_MODULES_CPU_PRODUCT_H
 #define PL_MODULES_CPU_PRODUCT_H
 #include "modules/cpu/simd.h"
@@ -11,7 +13,9 @@
 /* A tile has MR rows and two vectors of columns. */
 enum { MR = LANES == 16 ? 8 : 4, NR = 2 * LANES };
 
-/* Computes sum[m][v] += a(m,k) . b(k, lanes v) over K words; n_vecs is 1 or 2. */
+/* For each of the K steps k, adds the product of word a(m,k) and vector v of row k of b
+ * to sum[m][v]. n_vecs, the number of vectors of b, is 1 or 2. a_row, a_step and b_step
+ * are in bytes. */
 ALWAYS_INLINE void tile_sums(vfloat sum[MR][2], const char *a, size_t a_row,
                              size_t a_step, const char *b, size_t b_step, int K,
                              const int n_vecs, const pl_type type)
@@ -33,8 +37,8 @@ ALWAYS_INLINE void tile_clear(vfloat sum[MR][2])
         sum[m][0] = sum[m][1] = (vfloat){0};
 }
 
-/* Makes a word of two neighbours along k: `even` in the low half, `odd` in the high
- * half. */
+/* Rounds two values that are neighbours along k to bf16, and makes a word of them:
+ * `even` is the low half, `odd` the high half. */
 ALWAYS_INLINE vfloat pair_words(vfloat even, vfloat odd)
 {
     const vuint low = (vuint)v_from_half(v_to_half(even)) >> 16;

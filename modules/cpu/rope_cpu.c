@@ -3,7 +3,8 @@
  *   a' = a cos - b sin,  b' = b cos + a sin,   a = x[i], b = x[i + D/2],
  *   angle = position * theta^(-2i/D)
  *
- * cos and sin come from a table in the backend, filled in double precision. */
+ * cos and sin come from the backend's table (cpu_rope_table), which is computed in
+ * double precision. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

@@ -1,9 +1,9 @@
 /* Vectors of floats, as wide as the file is compiled for: 16, 8 or 4 lanes.
  *
- * GCC's and clang's vector types give arithmetic; what they lack (min, max, square
- * root, rounding to bf16, the bf16 dot product) is written here for each instruction
- * set. Memory is accessed through memcpy, so that no alignment is assumed and no type
- * is punned. */
+ * The vector types of GCC and clang have arithmetic. This file adds, for each
+ * instruction set, what they lack: min, max, square root, rounding to bf16, and the
+ * bf16 dot product. Memory is accessed through memcpy, so that no alignment is assumed
+ * and no type is punned. */
 #ifndef PL_MODULES_CPU_SIMD_H
 #define PL_MODULES_CPU_SIMD_H
 #include "modules/backend.h"
@@ -64,7 +64,8 @@ ALWAYS_INLINE vfloat v_select(vint mask, vfloat yes, vfloat no)
     return (vfloat)(((vint)yes & mask) | ((vint)no & ~mask));
 }
 
-/* The result is NaN if x is NaN, so the bound must be the first argument. */
+/* For v_max and v_min: the result is NaN if x is NaN, so the bound must be the first
+ * argument. */
 ALWAYS_INLINE vfloat v_max(vfloat bound, vfloat x)
 {
 #if defined(__AVX512F__)
@@ -125,8 +126,8 @@ ALWAYS_INLINE float v_largest(vfloat x)
 }
 #endif
 
-/* Transposes LANES rows of LANES words: for each power of two, rows `step` apart
- * exchange half of their lanes. */
+/* Transposes LANES rows of LANES words. With AVX-512, for each power of two `step`,
+ * rows that are `step` apart exchange half of their lanes. */
 #if defined(__AVX512F__)
 ALWAYS_INLINE void exchange_lanes(vfloat row[LANES], const int step)
 {
@@ -344,7 +345,8 @@ ALWAYS_INLINE vfloat load_words_n(const char *p, int n)
     return n == LANES ? load_words(p) : some_words(p, n);
 }
 
-/* Returns acc + a * b, word by word; in bf16 both products of a word are added. */
+/* Returns acc + a * b for each word; in bf16 a word has two products, and both are
+ * added. */
 ALWAYS_INLINE vfloat v_dot(vfloat acc, vfloat a, vfloat b, pl_type type)
 {
     if (type == PL_F32)
@@ -358,8 +360,8 @@ ALWAYS_INLINE vfloat v_dot(vfloat acc, vfloat a, vfloat b, pl_type type)
 #endif
 }
 
-/* e^x with a relative error below 2e-7 for -87 <= x <= 88; x beyond these limits gives
- * the value at the limit (e^-1000 is 1e-38, not 0). NaN gives NaN.
+/* Returns e^x, with a relative error below 2e-7 for -87 <= x <= 88. An x beyond these
+ * limits gives about the value at the limit (e^-1000 is 1e-38, not 0). NaN gives NaN.
  *
  *   x = n ln2 + r, |r| <= ln2/2;  e^x = 2^n (1 + r + r^2 p(r))
  *
@@ -385,9 +387,10 @@ ALWAYS_INLINE vfloat v_exp(vfloat x)
 #define LOG2_E 1.44269504088896341f
 #define LN_2   0.693147180559945309f
 
-/* 2^x with a relative error below 3e-7 for -126 <= x <= 127; as in v_exp, x beyond
- * these limits gives the value at the limit. The function is faster than v_exp, because
- * it does not split ln2 into two parts. Use it if the argument is less exact than that.
+/* Returns 2^x, with a relative error below 3e-7 for -126 <= x <= 127. Without AVX-512,
+ * an x beyond these limits gives the value at the limit, as in v_exp. The function is
+ * faster than v_exp, because it does not split ln2 into two parts. Use it where the
+ * argument has a larger error than this split avoids.
  *
  *   x = n + f;  2^x = 2^n q(f),  q of degree 5, q(0) = 1, with the least relative error
  *
@@ -418,9 +421,9 @@ ALWAYS_INLINE vfloat v_exp2(vfloat x)
 #endif
 }
 
-/* ln x of normal x > 0, with an error below 1e-7 of the result or 1e-7, whichever is
- * more; NaN gives NaN. Cephes' polynomial (logf.c, Moshier) on sqrt(1/2) <= m <
- * sqrt(2), x = 2^n m. */
+/* Returns ln x for normal x > 0. The error is below 1e-7, or below 1e-7 of the result
+ * if that is more. NaN gives NaN. Cephes' polynomial (logf.c, Moshier) on sqrt(1/2) <=
+ * m < sqrt(2), x = 2^n m. */
 ALWAYS_INLINE vfloat v_log(vfloat x)
 {
     const vint exponent = ((vint)x - 0x3f3504f3) >> 23;

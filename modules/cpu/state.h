@@ -1,9 +1,10 @@
 /* The state that the operations of the cpu backend share.
  *
  * The files that hold operations (`*_cpu.c`) are compiled once per instruction set,
- * with different compiler flags and a different value of CPU_ISA; OP() appends it to
- * every name with external linkage. The backend picks one table at create. Files
- * without OP() are compiled once, for any machine. */
+ * with different compiler flags and a different value of CPU_ISA. OP() appends this
+ * value to every name with external linkage. When a backend is created, it chooses the
+ * table of one instruction set. Files without OP() are compiled once, for any
+ * machine. */
 #ifndef PL_MODULES_CPU_STATE_H
 #define PL_MODULES_CPU_STATE_H
 #include "modules/cpu/gemm.h"
@@ -18,13 +19,15 @@ extern const pl_ops cpu_ops_portable, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx5
 struct pl_weight {
     const float *master; /* [O,I] */
     void *copy;          /* bf16 [O,I]; NULL in f32, where the master itself is used */
-    /* used with int8: [O] rows of whole groups, and a scale for each row
-     * (bytes_cpu.c) */
+    /* NULL unless the backend uses int8: `bytes` has O rows, each padded to a multiple
+     * of CPU_BYTE_GROUP, and `scales` has one scale per row (bytes_cpu.c) */
     uint8_t *bytes;
     float *scales;
     int O, I;
 };
-enum { CPU_BYTE_GROUP = 64 }; /* number of elements of x that share a step */
+/* number of neighbouring elements of x that are scaled by the same step
+ * (bytes_cpu.c) */
+enum { CPU_BYTE_GROUP = 64 };
 
 typedef struct cpu_state {
     pl_backend backend;
@@ -45,8 +48,8 @@ typedef struct cpu_state {
     char failure_text[256];
 } cpu_state;
 
-/* weight_bytes.c: cpu_weight_stride returns the number of bytes between rows,
- * cpu_weight_encode converts the master to bytes and scales. */
+/* Functions of weight_bytes.c, for int8. cpu_weight_stride returns the number of bytes
+ * between rows; cpu_weight_encode converts the master to bytes and scales. */
 size_t cpu_weight_stride(const pl_weight *w);
 void cpu_weight_encode(const pl_weight *w);
 
@@ -55,11 +58,11 @@ static inline cpu_state *cpu_self(const pl_backend *be)
     return be->self;
 }
 
-/* Returns the number of threads, 1 or all, for work that reads and writes `bytes` and
- * is divided by whole rows. The result of the work does not depend on it. Waking a
- * waiting thread costs about as much as moving TEAM_BYTES, and more if the thread
- * sleeps. If the number of threads differs from that of the call before, libgomp starts
- * new threads. */
+/* Returns the number of threads, 1 or all, for work that reads and writes `bytes` bytes
+ * and is divided among threads by whole rows. The result of such work does not depend
+ * on the number of threads. Waking a waiting thread costs about as much as moving
+ * TEAM_BYTES, and more if the thread sleeps. If the number differs from that of the
+ * previous parallel region, libgomp starts new threads. */
 static inline int cpu_team(const pl_backend *be, size_t bytes)
 {
     enum { TEAM_BYTES = 64 << 10 };

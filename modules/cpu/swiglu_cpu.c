@@ -4,8 +4,8 @@
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
-/* In bf16 uses 2^x: multiplying x by log2 e makes an error of 1e-6 of e^-x at |x| = 10,
- * which does not matter there. */
+/* In bf16 computes e^-x as a power of two. The multiplication of x by log2 e gives a
+ * relative error of 1e-6 at |x| = 10, which does not matter in bf16. */
 ALWAYS_INLINE vfloat sigmoid(vfloat x, const pl_type type)
 {
     const vfloat e = type == PL_BF16 ? v_exp2(x * -LOG2_E) : v_exp(-x);

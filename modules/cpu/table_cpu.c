@@ -1,5 +1,5 @@
-/* The table of operations. This file is compiled once for each instruction set, so
- * there is one table for each. */
+/* The backend's table of operations. This file is compiled once for each instruction
+ * set, so each instruction set has its own table. */
 #include "modules/cpu/ops_cpu.h"
 
 const pl_ops OP(cpu_ops) = {

@@ -1,5 +1,5 @@
-/* Converts weights to one byte: each row is scaled by its largest element and rounded
- * to the nearest of 255 steps. */
+/* Converts weights to one byte per element. Each row is divided by a scale, 1/127 of
+ * its largest absolute value, and rounded; 128 is added to the result. */
 #include "modules/cpu/state.h"
 #include <math.h>
 
@@ -19,7 +19,8 @@ size_t cpu_weight_stride(const pl_weight *w)
     return ((size_t)w->I + CPU_BYTE_GROUP - 1) / CPU_BYTE_GROUP * CPU_BYTE_GROUP;
 }
 
-/* The padding of a row is later multiplied by zeros, so its values do not matter. */
+/* Does not write the padding of rows: it is later multiplied by zeros, so its values do
+ * not matter. */
 void cpu_weight_encode(const pl_weight *w)
 {
     const size_t stride = cpu_weight_stride(w);

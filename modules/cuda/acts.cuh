@@ -1,6 +1,6 @@
 /* Activations (acts) are bf16 in memory and fp32 in registers. An instruction loads or
- * stores V of them. V = 8 uses the widest load (16 bytes) and needs rows whose width is
- * a multiple of 8; for other rows V is 1. */
+ * stores V acts at once. V = 8 uses the widest load (16 bytes) and needs rows whose
+ * width is a multiple of 8; for other rows V is 1. */
 #ifndef PL_MODULES_CUDA_ACTS_CUH
 #define PL_MODULES_CUDA_ACTS_CUH
 #include "modules/cuda/device.h"

@@ -1,5 +1,5 @@
 /* The parts that the attention kernels share: the shape, tiles of one head in shared
- * memory, and products of tiles by one warp.
+ * memory, and products of tiles by single warps or groups of warps.
  *
  * D, the number of elements of a head, is even and at most 128. Kernels exist for HD =
  * 32, 64, 96 and 128 elements. A head is padded with zeros to the next HD; zeros do not
@@ -43,12 +43,13 @@ template <int N> __device__ inline void clear_rows(float (&c)[N][4])
 
 /* ---- tiles ----
  *
- * A tile has rows of one head. Two types say where its elements lie, and how a block
- * multiplies tiles. WARPS is the number of warps of a block, each of which computes 16
- * rows of the results, and GROUP the number of rows that are multiplied at once. KEYS
- * and STEP are the numbers of rows that the forward and the backward kernels take at a
- * time. There are STAGES tiles of such rows: in the forward kernel and in the kernel of
- * keys, one is copied while the products of two others are computed. */
+ * A tile is a matrix in shared memory with rows of one head. Two types, warp_tiles and
+ * group_tiles, say where its elements lie and how a block multiplies tiles. WARPS is
+ * the number of warps of a block, each of which computes 16 rows of the results, and
+ * GROUP the number of rows that are multiplied at once. KEYS and STEP are the numbers
+ * of rows that the forward and the backward kernels take at a time. There are STAGES
+ * tiles of such rows: in the forward kernel and in the kernel of keys, one is copied
+ * while the products of two others are computed. */
 enum { STAGES = 3 };
 
 /* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the
@@ -62,7 +63,7 @@ template <int SIZE> struct warp_tiles {
     {
         return rows * STRIDE;
     }
-    /* Returns the chunk of eight acts that has the element. */
+    /* Returns the address of the chunk of eight acts that contains the element. */
     static __device__ act *at(act *tile, int, int row, int column)
     {
         return tile + row * STRIDE + column / ACTS_WIDE * ACTS_WIDE;
@@ -88,8 +89,8 @@ template <int SIZE> struct warp_tiles {
         }
     }
 
-    /* Adds w[16, 8 N] times the tile b [8 N, HD] to c[16, HD]. `w` has the fragments of
-     * 16 columns each. */
+    /* Adds w[16, 8 N] times the tile b [8 N, HD] to c[16, HD]. w[k] is the fragment of
+     * columns 16 k .. 16 k + 15 of w. */
     template <int N>
     static __device__ void multiply_weights(float (&c)[HD / 8][4],
                                             const unsigned (&w)[N / 2][4], const act *b)
@@ -106,7 +107,8 @@ template <int SIZE> struct warp_tiles {
         }
     }
 
-    /* Products are complete at once. */
+    /* The next functions do nothing, because products of single warps are complete at
+     * once. */
     static __device__ void publish()
     {
     }
@@ -124,8 +126,8 @@ template <int SIZE> struct warp_tiles {
     }
 };
 
-/* Products by groups of four warps, which run while the warps go on: begin, products,
- * commit, wait, use (mma.cuh). */
+/* Products by groups of four warps. They run while the warps go on, so the functions
+ * must be called in the order begin, products, commit, wait, use (mma.cuh). */
 template <int SIZE> struct group_tiles {
     enum { HD = SIZE, GROUP = 64, WARPS = 8, KEYS = 64, STEP = HD > 64 ? 32 : 64 };
     enum { WHOLE_CHUNKS = true, BLOCKS = HD > 64 ? 1 : 2 };
@@ -193,7 +195,8 @@ template <int SIZE> struct group_tiles {
     }
 };
 
-/* Copies rows of a head, of which `left` exist, one element at a time. */
+/* Copies ROWS rows of a head, one element at a time. Only `left` rows exist; the others
+ * become zeros. */
 template <class P, int ROWS>
 __device__ inline void load_elements(act *tile, const act *at, size_t stride, int left,
                                      int D)
@@ -249,8 +252,8 @@ __device__ inline void pack_weights(unsigned (&out)[N / 2][4], const float (&w)[
         pack_a(out[k], w[2 * k], w[2 * k + 1]);
 }
 
-/* Writes this warp's c [16, 8 N], scaled by rows, as the rows of a head from `first`
- * on. */
+/* Writes this warp's c [16, 8 N] as rows of a head from row `first` on, but not from T
+ * on. scale[0] multiplies the lane's row g, scale[1] its row g + 8. */
 template <int N>
 __device__ inline void store_rows(act *to, size_t stride, const float (&c)[N][4],
                                   const float scale[2], int first, int T, int D)
@@ -297,8 +300,8 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
 /* Whether a kernel can compute heads of D elements. If not, notes the failure. */
 bool attention_can(pl_backend *be, int D);
 
-/* Calls `launch`, a generic function object, with a value of the type of tiles for
- * heads of D elements whose products are made by single warps. */
+/* Calls `launch`, a generic function object, with a value of the type warp_tiles<..>
+ * for heads of D elements. */
 template <class L> static inline void attention_choose_warps(int D, L launch)
 {
     if (D <= 32)

@@ -7,8 +7,9 @@
  * by one block in one order. A block of the first kernel has ROWS keys of one kv head.
  * It goes through all queries that see these keys, in all query heads that read this kv
  * head. A block of the second kernel has ROWS queries and goes through their keys. Both
- * kernels compute the scores. So there are seven products, while a single kernel with
- * atomic additions would need five; but the result has the same bytes every time. */
+ * kernels compute the scores. So there are seven products. A single kernel with atomic
+ * additions would need only five, but its result would not always have the same
+ * bytes. */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 
@@ -21,7 +22,7 @@ struct backward_inputs {
 
 /* ---- delta ---- */
 
-/* Returns the product of W elements of dout and out. */
+/* Returns the sum of the products of W elements of dout and out. */
 template <int W> static __device__ float delta_of(const act *dout, const act *out)
 {
     float a[W], b[W], sum = 0.0f;
@@ -32,7 +33,7 @@ template <int W> static __device__ float delta_of(const act *dout, const act *ou
     return sum;
 }
 
-/* Computes delta for each row and head with `lanes` lanes of a warp, a power of two. A
+/* Computes delta. Each row and head has `lanes` lanes of a warp, a power of two, and a
  * lane reads W elements at a time. */
 template <int W>
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
@@ -158,7 +159,8 @@ template <class P> struct backward_tiles {
     }
 };
 
-/* A step of sum_keys: a query head, its first query, and the stage of their tiles. */
+/* A step of sum_keys: a query head, the first of its STEP queries, and the stage that
+ * has their tiles. */
 struct query_step {
     int head, query, stage;
 };
@@ -192,8 +194,8 @@ static __device__ void sum_keys(act *dqkv, const backward_inputs &in,
         load_numbers(&numbers[next.stage], in.lse + row, in.delta + row, next.query, b,
                      s);
     };
-    /* Waits for the queries at `next`, which become `here`, and asks for those that
-     * follow: the same head's, then the next head's of the group. */
+    /* Waits for the queries at `next`, which become `here`. Then starts the copy of
+     * those that follow: first of the same head, then of the next head of the group. */
     const auto take_stage = [&]() {
         copy_wait<0>();
         P::publish();
@@ -343,7 +345,7 @@ static __device__ void sum_queries(act *dqkv, const backward_inputs &in,
         if (key + STEP < end)
             ask_rows<P>(tiles.stage(stage), k, s.stride, v, s.stride, key + STEP, s);
         if (key >= group_end<P>(my_row))
-            continue; /* keys for later queries of the block */
+            continue; /* only later queries of the block see these keys */
         P::begin();
         P::template multiply_rows<STEP / 8>(p, tiles.a, warp * 16, keys);
         P::template multiply_rows<STEP / 8>(ds, tiles.b, warp * 16, values);

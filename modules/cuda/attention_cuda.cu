@@ -5,8 +5,8 @@
  * the kernel keeps the largest score m, the sum l of exp(score - m) and the weighted
  * sum o of values. When m grows, l and o are multiplied by exp(m_old - m_new). At the
  * end out = o / l and lse = m + log l. The next keys and values are copied while the
- * current ones are used. Groups of warps weigh values while they compute the next
- * scores. */
+ * current ones are used. Groups of warps (group_tiles) multiply the weights by values
+ * while they compute the next scores. */
 #include "modules/cuda/attention.cuh"
 #include <math.h>
 
@@ -24,8 +24,8 @@ bool attention_can(pl_backend *be, int D)
     cuda_note_failure(
         cuda_self(be),
         pl_fail(PL_ERR_UNSUPPORTED,
-                "heads of %d elements: the cuda backend computes even sizes "
-                "up to %d",
+                "the heads have %d elements; the cuda backend needs an even number of "
+                "at most %d",
                 D, HEAD_MAX));
     return false;
 }
@@ -109,7 +109,7 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
                               const attention_shape &s)
 {
     constexpr int KEYS = P::KEYS, STAGE = 2 * P::acts(KEYS);
-    /* the longest rows come first, because they take the most time */
+    /* the last queries come first: they see the most keys and take the most time */
     const int first = (int)(gridDim.x - 1 - blockIdx.x) * P::ROWS;
     const int h = (int)blockIdx.y, b = (int)blockIdx.z, warp = warp_of_block();
     const size_t row0 = (size_t)b * (size_t)s.T;
@@ -158,7 +158,7 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     for (int key = start + KEYS; key < end; key += KEYS) {
         const act *values = here + P::acts(KEYS), *next = take_stage(key);
         if (key >= group_end<P>(my_row))
-            continue; /* keys for later queries of the block */
+            continue; /* only later queries of the block see these keys */
         here = next;
         P::begin();
         P::template multiply_rows<KEYS / 8>(scores, queries, warp * 16, here);

@@ -130,8 +130,9 @@ static pl_status find_device(const pl_backend_options *options, int *out,
         ordinal %= n;
     if (ordinal < 0 || ordinal >= n)
         return pl_fail(PL_ERR_CONFIG,
-                       "CUDA device %d does not exist: this machine has %d", ordinal,
-                       n);
+                       "CUDA device %d does not exist; this machine has %d, numbered "
+                       "from 0",
+                       ordinal, n);
     *out = ordinal;
     PL_CHECK(device_check(cudaGetDeviceProperties(properties, ordinal),
                           "the properties of the device"));
@@ -181,8 +182,9 @@ static void describe_device(cuda_state *self, const cudaDeviceProp *p)
              self->group_products ? " wgmma" : "");
 }
 
-/* The instructions exist on devices of compute capability 9.0 alone, and only where the
- * build has code for exactly these devices. */
+/* Whether groups of warps can multiply (mma.cuh). Only devices of compute capability
+ * 9.0 have these instructions, and only a build with code for exactly these devices
+ * uses them. */
 static bool has_group_products(const cudaDeviceProp *p)
 {
 #if !defined(__CUDACC__) || defined(PL_CUDA_GROUP_PRODUCTS)

@@ -23,7 +23,9 @@ static pl_status look_up(void *library, const char *name, void *function)
     memcpy(function, &found, sizeof found);
     if (found)
         return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED, "%s lacks %s; install cuBLAS of that toolkit",
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "%s has no function %s; install the cuBLAS of the CUDA toolkit with "
+                   "which this program was built",
                    BLAS_NAME, name);
 }
 

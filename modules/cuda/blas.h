@@ -29,7 +29,8 @@ typedef struct blas {
 #undef BLAS_MEMBER
 } blas;
 
-/* ERR_UNSUPPORTED names the library that is missing. The library stays loaded. */
+/* ERR_UNSUPPORTED: the text says that the library or one of its functions is missing.
+ * The library stays loaded until the process ends. */
 PL_MUST_CHECK pl_status blas_load(blas *out);
 
 #endif

@@ -33,8 +33,9 @@ static __global__ void __launch_bounds__(THREADS)
         to[i] = (int8_t)(i < I ? __float2int_rn(row[i] * inverse) : 0);
 }
 
-/* copy [O,I], one warp per row. With __restrict__ the compiler issues the loads of
- * several iterations before the first store. */
+/* Converts the bytes to the bf16 matrix `copy` [O,I], with one warp per row. With
+ * __restrict__ the compiler issues the loads of several iterations before the first
+ * store. */
 template <int V>
 static __global__ void __launch_bounds__(THREADS)
     bytes_decode_kernel(act *__restrict__ copy, const int8_t *__restrict__ bytes,

@@ -22,7 +22,7 @@ enum { BLOCK_SHORT = 128, BLOCK_LONG = 1024, V_LONG = 8192 };
 
 struct classifier_rows {
     float *loss;
-    act *dlogits; /* or NULL */
+    act *dlogits; /* NULL if no gradients are computed */
     const float *logits;
     const int32_t *targets;
     const float *scale;
@@ -90,7 +90,7 @@ struct classifier_chunk {
     const pl_weight *w;
     const act *in;
     float *logits;
-    act *dlogits; /* or NULL */
+    act *dlogits; /* NULL if no gradients are computed */
     int rows, V, C, stride;
 };
 

@@ -5,8 +5,8 @@
  * bytes, for decoding only. cuBLASLt computes the products, without its
  * non-deterministic reductions; kernels of this folder compute everything else
  * (docs/CUDA.md). One stream executes all operations in order; `sync` reports the first
- * failure. Equal inputs give equal bytes on all devices of one model with the same
- * version of cuBLAS; the device text has both. */
+ * failure. Equal inputs give equal bytes on all GPUs of the same name with the same
+ * version of cuBLAS; the backend's device text has both. */
 #ifndef PL_MODULES_CUDA_CUDA_H
 #define PL_MODULES_CUDA_CUDA_H
 #include "modules/backend.h"
@@ -20,8 +20,8 @@ extern "C" {
 PL_MUST_CHECK pl_status cuda_backend_create(const pl_backend_options *options,
                                             pl_backend **out);
 void cuda_backend_destroy(pl_backend **backend);
-/* Whether the driver lists a device. The backend may still be unable to use the device.
- */
+/* Whether the driver lists at least one device. The backend may still be unable to use
+ * it. */
 bool cuda_has_device(void);
 
 #ifdef __cplusplus

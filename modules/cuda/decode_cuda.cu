@@ -6,15 +6,16 @@
  * A block computes one stretch for all query heads that share a kv head; these heads
  * are the rows of a tile, so that keys and values are read only once. Every warp
  * computes all scores, but only some columns of the weighted values. A second kernel
- * adds up the stretches of a row and head, in order. The grid is always large enough
- * for the longest possible sequence, so that a step can be captured in a graph; blocks
- * after a sequence's end return at once. */
+ * adds up the results of the stretches of each row and head, in order. The grid is
+ * always large enough for the longest possible sequence, so that a step can be captured
+ * in a graph; blocks after a sequence's end return at once. */
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-/* HEADS: query heads per block; ROWS_AT_ONCE: rows whose stretches fit into scratch;
- * BATCH: stretches that a thread loads at once. */
+/* HEADS: most query heads per block; ROWS_AT_ONCE: most rows per launch, so that the
+ * results of their stretches fit into scratch; BATCH: number of stretches whose results
+ * a thread loads at once. */
 enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64, BATCH = 8 };
 
 static const float log2_e = 1.4426950408889634f;
@@ -39,8 +40,8 @@ static __device__ void append_pair(act *low, act *cached, size_t half, float c, 
     }
 }
 
-/* Each thread handles one pair: pair `at % half` of head `at / half`, with H+2G heads
- * per row. */
+/* Each thread handles one pair of elements, d and d + half, of one of the H+2G heads of
+ * a row. */
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     decode_append_kernel(act *qkv, act *keys, act *values, const int32_t *slot,
                          const int32_t *pos, append_plan p, size_t n_pairs)
@@ -130,8 +131,8 @@ static __device__ void weigh_scores(float s[KEYS / 8][4], float largest[2],
 }
 
 /* Multiplies weights [HEADS, KEYS] by columns first .. first+15 of a tile of values.
- * Stores the result as rows at, at + n_stretches, .. of the parts, for the first
- * `heads` heads. */
+ * For each h below `heads`, stores these columns of row h of the result at index `at` +
+ * h * n_stretches of parts.values. */
 template <int HD>
 static __device__ void weigh_columns(decode_parts parts, size_t at,
                                      const float w[KEYS / 8][4], const act *tile,
@@ -157,8 +158,8 @@ static __device__ void weigh_columns(decode_parts parts, size_t at,
     }
 }
 
-/* Computes the stretches. The grid is [n_stretches, G times the tiles of its heads,
- * rows]. */
+/* Computes the stretches. The grid is [stretches, kv heads times tiles of HEADS query
+ * heads, rows]. */
 template <int HD>
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     decode_stretch_kernel(decode_parts parts, decode_rows rows, attention_shape s)
@@ -201,7 +202,8 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     }
 }
 
-/* Loads BATCH numbers from `from` on, `stride` apart; `end` after the first `n`. */
+/* Loads the first n of BATCH numbers, which lie `stride` floats apart from `from` on;
+ * the others become `end`. */
 static __device__ void load_batch(float out[BATCH], const float *from, size_t stride,
                                   int n, float end)
 {
@@ -210,8 +212,8 @@ static __device__ void load_batch(float out[BATCH], const float *from, size_t st
         out[i] = i < n ? from[(size_t)i * stride] : end;
 }
 
-/* Adds up the stretches. The grid is [H, rows], with a thread for each element of a
- * head. A thread loads the results of BATCH stretches at once. */
+/* Adds up the results of the stretches. The grid is [H, rows], with one thread per
+ * element of a head. A thread loads the results of BATCH stretches at once. */
 static __global__ void __launch_bounds__(HEAD_MAX)
     decode_merge_kernel(act *out, decode_parts parts, const int32_t *pos, int H, int D,
                         float unit)

@@ -15,7 +15,8 @@
 
 /* Launches kernel(arguments...) on `stream`; write a template's name in parentheses.
  * Grid and block are int or dim3; `shared` is the dynamic shared memory in bytes.
- * device_sync reports a failure. */
+ * PL_LAUNCH reports no failure: if the launch or the kernel fails, the next device_sync
+ * returns the error. */
 #ifdef __CUDACC__
 #define PL_LAUNCH(kernel, grid, block, shared, stream, ...)                            \
     (kernel)<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
@@ -28,7 +29,8 @@
 /* Launches a kernel that may start while the kernels before it still run, so that the
  * start of a kernel, about 2 us, costs no time (programmatic dependent launch). Each of
  * its threads must call wait_for_earlier before its first access to device memory. The
- * emulation checks this. `self` has the stream, and whether the device can do it. */
+ * emulation checks this. `self` (cuda_state) has the stream, and says whether the
+ * device can start kernels early. */
 #ifdef __CUDACC__
 #define PL_LAUNCH_EARLY(self, kernel, grid, block, shared, ...)                        \
     device_launch_early((kernel), (grid), (block), (shared), (self)->stream,           \
@@ -112,7 +114,8 @@ __device__ inline void *dynamic_shared()
 
 enum { WARP_SIZE = 32 };
 
-/* Returns how many blocks of `size` cover n things; n is below 2^31 * size. */
+/* Returns how many blocks of `size` elements cover n elements; n must be below 2^31 *
+ * size. */
 static inline unsigned blocks_for(size_t n, size_t size)
 {
     return (unsigned)((n + size - 1) / size);
@@ -122,11 +125,11 @@ static inline unsigned blocks_for(size_t n, size_t size)
  * ERR_DEVICE. The error text has `what`, the work that failed, and CUDA's own text. */
 PL_MUST_CHECK pl_status device_check(cudaError_t error, const char *what);
 
-/* Zeroes memory for results of cuBLAS, once when it is allocated, in the stream's
- * order. Without this, compute-sanitizer's initcheck reports errors where kernels read
- * such memory, because it does not see all writes of a library's kernels. The emulation
- * does not zero the memory: it knows what a product wrote, and zeros would hide memory
- * that was never written. */
+/* Zeroes memory that will hold results of cuBLAS. Call this once, when the memory is
+ * allocated; the zeroing is work of the stream. Without this, compute-sanitizer's
+ * initcheck reports errors where kernels read such memory, because it does not see all
+ * writes of a library's kernels. The emulation does not zero the memory: it knows what
+ * a product wrote, and zeros would hide memory that was never written. */
 PL_MUST_CHECK pl_status device_clear_for_libraries(void *memory, size_t bytes,
                                                    cudaStream_t stream);
 

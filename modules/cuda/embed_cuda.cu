@@ -2,7 +2,7 @@
  *
  * Backward pass: tokens are divided into buckets by their lowest bits, and a block adds
  * up the gradients of the tokens of one bucket for one slab of columns. So each element
- * of the gradient has one block that writes it.
+ * of the gradient is written by only one block.
  *
  * The block reads all tokens, a tile at a time, and lists the positions of its bucket
  * (the hits), in order. It sorts up to THREADS hits by token, divides them evenly among
@@ -14,8 +14,9 @@
 
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, BALLOTS = 8 };
 enum { WARP_TILE = BALLOTS * WARP_SIZE, TILE = WARPS * WARP_TILE };
-/* Every slab of a bucket reads all tokens again. With 256 buckets and a batch of 16384,
- * this is a tenth of the instructions' time, and a block has 64 hits. */
+/* For each bucket and slab all tokens are read again. With 256 buckets and a batch of
+ * 16384, this takes a tenth of the time of all instructions, and a block has 64
+ * hits. */
 enum { MAX_BUCKETS = 256, BUCKET_HITS = 16, SLAB = 256, RUN_LOADS = 4 };
 
 template <int V>
@@ -76,7 +77,8 @@ static __device__ int list_hits(hit_list *hits, int n, const int32_t *tokens, in
     return all;
 }
 
-/* Sorts n hits, at most THREADS: a thread counts the hits that come before its own. */
+/* Sorts n hits, at most THREADS. Each thread counts the hits that come before its own;
+ * this number is the place of its hit. */
 static __device__ void sort_hits(sorted_hits *s, const int *position,
                                  const int32_t *tokens, int n)
 {
@@ -103,8 +105,9 @@ static __device__ int run_end(const int32_t *token, int i, int end)
     return i;
 }
 
-/* Sums V columns of the gradients at n positions. RUN_LOADS are loaded at once because
- * each load takes long; after the last position, they load the last one again. */
+/* Sums V columns of the gradients at n positions. RUN_LOADS positions are loaded at
+ * once, because each load takes long. After the last position, it is loaded again, but
+ * not added. */
 template <int V>
 static __device__ void sum_run(float sum[V], const act *column, const int *position,
                                int n, int C)

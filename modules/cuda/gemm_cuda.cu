@@ -144,7 +144,8 @@ static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                sizeof scales[1]);
 }
 
-/* fp8 products use fast sums, because fp8 is less exact than bf16 in any case. */
+/* fp8 products use cuBLASLt's fast, less exact sums, because rounding to fp8 makes
+ * larger errors. */
 static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
                                   const float *const scales[2])
 {
@@ -235,14 +236,17 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
                        "the choice of an algorithm");
     (void)gemm->api.cublasLtMatmulPreferenceDestroy(preference);
     if (status == PL_OK && (found == 0 || result.state != CUBLAS_STATUS_SUCCESS))
-        status = pl_fail(PL_ERR_DEVICE, "cuBLASLt has no algorithm for %d x %d x %d",
+        status = pl_fail(PL_ERR_DEVICE,
+                         "cuBLASLt has no algorithm for a matrix product of %d x %d "
+                         "with a sum over %d",
                          plan->key.M, plan->key.N, plan->key.K);
     if (status == PL_OK)
         plan->algo = result.algo;
     return status;
 }
 
-/* Hashes the key, which consists of eleven words without gaps. */
+/* Returns the bucket of a key, by a hash of the key's eleven words. A key has no
+ * gaps. */
 static gemm_plan **bucket_of(cuda_gemm *gemm, const plan_key *key)
 {
     uint32_t words[sizeof *key / 4];
@@ -261,9 +265,10 @@ static void unlink_plan(cuda_gemm *gemm, const gemm_plan *plan)
     *at = plan->next;
 }
 
-/* Drops old plans, because a server needs a new plan for every new length of a prompt.
- * A captured graph does not need the plan: it contains the algorithm and the
- * addresses. */
+/* Returns an entry of the table for a new plan. If the table is full, drops the plan
+ * that was not used for the longest time: a server needs a new plan for every new
+ * length of a prompt. A captured graph does not need its plans: it contains the
+ * algorithms and the addresses. */
 static gemm_plan *make_plan_room(cuda_gemm *gemm)
 {
     if (gemm->n_plans < PLANS_MAX)
@@ -277,7 +282,7 @@ static gemm_plan *make_plan_room(cuda_gemm *gemm)
     return oldest;
 }
 
-/* Makes a plan; afterwards *plan is complete or, after an error, NULL. */
+/* Makes a plan. After an error everything that was made for it has been freed. */
 static pl_status make_plan(cuda_gemm *gemm, const gemm_call *call, const plan_key *key,
                            gemm_plan *plan)
 {

@@ -17,10 +17,10 @@ typedef enum gemm_kind {
 } gemm_kind;
 
 /* a and b are bf16. c has the type `type`. The product overwrites c or, with
- * `accumulate`, is added to it. If `scales` is given (addresses of one number for b and
- * one for a, on the device), both operands are e4m3 and the product is multiplied by
- * the two numbers. `scales` works only for GEMM_NT with a bf16 result, with N and K
- * multiples of 16. */
+ * `accumulate`, is added to it. `scales` are the addresses, on the device, of one
+ * number for b and one for a. If they are given, both operands are e4m3 and the product
+ * is multiplied by the two numbers. `scales` works only for GEMM_NT with a bf16 result,
+ * with N and K multiples of 16. */
 typedef struct gemm_call {
     gemm_kind kind;
     int M, N, K;
@@ -36,7 +36,7 @@ typedef struct gemm_call {
 PL_MUST_CHECK pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out);
 void gemm_cuda_close(cuda_gemm **gemm);
 /* Runs a product asynchronously. The first call with a shape allocates memory.
- * ERR_DEVICE if cuBLAS refuses. */
+ * ERR_DEVICE if cuBLASLt refuses the product. */
 PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,
                                       cudaStream_t stream);
 /* Writes the name and version of the library, for example "cublas 13.0.2". */

@@ -5,7 +5,7 @@
  * of a sum depends only on the number of columns, so the result for a row of x does not
  * depend on the other rows.
  *
- * A block's kernel often starts before the results of earlier kernels are there
+ * A kernel often starts before the results of earlier kernels are there
  * (PL_LAUNCH_EARLY). Meanwhile its weights are loaded into the L2 cache, so that the
  * memory is busy between two products, too.
  *
@@ -27,7 +27,8 @@ struct matvec_call {
 };
 
 /* Computes this thread's part of sum_i x[n,i] w[o+r,i] for N rows of x and ROWS rows of
- * w. After the last row of w the last row is read again. */
+ * w. Where w has no more rows, its last row is read again and the result is not
+ * stored. */
 template <int N, int V, class T>
 static __device__ void dot_rows(float sum[ROWS][N], const matvec_call *c, const T *w,
                                 int o)

@@ -59,14 +59,15 @@ __device__ inline void load_a(unsigned a[4], const act *tile, int stride, int ro
     ldmatrix(a, tile + (row + lane % 16) * stride + k + lane / 16 * 8);
 }
 
-/* Loads two neighbouring B of a tile [n][k], at columns from n on and from n+8 on. */
+/* Loads two neighbouring operands B from a tile [n][k]: their columns begin at n and at
+ * n+8. */
 __device__ inline void load_b(unsigned b[4], const act *tile, int stride, int n, int k)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
     ldmatrix(b, tile + (n + lane % 8 + lane / 16 * 8) * stride + k + lane / 8 % 2 * 8);
 }
 
-/* Loads the same two B from a tile [k][n]. */
+/* Loads the same two operands B from a tile [k][n]. */
 __device__ inline void load_b_transposed(unsigned b[4], const act *tile, int stride,
                                          int k, int n)
 {
@@ -146,7 +147,7 @@ template <int LEFT> __device__ inline void copy_wait()
  * that reading a column meets no bank twice. A panel begins at a multiple of 1024
  * bytes. */
 
-/* Whether this pass of the compiler has these instructions. */
+/* Whether the device for which the compiler compiles now has these instructions. */
 #if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define GROUP_PRODUCTS true
 #else
@@ -192,7 +193,8 @@ __device__ inline uint64_t group_operand(const act *from, int panel)
     ", p, 1, 1, " FORM ";\n}\n"
 
 /* Starts c = A B or, with ADD, c += A B, for A [64,16] and B [16,8 N] in shared memory.
- * Rows of both tiles are rows of A and columns of B. */
+ * The rows of the tile of A are rows of A; the rows of the tile of B are columns of
+ * B. */
 template <int N, bool ADD>
 __device__ inline void group_multiply_rows(float (*c)[4], uint64_t a, uint64_t b)
 {
@@ -242,7 +244,8 @@ __device__ inline void group_multiply_weights(float (*c)[4], const unsigned a[4]
 #endif
 }
 
-/* Comes before products, after their registers were last used. */
+/* Must be called after the last use of the registers of products, before the products
+ * are started. */
 __device__ inline void group_begin()
 {
 #ifdef __CUDACC__
@@ -283,7 +286,7 @@ template <int N> __device__ inline void group_use(float (&c)[N][4])
 }
 
 /* Makes what this thread has written to shared memory visible to products of a group.
- * Comes before the barrier after which other warps start these products. */
+ * Must be called before the barrier after which warps start these products. */
 __device__ inline void group_publish()
 {
 #ifdef __CUDACC__

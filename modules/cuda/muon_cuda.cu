@@ -3,8 +3,8 @@
  *
  * X and its Gram matrix are kept in fp32 and rounded to bf16 only for products. The
  * three lines below are one iteration. On the left, a matrix is copied to bf16 (x16,
- * g16, m16) and multiplied by a number. On the right, a product of bf16 copies is
- * computed or added.
+ * g16, m16), and the matrix or its copy is multiplied by a number. On the right, a
+ * product of bf16 copies overwrites a matrix or is added to it.
  *
  *   x16 = X,  X = a X            G = x16^T x16            (tall; x16 x16^T if wide)
  *   g16 = G,  G = b/c G          G = G + g16 g16

@@ -14,8 +14,8 @@ static __device__ __forceinline__ void muon_momentum(float *m, float *u, float g
 }
 
 /* Learning rate and weight decay. Both come from `numbers` on the device, or from the
- * fields here if `numbers` is NULL. If `squares` is given and not finite, parameters
- * stay as they are. */
+ * fields here if `numbers` is NULL. If `squares` is not NULL and *squares is not
+ * finite, parameters stay as they are. */
 struct muon_rates {
     float lr, weight_decay;
     const pl_step_numbers *numbers;

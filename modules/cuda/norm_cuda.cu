@@ -7,8 +7,9 @@
  * values. A row of up to ROW_THREADS_MAX * 8 elements stays in registers; a wider row
  * is read again, from the cache.
  *
- * QK norm is the same for each query and key head: one warp computes one head of a row.
- * In its backward pass one thread sums dw of one column over a chunk of rows. */
+ * QK norm is RMSNorm of each query head and each key head: one warp computes one head
+ * of a row. In its backward pass one thread sums dw of one column over a chunk of
+ * rows. */
 #include "modules/cuda/acts.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
@@ -60,7 +61,8 @@ static __global__ void __launch_bounds__(ROW_THREADS_MAX)
     if (threadIdx.x == 0)
         rstd[blockIdx.x] = r;
     for (int c = first; c < C; c += step) {
-        if (step < C) { /* else `a` and `scale` are those of the only iteration */
+        /* otherwise `a` and `scale` still hold the values of the only iteration */
+        if (step < C) {
             load_floats<V>(scale, w + c);
             load_acts<V>(a, x + row + c);
         }
@@ -115,7 +117,7 @@ static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
     const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
     wait_for_earlier();
     if (i >= (size_t)plan.N * (size_t)plan.heads)
-        return; /* all lanes return: heads belong to warps */
+        return; /* all lanes return, because a warp has one head */
     const size_t n = i / (size_t)plan.heads, h = i % (size_t)plan.heads;
     act *x = qkv + n * plan.stride + h * (size_t)D;
     const float *gain = h < (size_t)plan.H ? w : w + D;

@@ -8,25 +8,27 @@
 #include "modules/cuda/plan_cuda.h"
 #include "modules/cuda/transit.cuh"
 
-/* A weight: one block of memory with the copies that products read. */
+/* A weight: the compute copies of a matrix, all in one block of memory. */
 struct pl_weight {
     const float *master; /* [O,I] */
-    size_t n;            /* O I */
+    size_t n;            /* number of elements, O * I */
     int O, I;
-    act *copy;
-    /* used with int8: rows of cuda_bytes_stride(I) bytes, and a scale for each row */
+    act *copy; /* bf16 [O,I]; NULL with int8 */
+    /* NULL unless the backend uses int8: rows of cuda_bytes_stride(I) bytes, and one
+     * scale per row */
     int8_t *bytes;
     float *scales;
-    /* with fp8 also an fp8 copy [O,I] and one scale for all; else NULL */
+    /* NULL unless the backend uses fp8 and O and I are multiples of 16: an fp8 copy
+     * [O,I], and one scale for all its elements */
     uint8_t *small_copy;
     float *small_scale;
 };
 
-/* The largest numbers of rows of x that matvec_cuda.cu and rows_cuda.cu multiply; both
- * read the matrix only once. */
+/* CUDA_MATVEC_ROWS and CUDA_ROWS_MAX are the largest numbers of rows of x that
+ * matvec_cuda.cu and rows_cuda.cu multiply. Both read the matrix only once. */
 enum { CUDA_MATVEC_ROWS = 4, CUDA_ROWS_MAX = 64 };
 
-/* Rows of bytes begin at multiples of 16. */
+/* Returns the number of bytes between the rows of an int8 weight, a multiple of 16. */
 static inline size_t cuda_bytes_stride(int I)
 {
     return ((size_t)I + 15) / 16 * 16;
@@ -78,9 +80,10 @@ struct cuda_state {
     int device;
     cudaStream_t stream; /* the stream of all operations */
     cuda_gemm *gemm;
-    bool forward_small;  /* forward products in fp8 */
-    bool group_products; /* groups of warps multiply (mma.cuh) */
-    bool launches_early; /* PL_LAUNCH_EARLY may start kernels early */
+    bool forward_small; /* whether forward products have fp8 operands */
+    /* whether groups of four warps multiply in attention (mma.cuh) */
+    bool group_products;
+    bool launches_early; /* whether PL_LAUNCH_EARLY may start kernels early */
     /* One block that an operation may use until the next one starts on the stream. The
      * block grows at the first call with a larger shape, and never shrinks. */
     void *scratch;
@@ -92,8 +95,8 @@ struct cuda_state {
     double rope_theta;
     /* Page-locked memory through which copies between host and device pass. */
     device_transit transit;
-    /* How often memory that operations keep was replaced. Recorded work that refers to
-     * the old memory must not be repeated. */
+    /* How often the scratch memory or the rope table was replaced. Recorded work refers
+     * to the old memory, so it must not be repeated after that. */
     uint64_t generation;
     /* The first failure of an operation; sync reports it. */
     pl_status failure;
@@ -146,7 +149,8 @@ void cuda_norm_sum(pl_backend *be, float *dw, const float *part, unsigned n_part
                    int C);
 /* Computes a product with cuBLASLt. A failure is kept until sync reports it. */
 void cuda_multiply(pl_backend *be, const gemm_call *call);
-/* Computes out (or wide if out is NULL) = x w^T for a few rows. */
+/* Computes out (or wide if out is NULL) = x w^T for up to CUDA_MATVEC_ROWS rows of
+ * x. */
 void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                  const pl_weight *w, int N);
 /* Computes out = x w^T with weights in bytes, for up to CUDA_ROWS_MAX rows. The width

@@ -10,11 +10,12 @@ enum {
     /* workspace of cuBLASLt, as NVIDIA advises for Hopper */
     CUDA_WORKSPACE_BYTES = 32 << 20,
     CUDA_SUM_BLOCKS = 512,  /* number of blocks that compute a sum of squares */
-    CUDA_NORM_CHUNK = 16,   /* rows per partial sum for a norm's weights */
-    CUDA_SMALL_PARTS = 512, /* number of partial maxima of a tensor, for fp8 */
-    CUDA_PIECE = 8192,      /* parameters that one block of the optimizer steps */
-    CUDA_PIECE_BYTES = 32,  /* bytes that describe a piece to the device */
-    /* logits and their gradients at once: see cuda_chunk_rows */
+    CUDA_NORM_CHUNK = 16,   /* rows per partial sum of the gradient of a norm's gains */
+    CUDA_SMALL_PARTS = 512, /* most partial maxima of a tensor, for its scale in fp8 */
+    CUDA_PIECE = 8192,     /* most parameters that one block of the optimizer updates */
+    CUDA_PIECE_BYTES = 32, /* bytes that describe a piece to the device */
+    /* limits of the logits and gradients that are in memory at once
+     * (cuda_chunk_rows) */
     CUDA_CHUNK_BYTES = 256 << 20,
     CUDA_CHUNK_BYTES_MAX = 1 << 30,
     CUDA_CHUNKS = 4,
@@ -22,7 +23,8 @@ enum {
     CUDA_POSITIONS_MIN = 256 /* least length of the rotary table */
 };
 
-/* Rounds up to whole lines, at which parts of a block start. */
+/* Rounds up to a multiple of 256 bytes. Each part of a block of memory starts at such a
+ * multiple. */
 static inline size_t cuda_lines(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
@@ -39,12 +41,14 @@ static inline size_t cuda_logit_stride(size_t V)
 /* Returns how many rows of logits the classifier has in memory at once: as many as
  * CUDA_CHUNK_BYTES hold. Each chunk reads and writes the gradient of the last matrix
  * again, which takes 0.08 ms on an H100 for 32000 x 896. So with gradients, a chunk is
- * at least a quarter of the batch, but at most CUDA_CHUNK_BYTES_MAX. For 16384 rows and
- * 32000 tokens these are 4 chunks instead of 13, and 750 MiB instead of 256. Batches of
- * up to 5120 rows, as on small devices, keep the small chunk. */
+ * at least a quarter of the batch (1 / CUDA_CHUNKS), but has at most
+ * CUDA_CHUNK_BYTES_MAX bytes. For 16384 rows and a vocabulary of 32000 there are 4
+ * chunks instead of 13, and a chunk has 750 MiB instead of 256. Batches of up to 5120
+ * rows, as on small devices, keep the small chunk. */
 static inline size_t cuda_chunk_rows(size_t N, size_t V, bool gradients)
 {
-    const size_t row = cuda_logit_stride(V) * (gradients ? 6 : 4); /* fp32, bf16 */
+    /* a logit has 4 bytes (fp32), and its gradient has 2 (bf16) */
+    const size_t row = cuda_logit_stride(V) * (gradients ? 6 : 4);
     const size_t tile = row * CUDA_CHUNK_TILE, share = CUDA_CHUNK_TILE * CUDA_CHUNKS;
     const size_t most = CUDA_CHUNK_BYTES_MAX / tile;
     size_t tiles = gradients ? (N + share - 1) / share : 0;
@@ -68,8 +72,8 @@ static inline size_t cuda_norm_bytes(size_t N, size_t C)
     return (N + CUDA_NORM_CHUNK - 1) / CUDA_NORM_CHUNK * C * 4;
 }
 
-/* Returns the bytes of n acts as fp8, with the partial maxima before them that give
- * their scale. */
+/* Returns the bytes of scratch memory for n acts in fp8, their scale, and the partial
+ * maxima from which the scale is computed. */
 static inline size_t cuda_small_bytes(size_t n)
 {
     return cuda_lines(CUDA_SMALL_PARTS * 4) + cuda_lines(4) + n;

@@ -1,11 +1,11 @@
 /* A whole step as one CUDA graph.
  *
  * The first call of a routine executes its work directly; during this call cuBLASLt
- * chooses algorithms, scratch grows, and kernels get their shared memory. The second
- * call is captured as a graph, which is then launched. Later calls launch the graph
- * again, with one call of the driver instead of hundreds. If memory that the graph uses
- * was replaced, or if the shape differs, the graph is dropped and the routine starts
- * again with a first call.
+ * chooses algorithms, scratch memory grows, and the driver allows kernels their shared
+ * memory. The second call is captured as a graph, which is then launched. Later calls
+ * launch the graph again, with one call of the driver instead of hundreds. If memory
+ * that the graph uses was replaced, or if the shape differs, the graph is dropped and
+ * the routine starts again with a first call.
  *
  * If the driver refuses to capture, the routine continues without a graph, and the
  * backend's remark says why. */

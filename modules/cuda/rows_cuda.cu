@@ -12,7 +12,8 @@
  * any columns can be used if they are the same for both operands.
  *
  * Each block reads x once, mostly from the cache. With M = 2 a block reads x for twice
- * as many rows of w; this needs enough rows for all multiprocessors. */
+ * as many rows of w. This is used only if w has at least TALL rows, so that all
+ * multiprocessors have blocks. */
 #include "modules/cuda/mma.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 
@@ -30,8 +31,9 @@ struct rows_call {
     float *wide; /* [N,O] in fp32, used if out is NULL */
 };
 
-/* Loads the eight bytes of a row from column `k` on. After the last row or column other
- * bytes of the matrix are loaded, which are multiplied by zeros or not stored. */
+/* Loads the eight bytes of a row from column `k` on. After the last row or column,
+ * other bytes of the matrix are loaded; they are multiplied by zeros, or their products
+ * are not stored. */
 static __device__ __forceinline__ uint2 load_bytes(const rows_call *c, int o, int k)
 {
     const size_t row = (size_t)min(o, c->O - 1), column = (size_t)(k < c->I ? k : 0);
@@ -47,7 +49,7 @@ static __device__ unsigned convert_pair(unsigned word, int first)
     return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
 }
 
-/* Loads the same eight columns of a row of x; 0 after the end. */
+/* Loads the same eight columns of row n of x, or zeros after the last row or column. */
 static __device__ void load_acts_pairs(unsigned out[4], const rows_call *c, int n,
                                        int k)
 {

@@ -4,8 +4,9 @@
  *   x ~ scale q,   scale = max |x| / 448
  *
  * The maximum does not depend on the order of elements. cuBLASLt multiplies the result
- * by both scales when it stores it (gemm_cuda.h). NaN and infinite values stay NaN or
- * infinite, so that the loss shows them. */
+ * by both scales when it stores it (gemm_cuda.h). NaN stays NaN, and an infinite
+ * element makes all elements NaN or their scale infinite. So the loss is not finite,
+ * and the step reports it. */
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <cuda_fp8.h>

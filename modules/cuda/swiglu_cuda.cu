@@ -1,5 +1,5 @@
-/* SwiGLU (arXiv:2002.05202): out = silu(gate) * up. In memory a row has the values of
- * gate, then those of up. */
+/* SwiGLU (arXiv:2002.05202): out = silu(gate) * up. A row of gu has the F values of
+ * gate, then the F values of up. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { THREADS = 256 };
@@ -9,8 +9,8 @@ static __device__ float device_sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* Finds the row and column of this thread's V elements of [N,F]; returns false after
- * the end. */
+/* Finds the row and the first column of this thread's V elements of [N,F]. Returns
+ * false if the thread has none. */
 template <int V> static __device__ bool place(size_t *n, size_t *f, int N, int F)
 {
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * V;

@@ -15,8 +15,8 @@ struct device_transit {
     unsigned next; /* the half to use next */
 };
 
-/* transit_close may be called even if transit_open failed. The stream must have
- * finished its work before. */
+/* transit_close may be called even if transit_open failed. All copies must have
+ * finished before it is called. */
 PL_MUST_CHECK pl_status transit_open(device_transit *transit);
 void transit_close(device_transit *transit);
 PL_MUST_CHECK pl_status transit_upload(device_transit *transit, cudaStream_t stream,

@@ -10,8 +10,9 @@
  *   Muon      `update` computes the momentum for pieces of Muon's matrices; then
  *             muon_cuda.cu updates one matrix after the other
  *
- * The kernels round wherever the reference rounds, so parameters and moments get the
- * reference's bytes, except that the sum of squares has another order. */
+ * The kernels round wherever the reference rounds, so AdamW gives the reference's bytes
+ * if the clipping factor is the same. The sum of squares is added in a different
+ * order. */
 #include "modules/cuda/muon_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 #include <math.h>
@@ -19,7 +20,7 @@
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, SUM_BLOCKS = CUDA_SUM_BLOCKS };
 enum { PIECE = CUDA_PIECE };
 
-/* Consecutive parameters of one kind, which one block updates. */
+/* Consecutive parameters that are updated in the same way, by one block. */
 struct update_piece {
     /* at: index of the piece's first parameter; second: index of this parameter's v */
     size_t at, second;
@@ -28,7 +29,8 @@ struct update_piece {
     /* the compute copy of the piece's first parameter; NULL if there is no copy */
     act *copy;
 };
-static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES, "what the plan counts");
+static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES,
+              "the memory plan counts CUDA_PIECE_BYTES for each piece");
 
 struct pl_update {
     float *params, *grads, *moments;
@@ -104,7 +106,7 @@ static __device__ void clear_piece(float *g, unsigned n)
         g[i] = 0.0f;
 }
 
-/* Computes the same factor as clip_factor of pl_host_update_apply. */
+/* Computes the same factor as pl_host_update_apply. */
 static __device__ float clip_factor(double squares, float clip)
 {
     const double norm = sqrt(squares);
@@ -124,7 +126,7 @@ static __global__ void __launch_bounds__(THREADS)
     const update_piece piece = u.pieces[blockIdx.x];
     if (!isfinite(sum)) {
         clear_piece(u.grads + piece.at, piece.n);
-        return; /* all blocks */
+        return; /* all blocks return */
     }
     const pl_step_numbers s = *numbers;
     const float factor = clip_factor(sum, s.clip);
@@ -160,7 +162,7 @@ static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t 
     return NULL;
 }
 
-/* Describes the piece that begins at `at`, in a run that ends at `end`. */
+/* Describes the piece of `run` that begins at parameter `at`. */
 static update_piece cut_piece(const pl_update_plan *plan, const pl_update_run *run,
                               size_t at)
 {

@@ -3,8 +3,8 @@
 #define PL_MODULES_CUDA_WARP_CUH
 #include "modules/cuda/device.h"
 
-/* Returns the sum over the lanes of a warp to every lane. The order of additions is
- * that of a butterfly. */
+/* Returns the sum over the lanes of a warp to every lane. Lane l adds the value of lane
+ * l ^ 16, then of lane l ^ 8, and so on. */
 template <class T> __device__ inline T warp_sum(T value)
 {
     for (int step = WARP_SIZE / 2; step > 0; step /= 2)

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One sequence of one head; strides are in floats between positions. */
+/* The queries, keys and values of one head in one sequence. `stride` is in floats. */
 typedef struct head_view {
     const float *q, *k, *v;
     size_t stride; /* distance between rows of q, k and v */
@@ -29,8 +29,8 @@ static float score(const head_view *head, const float *q, int s)
     return head->scale * ref_dot(q, head->k + (size_t)s * head->stride, head->D);
 }
 
-/* Returns log sum over s < n of exp(score), in one pass: the sum is relative to the
- * largest score so far. */
+/* Returns log sum over s < n of exp(score). One pass is enough, because the sum is kept
+ * relative to the largest score so far. */
 static float log_sum_scores(const head_view *head, const float *q, int n)
 {
     float largest = score(head, q, 0);
@@ -47,7 +47,7 @@ static float log_sum_scores(const head_view *head, const float *q, int n)
     return largest + (float)log(sum);
 }
 
-/* Attends from q to positions 0..n-1; returns the row's lse. */
+/* Writes the attention of query q to positions 0..n-1 to `out`, and returns the lse. */
 static float attend_query(const head_view *head, float *out, const float *q, int n)
 {
     float lse = log_sum_scores(head, q, n);
@@ -58,7 +58,7 @@ static float attend_query(const head_view *head, float *out, const float *q, int
     return lse;
 }
 
-/* Views head h of sequence b inside packed qkv [B,T,(H+2G)*D]. */
+/* Returns the view of head h of sequence b in qkv [B,T,(H+2G)*D]. */
 static head_view view_qkv(const pl_act *qkv, int b, int h, int T, int H, int G, int D)
 {
     head_view head = {.stride = (size_t)(H + 2 * G) * (size_t)D,

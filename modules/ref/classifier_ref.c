@@ -1,5 +1,5 @@
-/* The product with the last matrix, with cross-entropy for training, or as logits for
- * sampling.
+/* The product with the last matrix: with cross-entropy for losses and training, or as
+ * logits for sampling.
  *
  *   logit[v] = x.w[v]     loss = logsumexp_v logit - logit[target]
  *   dlogit[v] = scale (exp(logit[v] - lse) - [v = target])

@@ -1,5 +1,6 @@
-/* Reads rows of the embedding matrix, and adds to their gradients. If a token occurs
- * several times, its gradients are added in the order of its positions. */
+/* The embedding: reads rows of its matrix, and adds to the gradients of these rows. If
+ * a token occurs several times, its gradients are added in the order of its
+ * positions. */
 #include "modules/ref/ref.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Matrix products against [O,I] weights, and the two loops that they use.
+/* Matrix products with weights [O,I], and the two loops of which they consist.
  *
  *   out = x W^T      dx = dout W      dW += dout^T x
  *

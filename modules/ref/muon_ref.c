@@ -7,7 +7,7 @@
 #include <math.h>
 
 typedef struct newton_schulz {
-    float *x, *y;      /* [S,L]: the iterate, and the one that follows */
+    float *x, *y;      /* [S,L]: the current matrix, and the next one */
     float *gram, *mix; /* [S,S] */
     int S, L;
 } newton_schulz;

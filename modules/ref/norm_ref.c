@@ -2,7 +2,7 @@
  * the residual addition before it; and RMSNorm of each query and key head (QK norm).
  *
  * With r = 1/sqrt(mean_c x^2 + eps) and y = x r w, the derivative of r is dr/dx[c] =
- * -r^3 x[c] / C, hence
+ * -r^3 x[c] / C. So the gradient of x is
  *
  *   dx[c] = r (w[c] dy[c] - x[c] r^2 mean_k(dy[k] w[k] x[k])) */
 #include "modules/ref/ref.h"

@@ -1,4 +1,4 @@
-/* The reference backend: the specification of every operation in plain loops.
+/* The reference backend: it specifies every operation by plain loops.
  *
  * It has one thread, fp32 storage and no intrinsics. Sums on which accuracy depends
  * (norms, softmax denominators) are in double. A pl_act is a float here and a pl_weight
@@ -27,8 +27,8 @@ static inline const float *ref_view(const pl_act *acts)
 /* Returns the master matrix of a weight. */
 const float *ref_master(const pl_weight *weight);
 
-/* Returns sum_i a[i] b[i]. The sum has sixteen interleaved parts, so that compilers may
- * vectorise the loop and errors grow only with n/16. */
+/* Returns sum_i a[i] b[i]. The sum is computed in sixteen interleaved parts, so that
+ * compilers can vectorise the loop, and rounding errors grow only with n/16. */
 float ref_dot(const float *a, const float *b, int n);
 /* y[i] += a x[i]; x and y do not overlap. */
 void ref_axpy(float *y, float a, const float *x, int n);

@@ -15,7 +15,7 @@ void ref_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, i
         double frequency = pow(theta, -2.0 * i / D);
         for (int b = 0; b < B; b++)
             for (int t = 0; t < T; t++) {
-                /* q and k are adjacent: they are one run of H + G heads */
+                /* q and k are adjacent, so they are treated as H + G heads in a row */
                 float *row =
                     ref_floats(qkv) + ((size_t)b * (size_t)T + (size_t)t) * stride;
                 float *heads = row;

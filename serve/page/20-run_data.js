@@ -1,5 +1,5 @@
-/* The run's data in the browser: the newest state, and the history so far, which each
- * refresh extends. */
+/* The run's data in the browser: the newest state, and the history so far, to which each
+ * refresh adds what is new. */
 const data = {
   state: null, lost: '', paths: [], heldBytes: [], workers: [], cells: [], leases: [], events: [],
   epoch: 0, serial: 0, eventsSerial: 0, leasesSerial: 0, now: null, // null: live
@@ -27,8 +27,8 @@ function takeHistory(h) {
     eventsSerial: h.events_serial, leasesSerial: h.leases_serial });
 }
 
-/* Asks for the newest data. Only one refresh runs at a time; another follows if there was
- * an event meanwhile. */
+/* Asks for the newest data. Only one refresh runs at a time; if refresh() is called
+ * meanwhile, another refresh follows. */
 let refreshing = null, again = false;
 async function refresh() {
   if (refreshing) { again = true; return refreshing; }
@@ -68,7 +68,7 @@ async function listen() {
         held = held.slice(held.lastIndexOf('\n\n') + 1);
       }
     } catch (error) {
-      data.lost = 'the page does not reach `pathloom page` any more: start it again';
+      data.lost = 'the page cannot reach the program `pathloom page`; start this program again';
       draw();
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));
@@ -90,8 +90,9 @@ function timeRange() {
   return from < to ? [from, to] : null;
 }
 
-/* Groups the arms of the run: all chapters of the mixture form one group. Each group has
- * its parts in order, its paths, and the number of its phases. */
+/* Groups the arms of the run: all chapters of the mixture form one group, and each other
+ * arm is a group. A group has its arms in order (parts), the names of its paths, and the
+ * number of its phases. */
 function groups() {
   const list = [], byName = new Map();
   for (const arm of data.state ? data.state.arms : []) {

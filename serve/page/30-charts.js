@@ -22,8 +22,8 @@ function sized(canvas, height) {
   return { pen, width, height };
 }
 
-/* Writes labels at the right ends of lines, and moves them apart so that they do not
- * overlap. */
+/* Sets the height `at` of each label: near the label's y, but at least `least` pixels
+ * from the others, so that labels do not overlap. */
 function spread(labels, least, top, bottom) {
   labels.sort((a, b) => a.y - b.y);
   let before = top - least;
@@ -33,7 +33,7 @@ function spread(labels, least, top, bottom) {
   return labels;
 }
 
-/* series: [{ name, colour, points: [[x, y]], weak }] */
+/* Draws a chart into an element. series: [{ name, colour, points: [[x, y]], weak }] */
 function lineChart(holder, series, options) {
   const width = Math.max(280, holder.clientWidth || 600), height = options.height || 260;
   const left = 40, right = options.right || 92, top = 12, bottom = 34;

@@ -23,14 +23,14 @@ function makeRun(main) {
         el('span', { class: 'scale' }, el('span', {}, 'training loss, nats per token'), el('span', { id: 'scale-low' }), el('i', {}), el('span', { id: 'scale-high' }))),
       el('p', { class: 'empty', id: 'weave-empty', hidden: true })),
     el('div', { class: 'two' },
-      el('section', { 'aria-labelledby': 'loss-title' }, el('div', { class: 'head' }, el('h2', { id: 'loss-title' }, 'Training loss'), el('span', { class: 'sub' }, 'nats per token; dashed: the other models')),
+      el('section', { 'aria-labelledby': 'loss-title' }, el('div', { class: 'head' }, el('h2', { id: 'loss-title' }, 'Training loss'), el('span', { class: 'sub' }, 'nats per token; dashed lines: models outside the mixture')),
         el('div', { id: 'loss' }), el('p', { class: 'empty', id: 'loss-empty', hidden: true })),
       el('section', { 'aria-labelledby': 'bits-title' }, el('div', { class: 'head' }, el('h2', { id: 'bits-title' }, 'Held-out text'), el('span', { class: 'sub' }, 'bits per byte, lower is better')),
         el('div', { id: 'curve' }), el('div', { id: 'bits' }))),
     el('section', { 'aria-labelledby': 'workers-title' }, el('div', { class: 'head' }, el('h2', { id: 'workers-title' }, 'Workers'), el('span', { class: 'sub', id: 'workers-sub' })),
       el('div', { class: 'scroll' }, el('table', { id: 'workers' }))),
     el('div', { class: 'two' },
-      el('section', { 'aria-labelledby': 'events-title' }, el('div', { class: 'head' }, el('h2', { id: 'events-title' }, 'Events'), el('span', { class: 'sub' }, 'the newest first; tasks are in the picture above')),
+      el('section', { 'aria-labelledby': 'events-title' }, el('div', { class: 'head' }, el('h2', { id: 'events-title' }, 'Events'), el('span', { class: 'sub' }, 'the newest first; the picture above shows the tasks')),
         el('ol', { class: 'events', id: 'events', tabindex: 0, 'aria-label': 'Events, the newest first' })),
       el('section', { 'aria-labelledby': 'homes-title' }, el('div', { class: 'head' }, el('h2', { id: 'homes-title' }, 'Homes, leases, audits')),
         el('div', { id: 'homes' }))));
@@ -52,14 +52,14 @@ function drawFigures() {
     const rows = s.workers.rows, busy = rows.filter((w) => w[1] === 0).length;
     const here = rows.filter((w) => w[1] < 2).length;
     put('f-rate', count(p.tokens_per_second), 'of all busy workers');
-    put('f-left', p.eta_seconds === null ? '–' : duration(p.eta_seconds), p.eta_seconds === null ? 'known after some seconds' : 'for the models that have begun');
-    put('f-workers', String(busy), `of ${here} here` + (s.workers.left_out ? `, ${s.workers.left_out} not listed` : ''));
+    put('f-left', p.eta_seconds === null ? '–' : duration(p.eta_seconds), p.eta_seconds === null ? 'estimated after some seconds' : 'for the models that have begun');
+    put('f-workers', String(busy), `of ${here} connected` + (s.workers.left_out ? `, ${s.workers.left_out} not listed` : ''));
   } else {
     const range = timeRange(), cells = data.cells.flat().filter(Boolean);
     const tokens = cells.reduce((n, c) => n + c.tokens, 0);
-    put('f-rate', range ? count(tokens / ((range[1] - range[0]) / 1000)) : '–', range ? 'from the first to the last event' : '');
+    put('f-rate', range ? count(tokens / ((range[1] - range[0]) / 1000)) : '–', range ? 'mean from the first to the last event' : '');
     put('f-left', '–', range ? 'took ' + duration((range[1] - range[0]) / 1000) : '');
-    put('f-workers', '–', 'no job runs');
+    put('f-workers', '–', 'no job is running');
   }
   const best = s.held_out.find((r) => r.row === (s.answers_by === 'likelihood' ? 'mix-likelihood' : 'mix')) || s.held_out[0];
   put('f-bits', best ? digits(best.bits_per_byte, 3) : '–', best ? best.title : 'not evaluated yet', best ? 'bits/byte' : '');
@@ -169,7 +169,7 @@ function drawWeave() {
   canvas.hidden = none;
   $('weave-empty').hidden = !none;
   $('weave-empty').replaceChildren(el('b', {}, 'No path has begun. '), data.state.life === 'preparing'
-    ? 'The job prepares its data, or has not been started: `pathloom train --out ' + data.state.run.folder + '`.'
+    ? 'The job is preparing its data, or is not started yet. To start it: `pathloom train --out ' + data.state.run.folder + '`.'
     : 'The first model of the run appears here as soon as the job adds it.');
   if (none) return;
   const rows = weave(group), [low, high] = lossRange(rows), at = weaveLayout(group);
@@ -288,7 +288,7 @@ function drawLoss() {
         weak: !mixture || many, quiet: mixture && many, dash: mixture ? undefined : '4 3' });
     });
   }
-  const drawn = lineChart($('loss'), series, { height: 270, xLabel: 'percent of its own training', x: [0, 100],
+  const drawn = lineChart($('loss'), series, { height: 270, xLabel: 'percent of each model’s training', x: [0, 100],
     label: 'Training loss of each path in nats per token, by the share of its training' });
   $('loss-empty').hidden = Boolean(drawn);
   $('loss-empty').replaceChildren(el('b', {}, 'No phase is finished yet. '), 'A point appears for each path when its first phase is merged.');
@@ -301,19 +301,19 @@ function meanRow(rows) {
   });
   return { ...rows[0], cells };
 }
-/* Draws the loss on a part of the held-out text, which the workers score while they
- * train. */
+/* Draws the bits per byte of a part of the held-out text, which the workers score while
+ * they train. */
 function drawCurve() {
   const series = groups().map((g) => ({ name: g.label, points: heldPoints(g), colour: g.name === 'mix' ? css.accent : css.soft,
     weak: g.name !== 'mix', dash: g.name === 'mix' ? undefined : '4 3' })).filter((s) => s.points.length > 0);
   const last = series.map((s) => `${s.name} ${digits(s.points[s.points.length - 1][1], 3)}`).join(', ');
-  lineChart($('curve'), series, { height: 190, xLabel: 'percent of its own training; a sample of the text', x: [0, 100],
+  lineChart($('curve'), series, { height: 190, xLabel: 'percent of each model’s training; on a sample of the text', x: [0, 100],
     label: 'Bits per byte of a sample of the held-out text while the models train: ' + last });
 }
 function drawBits() {
   const s = data.state, rows = s.held_out.filter((r) => r.bits_per_byte > 0), holder = $('bits');
   if (!rows.length) {
-    holder.replaceChildren(el('p', { class: 'empty' }, el('b', {}, 'Not evaluated yet. '), 'Held-out text is scored at the end of the training, or by ',
+    holder.replaceChildren(el('p', { class: 'empty' }, el('b', {}, 'Not evaluated yet. '), 'The held-out text is scored at the end of the training, or by ',
       el('code', {}, 'pathloom eval --run ' + s.run.folder), '.'));
     return;
   }
@@ -342,7 +342,7 @@ function drawWorkers() {
   if (s.workers) {
     const { rows, states, devices } = s.workers, order = rows.slice().sort((a, b) => a[1] - b[1]);
     $('workers-sub').textContent = rows.length > WORKERS_SHOWN ? `${WORKERS_SHOWN} of ${rows.length}, busy ones first` : '';
-    table.replaceChildren(head(['Name'], ['State'], ['Tokens/s', 1], ['Trains'], ['Step', 1], ['Tasks done', 1], ['Last seen', 1], ['Restarts', 1], ['Device']),
+    table.replaceChildren(head(['Name'], ['State'], ['Tokens/s', 1], ['Trains'], ['Step', 1], ['Tasks done', 1], ['Last seen', 1], ['Joined again', 1], ['Device']),
       el('tbody', {}, order.slice(0, WORKERS_SHOWN).map(([name, state, rate, arm, path, tasks, seen, device, joined]) => {
         const a = s.arms[arm], p = a && a.paths[path], busy = state === 0;
         return el('tr', { 'data-worker': name }, el('td', { class: 'w' }, name), el('td', { class: state > 2 ? 'bad' : busy ? '' : 'soft', 'data-field': 'state' }, states[state]),
@@ -357,8 +357,8 @@ function drawWorkers() {
     const sum = sums.get(c.worker) || { tasks: 0, tokens: 0, seconds: 0, at: 0 };
     sums.set(c.worker, { tasks: sum.tasks + (c.n || 1), tokens: sum.tokens + c.tokens, seconds: sum.seconds + c.seconds, at: Math.max(sum.at, c.at) });
   }
-  $('workers-sub').textContent = sums.size ? 'of all versions in the store; no job runs' : '';
-  table.replaceChildren(head(['Name'], ['Tasks done', 1], ['Tokens', 1], ['Tokens/s', 1], ['In inner steps', 1], ['Last task', 1]),
+  $('workers-sub').textContent = sums.size ? 'from all versions in the store; no job is running' : '';
+  table.replaceChildren(head(['Name'], ['Tasks done', 1], ['Tokens', 1], ['Tokens/s', 1], ['Time in inner steps', 1], ['Last task', 1]),
     el('tbody', {}, [...sums].slice(0, WORKERS_SHOWN).map(([id, w]) => el('tr', { 'data-worker': data.workers[id] || '?' }, el('td', { class: 'w' }, data.workers[id] || 'not known'), el('td', { class: 'n', 'data-field': 'tasks' }, w.tasks),
       el('td', { class: 'n' }, count(w.tokens)), el('td', { class: 'n' }, count(w.tokens / (w.seconds || 1))), el('td', { class: 'n' }, duration(w.seconds)), el('td', { class: 'n' }, clock(w.at))))));
 }
@@ -371,15 +371,15 @@ function drawEvents() {
 function drawHomes() {
   const s = data.state, parts = [], pair = (name, value, bad) => [el('dt', {}, name), el('dd', { class: bad ? 'bad' : '' }, value)];
   if (!s.job) {
-    parts.push(el('p', { class: 'empty' }, el('b', {}, 'No job runs. '), 'Homes, leases and audits are shown while one does: ', el('code', {}, 'pathloom train --out ' + s.run.folder), '.'));
+    parts.push(el('p', { class: 'empty' }, el('b', {}, 'No job is running. '), 'Homes, leases and audits are shown while a job runs: ', el('code', {}, 'pathloom train --out ' + s.run.folder), '.'));
   } else {
     for (const h of s.homes)
       parts.push(el('h3', {}, h.address), el('dl', { class: 'pairs' }, pair('State', h.up ? 'up' : 'away', !h.up), pair('Store', `${bytes(h.store_bytes)}, ${bytes(h.disk_free_bytes)} free`),
         pair('Versions', count(h.versions_committed)), pair('Updates that wait', h.pending), pair('Rejected, fenced', `${h.rejected}, ${h.fenced}`, h.rejected + h.fenced > 0), h.last_rejection && pair('Last rejection', h.last_rejection, true)));
     const j = s.job, audits = j.audits_agreed + j.audits_differed + j.audits_void + j.audits_open;
-    parts.push(el('h3', {}, 'Job'), el('dl', { class: 'pairs' }, pair('Leases', `${j.leases_granted} granted, ${j.leases_expired} expired`), pair('Tasks failed', j.tasks_failed, j.tasks_failed > 0), pair('Backups', `${j.backups_granted}, ${j.backups_won} came first`),
+    parts.push(el('h3', {}, 'Job'), el('dl', { class: 'pairs' }, pair('Leases', `${j.leases_granted} granted, ${j.leases_expired} expired`), pair('Tasks failed', j.tasks_failed, j.tasks_failed > 0), pair('Backups', `${j.backups_granted} granted, ${j.backups_won} came first`),
       pair('Audits', audits ? `${j.audits_agreed} agreed, ${j.audits_differed} differed, ${j.audits_void} void, ${j.audits_open} open` : 'none', j.audits_differed > 0),
-      j.fenced.map((reason) => pair('Fenced', reason, true)), pair('Up', duration(j.uptime_seconds)), pair('Connections', j.encrypted ? 'encrypted' : 'not encrypted'), j.failure && pair('Failure', j.failure, true)));
+      j.fenced.map((reason) => pair('Fenced', reason, true)), pair('Hub is up for', duration(j.uptime_seconds)), pair('Connections', j.encrypted ? 'encrypted' : 'not encrypted'), j.failure && pair('Failure', j.failure, true)));
   }
   $('homes').replaceChildren(...parts);
 }

@@ -111,7 +111,7 @@ function drawLineage() {
     onclick: () => { modules.arm = name; askModules(); } }, name)) : []));
   $('by').replaceChildren(...['time', 'version'].map((by) => el('button', { 'aria-pressed': String(modules.by === by), 'data-by': by,
     onclick: () => { modules.by = by; drawLineage(); } }, 'by ' + by)));
-  $('lineage-sub').textContent = graph.stride > 1 ? `a point stands for up to ${graph.stride} versions` : 'a point is a version; the strands that join in it are updates, by path';
+  $('lineage-sub').textContent = graph.stride > 1 ? `a point stands for up to ${graph.stride} versions` : 'a point is a version; each coloured line to it is the update of a path';
   $('strands').replaceChildren(...(graph.paths.length <= 8 ? graph.paths.map((name, i) => el('span', {}, el('i', { class: 'swatch', colour: pathColour(i) }), name)) : []));
   const at = lineageLayout(), { pen } = sized(canvas, at.height);
   pen.textBaseline = 'middle';
@@ -164,7 +164,7 @@ function readLineage() {
   const m = modules.graph.modules.find((o) => o.module === modules.module), node = m && nodeOf(m);
   if (!node) { $('lineage-readout').textContent = ''; return; }
   $('lineage-readout').replaceChildren(el('b', {}, node[1] > 1 ? `${plainModule(m.module)}, versions ${node[0] - node[1] + 1} to ${node[0]}` : `${plainModule(m.module)}@${node[0]}`),
-    node[6] ? ': by a rollback' : node[5] ? `: ${node[5]} update${node[5] > 1 ? 's' : ''}, loss ${digits(node[4], 4)} nats per token, ${clock(node[2])}` : m.before ? `: begins with ${m.before}` : ': where training began');
+    node[6] ? ': made by a rollback' : node[5] ? `: ${node[5]} update${node[5] > 1 ? 's' : ''}, loss ${digits(node[4], 4)} nats per token, ${clock(node[2])}` : m.before ? `: began as the last version of ${m.before}` : ': the version with which training began');
 }
 function lineageClick(event) {
   const at = lineageLayout(), box = $('lineage').getBoundingClientRect();
@@ -191,15 +191,15 @@ function drawVersion() {
   if (!d) return;
   $('version-title').textContent = `${d.module}@${d.version}`;
   if (document.activeElement !== $('version-number')) $('version-number').value = String(d.version);
-  $('version-sub').textContent = d.trouble ? '' : d.source !== undefined ? `a rollback to version ${d.source}` : d.version === 0 ? 'where training began' : `${d.contributors.length + d.left_out} updates merged by ${d.method}`;
+  $('version-sub').textContent = d.trouble ? '' : d.source !== undefined ? `a rollback to version ${d.source}` : d.version === 0 ? 'the version with which training began' : `${d.contributors.length + d.left_out} updates merged by ${d.method}`;
   $('version-note').textContent = d.trouble || (d.contributors.length && d.no_cosine ? `No cosines: ${d.no_cosine}.` : '');
   const pair = (name, value) => [el('dt', {}, name), el('dd', {}, value)], hash = (text) => el('span', { class: 'hash', title: text }, short(text));
   $('version-facts').replaceChildren(...(d.trouble ? [] : [
     pair('Hash', hash(d.hash)), pair('Parent', hash(d.parent)), pair('Committed', `${clock(d.wall_ms)}, ${date(d.wall_ms)}, commit ${d.commit}`),
-    pair('Parameters', count(d.params) + (d.collected ? ', collected: the record is left' : '')), pair('Norm', d.params_norm > 0 ? digits(d.params_norm, 4) : '–'),
+    pair('Parameters', count(d.params) + (d.collected ? ', deleted by garbage collection; only the record is left' : '')), pair('Norm', d.params_norm > 0 ? digits(d.params_norm, 4) : '–'),
     pair('Norm of the update', d.version && d.source === undefined ? digits(d.update_norm, 4) : '–'),
     pair('Outer step', d.version && d.source === undefined ? `lr ${d.lr}, momentum ${d.momentum}` : '–')].flat()));
-  const head = [['Path'], ['Worker'], ['Phase', 1], ['Samples', 1], ['Tokens', 1], ['Loss', 1], ['Weight', 1], ['Norm', 1], ['Cosine to the mean', 1], ['Update'], ['Audit']];
+  const head = [['Path'], ['Worker'], ['Phase', 1], ['Samples', 1], ['Tokens', 1], ['Loss', 1], ['Weight', 1], ['Norm', 1], ['Cosine to the mean update', 1], ['Update'], ['Audit']];
   const list = d.contributors || [];
   $('contributors').replaceChildren(...(list.length ? [el('thead', {}, el('tr', {}, head.map(([name, number]) => el('th', { class: number ? 'n' : '', scope: 'col' }, name)))),
     el('tbody', {}, list.map((c) => el('tr', { 'data-path': c.path_name, 'data-worker': c.worker },
@@ -229,8 +229,8 @@ function drawHeat() {
   const none = !h.columns.length;
   $('heat').hidden = none;
   $('heat-empty').hidden = !none;
-  $('heat-empty').textContent = h.trouble || 'There are no two versions of this module that have their parameters yet.';
-  $('heat-sub').textContent = h.module + (h.columns.some((c) => c[1] - c[0] > 1) ? ', from one version that is compared to the next' : ', from each version to the next');
+  $('heat-empty').textContent = h.trouble || 'Fewer than two versions of this module have their parameters, so there is no change to show.';
+  $('heat-sub').textContent = h.module + (h.columns.some((c) => c[1] - c[0] > 1) ? ', from each compared version to the next one' : ', from each version to the next one');
   if (none) return;
   const at = heatLayout(), { pen } = sized($('heat'), at.height);
   const values = h.columns.flatMap((c) => c[2]).filter((v) => v > 0 && Number.isFinite(v)), low = Math.min(...values), high = Math.max(...values);

@@ -24,7 +24,7 @@ function makeRouter(main) {
         el('canvas', { id: 'shards', tabindex: 0, role: 'img', onkeydown: shardsKey, onmousemove: shardsMouse, onmouseleave: () => { router.bar = null; drawShards(); } }),
         el('p', { class: 'readout', id: 'shards-readout', 'aria-live': 'polite' }),
         el('p', { class: 'legend', id: 'shards-legend' })),
-      el('section', { 'aria-labelledby': 'margins-title' }, el('div', { class: 'head' }, el('h2', { id: 'margins-title' }, 'Margins'), el('span', { class: 'sub' }, 'nats from the first path to the second')),
+      el('section', { 'aria-labelledby': 'margins-title' }, el('div', { class: 'head' }, el('h2', { id: 'margins-title' }, 'Margins'), el('span', { class: 'sub' }, 'nats by which the best path is ahead of the second')),
         el('div', { id: 'margins' }), el('p', { class: 'readout', id: 'margins-readout' }))));
   $('ask').value = router.text;
 }
@@ -63,7 +63,7 @@ function typeText() {
 }
 async function sendText() {
   const text = cutText(router.text), sending = new AbortController();
-  if (router.sending) router.sending.abort(); // a newer text makes its answer useless
+  if (router.sending) router.sending.abort(); // the answer to the earlier text is not needed
   Object.assign(router, { sent: text, sending });
   if (!text.trim()) { Object.assign(router, { answer: null, refused: '', sent: '' }); drawAnswer(); return; }
   try {
@@ -83,15 +83,15 @@ const share = (v) => (v >= 0.9995 ? '100 %' : digits(100 * v, 1) + ' %');
 function drawAnswer() {
   const a = router.answer, say = $('ask-readout'), table = $('ask-paths');
   const cut = cutText(router.text).length < router.text.length;
-  $('ask-sub').textContent = router.map ? `the first ${router.map.prefix} tokens decide` : '';
+  $('ask-sub').textContent = router.map ? `the first ${router.map.prefix} tokens choose the path` : '';
   if (!a) {
-    say.textContent = router.refused || 'The text stays on this machine: it is read by the newest versions of the paths, and not kept.';
+    say.textContent = router.refused || 'The text is sent only to the program `pathloom page`, which does not keep it. The newest versions of the paths answer.';
     table.replaceChildren();
     return;
   }
   const margin = a.by_likelihood ? a.margin_nats : a.router_margin;
-  say.replaceChildren(el('b', {}, a.path + ' answers'), `: ${a.why}` + (margin === null ? '' : `, ${digits(margin, 2)} nats before the second`) +
-    `; ${a.tokens_seen} of ${a.tokens} tokens decide` + (a.router_path !== a.path ? `; the router alone would take ${a.router_path}` : '') + (cut ? '; only the beginning was sent' : '') + '.' +
+  say.replaceChildren(el('b', {}, a.path + ' answers'), `: ${a.why}` + (margin === null ? '' : `, ${digits(margin, 2)} nats ahead of the second path`) +
+    `; ${a.tokens_seen} of ${a.tokens} tokens chose it` + (a.router_path !== a.path ? `; the router alone would choose ${a.router_path}` : '') + (cut ? '; only the beginning was sent' : '') + '.' +
     (a.note ? ' ' + a.note + '.' : ''));
   const key = a.by_likelihood ? 1 : 3, rows = a.paths.map((p, i) => ({ p, i })).sort((x, y) => (x.p[key] ?? Infinity) - (y.p[key] ?? Infinity)).slice(0, 16);
   const least = Math.min(...a.paths.map((p) => p[3] ?? Infinity)), shareOf = (p) => (p[2] !== null ? p[2] : Math.exp(least - p[3]) / a.paths.reduce((n, q) => n + Math.exp(least - q[3]), 0));
@@ -105,8 +105,8 @@ function drawAnswer() {
 }
 
 /* ---- documents ---- */
-/* The names and colours of the groups by which points are coloured; there are eight
- * colours, and groups with the same colour have different shapes. */
+/* Returns the names of the groups by which points are coloured, and the group of each
+ * point. There are eight colours; groups with the same colour have different shapes. */
 function mapGroups() {
   const m = router.map;
   return router.by === 'path' ? { names: m.paths, of: m.path } : { names: m.domains.map((d, i) => domainName(i)), of: m.domain };
@@ -150,7 +150,7 @@ function drawMap() {
   pen.lineWidth = 2;
   pen.beginPath(); pen.arc(at.x(i), at.y(i), size + 4, 0, 7); pen.stroke();
   say.replaceChildren(el('b', {}, m.paths[m.path[i]]), `: a document of ${domainName(m.domain[i])}; new text that begins like it goes to ${m.paths[m.answer[i]]}` +
-    (m.margin[i] === null ? '' : `, ${digits(m.margin[i], 2)} nats before the second path`));
+    (m.margin[i] === null ? '' : `, ${digits(m.margin[i], 2)} nats ahead of the second path`));
 }
 function drawMapLegend() {
   if (router.by === 'margin') {
@@ -246,7 +246,7 @@ function drawMargins() {
   });
   holder.append(picture);
   const sorted = margins.slice().sort((a, b) => a - b), same = m.answer.filter((a, i) => a === m.path[i]).length;
-  $('margins-readout').textContent = `Median ${digits(sorted[Math.floor(sorted.length / 2)], 2)} nats. ${digits((100 * same) / m.path.length, 0)} % of the documents would get the path of their shard from their first ${m.prefix} tokens by the router's counts.`;
+  $('margins-readout').textContent = `The median is ${digits(sorted[Math.floor(sorted.length / 2)], 2)} nats. If the router chose by the first ${m.prefix} tokens, ${digits((100 * same) / m.path.length, 0)} % of the documents would get the path of their shard.`;
 }
 
 function drawRouter() {

@@ -17,7 +17,7 @@ function show(id) {
   draw();
 }
 
-const lives = { training: 'training', finished: 'finished', stopped: 'stopped; no job runs',
+const lives = { training: 'training', finished: 'finished', stopped: 'stopped; no job is running',
   preparing: 'nothing is trained yet', silent: 'the hub does not answer: the job is starting, or was killed' };
 function draw() {
   const s = data.state, trouble = data.lost || (s && s.trouble);
@@ -28,7 +28,7 @@ function draw() {
   document.title = s.run.name + ' · Pathloom';
   $('life').textContent = data.lost ? 'connection lost' : s.reading ? lives[s.life] + ', reading the store' : lives[s.life];
   $('life').className = data.lost ? 'lost' : s.life;
-  $('facts').textContent = `${s.run.folder}: ${s.run.topology} mixture, ${s.run.paths} paths of ${count(s.run.params_per_path)} parameters, ${count(s.run.params_total)} in all, ${count(s.run.versions)} versions read. Pathloom ${s.version}`;
+  $('facts').textContent = `${s.run.folder}: ${s.run.topology} mixture, ${s.run.paths} paths of ${count(s.run.params_per_path)} parameters each, ${count(s.run.params_total)} parameters in all, ${count(s.run.versions)} versions read. Pathloom ${s.version}`;
   if (view) view.draw();
 }
 

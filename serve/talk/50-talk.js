@@ -1,5 +1,5 @@
-/* The page of a server: one path or two continue a text, and each token shows the
- * colour of its path and its probability. The page uses only the server's API. */
+/* The page of a server: one or two paths continue a text, and the line under each token
+ * shows its path (by colour) and its probability. The page uses only the server's API. */
 const talk = { models: [], answers: [], cursor: null, abort: null };
 const isPath = (name) => /^p[0-9a-f]+$/.test(name);
 const colourOf = (name) => (isPath(name) ? pathColour(talk.models.filter(isPath).indexOf(name)) : css.soft);
@@ -8,7 +8,7 @@ function complain(text) {
   $('note').hidden = !text;
   $('note').textContent = text || '';
 }
-/* Returns the sentence of an error, from the server's JSON or from the browser's text. */
+/* Returns the message of an error, from the server's JSON or from the browser's text. */
 function sentence(text) {
   try { return JSON.parse(text).error.message; } catch { return text; }
 }
@@ -19,7 +19,7 @@ async function loadModels() {
     const option = (value, text) => el('option', { value }, text);
     const arms = talk.models.filter((m) => m !== 'auto').map((m) => option(m, m));
     $('first').replaceChildren(option('auto', 'the server chooses'), ...arms);
-    $('second').replaceChildren(option('', 'nothing'), ...talk.models.map((m) => option(m, m === 'auto' ? 'the server chooses' : m)));
+    $('second').replaceChildren(option('', 'none'), ...talk.models.map((m) => option(m, m === 'auto' ? 'the server chooses' : m)));
     if (before[0]) { $('first').value = before[0]; $('second').value = before[1]; }
     const paths = talk.models.filter(isPath).length, props = await ask('/props');
     $('life').textContent = `${paths} path${paths === 1 ? '' : 's'}, a context of ${props.default_generation_settings.n_ctx} tokens`;
@@ -112,7 +112,7 @@ function drawAnswer(answer, column) {
   const given = answer.usage ? answer.usage.prompt_tokens : Infinity;
   title.replaceChildren(el('i', { class: 'swatch', colour }), answer.path || answer.asked);
   $('answer-sub-' + column).textContent = answer.trouble ? '' : [answer.asked === 'auto' && answer.path ? 'chosen by the server' : '',
-    answer.usage ? `${answer.usage.completion_tokens} tokens, ${answer.finish === 'stop' ? 'ended by the model' : 'up to the limit'}` : answer.done ? '' : 'writing'].filter(Boolean).join('; ');
+    answer.usage ? `${answer.usage.completion_tokens} tokens, ${answer.finish === 'stop' ? 'ended by the model' : 'ended at the limit'}` : answer.done ? '' : 'writing'].filter(Boolean).join('; ');
   $('text-' + column).replaceChildren(...answer.tokens.map((t, i) => {
     const p = t.logprob === null ? 0 : Math.exp(t.logprob);
     const node = el('span', { 'data-token': i, class: t.token === '</s>' ? 'end' : i < given && Number.isFinite(given) ? 'given' : '' }, texts[i]);
@@ -150,7 +150,7 @@ function readToken() {
   $('detail').hidden = !list.length;
   $('token-detail').replaceChildren(...list.map(([, answer, t]) => el('div', {},
     el('h3', {}, el('i', { class: 'swatch', colour: colourOf(answer.path) }), answer.path),
-    el('p', { class: 'readout' }, el('b', {}, visible(t.token)), t.logprob === null ? ': the first token, which nothing predicts' : `: ${percent(Math.exp(t.logprob))}, ${(-t.logprob / Math.LN2).toFixed(2)} bits`),
+    el('p', { class: 'readout' }, el('b', {}, visible(t.token)), t.logprob === null ? ': the first token, which the model does not predict' : `: ${percent(Math.exp(t.logprob))}, ${(-t.logprob / Math.LN2).toFixed(2)} bits`),
     el('div', { class: 'tops' }, Object.entries(t.top || {}).sort((a, b) => b[1] - a[1]).map(([text, logprob]) => {
       const bar = el('i', { 'aria-hidden': 'true', colour: text === t.token ? colourOf(answer.path) : css.line });
       bar.style.width = 100 * Math.exp(logprob) + '%';

@@ -2,8 +2,8 @@
  *
  * If the answer to a request is lost, the request may have been carried out. Repeating
  * a request is safe. A put succeeds if the object already exists with the same bytes,
- * and a swap succeeds if the object already has the new content. In all other cases an
- * existing object is an error. */
+ * and a swap succeeds if the object already has the new content. A put to an object
+ * with other bytes, and a swap of an object with other content, are errors. */
 #include "store/engine/engine.h"
 #include <string.h>
 
@@ -81,7 +81,9 @@ static pl_status take_options(const char *at, engine_url *url)
         const char *equal = memchr(at, '=', (size_t)(end - at));
         if (!equal || !copy_span(key, sizeof key, at, equal) ||
             !copy_span(value, sizeof value, equal + 1, end))
-            return pl_fail(PL_ERR_CONFIG, "options are written KEY=VALUE&KEY=VALUE");
+            return pl_fail(PL_ERR_CONFIG,
+                           "an option must be written as KEY=VALUE, with & between two "
+                           "options, and must not be too long");
         PL_CHECK(take_option(key, value, url));
         at = *end ? end + 1 : end;
     }
@@ -97,16 +99,18 @@ static pl_status check_kind(const engine_url *url)
     if (!*url->place || strchr(url->place, '/') || !is_name(url->place) ||
         !is_name(url->space))
         return pl_fail(PL_ERR_CONFIG,
-                       "the name of a %s, and each part after it, may only contain "
-                       "letters, digits and . _ -",
+                       "the name of the %s must not be empty; this name and the names "
+                       "after it may contain only letters, digits and . _ -",
                        s3 ? "bucket" : "pool");
     if (s3 && !pl_starts_with(url->endpoint, "http://") &&
         !pl_starts_with(url->endpoint, "https://"))
         return pl_fail(PL_ERR_CONFIG, "the address of an s3 engine must say where the "
                                       "service is: add ?endpoint=https://HOST:PORT");
     if (s3 && strchr(url->endpoint, '@'))
-        return pl_fail(PL_ERR_CONFIG, "keys do not belong into a URL; set "
-                                      "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the endpoint must not contain `@`, because keys are not written into a "
+            "URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
     return PL_OK;
 }
 
@@ -123,7 +127,9 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
     const char *space = slash ? slash + 1 : end;
     if (!copy_span(out->place, sizeof out->place, place, slash ? slash : end) ||
         !copy_span(out->space, sizeof out->space, space, end))
-        return pl_fail(PL_ERR_CONFIG, "its names are too long");
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the name of the bucket or pool, or the name after it, is too long");
     if (*end)
         PL_CHECK(take_options(end + 1, out));
     return check_kind(out);
@@ -201,8 +207,8 @@ static bool again(patience *p, pl_status status)
     return true;
 }
 
-/* Reports a request that failed for good. The status is the one of a failed disk,
- * because the engine is used in place of the disk. */
+/* Reports a request that failed for good. If all retries failed, the status is ERR_IO,
+ * as for a failed disk, because the engine is used in place of a disk. */
 static pl_status fail_engine_request(const patience *p, pl_status status,
                                      const char *verb, const char *name)
 {
@@ -300,11 +306,13 @@ pl_status engine_put(engine *e, const char *name, const void *data, size_t len)
     while (again(&p, status));
     if (status == PL_ERR_EXISTS) {
         PL_CHECK(holds(e, name, data, len, &same));
-        status = same ? PL_OK
-                      : pl_fail(PL_ERR_EXISTS,
-                                "object %s in %s exists with different bytes: another "
-                                "store uses this place; use a different namespace",
-                                name, e->place);
+        status =
+            same ? PL_OK
+                 : pl_fail(
+                       PL_ERR_EXISTS,
+                       "object %s in %s already exists with different bytes, because "
+                       "another store uses this place; use a different namespace",
+                       name, e->place);
     }
     if (status == PL_OK)
         return pl_failpoint("engine.put.after");
@@ -330,7 +338,7 @@ pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
     }
     if (status == PL_OK)
         return pl_failpoint("engine.swap.after");
-    return fail_engine_request(&p, status, "move", name);
+    return fail_engine_request(&p, status, "replace", name);
 }
 
 pl_status engine_drop(engine *e, const char *name)

@@ -6,10 +6,10 @@
  *   s3://BUCKET[/PREFIX]?endpoint=URL[&region=R&patience=SECONDS]       engine_s3.c
  *
  * There are two kinds of objects. Most objects are written once, under a name that is
- * never used again. One object, the head, is changed by compare-and-swap. A service
- * needs only these two features. Names are printable ASCII without blanks and may
- * contain `/`. remote.h says which objects there are, and in what order they are
- * written.
+ * never used again. One object, the head, is changed by compare-and-swap. So a service
+ * needs only two features: writing a new object, and compare-and-swap. Names are
+ * printable ASCII without blanks and may contain `/`. remote.h says which objects there
+ * are, and in what order they are written.
  *
  * Several threads may use an engine at once. After a temporary failure (no answer, a
  * full queue, a service that restarts) a request is repeated for `patience` seconds.
@@ -24,7 +24,8 @@ enum {
     /* largest size of an object; a larger object counts as damaged */
     ENGINE_OBJECT_MAX = 8 << 20,
     ENGINE_URL_MAX = 1024,
-    /* number of threads that make requests, each of which waits for an answer */
+    /* number of threads that make requests; each thread waits for the answer to its
+     * request */
     ENGINE_THREADS = 16
 };
 
@@ -59,8 +60,8 @@ typedef pl_status (*engine_entry_fn)(void *context, const engine_entry *entry);
  *
  *   put   writes a new object; ERR_EXISTS if an object with that name exists
  *   get   appends the content to `out`; ERR_NOT_FOUND if there is no such object
- *   swap  writes `next` if the content is `expected`, or, if `expected` is empty,
- *         if there is no object; else ERR_STALE
+ *   swap  writes `next` if the content is `expected`, else ERR_STALE; an empty
+ *         `expected` means that there must be no object
  *   drop  deletes the object; no error if there is none
  *   list  names that start with `prefix`, in any order */
 typedef struct engine_ops {

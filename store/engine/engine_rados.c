@@ -3,12 +3,12 @@
  * The hash of the head's bytes is stored as an attribute of the head. A swap compares
  * this hash, writes the bytes and writes the new hash. The storage daemon that has the
  * object does this in one operation, so a swap is atomic. Calls block, and several
- * threads make them. A call fails after OPERATION_S; otherwise a daemon that hangs
- * would block it for ever. If the pool is full, a call fails at once (FULL_TRY) and
- * does not wait until there is room.
+ * threads make them. A call fails after OPERATION_S seconds; otherwise a daemon that
+ * hangs would block the call for ever. If the pool is full, a call fails at once
+ * (FULL_TRY) and does not wait until there is room.
  *
  * The program does not link librados but loads it when an engine is opened, because the
- * library and those that it brings take 10 MiB of memory in every process. */
+ * library and its dependencies take 10 MiB of memory in every process. */
 #include "store/engine/engine.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,9 +65,9 @@ static pl_status refused(int error)
     case ENOENT:
         return pl_fail(PL_ERR_NOT_FOUND, "there is no such object");
     case EEXIST:
-        return pl_fail(PL_ERR_EXISTS, "there is such an object");
+        return pl_fail(PL_ERR_EXISTS, "an object with this name exists already");
     case ECANCELED:
-        return pl_fail(PL_ERR_STALE, "it is not what it was");
+        return pl_fail(PL_ERR_STALE, "another process has changed the object");
     case ENOSPC:
     case EDQUOT:
         return pl_fail(
@@ -76,8 +76,9 @@ static pl_status refused(int error)
             "pool get-quota`), or free some with `pathloom store gc --delete`");
     case EACCES:
     case EPERM:
-        return pl_fail(PL_ERR_NOPERM, "this client may not do that; it needs `mon "
-                                      "allow r, osd allow rwx pool=...`");
+        return pl_fail(PL_ERR_NOPERM,
+                       "this Ceph client may not do this; give it the capabilities "
+                       "`mon allow r, osd allow rwx pool=...`");
     case ETIMEDOUT:
         return pl_fail(PL_ERR_TIMEOUT,
                        "no answer in " OPERATION_S " s; look at `ceph -s`");
@@ -148,8 +149,8 @@ static pl_status rados_drop(void *self, const char *name)
 }
 
 /* ---- reading ---- */
-/* Reads an object. A chunk needs one request. A larger object needs several; the head
- * is never so large. */
+/* Reads an object. A chunk needs one request. A larger object needs several requests.
+ * The head is never so large, so it is read in one piece. */
 static pl_status rados_get(void *self, const char *name, pl_buf *out)
 {
     rados_engine *e = self;

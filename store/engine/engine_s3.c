@@ -12,7 +12,6 @@
 #include "store/engine/s3_keys.h"
 #include "store/engine/s3_text.h"
 #include <string.h>
-#include <sys/random.h>
 
 enum { ANSWER_S = 10, REQUEST_S = 120, PAGE_KEYS = 1000 };
 
@@ -91,9 +90,9 @@ static pl_status s3_get(void *self, const char *name, pl_buf *out)
     return get_tagged(self, name, out, etag);
 }
 
-/* Removes the quotes from an ETag. In the standard a tag is quoted, but radosgw (16.2)
- * compares the header with the tag without quotes. So a swap tries the tag in both
- * forms. */
+/* Removes the quotes from an ETag. In the standard a tag has quotes, but radosgw (16.2)
+ * compares the condition with the tag without quotes. So a swap tries the tag in both
+ * forms. Returns false if there are no quotes. */
 static bool unquote(char etag[128])
 {
     size_t len = strlen(etag);
@@ -117,7 +116,9 @@ static pl_status swap_from(s3_engine *e, const char *name, const pl_buf *expecte
         return PL_ERR_STALE;
     PL_CHECK(status);
     if (!etag[0])
-        return pl_fail(PL_ERR_UNSUPPORTED, "the service gives no ETag");
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the service sends no ETag, without which an object cannot be "
+                       "changed safely; use a different service");
     snprintf(condition, sizeof condition, "If-Match: %s", etag);
     status = put_if(e, name, condition, next->data, next->len);
     if (status != PL_ERR_STALE || !unquote(etag))
@@ -148,8 +149,8 @@ static pl_status s3_drop(void *self, const char *name)
 /* ---- lists ---- */
 enum { FEW_TRIES = 5 };
 
-/* curl 7.88 signs the query as it is given, so its keys are sorted and its values
- * escaped here. */
+/* Requests one page of the list. curl 7.88 signs the query unchanged, so this function
+ * sorts the query's keys and escapes its values. */
 static pl_status fetch_page(s3_engine *e, const char *prefix, const char *token,
                             pl_buf *page)
 {
@@ -215,18 +216,15 @@ static pl_status probe_put(s3_engine *e, const char *name, const char *condition
 }
 
 /* Tests whether the service respects conditions, with three writes to an object that is
- * used for nothing else. The first write must succeed, or have succeeded with its
- * answer lost. The other two have conditions that do not hold, so they must fail. */
+ * used for nothing else. The first write must succeed. (ERR_STALE is accepted, too: the
+ * answer may have been lost, and the repeated write then finds the object.) The other
+ * two writes have conditions that do not hold, so they must fail with ERR_STALE. */
 static pl_status probe(s3_engine *e, const engine_url *url)
 {
     static const char *const conditions[] = {"If-None-Match: *",
                                              "If-Match: \"0123456789abcdef\""};
     char name[64];
-    uint64_t number;
-    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
-        return pl_fail(PL_ERR_OS,
-                       "this machine does not give random numbers (getrandom failed)");
-    snprintf(name, sizeof name, "probe/%016llx", (unsigned long long)number);
+    snprintf(name, sizeof name, "probe/%016llx", (unsigned long long)pl_random_fresh());
     pl_status status = probe_put(e, name, conditions[0]);
     for (int i = 0; i < 2 && (status == PL_OK || status == PL_ERR_STALE); i++) {
         status = probe_put(e, name, conditions[i]);

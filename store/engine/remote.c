@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* ---- the file ENGINE ---- */
-/* Reads the file ENGINE in `folder`; "" if chunks are in the database. */
+/* Reads the address of the engine from the file ENGINE in `folder`; `out` is "" if the
+ * chunks are in the database. */
 static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
 {
     char path[PL_PATH_MAX];
@@ -39,14 +40,15 @@ static pl_status check_same(const char *folder, const char *place)
     PL_CHECK(remote_url(folder, there));
     if (strcmp(there, place) == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_EXISTS,
-                   "the chunks of the store %s are in %s, not in %s: this is fixed "
-                   "when a store is made (its file ENGINE has the address)",
-                   folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
+    return pl_fail(
+        PL_ERR_EXISTS,
+        "the chunks of the store %s are in %s, not in %s: the place cannot be changed "
+        "after a store was made (its file ENGINE has the address)",
+        folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
 }
 
-/* Computes the URL for this folder, because each part of a store has its own
- * namespace. */
+/* Computes the engine's URL for this folder: each part of a store has its own
+ * namespace, named after the part's folder. */
 static pl_status engine_place_of(const char *folder, const char *place,
                                  char out[ENGINE_URL_MAX])
 {
@@ -72,8 +74,8 @@ pl_status remote_write_place(const char *folder, const char *url)
     return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
 }
 
-/* Makes a store on an engine. ENGINE is written before FORMAT, because ENGINE is used
- * only if FORMAT says so. */
+/* Makes a store on an engine. ENGINE is written before FORMAT, because a FORMAT that
+ * says that there is an engine needs the file ENGINE. */
 pl_status pl_store_make_on(const char *folder, const char *wanted)
 {
     char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
@@ -225,8 +227,8 @@ void remote_drop_doomed(remote_end *r, int64_t now_ms)
     memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
 }
 
-/* Finds an object that this transaction has staged, because it is not in the engine
- * yet. */
+/* Finds an object that this transaction has staged and not written to the engine yet.
+ * Returns NULL if there is none. */
 static const engine_object *find_staged(const row_source *from, const char *name,
                                         uint32_t number)
 {
@@ -253,7 +255,7 @@ pl_status remote_fetch(const row_source *from, const pl_hash *id,
                        engine_place(from->remote->service));
     PL_CHECK(status);
     if (out->len != chunk->stored)
-        return pl_fail(PL_ERR_DAMAGED, "%s has %zu bytes of it where %llu belong",
+        return pl_fail(PL_ERR_DAMAGED, "%s has %zu bytes of this chunk instead of %llu",
                        engine_place(from->remote->service), out->len,
                        (unsigned long long)chunk->stored);
     return PL_OK;

@@ -27,6 +27,8 @@ typedef struct remote_head {
     uint8_t holder[16]; /* a random number, chosen at each opening */
     uint64_t epoch, sequence;
     pl_hash log; /* the hash of commit `sequence`; zero if there is no commit */
+    /* the store's epoch and newest commit when the base was written, and the number of
+     * the base's objects */
     uint64_t base_epoch, base_sequence, base_parts;
     pl_hash base; /* the hash of all bytes of the base */
     /* base_bytes: size of the base; log_bytes: size of all commits since the base */
@@ -35,6 +37,7 @@ typedef struct remote_head {
     char host[64];
 } remote_head;
 
+/* Objects that will be dropped soon (remote_doom). */
 typedef struct remote_doomed {
     engine_object *names;
     int64_t *since_ms; /* when each object was doomed, in rising order */
@@ -64,6 +67,9 @@ PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
 void remote_close(remote_end **r); /* accepts NULL */
 
 /* ---- chunks ---- */
+/* remote_stage adds a chunk to the objects that the commit will write. remote_release
+ * takes it out again if this transaction staged it (`staged`); otherwise it adds the
+ * chunk to the objects that will be dropped after the commit. */
 void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chunk,
                   const void *data, size_t len);
 void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
@@ -74,9 +80,9 @@ PL_MUST_CHECK pl_status remote_fetch(const row_source *from, const pl_hash *id,
 void remote_work_clear(remote_work *work);
 
 /* Marks objects that no commit needs any more. An object is dropped by the first commit
- * that is at least REMOTE_LINGER_MS later, or at the latest by remote_close, so readers
- * that are a little behind the writer still find it. If the process is killed before
- * that, the object stays, and `store gc` finds it. */
+ * that is at least REMOTE_LINGER_MS later, or at the latest by pl_store_close, so
+ * readers that are a little behind the writer still find it. If the process is killed
+ * before that, the object stays, and `store gc` finds it. */
 enum { REMOTE_LINGER_MS = 10000 };
 void remote_doom(remote_end *r, const remote_work *work);
 void remote_drop_doomed(remote_end *r, int64_t now_ms);

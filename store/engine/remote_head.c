@@ -2,13 +2,12 @@
  * from which objects the store can be rebuilt.
  *
  * The head is changed only by compare-and-swap, to a higher epoch or to the next commit
- * of the same epoch. Each opening draws a new random `holder`, so two homes never write
- * the same bytes. Therefore, if the answer to a swap is lost, the bytes of the head
- * show whether this home's swap succeeded. */
+ * of the same epoch. Each opening writes a new random number, `holder`, into the head,
+ * so two homes never write the same bytes. Therefore, if the answer to a swap is lost,
+ * the bytes of the head show whether this home's swap succeeded. */
 #include "store/rebase.h"
 #include "store/store_internal.h"
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 /* ---- as bytes ---- */
@@ -32,7 +31,7 @@ static pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
     size_t len = bytes->len - PL_HASH_BYTES;
     pl_hash_of("head", bytes->data, len, &sum);
     if (memcmp(sum.bytes, bytes->data + len, PL_HASH_BYTES) != 0)
-        return pl_fail(PL_ERR_DAMAGED, "the head does not have its checksum");
+        return pl_fail(PL_ERR_DAMAGED, "the head does not match its checksum");
     pl_reader_open(&r, "the head", bytes->data, len);
     if (pl_get_u64(&r, HEAD_FORMAT_TAG, 0) > HEAD_FORMAT)
         return pl_fail(PL_ERR_UNSUPPORTED,
@@ -80,13 +79,13 @@ static pl_status check_owner(const pl_store *store)
     PL_CHECK(own_id(store, id, &known));
     if (known && memcmp(id, r->head.store, sizeof id) == 0)
         return PL_OK;
-    return pl_fail(
-        PL_ERR_EXISTS,
-        "%s has a different store, last written by %s (commit %llu): give this store a "
-        "namespace of its own in store.engine. To get that store here, move the folder "
-        "away, then `pathloom store restore ENGINE --store %s`",
-        engine_place(r->service), r->head.host, (unsigned long long)r->head.sequence,
-        store->folder);
+    return pl_fail(PL_ERR_EXISTS,
+                   "%s has a different store, last written by %s (commit %llu): give "
+                   "this store its own namespace in store.engine. To get the different "
+                   "store into this folder, move the folder away, then run `pathloom "
+                   "store restore ENGINE --store %s`",
+                   engine_place(r->service), r->head.host,
+                   (unsigned long long)r->head.sequence, store->folder);
 }
 
 static pl_status check_line(const pl_store *store)
@@ -105,7 +104,7 @@ static pl_status check_line(const pl_store *store)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "commit %llu of %s differs from the one that %s has; move the "
-                   "folder away, then `pathloom store restore ENGINE --store %s`",
+                   "folder away, then run `pathloom store restore ENGINE --store %s`",
                    (unsigned long long)r->head.sequence, store->folder,
                    engine_place(r->service), store->folder);
 }
@@ -113,11 +112,12 @@ static pl_status check_line(const pl_store *store)
 static pl_status fenced(const pl_store *store)
 {
     const remote_end *r = store->remote;
-    return pl_fail(PL_ERR_STALE,
-                   "%s was opened elsewhere since: %s has epoch %llu there, this home "
-                   "epoch %llu; only one home may write it, so this one ends",
-                   engine_place(r->service), r->head.host,
-                   (unsigned long long)r->head.epoch, (unsigned long long)store->epoch);
+    return pl_fail(
+        PL_ERR_STALE,
+        "%s was opened by another home, on host %s: its epoch is %llu now, but this "
+        "home has epoch %llu; only one home may write to it, so this home ends",
+        engine_place(r->service), r->head.host, (unsigned long long)r->head.epoch,
+        (unsigned long long)store->epoch);
 }
 
 pl_status remote_check(pl_store *store)
@@ -128,8 +128,8 @@ pl_status remote_check(pl_store *store)
     if (!found && store->sequence > 0)
         return pl_fail(
             PL_ERR_DAMAGED,
-            "%s has nothing of the store %s, which has %llu commits: is it the right "
-            "place (see the file ENGINE), or were its objects deleted?",
+            "%s has no objects of the store %s, which has %llu commits: check the "
+            "address in the store's file ENGINE, and whether the objects were deleted",
             engine_place(r->service), store->folder,
             (unsigned long long)store->sequence);
     if (!found)
@@ -140,7 +140,7 @@ pl_status remote_check(pl_store *store)
     if (r->head.sequence > store->sequence)
         return pl_fail(PL_ERR_DAMAGED,
                        "the store %s ends at commit %llu, but commit %llu was "
-                       "acknowledged and is in %s; move the folder away, then "
+                       "acknowledged and is in %s; move the folder away, then run "
                        "`pathloom store restore ENGINE --store %s`",
                        store->folder, (unsigned long long)store->sequence,
                        (unsigned long long)r->head.sequence, engine_place(r->service),
@@ -194,9 +194,8 @@ pl_status remote_claim(pl_store *store)
     remote_head next = r->head;
     bool known = false, first = r->bytes.len == 0;
     PL_CHECK(own_id(store, next.store, &known));
-    if (getrandom(next.holder, sizeof next.holder, 0) != (ssize_t)sizeof next.holder)
-        return pl_fail(PL_ERR_OS,
-                       "this machine does not give random numbers (getrandom failed)");
+    const uint64_t holder[2] = {pl_random_fresh(), pl_random_fresh()};
+    memcpy(next.holder, holder, sizeof next.holder);
     renew_remote_head(store, &next);
     if (first)
         PL_CHECK(rebase_write(store, &next));
@@ -220,7 +219,7 @@ pl_status remote_bring(pl_txn *txn, const pl_hash *log)
     if (rows.len > ENGINE_OBJECT_MAX)
         status = pl_fail(PL_ERR_UNSUPPORTED,
                          "the records of one commit have %zu bytes, but an object of "
-                         "an engine can have only %d",
+                         "an engine can have at most %d",
                          rows.len, ENGINE_OBJECT_MAX);
     if (status == PL_OK)
         status = engine_put_all(txn->store->remote->service, objects, n);

@@ -2,12 +2,13 @@
  *
  * Two kinds of objects are kept, because this home cannot know whether they are needed:
  * objects of a higher epoch, which belong to a home that has taken the store over; and
- * commits above the commit in the head, which belong to that home or to a home that was
- * killed.
+ * commits with a higher number than the commit in the head, which belong to that home
+ * or to a home that was killed.
  *
- * Only objects of lower epochs are dropped. This store has every commit that was
- * acknowledged under those epochs, so such an object can be dropped at once. A reader
- * counts the objects that a writer would drop if it opened the store now. */
+ * Chunks and bases are dropped only if their epoch is lower, commits only if their
+ * number is not above that of the commit in the head. This store has every commit that
+ * was acknowledged under lower epochs, so such an object can be dropped at once. A
+ * reader counts the objects that a writer would drop if it opened the store now. */
 #include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
@@ -105,7 +106,8 @@ static bool is_garbage(const pl_store *store, const char *name)
         bool is_own = epoch == head->base_epoch && sequence == head->base_sequence;
         return is_past(store, epoch) && !is_own;
     }
-    /* a home that was killed may have left this object in S3 */
+    /* engine_s3.c makes such an object as a test; a home that was killed may have left
+     * it */
     return pl_starts_with(name, "probe/");
 }
 

@@ -11,8 +11,8 @@ typedef struct s3_keys {
 
 /* Reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. If the first is
  * not set, reads the profile AWS_PROFILE (default) of the file
- * AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). ERR_NOPERM if there are keys
- * neither in the environment nor in the file. */
+ * AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). ERR_NOPERM if neither the
+ * environment nor the file has keys. */
 PL_MUST_CHECK pl_status s3_keys_load(s3_keys *out);
 void s3_keys_wipe(s3_keys *keys);
 

@@ -49,7 +49,7 @@ pl_status s3_judge(int code, const char *body)
     if (code == 404)
         return pl_fail(PL_ERR_NOT_FOUND, "there is no such object");
     if (code == 412)
-        return pl_fail(PL_ERR_STALE, "it is not what it was");
+        return pl_fail(PL_ERR_STALE, "another process has changed the object");
     if (code == 401 || code == 403)
         return pl_fail(
             PL_ERR_NOPERM,

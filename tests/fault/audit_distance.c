@@ -6,9 +6,9 @@
  * path 0 of the arm `mix` from the versions of a run, phase after phase, on every kind
  * of device of this machine. As in an audit, all kinds begin a phase with the state
  * that the first kind left. It prints, over all modules, the largest value of four
- * distances: relative L2; 1 - cosine; 1 - shorter / longer; and the distance of an
- * audit, which is the larger one of the second and third, computed from sketches. Then
- * it prints the distances of some lies. The measured values are in
+ * distances: relative L2; 1 - cosine; 1 - shorter norm / longer norm; and the distance
+ * of an audit, which estimates the larger one of the second and third from sketches.
+ * Then it prints the distances of some lies. The measured values are in
  * docs/results/reliability.md. */
 #include "codec/codec.h"
 #include "outer/outer.h"
@@ -39,7 +39,7 @@ typedef struct bench {
     void *shard;
     pl_tokens *tokens;
     size_t n;
-    float *base, *state, *other; /* [n], [n_vectors, n], [n] */
+    float *base, *state, *other; /* n, n_vectors * n, and n floats */
     double *norms;
     pl_path_layout layout;
     pl_codec_part *parts;
@@ -159,7 +159,7 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
                        .start = b->base,
                        .n_vectors = b->layout.n_vectors,
                        .mix_step = -1};
-    if (phase > 0) { /* each kind of device has its own copy of this data */
+    if (phase > 0) { /* each job needs its own copy of the state */
         size_t bytes = (size_t)b->layout.n_vectors *
                        pl_topology_path_params(b->topology) * sizeof *b->state;
         PL_CHECK(pl_try_alloc_bare(bytes, "a state", (void **)&job->state));
@@ -173,8 +173,9 @@ static pl_status train(bench *b, kind *k, int64_t phase, train_job *job)
 
 /* ---- distances ---- */
 typedef struct apart {
-    double l2, turn, factor; /* relative; 1 - cosine; 1 - shorter / longer */
-    double audit;            /* computed from likenesses */
+    /* relative L2; 1 - cosine; 1 - shorter norm / longer norm */
+    double l2, turn, factor;
+    double audit; /* the distance of an audit, from the sketches of both vectors */
 } apart;
 
 static void widen(apart *most, const float *x, const float *y, size_t n, uint64_t part)
@@ -314,10 +315,10 @@ static pl_status run(bench *b, char **argv, const char *name)
     PL_CHECK(pl_codec_options_default(name, &codec));
     if (!b->store) {
         PL_CHECK(open_bench(b, argv[1]));
-        if (atoi(argv[3]) > 0) /* 0 keeps the number of the run */
+        if (atoi(argv[3]) > 0) /* STEPS 0 means tau of the run */
             b->arm.inner.tau = atoi(argv[3]);
         open_kinds(b);
-        printf("tau %d, batch %d, context %d, %zu parameters a path\n",
+        printf("tau %d, batch %d, context %d, %zu parameters per path\n",
                b->arm.inner.tau, b->arm.inner.batch, b->arm.inner.context, b->n);
     }
     printf("codec %s\n", name);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks the sources: a function that calls a function which writes, flushes, renames or
-# sends must have a fail point (base/failpoint.h). With it a test can end the process
-# before or after this call.
+# Checks the sources: every function that calls write, fsync, rename, zmq_send or a
+# similar function must have a fail point (base/failpoint.h). With it a test can end the
+# process before or after this call.
 #
 # usage: chaos_check_points.sh [--list]     --list prints the names of all points
 #

@@ -4,8 +4,8 @@
  *
  *   chaos_ledger STORE         versions, contributions, pending updates, paths, objects
  *   chaos_ledger --log STORE   every commit: "commit SEQUENCE LOG-HASH"
- *   chaos_ledger --mark STORE  the newest acknowledged commit, as with --log; for a
- *                              store whose writer has just been killed
+ *   chaos_ledger --mark STORE  the newest acknowledged commit, in the form of --log;
+ *                              for a store whose writer was killed just before
  *   chaos_ledger --held STORE  the last score of each path's held-out text
  *
  * Names of workers, times, seconds and numbers of tokens are left out, because they may

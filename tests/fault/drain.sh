@@ -46,11 +46,11 @@ leave() { # worker, signals
     sleep 0.5 # until the worker has begun its task
     for signal; do
         kill "-$signal" "$pid"
-        [ $# -eq 1 ] || sleep 2.2 # a signal that comes earlier counts as the first one
+        [ $# -eq 1 ] || sleep 2.2 # an earlier second signal would count as the first one
     done
-    await 100 "$name does not go" ended "$pid"
-    wait "$pid" || fail "$name did not end well: $?"
-    await 20 "the hub did not take it back" grep -q "lease.released.*worker=$name" \
+    await 100 "$name does not end" ended "$pid"
+    wait "$pid" || fail "$name ended with exit code $?"
+    await 20 "the hub did not take the task of $name back" grep -q "lease.released.*worker=$name" \
         "$work/hub.out"
 }
 start first "$pathloom" worker --run "$work/run" --name first --grace-s 1
@@ -62,4 +62,4 @@ leave second USR1 USR1
 start third "$pathloom" worker --run "$work/run" --name third
 await 100 "the task is not leased a third time" leased third
 [ "$(grep -c "lease.expired" "$work/hub.out")" -eq 0 ] || fail "a lease expired"
-echo "two workers went, and nothing waited for a lease"
+echo "two workers left, and no task waited for the end of a lease"

@@ -1,9 +1,10 @@
 /* folder: store
  * Tests with a real service that an engine does what store/engine/engine.h promises.
  *
- *   engine_check URL [lossy]    tests all; exit code 1 and a line if one is broken
- *   engine_check URL put NAME WHO     one of several writers that race
- *   engine_check URL swap NAME TIMES  raises a counter TIMES times, by swaps
+ *   engine_check URL [lossy]    tests all promises. If one is broken, prints a line and
+ *                               ends with code 1. lossy: answers may be lost
+ *   engine_check URL put NAME WHO     puts the object NAME, as one of racing writers
+ *   engine_check URL swap NAME TIMES  raises the counter NAME, TIMES times, by swaps
  *
  * Each of the racing writers is a process. Names of objects begin with the process id,
  * so that objects of earlier calls do not disturb a test. */
@@ -61,13 +62,16 @@ static void objects_come_back_and_are_written_once(engine *e)
         own_name("object", i, name);
         must(engine_get(e, name, &none) == PL_ERR_NOT_FOUND, "a missing object");
         must(engine_put(e, name, bytes, sizes[i]) == PL_OK, "a put");
-        must(holds(e, name, bytes, sizes[i]), "what was put comes back");
+        must(holds(e, name, bytes, sizes[i]), "the bytes that were put come back");
         must(engine_put(e, name, bytes, sizes[i]) == PL_OK, "the same put again");
-        must(engine_put(e, name, "other", 5) == PL_ERR_EXISTS, "another put");
-        must(holds(e, name, bytes, sizes[i]), "another put changed nothing");
+        must(engine_put(e, name, "other", 5) == PL_ERR_EXISTS,
+             "a put of different bytes");
+        must(holds(e, name, bytes, sizes[i]),
+             "a put of different bytes changed nothing");
         must(engine_drop(e, name) == PL_OK, "a drop");
         must(engine_drop(e, name) == PL_OK, "the same drop again");
-        must(engine_get(e, name, &none) == PL_ERR_NOT_FOUND, "what was dropped");
+        must(engine_get(e, name, &none) == PL_ERR_NOT_FOUND,
+             "an object that was dropped");
     }
     pl_buf_destroy(&none);
     pl_free(bytes);
@@ -111,9 +115,11 @@ static void a_swap_needs_what_is_there(engine *e)
     pl_buf_append(&one, "one", 3);
     pl_buf_append(&two, "one and more", 12);
     pl_buf_append(&three, "three", 5);
-    must(engine_swap(e, name, &one, &two) == PL_ERR_STALE, "a swap of nothing");
+    must(engine_swap(e, name, &one, &two) == PL_ERR_STALE,
+         "a swap of an object that does not exist");
     must(engine_swap(e, name, &none, &one) == PL_OK, "the first swap");
-    must(engine_swap(e, name, &none, &three) == PL_ERR_STALE, "a second first swap");
+    must(engine_swap(e, name, &none, &three) == PL_ERR_STALE,
+         "a swap that expects no object");
     must(engine_swap(e, name, &one, &two) == PL_OK, "a swap");
     must(engine_swap(e, name, &one, &two) == PL_OK, "the same swap again");
     must(engine_swap(e, name, &one, &three) == PL_ERR_STALE, "a stale swap");
@@ -177,7 +183,8 @@ static void of_racing_puts_one_wins(void)
             must(start("put", names[round], i) > 0, "fork");
         for (int i = 0; i < RACERS; i++) {
             wait(&code);
-            must(WIFEXITED(code) && WEXITSTATUS(code) % 7 == 0, "a racer");
+            must(WIFEXITED(code) && WEXITSTATUS(code) % 7 == 0,
+                 "the end of a racing writer");
             won += WEXITSTATUS(code) == 0;
         }
         must(won == 1, "exactly one of the racing puts wins");
@@ -190,9 +197,10 @@ static void of_racing_puts_one_wins(void)
     printf("engine_check: %d races of %d puts, %d winners\n", ROUNDS, RACERS, n_won);
 }
 
-/* If the answer to a swap is lost, the swap may have happened, and another writer may
- * have replaced the value before the first writer looks. The first writer then repeats
- * its swap. So the counter may be higher than the number of swaps, but never lower. */
+/* Each swap must count once. If answers are lost (`lossy`), a swap may have happened
+ * although its writer got no answer. If another writer then replaces the value, the
+ * first one cannot see its swap and repeats it. So the counter may be too high then,
+ * but never too low. */
 static void no_swap_is_lost(bool lossy)
 {
     char name[ENGINE_NAME_MAX];
@@ -207,10 +215,11 @@ static void no_swap_is_lost(bool lossy)
         must(start("swap", name, SWAPS) > 0, "fork");
     for (int i = 0; i < RACERS; i++) {
         wait(&code);
-        must(WIFEXITED(code) && WEXITSTATUS(code) == 0, "a counting process");
+        must(WIFEXITED(code) && WEXITSTATUS(code) == 0,
+             "the end of a counting process");
     }
     e = connect_to();
-    must(engine_get(e, name, &now) == PL_OK, "the counter's end");
+    must(engine_get(e, name, &now) == PL_OK, "reading the counter at the end");
     int end = atoi(pl_buf_text(&now));
     must(end == RACERS * SWAPS || (lossy && end > RACERS * SWAPS),
          "every swap counts once");

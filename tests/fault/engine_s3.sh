@@ -1,7 +1,8 @@
 #!/bin/sh
-# Tests the S3 engine with the small S3 server of these tests: the promises of engine.h,
-# lost answers, a service that is busy or full or that ignores conditions. Also tests
-# that stores in this service can be rebuilt and fenced.
+# Tests the S3 engine with a small S3 server (s3_server.c). The engine must keep the
+# promises of engine.h, also if answers are lost or the service is busy. It must report
+# a service that is full or that ignores the conditions of writes. A store must be
+# rebuilt from the service alone. If a second home opens a store, the first must stop.
 #
 # usage: engine_s3.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u
@@ -12,8 +13,8 @@ own_folder "$3"
 AWS_ACCESS_KEY_ID=tester AWS_SECRET_ACCESS_KEY=secret-that-nobody-sees
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 
-# A server runs until no process holds its pipe any more.
-serve() { # name, words
+# Starts a server, which runs until no process has its pipe open.
+serve() { # name, options
     name=$1
     shift
     mkfifo "$work/$name.pipe"
@@ -33,7 +34,7 @@ store_on() { # name
 }
 
 serve plain small
-"$tests/engine_check" "$url" >"$work/check.out" 2>&1 || fail "promises"
+"$tests/engine_check" "$url" >"$work/check.out" 2>&1 || fail "engine_check"
 PL_TEST_ENGINE=$url PL_TEST_SHORT=1
 export PL_TEST_ENGINE PL_TEST_SHORT
 for test in test_store_collect remote_store; do
@@ -41,13 +42,13 @@ for test in test_store_collect remote_store; do
 done
 unset PL_TEST_ENGINE
 store_on first || fail "init"
-store_on first && fail "init twice"
+store_on first && fail "a second init of the same store was accepted"
 "$pathloom" store pack --store "$work/first" >"$work/pack.out" 2>&1 || fail "pack"
 refused 73 'a different store' "$pathloom" store init --store "$work/second" --engine "$url"
 "$pathloom" store restore "$url" --store "$work/again" >"$work/again.out" 2>&1 ||
     fail "restore"
-"$pathloom" store pack --store "$work/again" >>"$work/again.out" 2>&1 || fail "going on"
-refused 75 'opened elsewhere since' "$pathloom" store pack --store "$work/first"
+"$pathloom" store pack --store "$work/again" >>"$work/again.out" 2>&1 || fail "the restored store cannot be packed"
+refused 75 'was opened by another home' "$pathloom" store pack --store "$work/first"
 ! grep -rq "$AWS_SECRET_ACCESS_KEY" "$work" || fail "the secret was written"
 AWS_ACCESS_KEY_ID=stranger
 refused 77 'refuses these keys' "$pathloom" store pack --store "$work/again"
@@ -55,24 +56,24 @@ AWS_ACCESS_KEY_ID=tester
 make_corpus base
 (small_job run --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
     --set store.homes=2 --set store.engine="s3://bucket/run?${url#*\?}" >"$work/run.out" 2>&1) ||
-    fail "a run on it"
+    fail "a run with a store in S3"
 refused 69 'homes cannot be added' "$pathloom" homes add --run "$work/run"
-refused 69 'keeps the homes that it has' "$pathloom" homes remove 2 --run "$work/run"
-echo "an S3 keeps what it promises, a store is rebuilt and fenced"
+refused 69 'home cannot be removed' "$pathloom" homes remove 2 --run "$work/run"
+echo "the engine keeps its promises; a store was rebuilt, and its old home was refused"
 
 serve lossy lose=7
-"$tests/engine_check" "$url" lossy >"$work/lossy.out" 2>&1 || fail "lost answers"
+"$tests/engine_check" "$url" lossy >"$work/lossy.out" 2>&1 || fail "engine_check with lost answers"
 serve busy busy=3
-"$tests/engine_check" "$url" >"$work/busy.out" 2>&1 || fail "a busy service"
+"$tests/engine_check" "$url" >"$work/busy.out" 2>&1 || fail "engine_check with a busy service"
 echo "lost answers and a busy service change nothing"
 
 serve deaf deaf
-store_on deaf && fail "a service without conditions"
-grep -q 'ignores the condition `If-None-Match' "$work/deaf.out" || fail "the sentence"
+store_on deaf && fail "a service that ignores conditions was accepted"
+grep -q 'ignores the condition `If-None-Match' "$work/deaf.out" || fail "the error does not name the ignored condition"
 serve full full
-store_on full && fail "a full bucket"
-grep -q 'full or at its quota' "$work/full.out" || fail "the sentence on a full bucket"
+store_on full && fail "init in a full bucket succeeded"
+grep -q 'full or at its quota' "$work/full.out" || fail "the error does not say that the bucket is full"
 url="s3://bucket/x?endpoint=http://127.0.0.1:1&patience=1"
-store_on nobody && fail "a service that is not there"
-grep -q 'tried [0-9]* times in 1.00s' "$work/nobody.out" || fail "the sentence"
-echo "what cannot work is refused with the reason"
+store_on nobody && fail "init without a service succeeded"
+grep -q 'tried [0-9]* times in 1.00s' "$work/nobody.out" || fail "the error does not say how often it tried"
+echo "services that cannot work are refused with the reason"

@@ -1,5 +1,5 @@
 # Tests of storage engines. engine_check tests any engine. ctest runs it with the small
-# S3 server of these tests, and tests/ceph.sh runs it with a real Ceph and its radosgw.
+# server s3_server.c, and tests/ceph.sh runs it with a real Ceph and its radosgw.
 add_executable(engine_check ${CMAKE_CURRENT_SOURCE_DIR}/fault/engine_check.c)
 target_link_libraries(engine_check pl_store)
 add_executable(remote_store ${CMAKE_CURRENT_SOURCE_DIR}/fault/remote_store.c)
@@ -13,7 +13,7 @@ if(CURL_FOUND AND TARGET pathloom)
             ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_BINARY_DIR}/engine_s3
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(engine_s3 PROPERTIES LABELS "integration;store" TIMEOUT 300)
-  # Publishes a folder on the small hub of these tests.
+  # Tests export --push with the small server hub_server.c.
   add_executable(hub_server ${CMAKE_CURRENT_SOURCE_DIR}/fault/hub_server.c)
   target_link_libraries(hub_server pl_base PkgConfig::MICROHTTPD)
   add_test(NAME push

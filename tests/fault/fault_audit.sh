@@ -10,7 +10,8 @@
 #    and home are killed: the worker is fenced, says why, and may not come back. The
 #    other workers end the job, and the versions with the wrong worker's updates are
 #    listed
-# 4. one of the workers of the job itself makes one wrong update
+# 4. one of the launcher's workers makes one wrong update: it is fenced, and the job
+#    ends without it
 # 5. three workers with three kinds of devices: the results of honest workers are equal
 #    within the tolerance. A worker that flips the signs of an update is fenced, because
 #    the results of the other two agree
@@ -40,10 +41,10 @@ count() { # pattern, folder
 
 make_corpus base modules docs
 echo "1. without audits"
-dealt="--set router.em=2 --set router.share=0.2" # then four tasks score documents
+dealt="--set router.em=2 --set router.share=0.2" # four more tasks score documents
 # shellcheck disable=SC2086 # the list is several words
 (run_job calm $dealt) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-facts calm || fail "its record"
+facts calm || fail "the store of the undisturbed run"
 
 echo "2. every task twice"
 take_data calm twice
@@ -53,7 +54,7 @@ agreed=$(count 'audit.closed .*verdict=agreed' twice)
 [ "$agreed" -eq 29 ] || fail "$agreed audits of 29 tasks"
 [ "$(count 'audit.differs' twice)" -eq 0 ] || fail "honest workers differ"
 grep -v '^object audit/\|^ref audit/' "$work/calm.facts" >"$work/plain.facts"
-facts twice || fail "its record"
+facts twice || fail "the store of the audited run"
 grep -v '^object audit/\|^ref audit/' "$work/twice.facts" | cmp -s - "$work/plain.facts" ||
     fail "audits change versions"
 fsck_is_clean twice || fail "fsck"
@@ -62,7 +63,7 @@ echo "$agreed tasks were done twice, all equal"
 echo "3. a wrong update"
 take_data calm wrong
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job wrong --set fleet.audit=1 \
-    --set train.phases=12 >"$work/wrong.out" 2>&1 & # trains until the wrong update is found
+    --set train.phases=12 >"$work/wrong.out" 2>&1 & # enough phases to find the wrong update
 job=$!
 tries=600
 until grep -q 'lease.granted task=mix' "$work/wrong/log/hub.log" 2>/dev/null; do
@@ -76,20 +77,20 @@ odd=$!
 tries=4800
 until grep -q 'worker.fenced worker=odd' "$work/wrong/log/hub.log"; do
     tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "nobody finds the wrong update"
-    kill -0 "$job" 2>/dev/null || fail "the job ends before anybody is fenced"
+    [ "$tries" -gt 0 ] || fail "no audit finds the wrong update"
+    kill -0 "$job" 2>/dev/null || fail "the job ends before the worker is fenced"
     case $tries in
     4796 | 4780) pkill -KILL -P "$job" -f 'pathloom hub' ;;
     4788) pkill -KILL -P "$job" -f 'pathloom home' ;;
     esac
     sleep 0.05
 done
-wait "$odd" && fail "the fenced worker ends as if all were well"
+wait "$odd" && fail "the fenced worker ends with exit code 0"
 odd=
-grep -q 'worker odd is fenced' "$work/odd.out" || fail "its owner is not told why"
+grep -q 'worker odd is fenced' "$work/odd.out" || fail "worker odd does not say that it is fenced"
 "$pathloom" worker --run "$work/wrong" --name odd >"$work/odd2.out" 2>&1 &&
-    fail "a fenced worker comes back"
-grep -q 'worker odd is fenced' "$work/odd2.out" || fail "nor why it may not come back"
+    fail "a fenced worker may join again"
+grep -q 'worker odd is fenced' "$work/odd2.out" || fail "a fenced worker that joins again is not told why it is refused"
 wait "$job" || fail "the job"
 job=
 [ "$(cat "$work/wrong/log/hub.log" "$work/wrong/log/home.log" |
@@ -98,7 +99,7 @@ job=
 "$pathloom" audit --run "$work/wrong" >"$work/audit.out" 2>&1 || fail "pathloom audit"
 grep -q '^fenced *odd' "$work/audit.out" || fail "pathloom audit names no fenced worker"
 grep -q '^settled ' "$work/audit.out" || fail "pathloom audit has no verdict"
-# Another answer is right, too: the worker may have done only audits.
+# If the worker did only audits, it has no contribution, and the answer must say so.
 "$pathloom" audit odd --run "$work/wrong" >"$work/worker.out" 2>&1 ||
     grep -q 'no version .* has a contribution of odd' "$work/worker.out" ||
     fail "pathloom audit odd"
@@ -106,18 +107,18 @@ grep -q '^settled ' "$work/audit.out" || fail "pathloom audit has no verdict"
     "$pathloom" audit worker-1 --run "$work/wrong" >"$work/worker.out" 2>&1 ||
     fail "pathloom audit worker-1"
 fix=$(sed -n 's/^ *pathloom store rollback/store rollback/p' "$work/worker.out" | head -n 1)
-[ -n "$fix" ] || fail "no command undoes what it did"
+[ -n "$fix" ] || fail "pathloom audit names no command that removes the contributions"
 # shellcheck disable=SC2086 # the command is several words
 "$pathloom" $fix >"$work/fix.out" 2>&1 || fail "$fix"
 fsck_is_clean wrong || fail "fsck"
-echo "4. a wrong update of one of the job's own workers"
+echo "4. a wrong update of one of the launcher's workers"
 take_data calm own
 mkdir "$work/once"
 (
     export PATHLOOM_FAILPOINT=worker.update.wrong:error:20 PATHLOOM_FAILPOINT_ONCE="$work/once"
     run_job own --set fleet.audit=1 --set train.phases=12
-) >"$work/own.out" 2>&1 || fail "the job does not go on without the fenced worker"
-[ -e "$work/once/worker.update.wrong" ] || fail "nobody was wrong"
+) >"$work/own.out" 2>&1 || fail "the job does not end without the fenced worker"
+[ -e "$work/once/worker.update.wrong" ] || fail "no worker made the wrong update"
 [ "$(grep -c 'worker.fenced worker=worker-' "$work/own/log/hub.log")" -eq 1 ] ||
     fail "not one of the job's own workers is fenced"
 echo "a wrong update was found; then: pathloom $fix"
@@ -125,7 +126,7 @@ echo "a wrong update was found; then: pathloom $fix"
 # On this processor, results of one and of two threads may differ. Results of `ref`
 # always differ from results of `cpu`.
 others=
-kinds_job() { # folder: the job with one worker, and two of other kinds beside it
+kinds_job() { # folder, fail point: a job with three workers of different kinds
     take_data calm "$1"
     tiny_job "$1" --workers 1 --set train.tau=20 --set train.phases=12 \
         --set fleet.audit=1 --set workers.backend=cpu --set workers.precision=f32 \
@@ -153,8 +154,8 @@ kinds_job() { # folder: the job with one worker, and two of other kinds beside i
 echo "5. three kinds of devices"
 kinds_job kinds ""
 across=$(count 'audit.closed .*verdict=agreed .*tolerance=0.25' kinds)
-[ "$across" -gt 0 ] || fail "no audit between kinds"
-[ "$(count 'audit.differs\|worker.fenced' kinds)" -eq 0 ] || fail "honest kinds differ"
+[ "$across" -gt 0 ] || fail "no task was audited by a worker of another kind"
+[ "$(count 'audit.differs\|worker.fenced' kinds)" -eq 0 ] || fail "results of honest workers of different kinds differ"
 echo "$across tasks were done again by another kind, all within the tolerance;" \
     "farthest $(sed -n 's/.*audit.closed .*distance=\([^ ]*\) tolerance=0.25.*/\1/p' \
         "$work/kinds/log/hub.log" | sort -n | tail -n 1)"
@@ -162,8 +163,8 @@ kinds_job liar worker.update.flipped:error:9
 [ "$(count 'worker.fenced worker=of-two' liar)" -gt 0 ] || fail "the liar is not fenced"
 [ "$(cat "$work/liar/log/hub.log" "$work/liar/log/home.log" |
     grep 'worker.fenced' | grep -vc 'worker=of-two')" -eq 0 ] ||
-    fail "an honest worker of another kind is fenced"
-grep -q 'worker of-two is fenced' "$work/liar-two.out" || fail "its owner is not told why"
+    fail "an honest worker is fenced"
+grep -q 'worker of-two is fenced' "$work/liar-two.out" || fail "worker of-two does not say that it is fenced"
 "$pathloom" audit --run "$work/liar" >"$work/audit.out" 2>&1 || fail "pathloom audit"
 grep -q 'differs by .* (0.25 is allowed)' "$work/audit.out" ||
     fail "pathloom audit names no distance"

@@ -32,11 +32,11 @@ since() { # seconds
 make_corpus base modules docs
 echo "1. undisturbed"
 (run_job calm --set fleet.backup=off) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-facts calm || fail "its record"
+facts calm || fail "the store of the undisturbed run"
 
 echo "2. a worker is stopped"
 take_data calm stop
-# A step takes so long that the script notices when a task has begun.
+# Steps are slow, so that the script can stop a worker in the middle of a task.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job stop >"$work/stop.out" 2>&1 &
 job=$!
 stop_in_second_phase stop
@@ -45,19 +45,19 @@ tries=3000
 until "$pathloom" status --run "$work/stop" --json 2>/dev/null | tr '{' '\n' |
     grep -q '"arm":"mix".*"finished":true'; do
     tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the arm does not end beside a worker that stands still"
+    [ "$tries" -gt 0 ] || fail "the arm does not end while a worker is stopped"
     kill -0 "$job" 2>/dev/null || break
     sleep 0.1
 done
 took=$(since "$start")
 kill -CONT "$stopped"
-wait "$job" || fail "the run beside a worker that stands still"
+wait "$job" || fail "the run with a stopped worker"
 job=
 grep -q 'backup.granted .*slow='"$name" "$log" || fail "no backup of a task of $name"
 grep -q 'backup.settled .*stopped='"$name" "$log" || fail "$name was not told to stop"
 same_facts calm stop || fail "versions differ from those of the undisturbed run"
 fsck_is_clean stop || fail "fsck"
-echo "the others ended in $took s beside $name; a lease would have lived for 100 s"
+echo "the others ended in $took s beside $name; a lease would have lasted 100 s"
 
 # Prints the seconds from the start of the mixture's first task to the end of its last
 # task.
@@ -94,7 +94,7 @@ if [ "$mode" != short ]; then
     echo "3. one worker of four is slow"
     slow_job without --set fleet.backup=off
     without=$took
-    facts without || fail "its record"
+    facts without || fail "the store of the run without backups"
     slow_job with
     same_facts without with || fail "versions with backups differ"
     echo "the mixture without backups $without s, with them $took s ($(grep -c \

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Overwrites data shards in RUN/cache while workers read them. The workers must discard
-# what they trained on damaged shards, and fetch the shards again. The final hashes must
-# be those of an undisturbed run, also if, before the start, the file of a shard
-# contains the shard of a different path. Every task is audited, which shows that two
-# workers with the same damaged file do not confirm each other's results.
+# what they trained on damaged shards, and fetch the shards again. In a second run,
+# files contain the shard of a different path before the workers start. The final hashes
+# of both runs must be those of an undisturbed run. Every task is audited: two workers
+# with the same damaged file must not confirm each other's results.
 #
 # usage: fault_cache.sh PATHLOOM WORKFOLDER
 set -eu
@@ -20,7 +20,7 @@ run() { # folder, options
 shards() { # folder
     ls "$work/$1"/cache/*.tok 2>/dev/null | wc -l
 }
-# All rows of `pathloom audit`, including those of the base model, must agree.
+# Every audit, also of the base model, must have the verdict `agreed`.
 all_agreed() { # folder
     "$pathloom" audit --run "$work/$1" --json >"$work/$1.audits" || fail "the audits of $1"
     grep -q '"verdict":"agreed"' "$work/$1.audits" || fail "no audit in $1"
@@ -33,17 +33,16 @@ check() { # folder
     [ -s "$work/$1.hashes" ] || fail "no module in $1"
     cmp -s "$work/calm.hashes" "$work/$1.hashes" || {
         diff "$work/calm.hashes" "$work/$1.hashes" || :
-        fail "other hashes in $1"
+        fail "$1 has other hashes than the undisturbed run"
     }
     all_agreed "$1"
 }
 
-(run calm) || fail "the calm run"
+(run calm) || fail "the undisturbed run"
 versions --run "$work/calm" >"$work/calm.hashes"
 all_agreed calm
 
-# ---- tokens change while workers read them; the file's size and time stay the same
-# ----
+# ---- tokens change during training; the size and the time of the file do not ----
 (run hurt) &
 job=$!
 training_begins hurt
@@ -58,12 +57,12 @@ for file in "$work"/hurt/cache/*.tok; do
     head -c 20000 /dev/zero | dd of="$file" bs=64 seek=1 conv=notrunc 2>/dev/null
     touch -r "$work/time" "$file"
 done
-wait "$job" || fail "the run whose shards were hurt"
+wait "$job" || fail "the run whose shards were damaged"
 job=
 check hurt
 grep -q 'task.abandoned .*changed while it was in use' "$work"/hurt/log/worker-*.log ||
-    fail "no worker noticed"
-grep -q 'shard.damaged' "$work"/hurt/log/worker-*.log || fail "no shard came again"
+    fail "no worker noticed the damaged shard"
+grep -q 'shard.damaged' "$work"/hurt/log/worker-*.log || fail "no worker fetched a damaged shard again"
 
 # ---- the shard of another path, undamaged ----
 (run swapped) &
@@ -85,6 +84,6 @@ for file in "$work"/swapped/cache/*.tok; do
 done
 (run swapped) || fail "the run with swapped shards"
 check swapped
-grep -q 'does not hold the shard of its name' "$work"/swapped/log/worker-*.log ||
-    fail "nobody noticed that shards were swapped"
+grep -q 'do not have the hash in the name of the file' "$work"/swapped/log/worker-*.log ||
+    fail "no worker noticed that shards were swapped"
 echo "PASSED: $(wc -l <"$work/calm.hashes") modules, equal hashes in all three runs, $(grep -c agreed "$work/hurt.audits") audits of the hurt one agree"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests failing disks, jumping clocks and hung processes. In each case the job must
-# continue, or end with one sentence. When the fault is over, the same command must end
-# with the versions of an undisturbed run.
+# continue, or end with an error of one sentence. When the fault is over, the same
+# command must end with the versions of an undisturbed run.
 #
 # usage: fault_io.sh PATHLOOM LEDGER INTERPOSE.SO WORKFOLDER [short]
 #
@@ -60,14 +60,14 @@ until_done() {
     tries=0 code=1
     while [ "$code" -ne 0 ]; do
         tries=$((tries + 1))
-        [ "$tries" -le 10 ] || fail "it does not end"
+        [ "$tries" -le 10 ] || fail "the job does not end after ten starts"
         try_job
     done
     n_again=$((n_again + tries - 1))
 }
 
 check_facts() {
-    same_facts calm shot || fail "other facts than those of the undisturbed run"
+    same_facts calm shot || fail "the store has other facts than that of the undisturbed run"
     fsck_is_clean shot || fail "fsck: $(head -n 3 "$work/shot.fsck")"
     nobody_is_left shot || fail "processes are left"
 }
@@ -92,7 +92,7 @@ one_call() { # role, CALL:LATEST:ERROR
     n_acted=$((n_acted + 1))
     # The program must handle short writes and EINTR without ending.
     case $call.$spec in
-    write.*EINTR | write.*short) [ "$tries" -eq 1 ] || fail "it did not go on by itself" ;;
+    write.*EINTR | write.*short) [ "$tries" -eq 1 ] || fail "the job ended after a short write or EINTR" ;;
     esac
 }
 
@@ -120,11 +120,11 @@ long_outage() { # name, INTERPOSE, code
     code=0
     wait "$job" || code=$?
     job=""
-    [ "$code" -eq "$3" ] || fail "it ended with $code, not $3"
+    [ "$code" -eq "$3" ] || fail "the job ended with $code, not $3"
     check_sentence
     "$pathloom" store ls --run "$work/shot" >/dev/null || fail "the store is unreadable"
     try_job
-    [ "$code" -eq "$3" ] || fail "given again, it ended with $code, not $3"
+    [ "$code" -eq "$3" ] || fail "started again, the job ended with $code, not $3"
     rm "$work/now"
     until_done
     unset LD_PRELOAD INTERPOSE INTERPOSE_ROLE INTERPOSE_WHILE INTERPOSE_PATH
@@ -149,7 +149,7 @@ small_disk() {
     code=0
     wait "$job" || code=$?
     job=""
-    [ "$code" -eq 74 ] || fail "it ended with $code, not 74"
+    [ "$code" -eq 74 ] || fail "the job ended with $code, not 74"
     check_sentence
     rm "$disk/fill"
     until_done
@@ -166,7 +166,7 @@ clock() {
     export LD_PRELOAD INTERPOSE_CLOCK
     until_done
     unset LD_PRELOAD INTERPOSE_CLOCK
-    [ "$tries" -eq 1 ] || fail "it had to be given again"
+    [ "$tries" -eq 1 ] || fail "the job had to be started again"
     ! grep -h 'lease.expired\|home.away\|away' "$work"/shot/log/hub.log || fail "a lease ran out"
     check_facts
 }
@@ -180,11 +180,11 @@ hung_worker() {
     wait_for_mixture
     # shellcheck disable=SC2046
     set -- $(members "$job" worker)
-    kill -STOP "$1" || fail "no worker to stop"
+    kill -STOP "$1" || fail "no worker runs that could be stopped"
     i=0
     while kill -0 "$job" 2>/dev/null; do
         i=$((i + 1))
-        [ "$i" -lt 200 ] || fail "the job hangs with it"
+        [ "$i" -lt 200 ] || fail "the job does not end without the stopped worker"
         sleep 0.1
     done
     wait "$job" || fail "the job ended with $?"
@@ -214,8 +214,8 @@ told_to_end() {
 
 make_corpus base modules docs
 begin "the undisturbed run"
-(tiny_job calm) >"$work/shot.out" 2>&1 || fail "it ended with $?"
-facts calm || fail "it has too little in its store"
+(tiny_job calm) >"$work/shot.out" 2>&1 || fail "the undisturbed run ended with $?"
+facts calm || fail "the undisturbed run has too little in its store"
 
 home="write:150:EIO write:150:ENOSPC write:150:EINTR write:150:short pwrite:100:EIO
     pwrite:100:ENOSPC pwrite:100:short fdatasync:200:EIO fdatasync:200:ENOSPC

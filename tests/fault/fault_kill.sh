@@ -5,8 +5,8 @@
 # usage: fault_kill.sh PATHLOOM WORKFOLDER [KILLS]
 #
 # 1. an undisturbed run
-# 2. the same job while workers, hub and home are killed by kill -9 at random times (at
-#    least KILLS times; most of the killed processes are workers)
+# 2. the same job while workers, hub and home are killed by kill -9 at random times; at
+#    least KILLS (20) of the killed processes are workers
 # 3. the same job while all its processes are killed by kill -9, several times, and its
 #    command is repeated after each time
 # In all three runs every module has the same version and hash, and no process is left
@@ -19,7 +19,7 @@ echo "seed $seed"
 . tests/fault/chaos_job.sh
 own_folder "$2"
 
-# A corpus of real text, the same for all runs: the pages of this project.
+# All runs have the same corpus: sources and pages of this project.
 cat README.md docs/*.md >"$work/0.txt" 2>/dev/null
 make_corpus base modules outer store workers docs docs/results
 
@@ -61,7 +61,7 @@ while kill -0 "$job" 2>/dev/null; do
     [ "$role" != worker ] || workers=$((workers + 1))
     [ "$workers" -lt "$kills" ] || [ "$shots" -lt $((kills + kills / 2)) ] || break
 done
-wait "$job" || fail "the run under fire"
+wait "$job" || fail "the run whose processes were killed"
 hashes shot
 echo "   $shots kills, $workers of them workers"
 [ "$workers" -ge "$kills" ] || fail "only $workers workers were killed, $kills are asked for"
@@ -70,10 +70,10 @@ cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
     fail "hashes differ after $shots kills"
 }
 
-# The invariants hold, and every phase was counted once.
+# All invariants of the run must hold, among them that each phase was counted once.
 "$pathloom" check --run "$work/shot" --recompute all >"$work/check.out" || {
     cat "$work/check.out"
-    fail "check of the run under fire"
+    fail "check of the run whose processes were killed"
 }
 
 echo "3. the whole job killed and given again"
@@ -88,7 +88,7 @@ while :; do
         wait "$job" 2>/dev/null
         continue
     fi
-    wait "$job" || fail "the run that was given again"
+    wait "$job" || fail "the run that was started again"
     break
 done
 hashes back

@@ -24,17 +24,17 @@ run_job() { # folder; in a subshell
 
 make_corpus base modules docs
 (run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-facts calm || fail "its record"
+facts calm || fail "the store of the undisturbed run"
 for lie in wrong:error:2 wrong:error:6 damaged:error:2; do
     run=$(echo "$lie" | tr -d :)
     take_data calm "$run"
     (
-        # Mates ask for the update while it is on its way to the home.
+        # The pause lets mates ask for the update before the home has it.
         export "PATHLOOM_FAILPOINT=worker.offer.$lie,worker.submit.before:sleep:200"
         run_job "$run"
     ) >"$work/$run.out" 2>&1 || fail "the job with a mate that lies ($lie)"
     same_facts calm "$run" || fail "a lie changed the versions ($lie)"
-    grep -q 'mate.lied' "$work/$run"/log/worker-*.log || fail "nobody noticed ($lie)"
+    grep -q 'mate.lied' "$work/$run"/log/worker-*.log || fail "no mate noticed the lie ($lie)"
 done
 lies=$(cat "$work"/*/log/*.log | grep -c 'mate.lied')
 echo "mates noticed $lies lies, and the versions are those of the undisturbed run"

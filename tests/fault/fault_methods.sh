@@ -60,7 +60,7 @@ run_both() { # options
         >"$work/$case.shot.out" 2>&1 & # slow steps leave time for the kills
     job=$!
     shoot "$job"
-    wait "$job" || fail "the run under fire"
+    wait "$job" || fail "the run whose processes were killed"
     [ "$shots" -ge "$kills" ] || fail "only $shots kills, $kills are asked for"
     facts_of_run "$case.calm"
     facts_of_run "$case.shot"
@@ -78,14 +78,14 @@ same() { # name, options
     run_both "$@"
     cmp -s "$work/$case.calm.facts" "$work/$case.shot.facts" || {
         diff "$work/$case.calm.facts" "$work/$case.shot.facts"
-        fail "other bytes after $shots kills"
+        fail "versions or states differ after $shots kills"
     }
     echo "$case: the same bytes after $shots kills"
     rm -rf "$work/$case".*
 }
 
-# Each module must contain each of a path's 6 phases once. A phase has 15 steps of 4
-# samples, or fewer steps.
+# Each module must have each of the 6 phases of a path once. A phase has 15 steps or
+# fewer, with 4 samples per step.
 count_phases() {
     for module in $(sed -n 's,^\(mix/[^p][^ ]*\) .*,\1,p' "$work/$case.shot.facts"); do
         "$pathloom" store log "$module" --run "$work/$case.shot" --json |
@@ -111,7 +111,7 @@ once() { # name, options
 }
 
 # If only one of two mates took the step of the pair, the mean of the holders would
-# move.
+# differ from the version of the home.
 agrees() { # name, options
     case=$1
     shift
@@ -165,6 +165,6 @@ case=end
 sleep 1
 left=$(pgrep -f "$work/" | grep -v "^$$\$" | wc -l)
 [ "$left" -eq 0 ] || fail "$left processes are left behind"
-[ "$n_cases" -gt 0 ] || fail "no such case"
+[ "$n_cases" -gt 0 ] || fail "no method or codec has a name that was given"
 echo "$n_cases cases"
 rm -rf "$work"

@@ -9,8 +9,8 @@
 # the exit code is 77. The case `loss` needs nftables (`nft`). Without nftables the case
 # is skipped, and a line says so.
 #
-#   cut      the loopback interface is down for 0.5, 3 and 8 s. No process can reach
-#            another for longer than leases last and than a connection waits for
+#   cut      the loopback interface is down for 0.5, 3 and 8 s. The longest cut
+#            outlasts the leases, and the time for which a connection waits for
 #            heartbeats
 #   hub cut, home cut    packets to one process are dropped, those to others are
 #                        delivered
@@ -24,7 +24,7 @@ if [ "${1-}" != --inside ]; then
         # shellcheck disable=SC2086 # $how is empty or one word
         unshare $how --net true 2>/dev/null && exec unshare $how --net sh "$0" --inside "$@"
     done
-    echo "SKIP: this machine does not make networks"
+    echo "SKIP: this machine does not permit network namespaces"
     exit 77
 fi
 pathloom=$2
@@ -74,7 +74,7 @@ end() {
     i=0
     while kill -0 "$job" 2>/dev/null; do
         i=$((i + 1))
-        [ "$i" -lt 2400 ] || fail "it does not end"
+        [ "$i" -lt 2400 ] || fail "the job does not end after the network works again"
         [ -n "$resumed" ] || [ "$(grep -c 'lease.granted' "$work/shot/log/hub.log")" -le "$granted" ] ||
             resumed=$(($(date +%s%3N) - healed))
         sleep 0.05
@@ -82,9 +82,9 @@ end() {
     code=0
     wait "$job" || code=$?
     job=""
-    [ "$code" -eq 0 ] || fail "it ended with $code"
-    same_facts calm shot || fail "other facts than those of the undisturbed run"
-    echo "$name: the same facts; next grant ${resumed:-0} ms after it was whole"
+    [ "$code" -eq 0 ] || fail "the job ended with $code"
+    same_facts calm shot || fail "the store has other facts than that of the undisturbed run"
+    echo "$name: the same facts; next grant ${resumed:-0} ms after the network worked again"
 }
 
 port_of() { sed 's/.*://; s/#.*//' "$work/shot/proc/$1.address"; }
@@ -92,8 +92,8 @@ port_of() { sed 's/.*://; s/#.*//' "$work/shot/proc/$1.address"; }
 ip link set lo up || exit 77
 make_corpus base modules docs
 name="the undisturbed run"
-(job_of calm) >"$work/shot.out" 2>&1 || fail "it ended with $?"
-facts calm || fail "it has too little in its store"
+(job_of calm) >"$work/shot.out" 2>&1 || fail "the undisturbed job ended with $?"
+facts calm || fail "the undisturbed run has too little in its store"
 
 cuts="0.5 3 8"
 [ "$mode" != short ] || cuts=3

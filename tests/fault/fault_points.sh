@@ -4,8 +4,8 @@
 #
 # usage: fault_points.sh PATHLOOM LEDGER WORKFOLDER [short | K/N]
 #
-# The job is run undisturbed first, and then once per fail point. In one process of the
-# role that passes the point, one of the first passages kills the process, ends it,
+# The job is run undisturbed first, and then once per fail point. One of the first times
+# that a process of the role passes the point, the point kills the process, ends it,
 # stops it for a while, or makes the call fail. If the launcher ends, its command is
 # repeated until the job is done. Then all versions, contributions and states of paths
 # must be those of the undisturbed run. `short` tests several points in one run, each
@@ -32,10 +32,10 @@ fail() {
 }
 
 # Each row has a name, the roles that pass the point, and the number of times that every
-# tiny job passes it. The number is - if a tiny job never passes the point. Then one of
-# these tests passes it: test_failpoint, test_moving, test_store_bulk, test_store_parts,
-# test_home_away, test_store_copies, curves.sh, fault_audit.sh, fault_backup.sh,
-# forget.sh and ceph.sh.
+# tiny job passes it. If a tiny job never passes the point, the row has - and 0, and one
+# of these tests passes the point: test_failpoint, test_moving, test_store_bulk,
+# test_store_parts, test_home_away, test_store_copies, curves.sh, fault_audit.sh,
+# fault_backup.sh, forget.sh and ceph.sh.
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1
@@ -140,7 +140,7 @@ run_with_points() { # POINT:ACTION:NTH,...
     tries=0 code=1
     while [ "$code" -ne 0 ]; do
         tries=$((tries + 1))
-        [ "$tries" -le 24 ] || fail "it does not end"
+        [ "$tries" -le 24 ] || fail "the job does not end after 24 starts"
         code=0
         (points_job shot) >>"$work/shot.out" 2>"$work/shot.err" || code=$?
         case $code in
@@ -165,7 +165,7 @@ check_points() { # POINT:ACTION:NTH,...
         [ -e "$work/once/${point%%:*}" ] || fail "${point%%:*} was not reached"
         n_points=$((n_points + 1))
     done
-    same_facts calm shot || fail "other facts than those of the undisturbed run"
+    same_facts calm shot || fail "the store has other facts than that of the undisturbed run"
     fsck_is_clean shot || fail "fsck: $(head -n 3 "$work/shot.fsck")"
     n_cases=$((n_cases + 1))
 }
@@ -176,7 +176,7 @@ table | cut -d' ' -f1 | LC_ALL=C sort >"$work/named"
 sh tests/fault/chaos_check_points.sh --list >"$work/listed"
 cmp -s "$work/named" "$work/listed" || {
     diff "$work/named" "$work/listed"
-    fail "it does not name the points that the sources have"
+    fail "the table and the sources have different fail points"
 }
 
 make_corpus base modules docs
@@ -184,8 +184,8 @@ make_corpus base modules docs
 facts calm || fail "the undisturbed run has too little in its store"
 
 if [ "$mode" = short ]; then
-    # Every sixth point of the table is tested in the same run, so that neighbours are
-    # in different runs.
+    # Each of six runs tests every sixth point, so that points which follow each other
+    # in the table are in different runs.
     every_point >"$work/points"
     for first in 1 2 3 4 5 6; do
         points=

@@ -13,31 +13,31 @@ weight=${3:-0}
 . tests/fault/chaos_job.sh
 own_folder "$2"
 make_corpus base modules docs
-# A step takes so long that the script notices when a task has begun.
+# Steps are slow, so that the script can stop a worker in the middle of a task.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
     --set outer.deadline_s=0.1 --set "outer.late_weight=$weight" \
     --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \
     --set store.keep_momentum=true >"$work/run.out" 2>&1 &
 job=$!
 stop_in_second_phase run
-sleep 1 # the hub still grants what the worker asked for before it was stopped
+sleep 1 # the hub still answers requests that the worker sent before it was stopped
 held=$(held_by run "$name")
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"
 tries=3000
 until [ "$(finished run 6)" -ge $((4 - held)) ]; do
     tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "only $(finished run 6) paths end beside a worker that stands still"
-    kill -0 "$job" 2>/dev/null || fail "the run is over"
+    [ "$tries" -gt 0 ] || fail "only $(finished run 6) paths end while a worker is stopped"
+    kill -0 "$job" 2>/dev/null || fail "the run ended while a worker was stopped"
     sleep 0.1
 done
-[ "$(finished run 6)" -eq $((4 - held)) ] || fail "nobody stood still"
+[ "$(finished run 6)" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
 kill -CONT "$stopped"
 wait "$job" || fail "the run"
 job=
 "$pathloom" data coverage mix --run "$work/run" >"$work/coverage.out" 2>&1 ||
     fail "data coverage"
-grep -q 'more were left out by quorums' "$work/coverage.out" || [ "$weight" != 0 ] ||
-    fail "data coverage says nothing of what was left out"
+grep -q 'more records were left out by quorums' "$work/coverage.out" || [ "$weight" != 0 ] ||
+    fail "data coverage does not show the updates that were left out"
 grep -q 'update.dropped' "$work/run/log/$name.log" || [ "$weight" != 0 ] ||
     fail "$name is not told that its updates were dropped"
 for module in embed L1.E0 L1.E1 L2.E0 L2.E1 head; do

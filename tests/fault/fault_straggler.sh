@@ -17,7 +17,7 @@ phases=6
 own_folder "$3"
 make_corpus base outer home net
 
-# A step takes so long that the script notices when a task has begun.
+# Steps are slow, so that the script can stop a worker in the middle of a task.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 small_job run --workers 4 --set train.tau=150 --set train.phases=$phases \
     --set train.base_steps=15 --set topology.levels=2x2 --set workers.ttl_ms=400000 \
     --set outer.method=noloco --set outer.deadline_s=0.3 >"$work/run.out" 2>&1 &
@@ -31,7 +31,7 @@ wait_for() { # seconds, paths, phases
     while [ "$(finished run "$3")" -lt "$2" ]; do
         tries=$((tries - 1))
         [ "$tries" -gt 0 ] || fail "only $(finished run "$3") of $2 paths have $3 phases"
-        kill -0 "$job" 2>/dev/null || fail "the run is over"
+        kill -0 "$job" 2>/dev/null || fail "the run ended while a worker was stopped"
         sleep 0.05
     done
 }
@@ -51,13 +51,13 @@ arrived() {
 }
 
 # Stops the worker and looks a second later which paths it holds, because the hub still
-# answers the worker's last question. On a busy machine the worker's task may have ended
+# answers the worker's last request. On a busy machine the worker's task may have ended
 # before the stop. Then the script waits for another task.
 tries=200 held=0
 while [ "$held" -eq 0 ]; do
     until arrived; do
         tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || fail "no task begins when the one before has arrived"
+        [ "$tries" -gt 0 ] || fail "no worker begins a task after its earlier results have arrived"
         sleep 0.02
     done
     stop_worker "$name"
@@ -71,12 +71,12 @@ done
 wait_for 200 $((4 - held)) $phases
 took=$(($(date +%s) - start))
 kill -0 "$stopped" 2>/dev/null || fail "the stopped worker is gone"
-[ "$(finished run $phases)" -eq $((4 - held)) ] || fail "nobody stood still"
+[ "$(finished run $phases)" -eq $((4 - held)) ] || fail "paths of the stopped worker ended"
 kill -CONT "$stopped"
 wait "$job" || fail "the run"
 mean=$("$holder_mean" "$work/run/store" mix) ||
     fail "the home is not the mean of its holders: $mean"
 [ "${mean% 0 split}" = "$mean" ] || fail "no pair was split"
-grep -q "pair.split " "$work/run/log/home.log" || fail "the home's log does not say so"
+grep -q "pair.split " "$work/run/log/home.log" || fail "the log of the home does not report a split pair"
 echo "the others ended in $took s beside $name, which held $held paths; $mean"
 rm -rf "$work"

@@ -1,4 +1,4 @@
-# Jobs with faults: first the programs that check such jobs, then short tests.
+# Tests of jobs with faults: first the programs that check these jobs, then the tests.
 if(TARGET pl_store)
   add_executable(chaos_ledger ${CMAKE_CURRENT_SOURCE_DIR}/fault/chaos_ledger.c)
   target_link_libraries(chaos_ledger pl_store)
@@ -28,7 +28,7 @@ target_compile_options(interpose PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-mi
 pl_job_test(fault_io "fault;store" fault/fault_io.sh ${tools} $<TARGET_FILE:interpose>
   ${CMAKE_BINARY_DIR}/fault_io short)
 
-# Trains tasks of a job again.
+# Trains tasks of a job again, and compares the results with the stored updates.
 if(TARGET pl_workers)
   add_executable(retrain_check ${CMAKE_CURRENT_SOURCE_DIR}/fault/retrain_check.c)
   target_link_libraries(retrain_check pl_workers)
@@ -92,8 +92,8 @@ pl_script_test(several_homes "integration;store" 900 fault/several_homes.sh ${pr
 pl_job_test(slurm_scripts "fault;workers" fault/slurm_scripts.sh ${program}
   ${CMAKE_BINARY_DIR}/slurm_scripts)
 
-# A worker joins from another network over encrypted connections. Skipped without
-# network namespaces.
+# A worker joins from another network over encrypted connections. The test is skipped
+# if the machine does not permit network namespaces.
 pl_job_test(netns_join "fault;workers" fault/netns_join.sh ${program}
   ${CMAKE_BINARY_DIR}/netns_join)
 pl_test_limit(netns_join 300)
@@ -105,7 +105,7 @@ pl_test_limit(drain 120)
 pl_job_test(other_user "fault;workers" fault/other_user.sh ${program} ${CMAKE_BINARY_DIR}/other_user)
 pl_test_limit(other_user 300)
 
-# Names move between homes while a job trains and processes of the job are killed.
+# Modules move between homes while a job trains and processes of the job are killed.
 if(TARGET pathloom)
   add_test(NAME moving_homes
     COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/moving_homes.sh $<TARGET_FILE:pathloom>

@@ -15,14 +15,14 @@ echo "seed $seed"
 own_folder "$3"
 
 kept="--set store.keep_states=true --set store.keep_updates=true --set store.keep_momentum=true"
-# Rows are short and a phase has few samples, so there are documents that only late
-# phases draw.
+# A phase has few, short samples, so that some documents are drawn for the first time in
+# a late phase.
 forget_job() { # folder, options; in a subshell or in the background
     # shellcheck disable=SC2086 # the list is several words
     tiny_job "$@" --set train.batch=1 --set train.tau=3 --set eval.baselines=dense
 }
 
-again() { # folder: a copy of the calm run
+again() { # folder: makes it a copy of the calm run
     rm -rf "${work:?}/$1"
     cp -r "$work/calm" "$work/$1"
 }
@@ -46,7 +46,7 @@ same() { # folder, folder
     done
     cmp -s "$work/$1.facts" "$work/$2.facts" || {
         diff "$work/$1.facts" "$work/$2.facts" | head -n 10
-        fail "$1 and $2 differ"
+        fail "the runs $1 and $2 differ"
     }
 }
 
@@ -69,7 +69,7 @@ done
 # shellcheck disable=SC2086 # the list is several words
 (forget_job calm $kept) >"$work/calm.out" 2>&1 || fail "the run"
 [ "$("$pathloom" check --run "$work/calm" | grep -c '^forgotten')" -eq 0 ] ||
-    fail "nothing is forgotten yet"
+    fail "check lists a forgotten document before the first forget"
 
 # Finds a document that a path draws in the middle of its training.
 for document in "$work"/corpus/*/*; do
@@ -78,9 +78,9 @@ for document in "$work"/corpus/*/*; do
     [ "${n:-0}" -lt 5 ] || [ "$n" -gt 17 ] || break
     n=
 done
-[ -n "$n" ] || fail "no document is drawn late"
+[ -n "$n" ] || fail "no document is drawn for the first time in a late phase"
 says_cost() { # folder: phases of mix and of dense that are trained again
-    ask forget "$document" --dry-run --run "$work/$1" || fail "the cost"
+    ask forget "$document" --dry-run --run "$work/$1" || fail "forget --dry-run"
     sed -n 's/^\(mix\|dense\) *\([0-9]*\) of.*/\2/p' "$work/ask.out" |
         awk '{ n += $1 } END { print n }'
 }
@@ -90,31 +90,31 @@ again one
 before=$(granted one)
 cost=$(says_cost one)
 [ "$(granted one)" -eq "$before" ] && [ ! -e "$work/one/forgotten" ] ||
-    fail "--dry-run did something"
+    fail "--dry-run trained tasks or replaced the store"
 "$pathloom" forget "$document" --run "$work/one" >"$work/one.out" 2>&1 || fail "forget"
 grep -q '^exact .*paths and baselines.*base model and router have seen' "$work/one.out" ||
-    fail "it does not say what is exact"
-grep -q "^kept .*one/forgotten has the old store" "$work/one.out" || fail "what is kept"
+    fail "forget does not say what is exact"
+grep -q "^kept .*one/forgotten has the old store" "$work/one.out" || fail "forget does not say where the old store is"
 did=$(($(granted one) - before))
 [ "$did" -eq "$cost" ] || fail "$did tasks were trained, $cost were announced"
 proven one
 cp "$work/one/data/forgotten" "$work/list"
 (forget_job never --set data.forget="$work/list") >"$work/never.out" 2>&1 ||
-    fail "the run that never had it"
+    fail "training of the run that never had the document"
 same never one
 grep -q '^held mix/.* nats [1-9]' "$work/one.facts" || fail "no score of held-out text"
 facts_of_run calm
-cmp -s "$work/calm.facts" "$work/one.facts" && fail "the document made no difference"
+cmp -s "$work/calm.facts" "$work/one.facts" && fail "the run has the same facts with and without the document"
 ask eval --run "$work/one" || fail "eval"
-ask forget "$document" --run "$work/one" || fail "once more"
+ask forget "$document" --run "$work/one" || fail "forget of a document that is already forgotten"
 says 'were forgotten before'
 
-echo "2. purged: the old store is gone, and the text with it"
-ask check --store "$work/one/forgotten/1" || fail "the old store is no store"
+echo "2. purged: the old store is deleted, and the text of the document with it"
+ask check --store "$work/one/forgotten/1" || fail "check of the old store"
 ask forget --purge --run "$work/one" || fail "purge"
 [ ! -e "$work/one/forgotten" ] || fail "the old store is still there"
-ask data coverage --of "$document" mix --run "$work/one" --json || fail "coverage of it"
-grep -q '"of_tokens": *[1-9]' "$work/ask.out" && fail "a path was trained on it"
+ask data coverage --of "$document" mix --run "$work/one" --json || fail "coverage of $document"
+grep -q '"of_tokens": *[1-9]' "$work/ask.out" && fail "data coverage shows that a path was trained on $document"
 
 again edited
 cp "$document" "$work/before"
@@ -131,7 +131,7 @@ for point in forget.ready.before forget.ready.after forget.exchange.before \
     PATHLOOM_FAILPOINT=$point@forget:kill:1 \
         "$pathloom" forget "$document" --run "$work/shot" >"$work/shot.out" 2>&1
     code=$?
-    [ $code -eq 137 ] || fail "killed at $point, it ends with $code"
+    [ $code -eq 137 ] || fail "forget was to be killed at $point, but ended with $code"
     nobody_is_left shot || fail "processes are left behind"
     if [ $point = forget.ready.after ]; then
         "$pathloom" store tag lost head --run "$work/shot" >"$work/ask.out" 2>&1
@@ -152,33 +152,33 @@ while [ $kills -lt 9 ]; do
 done
 job=''
 "$pathloom" forget "$document" --purge --run "$work/shot" >"$work/shot.out" 2>&1 ||
-    fail "after $kills kills"
+    fail "forget after $kills kills"
 [ ! -e "$work/shot/forgotten" ] || fail "the old store is still there"
 same never shot
 proven shot
 
-echo "4. from the start, and without kept states"
+echo "4. forget --from start, and a run that keeps no states"
 again start
 "$pathloom" forget "$document" --from start --run "$work/start" >"$work/start.out" 2>&1 ||
-    fail "from the start"
+    fail "forget --from start"
 sed 's/paths/start/' "$work/list" >"$work/list.start"
 (forget_job never-start --set data.forget="$work/list.start") >"$work/never.out" 2>&1 ||
-    fail "the run that never had it"
+    fail "training of the run that never had the document"
 same never-start start
 proven start
 "$pathloom" forget "$document" --from start --run "$work/one" >"$work/one.out" 2>&1 ||
-    fail "from the start, after the paths"
+    fail "forget --from start after a forget of the paths"
 same never-start one
-# Without states of paths, phases whose updates were merged long ago must be repeated.
+# A run that keeps no earlier states of paths must also repeat earlier phases.
 (forget_job bare --set store.homes=2 --set store.keep_updates=true \
     --set store.keep_momentum=true) >"$work/bare.out" 2>&1 || fail "a run that keeps little"
 "$pathloom" forget "$document" --run "$work/bare" >"$work/bare.out" 2>&1 || fail "forget"
 grep -q '^mix .* more are repeated, because the states' "$work/bare.out" ||
-    fail "it does not say what is repeated"
+    fail "forget does not say which phases are repeated"
 same never bare
 proven bare
 
-echo "5. a document that paths hold out, to choose their best versions"
+echo "5. a held-out document, which chooses best versions"
 held_job() { # folder, options
     # shellcheck disable=SC2086 # the list is several words
     forget_job "$@" $kept --set train.holdout=0.3
@@ -196,7 +196,7 @@ cp -r "$work/held" "$work/held-one"
 "$pathloom" forget "$document" --run "$work/held-one" >"$work/held-one.out" 2>&1 ||
     fail "forget a document that is held out"
 (held_job held-never --set data.forget="$work/held-one/data/forgotten") \
-    >"$work/never.out" 2>&1 || fail "the run that never had it"
+    >"$work/never.out" 2>&1 || fail "training of the run that never had the document"
 same held-never held-one
 same held held
 grep 'best-' "$work/held.facts" >"$work/best"
@@ -212,7 +212,7 @@ drop_job() { # folder, options
 document=''
 for file in "$work"/corpus/base/* "$work"/corpus/docs/*; do
     ask forget "$file" --dry-run --run "$work/drop" || continue
-    grep -q '^mix .* phases stay' "$work/ask.out" && continue
+    grep -q '^mix .* phases are kept' "$work/ask.out" && continue
     document=$file
     break
 done
@@ -222,14 +222,14 @@ cp -r "$work/drop" "$work/drop-one"
 "$pathloom" forget "$document" --run "$work/drop-one" >"$work/drop-one.out" 2>&1 ||
     fail "forget after a drop"
 (drop_job drop-never --set data.forget="$work/drop-one/data/forgotten") \
-    >"$work/never.out" 2>&1 || fail "the run that never had it"
+    >"$work/never.out" 2>&1 || fail "training of the run that never had the document"
 same drop-never drop-one
 proven drop-one
 
-echo "7. what cannot be is refused"
+echo "7. runs that cannot forget are refused"
 refused 66 'neither a file of a training document' \
     "$pathloom" forget 0123456789abcdef --run "$work/calm"
-refused 64 'was named before' "$pathloom" forget "$document" "$document" --run "$work/calm"
+refused 64 'which an earlier word names' "$pathloom" forget "$document" "$document" --run "$work/calm"
 refused 64 'needs a document' "$pathloom" forget --run "$work/calm"
 refused 65 'would have no document left' \
     "$pathloom" forget "$work/corpus" --run "$work/calm"
@@ -238,7 +238,7 @@ refused 66 'there is no run' "$pathloom" forget "$document" --run "$work/nowhere
     fail "a run with a quorum"
 refused 69 'outer.quorum the result of mix depended on timing' \
     "$pathloom" forget "$document" --run "$work/quorum"
-# If the run began with an imported model, this model would have to be imported again.
+# A run that began with an imported model would need this model again.
 "$pathloom" export --run "$work/calm" --path p00 --out "$work/model" >"$work/ask.out" 2>&1 ||
     fail "export"
 # shellcheck disable=SC2086 # the list is several words
@@ -277,7 +277,7 @@ stopped=''
 wait "$job" || fail "a run on two devices"
 wait "$second"
 job=''
-[ "$(granted_to second two)" -gt 0 ] || fail "the second worker did nothing"
+[ "$(granted_to second two)" -gt 0 ] || fail "the second worker got no task"
 refused 69 'on devices of two kinds' \
     "$pathloom" forget "$work/corpus/docs" --run "$work/two"
 ask check --run "$work/two" || fail "check of two"
@@ -291,5 +291,5 @@ wait "$job" 2>/dev/null
 job=''
 refused 75 'has not ended' "$pathloom" forget "$document" --run "$work/slow"
 
-echo "equal after $kills kills; $cost phases were trained again"
+echo "the runs are equal after $kills kills; $cost phases were trained again"
 rm -rf "$work"

@@ -20,7 +20,7 @@ freeze_job() { # folder, options; in a subshell or in the background
         --set train.weight_decay=0.1
 }
 
-newest() { # module: the number of its newest version
+newest() { # module: prints the number of its newest version
     ask store log "$1" --run "$run" --json || fail "log of $1"
     sed -n 's/.*"module": *"'"${1%%/*}"'\/.*"version": *\([0-9]*\).*/\1/p' "$work/ask.out" |
         sort -n | tail -n 1
@@ -37,7 +37,7 @@ grep -q '^freeze   mix: 4 of 12 modules keep version 0: embed.E0' "$work/calm.ou
     fail "the plan does not say what is frozen"
 grep -q '^freeze   mix~1: 5 of 12 modules keep version 0' "$work/calm.out" ||
     fail "the plan does not say what is frozen later"
-facts calm || fail "no facts"
+facts calm || fail "the store of the undisturbed run"
 for module in mix/embed.E0:0 mix/embed.E3:0 mix/L1.E0:3 mix/head.E0:3 mix~1/embed.E0:0 \
     mix~1/L1.E0:0 mix~1/L1.E1:3 mix~1/L2.E0:3; do
     [ "$(newest "${module%:*}")" = "${module#*:}" ] ||
@@ -45,9 +45,9 @@ for module in mix/embed.E0:0 mix/embed.E3:0 mix/L1.E0:3 mix/head.E0:3 mix~1/embe
 done
 [ -n "$(hash_of mix/embed.E0@0)" ] &&
     [ "$(hash_of mix/embed.E0@0)" = "$(hash_of mix~1/embed.E0@0)" ] ||
-    fail "the embedding changed"
-[ "$(hash_of mix/L1.E0@3)" = "$(hash_of mix~1/L1.E0@0)" ] || fail "mix~1 begins elsewhere"
-[ "$(hash_of mix~1/L1.E1@3)" != "$(hash_of mix~1/L1.E1@0)" ] || fail "L1.E1 did not train"
+    fail "the frozen embedding changed"
+[ "$(hash_of mix/L1.E0@3)" = "$(hash_of mix~1/L1.E0@0)" ] || fail "mix~1 does not begin with the last version of mix/L1.E0"
+[ "$(hash_of mix~1/L1.E1@3)" != "$(hash_of mix~1/L1.E1@0)" ] || fail "mix~1/L1.E1 was not trained"
 ask store fsck --run "$run" || fail "fsck"
 ask data coverage --run "$run" || fail "coverage"
 ask store tag here 2 --run "$run" || fail "a tag of a phase"
@@ -56,14 +56,14 @@ ask eval --run "$run" --json || fail "eval"
 says '"finished": *true'
 ask store verify mix~1/L2.E0@2 --tasks --run "$run" || {
     cat "$work/ask.out"
-    fail "its tasks give another hash"
+    fail "the tasks of mix~1/L2.E0@2 give another hash"
 }
 
 echo "2. killed"
 kills=0 again=0
 while :; do
     again=$((again + 1))
-    [ "$again" -lt 30 ] || fail "it does not end"
+    [ "$again" -lt 30 ] || fail "the job does not end after 29 starts"
     point=worker.step.before@worker:sleep:15
     case $again in # kills the launcher while the second chapter begins
     1) point=chapter.modules.before@train:kill:1 ;;
@@ -87,7 +87,7 @@ while :; do
     code=0
     wait "$job" || code=$?
     [ "$code" -ne 0 ] || break
-    [ "$code" -eq 137 ] || fail "it ended with $code: $(tail -n 5 "$work/shot.out")"
+    [ "$code" -eq 137 ] || fail "the job ended with $code: $(tail -n 5 "$work/shot.out")"
     nobody_is_left shot || fail "processes are left behind"
 done
 [ "$again" -gt 2 ] || fail "no launcher was killed while the chapter began"
@@ -95,16 +95,16 @@ same_facts calm shot || fail "the bytes differ after $kills kills"
 
 echo "3. a finished run is lengthened and freezes more"
 ask train --out "$run" --set train.phases=+2 --set train.freeze=embed,3:L1.E0,4:head &&
-    fail "a phase that is over"
+    fail "freezing from a phase that is over was not refused"
 says 'train.freeze'
 ask train --out "$run" --set train.phases=+2 --set train.freeze=embed,3:L1.E0,6:none,6:head || {
     cat "$work/ask.out"
-    fail "two phases more"
+    fail "training of two more phases"
 }
-says '^more     mix~2 goes on from mix~1: 2 phases on the same shards'
-[ "$(newest mix~2/head.E0)" = 0 ] || fail "the head trains"
+says '^more     mix~2 continues mix~1: 2 phases on the same shards'
+[ "$(newest mix~2/head.E0)" = 0 ] || fail "the frozen head was trained"
 [ "$(newest mix~2/embed.E0)" = 2 ] || fail "the embedding is still frozen"
-[ "$(hash_of mix~2/head.E0@0)" = "$(hash_of mix~1/head.E0@3)" ] || fail "mix~2 begins elsewhere"
+[ "$(hash_of mix~2/head.E0@0)" = "$(hash_of mix~1/head.E0@3)" ] || fail "mix~2 does not begin with the last head of mix~1"
 ask store fsck --run "$run" || fail "fsck of three chapters"
 
 ask store rollback mix~2 --to 1 --run "$run" || fail "a rollback to $(cat "$work/ask.out")"
@@ -124,9 +124,9 @@ refuse() { # pattern, options
 }
 refuse 'no module `L9`' --set train.freeze=L9
 refuse 'would train nothing' --set train.freeze=embed,L1,L2,head
-refuse 'does not go with outer.method=noloco' --set train.freeze=embed \
+refuse 'cannot be used with outer.method=noloco' --set train.freeze=embed \
     --set outer.method=noloco
-refuse 'not below train.phases' --set train.freeze=7:embed --set train.phases=6
+refuse 'must be below train.phases' --set train.freeze=7:embed --set train.phases=6
 refuse 'would end the freezing of `L1`' --set train.freeze=2:L1,2:none
 refuse 'give at most' --set train.freeze=3:embed,head
 

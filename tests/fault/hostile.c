@@ -1,4 +1,4 @@
-/* Makes correct messages of every type, and makes one thing in them wrong. */
+/* Makes a correct message of any type, and then makes one thing in it wrong. */
 #include "codec/codec.h"
 #include "tests/fault/hostile.h"
 #include "tests/support/tiny_arm.h"
@@ -63,7 +63,7 @@ const char *dice_word(dice *d)
 }
 
 /* ---- correct messages ---- */
-/* The thing that the field NAME of a message names. */
+/* The kind of thing whose name a message has in its field NAME. */
 typedef enum named { NO_NAME, WORKER, MODULE, PATH, OBJECT } named;
 
 typedef struct message_row {
@@ -119,7 +119,7 @@ static const message_row messages[] = {
     {PL_MSG_ADOPT, AT_HOME, MODULE, pl_fields_of_adopt},
     {PL_MSG_PUT_PLACES, AT_HOME, NO_NAME, pl_fields_of_put_places},
     {PL_MSG_GET_PLACES, AT_HOME, NO_NAME, NULL},
-    /* these answers and events are sent without a question */
+    /* answers and events, which the adversary sends although nobody asked */
     {PL_MSG_ERR, AT_HUB | AT_HOME, NO_NAME, fields_of_err},
     {PL_MSG_WELCOME, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_welcome},
     {PL_MSG_LEASE_LOST, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_lease_lost},
@@ -253,8 +253,8 @@ static void put_value(const pl_field *f, const known *k, pl_buf *out)
         pl_buf_append(out, k->key.bytes, sizeof k->key.bytes);
 }
 
-/* Writes a contributor as a nested record. A sum of several contributors contains this
- * one twice. */
+/* Writes a contributor as a nested record. Where a message has a sum of contributors,
+ * it lists this contributor twice. */
 static void put_contributor(const known *k, pl_buf *out)
 {
     pl_buf value = {0};
@@ -447,7 +447,7 @@ void draft_spoil(draft *m, const known *k, dice *d)
     case 4:
         spoil_data(m, d);
         break;
-    default: /* with the largest probability, changes a field */
+    default: /* in half of all cases, changes the value of a field */
         if (at >= 0)
             spoil_value(&m->fields[at].value, k, d);
     }

@@ -13,7 +13,7 @@
 
 typedef struct dice {
     uint64_t seed, n; /* state of the generator */
-    /* If given, these bytes are used before the generator, and then all rolls are 0. */
+    /* If bytes is not NULL, rolls use its `len` bytes; after these, each roll is 0. */
     const uint8_t *bytes;
     size_t len;
 } dice;
@@ -58,19 +58,19 @@ typedef struct draft {
 
 typedef enum draft_place { AT_HUB = 1, AT_HOME = 2 } draft_place;
 
-/* draft_choose draws a kind of message that can be sent to this place. draft_kind
- * returns the kind of a message type. */
+/* draft_choose draws a kind of message that can be sent to this process (hub or home).
+ * draft_kind returns the kind of a message type. */
 int draft_choose(dice *d, draft_place place);
 int draft_kind(pl_message_type type);
 void draft_fill(draft *out, int kind, const known *k);
 /* Replaces the bytes of the field with this tag, or adds such a field. */
 void draft_set(draft *m, uint16_t tag, const void *value, size_t len);
-/* Adds one more field with this tag, after the others. */
+/* Adds a field with this tag, after other fields that have the tag. */
 void draft_add(draft *m, uint16_t tag, const void *value, size_t len);
-/* Makes one thing wrong, or, with a small probability, nothing. */
+/* Makes one thing wrong, but sometimes nothing, so that correct messages occur, too. */
 void draft_spoil(draft *m, const known *k, dice *d);
-/* Makes a message from the draft. If the draft's framing was made wrong, the message
- * has this fault. */
+/* Makes a message from the draft. If dice are given, one message in twelve ends in the
+ * middle of a field. */
 void draft_message(const draft *m, dice *d, pl_message *out);
 void draft_clear(draft *m);
 

@@ -1,18 +1,18 @@
-/* A small hub of models, for tests of serve/publish.c. It keeps the repositories in
- * memory.
+/* A small server of models, like Hugging Face, for tests of serve/publish.c. It keeps
+ * one repository in memory.
  *
  *   hub_server PORTFILE LOGFILE [token=T] [busy=N] [cut=N] [down] [wrong] [pause=S]
  *              [nulls] [moved] [astray]
  *
- *   token=T  the token that may write (hf_test)
+ *   token=T  requests must have this token (default: hf_test)
  *   busy=N   the first N requests are answered 503
- *   pause=S  with busy, they are answered 429 with Retry-After: S
+ *   pause=S  the requests of busy=N are answered 429 with Retry-After: S
  *   cut=N    the first N uploads of large files are cut in the middle
  *   down     every request is answered 500
  *   wrong    the hub stores a wrong byte of each large file, and says so when asked
  *   nulls    answers contain members that do not apply, with the value null
  *   moved    requests about the repository are answered with a redirect (307)
- *   astray   large files are to be sent to http://127.0.0.1:PORT@127.0.0.1:PORT
+ *   astray   the server asks for large files at http://127.0.0.1:1@127.0.0.1:PORT
  *
  * Writes its port into PORTFILE, and one line "METHOD PATH BYTES" per request into
  * LOGFILE. Ends when its standard input is closed. */

@@ -6,10 +6,11 @@
  *                            or writes half of its bytes (short)
  *   INTERPOSE_PATH=WORD      counts only calls on files whose path contains WORD
  *   INTERPOSE_ROLE=VERB      only processes that were started as `pathloom VERB`
- *   INTERPOSE_ONCE=FILE      only the first process, which creates FILE
- *   INTERPOSE_WHILE=FILE     every CALL fails, from the first on, while FILE exists
- *   INTERPOSE_CLOCK=SECONDS  for half a second each, the wall clock is SECONDS late,
- *                            right, and SECONDS early, in turn
+ *   INTERPOSE_ONCE=FILE      the fault happens once in all processes; the process in
+ *                            which it happens creates FILE
+ *   INTERPOSE_WHILE=FILE     every CALL fails while FILE exists; K does not matter
+ *   INTERPOSE_CLOCK=SECONDS  the wall clock is SECONDS late, then right, then SECONDS
+ *                            early, each for half a second, again and again
  *
  * An `open` for reading only is not counted. */
 #include <errno.h>

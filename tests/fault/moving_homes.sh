@@ -23,7 +23,7 @@ train() { # run, options; in a subshell or in the background
         >"$work/$run.out" 2>&1
 }
 
-(train alone) || fail "the job that nobody touches"
+(train alone) || fail "the undisturbed job"
 versions --run "$work/alone" >"$work/alone.versions"
 [ "$(wc -l <"$work/alone.versions")" -gt 11 ] || fail "too few modules"
 
@@ -32,8 +32,8 @@ PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train moved &
 job=$!
 training_begins moved
 
-# Kills a process: a child of the job whose command line contains this word, or the
-# process that moves names.
+# Kills a random child of the job that has this role, or (`mover`) the command `pathloom
+# homes` that moves modules.
 kill_one() { # hub, home, worker, mover
     victims=$mover
     [ "$1" = mover ] || victims=$(for pid in $(pgrep -P "$job"); do
@@ -47,9 +47,9 @@ kill_one() { # hub, home, worker, mover
     echo "$1" >>"$work/killed"
 }
 
-# Makes a change and kills a process during the change. If the moving process was
-# killed, the command is repeated.
-change() { # words of the verb
+# Makes a change and kills a process during the change. If `pathloom homes` was killed,
+# the command is repeated.
+change() { # arguments of `pathloom homes`
     "$pathloom" homes "$@" --run "$work/moved" >"$work/change.out" 2>&1 &
     mover=$!
     random 4
@@ -64,17 +64,17 @@ change() { # words of the verb
     moves=$((moves + 1))
 }
 
-# A reader must see every module exactly once while names move.
+# While modules move between homes, a reader must see every module exactly once.
 look() {
     versions --run "$work/moved" | cut -d' ' -f1 | sort >"$work/seen"
-    [ -z "$(uniq -d "$work/seen")" ] || fail "listed twice: $(uniq -d "$work/seen")"
+    [ -z "$(uniq -d "$work/seen")" ] || fail "modules are listed twice: $(uniq -d "$work/seen")"
     cut -d' ' -f1 "$work/alone.versions" | sort | comm -23 - "$work/seen" >"$work/lost"
-    [ ! -s "$work/lost" ] || fail "not listed: $(cat "$work/lost")"
+    [ ! -s "$work/lost" ] || fail "modules are not listed: $(cat "$work/lost")"
 }
 
 change add 3 --weight 2 || fail "add"
 "$pathloom" homes add 3 --run "$work/moved" >"$work/change.out" 2>&1 || fail "add again"
-grep -q 'home 3 exists already' "$work/change.out" || fail "one home too many"
+grep -q 'home 3 already exists' "$work/change.out" || fail "the error does not say that home 3 exists"
 look
 while kill -0 $job 2>/dev/null; do
     random 3
@@ -93,11 +93,11 @@ while kill -0 $job 2>/dev/null; do
         fi
     done
 done
-wait $job || fail "the job that was touched"
+wait $job || fail "the job whose processes were killed"
 job=
-[ $kills -gt 2 ] || fail "only $kills were killed"
+[ $kills -gt 2 ] || fail "only $kills processes were killed"
 versions --run "$work/moved" >"$work/moved.versions"
-cmp "$work/alone.versions" "$work/moved.versions" || fail "other versions"
+cmp "$work/alone.versions" "$work/moved.versions" || fail "the versions differ from those of the undisturbed job"
 store fsck --run "$work/moved"
 "$pathloom" data coverage --run "$work/moved" >"$work/coverage.out" || fail "coverage"
 store verify L1.E0 --run "$work/moved"
@@ -106,7 +106,7 @@ for tag in ${tags:-}; do
     store show "$tag" --run "$work/moved" --json
     store diff "$tag" "$tag" --run "$work/moved"
 done
-[ -n "${tags:-}" ] || fail "nothing was tagged"
+[ -n "${tags:-}" ] || fail "no tag was made during the changes"
 echo "$moves changes of homes, $kills kills ($(sort "$work/killed" | uniq -c |
     awk '{ printf "%s%s %d", sep, $2, $1; sep = ", " }')): the versions of a job that nobody touched"
 
@@ -120,25 +120,25 @@ homes list --json
 cat "$work"/moved/store/home-?/HWM | cksum | cmp -s - "$work/marks" ||
     fail "a list changes the stores"
 sed -n 's/.*"home":1,.*"names":\[\]}$/empty/p' "$work/homes.out" | grep -q empty ||
-    fail "home 1 was drained and has something"
-versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "other versions after drain"
+    fail "home 1 was drained and still has modules"
+versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "the versions differ after home 1 was drained"
 store fsck --run "$work/moved"
 "$pathloom" train --out "$work/moved" >>"$work/moved.out" 2>&1 || fail "train after drain"
-echo "a home is emptied while nobody trains"
+echo "a home is drained while the job is stopped"
 
 # The last home is removed and added again.
 "$pathloom" homes remove 3 --run "$work/moved" >"$work/homes.out" 2>&1
-[ $? -eq 75 ] || fail "a home that has something was taken away"
+[ $? -eq 75 ] || fail "a home that still has modules was removed"
 homes weight 2 1
 homes drain 3
 homes remove 3
 [ ! -e "$work/moved/store/home-3" ] || fail "home 3 is still there"
-versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "other versions without it"
-"$pathloom" store fsck --run "$work/moved" >"$work/fsck.out" 2>&1 || fail "fsck without it"
-"$pathloom" train --out "$work/moved" >>"$work/moved.out" 2>&1 || fail "train without it"
+versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "the versions differ after home 3 was removed"
+"$pathloom" store fsck --run "$work/moved" >"$work/fsck.out" 2>&1 || fail "fsck after home 3 was removed"
+"$pathloom" train --out "$work/moved" >>"$work/moved.out" 2>&1 || fail "train after home 3 was removed"
 homes add 3
 homes list
-versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "other versions with it"
-"$pathloom" store fsck --run "$work/moved" >"$work/fsck.out" 2>&1 || fail "fsck with it"
-echo "a home is taken away, and comes again"
+versions --run "$work/moved" | cmp - "$work/alone.versions" || fail "the versions differ after home 3 was added again"
+"$pathloom" store fsck --run "$work/moved" >"$work/fsck.out" 2>&1 || fail "fsck after home 3 was added again"
+echo "a home is removed and added again"
 rm -rf "$work"

@@ -5,12 +5,12 @@
 # usage: netns_join.sh PATHLOOM WORKFOLDER
 #
 # The two machines are two network namespaces with one link between them. On the first
-# machine, home and hub are started by hand, and a job is trained that has no worker
-# there. The second machine knows only the token. The modules must have the same hashes
-# as those of the same job on one machine. A token must work only once. Unknown,
-# missing, wrong and revoked keys must be refused within seconds, and both sides must report it. A worker that is told
-# to leave must give its task back. Where the machine does not permit network
-# namespaces, the test is skipped (77).
+# machine, home, hub and launcher are started by hand, without a worker. The second
+# machine knows only the token. The modules must have the hashes of the same job on one
+# machine. A token must work only once. Unknown, missing, wrong and revoked keys must be
+# refused within seconds, and both sides must report the refusal. A worker that is told
+# to leave must give its task back. If the machine does not permit network namespaces,
+# the test is skipped (77).
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
@@ -28,7 +28,7 @@ if [ "${1-}" != --inside ]; then
     user=
     unshare --net true 2>/dev/null || user=--map-root-user
     unshare $user --net true 2>/dev/null ||
-        skip "neither this user nor its namespaces may make networks"
+        skip "this user may not make network namespaces"
     exec unshare $user --net sh "$0" --inside "$@"
 fi
 shift
@@ -70,7 +70,7 @@ second ip link set far up
 
 # ---- the jobs ----
 cp base/*.[ch] "$work/corpus/"
-train() { # folder, more
+train() { # folder, options
     out=$1
     shift
     "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --set data.vocab=512 \
@@ -96,7 +96,7 @@ start home "$pathloom" home --run "$run" --listen "tcp://$here:7001"
 home=$pid
 await 100 "the hub does not listen" test -s "$run/proc/hub.address"
 address=$(cat "$run/proc/hub.address")
-[ "${address%%#*}" = "tcp://$here:7000" ] || fail "the hub says $address"
+[ "${address%%#*}" = "tcp://$here:7000" ] || fail "the hub has the address $address"
 (train run --set net.attach=true) >"$work/train.out" 2>&1 &
 job=$!
 children="$children $job"
@@ -111,8 +111,8 @@ refused() { # name, exit code, words of the message, command on the second machi
     second timeout 20 "$@" >"$work/$name.out" 2>&1
     got=$?
     [ "$got" -eq "$code" ] || fail "$name: exit code $got, not $code"
-    grep -q "$words" "$work/$name.out" || fail "$name: it did not say \`$words\`"
-    [ $(($(date +%s) - begun)) -le 8 ] || fail "$name: it took too long"
+    grep -q "$words" "$work/$name.out" || fail "$name: the output does not contain \`$words\`"
+    [ $(($(date +%s) - begun)) -le 8 ] || fail "$name: the refusal took more than 8 s"
     echo "refused as it should: $name"
 }
 mkdir -p "$work/second"
@@ -120,9 +120,9 @@ mkdir -p "$work/second"
 refused unknown-key 77 "refuses the key" \
     "$pathloom" worker --hub "$address" --key "$work/second/stranger.key"
 grep -q "peer.refused.*$(cat "$work/stranger.pub")" "$work/early.out" ||
-    fail "the hub said nothing of the unknown key"
+    fail "the hub did not report the unknown key"
 refused no-key 78 "no key of its own" "$pathloom" worker --hub "$address"
-refused no-encryption 78 "names no key" "$pathloom" worker --hub "${address%%#*}"
+refused no-encryption 78 "and has no key" "$pathloom" worker --hub "${address%%#*}"
 refused wrong-server 77 "ends every handshake" "$pathloom" worker \
     --hub "${address%%#*}#$(cat "$work/stranger.pub")" --key "$work/second/stranger.key"
 cp "$work/second/stranger.key" "$work/second/open.key"
@@ -143,9 +143,9 @@ echo "joined from the second machine"
 
 # ---- the key is revoked while the worker with this key trains ----
 "$pathloom" key revoke guest --run "$run" >/dev/null || fail "key revoke"
-await 100 "a revoked worker goes on" grep -q "taken out\|refuses the key" \
+await 100 "a worker whose key was revoked does not stop" grep -q "taken out\|refuses the key" \
     "$work/worker.out"
-await 50 "the hub does not say that it refuses" grep -q "peer.refused.*taken out" \
+await 50 "the hub does not report that it refuses the key" grep -q "peer.refused.*taken out" \
     "$work/early.out"
 echo "revoked, and said so on both sides"
 pool=$("$pathloom" key invite --run "$run" --uses 3 --name pool) || fail "key invite"
@@ -176,6 +176,6 @@ while kill -0 "$job" 2>/dev/null; do
 done
 wait "$job" || fail "the job"
 hashes run
-cmp "$work/alone.hashes" "$work/run.hashes" || fail "the modules differ"
+cmp "$work/alone.hashes" "$work/run.hashes" || fail "the modules differ from those of the job on one machine"
 kill -TERM "$home"
 echo "$(wc -l <"$work/run.hashes") modules, the same as of a job on one machine"

@@ -58,7 +58,7 @@ for file in hub home; do
 done
 [ "$(stat -c %a "$work/run/proc/ipc")" = 700 ] || fail "others may enter proc/ipc"
 hub_pid=$(pgrep -P "$pid" -f 'pathloom hub ')
-[ -n "$hub_pid" ] || fail "there is no hub"
+[ -n "$hub_pid" ] || fail "the launcher has started no hub"
 if command -v ss >/dev/null; then
     ! listens_on_tcp "$hub_pid" || fail "the hub listens on TCP"
 fi
@@ -66,24 +66,24 @@ fi
 copy=$(mktemp /tmp/pathloom-other-user-XXXXXX)
 cp "$pathloom" "$copy"
 chmod 755 "$copy"
-"$copy" status --hub "$hub" >/dev/null || fail "its own user does not reach the hub"
+"$copy" status --hub "$hub" >/dev/null || fail "the user of the job cannot connect to the hub"
 if [ "$(id -u)" = 0 ] && (cd / && setpriv --reuid=65534 --regid=65534 --clear-groups \
     "$copy" --version) >/dev/null 2>&1; then
     (cd / && setpriv --reuid=65534 --regid=65534 --clear-groups "$copy" status \
-        --hub "$hub") >"$work/other.out" 2>&1 && fail "another user reaches the hub"
-    grep -q "does not answer" "$work/other.out" || fail "another user failed otherwise"
+        --hub "$hub") >"$work/other.out" 2>&1 && fail "another user can connect to the hub"
+    grep -q "does not answer" "$work/other.out" || fail "another user failed for another reason: $(cat "$work/other.out")"
 else
-    echo "another user was not tried: that takes root and setpriv"
+    echo "another user was not tried: this needs root and setpriv"
 fi
 
 kill -9 "$hub_pid"
 sleep 0.5
 await 100 "the hub does not come back" answers run
-[ "$(cat "$work/run/proc/hub.address")" = "$hub" ] || fail "the hub came back elsewhere"
+[ "$(cat "$work/run/proc/hub.address")" = "$hub" ] || fail "the restarted hub has another address"
 killed
-[ -S "${hub#ipc://}" ] || fail "a killed hub left no socket: this tests nothing"
+[ -S "${hub#ipc://}" ] || fail "a killed hub left no socket, so the restart tests nothing"
 train run
-[ "$(cat "$work/run/proc/hub.address")" = "$hub" ] || fail "the job came back elsewhere"
+[ "$(cat "$work/run/proc/hub.address")" = "$hub" ] || fail "the hub of the restarted job has another address"
 killed
 
 long=$(printf 'long-%0100d' 0)
@@ -100,6 +100,6 @@ wait "$pid"
 [ ! -e "$folder" ] || fail "$folder was left behind"
 
 train tcp --set net.hub='tcp://127.0.0.1:*' --set net.home='tcp://127.0.0.1:*'
-grep -q '^tcp://127.0.0.1:' "$work/tcp/proc/hub.address" || fail "no loopback"
+grep -q '^tcp://127.0.0.1:' "$work/tcp/proc/hub.address" || fail "the hub does not listen on the loopback"
 killed
 echo "PASSED"

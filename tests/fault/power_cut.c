@@ -179,7 +179,7 @@ static pl_status acknowledge(recorder *r)
         PL_CHECK(row_hash(r->store, ++r->acked, &hash));
         if (write(r->acks, hash.bytes, sizeof hash.bytes) != sizeof hash.bytes ||
             fsync(r->acks) != 0)
-            return pl_fail(PL_ERR_IO, "cannot acknowledge");
+            return pl_fail(PL_ERR_IO, "cannot write the acknowledged commits");
     }
     return PL_OK;
 }
@@ -230,8 +230,8 @@ static pl_status compare(pl_store *store, uint64_t acked, const pl_buf *all)
     uint64_t sequence = pl_store_sequence(store), n = all->len / sizeof hash.bytes;
     if (sequence < acked || sequence > n)
         return pl_fail(PL_ERR_DAMAGED,
-                       "it ends at commit %" PRIu64 ", acknowledged were %" PRIu64
-                       ", made %" PRIu64,
+                       "the store ends at commit %" PRIu64 "; %" PRIu64
+                       " commits were acknowledged, and %" PRIu64 " made",
                        sequence, acked, n);
     if (sequence == 0)
         return PL_OK;
@@ -239,7 +239,8 @@ static pl_status compare(pl_store *store, uint64_t acked, const pl_buf *all)
     return memcmp(hash.bytes, all->data + (sequence - 1) * sizeof hash.bytes,
                   sizeof hash.bytes) == 0
                ? PL_OK
-               : pl_fail(PL_ERR_DAMAGED, "commit %" PRIu64 " is another", sequence);
+               : pl_fail(PL_ERR_DAMAGED, "commit %" PRIu64 " has a wrong log hash",
+                         sequence);
 }
 
 /* Opens the store for reading before the writer opens it and repairs the log. */
@@ -274,7 +275,7 @@ static pl_status go_on(const char *root, bool *mended)
     pl_store_close(&r.store);
     PL_TRY(open_again(root, PL_STORE_WRITE, &r.store, mended));
     if (pl_store_sequence(r.store) != sequence + 1)
-        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the next commit is not there"));
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "a commit after the power cut was lost"));
     PL_TRY(audit(r.store));
 done:
     pl_store_close(&r.store);
@@ -444,8 +445,8 @@ static int cut_all(player *p, const pl_buf *trace)
            n, p->n_commits, p->n_cuts);
     for (int k = 0; k < POWER_LOSSES; k++)
         printf("%s%s %" PRIu64, k ? ", " : "", power_loss_name((power_loss)k), p->n[k]);
-    printf("), %" PRIu64 " more while a store was opened after one; %" PRIu64
-           " logs mended, no acknowledged commit lost\n",
+    printf("), %" PRIu64 " more while a store was opened after a cut; %" PRIu64
+           " logs were repaired, no acknowledged commit was lost\n",
            p->n_again, p->n_mended);
     return 0;
 }

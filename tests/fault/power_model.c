@@ -25,8 +25,8 @@ typedef struct node {
     uint64_t number; /* the random choices for this node depend on it */
 } node;
 
-/* A change of a folder: a name that is made, or removed (node NULL). If `with_next` is
- * set, the next entry comes from the same call. */
+/* A change of a folder: a name that is made, or that is removed (node is NULL). If
+ * `with_next` is set, the same call made the next entry. */
 typedef struct entry {
     char name[256];
     node *node;
@@ -124,7 +124,7 @@ static void set_length(pl_buf *bytes, uint64_t len)
     bytes->len = (size_t)len;
 }
 
-/* Applies the first `len` bytes of a write, or the whole of a new length. */
+/* Applies the first `len` bytes of a write. A new length is always applied. */
 static void apply(pl_buf *bytes, const change *c, uint64_t len)
 {
     if (!c->data) {
@@ -136,8 +136,8 @@ static void apply(pl_buf *bytes, const change *c, uint64_t len)
     memcpy(bytes->data + c->offset, c->data, (size_t)len);
 }
 
-/* Returns the bytes after the last flush. They are kept, so that each change is applied
- * once. */
+/* Returns the bytes that the file had at its last flush. The file keeps them, so that
+ * each change is applied once. */
 static const pl_buf *flushed_bytes(node *file)
 {
     for (; file->n_folded < file->n_flushed; file->n_folded++)
@@ -165,8 +165,8 @@ static uint64_t roll(uint64_t seed, uint64_t number, uint64_t n, uint64_t below)
     return below ? pl_random_u32(seed, number, n) % below : 0;
 }
 
-/* Applies some whole changes and then a part of the next change, which ends at a
- * sector. */
+/* Applies some whole changes, and then a part of the next change that ends at the end
+ * of a sector. */
 static void prefix_bytes(node *file, uint64_t seed, pl_buf *out)
 {
     size_t pending = file->n_changes - file->n_flushed;

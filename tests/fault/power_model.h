@@ -3,11 +3,12 @@
  * A file is a list of writes. The writes before the file's last fsync are on the disk.
  * A folder is a list of entries that were made and removed: a new or renamed file has
  * its name only after an fsync of the folder. Writes that were not flushed may be on
- * the disk in part: the first ones, where the last of these is cut between two sectors
- * of 512 bytes; or any of their sectors, while the other sectors have the old bytes
- * (zeros if the file became longer); or nothing. The choice is independent for every
- * file and folder. In this model an fsync of a file does not make its name durable.
- * Real disks promise more, so a store that survives in the model survives on them. */
+ * the disk in part. Then the disk has the first of them, and the last of these may be
+ * cut between two sectors of 512 bytes; or it has any of their sectors, and old bytes
+ * (or zeros, if the file became longer) in the others; or it has none of them. The
+ * choice is independent for every file and folder. In this model an fsync of a file
+ * does not make its name durable. Real disks promise more, so a store that survives in
+ * the model survives on them. */
 #ifndef PL_TESTS_POWER_MODEL_H
 #define PL_TESTS_POWER_MODEL_H
 #include "base/base.h"
@@ -36,9 +37,9 @@ const pl_buf *power_model_file(power_model *model, const char *path);
 typedef enum power_loss {
     POWER_NOTHING_MORE, /* only flushed data is on the disk */
     POWER_ALL,          /* all writes are on the disk */
-    /* A prefix of the writes per file and folder, cut between sectors. */
+    /* the first writes of each file and folder; the last one is cut between sectors */
     POWER_PREFIX,
-    POWER_SECTORS, /* any sectors of each file; a prefix for each folder */
+    POWER_SECTORS, /* any sectors of each file; the first entries of each folder */
     /* Files have their new length, but zeros or old bytes as data. */
     POWER_LENGTH,
     POWER_LOSSES

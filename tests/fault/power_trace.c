@@ -25,8 +25,8 @@ static atomic_flag lock = ATOMIC_FLAG_INIT;
 static _Atomic bool ours[FD_MAX]; /* the file is under the root */
 static int trace = -1;
 
-/* This lock is no mutex, because a sanitizer replaces mutexes. The sanitizer makes its
- * folder through this library, before it has found the functions of the C library. */
+/* This is not a mutex, because sanitizers replace the functions of mutexes. A sanitizer
+ * makes its folder, and so calls this library, before its replacements work. */
 static void take_lock(void)
 {
     while (atomic_flag_test_and_set(&lock))

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests export --push with the small hub of these tests: new and existing repositories,
-# files that the hub already has, tokens, and a hub that is busy or down, that cuts
-# uploads off, or that stores wrong bytes.
+# Tests export --push with a small server of models (hub_server.c): new and existing
+# repositories, files that the server already has, tokens, and a server that is busy or
+# down, that cuts uploads off, or that stores wrong bytes. "Hub" means this server here.
 #
 # usage: push.sh PATHLOOM TESTS-BUILD-FOLDER WORKFOLDER
 set -u
@@ -13,8 +13,8 @@ HF_TOKEN=hf_test HOME=$work
 export HF_TOKEN HOME
 unset HF_TOKEN_PATH HF_HOME HF_HUB_OFFLINE
 
-# A server runs until its standard input is closed.
-serve() { # name, words
+# Starts a server, which runs until its standard input is closed.
+serve() { # name, options
     name=$1
     shift
     mkfifo "$work/$name.pipe"
@@ -39,10 +39,10 @@ push() { # path, options
 
 pushed() { # path, words of the output
     push "$1" >"$work/push.out" 2>&1 || fail "push of $1"
-    grep -q "$2" "$work/push.out" || fail "no \`$2\`"
+    grep -q "$2" "$work/push.out" || fail "the output of push does not contain \`$2\`"
 }
 
-puts() { # expects this number of large files that reached the hub
+puts() { # N: expects that N large files were sent to the hub
     [ "$(grep -c '^PUT' "$work/$name.log")" -eq "$1" ] ||
         fail "$name: $(grep -c '^PUT' "$work/$name.log") files were sent, not $1"
 }
@@ -55,19 +55,19 @@ echo "a new repository gets all files, and an existing one only what changed"
 serve plain
 pushed p00 'me/model (new, private): \([0-9]*\) of \1 files sent'
 puts 1
-pushed p00 'model: 0 of [0-9]* files sent, 0 B; the hub has them all'
+pushed p00 'model: 0 of [0-9]* files sent, 0 B; the server already has all files'
 puts 1
 pushed p01 'model: [12] of [0-9]* files sent'
 puts 2
 push p00 --json >"$work/push.out" || fail "push --json"
-grep -q '"made":false,"files":[0-9]*,"files_sent":[12],' "$work/push.out" || fail "json"
+grep -q '"made":false,"files":[0-9]*,"files_sent":[12],' "$work/push.out" || fail "push --json printed $(cat "$work/push.out")"
 
-echo "a token from a file, a wrong one, and none"
+echo "a token from a file, a wrong token, and no token"
 unset HF_TOKEN
 refused 77 'there is no token for http' push p00
 mkdir -p "$work/.cache/huggingface"
 echo hf_test >"$work/.cache/huggingface/token"
-pushed p00 'the hub has them all'
+pushed p00 'the server already has all files'
 HF_TOKEN=hf_secret_of_a_stranger
 export HF_TOKEN
 refused 77 'HTTP 401: Invalid credentials.*give a token that may write' push p00
@@ -76,7 +76,7 @@ HF_TOKEN='two words'
 refused 77 'HF_TOKEN does not hold a token' push p00
 HF_TOKEN=hf_test
 
-echo "a busy hub is asked again, one that is down is not asked for ever"
+echo "a busy hub is asked again; a hub that is down is asked 6 times"
 serve busy busy=3
 pushed p00 '(new, private)'
 serve limited busy=1 pause=1
@@ -85,9 +85,9 @@ serve patient busy=1 pause=3600
 refused 75 'asks for a pause of 3600 s' push p00
 serve down down
 refused 69 'HTTP 500: down (tried 6 times)' push p00
-[ "$(wc -l <"$work/down.log")" -eq 6 ] || fail "the hub that is down was asked too often"
+[ "$(wc -l <"$work/down.log")" -eq 6 ] || fail "the hub that is down was not asked 6 times"
 
-echo "a connection that is cut in the middle of a file is repeated"
+echo "an upload that is cut in the middle of a file is repeated"
 serve cut cut=2
 pushed p00 '(new, private)'
 puts 1
@@ -101,23 +101,23 @@ refused 65 'a file model.safetensors with different bytes' push p00
 refused 65 'a file model.safetensors with different bytes' push p00
 puts 1
 
-echo "members that are null are as good as none"
+echo "members with the value null count as missing"
 serve nulls nulls
 pushed p00 'model (new, private): \([0-9]*\) of \1 files sent'
-pushed p00 'the hub has them all'
+pushed p00 'the server already has all files'
 
-echo "a redirection is not followed, and said to be one"
+echo "a redirection is not followed, and the error names it"
 serve moved moved
 refused 76 'HTTP 307; the repository was renamed' push p00
 
-echo "a file that no hub takes is refused before anything is sent"
+echo "a file that is too large is refused before anything is sent"
 serve large
 truncate -s 6G "$work/p00/large.bin"
 refused 69 'large.bin has 6442450944 bytes, and --push sends files of at most' push p00
 rm "$work/p00/large.bin"
-[ ! -s "$work/large.log" ] || fail "something was sent"
+[ ! -s "$work/large.log" ] || fail "a request was sent before the refusal"
 
-echo "a token for this machine goes to no proxy, and an address with a user is no address"
+echo "a token is not sent to a proxy, or to an address that contains a user"
 http_proxy=http://127.0.0.1:1
 export http_proxy
 pushed p00 '(new, private)'
@@ -126,7 +126,7 @@ serve astray astray
 refused 76 'gives an address without encryption' push p00
 puts 0
 
-echo "nothing goes where it must not"
+echo "wrong addresses and names are refused"
 refused 64 'takes hf:USER/NAME' "$pathloom" export --run "$work/run" --path p00 \
     --out "$work/p00" --push me/model
 refused 64 'names no repository' "$pathloom" export --run "$work/run" --path p00 \

@@ -1,7 +1,8 @@
 /* folder: store
- * Tests stores whose chunks are in an engine. Their processes are killed between any
- * two writes, and the stores are rebuilt, fenced and collected. PL_TEST_ENGINE names
- * the engine (tests/fault/engine_s3.sh, tests/ceph.sh).
+ * Tests stores whose parameters are in an engine. Their processes are killed between
+ * two writes. The stores are rebuilt from the engine, opened by two homes, and cleaned
+ * of garbage. PL_TEST_ENGINE names the engine (tests/fault/engine_s3.sh,
+ * tests/ceph.sh).
  *
  *   remote_store            runs all tests
  *   remote_store FOLDER     commits four versions there, and notes each in
@@ -54,8 +55,8 @@ static void is_whole(const char *folder, int64_t at_least)
     pl_store_close(&store);
 }
 
-/* Checks that the data in the engine alone is enough to rebuild the store. Before the
- * first head is written, the engine must contain no store. */
+/* Checks that the data in the engine alone is enough to rebuild the store. Only if
+ * at_least is negative (no commit was acknowledged), the engine may have no store. */
 static void can_be_rebuilt(const char *folder, int64_t at_least)
 {
     char url[PL_PATH_MAX], again[PL_PATH_MAX];
@@ -85,8 +86,8 @@ static void note(const char *folder, int64_t number)
     assert_ok(pl_replace_file(path, text, strlen(text)));
 }
 
-/* If a store shows a commit when it is opened, this commit must stay, even if it was
- * never acknowledged. */
+/* Notes the newest commit that the opened store shows: this commit must stay, even if
+ * it was never acknowledged. Then commits COMMITS more versions. */
 static int commit_some(const char *folder)
 {
     pl_store *store = open_store(folder, PL_STORE_WRITE);
@@ -211,7 +212,7 @@ static void of_two_homes_the_newer_alone_commits(void **state)
     v.params = put_bytes(txn, 7, 1000);
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, 0}));
     assert_int_equal(pl_txn_commit(&txn), PL_ERR_STALE);
-    assert_says("opened elsewhere since");
+    assert_says("was opened by another home");
     assert_int_equal(pl_txn_begin(old, &txn), PL_ERR_STALE);
     pl_store_close(&old);
     commit_version(other, "a/x", 1, 1, BYTES);
@@ -230,11 +231,12 @@ static void a_folder_without_its_head_is_refused(void **state)
     engine_of(other, line);
     assert_ok(pl_replace_file(pl_join(path, *state, "ENGINE"), line, strlen(line)));
     assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &store), PL_ERR_DAMAGED);
-    assert_says("is it the right place");
+    assert_says("check the address");
 }
 
 /* ---- bases ---- */
-/* Large records make the log longer than the base several times. */
+/* The records are so large that the log becomes longer than the base several times. So
+ * the store must write new bases (store/rebase.h). */
 static void a_long_log_becomes_a_base(void **state)
 {
     char url[PL_PATH_MAX], again[PL_PATH_MAX];

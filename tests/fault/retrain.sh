@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests `store verify --tasks`: if a task is repeated, the result must be what the
-# worker sent. Tests every kind of codec, and every method whose tasks begin with
-# versions. For the other methods the command must say why it cannot compare.
+# worker sent. Tests every kind of codec, and outer methods whose tasks begin with
+# versions of the home. For other methods the command must say why it cannot compare.
 #
 # usage: retrain.sh PATHLOOM RETRAIN_CHECK WORKFOLDER
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
@@ -34,7 +34,7 @@ same() {
     run "$@"
     n=$(grep -c '"task":.*"verdict":"same"' "$work/out")
     if [ "$code" -ne 0 ] || [ "$n" -ne 2 ] || grep -q '"verdict":"other"' "$work/out"; then
-        fail "$1: code $code, $n tasks the same"
+        fail "$1: exit code $code, and $n of 2 tasks gave the same update"
     fi
     n_same=$((n_same + n))
 }
@@ -44,7 +44,7 @@ unknown() { # WORD, NAME, OPTIONS
     shift
     run "$@"
     if [ "$code" -ne 66 ] || ! grep -q "$word" "$work/out"; then
-        fail "$1: code $code, or nothing says '$word'"
+        fail "$1: exit code $code, not 66, or the output does not contain '$word'"
     fi
 }
 
@@ -54,16 +54,16 @@ same continued --set train.optimizer=muon --set train.schedule=wsd --set train.b
     --set train.pack=true
 same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16
 same shared --set codec.name=i8-shared --set codec.down=i8
-same chapters --set router.em=3 --set router.share=0.2 # L1.E0 is the one of mix~1
+same chapters --set router.em=3 --set router.share=0.2 # L1.E0 means mix~1/L1.E0
 same split --set topology.split=3:4x2
 same late --set outer.method=co2 --set codec.name=topk
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
 unknown "depended on timing" arrivals --set outer.method=delayed-nesterov
-for name in plain continued; do # the base model was trained by one replica, then by two
+for name in plain continued; do # `continued` has two replicas of the base model
     "$check" "$work/$name/store" 1 >"$work/out" 2>&1 || fail "retrain_check of $name"
     cat "$work/out"
 done
 "$pathloom" store verify L1.E0 --tasks --store "$work/plain/store" >"$work/out" 2>&1
-[ $? -eq 64 ] || fail "--store is taken"
-echo "$n_same tasks trained again, all the same"
+[ $? -eq 64 ] || fail "--tasks with --store was not refused"
+echo "$n_same tasks were trained again, with equal results"
 rm -rf "$work"

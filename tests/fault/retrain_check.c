@@ -2,9 +2,9 @@
  *
  * Trains again the tasks of the newest version of mix/L1.E0 in a run, first correctly
  * and then with faults. Usage: retrain_check STORE THREADS. The result must equal the
- * worker's update only if nothing is changed. On another kind of machine, or if data is
- * missing, there must be no verdict. Also checks that the paths began with the moments
- * with which the base model ended. */
+ * worker's update if nothing is changed, and must differ with a fault. On another kind
+ * of machine, or if data is missing, there must be no verdict. Also checks that the
+ * paths began with the moments with which the base model ended. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "workers/workers.h"
@@ -97,9 +97,9 @@ static void check_moments(bench *b)
         zero += named[i] == 0;
     }
     demand(b, off == 0, "paths begin with the base model's moments");
-    demand(b, zero < n / 2, "which are not zeros");
+    demand(b, zero < n / 2, "at least half of these moments are not zero");
     demand(b, b->arm.inner.first_step == base.inner.tau * base.inner.phases,
-           "and continue the count of its steps");
+           "paths continue the base model's count of steps");
 done:
     if (status != PL_OK)
         demand(b, false, pl_last_error());
@@ -131,22 +131,25 @@ static void check(bench *b)
     pl_hash none;
     uint64_t seed = b->arm.seed;
     double lr = b->arm.inner.lr;
-    demand(b, gives(b, &one, &one.update), "the first task's update comes out again");
-    demand(b, gives(b, &two, &two.update), "and the second's");
+    demand(b, gives(b, &one, &one.update), "the first task gives its update again");
+    demand(b, gives(b, &two, &two.update), "the second task gives its update again");
     claimed.path = two.path;
     claimed.replica = two.replica;
     demand(b, gives(b, &claimed, &two.update),
-           "who claims another path is compared "
-           "with that path");
+           "a contribution that names another path is "
+           "compared with that path");
     b->arm.seed = seed + 1;
-    demand(b, !gives(b, &one, &one.update), "other samples make another update");
+    demand(b, !gives(b, &one, &one.update),
+           "different samples give a different update");
     b->arm.seed = seed;
     b->arm.inner.lr = lr * 1.0001;
-    demand(b, !gives(b, &one, &one.update), "another learning rate does");
+    demand(b, !gives(b, &one, &one.update),
+           "a different learning rate gives a different update");
     b->arm.inner.lr = lr;
     claimed = one;
     claimed.phase--;
-    demand(b, !gives(b, &claimed, &one.update), "so does the previous phase");
+    demand(b, !gives(b, &claimed, &one.update),
+           "the previous phase gives a different update");
     b->backend.name = "ref";
     demand(b,
            retrain(b, &one, &none) == PL_ERR_NOT_FOUND &&

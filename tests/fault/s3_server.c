@@ -4,9 +4,9 @@
  *
  *   s3_server PORTFILE [lose=N] [busy=N] [deaf] [full] [small]
  *
- *   lose=N   each Nth request is done, but its answer is not sent
- *   busy=N   each Nth request is not done and is answered 503
- *   deaf     the server ignores the conditions of writes
+ *   lose=N   every Nth request is executed, but its answer is not sent
+ *   busy=N   every Nth request is not executed, but is answered 503
+ *   deaf     the server ignores conditions of writes, such as If-None-Match
  *   full     the server answers writes like a bucket that has reached its quota
  *   small    lists have pages of 7 keys
  *

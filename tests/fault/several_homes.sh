@@ -1,7 +1,8 @@
 #!/bin/sh
 # Tests a job with three homes. Its versions must be those of a job with one home.
 # Commands must read all parts of the store. A rollback must happen in all homes or in
-# none. From a copy that is made while the job trains, training must continue.
+# none. Training must be able to continue from a copy that was made while the job
+# trained.
 #
 # usage: several_homes.sh PATHLOOM WORKFOLDER
 set -u
@@ -17,24 +18,24 @@ train() { # run, options; in a subshell or in the background
         >"$work/$run.out" 2>&1
 }
 
-(train one) || fail "one home"
-(train three --set store.homes=3) || fail "three homes"
+(train one) || fail "the job with one home"
+(train three --set store.homes=3) || fail "the job with three homes"
 versions --run "$work/one" >"$work/one.versions"
 versions --run "$work/three" >"$work/three.versions"
 [ "$(wc -l <"$work/one.versions")" -gt 12 ] || fail "too few modules"
-cmp "$work/one.versions" "$work/three.versions" || fail "other versions"
+cmp "$work/one.versions" "$work/three.versions" || fail "the versions differ from those with one home"
 for part in 1 2 3; do
     [ "$(versions --store "$work/three/store/home-$part" | wc -l)" -gt 0 ] ||
         fail "home $part has no module"
 done
-echo "three homes make the versions of one"
+echo "a job with three homes makes the versions of a job with one home"
 
 store fsck --run "$work/three"
 store tag best --run "$work/three"
 store ls --tags --run "$work/three"
 grep -q '^best .*12 modules' "$work/verb.out" || fail "the tag has not all modules"
 store gc --run "$work/three" --grace 0 --keep 1 --delete
-grep -q '^freed' "$work/verb.out" || fail "nothing was collected"
+grep -q '^freed' "$work/verb.out" || fail "gc freed nothing"
 store fsck --run "$work/three"
 store backup "$work/copy" --run "$work/three"
 store fsck --store "$work/copy"
@@ -44,7 +45,7 @@ versions --store "$work/flat" | cmp - "$work/one.versions" || fail "a merged cop
 "$pathloom" check --run "$work/three" >"$work/verb.out" || fail "check"
 "$pathloom" generate --run "$work/three" --prompt "int" --max-tokens 4 \
     >"$work/verb.out" 2>&1 || fail "generate"
-echo "verbs see all parts"
+echo "commands read all parts of the store"
 
 refused 78 'store.homes=3, not 2' "$pathloom" train --out "$work/three" --set store.homes=2
 refused 64 'one of 3 parts' "$pathloom" store push "$work/three/store/home-1" \
@@ -64,14 +65,14 @@ cp -r "$work/three" "$work/back"
 store rollback mix --to 0 --run "$work/one"
 store rollback mix --to 0 --run "$work/back"
 versions --run "$work/one" >"$work/one.back"
-versions --run "$work/back" | cmp - "$work/one.back" || fail "a rollback differs"
+versions --run "$work/back" | cmp - "$work/one.back" || fail "a rollback gives other versions than with one home"
 store fsck --run "$work/back"
 nothing=0 whole=0
 for nth in 4 5 6 7 8; do
     rm -rf "$work/back"
     cp -r "$work/three" "$work/back"
     PATHLOOM_FAILPOINT=kv.commit.after:kill:$nth "$pathloom" store rollback mix --to 0 \
-        --run "$work/back" >"$work/verb.out" 2>&1 && fail "nobody was killed"
+        --run "$work/back" >"$work/verb.out" 2>&1 && fail "the rollback was not killed"
     "$pathloom" homes weight 1 1 --run "$work/back" >"$work/verb.out" 2>&1 || fail "homes"
     versions --run "$work/back" >"$work/back.versions"
     if cmp -s "$work/back.versions" "$work/three.versions"; then
@@ -83,12 +84,12 @@ for nth in 4 5 6 7 8; do
     fi
     store fsck --run "$work/back"
 done
-[ $nothing -ge 1 ] && [ $whole -ge 1 ] || fail "$nothing deaths before, $whole after"
+[ $nothing -ge 1 ] && [ $whole -ge 1 ] || fail "of the killed rollbacks $nothing had no effect and $whole were completed"
 echo "a rollback is in all homes or in none"
 
 refused 64 'give the folder above it' "$pathloom" check --store "$work/three/store/home-1"
 
-# If a part or the list of parts is lost, no empty one replaces it.
+# If a part or the list of parts is lost, `train` must not replace it by an empty one.
 cp -r "$work/three" "$work/lost"
 rm -rf "$work/lost/store/home-2"
 refused 65 'home-2 is missing or empty' "$pathloom" train --out "$work/lost"
@@ -96,7 +97,7 @@ cp -r "$work/three/store/home-2" "$work/lost/store/"
 rm "$work/lost/store/PARTS"
 refused 65 'its file PARTS is missing' "$pathloom" train --out "$work/lost"
 
-(train whole --set train.phases=12 --set train.tau=20) || fail "whole"
+(train whole --set train.phases=12 --set train.tau=20) || fail "the run of 12 phases"
 versions --run "$work/whole" >"$work/whole.versions"
 
 # A slow job gets one more home, and is copied while it trains. Training continues from
@@ -118,32 +119,32 @@ store fsck --store "$work/half.copy"
 cp -r "$work/half" "$work/gone"
 rm -rf "$work/half/store"
 store restore "$work/half.copy" --store "$work/half/store"
-"$pathloom" train --out "$work/half" >>"$work/half.out" 2>&1 || fail "going on"
+"$pathloom" train --out "$work/half" >>"$work/half.out" 2>&1 || fail "training of the restored job"
 versions --run "$work/half" | cmp - "$work/whole.versions" ||
     fail "a restored job ends with other versions"
-echo "a job goes on from a copy that was made while it trained"
+echo "a job continues from a copy that was made while it trained"
 
-# The stopped job is rolled back twice, from two copies. The second rollback is killed
-# after it was decided. The next training must complete this rollback, and must then
-# continue like the training after the first one.
+# Two copies of the stopped job are rolled back. In the second copy the rollback is
+# killed after it was decided. The next training must complete this rollback, and must
+# then end with the versions of the first copy.
 cp -r "$work/gone" "$work/gone.killed"
 store rollback mix --to 1 --run "$work/gone"
 PATHLOOM_FAILPOINT=kv.commit.after:kill:6 "$pathloom" store rollback mix --to 1 \
-    --run "$work/gone.killed" >"$work/verb.out" 2>&1 && fail "nobody was killed"
-refused 75 'ended half-way' "$pathloom" store ls --run "$work/gone.killed"
+    --run "$work/gone.killed" >"$work/verb.out" 2>&1 && fail "the rollback was not killed"
+refused 75 'was interrupted' "$pathloom" store ls --run "$work/gone.killed"
 for run in gone gone.killed; do
-    "$pathloom" train --out "$work/$run" >>"$work/$run.out" 2>&1 || fail "$run goes on"
+    "$pathloom" train --out "$work/$run" >>"$work/$run.out" 2>&1 || fail "training of $run after the rollback"
     versions --run "$work/$run" >"$work/$run.versions"
     store fsck --run "$work/$run"
 done
 grep -q 'store.resumed rollback="mix --to 1"' "$work"/gone.killed/log/home-*.log ||
-    fail "no home ended the rollback"
+    fail "no home completed the rollback"
 cmp "$work/gone.versions" "$work/gone.killed.versions" ||
-    fail "a rollback that was ended by training differs"
+    fail "a rollback that training completed has other versions"
 cmp -s "$work/gone.versions" "$work/whole.versions" && fail "nothing was rolled back"
-echo "training goes on from a rollback, and ends one that was killed"
+echo "training continues after a rollback, and completes a rollback that was killed"
 
-# A rollback before any path has finished a phase. At this time no path has a state.
+# Rolls back before any path has finished a phase, when no path has a state yet.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train early --set train.phases=3 --set train.tau=150 &
 job=$!
 training_begins early
@@ -153,11 +154,11 @@ job=
 tries=600
 while pgrep -f -- "$work/early[/ ]" >/dev/null; do
     tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "the job's processes outlive it"
+    [ $tries -gt 0 ] || fail "processes of the killed job do not end"
     sleep 0.1
 done
 store rollback mix --to 0 --run "$work/early"
 "$pathloom" train --out "$work/early" >>"$work/early.out" 2>&1 ||
-    fail "going on from version 0"
-echo "a job goes on from a rollback to its beginning"
+    fail "training after a rollback to version 0"
+echo "a job continues after a rollback to its beginning"
 rm -rf "$work"

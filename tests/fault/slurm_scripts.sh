@@ -77,9 +77,9 @@ requeued 2 1
 ends 75 "no job, too often" batch early 1 workers.sbatch PATHLOOM_WAIT_S=0 \
     PATHLOOM_REQUEUES=2
 requeued 2 1
-echo "no job: requeued twice, then not any more"
+echo "no job: the workers were requeued twice, and then ended"
 
-# ---- decisions ----
+# ---- jobs with a mistake ----
 more="--corpus $work/nothing"
 ends 66 "no corpus" batch head 2 run.sbatch
 requeued 0 2
@@ -95,10 +95,11 @@ await "no hub" test -s "$run/proc/hub.address"
 more="--backend nothing"
 ends 78 "a wrong option" batch wrong 3 workers.sbatch
 requeued 0 3
-echo "a decision is not repeated"
+echo "a job with a mistake is not requeued"
 
-# ---- a time limit is near ---- The shell that runs a script: signals of Slurm reach it
-# first.
+# ---- a time limit is near ----
+# Prints the process id of the shell that runs a script, because Slurm signals this
+# shell.
 shell_of() { # script
     pgrep -f "^sh deploy/slurm/$1 $run" | head -n 1
 }
@@ -126,8 +127,8 @@ requeued 1 2
 more=$settings
 batch head 2 run.sbatch &
 head=$!
-ends 0 "the head that goes on" wait $head
-ends 0 "the worker that followed it" wait $worker
+ends 0 "the head that continues" wait $head
+ends 0 "the worker that followed the head" wait $worker
 grep -q "hub ended or moved" "$work/worker.out" || fail "the worker did not follow"
 more=
 ends 0 "a worker that comes late" batch late 5 workers.sbatch

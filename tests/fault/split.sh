@@ -24,10 +24,10 @@ make_corpus base modules docs
 echo "1. undisturbed"
 (split_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 grep -q '^widen    12 modules and 4 paths of mix become 40 and 16 of mix~1' "$work/calm.out" ||
-    fail "nothing was split"
-grep -q 'one machine, 10 x the time' "$work/calm.out" || # (4 * 3 + 16 * 3) / 6
-    fail "one machine does not have all paths' time"
-facts calm || fail "no facts"
+    fail "train does not report the split"
+grep -q 'one machine, 10 x the time' "$work/calm.out" || # (4 paths * 3 phases + 16 * 3) / 6 phases
+    fail "the plan does not give one machine the time of all paths"
+facts calm || fail "the store of the undisturbed run"
 ask store fsck --run "$run" || fail "fsck"
 ask data coverage --run "$run" || fail "coverage"
 [ "$(grep -c '^mix~1/p' "$work/ask.out")" -eq 16 ] || fail "not sixteen paths"
@@ -46,7 +46,7 @@ for level in L1 L2; do
         n=$((n + 1))
     done
 done
-[ "$n" -eq 8 ] && [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hashes"
+[ "$n" -eq 8 ] && [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no module was compared"
 [ "$(hash_of mix~1/L1.E0@3)" != "$(hash_of mix~1/L1.E1@3)" ] || fail "the new modules did not become different"
 ask store log L1.E3 --run "$run" || fail "log"
 # The log lists four versions of the new module, then four of the old one.
@@ -61,20 +61,20 @@ echo "2. killed ten times"
 killed_ten_times split_job shot
 same_facts calm shot || fail "the bytes differ after $kills kills"
 
-echo "3. split once more"
+echo "3. a finished run is split once more"
 ask train --out "$run" --set train.phases=+2 --set topology.split=3:4x4,5:8x8
-[ $? -ne 0 ] || fail "phase 5 is over, and was split"
+[ $? -ne 0 ] || fail "a split at phase 5, which is over, was accepted"
 says 'topology.split'
 ask train --out "$run" --set topology.split=3:4x4,6:16x4
-[ $? -ne 0 ] || fail "a finished run was split that does not go on"
+[ $? -ne 0 ] || fail "a split without more phases was accepted"
 ask train --out "$run" --set train.more=1,1 --set topology.split=3:4x4,7:16x4 || {
     cat "$work/ask.out"
-    fail "a phase more, and one of four times the paths"
+    fail "one more phase, and one with four times as many paths"
 }
-says '^more     mix~2 goes on from mix~1: 1 phases on the same shards, warmed up anew'
-says 'documents, which its 4 children share'
+says '^more     mix~2 continues mix~1: 1 phases on the same shards, with a new warm-up'
+says 'documents, so each of the 4 paths that descend from it gets all'
 says '^widen    40 modules and 16 paths of mix~2 become 148 and 64 of mix~3'
-[ "$(hash_of mix~3/L1.E15@0)" = "$(hash_of mix~2/L1.E3@1)" ] || fail "mix~3 begins elsewhere"
+[ "$(hash_of mix~3/L1.E15@0)" = "$(hash_of mix~2/L1.E3@1)" ] || fail "mix~3/L1.E15 does not begin with the last mix~2/L1.E3"
 ask eval --run "$run" --json || fail "eval of 64 paths"
 says '"finished": *true'
 ask store fsck --run "$run" || fail "fsck of three chapters"
@@ -88,8 +88,8 @@ for file in "$work"/corpus/*/*; do
     { printf '%0300d' 0 && cat "$file"; } >"$work/alike/$n.txt"
 done
 (tiny_job alike-run --corpus "$work/alike" --set router.sees=0 --set topology.split=3:4x4) \
-    >"$work/alike.out" 2>&1 || fail "documents that begin alike"
-ask store fsck --run "$work/alike-run" || fail "fsck of documents that begin alike"
+    >"$work/alike.out" 2>&1 || fail "a split of documents with the same beginning"
+ask store fsck --run "$work/alike-run" || fail "fsck after a split of documents with the same beginning"
 
 echo "4, 16, 64 paths; $(grep -c '^version' "$work/calm.facts") versions equal after $kills kills"
 rm -rf "$work"

@@ -15,7 +15,7 @@ quota_job() { # folder, options
         --set store.compress=off
 }
 
-used() { # folder, use (a pattern): prints the bytes of all these uses
+used() { # folder, pattern: prints the bytes of the uses that match the pattern
     "$pathloom" store du --json --run "$work/$1" |
         sed -n "s/.*\"use\":\"$2\",\"bytes\":\([0-9]*\).*/\1/p" |
         awk '{ sum += $1 } END { printf "%d\n", sum }'
@@ -23,7 +23,7 @@ used() { # folder, use (a pattern): prints the bytes of all these uses
 
 same() { # folder
     facts_of_run "$1"
-    cmp -s "$work/calm.facts" "$work/$1.facts" || fail "$1 has other hashes"
+    cmp -s "$work/calm.facts" "$work/$1.facts" || fail "$1 has other hashes than the run without a quota"
 }
 
 make_corpus base
@@ -34,7 +34,7 @@ all=$(used calm '[a-z]*')
 history=$(used calm history)
 [ "$history" -gt $((all / 4)) ] || fail "history is $history of $all"
 
-echo "2. with one that needs old versions to go"
+echo "2. with a quota for which old versions must be dropped"
 quota=$((all - history / 2))
 (quota_job thin --set store.quota=$quota) >"$work/thin.out" 2>&1 &
 job=$!
@@ -46,41 +46,41 @@ until shown; do sleep 0.2; done
 kill -0 "$job" 2>/dev/null || fail "status never showed the quota"
 wait "$job" || fail "the run with a quota"
 job=
-grep -q '^quota    each home stores at most' "$work/thin.out" || fail "the plan"
+grep -q '^quota    each home stores at most' "$work/thin.out" || fail "the plan does not name the quota"
 grep -q "store.thinned versions=[1-9][0-9]* stored_bytes=[0-9]* quota_bytes=$quota" \
-    "$work/thin/log/home.log" || fail "nothing was thinned"
+    "$work/thin/log/home.log" || fail "the home dropped no versions"
 [ "$(used thin '[a-z]*')" -le "$quota" ] || fail "the store has $(used thin '[a-z]*')"
 same thin
 "$pathloom" store fsck --run "$work/thin" >"$work/fsck.out" 2>&1 || fail "fsck"
 
-echo "3. with one that is too small, and then with none"
-refused 74 'of which .* are not needed, and a commit that adds .* would still pass store.quota' \
+echo "3. with a quota that is too small, and then without one"
+refused 74 'of which .* can be deleted; even then a commit that adds .* would exceed store.quota' \
     sh -c '. tests/support/job.sh; work=$1 pathloom=$2; small_job small --set train.tau=4 \
         --set train.phases=16 --set train.base_steps=20 --set store.compress=off \
         --set store.quota=$3' sh "$work" "$pathloom" $(((all - history) * 4 / 5))
 grep -q 'has .* (heads .*paths .*momentum .*set a larger store.quota' "$work/refused.out" ||
-    fail "the sentence has no sizes"
-(quota_job small --set store.quota=0) >"$work/small.out" 2>&1 || fail "going on"
+    fail "the error does not name the sizes"
+(quota_job small --set store.quota=0) >"$work/small.out" 2>&1 || fail "the run with a larger quota"
 same small
 
 echo "4. two homes, each with a quota"
 quota=$((2 * (all - history) / 3 + history / 6))
 (quota_job two --set store.homes=2 --set store.quota=$quota) >"$work/two.out" 2>&1 ||
     fail "the run with two homes"
-grep -q 'store.thinned versions=[1-9]' "$work"/two/log/home*.log || fail "no home thinned"
+grep -q 'store.thinned versions=[1-9]' "$work"/two/log/home*.log || fail "no home dropped versions"
 same two
 
-echo "5. a tag whose own commit passes the quota keeps what it names"
+echo "5. the commit of a tag exceeds the quota; the versions of the tag must stay"
 start home "$pathloom" home --run "$work/calm" --set store.quota="$all"
 await 100 "no home" grep -q 'home.ready' "$work/home.out"
 store tag early 3 --run "$work/calm"
-grep -q 'store.thinned versions=[1-9]' "$work/home.out" || fail "the tag thinned nothing"
+grep -q 'store.thinned versions=[1-9]' "$work/home.out" || fail "the home dropped no versions for the tag"
 kill "$pid"
 wait "$pid" || fail "the home ends with $?"
 for number in 3 4; do
     store show "mix/L1.E0@$number" --json --run "$work/calm"
     grep -q "\"collected\":$([ $number -eq 3 ] && echo false || echo true)" \
-        "$work/verb.out" || fail "version $number, of which the tag names 3"
+        "$work/verb.out" || fail "version $number: only version 3, which the tag names, must be kept"
 done
 store fsck --run "$work/calm"
 

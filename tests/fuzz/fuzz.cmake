@@ -9,7 +9,7 @@ foreach(source ${fuzz_sources})
   file(STRINGS ${source} head LIMIT_COUNT 2)
   string(REGEX MATCH "folder: ([a-z]+)" _ "${head}")
   set(folder ${CMAKE_MATCH_1})
-  # Only targets that open a store have this number.
+  # A slow target has its own number of inputs in its first line.
   string(REGEX MATCH "runs: ([0-9]+)" _ "${head}")
   set(runs ${CMAKE_MATCH_1})
   if(NOT runs)

@@ -1,10 +1,10 @@
 /* A fuzz target is one function. The loop of libFuzzer or the loop of fuzz_driver.c
  * calls it.
  *
- * The first byte of an input chooses how the rest of the input is used: as it is, or
- * after its checksums are corrected, as an attacker would do. Without this correction
- * most changed inputs would fail at the checksum. A target must never crash, hang, or
- * read outside its input. It may refuse the input. */
+ * If the input has checksums, its first byte chooses how a target uses the rest: as it
+ * is, or after correcting the checksums, as an attacker would do. Without this
+ * correction most changed inputs would fail at the checksum. A target must never crash,
+ * hang, or read outside its input. It may refuse the input. */
 #ifndef PL_TESTS_FUZZ_H
 #define PL_TESTS_FUZZ_H
 #include <stddef.h>
@@ -13,7 +13,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-/* Gives the first inputs, which the real encoders have made. */
+/* Calls `give` with each seed, an input with which fuzzing begins. Most seeds are made
+ * by the real encoders. */
 void fuzz_seeds(void (*give)(const void *data, size_t len));
 
 static inline uint32_t fuzz_u32(const uint8_t *at)

@@ -16,7 +16,8 @@ static void put_checksum(uint8_t *at, const uint8_t *data, size_t len)
     memcpy(at, &checksum, 8);
 }
 
-/* Returns the number of entries that follow a record (docs/PROTOCOL.md 3.4). */
+/* Returns how many section entries follow a record of the table (docs/PROTOCOL.md
+ * 3.4). */
 static size_t n_entries(const uint8_t *record)
 {
     static const size_t most[] = {1, 1, 1, 2, 2, 3, 2, 1, 1, 2, 2};
@@ -27,7 +28,7 @@ static size_t n_entries(const uint8_t *record)
 }
 
 /* Corrects the checksums of the sections that the table lists, as far as the table can
- * be read, and then the checksum of the header. */
+ * be read, and then the checksum of the header and the table. */
 static void forge(uint8_t *m, size_t len)
 {
     if (len < HEADER_BYTES)
@@ -83,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {
     if (len < 1)
         return 0;
-    /* a block of exactly this length, so that a sanitizer finds reads beyond its end */
+    /* a separate block, so that a sanitizer finds reads beyond its end */
     uint8_t *m = malloc(len);
     if (!m)
         return 0;

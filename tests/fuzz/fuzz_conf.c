@@ -1,8 +1,8 @@
 /* folder: base
  *
- * Fuzzes configuration files with a key of every type, and the option --set. The source
- * of the loader is included here, so that the loader reads from memory and not from a
- * file. */
+ * Fuzzes configuration files and the option --set. There is a key of every type. The
+ * source of the loader is included here, so that the loader reads from memory and not
+ * from a file. */
 #define pl_read_file fuzz_read_file
 #include "base/conf.c"
 #include "tests/fuzz/fuzz.h"

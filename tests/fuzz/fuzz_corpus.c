@@ -10,7 +10,8 @@
 #include "tests/fuzz/fuzz.h"
 #include "corpus/corpus.h"
 
-/* Pieces are short, so that many lines and characters lie across two pieces. */
+/* The reader gets pieces of at most 100 bytes, so that many lines and some characters
+ * are divided between two pieces. */
 struct text_stream {
     const uint8_t *at;
     size_t left;
@@ -42,7 +43,8 @@ void fuzz_stream_close(text_stream **from)
 static pl_status on_document(void *context, const pl_document *document)
 {
     size_t *bytes = context;
-    for (size_t i = 0; i < document->len; i++) /* a sanitizer finds a wrong length */
+    /* Reads all bytes, so that a sanitizer finds a length that is too large. */
+    for (size_t i = 0; i < document->len; i++)
         *bytes += (uint8_t)document->text[i];
     return PL_OK;
 }

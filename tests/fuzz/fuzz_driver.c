@@ -1,13 +1,14 @@
 /* Runs a fuzz target without libFuzzer. It makes inputs by changing the seeds at
  * random.
  *
- *   fuzz_X [--runs N] [--seed S]    N inputs (20,000)
- *   fuzz_X --write FOLDER           the seeds as files, for libFuzzer
- *   fuzz_X FILE ...                 these inputs, as libFuzzer repeats its findings
+ *   fuzz_X [--runs N] [--seed S]    runs N inputs (default 20,000)
+ *   fuzz_X --write FOLDER           writes the seeds as files, for libFuzzer
+ *   fuzz_X FILE ...                 runs the inputs in these files, for example those
+ *                                   with which libFuzzer found a crash
  *
  * An input lies in a block of exactly its size, so that a sanitizer finds every read
- * outside the input. If an input crashes the target, it is kept in the file
- * crash-TARGET. */
+ * outside the input. Runs with the same S change the seeds in the same way, so a crash
+ * can be repeated. */
 #include "base/base.h"
 #include "tests/fuzz/fuzz.h"
 #include <getopt.h>
@@ -35,8 +36,8 @@ static void write_seed(const void *data, size_t len)
         fprintf(stderr, "%s\n", pl_last_error());
 }
 
-/* A stream of random numbers. Each number depends on the seed, the input and the
- * counter. */
+/* A sequence of random numbers. Each number depends on the seed, on the number of the
+ * input, and on the counter n. */
 typedef struct dice {
     uint64_t seed, input, n;
 } dice;
@@ -66,7 +67,8 @@ static void set_word(dice *d, pl_buf *input)
                width);
 }
 
-/* Removes a part of the input, repeats a part, or inserts a part of another seed. */
+/* Removes a part of the input, repeats a part, or overwrites a part with a part of
+ * another seed. */
 static void move_stretch(dice *d, pl_buf *input)
 {
     const pl_buf *other = &seeds[roll(d, (uint32_t)n_seeds)];

@@ -1,8 +1,9 @@
 /* folder: base
  *
- * Fuzzes frames from the network. An input is a mode, a header, the length of the body
- * (4 bytes), the body, and data. The checks are private to base/wire_header.c, so the
- * test includes this file. */
+ * Fuzzes frames from the network. An input is a mode (1 byte), a header, the length of
+ * the body (4 bytes), the body, and data. The mode says whether the header is corrected
+ * to fit, and how many frames are read. The checks are private to base/wire_header.c,
+ * so this target includes that file. */
 #include "base/wire_header.c"
 #include "tests/fuzz/fuzz.h"
 

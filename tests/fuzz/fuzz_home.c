@@ -1,13 +1,13 @@
 /* folder: home; runs: 80
  *
  * Fuzzes a home with many messages. The input chooses the sender and the kind of each
- * message. Between correct tasks there are spoilt messages, ends of groups, and
- * restarts of the home.
+ * message. Between correct tasks there are messages with wrong content, restarts of the
+ * home, and commits. A home commits the changes of a group of messages together.
  *
  * No message may end the home, and uploads must stay within store.staging. The version
  * of a module and the phase of a path must never become lower, also not after a restart
  * from disk. An administrator may move names to another home. So if an administrator is
- * among the senders, versions are not compared. */
+ * among the senders, versions and phases are not compared. */
 #include "codec/codec.h"
 #include "home/home.h"
 #include "home/home_internal.h"
@@ -59,11 +59,11 @@ static void prepare(void)
     /* a new store for each input, in memory if this machine has a folder in memory */
     snprintf(folder, sizeof folder, "%s/pl-fuzz-home-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    fuzz_demand(mkdtemp(folder) != NULL, "a folder");
+    fuzz_demand(mkdtemp(folder) != NULL, "a folder cannot be made");
     atexit(remove_folder);
     pl_join(store_at, folder, "store");
     snprintf(at, sizeof at, "ipc://%.100s/home", folder);
-    demand_ok(pl_wire_bind(at, &listens, bound), "a socket");
+    demand_ok(pl_wire_bind(at, &listens, bound), "a socket cannot be bound");
     pl_log_open("fuzz", PL_LOG_ERROR, false);
     fuzz_arm(&arm, &topology);
 }
@@ -104,7 +104,8 @@ static void lease_for(world *w, int sender, int path, known *k)
     pl_buf_destroy(&sealed);
 }
 
-/* Uploads a blob. If `k` has a lease, the upload happens under this lease. */
+/* Uploads a blob and sets k->blob to its hash. If `k` has a lease, the upload happens
+ * under this lease. */
 static void put_blob(world *w, int sender, const void *data, size_t bytes, known *k)
 {
     pl_message m;
@@ -184,7 +185,7 @@ static void send_update(world *w, int sender, int slot, int path)
         update[i] = pl_random_normal((uint64_t)k.phase, (uint64_t)slot, i) * 1e-2f;
     demand_ok(pl_codec_encode_module(&arm.outer.codec, parts, n_parts, NULL, update,
                                      NULL, &encoded),
-              "an update");
+              "an update cannot be encoded");
     put_blob(w, sender, encoded.data, encoded.len, &k);
     say(w, sender, draft_kind(PL_MSG_SUBMIT), &k);
     pl_buf_destroy(&encoded);
@@ -234,19 +235,19 @@ static void send_spoilt(world *w)
     pl_message_destroy(&m);
 }
 
-/* ---- the end of a group, and a restart from disk ---- */
+/* ---- the commit of a group of messages, and a restart from disk ---- */
 static void check_progress(world *w)
 {
     const home_arm *a = the_arm(w);
-    fuzz_demand(a != NULL, "the arm has gone");
+    fuzz_demand(a != NULL, "the home has lost the arm");
     for (int m = 0; m < pl_topology_n_modules(topology); m++) {
         fuzz_demand(w->has_admin || a->modules[m].version >= w->versions[m],
-                    "a version went back");
+                    "the version of a module became lower");
         w->versions[m] = a->modules[m].version;
     }
     for (int p = 0; p < FUZZ_PATHS; p++) {
         fuzz_demand(w->has_admin || a->paths[p].phase >= w->phases[p],
-                    "a path went back");
+                    "the phase of a path became lower");
         w->phases[p] = a->paths[p].phase;
     }
 }
@@ -273,9 +274,10 @@ static void open_home(world *w)
         .options = &w->options,
         .socket = listens,
         .uploads = {.keeper = "the home", .key = "store.staging", .limit = STAGING}};
-    demand_ok(pl_store_open(store_at, PL_STORE_CREATE, &w->h.store), "the store");
+    demand_ok(pl_store_open(store_at, PL_STORE_CREATE, &w->h.store),
+              "the store cannot be opened");
     w->h.epoch = pl_store_epoch(w->h.store);
-    demand_ok(home_load(&w->h), "what the home wrote cannot be loaded");
+    demand_ok(home_load(&w->h), "the home cannot load what it wrote");
 }
 
 static void close_home(world *w)
@@ -347,13 +349,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     prepare();
     memset(&w, 0, sizeof w);
     w.d = (dice){.bytes = data, .len = len};
-    demand_ok(pl_remove_tree(store_at), "an old store");
+    demand_ok(pl_remove_tree(store_at), "an old store cannot be removed");
     open_home(&w);
     say_hub_hello(&w);
     publish(&w);
     send_task(&w, 0, 0);
     end_group(&w);
-    fuzz_demand(w.phases[0] == 1, "a task under its lease is not taken");
+    fuzz_demand(w.phases[0] == 1, "a correct task was not accepted");
     w.has_admin = dice_is(&w.d, 4);
     for (int step = 0; w.d.n < len && step < STEPS_MAX; step++)
         switch (dice_roll(&w.d, 8)) {
@@ -377,8 +379,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     return 0;
 }
 
-/* Gives tasks of both paths. Between them are ends of groups, restarts, and messages of
- * every kind. */
+/* Gives the seeds. Their bytes are random, so they contain tasks, commits of groups,
+ * restarts, and messages of every kind. Every second seed has more correct tasks, of
+ * both paths. */
 void fuzz_seeds(void (*give)(const void *data, size_t len))
 {
     enum { LEN = 96 };

@@ -1,13 +1,14 @@
 /* folder: workers; runs: 2000
  *
  * Fuzzes a hub with many messages. The input chooses the sender of each message.
- * Workers ask for tasks and report them, homes report progress and audits, and leases
- * run out. Between them workers, guests and homes send spoilt messages.
+ * Workers ask for tasks and report them, a home reports progress and audits, and leases
+ * run out. Between these messages, workers, the home, and a guest (which has only an
+ * invitation) send messages with wrong content.
  *
  * No message may end the hub. The progress of a path that the hub knows, and the tokens
- * of the path's leases, must never fall. Unless one of the leases is a backup lease, no
- * two workers may hold one path. The list of keys must stay readable, and the status
- * must be JSON. */
+ * of the path's leases, must never fall. No worker may have the lease of a path and
+ * also its backup lease. The list of keys must stay readable, and the status must be
+ * JSON. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fault/hostile.h"
 #include "workers/hub_internal.h"
@@ -29,7 +30,8 @@ typedef struct world {
     pl_hub_options options;
     dice d;
     uint64_t tokens[FUZZ_PATHS];
-    int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS]; /* told: by the home's reports */
+    /* phases that each path has finished: as the hub knows, and as the home reported */
+    int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS];
     uint64_t request;
 } world;
 
@@ -63,18 +65,18 @@ static void prepare(void)
     if (listens)
         return;
     snprintf(folder, sizeof folder, "/tmp/pl-fuzz-hub-XXXXXX");
-    fuzz_demand(mkdtemp(folder) != NULL, "a folder");
+    fuzz_demand(mkdtemp(folder) != NULL, "a folder cannot be made");
     atexit(remove_folder);
     pl_join(keys_at, folder, "allow");
     snprintf(at, sizeof at, "ipc://%.100s/hub", folder);
     snprintf(home_at, sizeof home_at, "ipc://%.100s/home", folder);
-    demand_ok(pl_wire_bind(at, &listens, bound), "a socket");
+    demand_ok(pl_wire_bind(at, &listens, bound), "a socket cannot be bound");
     pl_log_open("fuzz", PL_LOG_ERROR, false);
     fuzz_arm(&arm, &topology);
     pl_arm_encode(&arm, &definition);
     pl_blob_hash(definition.data, definition.len, &blob);
     pl_invite_create(secret);
-    demand_ok(pl_invite_keypair(secret, &invitation), "an invitation");
+    demand_ok(pl_invite_keypair(secret, &invitation), "the invitation is refused");
 }
 
 /* ---- the list of keys ---- */
@@ -250,8 +252,8 @@ static void tend(world *w)
     demand_ok(hub_tend(&w->h, pl_now_ms(), &more), "the hub ends by itself");
 }
 
-/* Answers the hub's questions about the updates of audited tasks. Two workers have
- * worked on some of these tasks. */
+/* Answers the hub's questions about the updates of audited tasks. Each answer names a
+ * worker at random, so the updates of a task may come from different workers. */
 static void tell_updates(world *w)
 {
     for (size_t i = 0; i < w->h.n_audits; i++)
@@ -296,7 +298,7 @@ static void tell_audit(world *w)
     tell_updates(w);
 }
 
-/* ---- spoilt messages ---- */
+/* ---- messages with wrong content ---- */
 static void say_spoilt(world *w)
 {
     known k;
@@ -313,8 +315,8 @@ static void say_spoilt(world *w)
     pl_message_destroy(&m);
 }
 
-/* Sends spoilt messages of a home. The hub believes what a home reports about paths.
- * Therefore only the form of the message is spoilt, not the content. */
+/* Sends a wrong message of a home. The hub believes what a home reports about paths.
+ * Therefore EVENT, which reports progress of paths, is not among these messages. */
 static void tell_spoilt(world *w)
 {
     static const pl_message_type types[] = {PL_MSG_UPDATE_IS, PL_MSG_STATE_IS,
@@ -350,11 +352,11 @@ static void check_state(world *w)
 {
     for (int p = 0; path_of(w, p) && p < FUZZ_PATHS; p++) {
         const plan_path *path = path_of(w, p);
-        fuzz_demand(path->phase >= w->phases[p], "a path went back");
+        fuzz_demand(path->phase >= w->phases[p], "the phase of a path became lower");
         fuzz_demand(path->phase <= w->told[p], "the hub believes in progress that no "
                                                "home reported");
         fuzz_demand(!path->lease.active || path->lease.token >= w->tokens[p],
-                    "a token is older");
+                    "the token of a path's lease became lower");
         fuzz_demand(!path->backup.active || path->backup.worker != path->lease.worker,
                     "a worker is its own backup");
         w->phases[p] = path->phase;
@@ -369,7 +371,7 @@ static void check_status(world *w)
     pl_json *json = NULL;
     hub_status_json(&w->h, &out);
     demand_ok(pl_json_parse((const char *)out.data, out.len, &json),
-              "the status is no JSON");
+              "the status is not JSON");
     pl_json_destroy(&json);
     pl_buf_destroy(&out);
 }
@@ -389,9 +391,10 @@ static void begin(world *w)
                  .socket = listens,
                  .worker_names = pl_name_table_create(),
                  .started_ms = pl_now_ms()};
-    demand_ok(pl_remove_tree(keys_at), "the list of keys");
-    demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL), "the list of keys");
-    demand_ok(hub_open_homes(&w->h), "the line to the home");
+    demand_ok(pl_remove_tree(keys_at), "the list of keys cannot be removed");
+    demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL),
+              "the list of keys cannot be written");
+    demand_ok(hub_open_homes(&w->h), "the hub cannot connect to the home");
     pl_message_init(&m, PL_MSG_WELCOME);
     pl_put_bytes(&m.body, PL_TAG_SECRET, sealing.bytes, sizeof sealing.bytes);
     pl_put_u64(&m.body, PL_TAG_VERSION, 1);
@@ -463,7 +466,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     return 0;
 }
 
-/* Gives correct tasks of every worker. Between them are messages of all other kinds. */
+/* Gives the seeds: random messages of all kinds. Every second seed also has correct
+ * tasks of every worker. */
 void fuzz_seeds(void (*give)(const void *data, size_t len))
 {
     enum { LEN = 160 };

@@ -3,8 +3,8 @@
  * Fuzzes keys: lists of allowed keys, key files, and keys and invitations as text. The
  * source of the readers is included here, so that they read from memory and not from
  * files. The multiplication on the curve would take most of the time, and it only
- * decides whether two keys belong together. So a function that copies the key replaces
- * it. */
+ * decides whether a public and a secret key belong together. Therefore it is replaced
+ * by a function that copies the secret key. */
 #define pl_read_file            fuzz_read_file
 #define crypto_scalarmult_base  fuzz_multiply
 #define crypto_box_seed_keypair fuzz_seed_keypair
@@ -38,7 +38,8 @@ pl_status fuzz_read_file(const char *path, pl_buf *out)
     return PL_OK;
 }
 
-/* Reads a list as pl_key_list_load does if the file exists. */
+/* Loads these bytes as a list of keys. The path "/" exists, so pl_key_list_load reads
+ * the "file", and fuzz_read_file gives it these bytes. */
 static void read_list(const uint8_t *data, size_t len)
 {
     pl_key_list list;
@@ -131,7 +132,7 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     if (pl_key_list_edit(path, add_entries, NULL) == PL_OK)
         give_file(give, 0, path);
     pl_keypair_create(&pair);
-    /* In the target, where a copy replaces the multiplication, these halves fit. */
+    /* In the target, the public key of a pair is a copy of the secret key. */
     memcpy(pair.open.bytes, pair.secret, PL_PUBKEY_BYTES);
     pl_join(path, folder, "pair");
     if (pl_keypair_save(path, &pair) == PL_OK)

@@ -69,6 +69,6 @@ static void seed_model(void (*give)(const void *, size_t), int vocab, int n_path
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
     seed_model(give, 5, 2);
-    seed_model(give, 300, 1); /* this model contains no pair twice */
+    seed_model(give, 300, 1); /* contains no pair of tokens twice */
     seed_model(give, 3, 7);
 }

@@ -1,8 +1,9 @@
 /* folder: store
  *
- * Fuzzes rows of a store. An input has a mode, a family of rows, and bytes. If the mode
- * is odd, the bytes are the fields of a value, which is sealed here. If it is even, the
- * bytes are the whole value. */
+ * Fuzzes rows of a store. An input is a mode (1 byte), the family of the row (1 byte),
+ * and more bytes. If the mode is odd, these bytes are the fields of the row, and the
+ * target adds the version and the checksum (row_seal). If the mode is even, the bytes
+ * are the whole value. */
 #include "store/store_internal.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -119,7 +120,8 @@ static void put_contribution(pl_buf *out)
     pl_put_u64(out, 16, 1000);
 }
 
-/* Gives a version with two contributions, as version_write writes it. */
+/* Gives a version with two contributions as version_write writes it, and a pending
+ * contribution. */
 static void seed_version(void (*give)(const void *, size_t))
 {
     pl_buf seed = {0}, nested = {0};

@@ -1,9 +1,9 @@
 /* folder: serve
  *
  * Fuzzes models of other programs: safetensors, config.json, and the pieces of a
- * SentencePiece model. The first byte chooses the format. If this byte is odd, the
- * length in the header of a safetensors file is corrected first. Accepted tensors must
- * lie within the file. */
+ * SentencePiece model. The first byte modulo 4 chooses the format: 0 safetensors; 1
+ * safetensors, whose header is first given the length up to the first newline; 2
+ * config.json; 3 pieces. Accepted tensors must lie within the file. */
 #include "serve/llama_config.h"
 #include "serve/piece_list.h"
 #include "serve/safetensors.h"
@@ -126,7 +126,7 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     pl_buf_append(&file, values, 30);
     give_one(give, 0, file.data, file.len);
     file.len -= 30;
-    pl_buf_append(&file, "\n", 1); /* shows the target where the header ends */
+    pl_buf_append(&file, "\n", 1); /* marks the end of the header for mend_and_read */
     pl_buf_append(&file, values, 29);
     give_one(give, 1, file.data, file.len);
     give_one(give, 2, model, sizeof model - 1);

@@ -1,6 +1,7 @@
 /* folder: serve
  *
- * Fuzzes lists of clients' keys, and the header of a request that has a key. */
+ * Fuzzes lists of clients' keys, and the header of a request in which a client sends
+ * its key. */
 #include "serve/server_access.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdlib.h>

@@ -25,8 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     return 0;
 }
 
-/* Makes a BPE model of six pieces by hand. The model is short, so that most changes hit
- * a field. */
+/* Makes a BPE model of six pieces by hand. The model is short, so that most random
+ * changes hit one of its fields. */
 static void seed_small(void (*give)(const void *, size_t), uint8_t kind)
 {
     static const char *const pieces[] = {"<unk>", "<s>", "\xe2\x96\x81",
@@ -47,8 +47,8 @@ static void seed_small(void (*give)(const void *, size_t), uint8_t kind)
     pl_buf_destroy(&model);
 }
 
-/* Gives a model of the words of one sentence, small models, and bytes that are no
- * model. */
+/* Gives a model that was trained on generated words, small models, and bytes that are
+ * not a model. */
 void fuzz_seeds(void (*give)(const void *, size_t))
 {
     char text[4096], path[] = "/tmp/pathloom-fuzz-XXXXXX";

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     if (len < 1)
         return 0;
     size_t n = len - 1;
-    /* The start of a mapped file is aligned, too. */
+    /* The block is aligned, because the start of a mapped file is aligned, too. */
     uint8_t *file = aligned_alloc(64, (n + 64) / 64 * 64);
     if (!file)
         return 0;

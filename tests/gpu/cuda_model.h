@@ -34,8 +34,8 @@ static inline pl_topology *new_topology(const pl_shape *shape)
     return t;
 }
 
-/* A model with QK norm whose widths are not multiples of the sizes of vectors or
- * tiles. */
+/* Returns a model with QK norm. Its widths are not multiples of the vectors and tiles
+ * of the kernels. */
 static inline pl_topology *odd_topology(void)
 {
     const pl_shape shape = {VOCABULARY, 24,     4,    2,       10,   35,
@@ -43,7 +43,7 @@ static inline pl_topology *odd_topology(void)
     return new_topology(&shape);
 }
 
-/* A model with usual widths. */
+/* Returns a model with usual widths. */
 static inline pl_topology *even_topology(void)
 {
     const pl_shape shape = {VOCABULARY, 96,     3,    3,       32,   200,
@@ -69,7 +69,7 @@ static inline void make_batch(std::vector<int32_t> *tokens,
     }
 }
 
-/* Makes a model. It is for training unless the precision is int8. */
+/* Makes a model. It can be trained, unless the precision is int8. */
 static inline pl_model *open_model(const pl_topology *t, const char *backend,
                                    const char *precision, pl_backend **be)
 {
@@ -98,7 +98,7 @@ static inline void expect_equal(const std::vector<float> &a,
     assert_memory_equal(a.data(), b.data(), a.size() * sizeof a[0]);
 }
 
-/* Returns the normalised mean square error. */
+/* Returns the sum of squared errors, divided by the sum of squares of `want`. */
 static inline double error_of(const float *got, const float *want, size_t n)
 {
     double wrong = 0.0, all = 0.0;
@@ -114,8 +114,8 @@ static inline double error_of(const float *got, const float *want, size_t n)
 
 enum { SLOTS = 5, STEPS_READ = 4 };
 
-/* Computes the logits of all steps of SLOTS sequences, which leave the decoder one
- * after another. */
+/* Computes the logits of all steps of SLOTS sequences. The number of sequences in a
+ * step falls by two after each STEPS_READ steps. */
 static inline std::vector<float> read_steps(const char *backend, const char *precision,
                                             std::string *remark)
 {

@@ -31,8 +31,9 @@ static inline float *floats_there(pl_backend *be, const std::vector<float> &valu
     return static_cast<float *>(memory);
 }
 
-/* `shift` moves the second matrix to an unaligned address. If `muon` is set, Muon steps
- * the first matrix as it is, and the second matrix as its transpose. */
+/* Moves the second matrix by `shift` floats, so that its address may be unaligned. If
+ * `muon` is set, Muon steps the first matrix as it is, and the second matrix as its
+ * transpose. */
 static inline void open_optimizer(optimizer *o, const char *backend, size_t shift,
                                   float clip, bool muon)
 {
@@ -181,8 +182,8 @@ static inline void muon_in_a_whole_step_is_its_operation(void **)
                      update_once("cuda", false, 5, clipped ? 1.0f : 0.0f, true));
 }
 
-/* Tests two shifts: with an aligned address eight parameters are stepped at once, with
- * an unaligned address they are not. */
+/* Tests the shifts 0 and 5. At an aligned address a thread steps eight parameters at
+ * once, at an unaligned one it does not. */
 static inline void an_update_in_two_launches_is_its_operations_in_a_row(void **)
 {
     for (size_t shift = 0; shift < 8; shift += 5)

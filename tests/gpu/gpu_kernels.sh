@@ -1,12 +1,12 @@
 #!/bin/sh
-# Tests that the tests of tests/gpu.sh launch every kernel of modules/cuda. The emulated
-# forms of these tests have written the names of the kernels that they launched into the
-# file REPORT.
+# Tests that the programs which tests/gpu.sh runs launch every kernel of modules/cuda.
+# Built for the emulation, these programs have written the names of the kernels that
+# they launched into the file REPORT.
 #
 # usage: gpu_kernels.sh REPORT
 set -u
 [ -s "$1" ] || {
-    echo "gpu_kernels: nothing in $1: the emulated tests come first"
+    echo "gpu_kernels: $1 is missing or empty; run the emulated tests first"
     exit 1
 }
 missing=0
@@ -15,7 +15,7 @@ for kernel in $(cat modules/cuda/*.cu | tr '\n' ' ' | grep -o '__global__ [^{;]*
     grep -o '[a-z_0-9]*_kernel *(' | tr -d ' (' | LC_ALL=C sort -u); do
     n=$((n + 1))
     grep -qx "$kernel" "$1" && continue
-    echo "$kernel is launched by none of the tests for a GPU"
+    echo "no test of tests/gpu.sh launches $kernel"
     missing=$((missing + 1))
 done
 echo "gpu_kernels: $n kernels, $missing missing"

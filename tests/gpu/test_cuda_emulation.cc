@@ -1,7 +1,7 @@
 /* folder: modules; label: unit */
 /* Tests the emulation of a device. It must compute what a device computes, and must
- * find mistakes of kernels. Each kernel with a mistake has a copy without the
- * mistake. */
+ * find mistakes of kernels. Each kernel with a mistake has a copy without it, in which
+ * the emulation must find nothing. */
 #include "modules/cuda/device.h"
 #include "tests/gpu/emulation/emulation.h"
 #include <stdarg.h>
@@ -634,8 +634,8 @@ static void wait_for_device(void *)
     (void)cudaDeviceSynchronize();
 }
 
-/* If another thread waits, this makes a thread's capture invalid only in the global
- * mode. */
+/* If another thread waits during a capture, a global capture becomes invalid, and a
+ * capture of a different mode does not. */
 static void other_threads_spoil_global_captures_only(void **)
 {
     for (int global = 0; global < 2; global++) {

@@ -38,7 +38,7 @@ static void train(pl_model *model, const pl_topology *t, outcome *out)
 }
 
 /* Reads a prompt in two parts. The second part has more rows than one launch takes.
- * Then steps two sequences; from the second step on this is done by a graph. */
+ * Then steps two sequences; from the second step on, a graph runs the steps. */
 static void read_along(pl_model *model, outcome *out)
 {
     enum { FIRST = 5, SECOND = 65 };
@@ -187,8 +187,8 @@ static void a_step_of_several_paths_gives_the_logits_of_each(void **)
 
 /* ---- a step as one graph ---- */
 
-/* Uses more positions than before. So the backend replaces its table of angles, to
- * which graphs point. */
+/* Uses more positions than any step before. So the backend must replace its table of
+ * angles, although graphs contain the address of the old table. */
 static void turn_far(pl_backend *be)
 {
     enum { POSITIONS = 300, HEADS = 4, KV_HEADS = 2, SIZE = 10 };
@@ -298,8 +298,8 @@ static void a_frequent_tokens_gradient_has_the_same_bytes_in_every_order(void **
 
 enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* with fewer rows cuBLASLt is not used */
 
-/* Uses more different numbers of rows than there are kept plans, and one number again
- * and again. */
+/* Multiplies matrices of so many different numbers of rows that the backend cannot keep
+ * a plan for each. It must keep the plan of a number that is used again and again. */
 static void plans_of_long_ago_make_room_for_new_ones(void **)
 {
     enum { OFTEN = FEWEST_ROWS, MOST = 700 };
@@ -329,7 +329,7 @@ static void plans_of_long_ago_make_room_for_new_ones(void **)
     assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 1);
     multiply(MOST - 1);
     assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 1);
-    multiply(OFTEN + 1); /* the plan for this number was dropped long ago */
+    multiply(OFTEN + 1); /* the backend has dropped the plan for this number */
     assert_int_equal(emulation_n_choices() - before, MOST - OFTEN + 2);
     check(be->ops->sync(be));
     be->ops->weight_destroy(be, &weight);
@@ -338,7 +338,7 @@ static void plans_of_long_ago_make_room_for_new_ones(void **)
     pl_backend_close(&be);
 }
 
-/* The vocabulary is odd. Every other extent is a multiple of 8. */
+/* The vocabulary is odd, and all widths are multiples of 8. */
 static void an_odd_vocabulary_makes_no_product_slow(void **)
 {
     pl_backend *be;
@@ -380,7 +380,7 @@ static void expect_planned(const char *precision, bool recompute, bool muon)
     pl_model_plan_on(be, t, &extents, &plan);
     (void)emulation_n_allocations(&taken);
     const size_t planned = pl_model_plan_sum(&plan);
-    /* the scales of thirteen matrices take one or two lines of memory each */
+    /* the scales of each of the thirteen matrices may take up to 516 bytes more */
     if (taken > planned + 13 * 516 || planned > taken + 1024)
         fail_msg("%zu bytes were planned and %zu taken", planned, taken);
     pl_model_destroy(&model);
@@ -400,11 +400,12 @@ static void a_large_batch_has_four_chunks_of_logits(void **)
 {
     assert_int_equal(cuda_chunk_rows(16384, 32000, true), 4096);
     assert_int_equal(cuda_chunk_rows(16400, 32000, true), 4224);
-    /* a quarter would be less than CUDA_CHUNK_BYTES, or more than the maximum */
+    /* a quarter of 5120 rows would have less than CUDA_CHUNK_BYTES, and a quarter of
+     * 2^20 rows more than CUDA_CHUNK_BYTES_MAX */
     assert_int_equal(cuda_chunk_rows(5120, 32000, true), 1280);
     assert_int_equal(cuda_chunk_rows(1 << 20, 32000, true), 5504);
     assert_true(cuda_classifier_bytes(1 << 20, 32000, true) <= CUDA_CHUNK_BYTES_MAX);
-    /* without gradients there is nothing to read again; few rows are one chunk */
+    /* without gradients a chunk may be less than a quarter; few rows are one chunk */
     assert_int_equal(cuda_chunk_rows(16384, 32000, false), 2048);
     assert_int_equal(cuda_chunk_rows(100, 32000, true), 100);
     assert_int_equal(cuda_chunk_rows(300, 5000000, true), 128);
@@ -412,7 +413,7 @@ static void a_large_batch_has_four_chunks_of_logits(void **)
 
 /* ---- completeness ---- */
 
-/* Lists the kernels that have run so far. */
+/* Kernels have run, and no device memory is allocated after the tests above. */
 static void nothing_is_left_on_the_device(void **)
 {
     size_t bytes;
@@ -425,7 +426,8 @@ static void kernels_of_file(const std::string &path, std::set<std::string> *name
     std::ifstream file(path);
     const std::string text((std::istreambuf_iterator<char>(file)),
                            std::istreambuf_iterator<char>());
-    /* the first name before a parenthesis that is no attribute */
+    /* the name of a kernel is the word before the first parenthesis that does not
+     * belong to __launch_bounds__ */
     const std::regex kernel(
         "__global__\\s+void\\s+(?:__launch_bounds__\\([^)]*\\)\\s+)?"
         "([a-z_0-9]+)\\s*\\(");

@@ -58,8 +58,8 @@ static double error_of(const halves &got, const floats &want)
     return wrong / all;
 }
 
-/* Runs the kernel for one shape in one order of threads. After this, x is the sum of x
- * and the residual. */
+/* Runs the kernel for one shape, in the order of threads that was set. Then x is the
+ * sum of x and the residual. */
 static void norm_emulated(halves *out, floats *rstd, halves *x, const halves *residual,
                           const floats &w, int N, int C)
 {
@@ -137,9 +137,9 @@ static void backward_emulated(halves *dx, floats *dw, const halves &x, const flo
         cudaFree(memory);
 }
 
-/* The shapes end within a chunk of rows, within a pair of rows and within a thread's
- * columns; the last one is wider than what a block has in registers. The reference is
- * compared in test_ops_cpu.c. */
+/* The numbers of rows and columns are not multiples of what a block or a thread handles
+ * at a time. The last shape has more columns than a block keeps in registers.
+ * test_ops_cpu.c compares the results with the reference. */
 static void rmsnorm_gradients_have_the_same_bytes_in_every_order(void **)
 {
     static const int shapes[][2] = {{1, 7}, {37, 264}, {21, 259}, {3, 8456}};

@@ -203,7 +203,8 @@ static void products_of_fp8_are_as_near_as_its_bits_allow(void **)
     assert_true(error_of(got.data(), want.data(), want.size()) < 1e-4); /* in bf16 */
 }
 
-/* Trains on one batch and returns the loss. On a GPU the steps are run by a graph. */
+/* Trains n_steps steps on one batch and returns the last loss. On a GPU a graph runs
+ * the steps. */
 static double loss_after(const char *backend, const char *precision, int n_steps)
 {
     pl_backend *be;
@@ -274,8 +275,8 @@ static void fp8_is_for_cuda_and_f32_is_not(void **)
 
 /* ---- int8 ---- */
 
-/* The product of a unit matrix and a weight [O,I] is the weight. Each number of rows
- * uses a different kernel. */
+/* Multiplies a unit matrix by a weight [O,I], so that the product must be the weight.
+ * The numbers of rows use different kernels. */
 static void check_bytes(int O, int I, std::initializer_list<int> rows)
 {
     pl_backend *be = open_backend("cuda", "int8");
@@ -307,7 +308,7 @@ static void check_bytes(int O, int I, std::initializer_list<int> rows)
                 const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
                 float want =
                     (float)lrintf(w[(size_t)(o * I + i)] * inverse) * (most / 127.0f);
-                if (n > 64) /* these are computed by cuBLASLt */
+                if (n > 64) /* cuBLASLt multiplies these numbers of rows */
                     want = pl_bf16_to_float(pl_bf16_from_float(want));
                 assert_true(all[(size_t)(i * O + o)] == want);
             }
@@ -322,7 +323,8 @@ static void bytes_are_the_nearest_steps_of_each_row(void **)
 {
     check_bytes(21, 72, {1, 3, 8, 11, 30, 64, 72});
     check_bytes(4100, 40, {8, 30}); /* many rows of the matrix per block */
-    check_bytes(5, 2056, {1, 8});   /* columns beyond the first pass */
+    /* more columns than a block reads in its first pass */
+    check_bytes(5, 2056, {1, 8});
 }
 
 /* ---- steps of decoding ---- */

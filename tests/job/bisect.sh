@@ -46,7 +46,7 @@ names_rollback() { # options
     [ "$at" -eq $((before + 1)) ] && [ "$at" -ge "$first" ] && [ "$at" -le "$back" ] ||
         fail "$before and $at instead of one of $first to $back: $*"
     grep -q '"module":"mix/.*","version":'"$at"',"method":"rollback to 0"' "$work/verb.out" ||
-        fail "it does not name the rollback: $*"
+        fail "bisect does not name the rollback: $*"
 }
 echo "the rollback to version 0 is found, by domain, by file and between given ends"
 names_rollback --domain base --to "$back"
@@ -54,28 +54,28 @@ names_rollback --on docs/GLOSSARY.md --from $((first - 1)) --to "$back"
 names_rollback --from $((first - 3)) --to "$back"
 [ "$(grep -c '"worse"' "$work/verb.out")" -le 5 ] || fail "more steps than a binary search has"
 store bisect --run "$run" --from $((first - 3)) --to "$back"
-grep -q "became worse between phases" "$work/verb.out" || fail "no sentence"
+grep -q "became worse between phases" "$work/verb.out" || fail "bisect does not say between which phases the text became worse"
 
-echo "a text that became better is no fault"
-[ "$(found --from 0 --to 3)" = '0 -1' ] || fail "0 to 3 became worse"
+echo "if the loss on a text became smaller, bisect finds nothing"
+[ "$(found --from 0 --to 3)" = '0 -1' ] || fail "bisect found a fault between phases 0 and 3"
 store bisect --run "$run" --from 0 --to 3
-grep -q 'did not become worse' "$work/verb.out" || fail "it does not say so"
+grep -q 'did not become worse' "$work/verb.out" || fail "bisect does not say that the text did not become worse"
 
 refused 66 'has the domain' "$pathloom" store bisect --domain nowhere --run "$run"
 refused 64 'is not a chapter' "$pathloom" store bisect --arm base --run "$run"
 refused 64 'needs --run' "$pathloom" store bisect --store "$run/store"
 refused 66 'fewer than two phases' "$pathloom" store bisect --run "$run" --from 3 --to 3
 
-echo "workers whose updates taught the model that such characters do not occur"
+echo "bisect names the workers whose updates made an unknown script less likely"
 for byte in 200 201 213 222 240 255 266 273 277 204 211 227 235 246 250 262; do
     printf '\344\270\'$byte'\345\221\'$byte'\346\260\'$byte
 done >"$work/foreign.txt"
 set -- --run "$run" --on "$work/foreign.txt" --from 0 --to $((first - 1))
 store bisect "$@" --json
-grep -q '"at":[1-9]' "$work/verb.out" || fail "foreign text is predicted better and better"
+grep -q '"at":[1-9]' "$work/verb.out" || fail "bisect found no phase after which the unknown script is less likely"
 sed -n 's/.*"module":"\(mix\/L1.E.\)".*"worker":"worker-.","path":\([0-3]\),.*/\1 \2/p' \
     "$work/verb.out" | sort -u >"$work/made"
-[ "$(wc -l <"$work/made")" -ge 2 ] || fail "two paths make a version of L1"
+[ "$(wc -l <"$work/made")" -ge 2 ] || fail "bisect names fewer than two contributors to versions of L1"
 store bisect "$@"
-grep -q '^mix/L1.E.@[0-9]* .* %  worker-.  path ' "$work/verb.out" || fail "no contributor"
-echo "well"
+grep -q '^mix/L1.E.@[0-9]* .* %  worker-.  path ' "$work/verb.out" || fail "bisect prints no contributor"
+echo "bisect: all checks passed"

@@ -23,7 +23,7 @@ ask() { # verb, options; the answer is in out
 }
 
 says() { # pattern
-    grep -q -- "$1" "$work/out" || fail "it does not say '$1'"
+    grep -q -- "$1" "$work/out" || fail "the output does not say '$1'"
 }
 
 make_corpus base modules docs
@@ -54,8 +54,8 @@ ask store fsck --run "$run" || fail "fsck"
 ask store log L1.E0 --run "$run" --json || fail "log"
 says 'mix~2/L1.E0'
 [ -n "$(hash_of mix~1/L1.E0@0)" ] || fail "no hash of a version"
-[ "$(hash_of mix~1/L1.E0@0)" = "$(hash_of mix/L1.E0@2)" ] || fail "mix~1 begins elsewhere"
-[ "$(hash_of mix~2/L1.E0@0)" = "$(hash_of mix~1/L1.E0@1)" ] || fail "mix~2 begins elsewhere"
+[ "$(hash_of mix~1/L1.E0@0)" = "$(hash_of mix/L1.E0@2)" ] || fail "mix~1 does not begin with the last version of mix"
+[ "$(hash_of mix~2/L1.E0@0)" = "$(hash_of mix~1/L1.E0@1)" ] || fail "mix~2 does not begin with the last version of mix~1"
 [ "$(hash_of mix~2/L1.E0@0)" != "$(hash_of mix~2/L1.E0@3)" ] || fail "mix~2 did not train"
 
 for rule in router likelihood; do
@@ -75,27 +75,27 @@ ask store rollback mix~2 --to 2 --run "$run" || fail "rollback of the newest cha
 # A finished run is lengthened. All earlier versions stay as they were.
 before=$(hash_of mix~2/head@3)
 ask train --out "$run" --set train.phases=+2 || fail "two phases more"
-says '^more     mix~3 goes on from mix~2: 2 phases'
-says 'trained 2 phases longer than these'
-[ "$(hash_of mix~3/head@0)" = "$before" ] || fail "mix~3 begins elsewhere"
+says '^more     mix~3 continues mix~2: 2 phases'
+says 'trained 2 phases longer than the baselines'
+[ "$(hash_of mix~3/head@0)" = "$before" ] || fail "mix~3 does not begin with the last version of mix~2"
 [ "$(hash_of mix~3/head@2)" != "$before" ] || fail "mix~3 did not train"
 ask train --out "$run" || fail "the lengthened run again"
-grep -q '^more ' "$work/out" && fail "it was lengthened twice"
+grep -q '^more ' "$work/out" && fail "the run was lengthened twice"
 ask status --run "$run" --json || fail "status of the lengthened run"
 says '"finished": *true'
 ask train --out "$run" --set train.more=3 && fail "phases that are done were taken back"
 says 'was made with train.more'
 ask data coverage --run "$run" || fail "coverage of four chapters"
 ask store fsck --run "$run" || fail "fsck of four chapters"
-(tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run took +2"
+(tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run accepted train.phases=+2"
 says 'lengthens a run, but no run was trained'
 
 # Impossible settings must be refused before the job starts anything.
 (tiny_job other --set router.em=9) >"$work/out" 2>&1
-[ $? -eq 78 ] || fail "phase 9 of 6"
+[ $? -eq 78 ] || fail "router.em=9 with 6 phases was accepted"
 says 'below train.phases 6'
 (tiny_job other --set router.em=2 --set router.share=0.0001) >"$work/out" 2>&1
-[ $? -ne 0 ] || fail "no documents to score"
+[ $? -ne 0 ] || fail "a share of the documents that contains none was accepted"
 says 'larger share'
-echo "three chapters of one mixture, and one more"
+echo "three chapters of one mixture, and a fourth after the run was lengthened"
 rm -rf "$work"

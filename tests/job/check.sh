@@ -27,7 +27,7 @@ verdicts() { # options: prints name and verdict of each invariant on one line
 }
 sound="hashes:holds data:holds beginnings:holds rounds:holds phases:holds versions:"
 
-echo "a stopped run, and the same when it has finished"
+echo "a stopped run, and the same run after it has finished"
 (run_job run --set store.keep_updates=true) >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
@@ -39,13 +39,13 @@ job=''
 tries=100
 until seen=$(verdicts --run "$work/run"); [ "$seen" = "${sound}holds " ]; do
     tries=$((tries - 1)) # some processes of the job may not have ended yet
-    [ $tries -gt 0 ] || fail "killed: $seen"
+    [ $tries -gt 0 ] || fail "check of the killed run: $seen"
     sleep 0.1
 done
 (run_job run --set store.keep_updates=true) >"$work/run.out" 2>&1 || fail "the run"
 "$pathloom" store tag early 1 --run "$work/run" >"$work/tag.out" || fail "tag"
 seen=$(verdicts --run "$work/run" --recompute all) || fail "check: $seen"
-[ "$seen" = "${sound}holds " ] || fail "finished: $seen"
+[ "$seen" = "${sound}holds " ] || fail "check of the finished run: $seen"
 sum=$(sed -n 's/.*"invariant":"versions".*"checked":\([0-9]*\).*/\1/p' "$work/check.out")
 [ "$sum" -gt 60 ] || fail "only $sum versions were computed again"
 refused 64 'a number of versions, or all' "$pathloom" check --recompute x
@@ -54,9 +54,9 @@ refused 66 'no store' "$pathloom" check --run "$work/nowhere"
 echo "claims about data that were not kept are reported as not proven"
 (run_job bare) >"$work/bare.out" 2>&1 || fail "the run without updates"
 seen=$(verdicts --run "$work/bare") || fail "check: $seen"
-[ "$seen" = "${sound}unproven " ] || fail "without updates: $seen"
+[ "$seen" = "${sound}unproven " ] || fail "check of the run without updates: $seen"
 "$pathloom" check --run "$work/bare" | grep -q '^versions *unproven .*keep_updates' ||
-    fail "it does not say why"
+    fail "check does not say why it cannot compute versions again"
 "$pathloom" store push "$work/pushed" --run "$work/bare" >"$work/push.out" 2>&1 || fail push
 seen=$(verdicts --store "$work/pushed") || fail "a pushed store: $seen"
 [ "$seen" = "hashes:holds data:unproven ${sound#*data:holds }unproven " ] ||
@@ -71,19 +71,19 @@ damaged() { # damage, "invariant ...", words
     seen=$(verdicts --store "$work/copy" --recompute all)
     [ $? -eq 65 ] || fail "$1 was not refused: $seen"
     broken=$(echo "$seen" | tr ' ' '\n' | sed -n 's/:broken//p' | tr '\n' ' ')
-    [ "$broken" = "$2 " ] || fail "$1 breaks $broken"
+    [ "$broken" = "$2 " ] || fail "the damage $1 breaks the invariants $broken"
     grep -q -- "$3" "$work/check.out" ||
         fail "$1: no \`$3\` in $(cat "$work/check.out")"
 }
 echo "damage is found and named"
-damaged lost 'rounds phases versions' 'mix/L1.E0@1 has 1 updates instead of 2'
+damaged lost 'rounds phases versions' 'mix/L1.E0@1 has 1 updates, but needs 2'
 damaged twice 'hashes rounds phases versions' 'mix/L1.E0@1 has two updates of path'
 damaged update versions 'mix/L1.E0@1 has a different hash'
 damaged params 'beginnings versions' 'mix/L1.E0@.* has a different hash'
-damaged origin 'beginnings versions' 'mix/L1.E0@0 is not what base ended with'
-damaged config rounds 'mix/L1.E0@1 was made under a configuration'
+damaged origin 'beginnings versions' 'mix/L1.E0@0 differs from the last version of base'
+damaged config rounds 'mix/L1.E0@1 was made with a different configuration'
 damaged path phases 'mix/p00'
-damaged tag hashes 'tag early names mix~1/.* which is another version'
+damaged tag hashes 'tag early names mix~1/.* which has different parameters'
 damaged shard data 'the data shard of mix/p00.r0 is not in the store'
 
 echo "damaged bytes are found"
@@ -94,4 +94,4 @@ file=$(find "$work/copy/db" -type f \( -name '*.sst' -o -name '*.log' \) -size +
 size=$(wc -c <"$file")
 printf '\125\252\125\252' | dd of="$file" bs=1 seek=$((size / 2)) conv=notrunc 2>/dev/null
 refused 65 '' "$pathloom" check --store "$work/copy"
-echo "well"
+echo "check: all checks passed"

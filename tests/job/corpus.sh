@@ -27,7 +27,7 @@ control() { # NAME
         "$1" >"$1/DEBIAN/control"
 }
 
-page() { # NUMBER: a quote, a backslash, a tab and a letter outside ASCII in each line
+page() { # NUMBER: prints lines with a quote, a backslash, a tab and a non-ASCII letter
     i=0
     while [ $i -lt 12 ]; do
         printf 'page %s line %s says "on\\off"\tover the r\303\274ck of the house\n' "$1" $i
@@ -74,7 +74,7 @@ cat a.train a.valid >all
 [ "$(grep -c '"domain":"source"' all)" -eq 3 ] || fail "source: not 3 documents"
 few=$(grep -c '"domain":"few"' all)
 { [ "$few" -ge 3 ] && [ "$few" -le 8 ]; } || fail "few: $few documents in 5 kB"
-! grep -q 'page 99[89]' all || fail "a file that is no UTF-8 text is in the corpus"
+! grep -q 'page 99[89]' all || fail "a file that is not UTF-8 text is in the corpus"
 held=$(grep -c '"domain":"pages"' a.valid) || fail "no page is held out"
 [ "$held" -le 15 ] || fail "$held of 300 pages are held out"
 perl -MDigest::SHA=sha256_hex -ne '
@@ -82,15 +82,15 @@ perl -MDigest::SHA=sha256_hex -ne '
     $text =~ s/\\n/\n/g; $text =~ s/\\t/\t/g; $text =~ s/\\(["\\])/$1/g;
     my $held = hex(substr sha256_hex($text), -8) % 100 == 0;
     die "a document is in the wrong part\n" if $held != ($ARGV eq "a.valid")
-' a.train a.valid || fail "the hash does not decide"
+' a.train a.valid || fail "a document is not where its hash belongs"
 [ "$(cat a/packages)" = "tiny-source 1:2.0-1
 tiny-text 1:2.0-1" ] || fail "packages: $(cat a/packages)"
-[ -z "$(find a -name 'work.*')" ] || fail "the work folder stays"
+[ -z "$(find a -name 'work.*')" ] || fail "a work folder was left behind"
 
 sed -i 's/2.0-1/2.0-2/' list
-! make c || fail "another version was taken"
+! make c || fail "a wrong version of a package was accepted"
 grep -q 'not version 1:2.0-2' c.log || fail "$(cat c.log)"
 code=0
 sh "$root/tools/corpus.sh" >/dev/null 2>&1 || code=$?
 [ $code -eq 64 ] || fail "no folder: exit code $code"
-echo "corpus: as it should be"
+echo "corpus: all checks passed"

@@ -50,7 +50,7 @@ hashes() { # folder
         sed 's/.*"module":"\([^"]*\)".*"version":\([0-9]*\).*"hash":"\([^"]*\)".*/\1 \2 \3/'
 }
 
-near() { # number, number, distance
+near() { # number, number, distance: true if the numbers differ by less
     [ -n "$1" ] && [ -n "$2" ] && awk "BEGIN { d = $1 - $2; exit !(d < $3 && d > -$3) }"
 }
 
@@ -66,13 +66,13 @@ read_curves calm || fail "the files cannot be read"
 # the phase ended. A point of the held-out curve is at the step where the phase began. A
 # task of a dense arm has several phases.
 [ "$(steps calm mix/train train/loss)" = "4 8 12 16 20 24 " ] ||
-    fail "the phases of the mixture: $(steps calm mix/train train/loss)"
+    fail "the training curve of the mixture: $(steps calm mix/train train/loss)"
 [ "$(steps calm mix/held-out held-out/bits_per_byte)" = "0 4 8 12 16 20 " ] ||
-    fail "its held-out text: $(steps calm mix/held-out held-out/bits_per_byte)"
+    fail "the held-out curve of the mixture: $(steps calm mix/held-out held-out/bits_per_byte)"
 [ "$(steps calm dense/held-out held-out/bits_per_byte)" = "0 12 " ] ||
-    fail "dense: $(steps calm dense/held-out held-out/bits_per_byte)"
+    fail "the held-out curve of dense: $(steps calm dense/held-out held-out/bits_per_byte)"
 [ "$(grep -c '^mix/train 24 path_loss/p[01][01].r0 ' "$work/calm.curves")" -eq 4 ] ||
-    fail "not four paths"
+    fail "the training curve does not have four paths"
 for tag in train/loss train/gradient_norm train/tokens; do
     [ -n "$(steps calm base/train $tag)" ] || fail "the base model has no $tag"
 done
@@ -106,7 +106,7 @@ hashes calm >"$work/calm.hashes"
 hashes none >"$work/none.hashes"
 [ "$(grep -c '^mix/' "$work/calm.hashes")" -ge 6 ] || fail "no hashes"
 diff "$work/calm.hashes" "$work/none.hashes" || fail "curves change modules"
-[ ! -e "$work/none/tensorboard" ] || fail "files that nobody asked for"
+[ ! -e "$work/none/tensorboard" ] || fail "event files were written without eval.tensorboard"
 
 # Kills a worker while it scores held-out text. Kills the launcher while the mixture
 # trains, and cuts off the end of an event file.
@@ -144,8 +144,8 @@ cp "$mixture" "$work/torn"
 printf 'torn' >>"$mixture"
 (curves_job shot) >"$work/out" 2>&1 || fail "the job after the kill"
 read_curves shot || fail "the files after the kill cannot be read"
-diff "$work/calm.curves" "$work/shot.curves" >"$work/out" || fail "other curves"
+diff "$work/calm.curves" "$work/shot.curves" >"$work/out" || fail "the curves differ from those of the undisturbed job"
 cmp -n "$(wc -c <"$work/torn")" "$work/torn" "$mixture" ||
     fail "what was written before the kill has changed"
-hashes shot | diff "$work/calm.hashes" - || fail "other modules after the kills"
+hashes shot | diff "$work/calm.hashes" - || fail "the modules differ after the kills"
 rm -rf "$work"

@@ -46,11 +46,11 @@ for key in data.vocab model.width model.heads model.blocks topology.levels train
     grep -q "^         $key=[^ ]*  *[a-z0-9].* " "$work/timed.out" || fail "$key has no reason"
 done
 [ -z "$(printed timed train.batch)$(printed timed train.tau)" ] ||
-    fail "a key that was given was chosen"
+    fail "a key that the user set was chosen"
 [ "$(value_of timed batch)" = 4 ] || fail "train.batch=4 did not stay"
 [ "$(value_of timed tau)" = 5 ] || fail "train.tau=5 did not stay"
 grep -q '^dial     took .* planned: start .*, base model .*, routing .*, paths .*, evaluation' \
-    "$work/timed.out" || fail "what the parts took is not printed"
+    "$work/timed.out" || fail "train does not print how long its parts took"
 [ -s "$work/timed/report.json" ] || fail "there is no report"
 
 # The same command again must use the keys that were chosen first.
@@ -68,7 +68,7 @@ steps=$(printed tokens train.base_steps)
 
 train short --for 1s || fail "--for 1s: $(tail -n 1 "$work/short.err")"
 grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
-    fail "a time that is too short is not said to be so"
+    fail "a time that is too short causes no warning"
 
 # If a command is killed after it has read the text, the same command must continue with
 # this text.

@@ -20,7 +20,7 @@ documents() { # file
     grep -o '{"document":[^}]*}' "$1"
 }
 
-about() { # checks that two numbers are equal up to 1e-6
+about() { # number, number: true if they differ by less than 1e-6
     awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d < 1e-6 && d > -1e-6) }'
 }
 
@@ -47,7 +47,7 @@ make_corpus base eval
 # ---- every document, with its path ----
 evaluates on.json --on "$work/text.jsonl"
 [ "$(documents "$work/on.json" | wc -l)" -eq 2 ] || fail "not two documents"
-[ "$(number "$work/on.json" documents_too_short)" -eq 1 ] || fail "not one too short"
+[ "$(number "$work/on.json" documents_too_short)" -eq 1 ] || fail "not one document is counted as too short"
 documents "$work/on.json" | sed -n 2p | grep -q '"document":3,.*"domain":"prose"' ||
     fail "the second line is not document 3"
 # The bytes and bits of the documents must add up to those of the whole text.
@@ -63,7 +63,7 @@ about "$bits" "$whole" || fail "documents have $bits bits per byte, the whole $w
 path=$(documents "$work/on.json" | sed -n '1s/.*"path":"\([^"]*\)".*/\1/p')
 "$pathloom" generate --run "$run" --prompt "$(head -c 90 base/buf.h)" --max-tokens 1 \
     --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
-grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate takes another path"
+grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate chooses another path than eval --on"
 
 # `route` must name the same path and say why. The path that answers must have the
 # fewest nats, the margin must be the one in the list of documents, and the posteriors
@@ -72,15 +72,15 @@ head -c 90 base/buf.h >"$work/beginning"
 "$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
     fail "route"
 grep -q "^{\"path\":\"$path\",\"route\":\"likelihood\"" "$work/route.json" ||
-    fail "route takes another path"
+    fail "route chooses another path than eval --on"
 margin=$(documents "$work/on.json" | sed -n '1s/.*"margin_nats":\([0-9.]*\).*/\1/p')
 awk -v a="$(number "$work/route.json" margin_nats)" -v b="$margin" \
-    'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "route has another margin"
+    'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "route has another margin than eval --on"
 grep -o '{"path":"p[^}]*}' "$work/route.json" | tr -d '{}"' | tr ',' '\n' |
     awk -F: -v path="$path" '$1 == "path" { name = $2; n++ } $1 == "posterior" { sum += $2 }
         $1 == "nats" { if (n == 1 || $2 < least) { least = $2; best = name } }
         END { exit !(n == 4 && best == path && sum > 0.9999 && sum < 1.0001) }' ||
-    fail "the paths of route do not fit its answer"
+    fail "the list of paths of route does not agree with its answer"
 "$pathloom" route --run "$run" --prompt "$(cat "$work/beginning")" --json >"$work/prompt.json" ||
     fail "route --prompt"
 cmp -s "$work/route.json" "$work/prompt.json" || fail "--prompt and --file differ"
@@ -104,7 +104,7 @@ evaluates gz.json --on "$work/text.jsonl.gz"
 for other in stdin gz; do
     documents "$work/$other.json" | sed 's/"source":"[^"]*"//' >"$work/$other.lines"
     documents "$work/on.json" | sed 's/"source":"[^"]*"//' |
-        cmp -s - "$work/$other.lines" || fail "$other gives other documents"
+        cmp -s - "$work/$other.lines" || fail "eval of $other gives other numbers"
 done
 
 # ---- every W tokens ----
@@ -113,18 +113,18 @@ row() { # rule, W, field
     grep -o "{\"rule\":\"$1\",\"every\":$2,[^}]*}" "$work/every.json" |
         sed "s/.*\"$3\":\\([-0-9.e+]*\\).*/\\1/"
 }
-about "$(row once 0 bits_per_byte)" "$whole" || fail "once is not the mixture's row"
-about "$(row history 100000 bits_per_byte)" "$whole" || fail "a piece too long changes the path"
+about "$(row once 0 bits_per_byte)" "$whole" || fail "the rule once has other bits per byte than the mixture"
+about "$(row history 100000 bits_per_byte)" "$whole" || fail "pieces that are longer than the text change the path"
 for w in 100000 16 8; do
     awk -v o="$(row oracle $w bits_per_byte)" -v h="$(row history $w bits_per_byte)" \
         -v g="$(row gate $w bits_per_byte)" \
-        'BEGIN { exit !(o > 0 && o <= h && o <= g) }' || fail "the oracle loses at $w"
+        'BEGIN { exit !(o > 0 && o <= h && o <= g) }' || fail "at $w tokens a rule is better than the oracle"
 done
 router=$(grep -o '"row":"mix","title":"[^"]*","bits_per_byte":[0-9.]*' "$work/every.json")
 about "$(row gate 100000 bits_per_byte)" "${router##*:}" ||
-    fail "a gate that chooses once is not the router's row"
+    fail "a gate that chooses once has other bits per byte than the router"
 awk -v a="$(row oracle 8 ppl)" -v b="$(row oracle 16 ppl)" 'BEGIN { exit !(a <= b) }' ||
-    fail "the oracle loses by smaller pieces"
+    fail "the oracle is worse with smaller pieces"
 "$pathloom" eval --run "$run" --on "$work/text.jsonl" --every 16 >"$work/text" ||
     fail "eval as text"
 for rule in history gate oracle; do
@@ -150,18 +150,18 @@ rerouted late16.json --precision bf16 --route-every 1000
 text() { # file
     grep -o '"text":"[^"]*"' "$work/$1"
 }
-[ "$(text every4.json)" = "$(text again.json)" ] || fail "rerouted twice, two texts"
+[ "$(text every4.json)" = "$(text again.json)" ] || fail "the same request gave two texts"
 [ "$(text late.json)" = "$(text once.json)" ] || fail "W beyond the text changes the text"
-[ "$(text late16.json)" = "$(text once16.json)" ] || fail "the same in bf16"
+[ "$(text late16.json)" = "$(text once16.json)" ] || fail "W beyond the text changes the text in bf16"
 rerouted gate4.json --route router --route-every 4
 rerouted oncerouter.json --route router
 rerouted lategate.json --route router --route-every 1000
 grep -q '"route":"gate","paths":.*"routing_tokens":[0-9]' "$work/gate4.json" || fail "no cost of the gate"
-grep -q '"routing_tokens":0,' "$work/lategate.json" || fail "a path that never changes reads more"
-[ "$(text lategate.json)" = "$(text oncerouter.json)" ] || fail "a late gate changes the text"
+grep -q '"routing_tokens":0,' "$work/lategate.json" || fail "tokens were read for routing although the path never changes"
+[ "$(text lategate.json)" = "$(text oncerouter.json)" ] || fail "a gate with W beyond the text changes the text"
 "$pathloom" generate --run "$run" --prompt "$(cat "$work/beginning")" --max-tokens 20 \
     --route-every 4 >"$work/generate.out" 2>&1 || fail "generate as text"
-grep -q "^\[choosing by the paths' losses: paths read [1-9][0-9]* tokens more" \
+grep -q "^\[chosen by the paths' losses: paths read [1-9][0-9]* more tokens" \
     "$work/generate.out" || fail "the cost is not printed: $(cat "$work/generate.out")"
 
 # ---- refused options ----
@@ -177,11 +177,11 @@ refused 66 'nothing.txt' "$pathloom" eval --run "$run" --on "$work/nothing.txt"
 refused 65 'there is no text' "$pathloom" eval --run "$run" --on "$work/empty.txt"
 echo "int x;" >"$work/short.txt"
 refused 65 'nothing to score' "$pathloom" eval --run "$run" --on "$work/short.txt"
-refused 64 'one of' "$pathloom" route --run "$run"
-refused 64 'one of' "$pathloom" route --run "$run" --prompt a --file b
+refused 64 'either --prompt TEXT or --file' "$pathloom" route --run "$run"
+refused 64 'not both' "$pathloom" route --run "$run" --prompt a --file b
 refused 64 'must not be empty' "$pathloom" route --run "$run" --prompt ''
 refused 64 'likelihood' "$pathloom" route --run "$run" --prompt a --route fate
 refused 65 'there is no text' "$pathloom" route --run "$run" --file "$work/empty.txt"
 refused 66 'nothing.txt' "$pathloom" route --run "$run" --file "$work/nothing.txt"
 rm -rf "$work"
-echo "any text is evaluated"
+echo "eval_text: all checks passed"

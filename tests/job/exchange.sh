@@ -82,7 +82,7 @@ done
 # ---- the model card ----
 card=$work/hf/README.md
 [ "$(head -n 2 "$card" | tail -n 1)" = 'library_name: transformers' ] ||
-    fail "the card has no head"
+    fail "the card does not begin with the library name"
 grep -q '^# run mix p01$' "$card" || fail "the card has no title"
 "$pathloom" store show L1.E0 --run "$work/run" --json > "$work/stdout"
 hash=$(sed 's/.*"hash":"\([0-9a-f]*\)".*/\1/' "$work/stdout")
@@ -102,15 +102,15 @@ bits=$(printf '%.4f' "$bits")
 grep -q "^| mixture, by the router | $bits |" "$card" || fail "not $bits bits per byte"
 ok
 
-! grep -q 'store verify' "$card" || fail "the card promises what needs kept updates"
+! grep -q 'store verify' "$card" || fail "the card names store verify, which needs kept updates"
 mkdir "$work/mine"
 echo mine > "$work/mine/README.md"
 refused 64 "is not a model card" \
     "$pathloom" export --run "$work/run" --path p01 --out "$work/mine"
 [ "$(cat "$work/mine/README.md")" = mine ] && [ ! -e "$work/mine/model.safetensors" ] ||
-    fail "a refused export wrote"
+    fail "a refused export wrote a file"
 "$pathloom" export --run "$work/run" --path p01 --out "$work/hf" > "$work/stdout" ||
-    fail "a card of ours is not replaced"
+    fail "a card that pathloom wrote is not replaced"
 
 # ---- the exported versions ----
 "$pathloom" export --run "$work/run" --path 1 --at 2 --out "$work/second" > "$work/stdout"
@@ -120,9 +120,9 @@ cmp "$work/hf/model.safetensors" "$work/second/model.safetensors" ||
 "$pathloom" export --run "$work/run" --path 1 --at early --out "$work/early" > "$work/stdout"
 "$pathloom" export --run "$work/run" --path 1 --at 1 --out "$work/first" > "$work/stdout"
 same_values "$work/early/model.safetensors" "$work/first/model.safetensors"
-grep -q 'versions were chosen' "$work/early/README.md" &&
+grep -q 'user chose the exported versions' "$work/early/README.md" &&
     ! grep -q '^## Evaluation' "$work/early/README.md" ||
-    fail "the card of an earlier version tells the evaluation of the newest"
+    fail "the card of an earlier version has the evaluation of the newest"
 "$pathloom" export --run "$work/run" --path 1 --at 0 --out "$work/start" > "$work/stdout"
 "$pathloom" export --run "$work/run" --arm base --out "$work/base" > "$work/stdout"
 ! grep -q 'updates of other paths' "$work/base/README.md" ||
@@ -140,13 +140,13 @@ same_values "$work/hf/model.safetensors" "$work/again/model.safetensors"
 "$pathloom" export --run "$work/next" --path p11 --at 0 --out "$work/part" > "$work/stdout"
 same_values "$work/hf/model.safetensors" "$work/part/model.safetensors"
 mv "$work/hf" "$work/moved"
-"$pathloom" train --out "$work/next" > "$work/log" 2>&1 || fail "a run needs its model again"
+"$pathloom" train --out "$work/next" > "$work/log" 2>&1 || fail "a run cannot be continued without its imported model"
 ok
 
 # ---- where the configuration is written ----
 "$pathloom" import "$work/moved" --out - --set router.prefix=8 > "$work/piped.yaml"
 "$pathloom" import "$work/moved" --out "$work/kept.yaml" --set router.prefix=8 > "$work/stdout"
-cmp "$work/piped.yaml" "$work/kept.yaml" || fail "--out - writes something else"
+cmp "$work/piped.yaml" "$work/kept.yaml" || fail "--out - writes another configuration than --out FILE"
 echo precious > "$work/precious.txt"
 refused 73 "precious.txt exists already" \
     "$pathloom" import "$work/moved" --out "$work/precious.txt"

@@ -67,9 +67,9 @@ awk -v keys="$(echo "$keys" | wc -l)" '
     END { if (n != keys) print n " of " keys " keys are explained" }' "$known" >"$missing"
 [ -s "$missing" ] && complain "$(cat "$missing")"
 "$pathloom" explain tau 2>&1 | grep -q "did you mean train.tau" ||
-    complain "no key by the end of its name"
-"$pathloom" train --set phases=3 2>&1 | grep -q "the nearest is .train.phases" ||
-    complain "no key by the end of its name in --set"
+    complain "explain does not find a key by the end of its name"
+"$pathloom" train --set phases=3 2>&1 | grep -q "the most similar key is .train.phases" ||
+    complain "explain does not find a key by the end of its name in --set"
 [ "$found" -eq 0 ] && echo "$(echo "$statuses" | wc -l) statuses and $(echo "$events" |
     wc -l) events, and $(echo "$keys" | wc -l) keys are explained"
 exit "$found"

@@ -14,8 +14,8 @@
 #   python3 -m venv ORACLE && ORACLE/bin/pip install numpy sentencepiece ...
 #   PYTHON=ORACLE/bin/python sh tests/job/export_oracle.sh
 #
-# A comparison whose packages are missing is skipped, and a line says so. Exit code: 77
-# if all comparisons are skipped, 1 if one failed.
+# If the packages of a comparison are missing, the comparison is skipped, and a line
+# says so. Exit code: 77 if all comparisons are skipped, 1 if one failed.
 set -eu
 cd "$(dirname "$0")/../.."
 pathloom=${1:-build/release/pathloom}
@@ -37,8 +37,8 @@ command -v "$python" > /dev/null || {
 
 failed=0
 compared=0
-# Pathloom computes in f32 like the other programs. Otherwise greedy choices could
-# differ if two tokens are nearly equally likely.
+# Pathloom computes in f32, like the other programs. In bf16 its greedy text could
+# differ where two tokens are nearly equally likely.
 oracle() { # NAME PATH SETTING ...
     name=$1
     path=$2

@@ -68,8 +68,8 @@ exposure docs mix >"$work/domain"
 exposure "$work/corpus/docs" mix >"$work/folder"
 cmp "$work/domain" "$work/folder" || fail "a folder has other tokens than its domain"
 mkdir "$work/here" "$work/here/docs"
-(cd "$work/here" && exposure docs mix >"$work/named") || fail "a domain and a folder"
-cmp "$work/domain" "$work/named" || fail "a folder hides the domain of its name"
+(cd "$work/here" && exposure docs mix >"$work/named") || fail "data coverage --of a name that is both a domain and a folder"
+cmp "$work/domain" "$work/named" || fail "a domain is not found if a folder has its name"
 # Chooses the largest file that is not held out.
 find "$work/corpus/docs" -type f -exec ls -S {} + >"$work/files"
 while read -r largest; do
@@ -85,7 +85,7 @@ run=one
     --set train.base_steps=8) >"$work/run.out" 2>&1 || fail "the run of one file"
 exposure "$work/one.txt" mix >"$work/file" || fail "data coverage --of the corpus"
 awk '$2 != $3 || $3 == 0 { bad = 1 } { n++ } END { exit bad || !n }' "$work/file" ||
-    fail "not all tokens are of the only file"
+    fail "not all tokens belong to the only file"
 "$pathloom" data coverage --of elsewhere --run "$work/$run" >"$work/o.out" 2>&1
-[ $? -eq 66 ] || fail "a domain that nobody has"
+[ $? -eq 66 ] || fail "an unknown domain was not refused"
 rm -rf "$work"

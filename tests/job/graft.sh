@@ -35,7 +35,7 @@ answers() { # tag: prints what the mixture generates at this tag, and its held-o
     done
 }
 
-whole() { # checks that must succeed after every change
+whole() { # runs the checks that must succeed after every change
     ask store fsck --run "$run" || fail "fsck: $(cat "$work/ask.out")"
     ask check --run "$run" || fail "check: $(cat "$work/ask.out")"
     ask data coverage --run "$run" || fail "coverage"
@@ -58,12 +58,12 @@ ask train --out "$run" --dry-run --set train.phases=+1 \
 says '^change   mix~1 from phase 3 on: 12 modules and 4 paths become 7 and 2'
 says '^         p00 ends; its [0-9]* documents go to the other paths'
 says '^         p11 -> p10'
-says '^         L2.E0 begins as L2.E1'
+says '^         L2.E0 begins as a copy of L2.E1'
 cmp "$work/run.yaml" "$run/run.yaml" || fail "a dry run changed run.yaml"
 ask store ls --run "$run"
 grep -q 'mix~1' "$work/ask.out" && fail "a dry run made modules"
 ask train --dry-run --for 1min --out "$work/none"
-[ $? -eq 64 ] || fail "a dry run measures"
+[ $? -eq 64 ] || fail "--dry-run was accepted with --for, which must measure"
 ask train --dry-run --corpus "$work/corpus" --out "$work/none" \
     --set topology.split=3:4x2 --set eval.baselines=none || fail "a dry run of a new run"
 says '^         p10 -> p20 p30'
@@ -71,7 +71,7 @@ ask train --dry-run --corpus "$work/corpus" --out "$work/none" \
     --set topology.split=3:16x16 --set eval.baselines=none || fail "a dry run of 256 paths"
 says '^         p11 -> p0808 .* p0915 and 48 more'
 [ ! -e "$work/none" ] || fail "a dry run made a folder"
-planned() { # options: MiB that a home needs if each path trains on a separate machine
+planned() { # options: prints the MiB of a home if each path has its own machine
     ask train --dry-run --corpus "$work/corpus" --out "$work/none" --workers 0 \
         --set workers.local=false --set eval.baselines=none "$@" ||
         fail "a dry run: $(cat "$work/ask.out")"
@@ -84,15 +84,15 @@ many=$(planned --set topology.levels=4x4 --set topology.graft=3:drop:L1.E1+L1.E2
 
 echo "2. a level is cut"
 long_job --set topology.graft=3:cut:L1
-says '^more     mix~1 goes on from mix: 1 phases on the same shards'
+says '^more     mix~1 continues mix: 1 phases on the same shards'
 says '^widen    12 modules and 4 paths of mix become 14 and 4 of mix~1'
 grep -q '"paths":\["p000","p001","p110","p111"\]' "$run/router_map.json" ||
-    fail "the picture of the router has other names: $(head -c 300 "$run/router_map.json")"
+    fail "router_map.json has other names of paths: $(head -c 300 "$run/router_map.json")"
 ask store tag cut 0 --run "$run" || fail "tag of phase 0: $(cat "$work/ask.out")"
 answers end >"$work/end.txt"
 answers cut >"$work/cut.txt"
 [ "$(grep -c bits_per_byte "$work/end.txt")" -gt 0 ] || fail "no held-out loss"
-cmp "$work/end.txt" "$work/cut.txt" || fail "a cut changed what the mixture says"
+cmp "$work/end.txt" "$work/cut.txt" || fail "the mixture answers differently after the cut"
 for half in L1 L2; do # L1 had two of the four blocks; now L1 and L2 have one each
     ask store log "mix~1/$half.E1" --run "$run" || fail "log"
     says '^mix/L1.E1@3 '
@@ -102,13 +102,13 @@ done
 "$pathloom" store cat mix/L1.E1@3 --run "$run" >"$work/all"
 "$pathloom" store cat mix~1/L1.E1@0 --run "$run" >"$work/parts"
 "$pathloom" store cat mix~1/L2.E1@0 --run "$run" >>"$work/parts"
-cmp "$work/all" "$work/parts" || fail "the halves are not the whole"
-ask generate --run "$run" --path p110 --prompt int --max-tokens 2 || fail "p110"
-ask generate --run "$run" --path p010 --prompt int --max-tokens 2 && fail "p010 exists"
+cmp "$work/all" "$work/parts" || fail "the two halves do not have the parameters of the module that was cut"
+ask generate --run "$run" --path p110 --prompt int --max-tokens 2 || fail "generate with p110"
+ask generate --run "$run" --path p010 --prompt int --max-tokens 2 && fail "generate accepts p010, which does not exist"
 whole
 
 echo "3. a module is copied"
-[ "$(hash_of mix~1/L3.E0@1)" != "$(hash_of mix~1/L3.E1@1)" ] || fail "L3 is all one"
+[ "$(hash_of mix~1/L3.E0@1)" != "$(hash_of mix~1/L3.E1@1)" ] || fail "the modules of L3 did not become different"
 long_job --set topology.graft=3:cut:L1,4:copy:L3.E0
 says '^widen    14 modules and 4 paths of mix~1 become 19 and 6 of mix~2'
 for pair in L3.E0:L3.E0 L3.E1:L3.E1 L3.E2:L3.E0 embed.E2:embed.E0 embed.E3:embed.E2; do
@@ -118,15 +118,15 @@ for pair in L3.E0:L3.E0 L3.E1:L3.E1 L3.E2:L3.E0 embed.E2:embed.E0 embed.E3:embed
 done
 whole
 
-echo "4. a path is dropped, and a module"
+echo "4. a path and a module are dropped"
 refused 'topology.graft' --set topology.graft=3:cut:L1,4:drop:L3.E0
 long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001
 says ' documents of 1 paths that end go to the other 5'
 says '^widen    19 modules and 6 paths of mix~2 become 17 and 5 of mix~3'
-ask generate --run "$run" --path p001 --prompt int --max-tokens 2 && fail "p001 exists"
+ask generate --run "$run" --path p001 --prompt int --max-tokens 2 && fail "generate accepts p001, which was dropped"
 whole
 ask store log mix~2/embed.E1 --run "$run" || fail "log"
-says 'ended; mix~3 goes on without it'
+says 'ended; mix~3 continues without it'
 long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1
 says '^widen    17 modules and 5 paths of mix~3 become 14 and 4 of mix~4'
 [ "$(hash_of mix~4/L3.E1@0)" = "$(hash_of mix~3/L3.E2@1)" ] || fail "L3.E1 is not L3.E2"
@@ -134,7 +134,8 @@ ask route --run "$run" --prompt "int main(" || fail "route"
 ask export --run "$run" --path p111 --out "$work/exported" || fail "export"
 whole
 
-# router.json has the documents of the six paths of mix~5, and not of the six of mix~2
+# mix~2 and mix~5 both have six paths. The plan must use the documents of mix~5, whose
+# router.json this run has; for the paths of mix~2 it must print no numbers.
 long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0
 ask train --out "$run" --dry-run --set train.phases=+1 \
     --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0,8:drop:p111 ||
@@ -142,7 +143,7 @@ ask train --out "$run" --dry-run --set train.phases=+1 \
 says '^         p001 ends; its documents go to the other paths'
 says '^         p111 ends; its [0-9]* documents go to the other paths'
 
-echo "5. a level is cut while the workers go on, and only its first half is frozen"
+echo "5. a level is cut while the workers train, and only its first half is frozen"
 (tiny_job live --set model.blocks=4 --set topology.private= --set data.valid_share=0.3 \
     --set eval.max_tokens=20000 --set train.phases=4 --set topology.graft=2:cut:L1 \
     --set train.freeze=2:L1) >"$work/live.out" 2>&1 || fail "a cut in a live run"
@@ -159,11 +160,11 @@ printf 'L1.E0 frozen: yes\nL1.E1 frozen: yes\nL2.E0 frozen: no\nL2.E1 frozen: no
     cmp - "$work/frozen" || fail "$(cat "$work/frozen")"
 run=$was
 
-echo "6. what cannot be is refused in a sentence"
+echo "6. impossible changes are refused with one sentence"
 was=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1,7:copy:L3.E0
 refused 'would end the last path' --set topology.graft=$was,8:drop:L1.E0+L1.E1
 refused 'L9.E0 is neither a module nor a path' --set topology.graft=$was,8:drop:L9.E0
 refused 'embed.E0 is not a module of a level' --set topology.graft=$was,8:drop:embed.E0
 refused 'give a level of at least 2 blocks' --set topology.graft=$was,8:cut:L1
-echo "4, 4, 6, 5, 4 and 6 paths of one mixture"
+echo "the chapters of the mixture had 4, 4, 6, 5, 4 and 6 paths"
 rm -rf "$work"

@@ -64,17 +64,17 @@ diff "$work/own.hashes" "$work/hand.hashes" || fail "the hashes differ"
 # The run sets store.keep_updates. If the home uses this key, the updates of a version
 # can be shown.
 "$pathloom" store verify L1.E0 --run "$work/hand" >"$work/verify.out" 2>&1 ||
-    fail "its home did not keep updates: $(cat "$work/verify.out")"
+    fail "the home did not keep updates: $(cat "$work/verify.out")"
 grep -q 'precision=f32 .*patience_s=30' "$work/worker-2.out" ||
     fail "a worker did not take the run's keys"
 [ -d "$work/hand/store/home-2" ] || fail "the second home has no store"
 
 # A key that belongs to the whole run cannot be set for one process.
 "$pathloom" home --run "$work/hand" --index 1 --set outer.lr=1 >"$work/refused.out" 2>&1
-[ $? -eq 64 ] || fail "a home took a key of the run"
-grep -q 'outer.lr=1.*whole run' "$work/refused.out" || fail "it does not name the key"
+[ $? -eq 64 ] || fail "a home accepted a key of the whole run"
+grep -q 'outer.lr=1.*whole run' "$work/refused.out" || fail "the error does not name the key"
 "$pathloom" home --run "$work/hand" >"$work/refused.out" 2>&1
-[ $? -eq 64 ] || fail "one of two homes did not say which it is"
-grep -q -- '--index' "$work/refused.out" || fail "it does not name --index"
-echo "processes that were started by hand did what the job's own do"
+[ $? -eq 64 ] || fail "one of two homes started without --index"
+grep -q -- '--index' "$work/refused.out" || fail "the error does not name --index"
+echo "processes that were started by hand gave the hashes of the job of one command"
 rm -rf "$work"

@@ -1,8 +1,11 @@
 /* Damages a copy of a store in one way. The damaged records have correct checksums, as
- * if a faulty program had written them.
+ * if a faulty program had written them. Usage: hurt_store FOLDER DAMAGE
  *
- *   hurt_store FOLDER lost|twice|params|origin|update|config   damages module mix/L1.E0
- *   hurt_store FOLDER path|shard|tag
+ *   lost, twice      version 1 of mix/L1.E0 lacks a contribution, or has one twice
+ *   update, config   version 1 has an update of the newest version, or a wrong config
+ *   params, origin   the newest version, or version 0, has the parameters of version 1
+ *   path, shard      the state of mix/p00 is one phase too far, or its shard is missing
+ *   tag              the tag `early` has a wrong hash
  *
  * To damage a module, one commit writes all its versions again. */
 #include "store/store.h"
@@ -63,7 +66,7 @@ static pl_status hurt_module(pl_store *store, pl_txn *txn, const char *damage)
     PL_CHECK(pl_txn_drop_name(txn, module, ""));
     for (int i = 0; i < h.n; i++) {
         for (int c = 0; c < h.v[i].n_contributions; c++) {
-            /* the version takes over the references of pending updates */
+            /* put_version takes over the references that pending updates have */
             pl_status status =
                 pl_txn_put_pending(txn, module, &h.v[i].contributions[c]);
             if (status != PL_ERR_EXISTS)

@@ -1,4 +1,4 @@
-# Tests of whole jobs, and of commands, by scripts. Each script says what it tests.
+# Scripts that test whole jobs and commands. Each script says what it tests.
 # Whole jobs on an emulated device.
 if(TARGET pathloom_emulated)
   pl_job_test(gpu_job "integration;workers" gpu/gpu_job.sh $<TARGET_FILE:pathloom_emulated>
@@ -84,7 +84,7 @@ pl_may_skip(serve_api)
 
 pl_script_test(exchange "integration;cli" 300 job/exchange.sh ${program} ${CMAKE_BINARY_DIR}/exchange)
 
-# `train` and `top` on a small terminal. Skipped without script(1).
+# Tests `train` and `top` on a small terminal. Skipped without script(1).
 pl_job_test(terminal "integration;job" job/terminal.sh ${program} ${CMAKE_BINARY_DIR}/terminal)
 pl_test_limit(terminal 120)
 pl_may_skip(terminal)

@@ -21,13 +21,13 @@ fields() { # file
         grep -o '"[a-z_0-9]*":' | tr -d '":' | sort -u
 }
 
-explained() { # heading, command: its output is explained below the heading
+explained() { # heading, command: the section must describe the fields of its output
     heading=$1
     shift
     checks=$((checks + 1))
     "$@" --json >"$work/json" 2>"$work/verb.out" || fail "exit code $?: $*"
     [ -s "$work/json" ] || fail "nothing is printed: $*"
-    ! grep -qv '^{.*}$' "$work/json" || fail "a line is no object: $*"
+    ! grep -qv '^{.*}$' "$work/json" || fail "a line is not a JSON object: $*"
     section "$heading" >"$work/section"
     for field in $(fields "$work/json"); do
         grep -q "\`$field\`" "$work/section" ||
@@ -35,7 +35,7 @@ explained() { # heading, command: its output is explained below the heading
     done
 }
 
-verb() { # verb of the store, words: explained below its own heading
+verb() { # verb of the store, options: the same with the section of this verb
     explained "store $1" "$pathloom" store "$@" --run "$work/run"
 }
 
@@ -103,4 +103,4 @@ explained status "$pathloom" status --run "$work/run"
 
 refused 64 "has no --json" "$pathloom" store cat L1.E0 --run "$work/run" --json
 rm -rf "$work"
-echo "the fields of $checks outputs are explained"
+echo "docs/JSON.md describes the fields of $checks outputs"

@@ -9,7 +9,7 @@ pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
 
-# Prints the number of a kind of process in one object of the report.
+# Prints the number that an object of the report has for a kind of process.
 number() { # object, process
     sed -n "/\"$1\"/,/}/s/.*\"$2\": *\([0-9]*\).*/\1/p" "$work/run/report.json"
 }

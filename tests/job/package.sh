@@ -23,7 +23,7 @@ check_files() { # folder with bin/ and share/
         [ -s "$1/$file" ] || complain "$1 has no $file"
     done
     [ "$("$1/bin/pathloom" --version)" = "$("$build/pathloom" --version)" ] ||
-        complain "$1/bin/pathloom is another version"
+        complain "$1/bin/pathloom has a wrong version"
     # A page of docs/ to which README.md links must be installed, too.
     for page in $(grep -oE '\]\((docs|deploy|examples|CON|LIC)[^)#]*' "$1/share/doc/pathloom/README.md" |
         sed 's/](//'); do
@@ -76,7 +76,7 @@ for library in $(objdump -p "$build/pathloom" | awk '$1 == "NEEDED" { print $2 }
     n=$((n + 1))
     case ", $depends," in
     *", $owner,"* | *", $owner ("*) ;;
-    *) # libopenblas0 stands for packages like libopenblas0-pthread
+    *) # a dependency on libopenblas0 accepts packages like libopenblas0-pthread
         case $depends in
         *"${owner%%-pthread}"*) ;;
         *) complain "$library of $owner is not in Depends: $depends" ;;

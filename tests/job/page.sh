@@ -48,7 +48,7 @@ code() { # expected code, arguments of curl
     [ "$got" = "$want" ] || fail "$got instead of $want: $* ($(head -c 300 "$work/answer"))"
 }
 
-holds() { # filter of jq, which must be true of the last answer
+holds() { # FILTER: the jq filter must be true of the last answer
     jq -e "$1" "$work/answer" >"$work/jq.out" 2>&1 ||
         fail "not true: $1 ($(head -c 600 "$work/answer"))"
 }
@@ -78,10 +78,10 @@ done
 code 200 "$at/state.json"
 jq -r '.arms[] | .arm as $a | .paths[] | [$a, .path] | join("/")' "$work/status" >"$work/a"
 jq -r '.arms[] | .arm as $a | .paths[] | [$a, .[0]] | join("/")' "$work/answer" >"$work/b"
-diff "$work/a" "$work/b" || fail "other paths than those of status"
+diff "$work/a" "$work/b" || fail "the page has other paths than status"
 jq -r '.workers[].worker' "$work/status" | sort >"$work/a"
 jq -r '.workers.rows[][0]' "$work/answer" | sort >"$work/b"
-diff "$work/a" "$work/b" || fail "other workers than those of status"
+diff "$work/a" "$work/b" || fail "the page has other workers than status"
 holds '.homes | length == 1'
 holds '.progress.total > .progress.done'
 code 200 "$at/modules.json"
@@ -107,7 +107,7 @@ nonce=$(sed -n "s/.*script-src 'nonce-\([0-9a-f]*\)'.*/\1/p" "$work/head")
 [ ${#nonce} -eq 32 ] && grep -q "<script nonce=\"$nonce\">" "$work/answer" ||
     fail "the page's script does not have the nonce of its policy"
 grep -q "default-src 'none'" "$work/head" || fail "no Content-Security-Policy"
-! grep -qE '(src|href)="https?:' "$work/answer" || fail "the page loads from elsewhere"
+! grep -qE '(src|href)="https?:' "$work/answer" || fail "the page loads files from other servers"
 ! grep -qE 'innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(' "$work/answer" ||
     fail "the page makes HTML of text"
 refused 64 'give --token FILE' "$pathloom" page --run "$work/run" --listen '0.0.0.0:*'
@@ -131,14 +131,14 @@ holds '.leases | length >= 25'
     '.[] | "\(.path) \(.loss * 10000 | round)"' | sort >"$work/a"
 jq -r '.paths as $p | .cells | group_by(.[0])[] | max_by(.[1]) |
     "\($p[.[0]]) \(.[3] * 10000 | round)"' "$work/answer" | sort >"$work/b"
-diff "$work/a" "$work/b" || fail "other losses than those of the store"
-# The page's heads of modules, one of its versions, and its numbers about how the
-# tensors of this version changed must be those of the store.
+diff "$work/a" "$work/b" || fail "the page has other losses than the store"
+# The newest versions of modules, the details of one version, and the heat map of how
+# its tensors changed must agree with the store.
 cp "$work/answer" "$work/history"
 code 200 "$at/modules.json?arm=mix"
 jq -r '.modules[] | "\(.module) \(.versions - 1)"' "$work/answer" | sort >"$work/a"
 versions --run "$work/run" | sed -n 's/^\(mix.*\) .*/\1/p' | sort >"$work/b"
-diff "$work/a" "$work/b" || fail "other modules than those of the store"
+diff "$work/a" "$work/b" || fail "the page has other modules than the store"
 holds '.stride == 1 and ([.modules[].nodes | length] | all(. == 7))'
 holds '[.modules[] | select(.module == "mix/L1.E0").nodes[1:][] | .[5] == 2 and .[7] == [0, 1]] | all'
 code 200 "$at/modules.json?module=mix/L1.E0&version=2"
@@ -194,7 +194,7 @@ done
 code 400 "$at/route.json"
 code 400 "$at/route.json?text="
 code 400 "$at/route.json?text=ab%ffcd"
-grep -q 'byte 2 of the text is not UTF-8' "$work/answer" || fail "no word of the byte"
+grep -q 'byte 2 of the text is not UTF-8' "$work/answer" || fail "the error does not name the byte that is not UTF-8"
 long=$(head -c 4095 /dev/zero | tr '\0' x)
 code 200 "$at/route.json?text=$long"
 code 400 "$at/route.json?text=${long}x"
@@ -227,7 +227,7 @@ jq -s -e --argjson n "$(versions --run "$work/run" | grep -c '^mix/')" \
     '[.[] | select(.arm == "mix")] | length == 6 and all(.paths_done == 4 and .paths == 4 and
     .versions == $n and .tokens > 0 and .restarts == 0) and ([.[].phase] == [range(6)])' \
     "$work/history.json" >"$work/jq.out" || fail "the history: $(head -n 3 "$work/history.json")"
-jq -s -e '[.[].time] | . == sort' "$work/history.json" >"$work/jq.out" || fail "the order of the history"
+jq -s -e '[.[].time] | . == sort' "$work/history.json" >"$work/jq.out" || fail "the history is not sorted by time"
 # The mean loss of a phase must be the mean of the phase's cells on the page.
 for phase in 0 5; do
     want=$(jq --argjson n $phase '.paths as $p | [.cells[] | select($p[.[0]] | startswith("mix/")) |
@@ -237,30 +237,30 @@ for phase in 0 5; do
     [ $((want - got)) -ge -1 ] && [ $((want - got)) -le 1 ] || fail "loss $got of phase $phase, the page has $want"
 done
 "$pathloom" status --run "$work/run" --history --csv >"$work/history.csv" || fail "status --csv"
-[ "$(wc -l <"$work/history.csv")" -eq $(($(wc -l <"$work/history.json") + 1)) ] || fail "rows of the CSV"
-[ "$(awk -F, '{ print NF }' "$work/history.csv" | sort -u)" = 16 ] || fail "columns of the CSV"
-"$pathloom" status --run "$work/run" --history --csv | cmp - "$work/history.csv" || fail "not the same twice"
+[ "$(wc -l <"$work/history.csv")" -eq $(($(wc -l <"$work/history.json") + 1)) ] || fail "the CSV does not have a header and the rows of the JSON"
+[ "$(awk -F, '{ print NF }' "$work/history.csv" | sort -u)" = 16 ] || fail "the CSV does not have 16 columns"
+"$pathloom" status --run "$work/run" --history --csv | cmp - "$work/history.csv" || fail "a second call prints another CSV"
 refused 64 'needs --history' "$pathloom" status --run "$work/run" --csv
 refused 66 'there is no run in' "$pathloom" status --run "$work/nothing" --history
 "$pathloom" page --run "$work/run" --report "$work/report.html" >"$work/report.out" || fail "page --report"
 for words in '<title>run</title>' '<svg' 'Bits per byte' 'mix/L1.E0' 'topology' 'data.json' '</html>'; do
     grep -q -- "$words" "$work/report.html" || fail "no $words in the report"
 done
-! grep -qiE '<script|(src|href)=|url\(|@import' "$work/report.html" || fail "the report loads something"
+! grep -qiE '<script|(src|href)=|url\(|@import' "$work/report.html" || fail "the report loads files or has scripts"
 grep -q "$(sed -n 's/^mix.L1.E0 6 //p' <<end
 $(versions --run "$work/run")
 end
 )" "$work/report.html" || fail "the hash of mix/L1.E0@6 is not in the report"
 refused 66 'there is no run in' "$pathloom" page --run "$work/nothing" --report "$work/none.html"
-[ ! -e "$work/none.html" ] || fail "a report of nothing"
+[ ! -e "$work/none.html" ] || fail "a refused report left a file"
 
 # ---- pictures that commands of the store draw ----
 store diff mix/L1.E0@0 mix/L1.E0@6 --run "$work/run" --svg "$work/diff.svg"
-[ "$(grep -o '<rect' "$work/diff.svg" | wc -l)" -eq 60 ] || fail "ten tensors, six steps"
+[ "$(grep -o '<rect' "$work/diff.svg" | wc -l)" -eq 60 ] || fail "the picture does not have ten tensors and six steps"
 grep -q 'versions 0 to 6 in 6 steps' "$work/diff.svg" || fail "no title"
 store blame mix/L1.E0 --run "$work/run" --history --svg "$work/blame.svg"
 [ "$(grep -o '<rect' "$work/blame.svg" | wc -l)" -eq "$(grep -c ' path ' "$work/verb.out")" ] ||
-    fail "other bars than contributors"
+    fail "the number of bars is not the number of contributors"
 for picture in diff blame; do
     head -c 40 "$work/$picture.svg" | grep -q '^<svg xmlns="http://www.w3.org/2000/svg"' || fail "$picture.svg"
     tail -n 1 "$work/$picture.svg" | grep -q '</svg>$' || fail "$picture.svg ends early"
@@ -268,5 +268,5 @@ done
 refused 64 'from an older version to a newer' "$pathloom" store diff mix/L1.E0@6 mix/L1.E0@0 \
     --run "$work/run" --svg "$work/none.svg"
 refused 64 'draws a single module' "$pathloom" store diff mix mix --run "$work/run" --svg "$work/none.svg"
-[ ! -e "$work/none.svg" ] || fail "a picture of nothing"
-echo "the page is well"
+[ ! -e "$work/none.svg" ] || fail "a refused picture left a file"
+echo "page: all checks passed"

@@ -35,7 +35,7 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
         }
     done
 done
-# A text like `folder/file.c` must be a file of the tree.
+# A name like `folder/file.c` in the pages must be a file of the tree.
 for file in $(grep -ohE '`[a-z]+/[A-Za-z0-9_/.-]+\.(c|h|sh|yaml|md)`' CONTRIBUTING.md \
     docs/README.md docs/USE.md docs/TUTORIAL.md | tr -d '`' | sort -u); do
     case $file in

@@ -1,7 +1,7 @@
 """Reads TensorBoard event files and prints "STEP TAG VALUE" for every scalar.
 
-An independent reader: it checks the length and both checksums of every record, and takes
-the protobuf fields apart by their wire types alone.
+Does not use TensorBoard: checks the length and both checksums of every record, and reads
+the protobuf fields by their wire types.
 
 usage: read_events.py FILE...
 """

@@ -22,7 +22,7 @@ ask() { # verb, options; the answer is in out
 }
 
 says() { # pattern
-    grep -q -- "$1" "$work/out" || fail "it does not say '$1'"
+    grep -q -- "$1" "$work/out" || fail "the output does not say '$1'"
 }
 
 # The learning rate is so high that already the first phase does harm. So the best
@@ -53,8 +53,8 @@ awk '/nats per token on/ { for (i = 1; i < NF; i++) if ($i == "nats") chosen = $
     n++; bad += chosen > last + 0 }
     END { exit bad || !n }' "$work/out" || fail "a worse version was chosen"
 
-# The log must show the choice, and every command must accept the tag of the choice.
-ask store show best-mix-p00 --run "$run" || fail "show"
+# The log must show the best version, and every command must accept its tag.
+ask store show best-mix-p00 --run "$run" || fail "store show of the tag"
 says 'held-out documents; '
 phase=$(sed -n 's/^state  *phase //p' "$work/out")
 ask store log head --run "$run" || fail "log"
@@ -80,13 +80,13 @@ grep -q "\"pathloom.module.head.E0\": *\"$phase " "$work/export.best" ||
 
 # Refuses both options together, an unknown word, and --select for a run without
 # held-out documents.
-ask export --run "$run" --select best --at 1 --path p00 --out "$work/x" && fail "both"
+ask export --run "$run" --select best --at 1 --path p00 --out "$work/x" && fail "--select and --at were accepted together"
 says 'leave one of them out'
-ask eval --run "$run" --select last && fail "another word"
+ask eval --run "$run" --select last && fail "--select last was accepted"
 says 'takes head or best'
 (tiny_job none) >"$work/out" 2>&1 || fail "the job without a hold-out"
-grep -q '^select' "$work/out" && fail "it chose without a hold-out"
-ask eval --run "$work/none" --select best && fail "no best versions"
+grep -q '^select' "$work/out" && fail "train chose best versions without a hold-out"
+ask eval --run "$work/none" --select best && fail "--select best was accepted without best versions"
 says 'no best versions'
 
 # Documents that are held out must be in no shard.
@@ -101,14 +101,14 @@ documents_of() { # run
 # same as without the kill.
 take_data calm shot
 (PATHLOOM_FAILPOINT=select.tag.before@train:kill:3 && export PATHLOOM_FAILPOINT &&
-    select_job shot) >"$work/out" 2>&1 && fail "it was not killed"
+    select_job shot) >"$work/out" 2>&1 && fail "train was not killed at its third tag"
 facts calm || fail "too little in the store"
 (select_job shot) >"$work/out" 2>&1 || fail "the job after the kill"
-same_facts calm shot || fail "the kill shows"
+same_facts calm shot || fail "the store differs from the one without a kill"
 fsck_is_clean shot || fail "fsck"
 
 # The best version of a path can be merged only into modules of this path.
-ask store merge odd p01@best-mix-p00 p00 --run "$run" && fail "another path's tag"
+ask store merge odd p01@best-mix-p00 p00 --run "$run" && fail "the tag of another path was accepted"
 says 'tag best-mix-p00 has no module mix/'
 
 # A run with held-out documents cannot be split. The message must not tell the user to

@@ -94,7 +94,7 @@ field() { # NAME FILE
 alike() {
     rule=$1
     shift
-    grep -q "serve.routing by=$rule" "$work/stderr" || fail "it does not route by $rule"
+    grep -q "serve.routing by=$rule" "$work/stderr" || fail "the server does not route by $rule"
     : > "$work/paths.$rule"
     while read -r prompt; do
         "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 1 --json \
@@ -110,7 +110,7 @@ alike() {
     ok
 }
 
-several() { # RULE: the choices must differ, or comparing them says little
+several() { # RULE: not all prompts may get one path, or the comparison says little
     [ "$(sort -u "$work/paths.$1" | wc -l)" -gt 1 ] || fail "by $1 all take one path"
 }
 
@@ -126,8 +126,8 @@ metric() { # NAME
     --set train.base_steps=20 --set topology.levels=2x2 > "$work/log" 2>&1 ||
     fail "training: $(tail -n 3 "$work/log")"
 
-# ---- clients at the same time get the texts of `generate`, from three slots and with
-# memory for two of the four paths ----
+# ---- clients that ask at the same time get the texts of `generate`; the server
+# computes three answers at once, and has memory for two of the four paths ----
 start --slots 3 --paths 2
 n=0
 clients=
@@ -151,14 +151,14 @@ for i in $(seq $n); do
     [ "$(text_of "$work/whole.$i")" = "$want" ] || fail "request $i has another text"
     [ "$(text_of "$work/stream.$i")" = "$want" ] || fail "stream $i has another text"
     grep -q "\"model\":\"$path\"" "$work/whole.$i" || fail "request $i took another path"
-    [ "$(field route "$work/alone.$i")" = likelihood ] || fail "auto is not likelihood"
+    [ "$(field route "$work/alone.$i")" = likelihood ] || fail "without --route, generate does not choose by likelihood"
     tail -n 2 "$work/stream.$i" | grep -qx 'data: \[DONE\]' || fail "stream $i has no end"
     ok
 done
 [ "$(metric requests_answered_total)" -eq $((2 * n)) ] || fail "answers are not counted"
 ask '{"prompt": "The ", "model": "p10"}' | grep -q '"model":"p10"' || fail "no path p10"
 curl -s "$at/v1/models" | grep -q '"id":"p11"' || fail "p11 is not listed"
-curl -s "$at/health" | grep -q '"ok"' || fail "not healthy"
+curl -s "$at/health" | grep -q '"ok"' || fail "/health does not answer ok"
 curl -s -D "$work/head" "$at/" | grep -q '<title>Talk' || fail "no page at /"
 grep -q "^Content-Security-Policy: default-src 'none'" "$work/head" || fail "the page has no policy"
 ok
@@ -193,13 +193,13 @@ several likelihood
     --path p10 > "$work/alone"
 [ "$(field route "$work/alone") $(field path "$work/alone")" = 'asked p10' ] ||
     fail "a path that was asked for: $(cat "$work/alone")"
-grep -q nats "$work/alone" && fail "nats without likelihood"
+grep -q nats "$work/alone" && fail "generate prints nats for a path that the user chose"
 "$pathloom" generate --run "$work/run" --prompt 'int x' --max-tokens 1 --json \
     --route likelihood > "$work/alone"
 least=$(grep -o '"p[01]*":[0-9.]*' "$work/alone" | tr -d '"' | tr : ' ' | sort -g -k 2)
 [ "$(echo "$least" | wc -l)" -eq 4 ] || fail "not four paths: $(cat "$work/alone")"
 [ "$(field path "$work/alone")" = "$(echo "$least" | head -n 1 | cut -d' ' -f1)" ] ||
-    fail "it is not the likeliest path: $(cat "$work/alone")"
+    fail "the likelihood rule did not choose the likeliest path: $(cat "$work/alone")"
 echo "$least" | awk -v told="$(sed 's/.*"margin_nats":\([0-9.]*\).*/\1/' "$work/alone")" \
     'NR == 1 { best = $2 }
      NR == 2 { gap = $2 - best - told; exit !(told > 0 && gap < 1e-9 && gap > -1e-9) }' ||
@@ -228,12 +228,12 @@ for verb in "generate --prompt x" "serve --listen 127.0.0.1:*"; do
         code=$?
     [ "$code" -eq 64 ] || fail "--route best ends with $code instead of 64: $verb"
     grep -qx 'pathloom: --route takes auto, router or likelihood, not `best`' \
-        "$work/answer" || fail "of --route best it says: $(cat "$work/answer")"
+        "$work/answer" || fail "the error about --route best is: $(cat "$work/answer")"
     ok
 done
 
 # ---- refused requests ----
-refused 400 'no JSON' "$at/v1/completions" -d '{"prompt":'
+refused 400 'not JSON' "$at/v1/completions" -d '{"prompt":'
 refused 400 'is empty' "$at/v1/completions" -d ''
 refused 400 'JSON object' "$at/v1/completions" -d '[1]'
 refused 400 '`prompt`' "$at/v1/completions" -d '{}'
@@ -290,7 +290,7 @@ for _ in $(seq 50); do
     [ "$(metric requests_active)$(metric requests_waiting)" = 00 ] && break
     sleep 0.1
 done
-[ "$(metric requests_active)$(metric requests_waiting)" = 00 ] || fail "requests stay"
+[ "$(metric requests_active)$(metric requests_waiting)" = 00 ] || fail "requests of clients that left are still counted"
 ok
 
 # ---- after HUP the server reads the store again ----
@@ -301,7 +301,7 @@ for _ in $(seq 50); do
     grep -q serve.reloaded "$work/stderr" && break
     sleep 0.1
 done
-grep -q serve.reloaded "$work/stderr" || fail "HUP was not heard"
+grep -q serve.reloaded "$work/stderr" || fail "the server did not read the store again after HUP"
 ask '{"prompt": "The ", "seed": 3}' > "$work/after"
 [ "$(text_of "$work/before")" = "$(text_of "$work/after")" ] || fail "HUP changed a text"
 [ "$(metric modules_read_total)" = "$read" ] || fail "HUP read modules that had not changed"
@@ -389,8 +389,8 @@ kill -CONT "$server"
 for client in $clients; do
     wait "$client" || fail "a client of the burst got no answer"
 done
-grep -q '^HTTP/1.1 200' "$work"/burst.* || fail "nobody was answered"
-grep -q '^HTTP/1.1 429' "$work"/burst.* || fail "nobody was refused"
+grep -q '^HTTP/1.1 200' "$work"/burst.* || fail "no request of the burst was answered"
+grep -q '^HTTP/1.1 429' "$work"/burst.* || fail "no request of the burst was refused"
 grep -l '^HTTP/1.1 429' "$work"/burst.* | while read -r file; do
     grep -q '^Retry-After: ' "$file" || fail "429 without Retry-After"
 done
@@ -411,7 +411,7 @@ client=$!
 sleep 0.3
 kill -CONT "$server"
 wait "$client" || fail "no answer after others have gone"
-grep -q finish_reason "$work/answer" || fail "the gone keep places: $(cat "$work/answer")"
+grep -q finish_reason "$work/answer" || fail "clients that disconnected keep their places in the queue: $(cat "$work/answer")"
 ok
 
 # ---- the number of requests from one address ----
@@ -428,8 +428,8 @@ kill -CONT "$server"
 for client in $clients; do
     wait "$client" || fail "a client of one address got no answer"
 done
-grep -q finish_reason "$work"/local.* || fail "nobody of the address was answered"
-grep -q '2 requests of this address' "$work"/local.* || fail "an address has no limit"
+grep -q finish_reason "$work"/local.* || fail "no request of the address was answered"
+grep -q '2 requests from this client' "$work"/local.* || fail "an address has no limit"
 ends TERM
 
 # ---- int8 ----
@@ -461,7 +461,7 @@ if unshare -m sh "$work/little" true 2> "$work/stdout"; then
     pathloom=$work/small
     start
     pathloom=$real
-    grep -q 'by=router.*reason=' "$work/stderr" || fail "it did not say why by the router"
+    grep -q 'by=router.*reason=' "$work/stderr" || fail "the server did not say why it routes by the router"
     alike router --route router
     ends TERM
     code=0
@@ -469,7 +469,7 @@ if unshare -m sh "$work/little" true 2> "$work/stdout"; then
         > "$work/answer" 2>&1 || code=$?
     [ "$code" -eq 71 ] || fail "likelihood without memory: $code instead of 71"
     grep -q 'all 4 paths.*--route router' "$work/answer" ||
-        fail "without memory it says: $(cat "$work/answer")"
+        fail "the error about too little memory is: $(cat "$work/answer")"
     ok
 else
     echo "skipped: a machine with little memory needs root"

@@ -97,7 +97,7 @@ ask '{"prompt": "static int x", "echo": true, "logprobs": 2, "max_tokens": 1,
     "temperature": 0}'
 jq -e --slurpfile none "$work/none" \
     '.choices[0].logprobs.token_logprobs[:-1] == $none[0].choices[0].logprobs.token_logprobs' \
-    "$work/answer" > "$work/jq" || fail "a token more changes the scores of the prompt"
+    "$work/answer" > "$work/jq" || fail "one more token changes the scores of the prompt"
 ok
 
 # ---- a prompt as tokens ----
@@ -119,7 +119,7 @@ for i in 0 1; do # answer i has seed 4 + i, and the bytes of a request with this
     jq -e --slurpfile many "$work/many" --argjson i "$i" '.choices[0] as $alone |
         $many[0].choices[2 + $i] | .text == $alone.text and
         .logprobs == $alone.logprobs and .path == $alone.path' "$work/answer" \
-        > "$work/jq" || fail "answer $i of several is not the one alone"
+        > "$work/jq" || fail "answer $i of several differs from the answer to a single request"
     ok
 done
 [ "$(jq -c '[.choices[0:2][].text] | unique | length' "$work/many")" = 2 ] ||
@@ -127,7 +127,7 @@ done
 holds '.usage as $u | ($u.prompt_tokens + $u.completion_tokens) == $u.total_tokens' \
     "$work/many"
 
-# ---- more answers than slots, while other clients ask ----
+# ---- more answers than the server computes at once, while other clients ask ----
 many=$(jq -cn '[range(20) | "text \(.)"]')
 clients=
 for i in 1 2 3; do
@@ -181,7 +181,7 @@ jq -e --slurpfile whole "$work/whole" '.choices == [$whole[0].choices[] |
     > "$work/jq" || fail "the stream differs: $(cat "$work/joined") $(cat "$work/whole")"
 ok
 ask '{"prompt": "The ", "max_tokens": 3, "stream": true}'
-grep -q usage "$work/answer" && fail "usage comes unasked"
+grep -q usage "$work/answer" && fail "the stream has usage although the request did not ask for it"
 ok
 
 # ---- a prompt that was read before ----
@@ -311,8 +311,8 @@ page GET /props
 holds '.chat_template == "plain"'
 ends
 timeout 20 "$pathloom" serve --run "$work/run" --chat jinja > "$work/answer" 2>&1 &&
-    fail "it starts with --chat jinja"
-grep -q 'chatml, llama2, plain or none, not `jinja`' "$work/answer" || fail "--chat jinja"
+    fail "serve starts with --chat jinja"
+grep -q 'chatml, llama2, plain or none, not `jinja`' "$work/answer" || fail "the error does not name the formats of --chat"
 ok
 
 # ---- keys, requests from other origins, and the log line of a request ----
@@ -346,7 +346,7 @@ grep -q 'endpoint=/v1/completions status=200 .*key=alice .*tokens=3$' "$work/req
 grep -q 'endpoint=/v1/models status=401 .*key=- ' "$work/requests" ||
     fail "the log lacks a refusal: $(cat "$work/requests")"
 grep -q 'endpoint=- status=401' "$work/requests" || fail "the log lacks /nosuch"
-grep -q "$key" "$work/stderr" && fail "the log has a key"
+grep -q "$key" "$work/stderr" && fail "the log contains a key"
 ok
 start
 status=$(curl -s -o "$work/answer" -w '%{http_code}' -X OPTIONS "$at/v1/completions")
@@ -356,7 +356,7 @@ for bad in "--api-keys $work/nothing" "--tls-cert $work/keys" \
     "--tls-cert $work/keys --tls-key $work/keys"; do
     # shellcheck disable=SC2086 # the list is several words
     timeout 20 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' $bad \
-        > "$work/answer" 2>&1 && fail "it starts with $bad"
+        > "$work/answer" 2>&1 && fail "serve starts with $bad"
     ok
 done
 grep -q 'PEM' "$work/answer" || fail "a wrong certificate: $(cat "$work/answer")"
@@ -367,12 +367,12 @@ if command -v openssl > "$work/jq"; then
         -out "$work/tls.cert" -days 2 -subj /CN=localhost > "$work/log" 2>&1 ||
         fail "openssl: $(cat "$work/log")"
     start --tls-cert "$work/tls.cert" --tls-key "$work/tls.key"
-    case $at in https://*) ;; *) fail "TLS at $at" ;; esac
+    case $at in https://*) ;; *) fail "the server with TLS has the address $at" ;; esac
     curl -s --cacert "$work/tls.cert" --resolve "localhost:${at##*:}:127.0.0.1" \
         "https://localhost:${at##*:}/v1/completions" \
         -d '{"prompt": "The ", "max_tokens": 20, "stream": true}' > "$work/answer"
     grep -q 'DONE' "$work/answer" || fail "no stream over TLS: $(cat "$work/answer")"
-    curl -s "http://${at#https://}/health" > "$work/answer" && fail "plain HTTP under TLS"
+    curl -s "http://${at#https://}/health" > "$work/answer" && fail "a server with TLS answers plain HTTP"
     ends
     ok
 else

@@ -1,12 +1,12 @@
-/* Tests a server with clients that behave as no library does.
+/* Tests a server with requests that no HTTP library sends.
  *
  *   serve_odd framing HOST PORT   sends requests whose end is unclear; each must be
  *                                 refused once
- *   serve_odd crowd HOST PORT N   makes N connections that send one byte; /health must
- *                                 answer meanwhile
+ *   serve_odd crowd HOST PORT N   makes N connections that send single bytes and stay
+ *                                 open; the server must still answer /health
  *   serve_odd vanish HOST PORT N  sends N completions and disconnects; prints nothing
  *
- * Exit code 0 and a count, or 1 and the fault. */
+ * Ends with code 0 and prints a count, or ends with 1 and prints what went wrong. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -118,7 +118,8 @@ static void try_framing(void)
     printf("%zu\n", sizeof cases / sizeof *cases);
 }
 
-/* A connection that sends one byte and then waits stays open. */
+/* Opens n connections that stay open. In each of five rounds every connection sends one
+ * byte of an unfinished request, and then the server must answer /health. */
 static void try_crowd(int n)
 {
     static const char letters[] = "GET /";
@@ -133,7 +134,7 @@ static void try_crowd(int n)
         send(fd, NEXT, strlen(NEXT), MSG_NOSIGNAL);
         if (!read_to_end(fd, text, sizeof text) ||
             strncmp(text, "HTTP/1.1 200", 12) != 0)
-            die("/health", "no answer beside silent connections");
+            die("/health", "no answer while other connections stay open");
         close(fd);
     }
     free(crowd);

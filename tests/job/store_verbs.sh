@@ -31,7 +31,7 @@ expect() {
     timeout 120 "$@" >"$work/out" 2>"$work/err" || code=$?
     [ "$code" -eq "$wanted" ] || fail "$*: exit code $code instead of $wanted"
     [ "$code" -eq 0 ] || [ "$(grep -c '^pathloom: ' "$work/err")" -eq 1 ] ||
-        fail "$*: not one sentence"
+        fail "$*: stderr is not one sentence"
 }
 
 store() { # CODE VERB ...
@@ -47,7 +47,7 @@ store_json() {
 }
 
 says() { # WORD
-    grep -q -- "$1" "$work/out" "$work/err" || fail "nothing says \`$1\`"
+    grep -q -- "$1" "$work/out" "$work/err" || fail "the output does not say \`$1\`"
 }
 
 train() { # options
@@ -92,7 +92,7 @@ store 75 gc --delete
 store 75 rollback mix --to early
 expect 0 "$pathloom" homes list --run "$work/run"
 expect 75 "$pathloom" homes add --run "$work/run"
-says "in one piece"
+says "this job has only one home"
 store 0 tag heads --delete
 store 73 tag early
 
@@ -108,7 +108,7 @@ says "continues with phase"
 store 0 diff mix early
 ! grep -q 'changed *[1-9]' "$work/out" || fail "a rolled back version differs"
 store_json fsck
-(train) >"$work/train.log" 2>&1 || fail "training does not go on after a rollback"
+(train) >"$work/train.log" 2>&1 || fail "training does not continue after a rollback"
 [ "$(versions)" -eq 60 ] || fail "version $(versions) instead of 60 at the end"
 store_json fsck
 store 0 verify L1.E0
@@ -120,7 +120,7 @@ store 0 backup "$work/backup"
 expect 0 "$pathloom" store restore "$work/backup" --store "$work/restored"
 "$pathloom" store ls --run "$work/run" --json >"$work/a"
 "$pathloom" store ls --store "$work/restored" --json >"$work/b"
-cmp -s "$work/a" "$work/b" || fail "what was restored is something else"
+cmp -s "$work/a" "$work/b" || fail "the restored store has other versions"
 store 0 push "$work/pushed" mix
 expect 0 "$pathloom" store fsck --store "$work/pushed"
 expect 0 "$pathloom" store cat L1.E0@early --store "$work/pushed"
@@ -129,7 +129,7 @@ expect 73 "$pathloom" store restore "$work/backup" --store "$work/restored"
 expect 0 "$pathloom" store restore "$work/backup" --store "$work/restored" --force
 expect 73 "$pathloom" store init --store "$work/restored"
 
-# ---- collecting and packing are killed before they end ----
+# ---- `store gc` and `store pack` are killed before they end ----
 store 0 pack
 for _ in 1 2 3; do
     "$pathloom" store gc --delete --grace 0 --keep 1 --run "$work/run" \
@@ -145,7 +145,7 @@ says "0 versions: 0 chunks"
 store_json fsck
 store 0 cat L1.E0@early
 store 66 cat L1.E0@10
-says collected
+says 'garbage collection has deleted'
 store 66 tag other 10
 store 0 log L1.E0@10
 
@@ -157,7 +157,7 @@ for i in 1 2 3 4 5 6 7 8; do
 done
 expect 65 "$pathloom" store fsck --store "$work/restored"
 
-# ---- wrong words on the command line ----
+# ---- wrong arguments ----
 store 64 diff L1.E0
 store 64 rollback mix
 store 64 tag 7
@@ -184,17 +184,17 @@ expect 0 "$pathloom" store init --store "$work/made" --json
 expect 0 "$pathloom" store pull "$work/run/store" mix --store "$work/made" --json
 expect 0 "$pathloom" store restore "$work/backup-too" --store "$work/made-too" --json
 expect 0 "$pathloom" store import "$work/exported" --out "$work/imported.yaml" --json
-kill -0 "$job" || fail "the job has ended"
+kill -0 "$job" || fail "the job ended before all verbs were tried"
 "$pathloom" store --man >"$work/man"
 "$pathloom" --completion >"$work/completion"
 for verb in init ls log show diff tag rollback gc fsck export import push pull blame \
     verify cat backup restore stat du; do
     expect 0 "$pathloom" store "$verb" --help
     grep -q "^\.SS \"$verb " "$work/man" || fail "no page about $verb"
-    grep -qw "$verb" "$work/completion" || fail "$verb is not completed"
+    grep -qw "$verb" "$work/completion" || fail "the shell completion does not know $verb"
 done
 kill -INT "$job"
 wait "$job"
 job=
 
-echo "store_verbs: $checks calls as they should be"
+echo "store_verbs: $checks calls passed"

@@ -40,7 +40,7 @@ store tag newest --arm base --force --run "$run"
 says 'phase'
 
 # ---- the uses of the stored bytes ----
-echo "du shows all bytes, the bytes of the newest versions and those of tags"
+echo "du shows for what use the bytes of the store are kept"
 store du --json --run "$run"
 used() { # use
     sed -n "s/.*\"use\":\"$1\",\"bytes\":\([0-9]*\).*/\1/p" "$work/verb.out"
@@ -51,14 +51,14 @@ raw=$("$pathloom" store ls --json --run "$run" |
 [ "$(used heads)" -le "$raw" ] && [ "$(used heads)" -gt $((raw / 2)) ] ||
     fail "the heads have $raw bytes, and du says $(used heads)"
 for use in tags paths objects history; do
-    [ "$(used $use)" -gt 0 ] || fail "du says that $use have no bytes"
+    [ "$(used $use)" -gt 0 ] || fail "du shows no bytes for $use"
 done
 stored=$("$pathloom" store stat --json --run "$run" | sed 's/.*"stored_bytes":\([0-9]*\).*/\1/')
 [ "$(used '[a-z]*' | awk '{ sum += $1 } END { print sum }')" -eq "$stored" ] &&
-    [ "$(used other)" -le $((stored / 2)) ] || fail "du does not tell $stored bytes"
+    [ "$(used other)" -le $((stored / 2)) ] || fail "the uses of du do not add up to $stored bytes"
 
 # ---- blame ----
-echo "blame follows a rollback to what it took back, and leaves out what it gave up"
+echo "after a rollback, blame shows the contributors of the restored version only"
 shares() { # prints what `blame` says about each contributor, without the requested version
     "$pathloom" store blame "$@" --json --run "$run" | sed 's/.*"source"/"source"/'
 }
@@ -70,7 +70,7 @@ done
 store blame L2.E0 --run "$run"
 says 'mix/L2.E0@5, version 1 by a rollback: 2 contributors'
 store blame L2.E0@0 --run "$run"
-says 'nobody trained it'
+says 'no worker trained it'
 
 # The number of samples must be the sum of the lengths of its ranges, which must not
 # overlap. Each contributor has one line: PATH SAMPLES FIRST END FIRST END ...
@@ -85,7 +85,7 @@ awk '{ for (i = 3; i < NF; i += 2) { $2 -= $(i + 1) - $i; print $1, $i, $(i + 1)
     fail "the ranges of blame --history: $(cat "$work/ranges")"
 ! shares L2.E0@4 --history | grep -q '_sample"' || fail "blame names one range"
 
-echo "log and show print no norm that is not the version's"
+echo "log and show print no update norm for the version that a rollback made"
 store show L2.E0 --run "$run"
 says 'method *rollback to 1$'
 says_not 'update norm'
@@ -101,7 +101,7 @@ store log L2.E0@0 --json --run "$run"
 says '"params_norm":null,"update_norm":null'
 
 # ---- health ----
-echo "log --health shows each version from 1 on, and no lag where there is none"
+echo "log --health shows each version from 1 on, and no lag for the first one"
 store log L2.E0@4 --health --json --run "$run"
 [ "$(sed 's/.*"version":\([0-9]*\),.*/\1/' "$work/verb.out" | tr '\n' ' ')" = '4 3 2 1 ' ] ||
     fail "versions of log --health"
@@ -111,7 +111,7 @@ store log L2.E0 --health --run "$run" # version 5 is a rollback
 says 'mix/L2.E0@5 .*lag *-  gain *-  step *-  transverse *-$'
 
 # ---- names ----
-echo "a tag has no name that means something else"
+echo "a tag may not have a name that means an arm, a slot or a level"
 for word in mix base dense embed L1 B0; do
     refused 64 'cannot be the name of a tag: it names a' "$pathloom" store tag "$word" --run "$run"
 done
@@ -151,7 +151,7 @@ refused 64 'one kind at a time: --paths or --tags' \
 store ls --store "$work/empty"
 
 # ---- copies of a store into itself ----
-echo "a store is no copy of itself, and none lies in it"
+echo "a store cannot be copied onto itself or into its own folder"
 ln -s "$run/store" "$work/link"
 ln -s "$run" "$work/link-above"
 for verb in backup restore push pull; do

@@ -47,7 +47,7 @@ for module in embed.E0 L1.E0 L1.E1 L2.E0 L2.E1 head.E0; do
         fail "$module has another hash"
 done
 
-echo "every method makes a tag that its record makes again"
+echo "every method of merge makes a tag that can be computed again from its record"
 verb store merge mean late early
 verb store merge arc late early --method slerp --weights 1,3
 verb store merge elected late early --method ties --base mix@0 --density 0.3
@@ -74,14 +74,14 @@ says ' %  mix/L1.E0@2$'
 verb store fsck
 verb store diff mean late
 
-echo "modules that paths share are scaled with the others, unless they are the base's"
+echo "merge --method task also changes shared modules, except those that equal the base"
 verb store merge sums p00 p01 --method task --base mix@0
 says '^tag sums names 4 merged and 8 other modules'
 verb store verify sums
 verb store merge kept p00@1 p01@1 --method task --base mix@1
 says '^tag kept names 3 merged and 9 other modules'
 
-echo "modules of a merged tag are sources, too"
+echo "a merged module can be a source of another merge"
 verb store merge again L1.E0@mean L1.E0@2
 says '^tag again names 1 merged and 11 other modules of mix'
 verb store merge again p00@mean p11@arc --force
@@ -96,9 +96,9 @@ says 'one.merged/L1.E0@0'
 verb store merge one L1.E0@1 L1.E0@2 --force
 says 'one.merged/L1.E0@1'
 [ "$(module_hash one.merged/L1.E0@1)" != "$(module_hash one.merged/L1.E0@0)" ] ||
-    fail "two recipes with one hash"
+    fail "two different merges have one hash"
 
-echo "its tag answers"
+echo "the run can be evaluated and generate text with the tags"
 bits() { # options of eval: prints held-out bits per byte of the mixture
     "$pathloom" eval --run "$work/run" --json "$@" | tr ',{' '\n\n' |
         sed -n 's/^"bits_per_byte":\([0-9.]*\)$/\1/p' | head -1
@@ -122,7 +122,7 @@ verb export --path p00 --out "$work/b"
 [ "$(tail -c 40000 "$work/a/model.safetensors" | cksum)" = \
     "$(tail -c 40000 "$work/b/model.safetensors" | cksum)" ] || fail "export --at same"
 
-echo "a path is exported that answers at the tag, and no tag goes without its versions"
+echo "export --at chooses the path that answers at the tag; push leaves out tags without versions"
 for prompt in int "def x" "# A" "(" static; do
     at=$("$pathloom" route --run "$work/run" --at early --prompt "$prompt" --json |
         sed 's/^{"path":"\([^"]*\)".*/\1/')
@@ -139,26 +139,26 @@ done
     fail "check of the pushed store: $(cat "$work/out")"
 grep -q '^data *unproven' "$work/out" || fail "a pushed store has data"
 
-echo "without a module: none of its bytes is read"
+echo "with --without, no byte of the module is read"
 verb eval --without L2.E1
-says 'no path that uses L2.E1 answers'
+says 'paths that use L2.E1 do not answer'
 verb eval --without L2.E1 --json
 says '"without": *"L2.E1"'
 verb route --prompt "int main(" --without L2.E1,L1.E0
 says 'which has no second'
 grep -q inf "$work/verb.out" && fail "a closed path has infinite numbers"
-alone() { # prints the answers of the run if the paths through L2.E1 are closed
+alone() { # prints the answers of the run without the paths through L2.E1
     text --without L2.E1 && bits --without L2.E1 &&
         "$pathloom" route --run "$work/run" --prompt "int main(" --without L2.E1 --json &&
         "$pathloom" generate --run "$work/run" --prompt "int main(" --temperature 0 \
             --max-tokens 12 --route-every 4 --without L2.E1 2>/dev/null
 }
-text --without L2.E0 --json | grep -q '"path":"p[01]1"' || fail "a path without L2.E0"
-text --without L2.E1 --json | grep -q '"path":"p[01]0"' || fail "a path without L2.E1"
+text --without L2.E0 --json | grep -q '"path":"p[01]1"' || fail "--without L2.E0 answers with a path through L2.E0"
+text --without L2.E1 --json | grep -q '"path":"p[01]0"' || fail "--without L2.E1 answers with a path through L2.E1"
 text --without L2.E1,L1.E0 --json --route router | grep -q '"path":"p10"' ||
     fail "the only path"
 alone >"$work/whole"
-[ -s "$work/whole" ] || fail "nothing without L2.E1"
+[ -s "$work/whole" ] || fail "generate --without L2.E1 prints nothing"
 "$pathloom" store cat L2.E1 --run "$work/run" >"$work/params"
 at=4000 # the place of some bytes without a newline, so that grep can search for them
 while od -An -v -tx1 -j $at -N 16 "$work/params" | grep -q '0a'; do at=$((at + 4)); done
@@ -172,7 +172,7 @@ for file in "$work"/run/store/db/*; do
 done
 [ $n -gt 0 ] || fail "the parameters of L2.E1 are not found on the disk"
 alone >"$work/hurt"
-cmp "$work/whole" "$work/hurt" || fail "it says another thing when L2.E1 is damaged"
+cmp "$work/whole" "$work/hurt" || fail "generate --without L2.E1 answers differently if L2.E1 is damaged"
 if command -v curl >/dev/null; then
     "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 \
         --without L2.E1 >"$work/serve.out" 2>&1 &
@@ -206,7 +206,7 @@ grep -qF '|-.' "$work/verb.out" || fail "no branch: $(cat "$work/verb.out")"
 [ "$(grep -c 'base/.*@0 ' "$work/verb.out")" -eq 1 ] ||
     fail "the lanes do not end in one base model: $(cat "$work/verb.out")"
 
-echo "what cannot be done is refused in a sentence"
+echo "impossible merges are refused with one sentence"
 refused 64 'without L1.E0,L1.E1 no path is left' \
     generate --prompt int --without L1.E0,L1.E1
 refused 66 'no module `L9.E0`' eval --without L9.E0
@@ -224,9 +224,9 @@ refused 64 'no module that corresponds to' store merge bad mix base
 verb store ls
 grep -q '^bad.merged' "$work/verb.out" && fail "a refused merge left modules"
 refused 66 'no best versions' serve --route router --select best --listen '127.0.0.1:*'
-refused 64 'does not train, so it cannot go back' store rollback mean.merged/L1.E0 --to 0
+refused 64 'is not trained, so it cannot be rolled back' store rollback mean.merged/L1.E0 --to 0
 refused 64 'nothing to merge' store merge bad late mix
 refused 73 'exists already; give --force to replace it' store merge mean late early
-refused 64 'a rollback goes back to versions of the module itself' \
+refused 64 'a rollback needs versions of the modules themselves' \
     store rollback mix --to mean
 rm -rf "$work"

@@ -57,10 +57,10 @@ awk 'length > 59' "$work/lines" | grep -q . && fail "a line is wider than the te
 grep -qv '\(p[0-9]* \([0-9]*\.[0-9][0-9][0-9]\|-\)  +[0-9]*\)$' "$work/lines" &&
     fail "cut in the middle: $(grep -v '+[0-9]*$' "$work/lines" | head -n 1)"
 plain "$work/train.out" | grep -q 'worker-1 was killed (signal 9) and was started again' ||
-    fail "it does not say who was killed"
-plain "$work/train.out" | grep -q 'loss 0\.000' && fail "a loss of what has not begun"
+    fail "train does not name the killed worker"
+plain "$work/train.out" | grep -q 'loss 0\.000' && fail "a path that has not begun shows a loss"
 
 plain "$work/top.out" >"$work/top"
-grep -q '^\.\.\. and [0-9]* more paths' "$work/top" || fail "top hides paths silently"
+grep -q '^\.\.\. and [0-9]* more paths' "$work/top" || fail "top does not count the paths that it does not show"
 grep -q 'tasks failed [0-9]' "$work/top" || fail "top cuts a number off"
 echo "60 columns and 16 rows are enough"

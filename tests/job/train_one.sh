@@ -40,7 +40,7 @@ awk '/^valid / { before = $3; after = $6; found = 1 }
     END { exit !(found && before > 5.5 && before < 5.9 && after < 0.2) }' "$work/said-a" ||
     fail "the losses are not those of a model that has learned to count"
 grep -q "^text   three four five six seven eight nine ten one two three four five six" \
-    "$work/said-a" || fail "the model does not count on"
+    "$work/said-a" || fail "the model does not continue to count"
 
 # The same text and options must give the same model, and other programs must be able to
 # read it.

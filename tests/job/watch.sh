@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tests what shows a running job: /metrics, which promtool checks, `status` and `top`.
+# Tests the views of a running job: `status`, `top`, and /metrics, which promtool
+# checks.
 #
 # usage: watch.sh PATHLOOM WORKFOLDER
 #
@@ -54,16 +55,16 @@ for name in build_info up_seconds tokens_total train_loss module_version store_b
 done
 if command -v promtool >/dev/null; then
     promtool check metrics <"$work/metrics" || fail "promtool"
-    echo "promtool: $(grep -vc '^#' "$work/metrics") samples are well"
+    echo "promtool: $(grep -vc '^#' "$work/metrics") samples are correct"
 else
-    echo "there is no promtool: nobody judges the metrics"
+    echo "there is no promtool, so the metrics are not checked"
 fi
 [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/x")" = 404 ] ||
-    fail "another page"
+    fail "an unknown page does not get 404"
 curl -sf "http://127.0.0.1:$port/metrics.json" | grep -q '"encrypted":true' ||
-    fail "metrics.json"
+    fail "metrics.json does not say that the job is encrypted"
 "$pathloom" status --run "$work/run" --json | grep -q '"homes":\[{.*"store_bytes":[1-9]' ||
-    fail "status --json"
+    fail "status --json does not show the bytes of the stores"
 # After the base model has ended and before the mixture begins, `top` has no path to
 # show.
 shows_path() {
@@ -72,10 +73,10 @@ shows_path() {
 }
 await 200 "top does not show the worker and a path" shows_path
 
-# `doctor` must find no fault, and then a key file that other users can read.
+# `doctor` must find no fault. When other users can read a key file, it must report it.
 "$pathloom" doctor --run "$work/run" >"$work/doctor" || fail "doctor: $(cat "$work/doctor")"
-grep -q "^ok    key .*hub.key is in the list" "$work/doctor" || fail "doctor and keys"
-grep -q "^ok    gpu " "$work/doctor" || fail "doctor and GPUs: $(cat "$work/doctor")"
+grep -q "^ok    key .*hub.key is in the list" "$work/doctor" || fail "doctor does not report the key of the hub as ok"
+grep -q "^ok    gpu " "$work/doctor" || fail "doctor does not report the GPUs as ok: $(cat "$work/doctor")"
 grep -q "^ok    gpu memory  a worker .* for activations of " "$work/doctor" ||
     fail "doctor and a GPU's memory: $(cat "$work/doctor")"
 chmod 644 "$work/run/keys/admin.key"
@@ -86,12 +87,12 @@ chmod 600 "$work/run/keys/admin.key"
 # With the key of an inspector a client can read, and nothing else.
 token=$("$pathloom" key invite --run "$work/run" --role inspector) || fail "invite"
 "$pathloom" join "${token#pathloom join }" --key "$work/eye.key" >"$work/join.out" 2>&1 ||
-    fail "the inspector does not get in"
+    fail "join with the invitation of an inspector"
 hub=$(cat "$work/run/proc/hub.address")
-"$pathloom" status --hub "$hub" --key "$work/eye.key" >/dev/null || fail "inspector"
+"$pathloom" status --hub "$hub" --key "$work/eye.key" >/dev/null || fail "status with the key of an inspector"
 "$pathloom" worker --hub "$hub" --key "$work/eye.key" >"$work/eye.out" 2>&1
-[ $? -eq 77 ] || fail "an inspector works"
-grep -q "role inspector may not send" "$work/eye.out" || fail "it is not said why"
+[ $? -eq 77 ] || fail "a worker with the key of an inspector was accepted"
+grep -q "role inspector may not send" "$work/eye.out" || fail "the refused worker does not say why"
 
 await 1800 "the job does not end" sh -c "! kill -0 $job"
 wait "$job" || fail "the job"
@@ -99,6 +100,6 @@ grep -q '"event":"mate.met"' "$work/worker.out" "$work/other.out" ||
     fail "no worker met another one"
 for name in home hub worker other; do # each line is one JSON object with time, level, event
     grep -v '^{"time":"[^"]*","level":"[a-z]*","role":"[^"]*","event":"[a-z.]*"' \
-        "$work/$name.out" && fail "$name: a line is no event"
+        "$work/$name.out" && fail "$name: a line is not an event"
 done
-echo "metrics, status, top and logs are well"
+echo "metrics, status, top and logs: all checks passed"

@@ -25,7 +25,7 @@ worker() { # options
 }
 
 says() { # WORDS
-    grep -q "worker.settings $1" "$work/out" || fail "it does not say: $1"
+    grep -q "worker.settings $1" "$work/out" || fail "the worker does not print: $1"
 }
 
 worker --patience-s 1
@@ -43,7 +43,7 @@ YAML
 worker --run "$work/run"
 [ "$code" -eq 75 ] || fail "exit code $code"
 says "backend=ref precision=f32 threads=2 recompute=true cache_bytes=64000000 patience_s=1 run=\"$work/run/run.yaml\""
-grep -q 'within 1 s' "$work/out" || fail "its patience is another"
+grep -q 'within 1 s' "$work/out" || fail "the worker did not wait for 1 s"
 
 worker --run "$work/run" --backend cpu --precision f32 --threads 1 --cache-bytes 5 \
     --patience-s 2
@@ -51,11 +51,11 @@ says "backend=cpu precision=f32 threads=1 recompute=true cache_bytes=5 patience_
 
 worker --run "$work/run" --precision bf16
 [ "$code" -eq 69 ] || fail "ref took bf16: exit code $code"
-grep -q bf16 "$work/out" || fail "it does not name the precision"
+grep -q bf16 "$work/out" || fail "the error does not name the precision"
 
 echo 'workers: {thread: 2}' >"$work/run/run.yaml"
 worker --run "$work/run"
 [ "$code" -eq 78 ] || fail "a wrong configuration: exit code $code"
-grep -q "$work/run/run.yaml" "$work/out" || fail "it does not name the file"
-echo "a worker does as its options say, else as its run does"
+grep -q "$work/run/run.yaml" "$work/out" || fail "the error does not name the file"
+echo "options of a worker override the run, and the run overrides the defaults"
 rm -rf "$work"

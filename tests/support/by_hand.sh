@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by scripts that start processes by hand and wait for their results. Such scripts
-# must set `pathloom` and `work` (a folder of their own), and define `fail`.
+# Sourced by scripts that start the processes of a job one by one and wait for results.
+# Such a script must set `pathloom` and `work` (a folder of its own), and define `fail`.
 
 children=
 trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
@@ -15,7 +15,9 @@ start() { # name, command
     children="$children $pid"
 }
 
-await() { # tenths of a second, what is waited for, command
+# Repeats the command until it succeeds. After that many tenths of a second the script
+# fails with the message.
+await() { # tenths of a second, message, command
     left=$1
     what=$2
     shift 2

@@ -1,4 +1,4 @@
-/* folder: codec. Tests of the codecs share these functions, which make updates, options
+/* folder: codec. Shared by tests of the codecs: functions that make updates, options
  * and rounds. */
 #ifndef PL_TESTS_CODEC_SUPPORT_H
 #define PL_TESTS_CODEC_SUPPORT_H

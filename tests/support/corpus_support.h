@@ -1,5 +1,5 @@
-/* The corpus tests share a scratch folder, and functions that write token files as
- * docs/PROTOCOL.md section 5 describes them. These functions do not use the code under
+/* Shared by the corpus tests: a scratch folder, and functions that write token files in
+ * the format of docs/PROTOCOL.md, section 5. These functions do not use the code under
  * test. */
 #ifndef PL_TEST_CORPUS_SUPPORT_H
 #define PL_TEST_CORPUS_SUPPORT_H
@@ -45,18 +45,20 @@ void write_text(const char *name, const char *text);
 
 void put_le(pl_buf *buf, uint64_t value, int bytes);
 
-/* Returns token t of document d in the files of build_tokens. The token's value tells d
- * and t, so a test sees from which place a window came. */
+/* Returns token t of document d, which has n tokens, in the files of build_tokens. Its
+ * value depends on d and t, so a test can see from which place a window came. */
 int32_t test_token(size_t d, size_t t, size_t n);
 
-/* Writes a token file of n documents with the lengths `lens`. Document d belongs to the
- * domain "one" if d is even, else to "two". */
+/* Appends a token file of n documents to `out`. Document d has lens[d] tokens, and
+ * belongs to the domain "one" if d is even, else to "two". */
 void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out);
 
-/* Makes words of a small alphabet, from which a tokenizer can learn. */
+/* Appends words of 12 syllables to `out` until it has `len` bytes or a few more. A
+ * tokenizer can learn from this text. */
 void make_words(uint64_t seed, size_t len, pl_buf *out);
 
-/* Trains a tokenizer on words of make_words. Also makes the scratch folder. */
+/* Makes the scratch folder, and trains a tokenizer with `vocab` tokens on the text of
+ * make_words. */
 pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The tests of import and export share a small path with every kind of tensor, random
- * parameters for it, and a tokenizer. */
+/* Shared by the tests of import and export: a small path with every kind of tensor,
+ * random parameters for it, and a tokenizer. */
 #ifndef PL_TESTS_EXCHANGE_FIXTURE_H
 #define PL_TESTS_EXCHANGE_FIXTURE_H
 #include "tests/support/corpus_support.h"
@@ -7,8 +7,8 @@
 
 enum { PIECES = 400, VOCAB = 416 };
 
-/* A model with grouped heads, whose sizes add up to more than `width`, and with an
- * output head that is not tied to the embedding. */
+/* A shape in which each key-value head serves two heads, the four heads have more
+ * values together than `width`, and the output matrix is not tied to the embedding. */
 static const pl_shape wide_shape = {.vocab = VOCAB,
                                     .width = 32,
                                     .n_heads = 4,
@@ -23,8 +23,8 @@ static const pl_shape wide_shape = {.vocab = VOCAB,
 
 extern pl_buf tokenizer_model;
 
-/* Makes a 2x2 mixture with a path-specific block, so that the tensors are not in the
- * order of the blocks. */
+/* Makes the topology of a 2x2 mixture in which block 1 is path-specific. So the tensors
+ * of a path are not in the order of the blocks. */
 pl_topology *make_topology(const pl_shape *shape);
 
 float *make_params(const pl_topology *t, uint64_t key);

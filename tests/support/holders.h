@@ -1,6 +1,6 @@
-/* folder: workers. The holders of a module are the paths that train it. Here holders
- * train and exchange updates without a network. Tests that need a home can start
- * one. */
+/* folder: workers. A module and its holders: paths that have their own parameters of
+ * the module. Here holders train and exchange updates without a network. Tests that
+ * need a home can start one. */
 #ifndef PL_TESTS_HOLDERS_H
 #define PL_TESTS_HOLDERS_H
 #include "codec/codec.h"
@@ -27,9 +27,12 @@ enum {
 
 typedef struct holder {
     float *params, *velocity, *last, *before; /* the parts of the path's state */
+    /* parameters before and after the phase; the update; its first vector as a receiver
+     * decodes it; the codec's residual; the second vector as a receiver decodes it */
     float *start, *now, *update, *sent, *residual, *sent_start;
-    double *x, *v, *d, *d_before,
-        *step; /* the vectors that the equations give; d is share * update */
+    /* what the method's equations give in double precision: parameters, velocity,
+     * share * update in this round and in the previous one, and noloco's step */
+    double *x, *v, *d, *d_before, *step;
 } holder;
 
 typedef struct world {
@@ -40,7 +43,8 @@ typedef struct world {
     float *zero; /* parameters of version 0: zeros */
     double *mean_before;
     holder of[HOLDERS_MAX];
-    bool is_split[PHASES][HOLDERS_MAX]; /* the pair was split in that round */
+    /* in that round the holder did not get its mate's update */
+    bool is_split[PHASES][HOLDERS_MAX];
     /* the home, in tests that start one */
     char dir[64], store[PL_PATH_MAX], ready[PL_PATH_MAX];
     volatile sig_atomic_t stop;
@@ -65,8 +69,8 @@ double share(const world *w, int i);
 
 double lr_at(const world *w, int64_t round);
 
-/* Replaces a phase of training: moves the parameters of the holder towards a point that
- * differs per holder, and adds noise. */
+/* Stands in for a phase of training: moves the parameters of the holder towards a point
+ * that differs per holder, and adds noise. */
 void train(world *w, int i, int64_t phase);
 
 int n_vectors(const world *w);
@@ -86,8 +90,8 @@ void mean_of_holders(const world *w, double *out);
 /* ---- noloco ---- */
 int mate_of(const world *w, int i, int64_t round);
 
-/* Takes the outer step that follows phase `phase` - 1, if there is such a phase. Then
- * sets the parameters with which `phase` starts. */
+/* Takes each holder's outer step after phase `phase` - 1, if there is such a phase.
+ * Then sets the parameters with which the holder starts `phase`. */
 void begin_gossip(world *w, int64_t phase);
 
 void end_gossip(world *w, int64_t phase, double norm, pl_buf encoded[]);

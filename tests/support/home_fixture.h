@@ -22,11 +22,16 @@
 #include <cmocka.h>
 
 enum { PATHS = 4, PATIENCE_MS = 15000 };
-extern bool has_hub; /* the job has its own hub, which must say HELLO first */
+/* True if the test starts a hub. Then start_child does not say HELLO to a new home in
+ * the name of a hub (learn_secret). */
+extern bool has_hub;
 enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD, N_SLOTS };
 
-/* ---- children: this program again, because sockets do not survive a fork ---- */
+/* ---- children: processes of this program, started again with execl, because sockets
+ * do not survive a fork ---- */
 typedef struct child {
+    /* kind: "home", "relay" or "hub"; ready: the file into which the child writes its
+     * address when it is ready */
     char kind[8], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
     /* for a home the folder of its store, for a relay the address of its home */
     char target[PL_PATH_MAX];
@@ -42,25 +47,26 @@ pl_status run_home(char **argv, pl_home_options o);
 
 pl_status run_relay(char **argv);
 
-/* main calls this function with seven arguments. `home` contains the options of a home
- * that differ from the defaults. */
+/* Runs a home or a relay until SIGTERM, and returns the exit code. The test's main
+ * calls this if it has the seven arguments that start_failing_child gives to a child.
+ * `home` contains the options of a home that differ from the defaults. */
 int run_child(char **argv, pl_home_options home);
 
 void name_child(child *c, const char *dir, const char *kind, const char *file);
 
-/* Waits until the child is ready, however slow the machine is. Returns false if the
- * child ended before it was ready. */
+/* Waits until the child is ready, but at most two minutes. Returns false if the child
+ * ended before it was ready. */
 bool await_child(child *c);
 
-/* Starts the child with this fail point, unless the text is empty. If the child dies at
- * the fail point before it is ready, it is started again without the fail point. It is
- * also started again if another process took its port, because the port is free while
- * no child runs. */
+/* Starts the child with this fail point ("" for none). If the child ends before it is
+ * ready, starts it again without the fail point, up to five starts in all. The child
+ * may have died at the fail point. Or another process may have taken the child's port,
+ * which is free while the child does not run. */
 void start_failing_child(child *c, const char *failpoint);
 
 void start_child(child *c);
 
-/* Returns the child's resident memory in KiB. */
+/* Returns the child's resident memory in KiB; 0 under AddressSanitizer. */
 long child_kib(const child *c);
 
 /* Sends the signal `how` to the child and waits until it ends. After SIGTERM its exit

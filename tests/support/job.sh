@@ -11,8 +11,8 @@ own_folder() { # folder
     mkdir -p "$work"
 }
 
-# Prints $1 and the logs, ends the processes that the script started or stopped, and
-# exits. If the script has set `case`, only the logs of that case are printed.
+# Prints $1 and the last lines of all outputs, lets stopped processes continue, ends the
+# job, and exits with 1. If the script has set `case`, prints only outputs of that case.
 fail() {
     echo "FAILED${first_seed:+ (seed $first_seed)}: ${case:+$case: }$1"
     for log in "$work/${case:+$case.}"*.out; do
@@ -24,7 +24,8 @@ fail() {
     exit 1
 }
 
-# Makes a corpus of real text: the sources of this project. All runs get the same text.
+# Makes a corpus of real text, which all runs of the script can use: the C sources in
+# these folders of the project.
 make_corpus() { # folders
     for folder in "$@"; do
         mkdir -p "$work/corpus/$folder"
@@ -44,7 +45,7 @@ small_job() { # folder, options
         --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@"
 }
 
-# Waits until the hub hands out tasks of the job's mixture.
+# Waits until the hub knows the job's mixture, so that it can give out its tasks.
 training_begins() { # folder
     tries=2400
     until grep -qs 'arm.added arm=mix' "$work/$1/log/hub.log"; do
@@ -83,7 +84,7 @@ facts_of_run() { # folder
         sed -n 's/.*"\(module\|path\)":"\([^"]*\)","\(version\|phase\)":\([0-9]*\).*"\(hash\|moments\)":"\([^"]*\)".*/\2 \4 \6/p' \
             "$work/ls"
     done | sort >"$work/$1.facts"
-    [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "too little is in $1"
+    [ "$(grep -c '^mix/' "$work/$1.facts")" -gt 8 ] || fail "$1 has too few modules"
 }
 
 # Runs `pathloom store VERB`, which must succeed, and writes the output into verb.out.

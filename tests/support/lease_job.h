@@ -1,13 +1,13 @@
-/* A job with a hub that has a gate, a home, and three workers. Each worker has its own
- * key, and one of them holds the lease of a task. Only one test program uses this job;
- * relay_fixture.h has what several test programs share. */
+/* A job with a home, three workers with their own keys, and a hub that checks these
+ * keys. The worker `holder` holds the lease of a task. Only one test program uses this
+ * job; relay_fixture.h has what several test programs share. */
 #ifndef PL_TESTS_LEASE_JOB_H
 #define PL_TESTS_LEASE_JOB_H
 #include "home/home.h"
 #include "workers/workers.h"
 #include "tests/support/relay_fixture.h"
 
-enum { TTL = 60000, SHORT_TTL = 2000 };
+enum { TTL = 60000, SHORT_TTL = 2000 }; /* how long a lease lasts, in ms */
 
 /* Returns the path of the file `name` in the folder of the hub's ready file `ready`. */
 static char *beside(const char *ready, const char *name, char out[PL_PATH_MAX])
@@ -138,7 +138,8 @@ static int64_t try_task(const party *p, uint64_t *token, char task[PL_MODULE_NAM
     return phase;
 }
 
-/* Asks up to 20 times, because the hub has no task until it knows the homes. */
+/* Asks for a task up to 20 times, because the hub has no task until it knows the home's
+ * state. */
 static int64_t get_task(const party *p, uint64_t *token, char task[PL_MODULE_NAME_MAX])
 {
     int64_t phase = -1;

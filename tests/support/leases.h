@@ -21,8 +21,8 @@ pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token
 
 void act_under(pl_client *client, const pl_lease *lease);
 
-/* Makes a lease for the contribution c, lets the client work under it, and sets the
- * number of samples in c to that of a whole phase. */
+/* Makes a lease for the contribution c and lets the client work under it. Sets the
+ * samples in c (the first one and their number) to those of the whole phase. */
 void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t phase);
 
 #endif

@@ -1,6 +1,10 @@
 /* The operations of a backend in double precision. They are written from their
  * equations, not copied from modules/ref. Tests compare the reference backend with
- * these functions, and its gradients with central differences of these functions. */
+ * these functions, and its gradients with central differences of these functions.
+ *
+ * Sizes: N rows; C values of a row, the width; B sequences of T tokens; H heads and G
+ * key-value heads of D values; O outputs and I inputs of a matrix; F values of the
+ * feed-forward layer; V tokens of the vocabulary. */
 #ifndef PL_TESTS_NAIVE_H
 #define PL_TESTS_NAIVE_H
 #include "modules/modules.h"
@@ -40,11 +44,13 @@ void naive_swiglu(double *out, const double *gu, int N, int F);
 void naive_losses(double *loss, const double *x, const double *w,
                   const int32_t *targets, int N, int V, int C);
 
-/* The central difference of f with respect to *x. */
+/* naive_slope returns the derivative of f with respect to *x, as a central difference.
+ * Afterwards *x has its old value. */
 typedef double (*naive_scalar)(void *context);
 double naive_slope(naive_scalar f, void *context, double *x);
 
-/* Returns the sum of squared differences divided by the sum of squares of `want`. */
+/* Returns the sum of squared differences divided by the sum of squares of `want`, or
+ * undivided if `want` is zero. */
 double naive_error(const float *got, const double *want, size_t n);
 
 #endif

@@ -13,7 +13,7 @@
 typedef struct backend_case {
     const char *name, *precision;
     int n_threads;
-    double tolerance; /* normalised mean-square error */
+    double tolerance; /* allowed error, in the unit of naive_error */
 } backend_case;
 
 static const backend_case backend_cases[] = {

@@ -4,7 +4,7 @@
 void define_arm(fixture *f, const char *codec)
 {
     define_grid(&f->arm, codec);
-    f->arm.outer.codec.small = 256; /* the test has no larger tensors */
+    f->arm.outer.codec.small = 256; /* so that small tensors use the codec, too */
     assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
                      PL_OK);
 }

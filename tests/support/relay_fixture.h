@@ -1,5 +1,6 @@
-/* For tests of relays. The home and the relays are processes, which a test can kill.
- * The workers are threads, because a worker waits until its update is accepted. */
+/* Shared by tests of relays. The home and the relays are processes, which a test can
+ * kill. The workers are threads, because several workers must be able to wait at the
+ * same time until their updates are accepted. */
 #ifndef PL_TESTS_RELAY_FIXTURE_H
 #define PL_TESTS_RELAY_FIXTURE_H
 #include "tests/support/home_fixture.h"
@@ -60,14 +61,14 @@ worker send_one(fixture *f, const char *address, int path);
 
 pl_hash wait_version(fixture *f, const char *module);
 
-/* Returns the hash of the version that four updates make if they are sent one by one,
- * without a relay. It is computed once per codec. */
+/* Returns the hash of version 1 of the embedding if the workers of all four paths send
+ * their updates to the home, without a relay. It is computed once per codec. */
 pl_hash version_without_relay(const char *codec);
 
 void assert_version(fixture *f, const char *codec);
 
-/* Returns the number of different updates in the version. Checks that the version names
- * all contributors. */
+/* Returns how many different updates version 1 of the embedding names. Checks that it
+ * names every path as a contributor. */
 int n_updates(fixture *f);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct rig {
     pl_shape shape;
     pl_topology *topology;
     pl_model *model;
-    size_t n;      /* parameters */
+    size_t n;      /* number of parameters */
     float *params; /* the parameters that the model has loaded */
 } rig;
 
@@ -38,16 +38,16 @@ static const pl_shape tiny = {.vocab = 13,
                               .rope_theta = 100.0,
                               .norm_eps = 1e-5};
 
-/* Loads parameters that are larger than those of a training, so that every term of a
- * gradient matters. */
+/* Loads random parameters that are larger than those of a real training, so that a
+ * wrong term of a gradient makes a large error. */
 void load_randoms(rig *r, uint64_t stream, float scale);
 
 rig open_rig(const pl_shape *shape, int batch, bool training);
 
 void close_rig(rig *r);
 
-/* Returns one of the four shapes that tests need: tied with grouped keys, untied, plain
- * heads, QK norm. */
+/* Returns shape i of four, all with four heads: 0 tied, two key-value heads; 1 not
+ * tied, one key-value head; 2 four key-value heads; 3 as 0, and with QK norm. */
 pl_shape shape_case(int i);
 enum { N_SHAPES = 4 };
 

@@ -1,5 +1,5 @@
-/* folder: router. The tests of routers share these clouds of points around known
- * centres. */
+/* folder: router. Shared by the tests of routers: clouds of points around known
+ * centres, and routers that are fitted to these points. */
 #ifndef PL_TESTS_ROUTER_SUPPORT_H
 #define PL_TESTS_ROUTER_SUPPORT_H
 #include "router/router_internal.h"

@@ -6,7 +6,8 @@
 
 pl_shape tiny_shape(int n_blocks);
 
-/* Allocates the data of n paths and sets it to zero. pl_arm_clear frees it. */
+/* Allocates the shards and weights of n paths, filled with zeros. pl_arm_clear frees
+ * them. */
 void tiny_shards(pl_arm *arm, int n);
 
 #endif

@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
-/* Tests enrolling. An invitation admits new keys, but no key that was revoked, and no
- * key under the name of another worker. */
+/* Tests enrolment with an invitation. A new key is admitted. A key that was revoked,
+ * and a name that another key already has, must be refused. */
 #include "codec/codec.h"
 #include "workers/workers.h"
 #include <stdio.h>
@@ -77,7 +77,8 @@ static int uses_left(const fixture *f)
     return n;
 }
 
-/* If the list contained an entry that cannot be read, the whole list would be lost. */
+/* An invalid public key (all zeros, or another point of low order) is refused. The
+ * refusal uses up no invitation and writes no line that later readers must skip. */
 static void a_key_of_zeros_is_refused_and_the_list_stays_whole(void **state)
 {
     const fixture *f = *state;

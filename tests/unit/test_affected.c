@@ -1,7 +1,8 @@
 /* folder: outer; label: unit
  *
- * Tests which phases and versions change without a document, and from where an arm must
- * be trained again. This depends on what the store has kept. */
+ * Tests which phases and versions change if documents are forgotten, and with which
+ * phase the training of each path must begin again. The second answer depends on what
+ * the store has kept. */
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
@@ -22,7 +23,7 @@ typedef struct fixture {
     int64_t draws[PATHS];
     pl_affected a;
     bool lacks[PL_KEPT_UPDATES + 1]; /* kinds of data that the store has not kept */
-    /* Number of the version that is missing of every module, or 0. */
+    /* The store lacks this version of every module; 0: it has all versions. */
     int64_t gone;
 } fixture;
 
@@ -160,9 +161,9 @@ static void a_phase_that_lacks_its_version_is_made_again(void **state)
 {
     fixture *f = *state;
     f->draws[0] = 3;
-    /* Without states, phases 0 to 2 would be repeated. */
+    /* Without the states of paths, training begins again at phase 0. */
     f->lacks[PL_KEPT_STATE] = true;
-    f->gone = 2; /* and phase 2 needs this version as its start */
+    f->gone = 2; /* the repeated phase 2 begins with this version */
     find(f);
     assert_phases(f->a.begins, 0, 0, 0, 0);
     assert_int_equal(stays(f, "embed"), 0);

@@ -1,5 +1,6 @@
 /* folder: job; label: unit */
-/* Tests which arms follow from a configuration. */
+/* Tests the arms that a configuration defines: their steps, learning rates, paths and
+ * descent. */
 #include "outer/outer.h"
 #include "job/run.h"
 #include <math.h>
@@ -19,8 +20,8 @@ static pl_inner inner_of(const char *name, pl_arm *arm)
     return arm->inner;
 }
 
-/* Sets the preset `laptop` with four paths, and then these pairs. The list ends with
- * NULL. */
+/* Makes the run `r` from the preset `laptop` with four paths, the settings below, and
+ * then `more`: texts KEY=VALUE, ended by NULL. */
 static void configure(const char *const *more)
 {
     const char *sets[16] = {"train.base_steps=1000", "train.tau=50", "train.phases=20",
@@ -44,8 +45,8 @@ static double rate_at(const pl_inner *in, int64_t step)
 }
 
 /* With the schedule wsd, the learning rate is warmed up only once, in the base model.
- * Each arm begins at the peak, and its rate falls to zero over the last two fifths of
- * its own steps. */
+ * Each later arm begins at its peak rate, and the rate falls to zero over the last two
+ * fifths of the arm's steps. */
 static void every_arm_goes_on_where_the_base_model_stopped(void **state)
 {
     (void)state;
@@ -99,9 +100,9 @@ static void the_outer_step_settles_while_the_rate_decays(void **state)
     }
 }
 
-/* Replicas share the steps of the base model, rounded up to whole phases, and average
- * their parameters without momentum. The steps of an arm continue the count of one
- * replica. */
+/* The replicas of the base model divide its steps; the quotient is rounded up to whole
+ * phases. Their outer step is a plain mean without momentum. A later arm counts its
+ * first step from the steps of one replica. */
 static void replicas_divide_the_base_model(void **state)
 {
     (void)state;
@@ -112,7 +113,7 @@ static void replicas_divide_the_base_model(void **state)
     pl_inner base = inner_of("base", &arm);
     assert_int_equal(arm.spec.replicas, 3);
     assert_int_equal(base.tau, TAU);
-    assert_int_equal(base.phases, 7); /* of 334 steps each */
+    assert_int_equal(base.phases, 7); /* of TAU steps: at least 1000 / 3 steps */
     assert_true(arm.outer.quorum == 0);
     for (int c = 0; c < PL_CLASS_COUNT; c++)
         assert_true(arm.outer.lr[c] == 1 && arm.outer.momentum[c] == 0);
@@ -139,8 +140,9 @@ static void a_cosine_begins_anew_in_every_arm(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Three chapters share the phases of the mixture and one schedule. Only the last
- * chapter decays, and its rate is that of a mixture without chapters. */
+/* Three chapters divide the phases of the mixture and follow one schedule. The learning
+ * rate of every step is that of a mixture without chapters, so only the last chapter
+ * decays. */
 static void chapters_share_one_schedule(void **state)
 {
     (void)state;
@@ -199,9 +201,9 @@ static void more_phases_are_warmed_up_anew(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* Levels grow at the phases that topology.split names, also if train.more adds these
- * phases. An arm for one machine that trains on all tokens has as many phases as all
- * paths together. */
+/* The levels get more modules at the phases that topology.split names, even if
+ * train.more adds these phases. The baseline dense-eq, one dense model, takes as many
+ * steps as all paths together. */
 static void splits_make_more_paths_at_borders(void **state)
 {
     (void)state;
@@ -234,8 +236,9 @@ static void splits_make_more_paths_at_borders(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* The definition of an arm says from which modules its modules descend, and which paths
- * are left out. Impossible definitions are refused. */
+/* An encoded arm contains the modules from which its modules descend and the paths that
+ * are left out, and is decoded to the same arm. An arm with an impossible descent is
+ * refused. */
 static void a_grafted_arm_says_from_what_it_descends(void **state)
 {
     (void)state;
@@ -286,8 +289,8 @@ static void a_grafted_arm_says_from_what_it_descends(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* The plan counts each chapter with its own modules, and dense-eq with the phases of
- * all paths. */
+/* The expected size of the store (run_stored_bytes) counts each chapter with its own
+ * modules, and the arm dense-eq with the phases of all paths. */
 static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
 {
     (void)state;
@@ -330,8 +333,8 @@ static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-/* A step of this arm has the batches of four paths at twice the learning rate. It is
- * computed in passes of one path's batch. */
+/* A step of the arm dense-batch has the batches of all four paths, but it is computed
+ * in micro-batches of the same size as those of one path. */
 static void one_batch_is_that_of_all_paths(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* folder: home; label: unit
  *
- * Tests audits without workers: which tasks are drawn, what the row of an audit says,
- * and which worker's result differs from the others. */
+ * Tests audits without workers: which tasks are drawn for an audit, how the record
+ * (row) of an audit is written and read, and which worker's result is the odd one. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "home/home_internal.h"
@@ -50,7 +50,7 @@ static void draw_depends_on_seed_and_task_alone(void **state)
     for (int64_t phase = 0; phase < 200; phase++) {
         bool drawn = pl_audit_draws(&arm, 3, 1, phase, 0.5);
         assert_int_equal(drawn, pl_audit_draws(&again, 3, 1, phase, 0.5));
-        if (drawn) /* tasks of a smaller share are also in a larger one */
+        if (drawn) /* a task drawn at 0.5 is also drawn at 0.7 */
             assert_true(pl_audit_draws(&arm, 3, 1, phase, 0.7));
         n_same += drawn == pl_audit_draws(&other, 3, 1, phase, 0.5);
     }
@@ -83,7 +83,8 @@ static pl_audit_result result_of(const char *worker, char what)
     return r;
 }
 
-/* Judges the results of the workers a, b and c, which arrive one after another. */
+/* Makes an audit and adds the results of workers a, b and c in turn. Each letter of
+ * `results` is one result; equal letters mean equal bytes. */
 static pl_audit judged(const char *results)
 {
     pl_audit a;
@@ -101,8 +102,9 @@ static pl_audit judged(const char *results)
     return a;
 }
 
-/* Judges results of workers with different kinds of devices from three distances: of b
- * to a, of c to a, and of c to b. */
+/* Makes an audit with the results of workers a, b and c, which differ in their bytes,
+ * and judges it with tolerance 0.5. ab, ac and bc are the distances between two
+ * results, as in pl_audit_result.apart: below 0 for devices of the same kind. */
 static pl_audit judged_across(double ab, double ac, double bc)
 {
     pl_audit a = judged("x");
@@ -158,8 +160,9 @@ static double distance_of(uint64_t seed, const float *x, const float *y)
     return pl_likeness_distance(&a, &b);
 }
 
-/* For every seed the measured distance must be right within the precision of the
- * sketches' cells. */
+/* The distance of two vectors is computed from their sketches. With every seed it must
+ * be right within 1e-3 if one vector is a multiple of the other. It must be large for
+ * unrelated vectors and small for similar ones. */
 static void likeness_tells_angles_and_factors(void **state)
 {
     (void)state;
@@ -301,7 +304,7 @@ static void longest_row_fits(void **state)
     (void)state;
     pl_audit a = judged("xyz"), b;
     pl_buf text = {0};
-    a.verdict = PL_VERDICT_OPEN; /* only a row without a verdict has a likeness */
+    a.verdict = PL_VERDICT_OPEN; /* only the row of an open audit has sketches */
     a.seed = UINT64_MAX;
     a.results[2].apart[0] = a.results[2].apart[1] = 0.1234567890123456789;
     a.tolerance = 0.1234567890123456789;

@@ -14,8 +14,8 @@
 
 enum { TTL = 60000, STEPS = 10 };
 
-/* Three workers with devices of one kind, whose tasks take a second, and one worker
- * with another kind. */
+/* A hub with four workers. Workers a, b and c have devices of one kind; the worker
+ * `other` has another kind. Every worker needs 1 s per task. */
 typedef struct fixture {
     hub h;
     pl_hub_options options;
@@ -24,8 +24,8 @@ typedef struct fixture {
     plan_task first;
 } fixture;
 
-/* Reports, as a home does, that the phase is finished. The report does not name the
- * worker. */
+/* Tells the hub, as a home does, that the path has finished all phases before `phase`.
+ * The report does not name the worker that finished them. */
 static void finish(plan_path *path, int64_t phase, int64_t now_ms)
 {
     const plan_news news = {.phase = phase};
@@ -148,8 +148,8 @@ static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
     assert_false(finds(f, 2, 9000));
 }
 
-/* For the task of a worker on trial a backup begins immediately. The device of this
- * worker, and the time that it has promised, do not matter. */
+/* An idle worker that is not on trial gets the task of a worker on trial immediately,
+ * as a backup. The devices and the paces of the two workers do not matter. */
 static void what_a_worker_on_trial_is_at_is_begun_at_once(void **state)
 {
     fixture *f = *state;
@@ -167,7 +167,7 @@ static void what_a_worker_on_trial_is_at_is_begun_at_once(void **state)
     assert_false(finds(f, 1, 200));
     hub_note_lost(&f->h, 0); /* worker 0 is on trial again */
     assert_true(finds(f, 1, 300));
-    /* a result that is being audited has not shown yet that worker 0 delivers */
+    /* while its result is audited, worker 0 is on trial again */
     hub_note_success(&f->h, 0, 1);
     hub_audit a = {.row = {.n = 1}};
     pl_copy_text(a.row.results[0].worker, sizeof a.row.results[0].worker,
@@ -198,7 +198,7 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
     }
     hub_note_lost(&f->h, 1);
     assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
-    /* Workers of the job itself may fail any number of times. */
+    /* A worker with one of the job's own keys may lose any number of leases. */
     for (int i = 0; i < 9; i++)
         hub_note_lost(&f->h, 2);
     assert_false(hub_is_on_trial(&f->h, &f->workers[2]));
@@ -266,8 +266,8 @@ static plan_lease *back_up(fixture *f, int worker)
     return &f->paths[0].backup;
 }
 
-/* The hub does not know when a lease that it took over after its restart began. Such a
- * lease must not count as if it had begun at time 0. */
+/* A hub that restarted does not know when a lease that it takes over began. If it
+ * counted the lease as begun at time 0, the task would get a backup immediately. */
 static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
 {
     fixture *f = *state;
@@ -317,8 +317,9 @@ static void audit_that_is_held_for_ever_goes_to_another(void **state)
     f->h.n_audits = 0;
 }
 
-/* Otherwise a renewal would restore the lease, and each second would count as one more
- * failure of the worker. */
+/* A lease that was held for too long has ended for good. If a renewal could restore it,
+ * hub_end_overdue would end it again each second, and each time count one more failure
+ * of the worker. */
 static void lease_that_was_held_for_too_long_is_not_renewed(void **state)
 {
     fixture *f = *state;
@@ -347,8 +348,8 @@ static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
     assert_false(finds(f, 2, 20000));
 }
 
-/* Reports the task of the first path as done. Returns false if the worker has never had
- * a lease of this task. */
+/* Notes a worker's report that `phase` of the first path is done. Returns false if the
+ * worker never had a lease of this phase with this token. */
 static bool say(fixture *f, int64_t phase, uint64_t token, int worker, int64_t now_ms)
 {
     const plan_said said = {.phase = phase, .token = token, .worker = worker};
@@ -387,15 +388,16 @@ static void whoever_comes_first_stops_the_other(void **state)
         assert_int_equal(other, !won);
         assert_true(lost == tokens[!won]);
         assert_int_equal(p->n_backups_won - won_before, won);
-        /* this is said only once */
+        /* the phase is settled only once; later reports are ignored */
         assert_false(say(f, phase, tokens[won], won, 9500));
         assert_false(settles(f, &other, &lost));
         assert_false(plan_renew(p, &f->paths[0], phase, lost, other, 9600, TTL));
     }
 }
 
-/* Both workers report the task before the homes do. The first one counts, unless the
- * homes name the other one. */
+/* Two workers have leases of one task, and both report it as done before the homes do.
+ * The task is credited to the worker that the homes name, or, if they name none, to the
+ * one that reported first. */
 static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
 {
     fixture *f = *state;
@@ -455,15 +457,16 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_true(say(f, 0, token, 0, 1000));
     assert_false(settles(f, &other, &lost));
     assert_int_equal(path->phase, 0);
-    f->workers[0].own_key = false; /* the word of a worker on trial does not count */
+    /* While worker 0 is on trial, its report does not delay a backup. */
+    f->workers[0].own_key = false;
     f->workers[0].key.bytes[0] = 1;
     assert_true(finds(f, 1, 1000 + 100));
     f->workers[0].own_key = true;
-    assert_false(finds(f, 1, 1000 + 1400)); /* the report of a home may still come */
+    assert_false(finds(f, 1, 1000 + 1400)); /* the homes may still confirm the phase */
     assert_true(finds(f, 1, 1000 + 1600));
-    /* A worker with any kind of device. */
+    /* The backup may have another kind of device. */
     assert_true(finds(f, 3, 1000 + 1700));
-    /* This home answers after 3 s. */
+    /* This home has not yet answered a question that was sent after the report. */
     hub_home slow = {.welcome = true, .fresh_ms = 1000};
     f->h.homes = &slow;
     f->h.n_homes = 1;
@@ -475,7 +478,8 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     f->workers[1].own_key = false;
     assert_false(finds(f, 1, 1000 + 1800)); /* worker 1 is on trial */
     f->workers[1].own_key = true;
-    /* neither a renewal nor a repeated report prolongs the lease */
+    /* neither a renewal nor a repeated report prolongs the lease beyond TTL ms after
+     * the first report */
     assert_true(plan_renew(p, path, 0, token, 0, TTL, TTL));
     assert_true(say(f, 0, token, 0, TTL));
     assert_int_equal(plan_expire(p, TTL + 999, NULL, NULL), 0);
@@ -494,14 +498,15 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_int_equal(task.index, 0);
 }
 
-/* If two workers may not do one task, a backup would take the lease from a worker that
- * has perhaps delivered its results. This would count as a failure of that worker. */
+/* With noloco, two workers may not do one task, so a backup would take the lease from
+ * its holder and count a failure of the holder. After the holder has reported the task
+ * as done this must not happen, because its results have perhaps arrived. */
 static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **state)
 {
     fixture *f = *state;
     f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
     uint64_t token = begin(f, 0)->token;
-    f->workers[0].own_key = false; /* on trial */
+    f->workers[0].own_key = false; /* worker 0 is on trial */
     assert_true(finds(f, 1, 3100));
     assert_true(say(f, 0, token, 0, 3200));
     assert_false(finds(f, 1, 3300));
@@ -526,8 +531,8 @@ static void lie_is_not_confirmed_by_anothers_delivery(void **state)
     assert_int_equal(other, -1);
 }
 
-/* The lease was extended to the next phase, but the results of the phase before never
- * arrived. */
+/* The holder of a lease extends it to the next phase, but the homes never confirm the
+ * phase before. The lease ends although its holder renews it. */
 static void lease_does_not_live_on_in_the_next_phase(void **state)
 {
     fixture *f = *state;

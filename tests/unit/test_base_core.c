@@ -63,7 +63,7 @@ static void aligned_memory_is_zero_and_aligned(void **state)
         const uint8_t *bytes = memory;
         for (size_t b = 0; b < sizes[i]; b++)
             if (bytes[b])
-                fail_msg("byte %zu of %zu is %d", b, sizes[i], bytes[b]);
+                fail_msg("byte %zu of %zu is %d, not 0", b, sizes[i], bytes[b]);
         memset(memory, 0xff, sizes[i]);
         pl_free_aligned(memory);
     }
@@ -130,8 +130,9 @@ static void json_text_escapes_and_replaces_what_is_not_utf8(void **state)
     pl_buf_destroy(&buf);
 }
 
-/* Characters that control a terminal: ESC, a C1 code, and a mark that reverses the
- * direction of writing. */
+/* A text that could control a terminal: it contains an ESC sequence, a C1 code, a mark
+ * that reverses the direction of writing, DEL, a byte that is not UTF-8, and a
+ * newline. */
 static const char steering[] = "a\x1b[2J\xc2\x9b"
                                "b\xe2\x80\xae"
                                "c\x7f\xff\n";
@@ -153,7 +154,7 @@ static void text_for_a_terminal_shows_what_would_steer_it(void **state)
     pl_buf_destroy(&buf);
 }
 
-/* Logs the value `steering` in a different process, and reads the line. */
+/* Logs `steering` in a child process, and copies the log line to `out`. */
 static void read_log_line(bool json, char *out, size_t size)
 {
     int ends[2];
@@ -267,7 +268,7 @@ static void the_nearest_name_is_near(void **state)
     assert_string_equal(pl_nearest("evil", names, 3), "eval");
     assert_null(pl_nearest("completely-else", names, 3));
     assert_null(pl_nearest("x", names, 0));
-    /* Half of the letters match. */
+    /* The edit distance may be at most half the length of the name. */
     assert_string_equal(pl_nearest("ev", names, 3), "eval");
     assert_string_equal(pl_nearest("evalxx", names, 3), "eval");
     assert_null(pl_nearest("evalxxx", names, 3));
@@ -315,12 +316,12 @@ static void utf8_follows_the_table_of_the_standard(void **state)
                 {"", 0, 0},
                 {"\xc3\xa4", 2, 2},
                 {"\xc3", 1, 0},
-                {"\xc0\x80", 2, 0},         /* longer than necessary */
-                {"\xe0\x80\x80", 3, 0},     /* longer than necessary */
-                {"\xed\xa0\x80", 3, 0},     /* surrogate */
+                {"\xc0\x80", 2, 0},         /* not the shortest code */
+                {"\xe0\x80\x80", 3, 0},     /* not the shortest code */
+                {"\xed\xa0\x80", 3, 0},     /* a surrogate */
                 {"\xe2\x82\xac", 3, 3},     /* the euro sign */
                 {"\xf0\x9f\x98\x80", 4, 4}, /* a character above U+FFFF */
-                {"\xf0\x80\x80\x80", 4, 0}, /* longer than necessary */
+                {"\xf0\x80\x80\x80", 4, 0}, /* not the shortest code */
                 {"\xf4\x90\x80\x80", 4, 0}, /* beyond U+10FFFF */
                 {"\xf4\x8f\xbf\xbf", 4, 4},
                 {"\xe2\x82", 2, 0},
@@ -345,7 +346,7 @@ static void bf16_rounds_to_nearest_even_and_keeps_nan(void **state)
 {
     (void)state;
     assert_int_equal(pl_bf16_from_float(1.0f), 0x3f80);
-    /* A value half way between two others becomes the even one. */
+    /* A value half way between two bf16 values becomes the one with last bit 0. */
     assert_int_equal(pl_bf16_from_float(1.0f + 0x1p-8f), 0x3f80);
     assert_int_equal(pl_bf16_from_float(1.0f + 0x3p-8f), 0x3f82);
     assert_int_equal(pl_bf16_from_float(1.0f + 0x1.1p-8f), 0x3f81);

@@ -1,7 +1,7 @@
 /* folder: base; label: unit */
-/* Tests records that are written and read by a table of fields. Their bytes must be
- * those of a record that is written field by field. A record must be refused if a field
- * is missing, is too long, or has a value out of range. */
+/* Tests records that are written and read by a table of fields. The bytes must be the
+ * same as if each field was written by its own call. A record must be refused if a
+ * field is missing, is too long, or has a value out of range. */
 #include "base/base.h"
 
 #include <setjmp.h>
@@ -94,7 +94,7 @@ static pl_status read_thing(const pl_buf *bytes, size_t len, thing *out)
 {
     pl_reader r;
     pl_reader_open(&r, "a thing", bytes->data, len);
-    memset(out, 0xff, sizeof *out); /* old values must not remain as defaults */
+    memset(out, 0xff, sizeof *out); /* a missing field must not keep its old value */
     out->items = NULL;
     pl_get_fields(&r, thing_fields, out);
     pl_free(out->items);
@@ -159,14 +159,14 @@ static void every_other_field_is_needed(void **state)
     put_by_hand(&bytes);
     for (size_t len = 0; len < bytes.len; len++) {
         pl_status status = read_thing(&bytes, len, &got);
-        if (status == PL_OK) /* the cut is between two optional fields */
+        if (status == PL_OK) /* only fields that may be missing are cut off */
             assert_true(got.colours[0] == 2 && strcmp(got.text, "text") == 0);
     }
     pl_buf_destroy(&bytes);
 }
 
-/* Replaces the bytes of one field of the complete record. Reading this record must fail
- * with `why`. */
+/* Replaces the bytes of one field of a complete record. Reading the record must fail
+ * with an error that contains `why`. */
 static void refuses(uint16_t tag, const void *value, size_t len, const char *why)
 {
     pl_buf good = {0}, bad = {0};
@@ -200,7 +200,7 @@ static void what_does_not_fit_its_member_is_refused(void **state)
     refuses(11, "short", 5, "cut off");
 }
 
-/* ---- messages: the structs point into them ---- */
+/* ---- messages: members of a struct that point into the message ---- */
 typedef struct note {
     const char *first, *empty, *last, *absent;
     const uint8_t *key;
@@ -248,7 +248,7 @@ static void texts_of_a_message_are_terminated_and_last_as_long_as_it(void **stat
     char name[TEXT_LIMIT];
     say_note(&m, "at last", BYTES_LIMIT);
     assert_int_equal(m.type, 9);
-    for (int i = 0; i < 2; i++) /* a second reading gives the same places */
+    for (int i = 0; i < 2; i++) /* reading again gives the same pointers */
         assert_int_equal(pl_message_get(&m, "note", note_fields, i ? &again : &got),
                          PL_OK);
     assert_ptr_equal(got.last, again.last);

@@ -90,7 +90,8 @@ static void an_absent_file_is_named(void **state)
     pl_buf_destroy(&back);
 }
 
-/* A program that reads a pipe could wait for ever, and a device may have no end. */
+/* pl_read_file refuses pipes and devices: reading a pipe could wait for ever, and a
+ * device may have no end. */
 static void what_is_no_file_is_not_read(void **state)
 {
     (void)state;

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* The expected values were computed with Python's hashlib.blake2b(data, digest_size=32,
- * person=use). */
+/* pl_hash_of is BLAKE2b, personalised by the use of the bytes. The expected values were
+ * computed with Python's hashlib.blake2b(data, digest_size=32, person=use). */
 static void a_hash_is_blake2b_personalised_by_its_use(void **state)
 {
     (void)state;
@@ -25,7 +25,8 @@ static void a_hash_is_blake2b_personalised_by_its_use(void **state)
         text, "3ba1d5231e42608a94f9052a911bf9af9d3fe564d3593554258219722e08311e");
 }
 
-/* The expected values were computed with sha256sum and `git hash-object --stdin`. */
+/* pl_sha256 and pl_git_blob_name must compute the hashes that sha256sum and `git
+ * hash-object --stdin` print for the same bytes. */
 static void files_have_the_names_that_hubs_give_them(void **state)
 {
     (void)state;
@@ -84,7 +85,8 @@ static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **
     uint8_t data[1000];
     struct {
         uint64_t shift[8];
-        /* A hasher has 448 bytes, so the addresses differ modulo 64. */
+        /* Room behind `shift`: a hasher is placed at each element of `shift`, so its
+         * address takes all multiples of 8 modulo 64. */
         pl_hasher hashers[8];
     } memory;
     for (size_t i = 0; i < sizeof data; i++)
@@ -103,8 +105,9 @@ static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **
     }
 }
 
-/* Tests all lengths near the ends of blocks, as pieces of equal and of different
- * lengths, with each instruction set of this machine. */
+/* Pieces that are hashed together must get the hash that each has alone. Tests all
+ * lengths near the ends of blocks, pieces of equal and of different lengths, and each
+ * instruction set of this machine. */
 static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
 {
     (void)state;
@@ -163,7 +166,8 @@ static void a_hash_has_one_spelling(void **state)
     assert_int_equal(pl_hash_parse("", &back), PL_ERR_DATA);
 }
 
-/* The value for empty input is the one in xxHash's own documentation. */
+/* pl_checksum is XXH3-64, and does not depend on how the bytes are cut into pieces. The
+ * expected value for empty input is the one in xxHash's documentation. */
 static void the_checksum_is_xxh3_64_however_the_bytes_are_cut(void **state)
 {
     (void)state;

@@ -113,7 +113,7 @@ static void what_is_not_json_is_refused_with_its_place(void **state)
     pl_json *json;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (pl_json_parse(bad[i], strlen(bad[i]), &json) != PL_ERR_DATA || json)
-            fail_msg("accepted: %s", bad[i]);
+            fail_msg("accepted, but is not JSON: %s", bad[i]);
     assert_int_equal(pl_json_parse("{\n  \"a\": x}", 11, &json), PL_ERR_DATA);
     assert_non_null(strstr(pl_last_error(), "line 2 column "));
 }

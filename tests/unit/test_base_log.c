@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Calls pl_log once with stderr in a pipe. *line gets the text that the call wrote
- * after the time. */
+/* Logs one line (and one of a lower level, which is not shown) with stderr in a pipe.
+ * *line gets the text of the line after its time. */
 static void capture(bool json, const char *pairs, pl_buf *line)
 {
     int ends[2];

@@ -77,7 +77,8 @@ static void hashes_and_odd_floats_survive(void **state)
     pl_buf_destroy(&record);
 }
 
-/* A cut leaves a well-formed record only if it is at the end of a field. */
+/* A record whose end was cut off is accepted only if the cut is at the end of a
+ * field. */
 static void a_record_cut_anywhere_inside_a_field_is_refused(void **state)
 {
     (void)state;
@@ -116,7 +117,7 @@ static void no_flipped_bit_makes_a_reader_run_over_the_end(void **state)
         n_refused += pl_reader_status(&reader) == PL_ERR_PROTO;
         pl_free(copy);
     }
-    /* At least those that change a tag or a length. */
+    /* Flipped bits of tags and lengths are refused; those of values may pass. */
     assert_in_range(n_refused, 100, 8 * sizeof golden);
 }
 

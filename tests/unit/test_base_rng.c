@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* The expected values are those that the authors of Philox publish with Random123. */
+/* pl_philox must give the values that the authors of Philox publish with Random123. */
 static void philox_gives_the_published_vectors(void **state)
 {
     (void)state;
@@ -56,7 +56,7 @@ static void uniform_values_fill_the_unit_interval(void **state)
         assert_true(value >= 0.0 && value < 1.0);
         bins[(int)(value * BINS)]++;
     }
-    for (int b = 0; b < BINS; b++) /* five standard deviations of a binomial */
+    for (int b = 0; b < BINS; b++) /* 77 is the standard deviation of a bin */
         assert_true(abs(bins[b] - N / BINS) < 5 * 77);
 }
 
@@ -80,8 +80,9 @@ static void normal_values_have_the_moments_of_the_normal_law(void **state)
     assert_true(fabs(sums[4] - 3.0) < 5 * 9.8 / sqrt(N));
 }
 
-/* Compares with the C library's functions in double precision. The logarithm and the
- * sine and cosine of this project may differ only in the last bits. */
+/* Normal values are those of the method of Box and Muller. This project has its own
+ * logarithm, sine and cosine, which may differ from the C library's functions only in
+ * the last bits. */
 static void normal_values_are_those_of_box_and_muller(void **state)
 {
     (void)state;
@@ -135,7 +136,8 @@ static void a_permutation_depends_on_seed_and_stream(void **state)
     assert_true(same_seed < 10 && same_stream < 10);
 }
 
-/* Over many streams, each element should be at each place equally often. */
+/* Over many streams, each of five elements must be at each place about equally often
+ * (57 is the standard deviation). */
 static void a_permutation_of_five_is_not_biased(void **state)
 {
     (void)state;

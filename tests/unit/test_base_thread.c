@@ -34,7 +34,8 @@ static void every_item_is_done_once_on_any_number_of_threads(void **state)
     assert_int_equal(pl_parallel(4, 0, count_item, NULL), PL_OK);
 }
 
-/* Items with high numbers fail at once, those with low numbers later. */
+/* Item 3 fails after 5 ms, and items from 6 on fail at once. Items 0, 1, 2, 4 and 5
+ * succeed. */
 static pl_status fail_some(void *context, size_t item, int thread)
 {
     (void)context;
@@ -132,7 +133,7 @@ static int n_calls;
 
 static void count_call(void)
 {
-    pl_sleep_ms(20); /* meanwhile the other threads arrive */
+    pl_sleep_ms(20); /* meanwhile the other threads call pl_once */
     n_calls++;
 }
 

@@ -17,7 +17,7 @@
 
 enum { WAIT_MS = 5000, HEADER = 64 };
 
-/* The example of docs/PROTOCOL.md 1.1. */
+/* The example of docs/PROTOCOL.md, section 1.1. */
 static const uint8_t golden_header[HEADER] = {
     0x50, 0x4c, 0x57, 0x31, 0x01, 0x00, 0x02, 0x00, 0x00, 0x00, 0x40, 0x00, 0x09,
     0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x07, 0x00,
@@ -178,7 +178,7 @@ static void large_data_is_lent_until_the_message_is_used_again(void **state)
     assert_null(got.lent);
 }
 
-/* The socket of a stranger, which sends and receives raw frames. */
+/* A plain ZeroMQ socket, which sends and receives raw frames. */
 typedef struct raw_socket {
     void *context, *socket;
 } raw_socket;
@@ -237,8 +237,8 @@ static void a_message_has_the_bytes_of_the_protocol(void **state)
     close_stranger(&server);
 }
 
-/* Waits until `n` messages were dropped. A correct message at the end shows that the
- * socket still serves. */
+/* Sends a correct message, which must arrive. Before it, the server must have dropped
+ * `n` messages. */
 static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
 {
     pl_message got;
@@ -373,7 +373,7 @@ static void a_good_checksum_does_not_excuse_a_bad_field(void **state)
         send_summed(stranger.socket, header, 3);
     }
     memcpy(header, golden_header, HEADER);
-    header[16] = 0; /* there is no data, but a third frame */
+    header[16] = 0; /* no data is announced, but a third frame comes */
     send_summed(stranger.socket, header, 0);
     expect_dropped(server, stranger.socket, n + 1);
     close_stranger(&stranger);
@@ -488,7 +488,8 @@ static void a_private_address_lies_where_only_its_owner_can_go(void **state)
     assert_int_not_equal(stat(folder, &info), 0); /* the folder was removed */
 }
 
-/* Tests a folder that is given, and the folder of a socket that exists. */
+/* The address of a socket in a given folder is absolute, and only the owner can enter
+ * the folder. If the path is too long, the address is PL_ADDRESS_PRIVATE. */
 static void an_address_in_a_folder_is_absolute_and_shut(void **state)
 {
     (void)state;
@@ -536,7 +537,7 @@ static void a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not(vo
     pl_copy_text(at.sun_path, sizeof at.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (const void *)&at, sizeof at), 0);
-    close(fd); /* as if the process was killed, the file remains */
+    close(fd); /* the file remains, as if the process had been killed */
     assert_true(pl_path_exists(path));
     assert_int_equal(pl_wire_bind(ipc, &pair.server, pair.address), PL_OK);
     pl_wire_close(&pair.server);
@@ -592,8 +593,7 @@ static void a_full_queue_is_an_error_and_never_a_wait(void **state)
     pl_wire_close(&client);
 }
 
-/* A server that answers only the third copy of each question, first with an answer to a
- * different request. Then it ends. */
+/* Ignores a question twice. Answers the third copy, first for a different request. */
 typedef struct deaf_server {
     pl_socket *socket;
     int n_heard;
@@ -756,7 +756,7 @@ static void client_sees_that_its_server_has_started_again(void **state)
     for (int i = 0; i < 2; i++) {
         pl_wire_close(&pair.server);
         pl_status status;
-        do /* the address is free only a moment later */
+        do /* closing frees the address only after a moment */
             status = pl_wire_bind(pair.address, &pair.server, bound);
         while (status == PL_ERR_BUSY);
         assert_int_equal(status, PL_OK);

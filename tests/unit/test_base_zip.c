@@ -81,8 +81,9 @@ static void a_frame_cut_at_any_length_is_damage(void **state)
     pl_buf_destroy(&back);
 }
 
-/* A literal byte with a flipped bit may remain unnoticed (callers have checksums). But
- * the size must be right, and no byte may be written outside of the output. */
+/* pl_unzip need not notice a flipped bit of a literal byte, because its callers have
+ * checksums. But its output must have the right size, and it must not write a byte
+ * outside of the output. */
 static void a_flipped_bit_is_damage_or_gives_the_right_size(void **state)
 {
     (void)state;

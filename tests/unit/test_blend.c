@@ -1,8 +1,8 @@
 /* folder: outer; label: unit
  *
- * Tests modules that are blended from other modules. Every method is compared with
- * plain loops in double. In some cases the result must have the bytes of one source;
- * these are tested, too. */
+ * Tests the methods that blend several modules into one. Every method is compared with
+ * plain loops in double precision. With the weights 1 and 0, the methods linear and
+ * slerp must return the bytes of the first source. */
 #include "outer/outer.h"
 
 #include <math.h>
@@ -90,7 +90,7 @@ static void slerp_goes_along_the_arc(void **state)
         double want = (sin(0.75 * angle) * x + sin(0.25 * angle) * y) / sin(angle);
         assert_true(fabs((double)out[i] - want) < 1e-6);
     }
-    /* A mean along the straight line would be shorter. */
+    /* The result is about as long as its sources; their linear mean is shorter. */
     assert_true(sqrt(norm) > fmin(sqrt(xx), sqrt(yy)) * 0.999);
     const float *const same[2] = {values[0], values[0]};
     assert_int_equal(pl_blend_run(&b, same, NULL, N, out), PL_OK);
@@ -118,7 +118,8 @@ static int by_size_down(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Finds the absolute value of the k-th largest difference by sorting all of them. */
+/* Returns the smallest absolute difference from `base` that the method `ties` keeps,
+ * found by sorting all differences. */
 static float sorted_threshold(const float *x, double density)
 {
     float sizes[N];

@@ -1,7 +1,8 @@
 /* folder: outer; label: unit
  *
  * Tests versions that are sent as encoded changes. A reader must compute the bytes that
- * the home commits, and values that rounding leaves out must be added later. */
+ * the home commits, and what the rounding of a change leaves out must be in a later
+ * change. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
@@ -36,7 +37,8 @@ static void open_world(world *w, const char *codec)
 {
     memset(w, 0, sizeof *w);
     w->arm.shape = tiny_shape(4);
-    /* So large that matrices do not count as "small" tensors. */
+    /* The matrices are so large that the codec does not treat them as "small"
+     * tensors. */
     w->arm.shape.width = 64;
     w->arm.shape.head_size = 32;
     w->arm.shape.ffn = 96;
@@ -64,8 +66,9 @@ static void close_world(world *w)
     pl_free_aligned(w->reader);
 }
 
-/* Takes an outer step of random size. Makes the home's version, the reader's version
- * from the message of the home, and `exact`, which is never rounded. */
+/* Takes an outer step of random size. Advances the home's `version`, the reader's
+ * version (from the message `change` of the home), and `exact`, which is never
+ * rounded. */
 static void step(world *w, pl_buf *change)
 {
     double norm = 0;
@@ -118,7 +121,7 @@ static void a_version_is_what_its_change_says(void **state)
 }
 
 /* version - residual must equal the sum of the exact steps up to the rounding of
- * floats. The residual must not become larger than the rounding of one step. */
+ * floats. The error of the version itself must not grow with the number of steps. */
 static void check_later(const char *codec)
 {
     world w;

@@ -1,6 +1,6 @@
 /* folder: serve; label: unit */
-/* Tests the prompts that templates make from conversations, and answers in the form of
- * OpenAI's API. */
+/* Tests the prompts that chat templates make from conversations, and answers in the
+ * format of OpenAI's chat API. */
 #include "serve/chat.h"
 #include "serve/serve.h"
 #include "tests/support/corpus_support.h"
@@ -86,7 +86,7 @@ static void keys_of_a_chat_are_read_or_refused_by_name(void **state)
     static const struct {
         const char *name, *body, *says;
     } wrong[] = {
-        {"plain", "", "no JSON"},
+        {"plain", "", "not JSON"},
         {"plain", "[]", "JSON object"},
         {"plain", "{}", "`messages`"},
         {"plain", "{\"messages\": []}", "`messages`"},

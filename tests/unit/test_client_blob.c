@@ -13,12 +13,12 @@
 
 typedef enum habit {
     GOOD,
-    SHORT, /* pieces of 300,000 bytes */
+    SHORT, /* sends pieces of 300,000 bytes */
     /* Sends every answer twice, after an answer with an unknown request number. */
     TWICE,
-    LOSES_ONE, /* the third question is lost */
+    LOSES_ONE, /* loses the third question */
     BACKWARDS, /* answers questions 2 to 4 in reverse order */
-    GROWS,     /* the blob grows while it is sent */
+    GROWS,     /* announces one byte more after the first piece */
     TOO_LONG,  /* sends a piece that ends beyond the end of the blob */
     EMPTY,     /* sends pieces without bytes */
     OTHER_BYTES,
@@ -108,7 +108,8 @@ static void serve(void *context)
     pl_message_destroy(&q);
 }
 
-/* Downloads a blob. `out` begins with a word, which must remain there. */
+/* Downloads a blob from a home with the habit `way`. The word "head", which is in `out`
+ * before the blob, must remain there. */
 static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *out)
 {
     char address[PL_ADDRESS_MAX];

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* Replaces the function of the C library. At each call the wall clock jumps by years:
- * two times forwards, then back. */
+/* Replaces the function of the C library. At each call the wall clock jumps by 3 years:
+ * twice forwards, then back. Other clocks show the real time. */
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
     static int looks;

@@ -14,7 +14,7 @@ static void f32_update_arrives_bit_for_bit_at_every_size(void **state)
             pl_buf m = {0};
             o.entropy = entropy;
             fill_values(x, n, 1);
-            /* The bit patterns of zero, of subnormal numbers and of extreme numbers. */
+            /* Zero, subnormal numbers and extreme numbers must keep their bits, too. */
             if (n > 60) {
                 const float odd[] = {0.0f, 1e-45f, -1e-40f, FLT_MAX, -FLT_MAX, FLT_MIN};
                 memcpy(x + 50, odd, sizeof odd);
@@ -158,8 +158,8 @@ static void blocks_of_subnormals_and_extremes_do_not_overflow(void **state)
         add_ok(&m, N, 1.0f, sum);
         for (size_t i = 0; i < N; i++)
             assert_true(isfinite(sum[i]) && isfinite(left[i]));
-        /* If a scale is not a normal number, it is sent as 0, and the residual keeps
-         * all values. */
+        /* If the scale of a block would be subnormal, it is sent as 0, and the residual
+         * keeps all values of the block. */
         for (size_t i = 0; i < 256 && c < 2; i++)
             assert_true(sum[i] == 0 && left[i] == x[i]);
         pl_buf_destroy(&m);
@@ -242,8 +242,8 @@ static void topk_contracts_the_residual(void **state)
     pl_free(left);
 }
 
-/* Tests values that are close to one fixed threshold, on both sides of it, and values
- * far above all thresholds. */
+/* The selector tagc must send at most k = 64 of 4096 values, and at least half as many.
+ * This is tested with normal values and with values of a heavier tail. */
 static void selector_of_tagc_keeps_at_most_the_budget(void **state)
 {
     enum { N = 1 << 16 };
@@ -267,7 +267,7 @@ static void selector_of_tagc_keeps_at_most_the_budget(void **state)
             most = sum[i] == 0 && fabsf(x[i]) > most ? fabsf(x[i]) : most;
         }
         assert_in_range(kept, N / 128, N / 64);
-        assert_true(least >= most); /* all blocks have one threshold */
+        assert_true(least >= most); /* so all blocks have the same threshold */
         pl_buf_destroy(&m);
         pl_free(sum);
     }
@@ -283,7 +283,7 @@ static void threshold_of_equal_values_falls_back_to_the_exact_one(void **state)
     pl_buf m = {0};
     (void)state;
     for (size_t i = 0; i < N; i++)
-        x[i] = i % 3 ? 1.0f : -1.0f; /* no threshold separates the values */
+        x[i] = i % 3 ? 1.0f : -1.0f; /* equal magnitudes: no threshold separates them */
     o.selector = PL_SELECT_TAGC;
     encode_all(&o, &round, x, N, NULL, &m);
     add_ok(&m, N, 1.0f, sum);
@@ -353,7 +353,7 @@ static void refused_update_goes_back_into_the_residual(void **state)
     fill_values(left, N, 10);
     memcpy(before, left, sizeof left);
     encode_all(&o, NULL, g, N, left, &m);
-    add_ok(&m, N, 1.0f, left); /* e' + decode(message) = a */
+    add_ok(&m, N, 1.0f, left); /* new residual + decoded message = a */
     for (size_t i = 0; i < N; i++) {
         float a = g[i] + before[i];
         assert_true(fabsf(left[i] - a) <= fabsf(a) * 0x1p-23f + 1e-9f);

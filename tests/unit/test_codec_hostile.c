@@ -21,7 +21,7 @@ static pl_status try_add(const uint8_t *data, size_t len, size_t n)
     return pl_codec_add(data, len, n, 1, NULL, &norm);
 }
 
-/* Corrects the header's checksum after a change of the header or the table, as an
+/* Corrects the header's checksum after the header or the table was changed, as an
  * attacker would do. */
 static void forge_header(pl_buf *m)
 {
@@ -64,8 +64,7 @@ static void update_cut_off_anywhere_is_refused(void **state)
             encode_one(names[c], entropy, &m);
             assert_int_equal(try_add(m.data, m.len, N), PL_OK);
             for (size_t len = 0; len < m.len; len += len < 300 ? 1 : 37) {
-                /* Has exactly this length, so that a sanitizer finds reads beyond
-                 * it. */
+                /* A copy of its own, so that a sanitizer finds reads beyond its end. */
                 uint8_t *cut = pl_alloc(len + 1);
                 memcpy(cut, m.data, len);
                 assert_int_equal(try_add(cut, len, N), PL_ERR_DATA);
@@ -124,8 +123,8 @@ static void flipped_bit_anywhere_is_noticed(void **state)
     }
 }
 
-/* Sets every byte of the header and of the table to extreme values, and corrects the
- * checksums. */
+/* Sets each byte of the header and of the table to extreme values, and corrects the
+ * checksum. The decoder must not read outside of the message. */
 static void forged_header_and_table_never_lead_outside(void **state)
 {
     static const uint8_t values[] = {0, 1, 2, 7, 8, 0x7f, 0x80, 0xff};
@@ -153,7 +152,8 @@ static void forged_header_and_table_never_lead_outside(void **state)
     }
 }
 
-/* Tests sections that contain random bytes and have correct checksums. */
+/* Writes random bytes into the sections, and corrects the checksums. The decoder must
+ * not read outside of the message. */
 static void forged_sections_never_lead_outside(void **state)
 {
     (void)state;
@@ -184,8 +184,8 @@ static void index_outside_the_stretch_is_refused(void **state)
     (void)state;
     encode_one("topk", false, &m);
     size_t scales = HEADER_BYTES + RECORD_BYTES + 3 * SECTION_BYTES;
-    size_t gaps = scales + (size_t)2 * 4; /* each chunk has two magnitudes */
-    /* The gaps are so long that the last value is beyond the end. */
+    size_t gaps = scales + (size_t)2 * 4; /* each of two blocks has two magnitudes */
+    /* The gaps become so long that the last value would be beyond the end. */
     m.data[gaps + 3] = 254;
     for (int i = 0; i < 60; i++)
         m.data[gaps + 4 + (size_t)i] = 254;
@@ -210,7 +210,7 @@ static void bit_behind_the_end_of_a_bitmap_is_refused(void **state)
     m.data[bitmap + SIZE / 8] |= 0x80;
     forge_section(&m, 0);
     assert_int_equal(try_add(m.data, m.len, SIZE), PL_ERR_DATA);
-    assert_non_null(strstr(pl_last_error(), "behind its end"));
+    assert_non_null(strstr(pl_last_error(), "after its end"));
     pl_buf_destroy(&m);
 }
 
@@ -251,7 +251,7 @@ static void update_that_is_not_finite_is_refused_wherever_it_is(void **state)
                 status = try_add(m.data, m.len, LONG);
             }
             assert_int_equal(status, PL_ERR_NUMERIC);
-            assert_non_null(strstr(pl_last_error(), "not finite near value"));
+            assert_non_null(strstr(pl_last_error(), "not finite near index"));
             assert_true(c < 2 || m.len == 0);
             pl_buf_destroy(&m);
         }

@@ -104,7 +104,7 @@ static void options_out_of_range_are_refused(void **state)
     REFUSED(o.cells = 1.0);
     REFUSED(o.codec[PL_ROLE_HEAD] = 0);
     REFUSED(o.codec[PL_ROLE_HEAD] = PL_CODEC_COUNT);
-    /* This codec is possible only inside messages. */
+    /* These two codecs may be used only inside messages. */
     REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_I22_SHARED);
     REFUSED(o.codec[PL_ROLE_HEAD] = WIRE_LIST16);
     REFUSED(o.codec[PL_ROLE_HEAD] = PL_CODEC_SKETCH16);
@@ -112,7 +112,7 @@ static void options_out_of_range_are_refused(void **state)
     assert_non_null(strstr(pl_last_error(), "without decoding"));
 }
 
-/* Neighbouring tensors with one codec form one stretch. Small tensors are sent as
+/* Neighbouring tensors with the same codec form one stretch. Small tensors are sent as
  * f32. */
 static void stretches_follow_the_roles(void **state)
 {

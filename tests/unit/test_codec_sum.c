@@ -1,7 +1,7 @@
 /* folder: outer; label: unit */
 #include "tests/support/codec_support.h"
 
-/* ---- messages of W contributors ---- */
+/* ---- messages of several contributors ---- */
 enum { N = 70001, W_MAX = 16 };
 
 typedef struct crowd {
@@ -11,15 +11,16 @@ typedef struct crowd {
     int n;
 } crowd;
 
-/* Fills x with values of up to a few standard deviations, and with some values beyond
- * the clamp. The workers' large values are at indices that overlap in part. */
+/* Fills x with normal values. Some values, at the same indices for every worker, are so
+ * large that they are clamped. So the indices of the workers' largest values overlap in
+ * part. */
 static void fill_worker(float *x, size_t n, int worker)
 {
     fill_values(x, n, 1000 + (uint64_t)worker);
     for (size_t i = 0; i < n; i += 97)
-        x[i] = i % 2 ? 7.0f : -7.0f; /* at the clamp, always with the same sign */
+        x[i] = i % 2 ? 7.0f : -7.0f; /* clamped, always with the same sign */
     for (size_t i = 13; i < n; i += 53)
-        /* The values of two workers cancel each other. */
+        /* Workers with odd and with even numbers have opposite signs. */
         x[i] = worker % 2 ? 9e-3f : -9e-3f;
 }
 
@@ -49,8 +50,8 @@ static void combine_ok(const pl_buf *a, const pl_buf *b, pl_buf *out)
     assert_int_equal(pl_codec_combine(a->data, a->len, b->data, b->len, out), PL_OK);
 }
 
-/* Combines n messages in the order of a permutation, as a tree whose root splits them
- * at `cut`. */
+/* Combines the n messages order[0], order[1], ... as a binary tree. `cut` says after
+ * how many messages each node is split in two. */
 static void combine_tree(const crowd *c, const int *order, int n, int cut, pl_buf *out)
 {
     pl_buf left = {0}, right = {0};
@@ -91,7 +92,8 @@ static void sum_of_messages_is_the_sum_of_updates(void **state)
                 pl_buf sum = {0};
                 shuffle(order, all.n, seed);
                 combine_tree(&all, order, all.n, (int)(seed * 7 + 1), &sum);
-                /* `sum` already contains the weights. */
+                /* The weight 123 has no effect, because `sum` already contains the
+                 * weights. */
                 add_ok(&sum, N, 123.0f, together);
                 assert_memory_equal(apart, together, N * sizeof *apart);
                 pl_buf_destroy(&sum);
@@ -156,8 +158,8 @@ static void equal_messages_combine_to_equal_bytes_in_any_order(void **state)
 }
 
 /* ---- sums that cannot be decoded ---- */
-/* Makes messages with so few cells that each message can be decoded, but that most sums
- * of messages cannot. */
+/* Makes messages with so few cells that each message alone can be decoded, but the sum
+ * of all cannot. */
 static void overload(crowd *c, const char *name)
 {
     float *x = zeros(N);
@@ -246,8 +248,8 @@ static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
     }
 }
 
-/* With two cells in each third of the sketch, three or more elements can never be
- * decoded. */
+/* If an encoder cannot decode its own sketch, it sends a list instead. The decoder must
+ * get all kept values from both forms. */
 static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
 {
     enum { TINY = 4096 };
@@ -495,7 +497,7 @@ static void sums_reach_the_width_that_their_contributors_need(void **state)
     pl_buf one = {0}, total = {0}, next = {0};
     (void)state;
     for (size_t i = 0; i < SIZE; i++)
-        /* All values are at the clamp, so a sum reaches 127 * 300. */
+        /* All values are at the clamp, so the sums reach 127 * 300 and -127 * 300. */
         x[i] = i % 2 ? 1.0f : -1.0f;
     encode_all(&o, &round, x, SIZE, NULL, &one);
     pl_buf_append(&total, one.data, one.len);
@@ -515,8 +517,8 @@ static void sums_reach_the_width_that_their_contributors_need(void **state)
 }
 
 /* ---- by several threads ---- */
-/* Uses two stretches. The second one begins at value 100, so that the slices of threads
- * do not end at the borders of tiles. */
+/* Makes n messages of two stretches. The second stretch begins at value 100, so that
+ * the slices of threads do not end at the borders of tiles. */
 static void gather_dense(crowd *c, const char *name, int n)
 {
     const pl_codec_part parts[] = {{0, 100, PL_ROLE_SMALL},

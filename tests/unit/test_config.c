@@ -1,6 +1,6 @@
 /* folder: job; label: unit */
-/* Tests which options of the codec and of the outer method follow from the keys of the
- * configuration. */
+/* Tests which options of codecs follow from the configuration, and which settings of
+ * paths and chapters (router.em, topology.split, topology.graft) are accepted. */
 #include "job/config.h"
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Returns the codec that these pairs of key and value configure. The list ends with
+/* Returns the codec's options that these texts KEY=VALUE configure. The list ends with
  * NULL. */
 static pl_codec_options codec_of(const char *const *sets)
 {
@@ -45,7 +45,7 @@ topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing(void **state)
     assert_true(CODEC("codec.name=topk").beta == 0.95);
     assert_true(CODEC("codec.name=tagc").beta == 1);
     assert_true(CODEC("codec.name=i4").beta == 1);
-    /* All tensors have one beta, which is the beta of codec.name. */
+    /* All tensors have the same beta: the default of the codec in codec.name. */
     assert_true(CODEC("codec.name=i4", "codec.mlp=topk").beta == 1);
 }
 
@@ -66,10 +66,10 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
         {"2,4", "train.decay=0.4", NULL},
         {"3, 6", "train.decay=0.4", NULL},
         {"7", "train.decay=0.4", "only 3 of 10 phases are left"},
-        {"4,2", "train.decay=0.4", "rising numbers"},
-        {"0", "train.decay=0.4", "rising numbers"},
+        {"4,2", "train.decay=0.4", "in rising order"},
+        {"0", "train.decay=0.4", "in rising order"},
         {"10", "train.decay=0.4", "below train.phases 10"},
-        {"2x", "train.decay=0.4", "rising numbers"},
+        {"2x", "train.decay=0.4", "in rising order"},
         {"2", "train.schedule=cosine", "needs train.schedule=wsd"},
         {"2", "outer.method=noloco", "outer.method=noloco"},
         {"2", "topology.levels=1", "only one path"},
@@ -91,7 +91,8 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
     }
 }
 
-/* This is possible because baselines have ended before a finished run is split. */
+/* A finished run can be split even if it has a baseline that a split does not allow,
+ * because its baselines have ended before the split. */
 static void a_finished_run_is_split_whatever_its_baselines_are(void **state)
 {
     (void)state;
@@ -125,13 +126,15 @@ static void splits_that_cannot_be_are_refused(void **state)
         {"2:2x4, 4:4x4", "train.decay=0.4", NULL},
         {"10:4x4", "train.more=2", NULL},
         {"12:4x4", "train.more=2,3", NULL},
-        {"10:4x4", "train.decay=0.4", "or be where a part of train.more begins"},
-        {"11:4x4", "train.more=2,3", "or be where a part of train.more begins"},
+        {"10:4x4", "train.decay=0.4",
+         "or be the phase where a part of train.more begins"},
+        {"11:4x4", "train.more=2,3",
+         "or be the phase where a part of train.more begins"},
         {"2:3x4", "train.decay=0.4", "cannot make 3x4"},
         {"2:2x2", "train.decay=0.4", "cannot make 2x2"},
         {"2:4", "train.decay=0.4", "cannot make 4"},
         {"2:4x4x2", "train.decay=0.4", "cannot make 4x4x2"},
-        {"4:4x4,2:8x8", "train.decay=0.4", "rising numbers"},
+        {"4:4x4,2:8x8", "train.decay=0.4", "in rising order"},
         {"2", "train.decay=0.4", "with a colon"},
         {"2:", "train.decay=0.4", "topology.split"},
         {"2:4xx", "train.decay=0.4", "topology.split"},
@@ -158,8 +161,8 @@ static void splits_that_cannot_be_are_refused(void **state)
     }
 }
 
-/* Each row has a change by drop, copy or cut, and the expected modules per level and
- * paths after it, or the expected error. */
+/* Each row has a change of the topology by drop, copy or cut, and either the modules
+ * per level and the number of paths after it, or a part of the error. */
 static void grafts_are_read_or_refused(void **state)
 {
     (void)state;
@@ -195,7 +198,7 @@ static void grafts_are_read_or_refused(void **state)
         {"2:cut:L1", "topology.levels=2x256", "topology.graft `cut:L1`", {0}, 0},
         {"2:copy:+", "train.lr=1", "use drop:L2.E1", {0}, 0},
         {"2", "train.lr=1", "with a colon", {0}, 0},
-        {"10:drop:L2.E1", "train.lr=1", "or be where a part of", {0}, 0},
+        {"10:drop:L2.E1", "train.lr=1", "or be the phase where a part of", {0}, 0},
         {"2:drop:L2.E1", "topology.split=2:4x3", "both name phase 2", {0}, 0},
         {"2:drop:L2.E1", "router.em=2", "topology.graft both name phase 2", {0}, 0},
         {"2:drop:L2.E1", "router.overlap=2", "router.overlap=1", {0}, 0},

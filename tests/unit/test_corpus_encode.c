@@ -40,8 +40,8 @@ static void assert_document_is(const pl_tokens *tokens, uint32_t doc, const char
     free(ids);
 }
 
-/* Short, long and equal documents are all encoded. (A training corpus leaves some of
- * them out.) */
+/* pl_documents_encode encodes all documents, also short and equal ones. (pl_prepare
+ * leaves some out.) */
 static void every_document_is_encoded_in_its_order(void **state)
 {
     (void)state;

@@ -114,7 +114,8 @@ typedef struct text_check {
     uint32_t next;
 } text_check;
 
-/* If the next document of the file has this hash, it must decode to this text. */
+/* If the next document of the token file has the hash of `document`, its tokens must
+ * decode to the text of `document`. */
 static pl_status check_text(void *context, const pl_document *document)
 {
     text_check *check = context;
@@ -160,8 +161,8 @@ static void documents_keep_their_order_text_and_domain(void **state)
     pl_tokenizer_destroy(&tokenizer);
 }
 
-/* The subset in a file and the subset in memory have different writers, but must have
- * the same format. */
+/* The subset of all documents of a file must have the bytes of the file. The two are
+ * written by different functions, but must have the same format. */
 static void a_subset_of_a_file_is_the_file(void **state)
 {
     (void)state;
@@ -215,8 +216,9 @@ static pl_status write_backwards(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* Another corpus has the documents in reverse order, each document twice, and one new
- * document. */
+/* A second corpus has the documents of the first one in reverse order, each twice, and
+ * one new document. The same documents must be held out as before, and each document
+ * must be kept once. */
 static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
 {
     (void)state;
@@ -335,7 +337,7 @@ static void a_given_tokenizer_is_used_and_max_bytes_ends_the_reading(void **stat
     check_same_file("out", "given", "tokenizer.model");
 }
 
-/* ---- the second call ---- */
+/* ---- a second call of pl_prepare for the same folder ---- */
 
 static void a_second_call_reuses_what_is_there(void **state)
 {
@@ -368,10 +370,11 @@ static void other_options_are_refused_naming_both_values(void **state)
     pl_prepare_options options = usual_options();
     options.vocab = 330;
     check_prepare_fails(&options, "out", PL_ERR_EXISTS,
-                        "vocab '320', but now it is '330'");
+                        "vocab '320', but now this option is '330'");
     options = usual_options();
     options.seed = 6;
-    check_prepare_fails(&options, "out", PL_ERR_EXISTS, "seed '5', but now it is '6'");
+    check_prepare_fails(&options, "out", PL_ERR_EXISTS,
+                        "seed '5', but now this option is '6'");
     options = usual_options();
     options.valid_share = 0.1;
     check_prepare_fails(&options, "out", PL_ERR_EXISTS, "valid_share '0.2'");
@@ -463,8 +466,8 @@ static void a_forgotten_document_is_blank_and_may_leave_the_corpus(void **state)
         write_bytes("leaving.jsonl", all.data, all.len / 2);
         assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
     }
-    /* This is the state after a kill before the file was replaced. The folder stays
-     * valid. */
+    /* Puts the old file back, as if the process was killed before it replaced the file.
+     * The folder stays valid, and the next call makes the same file again. */
     read_product("blank", "train.tok", &fresh);
     write_bytes("blank/train.tok", old.data, old.len);
     assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
@@ -564,7 +567,8 @@ static void options_that_leave_nothing_are_refused_with_numbers(void **state)
     check_prepare_fails(&options, "failed", PL_ERR_DAMAGED, "SentencePiece");
 }
 
-/* The error must come before minutes of work and before a manifest is written. */
+/* Wrong settings must be refused before minutes of work are done, and before a file is
+ * written into the folder. */
 static void too_few_documents_and_too_many_pieces_are_refused_first(void **state)
 {
     (void)state;
@@ -610,8 +614,8 @@ static void one_text_file_becomes_documents(void **state)
     pl_buf_destroy(&heard);
 }
 
-/* If a file is in the corpus and is also held out, this is noticed, even if the text is
- * cut on one side. */
+/* A file that is in the corpus and is also held out must not be trained on, even if
+ * only one of the two texts is cut into documents. */
 static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
 {
     (void)state;

@@ -159,13 +159,13 @@ static void bad_utf8_becomes_replacement_characters_and_is_counted(void **state)
          ":a\xef\xbf\xbd"
          "b|",
          1},
-        {"\xc0\xaf.", ":\xef\xbf\xbd\xef\xbf\xbd.|", 2}, /* longer than necessary */
+        {"\xc0\xaf.", ":\xef\xbf\xbd\xef\xbf\xbd.|", 2}, /* not the shortest code */
         {"\xe0\x9f\xbf.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 3},
         {"\xed\xa0\x80.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 3}, /* surrogate */
         {"\xf4\x90\x80\x80.", ":\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.|", 4},
         /* The last character is cut off. */
         {"ok\xe2\x82", ":ok\xef\xbf\xbd\xef\xbf\xbd|", 2},
-        {"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", /* the largest valid characters */
+        {"\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf", /* valid, next to invalid ones */
          ":\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf|", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -269,11 +269,11 @@ static void a_broken_line_is_named_with_its_number(void **state)
     write_text("b.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"\n{\"text\": \"c\"}\n");
     check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 3");
     write_text("b.jsonl", "{\"text\": \"a\"}\n{\"content\": \"b\"}\n");
-    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 2: there is no \"text\"");
+    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 2: the line has no \"text\"");
     write_text("b.jsonl", "{\"text\": 5}\n");
-    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: there is no \"text\"");
+    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: the line has no \"text\"");
     write_text("b.jsonl", "[\"text\"]\n");
-    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: there is no \"text\"");
+    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: the line has no \"text\"");
     write_text("b.jsonl", "plain words\n");
     check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1");
 }
@@ -288,7 +288,8 @@ static void bad_bytes_and_escaped_nuls_in_json_are_replaced(void **state)
     assert_int_equal(stats.n_replaced_bytes, 2);
 }
 
-/* Reads `bytes` through standard input. */
+/* Reads `bytes` through standard input, in pieces of at most `cut` bytes (0: not cut),
+ * and compares the documents with `expected`. */
 static void check_stdin_cut(const char *bytes, size_t cut, const char *expected)
 {
     collection all = {0};
@@ -385,8 +386,8 @@ static void what_is_cut_is_marked_bad_or_blank_as_what_is_not(void **state)
     pl_buf_destroy(&all.seen);
 }
 
-/* The text is longer than several reads, so that some pieces contain the end of one
- * read and the beginning of the next one. */
+/* A long text is cut into pieces that together are the text, and none is too long. Some
+ * pieces contain the end of one read and the beginning of the next one. */
 static void pieces_are_the_text_and_none_is_too_long(void **state)
 {
     (void)state;

@@ -3,7 +3,8 @@
 #include "tests/support/corpus_support.h"
 
 enum { T = 8, N_DOCS = 9, WINDOWS_MAX = 16 };
-/* Lengths of documents: shorter than a window or a prefix, equal to one, and longer. */
+/* Lengths of documents in tokens: shorter than a window or a prefix, equal to one, and
+ * longer. */
 static const uint32_t lens[N_DOCS] = {2, 9, 10, 17, 40, 3, 33, 8, 100};
 static const int prefixes[] = {0, 1, 2, 7, 8, 9, 16, 17, 32, 99};
 enum { N_PREFIXES = sizeof prefixes / sizeof *prefixes };
@@ -44,14 +45,14 @@ static pl_sampler *make_sampler(uint64_t seed, uint64_t stream, int replica,
     return make_sampler_with(&options);
 }
 
-/* Counts how often each window of each document occurred. */
+/* of[d][w] is the number of times that window w of document d occurred. */
 typedef struct window_tally {
     int of[N_DOCS][WINDOWS_MAX];
 } window_tally;
 
-/* Finds the document and the place in it at which a row begins, from the values of the
- * tokens. Only the first window of a document begins with BOS. Only document 0 has no
- * token except BOS. */
+/* Finds from the values of the tokens (test_token) in which document a row begins, and
+ * at which token of it. Only the first window of a document begins with BOS. Only
+ * document 0 has no token except BOS and EOS. */
 static void locate(const int32_t *in, const int32_t *out, size_t *doc, size_t *at)
 {
     int32_t telling = in[0] == PL_TOKEN_BOS ? out[0] : in[0];
@@ -59,15 +60,16 @@ static void locate(const int32_t *in, const int32_t *out, size_t *doc, size_t *a
     *at = in[0] == PL_TOKEN_BOS ? 0 : (size_t)(telling - 3) % 200;
 }
 
-/* Compares a row with the row that the header comment of the sampler describes. */
+/* Checks that a row is as corpus.h describes it, and counts its window in `tally`.
+ * Returns the number of targets that count. */
 static int64_t check_row(const int32_t *in, const int32_t *out, int prefix,
                          window_tally *tally)
 {
     int64_t counted = 0;
-    int32_t plain[T]; /* the targets that there would be without a mask */
+    int32_t plain[T]; /* a copy of `out` whose first target is not masked */
     size_t doc, at;
     memcpy(plain, out, sizeof plain);
-    if (plain[0] < 0) /* these targets are masked, so the row is not from document 0 */
+    if (plain[0] < 0) /* a masked target, so not document 0 */
         plain[0] = in[1];
     locate(in, plain, &doc, &at);
     assert_int_equal(at % T, 0);
@@ -83,7 +85,7 @@ static int64_t check_row(const int32_t *in, const int32_t *out, int prefix,
 }
 
 /* Checks that each window that has a target after the prefix occurred `times` times,
- * and no other window ever. */
+ * and that no other window occurred. */
 static void check_tally(const window_tally *tally, int prefix, int times)
 {
     for (size_t d = 0; d < N_DOCS; d++)
@@ -256,8 +258,8 @@ static void short_windows_share_as_few_rows_as_they_can(void **state)
     assert_int_equal(rows, 1 + 4 + 12 + 2);
 }
 
-/* With thousands of documents, only little of the rows is empty, and a restart gives
- * the same rows. */
+/* With thousands of documents, packing fills more than 99 % of the rows, and a second
+ * sampler makes the same rows. */
 static void packing_leaves_little_room_and_is_repeated_exactly(void **state)
 {
     (void)state;
@@ -317,7 +319,8 @@ static void a_sampler_without_targets_or_sense_is_refused(void **state)
     assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_ARG);
 }
 
-/* All other rows stay where they are, and no token of the document is read. */
+/* A blank document keeps its rows, but its targets do not count and its tokens are
+ * gone. The rows of all other documents do not change. */
 static void a_blank_document_keeps_its_place_and_counts_nothing(void **state)
 {
     enum { BLANK = 4, ROWS = 64 };

@@ -58,8 +58,8 @@ static void put_utf8(pl_buf *text, uint32_t c)
     pl_buf_append(text, bytes, n);
 }
 
-/* Draws characters of every kind. Blanks, newlines and the marks that the library uses
- * are frequent. */
+/* Draws characters of every kind. Blanks, newlines and the characters that
+ * SentencePiece uses as marks are frequent. */
 static uint32_t random_character(uint64_t seed, uint64_t i)
 {
     static const uint32_t special[] = {' ',    '\n',   '\t',   '\r',   0x2581, 0x2585,
@@ -119,7 +119,7 @@ static void pieces_are_learnt_and_newlines_are_tokens(void **state)
     size_t n = check_round_trip(tokenizer, "ringing staner, the", 19);
     assert_true(n < 15);
     assert_ok(pl_tokenizer_encode(tokenizer, "\n\n\n\t", 4, &ids));
-    /* The tokens are two newlines, one newline, a tab. */
+    /* The tokens are: two newlines, one newline, one tab. */
     assert_int_equal(ids.len, 3 * sizeof(int32_t));
     pl_buf_destroy(&ids);
 }

@@ -93,7 +93,7 @@ static void a_subset_keeps_order_and_repeats_documents(void **state)
             assert_int_equal(got[t], test_token(picked[d], t, doc->n_tokens));
     }
     assert_int_equal(pl_tokens_subset(tokens, &(uint32_t){3}, 1, &subset), PL_ERR_ARG);
-    assert_said("has 3 documents, number 3");
+    assert_said("has 3 documents, so there is no document with the index 3");
     pl_tokens_close(&part);
     pl_tokens_close(&tokens);
     pl_buf_destroy(&subset);
@@ -134,7 +134,7 @@ static void every_truncation_and_every_addition_is_damage(void **state)
     }
 }
 
-/* Calls all functions of corpus.h that read a token file. */
+/* Reads all tokens and domain names; a sanitizer finds reads outside of the file. */
 static void touch_all(const pl_tokens *tokens)
 {
     for (uint32_t d = 0; d < pl_tokens_n_docs(tokens); d++) {
@@ -158,7 +158,7 @@ static void every_flipped_bit_is_found_by_verification(void **state)
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
         pl_status status = pl_tokens_view(bytes, sizeof bytes, "a shard", &tokens);
         if (status != PL_ERR_DAMAGED && status != PL_ERR_UNSUPPORTED)
-            fail_msg("bit %zu went unnoticed", bit);
+            fail_msg("the flip of bit %zu was not noticed", bit);
         assert_null(tokens);
     }
 }
@@ -179,7 +179,7 @@ static void a_flipped_bit_never_leads_outside_without_verification(void **state)
         touch_all(tokens);
         pl_tokens_close(&tokens);
     }
-    assert_true(n_opened >= 7 * 16); /* opening a file does not check its tokens */
+    assert_true(n_opened >= 7 * 16); /* without verification, tokens are not checked */
 }
 
 static void a_forged_file_is_refused_by_its_contents(void **state)
@@ -190,13 +190,13 @@ static void a_forged_file_is_refused_by_its_contents(void **state)
         uint8_t value;
         const char *said;
     } forgeries[] = {
-        {12, 4, "contradicts itself"},     /* token_bytes does not fit vocab */
+        {12, 4, "impossible value"},       /* token_bytes does not fit vocab */
         {20, 0, "header says"},            /* no documents */
         {23, 0xff, "header says"},         /* four billion documents */
         {24, 3, "domain name 2"},          /* one name too many */
         {24, 1, "after the domain names"}, /* one name too few */
-        {38, 0xff, "contradicts itself"},  /* the header says 2^55 tokens */
-        {40, 1, "contradicts itself"},     /* the reserved field is not 0 */
+        {38, 0xff, "impossible value"},    /* the header says 2^55 tokens */
+        {40, 1, "impossible value"},       /* the reserved field is not 0 */
         {64 + 7, 0xff, "token 3"},         /* a token that is not in the vocabulary */
         /* The first document does not begin at token 0. */
         {80, 1, "entry 0"},
@@ -270,7 +270,8 @@ static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
     pl_buf subset = {0};
     write_bytes("live.tok", golden, sizeof golden);
     assert_ok(pl_tokens_open(in_scratch("live.tok"), true, &tokens));
-    /* Changes the file; `open` has already copied the table. */
+    /* Changes the table in the file. This has no effect, because pl_tokens_open has
+     * copied the table. */
     put_byte(in_scratch("live.tok"), 80, 0xff);
     check_golden(tokens);
     assert_ok(pl_tokens_check(tokens));

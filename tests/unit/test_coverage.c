@@ -1,7 +1,8 @@
 /* folder: outer; label: unit
  *
- * Tests what the records of a store say about samples. A phase that is missing, that is
- * recorded twice, or that has wrong samples must be reported. */
+ * Tests what a store's contributions tell about the samples that each path was trained
+ * on. A phase that is missing, is recorded twice, or has wrong samples must be
+ * reported. */
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
@@ -184,7 +185,8 @@ static void samples_that_were_left_out_are_counted(void **state)
     assert_int_equal(w->paths[1].n_wrong + w->paths[1].n_lost, 0);
 }
 
-/* A path may have sent all its updates before its state arrives. */
+/* A path may have sent updates of a phase before the state of the path arrives. Such a
+ * phase is neither repeated nor lost. */
 static void pending_and_unfinished_phases_are_no_error(void **state)
 {
     world *w = *state;
@@ -198,12 +200,13 @@ static void pending_and_unfinished_phases_are_no_error(void **state)
     assert_int_equal(pl_txn_commit(&txn), PL_OK);
     assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
     assert_int_equal(w->paths[0].n_repeated + w->paths[0].n_lost, 0);
-    put_path(w, 0, 3); /* the other modules of the path lack this phase */
+    put_path(w, 0, 3); /* the other modules of the path lack its third phase */
     assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
     assert_int_equal(w->paths[0].n_lost, pl_topology_n_slots(w->topology) - 1);
 }
 
-/* A version that a rollback wrote has no contributions. */
+/* Version 3 has no contributions, like a version that a rollback wrote. The phase
+ * without contributions counts as given up, not as lost. */
 static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
 {
     world *w = *state;

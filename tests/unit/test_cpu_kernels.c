@@ -45,7 +45,7 @@ static pl_backend *open_ref(void)
     return be;
 }
 
-static uint64_t stream; /* each array of a test has its own stream */
+static uint64_t stream; /* random stream of the newest array; each has its own */
 
 static float *floats(size_t n, float scale)
 {
@@ -58,7 +58,7 @@ static float *floats(size_t n, float scale)
     return x;
 }
 
-/* Makes a block of activations of `be` with these values. */
+/* Returns n activations of the backend `be` with these values. */
 static pl_act *acts(pl_backend *be, const float *values, size_t n)
 {
     pl_act *out = pl_alloc((n + 1) * sizeof(float));
@@ -73,7 +73,7 @@ static float *values_of(pl_backend *be, const pl_act *in, size_t n)
     return out;
 }
 
-/* sum (a-b)^2 / sum b^2 */
+/* The squared relative error of a: sum (a-b)^2 / sum b^2. */
 static double error(const float *a, const float *b, size_t n)
 {
     double difference = 0, square = 1e-30;
@@ -84,15 +84,16 @@ static double error(const float *a, const float *b, size_t n)
     return difference / square;
 }
 
-/* bf16 has 8 bits, so the relative error of one rounding is 2^-9. Its square is about
- * 4e-6, and there are a few roundings. With f16, sums have 11 bits. */
+/* The significand of bf16 has 8 bits, so the relative error of one rounding is at most
+ * 2^-9. The square of this error is about 4e-6, and there are a few roundings. With
+ * f16, sums are rounded to a significand of 11 bits. */
 static void assert_close(pl_backend *be, const float *a, const float *b, size_t n)
 {
     const bool f16 = strstr(be->device, " f16 ") != NULL;
     const double limit = be->act == PL_BF16 ? 5e-5 : f16 ? 5e-6 : 2e-12;
     const double e = error(a, b, n);
     if (!(e < limit))
-        fail_msg("%s: error %g is above %g", be->device, e, limit);
+        fail_msg("%s: the squared error %g is above %g", be->device, e, limit);
 }
 
 static void assert_acts_close(pl_backend *be, const pl_act *a, const pl_act *b,
@@ -118,7 +119,7 @@ static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
     ref_backend_destroy(&ref);
 }
 
-/* ---- exp: SwiGLU with up = 1 + e^-g, so that e^-g cancels except for errors ---- */
+/* ---- exp: SwiGLU with up = 1 is the function silu(g) = g / (1 + e^-g) ---- */
 
 static void check_exp(pl_backend *be, pl_backend *ref)
 {
@@ -228,7 +229,7 @@ static void check_matmul(pl_backend *be, pl_backend *ref)
     check_matmul_shape(be, ref, 2, 37, 30);
     check_matmul_shape(be, ref, 37, 24, 40);
     check_matmul_shape(be, ref, 128, 96, 64);
-    /* The sum of dw is computed in parts, because there are so many rows. */
+    /* With so many rows, the sum over rows in matmul_dw is computed in parts. */
     check_matmul_shape(be, ref, 1043, 136, 72);
 }
 
@@ -360,8 +361,8 @@ static void decoding_matches_at_the_first_and_last_position(void **state)
     for_each_variant(check_decode);
 }
 
-/* Compares attention of consecutive rows of one sequence. Some of these rows are
- * computed in blocks. */
+/* Compares the attention of N consecutive rows of one sequence, from position `first`
+ * on. The cpu backend computes some of these rows in blocks. */
 static void check_piece(pl_backend *be, pl_backend *ref, int first, int N)
 {
     enum { SLOTS = 2, S = 400, H = 4, G = 2, D = 24, W = (H + 2 * G) * D };
@@ -500,7 +501,7 @@ static void three_threads_give_the_bits_of_one(void **state)
             run_reductions(be, dw[j], embed[j], &squares[j], &dqkv[j]);
             cpu_backend_destroy(&be);
         }
-        if (squares[0] <= 0) { /* only the variants that every machine has must run */
+        if (squares[0] <= 0) { /* this machine lacks the variant; all have variant 0 */
             assert_true(i > 0);
             continue;
         }
@@ -513,8 +514,9 @@ static void three_threads_give_the_bits_of_one(void **state)
     }
 }
 
-/* Tests dw only of the kernels of this project, because a library may divide a sum
- * between threads. */
+/* The gradients dw of this project's own kernels must not depend on the number of
+ * threads. A library may divide a sum between threads, so its kernels are not
+ * tested. */
 static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
 {
     enum { N = 1100, O = 300, I = 100 };
@@ -523,7 +525,7 @@ static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
     (void)state;
     for (int j = 0; j < 2; j++) {
         pl_backend *be = open_variant(&tiles, j == 0 ? 1 : 3);
-        /* Here the kernels belong to oneDNN. */
+        /* On a machine with AMX the kernels belong to the library oneDNN. */
         if (be == NULL || strstr(be->device, " amx")) {
             cpu_backend_destroy(&be);
             skip();
@@ -544,13 +546,12 @@ static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
     pl_free(dw[1]);
 }
 
-/* ---- products of few rows; weights of one byte follow their definition (bytes_cpu.c)
- * ---- */
+/* ---- products of few rows, also with weights of one byte (bytes_cpu.c) ---- */
 
 enum { BYTES_N = 7, BYTES_O = 155, BYTES_I = 150, BYTES_GROUP = 64 };
 
-/* Rounds to the nearest of the 127 steps on either side of zero. Returns the size of a
- * step. */
+/* Rounds n values to whole steps: 127 steps on either side of zero reach the largest
+ * value. Returns the size of a step. */
 static double to_steps(double *to, const float *from, int n)
 {
     float most = 0;
@@ -578,8 +579,9 @@ static void multiply_bytes(float *out, const float *x, const float *w)
         }
 }
 
-/* Makes rows of multiples of 1/64, and their step is 1/64. No value lies between two
- * steps, where different kernels may round in different directions. */
+/* Makes rows whose values are multiples of 1/64, and whose step (to_steps) is 1/64. So
+ * no value is half way between two steps, where different kernels may round in
+ * different directions. */
 static float *whole_steps(int n_rows)
 {
     float *out = floats((size_t)n_rows * BYTES_I, 40);
@@ -591,8 +593,9 @@ static float *whole_steps(int n_rows)
     return out;
 }
 
-/* Checks several rows together. Each row alone must have the same bytes. Rows together
- * are computed by two threads, but a single row by one thread. */
+/* Compares a product of several rows with the products of each row alone: the bytes
+ * must be the same. Two threads compute several rows, but one thread computes a single
+ * row. */
 static void check_few(pl_backend *be)
 {
     pl_weight *weight = NULL;
@@ -677,7 +680,7 @@ static void adamw_matches_and_clears_the_gradient(void **state)
     for_each_variant(check_adamw);
 }
 
-/* ---- norm and rope with sizes that are no multiple of a vector ---- */
+/* ---- norm and rope with sizes that are not multiples of a vector's length ---- */
 
 static void check_rows(pl_backend *be, pl_backend *ref)
 {

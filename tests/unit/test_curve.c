@@ -38,7 +38,8 @@ static bool may(pl_key_role role, uint16_t type)
     return role == PL_AS_ADMIN || type != TYPE_COMMAND;
 }
 
-enum { COST = 100, SHARE = 8000 / COST }; /* base/quota.h */
+/* SHARE is how many messages of cost COST a full bucket allows (base/quota.h). */
+enum { COST = 100, SHARE = 8000 / COST };
 
 static unsigned cost(uint16_t type)
 {
@@ -106,7 +107,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Runs the loops of both sides until the client has an answer or an error. */
+/* Sends a question of this type. Runs the loops of both sides until the client has an
+ * answer or an error. *peer gets the client as the server sees it. */
 static pl_status converse(const fixture *f, pl_socket *client, uint16_t type,
                           pl_peer *peer)
 {
@@ -151,8 +153,9 @@ static void a_listed_key_gets_in_and_is_known_by_its_role(void **state)
     pl_wire_close(&client);
 }
 
-/* If a key sends more messages than its share allows, these are dropped and reported.
- * Other keys are answered meanwhile, and this key is answered again a little later. */
+/* If a key sends messages faster than its quota allows (base/quota.h), the messages
+ * above the quota are dropped and reported. Other keys are answered meanwhile, and this
+ * key is answered again a little later. */
 static void a_key_that_asks_too_much_is_not_heard(void **state)
 {
     const fixture *f = *state;
@@ -171,7 +174,7 @@ static void a_key_that_asks_too_much_is_not_heard(void **state)
     for (int64_t end = pl_now_ms() + WAIT_MS;
          pl_wire_refused(f->server) + (uint64_t)n < 10 * SHARE && pl_now_ms() < end;)
         n += pl_wire_recv(f->server, &peer, &got) == PL_OK;
-    /* Meanwhile the share becomes larger again. */
+    /* More than SHARE messages arrive, because the quota is refilled meanwhile. */
     assert_in_range(n, SHARE - 1, 5 * SHARE);
     assert_true(pl_wire_refused(f->server) >= 5 * SHARE);
     assert_non_null(strstr(last_reason, "more than its share"));
@@ -224,7 +227,7 @@ static void a_key_that_is_added_works_at_once_and_one_taken_out_no_more(void **s
 }
 
 /* ---- large messages travel in pieces ---- */
-enum { PIECE = 48 << 10 }; /* docs/PROTOCOL.md 1 */
+enum { PIECE = 48 << 10 }; /* docs/PROTOCOL.md, section 1 */
 
 static void await_message(pl_socket *server, pl_peer *peer, pl_message *out)
 {
@@ -281,7 +284,7 @@ static void messages_of_all_sizes_arrive_as_they_were_sent(void **state)
     pl_wire_close(&client);
 }
 
-/* A socket of an enrolled worker, to send raw frames. */
+/* Returns a ZeroMQ socket with the key of an admitted worker. It sends raw frames. */
 static void *raw_client(const fixture *f, void *context)
 {
     pl_address at;
@@ -296,8 +299,9 @@ static void *raw_client(const fixture *f, void *context)
     return socket;
 }
 
-/* The header announces 0 bytes of body and PIECE + 8 bytes of data. Its checksum is
- * wrong, but the checksum is checked last. */
+/* All pieces of a message but the last must have PIECE bytes; a message with other
+ * pieces is dropped. Here the header announces no body and PIECE + 8 bytes of data. Its
+ * checksum is wrong, but the checksum is checked last. */
 static void pieces_of_any_other_size_are_dropped(void **state)
 {
     const fixture *f = *state;
@@ -432,7 +436,8 @@ static void who_does_not_encrypt_is_refused_on_both_sides(void **state)
     pl_wire_close(&client);
 }
 
-/* An attacker has put a server without encryption in the place of the real one. */
+/* An attacker has put a server without encryption in the place of the real one. The
+ * client must refuse it. */
 static void a_server_that_does_not_encrypt_is_not_spoken_to(void **state)
 {
     const fixture *f = *state;
@@ -452,7 +457,7 @@ static void a_server_that_does_not_encrypt_is_not_spoken_to(void **state)
     pl_message_init(&q, TYPE_ASK);
     pl_message_init(&a, 0);
     assert_int_equal(pl_wire_ask(client, &q, 100, LONG_MS, &a), PL_ERR_NOPERM);
-    /* Both possible errors contain these words. */
+    /* The client gets one of two errors; both contain these words. */
     assert_non_null(strstr(pl_last_error(), "not encrypted"));
     pl_wire_close(&client);
     zmq_close(impostor);
@@ -554,9 +559,10 @@ static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
     pl_wire_close(&before);
 }
 
-/* Forwards all bytes between two sockets, and looks at them. */
+/* Forwards all bytes between a client and a server, and checks that they are not
+ * readable. */
 typedef struct wiretap {
-    void *sockets[2];    /* for the client, and for the server */
+    void *sockets[2];    /* toward the client, and toward the server */
     uint8_t ids[2][256]; /* routing id of the peer of each socket */
     size_t id_lens[2], n_seen;
 } wiretap;

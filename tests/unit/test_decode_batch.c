@@ -1,7 +1,7 @@
 /* folder: modules; label: unit */
-/* Tests that several sequences are decoded together. Each sequence must get the bytes
- * that it gets alone. Weights of one byte must give nearly the same logits as weights
- * of four bytes. */
+/* Tests a decoder that decodes several sequences at once. Each sequence must get the
+ * same bytes of logits as when it is decoded alone. Weights of one byte (int8) must
+ * give nearly the same logits as weights of four bytes (f32). */
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 251, CONTEXT = 40, SLOTS = 9, WORDS = 12 };
@@ -49,8 +49,9 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
     pl_decoder_destroy(&alone);
 }
 
-/* Decodes all sequences in one decoder. Sequence i joins in slot 8 - i before round i,
- * and leaves after its last word. So each round has different sequences. */
+/* Decodes all sequences in one decoder. Sequence i joins in the decoder's slot 8 - i
+ * before round i, and leaves after its last word. So the set of sequences differs from
+ * round to round. */
 static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
 {
     pl_decoder *d;
@@ -97,7 +98,8 @@ static void expect_same_bytes(pl_backend *be)
         read_alone(model, i, alone);
         for (int k = prompt_length(i) - 1; k < WORDS; k++)
             if (memcmp(alone[k], together[i][k], sizeof *alone) != 0)
-                fail_msg("%s: word %d of sequence %d has other logits in company",
+                fail_msg("%s: the logits after word %d of sequence %d differ from "
+                         "those of the sequence alone",
                          be->device, k, i);
     }
     pl_model_destroy(&model);
@@ -113,7 +115,7 @@ static void a_sequence_has_the_same_bytes_in_any_company(void **state)
         for (int threads = 1; threads < 3; threads++) {
             pl_backend *be = open_side("cpu", precisions[i], threads);
             if (!be)
-                continue; /* this machine does not compute in bf16 */
+                continue; /* this machine cannot compute in bf16 */
             expect_same_bytes(be);
             pl_backend_close(&be);
         }
@@ -122,8 +124,9 @@ static void a_sequence_has_the_same_bytes_in_any_company(void **state)
     pl_backend_close(&ref);
 }
 
-/* Measures the normalised mean-square error of the last logits, and the mean change of
- * the losses of the words. */
+/* int8 must change the logits by little, but must change them. The normalised
+ * mean-square error against f32, over the logits after each word, must be above 0 and
+ * below 1e-3. */
 static void weights_of_one_byte_move_logits_by_little(void **state)
 {
     (void)state;

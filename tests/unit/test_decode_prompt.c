@@ -1,7 +1,7 @@
 /* folder: modules; label: unit */
-/* Tests prompts that are longer than one piece of reading. The logits must be those of
- * reading token by token. The bytes must be those of reading the pieces one after
- * another. */
+/* Tests prompts so long that a decoder reads them in several pieces. Their logits must
+ * be nearly those of reading token by token. If the caller gives the pieces one by one,
+ * the logits must have the same bytes as for the whole prompt. */
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 131, CONTEXT = 1100, SLOTS = 2 };
@@ -39,8 +39,8 @@ static double loss_of(const float *logits, int32_t target)
     return log(sum);
 }
 
-/* Compares the losses of a prompt with those that follow from the reference's logits
- * after each token. */
+/* Compares the losses that `d` computes for a prompt with the losses that follow from
+ * `each`, the reference backend's logits after each token. */
 static void check_losses(const pair *p, pl_decoder *d, const int32_t *tokens,
                          float (*each)[VOCAB])
 {
@@ -73,7 +73,7 @@ static void check_lengths(const pair *p)
     fill(tokens);
     for (int side = 0; side < 2; side++)
         assert_int_equal(pl_decoder_create_slots(model[side], SLOTS, &d[side]), PL_OK);
-    /* The reference backend reads only the text itself. */
+    /* The reference backend, d[0], reads the text token by token. */
     for (int i = 0; i < CONTEXT; i++)
         assert_int_equal(pl_decoder_prefill(d[0], 0, tokens + i, 1, each[i]), PL_OK);
     for (int i = 0; i < N_LENGTHS; i++) {
@@ -122,7 +122,7 @@ static void check_pieces(pl_backend *be, const char *what)
             assert_int_equal(pl_decoder_prefill(d, 1, tokens + at, piece,
                                                 at + piece < n ? NULL : parts),
                              PL_OK);
-            /* another sequence gets one token between two pieces */
+            /* the sequence in slot 0 gets one more token between two pieces */
             if (at + piece < n && pl_decoder_length(d, 0) < CONTEXT) {
                 const int32_t other = 0, token = tokens[at];
                 float heard[VOCAB];
@@ -130,15 +130,17 @@ static void check_pieces(pl_backend *be, const char *what)
             }
         }
         if (memcmp(whole, parts, sizeof whole) != 0)
-            fail_msg("%s: a prompt of %d tokens has other bytes in pieces", what, n);
+            fail_msg("%s: the logits of a prompt of %d tokens differ when it is read "
+                     "in pieces",
+                     what, n);
     }
     pl_decoder_destroy(&d);
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
 }
 
-/* Computes the logits after each token of a prompt, and from these the losses of the
- * next tokens. */
+/* The context of take_logits, which computes the loss of each target from the logits
+ * after the token before it. */
 typedef struct by_logits {
     const int32_t *targets;
     float *losses;
@@ -175,7 +177,8 @@ static void check_losses_of_logits(pl_backend *be)
     pl_topology_destroy(&t);
 }
 
-/* int8 is left out, because it has no operation for losses. */
+/* pl_decoder_prefill_losses must give the losses that follow from the logits of
+ * pl_decoder_prefill_all, in each precision that this machine has. */
 static void losses_are_those_of_the_logits(void **state)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};

@@ -3,9 +3,9 @@
  * backend. */
 #include "tests/support/rig.h"
 
-/* Compares logits with those of a full pass. The pass gives only losses: loss(t,v) =
- * lse - logit[v]. So the differences of losses over all targets are differences of
- * logits. */
+/* Compares the logits after token n with a forward pass over the n tokens. The pass
+ * gives only the loss of a given target v, which is log(sum of exp(logits)) -
+ * logits[v]. So the pass is repeated for every v. */
 static void expect_logits(const rig *r, const int32_t *tokens, int n,
                           const float *logits)
 {
@@ -95,7 +95,7 @@ static void a_full_context_is_refused_and_the_decoder_stays(void **state)
     pl_decoder *decoder;
     float logits[13];
     const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, bad[] = {3, 13};
-    /* Such marks are not allowed in a prompt. */
+    /* The mark PL_TEXT_BEGINS is not allowed in a prompt. */
     const int32_t marked[] = {3, 4 | PL_TEXT_BEGINS};
     assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
     assert_int_equal(pl_decoder_feed(decoder, tokens, 9, logits), PL_ERR_DATA);

@@ -1,5 +1,6 @@
 /* folder: base; label: unit */
-/* Tests that the Kubernetes manifests are YAML, and that each document has a kind. */
+/* Tests that the Kubernetes manifests are YAML with the expected documents, and that
+ * each document has a kind, an API version, metadata and a spec. */
 #include "base/base.h"
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static void check_file(const char *path, const char *const *kinds, int n)
         } else {
             assert_string_equal(value_of(&d, "kind"), kinds[i]);
             assert_true(value_of(&d, "apiVersion")[0] != '\0');
-            assert_string_equal(value_of(&d, "metadata"), "?"); /* a mapping */
+            assert_string_equal(value_of(&d, "metadata"), "?"); /* not a scalar */
             assert_string_equal(value_of(&d, "spec"), "?");
         }
         yaml_document_delete(&d);

@@ -1,6 +1,6 @@
 /* folder: job; label: unit */
-/* Tests which keys `train --for` and `train --tokens` choose for the speed of a
- * machine, an amount of text, and a time. */
+/* Tests which values of keys `train --for` and `train --tokens` choose for the speed of
+ * a machine, an amount of text, and a time. */
 #include "job/dial.h"
 #include <math.h>
 #include <setjmp.h>
@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Facts about a machine with two cores: its speeds for a model of 2.2 MFLOPs per token,
- * and for a model of 13.8. */
+/* Facts about 9 million tokens of text and a machine with two cores. The speeds were
+ * measured with a model of 2.2 MFLOPs per token and with one of 13.8. */
 static const dial_facts two_cores = {
     .tokens = 9e6,
     .documents = 4777,
@@ -93,13 +93,14 @@ static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
     f.n_speeds = 1;
     f.speeds[0] = (dial_speed){dial_flops(f.params, 64, 4, 128), 100e3, 100e3};
     const dial_choice even = chosen(&f);
-    f.speeds[0].alone = 200e3; /* workers slow each other down */
+    f.speeds[0].alone = 200e3; /* a worker alone is now twice as fast */
     const dial_choice faster = chosen(&f);
     assert_true(faster.tokens > even.tokens);
     const double tokens = (double)(faster.base_steps * faster.batch * 128);
     assert_true(faster.part[DIAL_BASE] > tokens / 200e3);
     assert_true(faster.part[DIAL_BASE] < 1.1 * tokens / 200e3);
-    /* Two workers of half the speed train the same number of tokens. */
+    /* The paths train as many tokens as the base model. Two workers of half the speed
+     * need the same time for them. */
     assert_true(faster.part[DIAL_PATHS] > tokens / 200e3);
     assert_true(faster.part[DIAL_PATHS] < 1.1 * tokens / 200e3);
 }
@@ -144,7 +145,7 @@ static void a_year_stays_within_the_ranges_of_the_keys(void **state)
     assert_true(c.width > 256);
     f.speeds[0].alone = f.speeds[0].together = 1e12;
     f.n_speeds = 1;
-    f.batch = 1; /* the user sets this key */
+    f.batch = 1; /* set by the user, so it may be below 8 */
     c = chosen(&f);
     c.batch = 8;
     check_sane(&c);

@@ -37,7 +37,7 @@ static void a_wrong_url_is_refused_with_the_reason(void **state)
         {"rados://pool?patience=soon", "not `soon`"},
         {"s3://bucket/p", "?endpoint="},
         {"s3://bucket/p?endpoint=host:80", "?endpoint="},
-        {"s3://bucket/p?endpoint=http://key:secret@host", "do not belong"},
+        {"s3://bucket/p?endpoint=http://key:secret@host", "are not written"},
     };
     engine_url url;
     (void)state;

@@ -84,8 +84,8 @@ static pl_status end_after(void *context)
     return (*left)-- > 0 ? PL_OK : pl_fail(PL_ERR_CANCELLED, "enough");
 }
 
-/* Scores one target at a time: predicts token j of a document from the tokens of its
- * window before it, with a new model for each. */
+/* Scores a document one target at a time: predicts token j from the tokens before it in
+ * its window, with a separate pass of the model for each j. */
 static pl_score naive_score(int path, uint32_t doc)
 {
     pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
@@ -205,8 +205,9 @@ static void losses_of_targets_add_up_to_the_scores(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* Two paths and seven targets. The first two targets are in the prefix, and windows
- * have three targets. The expected values were worked out by hand. */
+/* Compares the ways to choose a path on the losses of two paths and seven targets. The
+ * first two targets are in the prefix, and windows have three targets. The expected
+ * values were worked out by hand. */
 static void ways_to_choose_are_compared_on_one_matrix(void **state)
 {
     (void)state;
@@ -222,12 +223,14 @@ static void ways_to_choose_are_compared_on_one_matrix(void **state)
     pl_score scores[PL_ROUTE_COUNT];
     pl_likeliest likeliest;
     pl_route_choose(&d, scores, &likeliest);
-    assert_int_equal(likeliest.path, 0); /* 3 nats against 4 */
+    assert_int_equal(likeliest.path, 0); /* the prefix has 3 nats against 4 */
     assert_true(likeliest.margin_nats == 1);
     assert_true(scores[PL_ROUTE_ROUTER].nats == 2 + 1 + 1 + 2 + 3);
     assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 1 + 9 + 1 + 1 + 1);
     assert_true(scores[PL_ROUTE_BEST].nats == 9);
-    /* Window 1: 4 nats against 6, so path 0. Window 2: 2+11 against 3+4, so path 1. */
+    /* The path of windows 1 and 2 depends on the evidence: half of the earlier evidence
+     * plus the losses of the window before. Window 1: 4 nats against 6, so path 0.
+     * Window 2: 4/2 + 11 against 6/2 + 4, so path 1. */
     assert_true(scores[PL_ROUTE_WINDOWS].nats == 1 + (9 + 1 + 1) + 3);
     assert_true(scores[PL_ROUTE_BEST_WINDOWS].nats == 1 + (1 + 1 + 2) + 1);
     for (int route = 0; route < PL_ROUTE_COUNT; ++route)
@@ -276,9 +279,9 @@ static void a_prefix_without_targets_goes_by_the_router(void **state)
     assert_true(scores[PL_ROUTE_LIKELIHOOD].nats == 10);
 }
 
-/* ---- every W tokens ---- */
-/* Two paths and eight targets. The first target is in the prefix, and pieces have three
- * targets. */
+/* ---- the path is chosen every W tokens ---- */
+/* The losses of two paths on eight targets. The first target is in the prefix. The
+ * tests choose the path for each piece of three targets. */
 static const float changing[] = {1, 1, 1, 1, 9, 9, 9, 9,  /* path 0 */
                                  2, 3, 3, 3, 1, 1, 1, 1}; /* path 1 */
 
@@ -292,9 +295,9 @@ static pl_route_document changing_document(void)
                                .window = 8};
 }
 
-/* Targets 1..3 are read by path 0. Then the evidence is 4 nats against 11, so path 0
- * reads targets 4..6 as well. Then the evidence is 31 against 14, so path 1 reads
- * target 7. */
+/* Piece 0, targets 1..3, has the given path 0. After targets 0..3 the losses are 4 nats
+ * on path 0 and 11 on path 1, so path 0 also has targets 4..6. After targets 0..6 the
+ * losses are 31 nats and 14, so path 1 has target 7. */
 static void paths_are_chosen_every_w_tokens(void **state)
 {
     (void)state;
@@ -307,15 +310,16 @@ static void paths_are_chosen_every_w_tokens(void **state)
     assert_int_equal(c.oracle.n_targets, 7);
     assert_int_equal(c.history.n_choices, 2);
     assert_int_equal(c.history.n_changes, 1);
-    /* A single piece has the path that was chosen at its beginning. */
+    /* If all targets are one piece, the given path 1 has all of them. */
     pl_route_every(&d, 1, 7, &c);
     assert_true(c.history.score.nats == 3 + 3 + 3 + 1 + 1 + 1 + 1);
     assert_int_equal(c.history.n_choices, 0);
 }
 
-/* The losses of the gate choose the path, and the losses of the paths count. Piece 0
- * has the path that the router chose. After targets 0..3 the gate's evidence is 3 nats
- * against 1, so path 1. After targets 0..6 it is 3 against 4, so path 0. */
+/* The losses of the gate choose the path, and the losses of the paths are scored. Piece
+ * 0 has the path that the router chose. After targets 0..3 the gate's losses are 3 nats
+ * on path 0 and 1 on path 1, so path 1 is chosen. After targets 0..6 they are 3 and 4,
+ * so path 0 is chosen. */
 static void the_gate_chooses_by_its_own_losses(void **state)
 {
     (void)state;
@@ -332,8 +336,8 @@ static void the_gate_chooses_by_its_own_losses(void **state)
     assert_int_equal(with.gate.score.n_targets, 7);
     assert_int_equal(with.gate.n_choices, 2);
     assert_int_equal(with.gate.n_changes, 1);
-    assert_int_equal(with.gate.n_missed, 7); /* path 0 has read no token yet */
-    /* The path need not read tokens before this window. */
+    assert_int_equal(with.gate.n_missed, 7); /* path 0 has read no token */
+    /* Path 0 need not read tokens before the current window, which has five targets. */
     d.window = 5;
     pl_route_every(&d, 0, 3, &with);
     assert_int_equal(with.gate.n_missed, 2);
@@ -353,15 +357,16 @@ static void a_path_falls_only_so_far_behind(void **state)
     pl_evidence_add(evidence, 2, 24, losses + 3, 8, 1);
     assert_true(evidence[0] == 0 && evidence[1] == 24);
     pl_evidence_add(evidence, 2, 24, losses + 4, 8, 3);
-    assert_int_equal(pl_least_evidence(evidence, 2), 0); /* 21 nats for path 1 */
+    assert_int_equal(pl_least_evidence(evidence, 2), 0); /* 21 nats against 24 */
     pl_evidence_add(evidence, 2, 24, losses + 7, 8, 1);
-    assert_int_equal(pl_least_evidence(evidence, 2), 1); /* 28 nats */
-    pl_evidence_add(parts, 2, 24, losses, 8, 8);         /* one piece of 8 */
+    assert_int_equal(pl_least_evidence(evidence, 2), 1); /* 28 nats against 24 */
+    pl_evidence_add(parts, 2, 24, losses, 8, 8);         /* all 8 in one call */
     assert_memory_equal(parts, evidence, sizeof parts);
     const double equal[] = {2.0, 1.0, 1.0}, bad[] = {NAN, 5.0, 4.0};
     assert_int_equal(pl_least_evidence(equal, 3), 1);
     assert_int_equal(pl_least_evidence(bad, 3), 2);
-    /* With a low limit per loss, the first path loses earlier. */
+    /* With a limit of 12 nats instead of 24, path 1 becomes the best after two losses
+     * of 7 nats on path 0, instead of after four. */
     double low[2] = {0, 0};
     pl_evidence_add(low, 2, 12, losses, 8, 6);
     assert_int_equal(pl_least_evidence(low, 2), 1);
@@ -404,9 +409,10 @@ static void text_after_a_choice_does_not_change_it(void **state)
     }
 }
 
-/* Uses losses of real models. If W is longer than the text, the path is chosen once. If
- * the choice may use the losses of the piece itself, pieces that divide larger pieces
- * are never worse. */
+/* Uses losses of real models. If W is longer than the text, the path is chosen once, so
+ * `history` equals PL_ROUTE_LIKELIHOOD, and `oracle` equals PL_ROUTE_BEST. The oracle
+ * chooses by the losses of the piece itself, so smaller pieces that divide larger ones
+ * never make it worse. */
 static void smaller_pieces_are_no_worse_in_hindsight(void **state)
 {
     (void)state;
@@ -445,8 +451,9 @@ static void smaller_pieces_are_no_worse_in_hindsight(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* The row of the router must also equal the scores of each document by its path
- * alone. */
+/* The scores must not depend on the limit of memory (most_bytes), except for rounding.
+ * Those of PL_ROUTE_ROUTER must also equal the scores of each document by its given
+ * path. */
 static void routes_do_not_depend_on_the_memory_they_get(void **state)
 {
     (void)state;
@@ -486,13 +493,13 @@ static void routes_do_not_depend_on_the_memory_they_get(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* The errors of a ratio of sums were worked out by hand for two documents of 2 and 3
- * targets. */
+/* Standard errors of nats per target, compared with values that were worked out by hand
+ * for two documents of 2 and 3 targets. */
 static void errors_are_those_of_a_ratio_of_sums(void **state)
 {
     (void)state;
     const pl_score a[] = {{4.0, 2}, {9.0, 3}}, b[] = {{3.0, 2}, {6.0, 3}};
-    double off = 4.0 - 2.0 * 13.0 / 5.0; /* the value of b differs by -off */
+    double off = 4.0 - 2.0 * 13.0 / 5.0; /* the second document is off by -off */
     double want = sqrt(2.0 * off * off * 2.0) / 5.0;
     assert_true(fabs(pl_score_error(a, NULL, 2) - want) < 1e-12);
     off = 1.0 - 2.0 * 4.0 / 5.0;
@@ -532,7 +539,7 @@ static void a_cap_picks_whole_documents_evenly(void **state)
             assert_true(i == 0 || docs[i - 1] < docs[i]);
         }
         assert_true(n == 1 || sum <= cap);
-        assert_true(n == 6 || cap < 78); /* 1 + 4 + 12 + 35 + 21 + 5 */
+        assert_true(n == 6 || cap < 78); /* 78 = 1 + 4 + 12 + 35 + 21 + 5 */
     }
 }
 
@@ -560,7 +567,8 @@ static void wrong_use_is_refused(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-/* A worker scores with the model that it also trains. */
+/* A scorer that borrows a model must give the same scores as one with its own model. (A
+ * worker scores with the model that it also trains.) */
 static void a_borrowed_model_scores_the_same(void **state)
 {
     (void)state;

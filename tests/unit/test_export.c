@@ -78,8 +78,7 @@ static void skip_value(gguf_view *g, seen_key *key)
         g->at += (size_t)n * size_of(kind);
 }
 
-/* Returns the bytes of a tensor by its type. Data must be in order and padded to 32
- * bytes. */
+/* Returns the number of bytes of a tensor's data, which depends on its type. */
 static uint64_t bytes_of(const seen_tensor *t)
 {
     uint64_t n = t->dims[0] * (t->n_dims == 2 ? t->dims[1] : 1);
@@ -91,6 +90,7 @@ static uint64_t bytes_of(const seen_tensor *t)
     return n * (t->type == 0 ? 4 : 2);
 }
 
+/* Reads the tensors. Their data must be in order, each padded to 32 bytes. */
 static void take_tensors(gguf_view *g)
 {
     uint64_t offsets[TENSORS_MAX], next = 0;
@@ -144,7 +144,7 @@ static const seen_key *key_of(const gguf_view *g, const char *name)
     for (uint64_t i = 0; i < g->n_keys; i++)
         if (strcmp(g->keys[i].name, name) == 0)
             return &g->keys[i];
-    fail_msg("there is no key %s", name);
+    fail_msg("the GGUF file has no key %s", name);
     return NULL;
 }
 
@@ -179,7 +179,7 @@ static const seen_tensor *tensor_of(const gguf_view *g, const char *name)
     for (uint64_t i = 0; i < g->n_tensors; i++)
         if (strcmp(g->tensors[i].name, name) == 0)
             return &g->tensors[i];
-    fail_msg("there is no tensor %s", name);
+    fail_msg("the GGUF file has no tensor %s", name);
     return NULL;
 }
 
@@ -188,7 +188,7 @@ static const pl_tensor *ours(const pl_topology *t, const char *name)
     for (int i = 0; i < pl_topology_n_tensors(t); i++)
         if (strcmp(pl_topology_tensor(t, i)->name, name) == 0)
             return pl_topology_tensor(t, i);
-    fail_msg("there is no tensor %s", name);
+    fail_msg("the topology has no tensor %s", name);
     return NULL;
 }
 
@@ -230,8 +230,8 @@ static void gguf_keys_say_the_shape_and_where_it_comes_from(void **state)
     pl_topology_destroy(&t);
 }
 
-/* Compares pieces, scores and kinds with those of the tokenizer's library. After them
- * come unused pieces, up to the vocabulary of the model. */
+/* Checks the kinds of the first seven pieces, and the kind and score of the pieces that
+ * follow the 256 bytes. Then come unused pieces, up to the vocabulary of the model. */
 static void gguf_holds_the_tokenizer(void **state)
 {
     (void)state;
@@ -273,7 +273,8 @@ static void gguf_holds_the_tokenizer(void **state)
     pl_topology_destroy(&t);
 }
 
-/* Our rotary pairs (i, i + D/2) must become the neighbours (2i, 2i + 1) in GGUF. */
+/* With a head size of D, our rotary pairs (i, i + D/2) must become the neighbours (2i,
+ * 2i + 1) in GGUF. */
 static void gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else(void **state)
 {
     (void)state;
@@ -317,7 +318,8 @@ static void gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else(void **sta
     pl_topology_destroy(&t);
 }
 
-/* qwen3 rotates the pairs (i, i + D/2) as we do, so no row is moved. */
+/* GGUF of qwen3 has the rotary pairs (i, i + D/2), as our models do, so no row is
+ * moved. D is the head size. */
 static void gguf_of_a_model_with_qk_norm_is_of_qwen3(void **state)
 {
     (void)state;
@@ -358,7 +360,8 @@ static void gguf_types_are_as_asked_and_norms_stay_exact(void **state)
         gguf_view *g = export_gguf(t, params, (pl_weight_type)type);
         const seen_tensor *norm = tensor_of(g, "blk.3.ffn_norm.weight");
         assert_int_equal(tensor_of(g, "blk.0.attn_q.weight")->type, wanted[type]);
-        /* 40 columns cannot be divided into blocks of 32. */
+        /* 40 columns cannot be divided into blocks of 32, so the type is f16 instead of
+         * q8_0. */
         assert_int_equal(tensor_of(g, "blk.0.ffn_down.weight")->type,
                          type == PL_WEIGHT_Q8_0 ? 1 : wanted[type]);
         assert_int_equal(norm->type, 0);
@@ -455,8 +458,9 @@ static pl_json *read_json(const char *name)
     return json;
 }
 
-/* transformers merges by the list of tokenizer.json: always the pair with the lowest
- * rank first. SentencePiece must give the same tokens. */
+/* A pair's rank is its place in the list `merges` of tokenizer.json. The library
+ * transformers always merges the pair with the lowest rank first. The result must be
+ * the tokens that SentencePiece gives. */
 static int rank_of(const pl_json *merges, const char *pair)
 {
     for (size_t i = 0; i < pl_json_count(merges); i++)
@@ -465,8 +469,9 @@ static int rank_of(const pl_json *merges, const char *pair)
     return INT32_MAX;
 }
 
-/* cuts[0..n] are the places where the parts of the word begin, and its end. Returns the
- * new number of parts. */
+/* Merges the n parts of a word as transformers does. cuts[0..n-1] are the places where
+ * the parts begin, and cuts[n] is the end of the word. Returns the new number of
+ * parts. */
 static int merge_word(const pl_json *model, const char *word, int *cuts, int n)
 {
     const pl_json *merges = pl_json_get(model, "merges");
@@ -530,7 +535,8 @@ static void tokenizer_json_merges_as_the_tokenizer_does(void **state)
     pl_topology_destroy(&t);
 }
 
-/* Sets field 3 of the trainer, the algorithm, to 1, which is unigram. */
+/* Other programs would misread a tokenizer whose algorithm is unigram (field 3 of the
+ * trainer is 1). So it is exported under a different name, and GGUF is refused. */
 static void
 a_tokenizer_that_others_would_misread_is_kept_under_another_name(void **state)
 {

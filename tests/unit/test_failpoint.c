@@ -14,9 +14,10 @@
 
 enum { PASSAGES = 5, ALIVE = 40 };
 
-/* Runs a process that passes three points five times each, and returns its wait status.
- * If the process ends by itself, its exit code is 40 plus the number of passages that
- * failed. */
+/* Runs a process that passes three fail points five times each, and returns its wait
+ * status. If no fail point ends the process, its exit code is 40 (ALIVE) plus the
+ * number of times that a fail point returned an error. If `role` is a path, the process
+ * makes a key file there instead. */
 static int live_with(const char *spec, const char *once, const char *role)
 {
     int how = 0;
@@ -114,8 +115,8 @@ static void with_a_folder_only_the_first_process_acts(void **state)
     assert_int_equal(pl_remove_tree(folder), PL_OK);
 }
 
-/* If the process that writes a key file is killed, the file is complete or does not
- * exist. */
+/* If a process is killed while it writes a key file, the file must not exist, and the
+ * next process must be able to make it. */
 static void a_key_that_is_killed_while_it_is_written_is_made_anew(void **state)
 {
     static const char *const points[] = {"key.write.before:kill",

@@ -1,8 +1,8 @@
 /* folder: home; label: integration */
 #include "tests/support/relay_fixture.h"
 
-/* Tests fences and epochs. With these a home refuses the messages of a process that was
- * lost. */
+/* Tests the fences by which a home refuses messages of a process that was given up.
+ * Also tests the epoch, a number that rises each time a hub says hello to a home. */
 
 static const char path_name[] = "mix/p01.r0";
 enum { PATH = 1 };

@@ -17,7 +17,8 @@ static float *copy_params(const rig *r)
     return x;
 }
 
-/* Takes one step of `r` in which all slots of the mask are frozen. */
+/* Takes one training step of the model of `r`. frozen[s] says whether slot s is frozen;
+ * NULL: no slot is frozen. */
 static pl_step_result step_frozen(const rig *r, const bool *frozen, float clip)
 {
     pl_step_result result;

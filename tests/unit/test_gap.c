@@ -1,6 +1,6 @@
 /* folder: home; label: integration */
-/* Tests how a home computes the penalty of co2 for late updates. It depends on how far
- * a module has moved since the version to which the updates are relative. */
+/* Tests how a home computes the penalty of co2 for late updates. The penalty depends on
+ * how far a module has moved since the version to which the updates are relative. */
 #include "tests/support/relay_fixture.h"
 
 #include <math.h>
@@ -64,7 +64,8 @@ static void send_update(fixture *f, int path, int64_t round, int delay)
     lease_for(f->client, &f->arm, &s.contribution, round);
     assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
     if (result != PL_SUBMIT_ACCEPTED)
-        fail_msg("path %d, round %d: %s", path, (int)round, text);
+        fail_msg("the update of path %d in round %d is refused: %s", path, (int)round,
+                 text);
     pl_buf_destroy(&bytes);
     pl_free(update);
 }
@@ -77,7 +78,7 @@ static void await_version(fixture *f, int64_t number)
             return;
         pl_sleep_ms(10);
     }
-    fail_msg("there is no version %d", (int)number);
+    fail_msg("there is no version %d after 10 seconds", (int)number);
 }
 
 static void train(fixture *f, int delay)
@@ -89,8 +90,10 @@ static void train(fixture *f, int delay)
     }
 }
 
-/* Computes by the equation how far each value has moved after each round. All values
- * move by the same amount, so |x_t - x_b| / |g| is a ratio of two single values. */
+/* Computes how far each value has moved from version 0 after each round. g is the
+ * update of round t, x_t is version t, and x_b is the base of g. All values of the
+ * module move by the same amount, so |x_t - x_b| / |g| is a ratio of two single
+ * values. */
 static void expect(int delay, double moved[ROUNDS + 1])
 {
     moved[0] = 0;
@@ -180,7 +183,7 @@ static void step_whose_base_was_collected_cannot_be_told(void **state)
     assert_int_equal(
         pl_store_collect(store, keeps_all_but_the_second, NULL, true, &report), PL_OK);
     assert_int_equal(report.n_versions, 1);
-    /* Its base, version 2, is gone. */
+    /* The updates of version 5 are relative to version 2, which is gone. */
     assert_int_equal(replay(store, 5, &same), PL_ERR_NOT_FOUND);
     assert_non_null(strstr(pl_last_error(), "version 2"));
     assert_int_equal(replay(store, 4, &same), PL_OK);

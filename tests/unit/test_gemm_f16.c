@@ -1,8 +1,8 @@
 /* folder: modules; label: unit */
 /* Compares matrix products in fp16, of every kind and with odd sizes, with sums in
- * double. A row must keep all its bits if it is scaled by a power of two, if other rows
- * change, or with a different number of threads. A number that is not finite must show
- * in the result. */
+ * double. If a row is scaled by a power of two, its result must be scaled exactly. A
+ * row must keep all its bits if other rows or the number of threads change. A factor
+ * that is not finite must show in the result. */
 #include "modules/cpu/cpu.h"
 #include "modules/cpu/gemm.h"
 #include "modules/modules.h"
@@ -71,7 +71,7 @@ static float *b_at(const matrices *m, int k, int col)
                                    : &m->b[(size_t)k * (size_t)m->call.N + (size_t)col];
 }
 
-/* Computes c with this number of threads; the caller frees it. */
+/* Returns the matrix c, computed with this number of threads; the caller frees it. */
 static float *product(const matrices *m, int n_threads)
 {
     const size_t n = (size_t)m->call.M * (size_t)m->call.N;
@@ -101,8 +101,8 @@ static void check_sums(const matrices *m)
             assert_true(fabs(off) < 0.02 * sqrt(call->K));
         }
     if (!(difference < 4.5e-6 * square))
-        fail_msg("kind %d, %d x %d x %d: error %g", (int)call->kind, call->M, call->N,
-                 call->K, difference / square);
+        fail_msg("kind %d, %d x %d x %d: the error is %g", (int)call->kind, call->M,
+                 call->N, call->K, difference / square);
     pl_free(c);
 }
 
@@ -124,7 +124,8 @@ static void sums_are_those_of_double(void **state)
             }
 }
 
-/* fp16 can hold the factors, and sums are below 2^11, so nothing is rounded. */
+/* Products of small whole numbers must be exact: fp16 can hold the factors, and the
+ * sums are below 2^11, so nothing is rounded. */
 static void small_whole_numbers_are_exact(void **state)
 {
     (void)state;
@@ -149,7 +150,9 @@ static void small_whole_numbers_are_exact(void **state)
     }
 }
 
-/* Rows of a, and the matrix b, may have any magnitude, because gradients are small. */
+/* If rows of a and the matrix b are scaled by powers of two, the results must be scaled
+ * exactly. Their magnitude may be far outside the range of fp16, because gradients are
+ * small. */
 static void powers_of_two_come_through_exactly(void **state)
 {
     enum { M = 40, N = 90, K = 200 };
@@ -255,7 +258,8 @@ static void what_is_not_finite_shows(void **state)
         }
 }
 
-/* The sizes of the factors differ much, but the sizes of their products do not. */
+/* Values of a (1e38) and of b (1e-10) are both outside the range of fp16. Their
+ * products must still be correct. */
 static void large_times_small_is_fine(void **state)
 {
     enum { M = 13, N = 65, K = 128 };

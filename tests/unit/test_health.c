@@ -1,6 +1,7 @@
 /* folder: outer; label: unit */
-/* Tests the health of outer steps. From versions that the test has made, the functions
- * must find the numbers from which it made them. */
+/* Tests pl_health. The test makes versions by outer steps with known updates. From the
+ * versions, pl_health must find the length, lag, gain and transverse part of these
+ * steps. */
 #include "outer/outer.h"
 #include <math.h>
 #include <stdarg.h>
@@ -30,8 +31,9 @@ static double cosine(const float *a, const float *b)
     return ab / sqrt(aa * bb);
 }
 
-/* Takes the steps of a method. Version `gap` is left out when the versions are read (0:
- * none is left out). */
+/* Makes versions by the steps of a method, and visits them with a walk, except version
+ * `gap` (0: visits all). The walk begins again after the gap. Then the lag is known
+ * only without momentum, and only from the second step on. */
 static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
 {
     static float x[N], m[N], g[N], last[N], before[N];
@@ -81,8 +83,8 @@ static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
         if (v == 1 || lost || method == PL_METHOD_EAGER)
             assert_true(isnan(h.lag));
         else if (!(fabs(h.lag - cosine(g, last)) < 1e-3))
-            fail_msg("%s, version %d: lag %g, not %g", made.method, v, h.lag,
-                     cosine(g, last));
+            fail_msg("%s, version %d: the lag is %g instead of %g", made.method, v,
+                     h.lag, cosine(g, last));
     }
     pl_health_walk_destroy(&walk);
     assert_null(walk);

@@ -96,8 +96,8 @@ static void a_definition_keeps_its_held_out_text(void **state)
     pl_arm_clear(&arm);
 }
 
-/* If the bytes of a definition are cut between two fields, its lists may be too
- * short. */
+/* A definition that was cut must be refused at every length: if it is cut between two
+ * fields, its lists may be too short. A negative held_every must be refused too. */
 static void a_definition_without_the_text_of_a_path_is_refused(void **state)
 {
     pl_arm arm, back;

@@ -1,7 +1,7 @@
 /* folder: view; label: unit */
 /* Tests the history of a run. It must have one row per finished phase of each arm, in
- * the order of time, and must find audits and ends of processes. Also tests reports:
- * their text must not become markup. */
+ * the order of time, and must count audits and restarts of processes in the right row.
+ * Also tests parts of reports: text must not become markup. */
 #include "view/history.h"
 #include "view/html.h"
 #include "view/page_heat.h"
@@ -111,8 +111,9 @@ static const history_row *row_of(const bench *b, const char *arm, int64_t phase)
     return NULL;
 }
 
-/* All paths finish phase 0 at second 10, the dense model at second 15, and phase 1 is
- * finished at second 20. Path 3 has not finished phase 2. */
+/* The last of the four paths of `mix` finishes phase 0 at second 10, and phase 1 at
+ * second 20. Path 3 does not finish phase 2. The path of `dense` finishes phase 0 at
+ * second 15. */
 static void train_a_little(bench *b)
 {
     for (int64_t phase = 0; phase < 3; phase++)
@@ -145,8 +146,8 @@ static void a_row_per_finished_phase_in_the_order_of_time(void **state)
     end_bench(&b);
 }
 
-/* The last update of a path came too late for a quorum. The last phase must still have
- * a row. */
+/* A finished run must have a row for its last phase, even if the phase lacks the update
+ * of a path. (With a quorum, an update can come too late.) */
 static void the_last_phase_of_a_finished_run_has_a_row(void **state)
 {
     (void)state;
@@ -175,7 +176,7 @@ static void audits_are_counted_in_their_phase(void **state)
     put_audit(&b, "mix/p10.r0", 1, PL_VERDICT_VOID);
     /* This phase was not trained yet. */
     put_audit(&b, "mix/p10.r0", 7, PL_VERDICT_AGREED);
-    put_audit(&b, "mixture/p10.r0", 0, PL_VERDICT_SETTLED); /* of a different arm */
+    put_audit(&b, "mixture/p10.r0", 0, PL_VERDICT_SETTLED); /* of an unknown arm */
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
     assert_int_equal(row_of(&b, "mix", 0)->n_audits, 1);
     assert_int_equal(row_of(&b, "mix", 0)->n_odd, 0);
@@ -185,8 +186,8 @@ static void audits_are_counted_in_their_phase(void **state)
     end_bench(&b);
 }
 
-/* An event belongs to the first row that ends after it. If a worker joins for the first
- * time, this is no restart. */
+/* Restarts and expired leases in the hub's log are counted once, in the first row that
+ * ends after them. The first time that a worker joins is not a restart. */
 static void ends_of_processes_are_counted_once(void **state)
 {
     (void)state;
@@ -214,7 +215,8 @@ static void ends_of_processes_are_counted_once(void **state)
     end_bench(&b);
 }
 
-/* When the hub restarts, all workers join again. Only one of them is a new process. */
+/* When the hub restarts, all workers join again. Only w-2 is then a new process,
+ * because its process id has changed. */
 static void a_hub_that_restarts_is_one_restart(void **state)
 {
     (void)state;
@@ -239,7 +241,8 @@ static void a_hub_that_restarts_is_one_restart(void **state)
     end_bench(&b);
 }
 
-/* The store of another user may have arms with any names. */
+/* The store of another user may have arms with any names. In CSV, such a name must not
+ * become a formula, a second column or a control sequence. */
 static void a_name_is_no_formula_and_no_second_column(void **state)
 {
     (void)state;
@@ -260,7 +263,8 @@ static void a_name_is_no_formula_and_no_second_column(void **state)
     end_bench(&b);
 }
 
-/* If there are too many cells, a row stands for several phases and has their sums. */
+/* A history has at most PHASE_CELLS_MAX rows. If there are more phases, a row stands
+ * for several phases and has their sums. */
 static void a_long_history_is_thinned_and_loses_nothing(void **state)
 {
     (void)state;
@@ -346,8 +350,9 @@ static void text_of_a_report_is_no_markup(void **state)
     pl_buf_destroy(&out);
 }
 
-/* A worker reports the loss, which may have any value. On the axis of the second line,
- * steps are smaller than the distance between two floats of this size. */
+/* A worker reports the loss, which may have any value. Values that are not finite must
+ * leave a gap in the chart. On the axis of the line `large`, steps are smaller than the
+ * distance between two floating-point numbers of this size. */
 static void a_chart_of_a_path_that_diverges_has_a_gap(void **state)
 {
     (void)state;
@@ -425,8 +430,8 @@ static void a_picture_alone_is_a_whole_file(void **state)
     pl_buf_destroy(&picture);
 }
 
-/* Adds a version of a module that belongs to no arm. Its record claims the given
- * size. */
+/* Adds a version of a module that belongs to no arm. Its record claims n_params
+ * parameters, but the version has four. */
 static void put_version(bench *b, uint64_t number, float value, uint64_t n_params,
                         pl_hash *parent)
 {

@@ -14,7 +14,7 @@ typedef struct fixture {
     pl_client *client;
     pl_arm arm;
     pl_topology *topology;
-    float *start; /* version 0 of each path */
+    float *start; /* parameters of a path at version 0; equal for all paths */
 } fixture;
 
 static int setup(void **state)
@@ -123,7 +123,8 @@ static bool has_version(fixture *f, const char *module, uint64_t number, pl_hash
     return status == PL_OK;
 }
 
-/* Waits for the version. A merge comes after the last acknowledgement of its round. */
+/* Waits until the home has the version. The home acknowledges all updates of a round
+ * before it merges them. */
 static void wait_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
 {
     for (int i = 0; i < 500; i++) {
@@ -131,11 +132,13 @@ static void wait_version(fixture *f, const char *module, uint64_t number, pl_has
             return;
         pl_sleep_ms(10);
     }
-    fail_msg("%s never reached version %llu", module, (unsigned long long)number);
+    fail_msg("%s has no version %llu after 5 seconds", module,
+             (unsigned long long)number);
 }
 
-/* Computes the hash of the version with plain loops. The contributions are added in the
- * order of paths. */
+/* Computes with plain loops the hash that version 1 of a slot's module must have.
+ * `paths` has the n contributors of the module in rising order, in which the home adds
+ * their updates. */
 static void expected_hash(const fixture *f, int slot, const int *paths, int n,
                           pl_hash *out)
 {
@@ -219,7 +222,7 @@ static void another_update_under_the_same_key_is_said_to_be_another(void **state
     assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_ACCEPTED);
     sent other = send_update(f, SLOT_L2, 0, 0, update, 0);
     assert_int_equal(other.result, PL_SUBMIT_OTHER);
-    assert_non_null(strstr(other.text, "worker w sent another update"));
+    assert_non_null(strstr(other.text, "worker w has already sent a different update"));
     assert_int_equal(send_good(f, SLOT_L2, 0).result, PL_SUBMIT_DUPLICATE);
     pl_free(update);
 }
@@ -313,8 +316,8 @@ static void update_that_is_not_finite_is_rejected_with_a_reason(void **state)
     assert_int_equal(send_good(f, SLOT_L1, 0).result, PL_SUBMIT_ACCEPTED);
 }
 
-/* All paths of a module contribute to a round. Each update is `size` times the usual
- * update. */
+/* Sends the update of a path for the embedding, to which all four paths contribute. The
+ * update is `size` times that of make_update. */
 static sent send_scaled(fixture *f, int path, int64_t phase, float size)
 {
     size_t n = pl_topology_slot(f->topology, SLOT_EMBED)->n_params;
@@ -331,7 +334,8 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
 {
     fixture *f = *state;
     pl_hash got;
-    /* The home knows no norm yet, so the limit is the length of two inner steps. */
+    /* The home knows no usual norm yet, so the limit is norm_gate, 10, times the
+     * longest update that two inner steps can make. */
     assert_int_equal(send_scaled(f, 0, 0, 3).result, PL_SUBMIT_REJECTED);
     assert_int_equal(send_scaled(f, 0, 0, 1e18f).result, PL_SUBMIT_REJECTED);
     assert_int_equal(send_scaled(f, 0, 0, 2.8f).result, PL_SUBMIT_ACCEPTED);
@@ -341,15 +345,16 @@ static void update_far_longer_than_usual_is_rejected_also_after_a_restart(void *
     for (int i = 0; i < 2; i++) {
         sent s = send_scaled(f, 2, 1, 11);
         assert_int_equal(s.result, PL_SUBMIT_REJECTED);
-        assert_non_null(strstr(s.text, "store.norm_gate = 10"));
+        assert_non_null(strstr(s.text, "store.norm_gate allows 10 times"));
         kill_child(&f->home, SIGKILL);
         start_child(&f->home);
     }
     assert_int_equal(send_scaled(f, 2, 1, 9).result, PL_SUBMIT_ACCEPTED);
 }
 
-/* The parameters of the module have a standard deviation of 0.02. The values of an
- * update of size 1 have a standard deviation of 0.01. */
+/* An update whose norm is at most a tenth of the module's norm is always accepted. The
+ * parameters have a standard deviation of 0.02, and an update of size 1 has 0.01. So
+ * the limit is a size of about 0.2. */
 static void
 update_short_beside_its_module_is_accepted_however_short_others_are(void **state)
 {
@@ -387,7 +392,7 @@ static void update_of_a_wrong_base_is_rejected(void **state)
     lease_for(f->client, &f->arm, &submission.contribution, 0);
     assert_int_equal(pl_client_submit(f->client, &submission, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
-    assert_non_null(strstr(text, "another version"));
+    assert_non_null(strstr(text, "parameters of that version differ"));
     pl_free(update);
     pl_buf_destroy(&encoded);
 }
@@ -422,8 +427,8 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     pl_buf_destroy(&encoded);
 }
 
-/* In this arm paths score documents. If a score were not a number, the job would end
- * when it fits a router to the scores. */
+/* In this arm paths score documents. The home must refuse scores that cannot be losses:
+ * with such a score the job would fail later, when it fits a router to the scores. */
 static void scores_need_no_updates_and_must_be_losses(void **state)
 {
     fixture *f = *state;
@@ -569,7 +574,7 @@ static void broken_submissions_of_every_kind_are_refused(void **state)
         PL_MSG_CREATE_MODULE, PL_MSG_FENCE,       PL_MSG_GET_BLOB,
         PL_MSG_PUT_BLOB,      PL_MSG_HELLO,       9999};
     kill_child(&f->home, SIGKILL);
-    start_child(&f->home); /* after this start the broken message is the first one */
+    start_child(&f->home); /* the broken message must be its first one */
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         pl_message q;
         pl_message_init(&q, types[i]);

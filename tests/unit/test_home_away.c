@@ -1,7 +1,7 @@
 /* folder: home; label: integration
  *
  * Tests how the last home of a stopped job is removed. No data that is needed may be
- * lost, whichever process is killed, and at any point. */
+ * lost, even if the process that removes the home is killed at any point. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -119,7 +119,7 @@ static void a_drained_home_goes_and_leaves_what_others_need(void **state)
     make_job(*state, "4 1 1 0", PL_VERDICT_AGREED);
     assert_ok(leave(*state, 2));
     assert_gone(*state);
-    /* If the home is added again, it is counted again. */
+    /* The home can be added again; then the store has three parts again. */
     assert_ok(pl_store_grow_parts(*state, HOMES));
     assert_ok(pl_store_count_parts(*state, &counts));
     assert_int_equal(counts.n, HOMES);
@@ -135,7 +135,7 @@ static void what_a_home_still_has_keeps_it(void **state)
     char path[PL_PATH_MAX];
     make_job(*state, "4 1 1 0", PL_VERDICT_OPEN);
     assert_int_equal(leave(*state, 2), PL_ERR_BUSY);
-    assert_says("home 3 waits for the audit mix/p00.r0/3");
+    assert_says("home 3 still has the open audit mix/p00.r0/3");
     make_job(*state, "4 1 1 1", PL_VERDICT_AGREED);
     assert_int_equal(leave(*state, 2), PL_ERR_BUSY);
     assert_says("home 3 is not drained");
@@ -194,7 +194,8 @@ static void whoever_dies_can_be_followed_by_another(void **state)
             assert_ref(store, "sys/hub-epoch", "9");
             pl_store_close(&store);
         }
-    print_message("%d deaths, after %d it was gone\n", n_deaths, n_less);
+    print_message("%d processes were killed; after %d of them the home was gone\n",
+                  n_deaths, n_less);
     assert_true(n_deaths > 15 && n_less >= 2);
 }
 

@@ -1,9 +1,9 @@
 /* folder: home; label: integration
  *
  * Tests that a home accepts a worker's messages only under a lease that the hub has
- * sealed. The messages must be about the task and the phase of this lease, with numbers
- * that are possible for this task, and must stay within the lease's share of the memory
- * for uploads. */
+ * sealed. The messages must be about the lease's task and phase, with numbers that this
+ * task can have. Their blobs must fit into the part of the upload memory that one lease
+ * may use. */
 #include "tests/support/relay_fixture.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Submits an update of the first slot under this lease. */
+/* Submits an update of the first slot under this lease; NULL: without a lease. */
 static pl_status submit_under(const pl_lease *lease, pl_contribution as,
                               pl_submit_result *result)
 {
@@ -236,7 +236,7 @@ static void lease_uploads_no_more_than_its_task_needs(void **state)
     /* The home has 64 MiB for uploads; a task here needs much less. */
     assert_true(n < 8);
     assert_int_equal(reserve(socket, &lease, 99, UINT64_C(60) << 20 | 1), PL_ERR_PROTO);
-    other.token = 6; /* a different lease has its own share */
+    other.token = 6; /* a different lease has its own limit */
     assert_int_equal(submit_under(&other, good_work(), &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     pl_wire_close(&socket);
@@ -280,8 +280,8 @@ static void read_answers(pl_socket *socket, int n)
     pl_message_destroy(&a);
 }
 
-/* A home takes the names of workers from leases and does not keep them. If it kept
- * them, a flood of names could make it refuse new workers. */
+/* A home must not keep the names of workers, which it takes from their leases. If it
+ * kept them, a flood of names could fill its memory and make it refuse new workers. */
 static void names_leave_nothing_at_the_home(void **state)
 {
     (void)state;

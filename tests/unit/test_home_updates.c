@@ -1,7 +1,8 @@
 /* folder: home; label: unit
  *
- * Tests how a home reads the updates of a round: in the order of the contributions,
- * each as often as it counts, and with a limited amount of memory. */
+ * Tests how a home reads the updates of a round: in the order of the contributions, a
+ * sum of several contributors' updates only once, and with a limited amount of
+ * memory. */
 #include "home/home_updates.h"
 #include "tests/support/store_fixture.h"
 
@@ -73,7 +74,7 @@ static void updates_come_in_runs_of_bounded_size_in_their_order(void **state)
     home_updates *updates = home_updates_create(&r.round);
     const pl_codec_source source = home_updates_source(updates);
     const uint8_t *place = NULL;
-    for (int time = 0; time < 2; time++) { /* the second time it begins in the middle */
+    for (int time = 0; time < 2; time++) { /* pass 0 stops in the middle */
         pl_codec_run run;
         int n = 0;
         assert_ok(source.next(source.context, true, &run));
@@ -125,7 +126,8 @@ static void a_sum_of_three_contributors_is_added_once(void **state)
     assert_ok(pl_codec_next(&walk, &m, &weight));
     assert_null(m.data);
     home_updates_destroy(&updates);
-    /* A fourth entry, so that there are two sums of six contributors. */
+    /* Now all four contributions name the sum of three contributors. So this sum is
+     * added twice, and the updates have six contributors instead of four. */
     put(&r, 1, &three);
     updates = home_updates_create(&r.round);
     walk = (pl_codec_walk){.source = home_updates_source(updates)};

@@ -1,8 +1,9 @@
 /* folder: workers; label: unit
  *
- * Tests which worker repeats a task for an audit. Its device must be of the same kind
- * as that of the first worker. If there is no such worker and distances may be
- * compared, it is a worker with another kind of device. */
+ * Tests which worker the hub chooses to repeat a task for an audit: one whose device is
+ * of the same kind as the first worker's. If there is no such worker, and results of
+ * different kinds of devices may be compared with a tolerance, the hub chooses one with
+ * a different kind of device. */
 #include "net/net.h"
 #include "tests/support/tiny_arm.h"
 #include "workers/hub_internal.h"
@@ -22,8 +23,9 @@ typedef struct fixture {
     hub_worker workers[N_WORKERS];
     hub_audit audit;
     int64_t now;
-    pl_pubkey fenced_key; /* set by liar_is_found */
+    pl_pubkey fenced_key; /* the key that was fenced; set by liar_is_found */
     pl_pubkey sender_key; /* the key in the leases of the updates */
+    hub_worker *later[2]; /* NULL, or workers that join after a worker was fenced */
 } fixture;
 
 static int setup(void **state)
@@ -66,7 +68,7 @@ static int teardown(void **state)
 
 static bool is_asked(fixture *f, int worker)
 {
-    f->now += 200; /* the hub looks for an auditor only from time to time */
+    f->now += 200; /* the hub looks for workers only every 200 ms */
     return hub_find_audit(&f->h, worker, f->now) == &f->audit;
 }
 
@@ -111,14 +113,17 @@ static void without_distances_other_kinds_are_not_asked(void **state)
     f->options.audit_tolerance = 0;
     assert_false(is_asked(f, OTHER));
     f->options.audit_tolerance = 0.3;
-    /* Without likeness, results cannot be compared across kinds. */
+    /* With seed 0 the task has no sketches of its results, so results of different
+     * kinds of devices cannot be compared. */
     f->audit.row.seed = 0;
     assert_false(is_asked(f, OTHER));
     f->workers[SAME].left = false;
     assert_true(is_asked(f, SAME));
 }
 
-/* The holder of two keys names a kind of device that no other worker has. */
+/* If a worker with one of the job's own keys can do an audit, no worker with a
+ * different key gets it. Otherwise a person with the keys of FIRST and SAME could name
+ * a kind of device that no other worker has, and SAME would audit FIRST. */
 static void those_who_join_judge_nobody_where_own_workers_are(void **state)
 {
     fixture *f = *state;
@@ -135,8 +140,9 @@ static void those_who_join_judge_nobody_where_own_workers_are(void **state)
     assert_true(is_asked(f, SAME));
 }
 
-/* Otherwise a liar could name a new kind of device, and a second key of the liar would
- * judge it. */
+/* Among workers with keys that are not the job's own, those that have delivered a task
+ * come first, even if their device is of a different kind. Otherwise a liar could name
+ * a new kind of device for two keys, and one key would audit the other. */
 static void those_who_deliver_judge_before_others_of_its_kind(void **state)
 {
     fixture *f = *state;
@@ -157,8 +163,9 @@ static void those_who_deliver_judge_before_others_of_its_kind(void **state)
     assert_true(is_asked(f, OTHER));
 }
 
-/* Own workers that made a part of the task must be allowed to be the third. Otherwise a
- * worker that joined would be the third. */
+/* A worker with one of the job's own keys that sent a part of the first result may
+ * still be the third worker of the audit. Otherwise a worker that joined would be the
+ * third. */
 static void own_worker_that_sent_some_of_it_is_a_third(void **state)
 {
     fixture *f = *state;
@@ -192,8 +199,10 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
     pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
 }
 
-/* Homes have only the hashes of the results that an earlier hub received. A third
- * result could not be compared with hashes. */
+/* The record of an audit at a home has only hashes of the results that an earlier hub
+ * received. A third result could not be compared with the second by a hash. So after a
+ * restart the hub drops the second result, and asks the homes for the hashes of the
+ * first result's updates before it leases the audit. */
 static void a_hub_that_starts_again_asks_for_what_the_first_made(void **state)
 {
     fixture *f = *state;
@@ -255,8 +264,9 @@ static pl_hash update_of(int slot, bool wrong)
     return hash;
 }
 
-/* Tells the hub which updates the homes have accepted. The update of slot 1 came from a
- * different worker. */
+/* Tells the hub which updates the homes have accepted. The update of slot 1 came from
+ * worker `same`, all others from `first`. The update of slot `lie` is wrong (-1: no
+ * update is wrong). */
 static void hear_updates(fixture *f, hub_audit *a, int lie)
 {
     for (int slot = 0; slot < a->n_slots; slot++) {
@@ -310,6 +320,9 @@ static void liar_is_found(fixture *f, int lie, const char *liar)
         assert_int_equal(f->h.n_fenced, 1);
         assert_string_equal(f->h.fenced[0].name, liar);
         f->fenced_key = f->h.fenced[0].key;
+        for (int i = 0; i < 2; i++)
+            if (f->later[i])
+                hub_mark_fenced(&f->h, f->later[i]);
     }
     hub_clear_audits(&f->h);
     plan_clear(&f->h.tasks);
@@ -357,6 +370,21 @@ static void an_heir_of_a_liars_name_is_not_fenced(void **state)
     assert_false(f->workers[FIRST].fenced[0]);
 }
 
+static void a_key_that_gets_a_liars_name_later_is_not_fenced(void **state)
+{
+    fixture *f = *state;
+    hub_worker heir = {.name = "first"}, again = {.name = "again"};
+    memset(f->sender_key.bytes, 7, PL_PUBKEY_BYTES);
+    memset(heir.key.bytes, 9, PL_PUBKEY_BYTES);
+    f->workers[FIRST].key = again.key = f->sender_key;
+    f->workers[FIRST].own_key = false;
+    f->later[0] = &heir;
+    f->later[1] = &again;
+    liar_is_found(f, 0, "first");
+    assert_false(heir.fenced[0]);
+    assert_true(again.fenced[0]);
+}
+
 static void a_key_does_not_audit_its_own_results(void **state)
 {
     fixture *f = *state;
@@ -384,6 +412,7 @@ int main(void)
         TEST(of_several_senders_the_other_one_is_fenced_for_its_own_lie),
         TEST(a_liar_is_fenced_by_the_key_of_its_lease),
         TEST(an_heir_of_a_liars_name_is_not_fenced),
+        TEST(a_key_that_gets_a_liars_name_later_is_not_fenced),
         TEST(a_key_does_not_audit_its_own_results),
         TEST(several_honest_senders_agree),
     };

@@ -20,8 +20,8 @@ static pl_shape qk_shape(void)
     return shape;
 }
 
-/* Exports one path with this type of weights into a folder. The caller frees the
- * parameters. */
+/* Exports one path with this type of weights into a new folder. Returns the parameters;
+ * the caller frees them. */
 static float *make_folder(const char *name, const pl_shape *shape, pl_weight_type type)
 {
     pl_topology *t = make_topology(shape);
@@ -135,7 +135,7 @@ static void copy_tensors(const char *from, const char *to, keep_fn keep,
                       data.len + (size_t)t->n_bytes);
         pl_buf_append(&data, t->data, (size_t)t->n_bytes);
     }
-    if (extra) /* the file is four bytes longer */
+    if (extra) /* adds a tensor of one value */
         pl_buf_printf(&header,
                       ",\"%s\":{\"dtype\":\"F32\",\"shape\":[1],"
                       "\"data_offsets\":[%zu,%zu]}",
@@ -216,8 +216,8 @@ static void refused(const char *path, pl_status wanted, const char *words)
     pl_status status = pl_import_open(in_scratch(path), &m);
     assert_null(m);
     if (status != wanted)
-        fail_msg("%s instead of %s: %s", pl_status_name(status), pl_status_name(wanted),
-                 pl_last_error());
+        fail_msg("the status is %s instead of %s: %s", pl_status_name(status),
+                 pl_status_name(wanted), pl_last_error());
     assert_said(words);
 }
 
@@ -350,8 +350,8 @@ static void a_model_with_qk_norm_is_a_qwen3_model(void **state)
         edit_config("qk", cases[i].from, cases[i].to);
         refused("qk", cases[i].status, cases[i].words);
     }
-    /* As a Llama model, the model would lose the parameters of its QK norm. A Qwen3
-     * model without these parameters is not complete. */
+    /* Read as a Llama model, this model would lose the parameters of its QK norm. A
+     * Qwen3 model without these parameters is not complete. Both must be refused. */
     free(make_folder("qk", &shape, PL_WEIGHT_F32));
     edit_config("qk", "\"Qwen3ForCausalLM\"", "\"LlamaForCausalLM\"");
     edit_config("qk", "\"qwen3\"", "\"llama\"");
@@ -398,8 +398,8 @@ static void numbers_that_make_no_sense_are_refused(void **state)
     }
 }
 
-/* Programs before 2024 wrote theta at the top level, wrote few fields, and wrote some
- * of them as null. */
+/* Configurations of programs from before 2024 must be understood. They have theta at
+ * the top level, only few fields, and some fields that are null. */
 static void old_configurations_are_understood(void **state)
 {
     (void)state;

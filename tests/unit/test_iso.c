@@ -31,8 +31,8 @@ static float *copy_of(const float *x, size_t n)
 
 /* ---- an SVD: one-sided Jacobi rotations (Hestenes 1958) ---- */
 
-/* Rotates two columns of u [R,C] so that they become orthogonal, and the same columns
- * of v [C,C]. */
+/* Rotates columns p and q of u [R,C] so that they become orthogonal, and rotates the
+ * same columns of v [C,C] by the same angle. */
 static void rotate_columns(double *u, double *v, int R, int C, int p, int q)
 {
     double a = 0, b = 0, c = 0;
@@ -54,8 +54,8 @@ static void rotate_columns(double *u, double *v, int R, int C, int p, int q)
     }
 }
 
-/* Writes mean(S) U V^T of x to out; both are [rows, cols]. Returns the smallest
- * singular value divided by the Frobenius norm. */
+/* Writes mean(S) U V^T to out, where U S V^T is the SVD of x; x and out are [rows,
+ * cols]. Returns the smallest singular value divided by the Frobenius norm. */
 static double equalize_by_svd(double *out, const float *x, int rows, int cols)
 {
     const bool turned = rows < cols;
@@ -113,12 +113,12 @@ static void the_result_is_that_of_an_svd(void **state)
         const size_t n = (size_t)rows * (size_t)cols;
         float *x = random_matrix(rows, cols, (uint64_t)i, 1e-3f);
         double *want = calloc(n, sizeof *want);
-        /* the smallest singular value must be in the range of the iteration */
+        /* the iteration is accurate only for singular values of at least |x| / 1000 */
         assert_true(equalize_by_svd(want, x, rows, cols) > 1e-3);
         assert_int_equal(pl_iso_equalize(x, rows, cols, 1), PL_OK);
         const double error = relative_error(x, want, n);
         if (!(error < 5e-6))
-            fail_msg("%d x %d is off by %g", rows, cols, error);
+            fail_msg("%d x %d: the relative error is %g", rows, cols, error);
         free(x), free(want);
     }
 }
@@ -137,7 +137,8 @@ static void plain_product(float *out, const float *a, const float *b, int R, int
         }
 }
 
-/* x [n,m] with n <= m */
+/* Makes the singular values of x [n,m] equal, by the iteration of outer/iso.h with its
+ * coefficients `of`. n must not be above m. */
 static void plain_equalize(float *x, int n, int m)
 {
     static const float of[PL_ISO_ITERATIONS][3] = {
@@ -219,8 +220,8 @@ static void what_has_no_direction_stays_as_it_is(void **state)
         assert_true(zeros[i] == 0.0f);
     assert_int_equal(pl_iso_equalize(wrong, 2, 3, 1), PL_OK);
     assert_memory_equal(wrong, was, sizeof was);
-    /* A matrix of rank 1 has only one direction, which gets the mean of both singular
-     * values. */
+    /* A matrix of rank 1 has only one direction. Its singular value is replaced by the
+     * mean of this value and 0. */
     float one[] = {3, 0, 0, 4, 0, 0};
     assert_int_equal(pl_iso_equalize(one, 2, 3, 1), PL_OK);
     const float half[] = {1.5f, 0, 0, 2, 0, 0};

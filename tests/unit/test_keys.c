@@ -1,7 +1,7 @@
 /* folder: base; label: unit */
-/* Tests keys in files and in lists. A key that was written must be read back. A file
- * that other users can read must be refused. The error about a list must name the wrong
- * line. */
+/* Tests keys in files and in lists. A key that was written must be read back. A key
+ * file that other users can access must be refused. The error about a list must name
+ * the wrong line. */
 #include "base/base.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void a_pair_is_read_back_as_it_was_saved(void **state)
     assert_int_equal(pl_keypair_load("/tmp/pl-no-such-key", &got), PL_ERR_NOT_FOUND);
 }
 
-/* ---- this program is started again, with a folder that cannot be flushed ---- */
+/* ---- runs in a child process, in which no folder can be flushed ---- */
 static int save_unflushed(const char *file)
 {
     pl_keypair made;
@@ -74,7 +74,8 @@ static void a_key_is_there_when_its_folder_is_flushed(void **state)
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
 }
 
-/* If keys were random texts, one key in 64 would begin with a dash. */
+/* A key's text must not begin with a dash, so that no command takes it for an option.
+ * If keys were random texts, one key in 64 would begin with a dash. */
 static void no_key_looks_like_an_option(void **state)
 {
     pl_keypair made;
@@ -112,7 +113,7 @@ static void a_cut_or_changed_key_file_is_damaged(void **state)
     assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
     assert_int_equal(pl_read_file(f->file, &whole), PL_OK);
     assert_int_equal(chmod(f->file, 0600), 0);
-    /* Only the last newline may be missing. */
+    /* A file that is cut is damaged; only the last newline may be missing. */
     for (size_t n = 0; n + 1 < whole.len; n++) {
         FILE *out = fopen(f->file, "w");
         assert_int_equal(fwrite(whole.data, 1, n, out), n);
@@ -120,7 +121,7 @@ static void a_cut_or_changed_key_file_is_damaged(void **state)
         assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_DAMAGED);
     }
     uint8_t *at = whole.data + strlen("pathloom-key 1\npublic ");
-    *at = *at == 'A' ? 'B' : 'A'; /* the halves do not belong together */
+    *at = *at == 'A' ? 'B' : 'A'; /* the public half no longer fits the secret half */
     FILE *out = fopen(f->file, "w");
     assert_int_equal(fwrite(whole.data, 1, whole.len, out), whole.len);
     fclose(out);
@@ -291,8 +292,8 @@ static void write_bytes(const char *path, const void *bytes, size_t len)
     assert_int_equal(fclose(out), 0);
 }
 
-/* Each wrong line is between two correct lines, which still count. After the list was
- * written again, the wrong line is unchanged. */
+/* Each list has a wrong line between two correct lines, which still count. If the list
+ * is written again, the wrong line must stay as it is. */
 static void a_wrong_line_is_named_skipped_and_kept(void **state)
 {
     const fixture *f = *state;
@@ -350,9 +351,9 @@ static void a_wrong_line_is_named_skipped_and_kept(void **state)
     }
 }
 
-/* If the public half of a key is zero, or another point of low order, all partners get
- * the same secret. See RFC 7748, section 7. The points are those of order 1, 2, 4 and 8
- * of the curve. */
+/* A key must be refused if its public half is zero or another point of low order: all
+ * partners would get the same secret (RFC 7748, section 7). The points here are those
+ * of order 1, 2, 4 and 8 of the curve. */
 static void a_key_of_low_order_is_refused_where_it_enters(void **state)
 {
     const fixture *f = *state;

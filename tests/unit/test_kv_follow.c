@@ -4,14 +4,14 @@
 #include <dirent.h>
 #include <dlfcn.h>
 
-/* Tests what a follower sees in one case: after the follower has read the manifest, but
- * before it reads the log, the writer makes a table file from the log and deletes the
- * log. Between these two readings, RocksDB lists the folder of the database with the
- * function opendir. This program has its own opendir, which lets the writer work at
+/* A follower reads first the manifest of a database, then its log. Tests what it sees
+ * if, between these two readings, the writer makes a table file from the log and
+ * deletes the log. Between the readings, RocksDB lists the folder of the database with
+ * the function opendir. This program has its own opendir, which lets the writer work at
  * that moment. */
 
 enum {
-    ROW_BYTES = 1 << 20, /* so large that eight commits fill the buffer of a family */
+    ROW_BYTES = 1 << 20, /* so large that eight commits fill a write buffer */
     PAUSE_MS = 1,
     COMMITS_MAX = 5000
 };
@@ -19,7 +19,7 @@ enum {
 static kv *writer;
 static char database[PL_PATH_MAX];
 static uint64_t newest; /* number of the newest row */
-/* Number of calls of opendir that will still replace the log. */
+/* How many of the next calls of opendir replace the log. */
 static int n_replacements;
 
 static DIR *list(const char *path)
@@ -53,7 +53,7 @@ static void commit_row(void)
     pl_free(bytes);
 }
 
-/* Commits rows until the oldest file of the log was deleted. */
+/* Commits rows until the oldest file of the log is deleted. */
 static void replace_log(void)
 {
     uint64_t before = oldest_log();

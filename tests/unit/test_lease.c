@@ -1,7 +1,7 @@
 /* folder: net; label: unit
  *
- * Tests that a sealed lease opens to the lease that was sealed, and that other bytes
- * are refused. */
+ * Tests that a sealed lease opens to the lease that was sealed, and that changed bytes,
+ * incomplete bytes and a different secret are refused. */
 #include "net/net.h"
 
 #include <setjmp.h>

@@ -2,8 +2,8 @@
  *
  * Tests that a lease belongs to one worker. If another worker sends messages with the
  * token of the lease, which can be guessed, they must have no effect. All failures of a
- * key's workers count against the key. The test runs a hub with a gate, a home, and
- * three workers with keys. */
+ * key's workers count against the key. The test runs a hub that checks keys, a home,
+ * and three workers with keys. */
 #include "tests/support/lease_job.h"
 
 #include <math.h>
@@ -89,7 +89,7 @@ static void stranger_cannot_end_it(void **state)
     pl_message m, a;
     assert_int_equal(say_done(&j->thief, j->token, 0, j->task), PL_MSG_OK);
     holder_has_it_still(j);
-    for (int i = 0; i < 4; i++) { /* three failures would end the run */
+    for (int i = 0; i < 4; i++) { /* three failures would end the job */
         begin(&m, PL_MSG_RELEASE, j->thief.name, j->token, 0, j->task);
         assert_int_equal(ask_plainly(&j->thief, &m), PL_MSG_OK);
     }
@@ -100,8 +100,8 @@ static void stranger_cannot_end_it(void **state)
     pl_message_destroy(&a);
 }
 
-/* Tries token 0, which a path has before its first lease, and a token that this hub has
- * never granted. */
+/* A worker tries to use leases that nobody gave it: with token 0, which a path has
+ * before its first lease, and with a token that the hub has never granted. */
 static void nobody_makes_a_lease_for_itself(void **state)
 {
     const job *j = *state;
@@ -119,7 +119,8 @@ static void nobody_makes_a_lease_for_itself(void **state)
     assert_true(token > j->token && token < made_up);
 }
 
-/* No update was submitted, so no home confirms the task. */
+/* A worker says that its task is done, but it has submitted no update, so no home
+ * confirms the task. The hub must then give the task to another worker. */
 static void done_without_delivery_keeps_no_path(void **state)
 {
     job *j = *state;
@@ -227,8 +228,8 @@ static int count_in_status(const job *j, const char *text)
     return n;
 }
 
-/* During the flood one worker renews its lease. Another worker gets tasks and returns
- * them. */
+/* During a flood of names from one key, one worker renews its lease, and another worker
+ * gets tasks and returns them. */
 static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **state)
 {
     const job *j = *state;
@@ -251,14 +252,17 @@ static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **st
     holder_has_it_still(j);
 }
 
-/* A hub that has restarted does not know which key has which name. */
+/* A name that the list gives to a key must be refused to other keys before the owner
+ * joins, because a hub that has restarted does not know which key has which name. A
+ * name like worker-1 must be refused, too. A name that one of the job's own workers
+ * wants is taken back from a worker on trial. */
 static void nobody_takes_the_name_of_another(void **state)
 {
     job *j = *state;
     party absent = {.name = "absent"}, mine;
     pl_keypair_create(&absent.key);
     allow(j, &absent);
-    pl_sleep_ms(1000); /* the gate looks at the list twice per second */
+    pl_sleep_ms(1000); /* the hub checks the list of keys twice per second */
     assert_int_equal(hello(&j->thief, "absent", "d"), PL_MSG_ERR);
     assert_int_equal(hello(&j->thief, "worker-1", "d"), PL_MSG_ERR);
     assert_int_equal(hello(&j->thief, "worker-x", "d"), PL_MSG_WELCOME);
@@ -270,13 +274,53 @@ static void nobody_takes_the_name_of_another(void **state)
     pl_wire_close(&absent.socket);
 }
 
+/* Gives the key of `p` and its name to the hub, with the key of an invitation. */
+static uint16_t enrol(const job *j, const pl_keypair *invite, const party *p)
+{
+    pl_message m;
+    party guest = {.key = *invite};
+    assert_int_equal(pl_wire_connect_as(j->hub.address, invite, &guest.socket), PL_OK);
+    pl_message_init(&m, PL_MSG_ENROL);
+    pl_put_text(&m.body, PL_TAG_NAME, p->name);
+    pl_put_bytes(&m.body, PL_TAG_KEY, p->key.open.bytes, PL_PUBKEY_BYTES);
+    uint16_t type = ask_plainly(&guest, &m);
+    pl_wire_close(&guest.socket);
+    return type;
+}
+
+static void enrolling_gets_the_name_of_a_worker_on_trial_only(void **state)
+{
+    job *j = *state;
+    party late = {.name = "late"}, by_hand = {.name = "by-hand"}, mine;
+    pl_keypair invite;
+    char list[PL_PATH_MAX];
+    pl_keypair_create(&invite);
+    pl_keypair_create(&late.key);
+    pl_keypair_create(&by_hand.key);
+    pl_key_entry pool = {.key = invite.open,
+                         .role = PL_AS_INVITE,
+                         .grants = PL_AS_WORKER,
+                         .uses = 2,
+                         .name = "pool"};
+    assert_int_equal(
+        pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &pool), PL_OK);
+    join_own(j, &mine, "by-hand");
+    assert_int_equal(hello(&j->thief, "late", "d"), PL_MSG_WELCOME);
+    assert_int_equal(enrol(j, &invite, &by_hand), PL_MSG_ERR);
+    assert_int_equal(enrol(j, &invite, &late), PL_MSG_ENROLLED);
+    join(j, &late);
+    assert_int_equal(hello(&j->thief, "late", "d"), PL_MSG_ERR);
+    pl_wire_close(&late.socket);
+    pl_wire_close(&mine.socket);
+}
+
 static void assert_status(const job *j, const char *text, bool has)
 {
     pl_message m, a;
     pl_message_init(&m, PL_MSG_STATUS);
     assert_int_equal(ask(&j->third, &m, &a), PL_MSG_STATUS_IS);
     if ((strstr(pl_buf_text(&a.data), text) != NULL) != has)
-        fail_msg("status %s `%s`: %s", has ? "lacks" : "has", text,
+        fail_msg("the status %s `%s`: %s", has ? "lacks" : "has", text,
                  pl_buf_text(&a.data));
     pl_message_destroy(&a);
 }
@@ -335,7 +379,7 @@ static void different_workers_that_fail_at_one_task_end_the_job(void **state)
     party two[2];
     fail_task(&j->thief);
     fail_task(&j->thief);
-    begin_two(j, two); /* all workers except the one that failed */
+    begin_two(j, two); /* only the task that failed is left */
     assert_status(j, "\"failure\":\"\"", true);
     fail_task(&j->third);
     assert_status(j, "failed 3 times in phase 0", true);
@@ -349,7 +393,7 @@ static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
     join_own(j, &mine, "mine");
     fail_task(&j->thief);
     fail_task(&j->thief);
-    begin_two(j, two); /* all workers except the one that failed */
+    begin_two(j, two); /* only the task that failed is left */
     fail_task(&j->third);
     assert_status(j, "\"failure\":\"\"", true);
     for (int i = 0; i < 3; i++) {
@@ -419,9 +463,9 @@ static bool has_state(const job *j, const char *path)
     return !pl_hash_none(&state.moments);
 }
 
-/* A worker that joined may have made a state from which no worker can continue. Such a
- * state is dropped once, so a lie does not end the job. If the task then fails without
- * this state, the job ends. */
+/* A worker that joined may have left a state from which no worker can continue. If the
+ * next task then fails three times, the state is dropped, so a lie does not end the
+ * job. If the task fails again without the state, the job ends. */
 static void false_state_of_one_key_ends_no_job(void **state)
 {
     job *j = *state;
@@ -523,7 +567,7 @@ static void own_worker_begins_what_one_on_trial_is_at(void **state)
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
     begin_two(j, two);
-    /* This is the last one of the four paths. */
+    /* This is the last free task of the four paths. */
     assert_int_equal(get_task(&j->third, &token, task), 0);
     join_own(j, &mine, "mine");
     assert_int_equal(get_task(&mine, &token, task), 0);
@@ -593,8 +637,9 @@ static void leave(const party *p)
     assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
 }
 
-/* A key can have many names, and the launcher reads the list of workers five times per
- * second. */
+/* A worker that has done nothing and has left must not be listed in the status, only
+ * counted. A key can have many names, and the launcher reads the list of workers five
+ * times per second. */
 static void names_that_did_nothing_and_went_are_not_listed(void **state)
 {
     const job *j = *state;
@@ -653,6 +698,7 @@ int main(int argc, char **argv)
         TEST(own_state_that_fails_ends_the_job),
         TEST(sums_of_the_fleet_take_no_impossible_number),
         TEST(nobody_takes_the_name_of_another),
+        TEST(enrolling_gets_the_name_of_a_worker_on_trial_only),
         TEST(worker_has_no_more_leases_than_it_can_use),
         TEST(key_on_trial_has_one_lease),
         TEST(own_worker_begins_what_one_on_trial_is_at),

@@ -145,7 +145,7 @@ static void paths_without_finite_nats_are_left_out(void **state)
     assert_int_equal(path, 4);
     assert_true(margin == 10.0);
     assert_int_equal(pl_likelihood_choose(nats, 2, &path, &margin), PL_ERR_NUMERIC);
-    assert_non_null(strstr(pl_last_error(), "none of 2 paths"));
+    assert_non_null(strstr(pl_last_error(), "none of the 2 paths"));
 }
 
 int main(void)

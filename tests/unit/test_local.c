@@ -2,13 +2,17 @@
  *
  * Tests the outer steps that holders of a module take themselves under noloco and
  * eager. The steps must equal the equations in double, and the mean of the holders must
- * be the home's version of the module. */
+ * be the home's version of the module. Also tests the updates of streaming. */
 #include "tests/support/holders.h"
 
 /* ---- noloco ---- */
-/* v = alpha v - beta mean_G(share d) + gamma (mean_G(x) - x); x = x + v. Nesterov: g =
- * mean_G(share d) + gamma / beta (x - mean_G(x)), v = alpha v + g, x -= beta (g +
- * alpha v). */
+/* One step of noloco. For each holder, x are its parameters, d its update, v its
+ * velocity, and mean_G is the mean over the holder and its mate. alpha is the momentum,
+ * beta the outer learning rate, gamma the consensus factor.
+ *
+ *   heavy ball   v = alpha v - beta mean_G(share d) + gamma (mean_G(x) - x),  x += v
+ *   nesterov     g = mean_G(share d) + gamma / beta (x - mean_G(x)),
+ *                v = alpha v + g,  x -= beta (g + alpha v) */
 static void equations_of_gossip(world *w, int64_t round)
 {
     double alpha = w->arm.outer.momentum[PL_CLASS_EMBED], beta = lr_at(w, round);
@@ -33,7 +37,7 @@ static void equations_of_gossip(world *w, int64_t round)
             w->of[i].x[e] += w->of[i].step[e];
 }
 
-/* 0: gamma equals beta; mates exchange one vector. */
+/* 0: gamma equals beta, and mates exchange one vector instead of two. */
 static const double gammas[] = {0, 0.3, 1.1};
 static const pl_rule both_rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
 
@@ -76,8 +80,10 @@ static void odd_holder_is_left_alone_in_turn(void **state)
 
 /* ---- eager ---- */
 
-/* g~_i = mean(t-1) + (part_i(t) - part_i(t-1)) / k, where part_i = share_i g_i. Then
- * the Nesterov step of the holder's own x_i and m_i follows. */
+/* One step of eager in round t for all k holders. g_i is the update of holder i, and
+ * part_i = share_i g_i. The step uses g~_i = mean(t-1) + (part_i(t) - part_i(t-1)) / k,
+ * where mean(t-1) is the mean of all parts of the round before. With g~_i, holder i
+ * takes a Nesterov step of its own parameters x_i and momentum m_i. */
 static void equations_of_eager(world *w, int64_t round)
 {
     double mu = w->arm.outer.momentum[PL_CLASS_EMBED], eta = lr_at(w, round);
@@ -114,7 +120,7 @@ static void begin_eager(world *w, int64_t phase, const float *mean_before)
 
 static void end_eager(world *w, int64_t phase, double norm, pl_buf encoded[])
 {
-    end_gossip(w, phase, norm, encoded); /* noloco makes the same calls */
+    end_gossip(w, phase, norm, encoded); /* the calls are those of noloco */
 }
 
 static void eager_is_its_equations(void **state)
@@ -255,8 +261,8 @@ static void streaming_goes_on_with_its_own(void **state)
     end_world(w);
 }
 
-/* Sends one round of one holder. Adds the vector that was sent to `mean`, and returns
- * the part that was not sent. */
+/* Sends the update of one holder in a round. Adds the vector that was sent to `mean`,
+ * and returns the part that was not sent. */
 static float *send_part(world *w, int i, int64_t round, float *mean)
 {
     holder *h = &w->of[i];
@@ -282,9 +288,10 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
     return left;
 }
 
-/* A value that was merged into the holder's own parameters must not be sent again. So
- * the sum of all vectors that were sent, and of the rests, must equal the sum of what
- * was trained. */
+/* With streaming and a lossy codec, a value that was merged into the holder's own
+ * parameters must not be sent again. So what was sent plus what was left out must equal
+ * what was trained. *most_left becomes the largest value that was left out in the last
+ * round. */
 static void nothing_is_sent_twice(int k, double mix, double *most_left)
 {
     enum { ROUNDS = 60 };

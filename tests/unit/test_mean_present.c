@@ -1,6 +1,6 @@
 /* folder: outer; label: unit */
-/* Tests outer.mean=present: the mean of a value is over those contributors that send
- * it. */
+/* Tests outer.mean=present: the mean of each value of an update is taken over only
+ * those contributors that send this value. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "outer/arith.h"
@@ -39,8 +39,8 @@ static void clear(sent *s)
         pl_buf_destroy(&s->bytes[i]);
 }
 
-/* Computes D of the first n messages. D is the negative result of a step with lr 1 from
- * zeros. */
+/* Computes the mean update of the first n messages. It is the negative result of an
+ * outer step with learning rate 1 that starts from parameters of zero. */
 static void mean_of(const sent *s, int n, bool present, float *mean)
 {
     const pl_outer_step step = {.lr = 1, .n_contributors = n};
@@ -61,7 +61,8 @@ static void mean_of(const sent *s, int n, bool present, float *mean)
 
 /* ---- the mean ---- */
 
-/* Each value is sent by a different subset of the three, also by none. */
+/* Returns whether contributor u sends value i. The lowest three bits of i choose the
+ * senders, so all 8 subsets of the three contributors occur, also the empty one. */
 static bool sends(int i, int u)
 {
     return i % 8 >> u & 1;
@@ -112,7 +113,7 @@ static void values_that_one_sends_count_whole(void **state)
         for (int u = 0; u < MESSAGES; u++)
             if (update[u][i] != 0) {
                 const float sum = all[i] / s.weights[u];
-                /* The precision of 8 bits. */
+                /* The error of a value that is encoded in 8 bits. */
                 assert_true(fabsf(mean[i] - update[u][i]) <= 0.07f);
                 assert_true(fabsf(mean[i] - sum) <= 1e-6f * fabsf(sum));
             }
@@ -185,7 +186,7 @@ static void it_refuses_what_would_count_twice(void **state)
 {
     (void)state;
     pl_outer outer = outer_of(PL_METHOD_DILOCO, "topk");
-    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* modules with only one contributor */
+    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* they have only one contributor */
     assert_int_equal(pl_mean_check(&outer), PL_OK);
     outer.momentum[PL_CLASS_LEVEL] = 0.9;
     assert_needs(&outer, "momentum");

@@ -1,8 +1,9 @@
 /* folder: workers; label: unit
  *
  * Tests pairs of mates with a deadline. The home decides once whether a pair meets, and
- * always tells both mates the same decision. With both decisions, the version of the
- * home is the mean of the holders, and its record names the pairs that were split. */
+ * always tells both mates the same decision. After either decision, the home's version
+ * is the mean of the holders' parameters, and its record says which holders were
+ * split. */
 #include "tests/support/holders.h"
 
 static world *new_pairs(int k)
@@ -66,8 +67,8 @@ static void first_wish_decides_for_both_and_for_ever(void **state)
     end_pairs(w);
 }
 
-/* A lease states whether the pair's deadline is over. Without a lease that says so, a
- * holder cannot split its pair. */
+/* Shows that a holder can split its pair only with a lease that was granted after the
+ * pair's deadline (`late`). Without such a lease it can still meet its mate. */
 static void only_a_lease_from_after_the_deadline_splits_a_pair(void **state)
 {
     (void)state;
@@ -111,8 +112,8 @@ static void pair_of_which_both_are_there_is_met(void **state)
     end_pairs(w);
 }
 
-/* Plays a round. The holder `late` sends its update after its mate has continued. With
- * -1 no holder is late. */
+/* Simulates a round. The holder `late` sends its update only after its mate has split
+ * the pair. If `late` is -1, no holder is late. */
 static void play_round(world *w, int64_t round, int late)
 {
     pl_buf encoded[HOLDERS_MAX] = {{0}};
@@ -166,7 +167,7 @@ static pl_status refuse(void *context, const char *name, const char *target)
 {
     (void)context;
     (void)target;
-    fail_msg("%s is still there", name);
+    fail_msg("the ref %s was not deleted", name);
     return PL_OK;
 }
 
@@ -215,14 +216,14 @@ static void odd_questions_are_refused(void **state)
     assert_int_equal(try_meet(w, 0, 0, PL_MEETING_COUNT, &said), PL_ERR_PROTO);
     assert_int_equal(
         pl_client_meet(w->client, "mix/L1.E0", 0, 0, 0, PL_MEETING_OPEN, &said),
-        PL_ERR_PROTO); /* the module of a single path has no pairs */
+        PL_ERR_PROTO); /* a module of only one path has no pairs */
     assert_int_equal(
         pl_client_meet(w->client, "mix/L9.E0", 0, 0, 0, PL_MEETING_OPEN, &said),
         PL_ERR_NOT_FOUND);
     assert_int_equal(pl_client_put_ref(w->client, "meet/mix/embed.E0/0/0", "met"),
                      PL_ERR_NOPERM);
     end_pairs(w);
-    w = new_gossip(2, "f32", 0, PL_RULE_HEAVY_BALL); /* without a deadline */
+    w = new_gossip(2, "f32", 0, PL_RULE_HEAVY_BALL); /* pairs without a deadline */
     start_home(w);
     assert_int_equal(try_meet(w, 0, 0, PL_MEETING_SPLIT, &said), PL_ERR_PROTO);
     end_pairs(w);

@@ -1,6 +1,6 @@
 /* folder: workers; label: unit */
-/* Tests the status in Prometheus's format. Each family must occur once, with its type.
- * No name and no value may break the format. */
+/* Tests how a hub's status is written in the text format of Prometheus. Each metric
+ * family must occur once, with its type. No name and no value may break the format. */
 #include "base/base.h"
 #include "workers/metrics.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* folder: modules; label: unit */
-/* Tests the model of one path on the reference backend: losses and gradients against a
- * model in double, training, decoding, and errors. */
+/* Tests the model of one path on the reference backend: losses and gradients, which are
+ * compared with those of a model in double; training; planned memory; and errors. */
 #include "modules/model_internal.h"
 #include "tests/support/rig.h"
 
@@ -35,8 +35,8 @@ typedef struct double_model {
     double *params;
     const int32_t *tokens, *targets;
     int B, T;
-    double *loss;   /* [B*T], unless NULL */
-    double *hidden; /* [B*T,C], the stream before the final norm, unless NULL */
+    double *loss;   /* [B*T]: output, the loss of each token; may be NULL */
+    double *hidden; /* [B*T,C]: output, the input of the final norm; or NULL */
 } double_model;
 
 static const double *tensor_of(const double_model *m, int block, const char *name)
@@ -113,7 +113,7 @@ static void double_ffn(const double_model *m, int block, double *x, int N)
     free(normed), free(up), free(gate);
 }
 
-/* Returns the mean loss of the targets that count. */
+/* Returns the mean loss of the targets that are not -1. */
 static double double_loss(void *context)
 {
     const double_model *m = context;
@@ -197,8 +197,8 @@ static void expect_gradients(const rig *r, double_model *m, const float *got)
     }
 }
 
-/* Two rows: one has texts of 3 and 2 tokens, the other has texts of 1, 1 and 3 tokens.
- * Then the same texts in one row each. */
+/* marked_2x5 has two rows: one with texts of 3 and 2 tokens, and one with texts of 1, 1
+ * and 3 tokens. alone_5x5 has the same texts, but one text per row. */
 enum { MARK = PL_TEXT_BEGINS, N_TEXTS = 5 };
 static const int32_t marked_2x5[] = {1, 7, 12, MARK, 7, 3, 3 | MARK, 9 | MARK, 11, 2};
 static const int32_t alone_5x5[] = {1, 7, 12, 0, 0, 0, 7, 0, 0,  0, 3, 0, 0,
@@ -353,8 +353,8 @@ static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
     close_rig(&r);
 }
 
-/* Takes a step of three sequences in passes of one, of two, and of three sequences.
- * Loss, norm and parameters must be equal up to rounding. */
+/* Takes a step of three sequences in passes of one, two and three sequences. Loss,
+ * gradient norm and parameters must be equal up to rounding. */
 static void a_step_in_passes_is_a_step(void **state)
 {
     (void)state;
@@ -378,7 +378,7 @@ static void a_step_in_passes_is_a_step(void **state)
         assert_true(fabs(got.grad_norm - want.grad_norm) < 1e-5 * want.grad_norm);
         for (size_t i = 0; i < whole.n; i++)
             assert_true(fabsf(other[i] - params[i]) < 1e-4f);
-        /* The second pass has an invalid token. No gradients may remain. */
+        /* The last pass fails. No gradients of earlier passes may remain. */
         int32_t damaged[B3 * T5];
         memcpy(damaged, tokens, sizeof damaged);
         damaged[B3 * T5 - 1] = 1000;
@@ -413,7 +413,7 @@ static void two_trainings_from_one_seed_end_in_the_same_bytes(void **state)
     float *end[2];
     size_t n = 0;
     for (int i = 0; i < 2; i++) {
-        rig r = open_rig(&tiny, 2 + i, true); /* unused room must not matter */
+        rig r = open_rig(&tiny, 2 + i, true); /* room for one more row has no effect */
         load_initial(&r, 9);
         train_some(&r, 5);
         end[i] = copy_params(&r);
@@ -454,8 +454,7 @@ static void saved_parameters_and_moments_continue_to_the_same_bytes(void **state
     close_rig(&b);
 }
 
-/* With beta1 = 0 and a large eps, the step is lr * g / eps. So it shows how the
- * gradient was scaled. */
+/* With beta1 = 0 and a large eps, a step is lr * g / eps, so it shows a clipped g. */
 static void clipping_scales_the_gradient_to_the_given_norm(void **state)
 {
     (void)state;
@@ -523,7 +522,7 @@ static void a_value_that_is_not_finite_stops_the_step_and_changes_nothing(void *
     assert_memory_equal(after, r.params, r.n * sizeof *after);
     for (size_t i = 0; i < r.n; i++)
         assert_true(grads[i] == 0.0f);
-    load_randoms(&r, 0, 0.3f); /* after these errors the model still works */
+    load_randoms(&r, 0, 0.3f); /* after the error the model must still work */
     train_some(&r, 1);
     free(after), free(grads);
     close_rig(&r);
@@ -658,7 +657,8 @@ static void inference_plans_no_activations_for_each_block(void **state)
     assert_int_equal(plan[1][0].moments_bytes, 2 * plan[1][0].params_bytes);
 }
 
-/* Checks the alignment of all pointers. All members of both structures are pointers. */
+/* Checks that all pointers in `views` are multiples of 256. `views` is a model_acts or
+ * a block_acts: all members of these structures are pointers. */
 static void expect_aligned(const void *views, size_t bytes)
 {
     uintptr_t at[(sizeof(model_acts) + sizeof(block_acts)) / sizeof(uintptr_t)];
@@ -708,7 +708,7 @@ static void models_that_cannot_be_are_refused(void **state)
 
 /* ---- failing allocations ---- */
 
-/* The n-th call of the operation `alloc` in this table fails. */
+/* An `alloc` that fails when allocs_left is 0. Each call lowers allocs_left by 1. */
 static int allocs_left;
 static pl_status failing_alloc(pl_backend *backend, size_t bytes, const char *what,
                                void **out)

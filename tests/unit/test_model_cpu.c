@@ -1,6 +1,7 @@
 /* folder: modules; label: unit */
-/* Tests a whole model on every production backend: its gradients against the reference,
- * that it learns, that the same training gives the same bytes, and decoding. */
+/* Tests a whole model on every production backend. Its gradients must agree with the
+ * reference, it must learn, equal trainings must give equal bytes, and decoding must
+ * agree with a full forward pass. */
 #include "tests/support/pairs.h"
 
 /* Every test is run twice: without QK norm and with it. */
@@ -80,7 +81,8 @@ static void gradients_of_a_model_agree_with_ref(void **state)
     for_each_backend(check_model_gradients);
 }
 
-/* Trains two models in the same way. The second one recomputes activations. */
+/* Trains two models in the same way, except that the second one recomputes activations.
+ * Both must end with the same bytes. */
 static void check_same_bytes(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -115,7 +117,7 @@ static void training_twice_gives_the_same_bytes_also_by_recomputing(void **state
 static void check_learning(const pair *p)
 {
     if (strcmp(p->be[1]->name, "ref") == 0 || strstr(p->be[1]->device, "emulated"))
-        return; /* this would be slow; test_model does it for ref */
+        return; /* these backends are slow; test_model.c tests ref */
     int32_t tokens[MODEL_N], targets[MODEL_N];
     pl_topology *t = model_topology();
     pl_model *model = new_model(t, p->be[1], false);
@@ -127,7 +129,7 @@ static void check_learning(const pair *p)
                                              &adam, 1.0f, &result),
                          PL_OK);
     if (!(result.loss < 0.1))
-        fail_msg("%s: the loss is still %g", p->label, result.loss);
+        fail_msg("%s: after 60 steps the loss is still %g", p->label, result.loss);
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
 }
@@ -138,8 +140,9 @@ static void training_learns_a_batch_by_heart(void **state)
     for_each_backend(check_learning);
 }
 
-/* Compares rows that are full of texts of 1, 2, 3 .. tokens with rows that have one
- * text each. */
+/* Compares the losses of texts that share rows with their losses in a row of their own.
+ * The texts have 1, 2, 3 .. tokens; each row also ends a text. The losses must
+ * agree. */
 static void check_texts(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -167,8 +170,8 @@ static void check_texts(const pair *p)
     }
     const bool exact = strncmp(p->label, "ref ", 4) == 0;
     if (!(worst <= (exact ? 0.0 : 1e-5 + 3.0 * sqrt(p->tolerance))))
-        fail_msg("%s: a loss beside other texts differs by %g", p->label, worst);
-    /* A batch's marks of texts must not be used for later batches. */
+        fail_msg("%s: a loss in a shared row differs by %g", p->label, worst);
+    /* The marks that begin texts in one batch must not be used for later batches. */
     assert_int_equal(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, after),
                      PL_OK);
     assert_memory_equal(after, before, sizeof before);
@@ -206,7 +209,7 @@ static void check_decoder(const pair *p)
                                      (double)losses[at]));
     }
     if (!(worst <= 1e-5 + 3.0 * sqrt(p->tolerance)))
-        fail_msg("%s: a loss by decoding differs by %g", p->label, worst);
+        fail_msg("%s: the loss of a decoded token differs by %g", p->label, worst);
     pl_decoder_destroy(&decoder);
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
@@ -218,9 +221,10 @@ static void decoding_equals_a_full_forward_pass(void **state)
     for_each_backend(check_decoder);
 }
 
-/* A model for inference keeps no fp32 weights if it has copies of them. It must have
- * the losses of a model with fp32 weights, also after a second load, and whether or not
- * the embedding is the largest matrix. */
+/* Shows that a model for inference has the losses of a model for training, also after a
+ * second load. If the backend makes copies of the weights in another type, the model
+ * for inference keeps no fp32 weights. The four kinds of models differ in two points:
+ * whether the embedding is the largest matrix, and whether it is tied to the head. */
 static void check_inference(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
@@ -243,7 +247,7 @@ static void check_inference(const pair *p)
             pl_model_destroy(&of[side]);
         }
         if (memcmp(losses[0], losses[1], sizeof losses[0]) != 0)
-            fail_msg("%s: model %d has other losses in inference", p->label, kind);
+            fail_msg("%s: inference changes the losses of kind %d", p->label, kind);
         free(params);
         pl_topology_destroy(&t);
     }
@@ -269,7 +273,7 @@ static void check_what_is_kept(const pair *p)
     if (!lean)
         assert_int_equal(plan.params_bytes, 4 * n);
     else if (!p->be[1]->fp8_copies)
-        assert_true(plan.params_bytes < 4 * n); /* the copies need 2 n bytes */
+        assert_true(plan.params_bytes < 4 * n); /* the bf16 copies need 2 n bytes */
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
     free(params);

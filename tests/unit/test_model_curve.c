@@ -1,11 +1,11 @@
 /* folder: modules; label: unit */
-/* Tests the accuracy over a whole training. On every production backend, the losses
- * must stay near the losses of the reference, and the gradient of each tensor near that
- * of the reference. */
+/* Tests the accuracy of every production backend. Over a whole training, its losses
+ * must stay near those of the reference backend. On one batch, the gradient of each
+ * tensor must be near that of the reference backend. */
 #include "tests/support/pairs.h"
 
 enum { V = 64, B = 4, T = 24, N = B * T, STEPS = 200 };
-enum { STEPS_EMULATED = 10 }; /* 200 steps would take minutes */
+enum { STEPS_EMULATED = 10 }; /* on an emulated device 200 steps take minutes */
 
 static pl_topology *curve_topology(void)
 {
@@ -29,8 +29,8 @@ static pl_model *curve_model(const pl_topology *t, pl_backend *be)
     return fresh_model(t, be, &options);
 }
 
-/* Makes a text from which a model can learn: in three of four cases the next token
- * follows from the previous one. */
+/* Makes texts from which a model can learn: in three of four cases the previous token
+ * determines the next one. */
 static void curve_batch(int step, int32_t tokens[N], int32_t targets[N])
 {
     for (int b = 0; b < B; b++) {
@@ -65,7 +65,8 @@ static void train(const pl_topology *t, pl_backend *be, int n, double *losses)
 
 static void check_curve(const pair *p)
 {
-    /* The losses of the reference backend in the first pair. */
+    /* The losses of the reference backend, computed for the first pair and kept for
+     * all. */
     static double want[STEPS];
     double got[STEPS];
     pl_topology *t = curve_topology();

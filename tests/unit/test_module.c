@@ -1,14 +1,15 @@
 /* folder: modules; label: unit */
-/* Tests modules that paths share. Alone and in steps with other paths, each path must
- * get the bytes of a model that has loaded all its parameters. */
+/* Tests modules that several paths share. Whether a path is computed alone or in the
+ * same steps as other paths, its results must have the same bytes as those of a model
+ * that has loaded all parameters of the path. */
 #include "modules/decoder_rows.h"
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 131, CONTEXT = 32, SLOTS = 10, WORDS = 12, MODULES_MAX = 32 };
 
-/* Three kinds of topologies. The first has only blocks of two levels. The second has a
- * path-specific block, and an embedding and a head per module of a level. In the third
- * one everything is path-specific. */
+/* Makes a topology of one of three kinds. In kind 0 all blocks belong to two levels.
+ * Kind 1 also has a path-specific block, one embedding per expert of level 1, and one
+ * head per expert of level 2. In kind 2 the three paths share no module. */
 enum { KINDS = 3 };
 static pl_topology *make_topology(int kind)
 {
@@ -38,7 +39,7 @@ static pl_topology *make_topology(int kind)
     return t;
 }
 
-/* Fills in the parameters of a module. They depend only on its number. */
+/* Fills in the parameters of a module. They depend only on the number of the module. */
 static void fill_module(const pl_topology *t, int module, float *out)
 {
     const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, module));
@@ -106,14 +107,14 @@ static int prompt_length(int i)
     return 1 + 3 * i % 7;
 }
 
-/* Returns the path of a sequence. Neighbouring sequences have different paths. */
+/* Returns the path of a sequence. Each path has several of the sequences. */
 static int path_of(const world *w, int i)
 {
     return (i * 3 + i / 4) % w->n_paths;
 }
 
-/* Computes the logits after each word of sequence i, with a model that has loaded the
- * path of the sequence. */
+/* Computes the logits after the prompt of sequence i and after each later word, with a
+ * model that has loaded the parameters of the sequence's path. */
 static void read_alone(const world *w, int i, float (*logits)[VOCAB])
 {
     pl_decoder *alone;
@@ -134,8 +135,8 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
 }
 
 /* Decodes all sequences in one decoder of a model that has no parameters of its own.
- * Sequence i joins before round i and leaves after its last word. So each round has
- * different sequences. */
+ * Sequence i joins before step i (`round`) and leaves after its last word, so the steps
+ * have different sets of sequences. */
 static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
 {
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
@@ -185,8 +186,8 @@ static void expect_same_bytes(pl_backend *be, int kind)
         read_alone(&w, i, alone);
         for (int k = prompt_length(i) - 1; k < WORDS; k++)
             if (memcmp(alone[k], together[i][k], sizeof *alone) != 0)
-                fail_msg("%s, topology %d: word %d of sequence %d has other logits "
-                         "beside other paths",
+                fail_msg("%s, topology %d: word %d of sequence %d has different logits "
+                         "when other paths are decoded with it",
                          be->device, kind, k, i);
     }
     close_world(&w);
@@ -217,9 +218,9 @@ static void a_path_has_the_same_bytes_beside_other_paths(void **state)
     for_each_precision(expect_same_bytes);
 }
 
-/* A step may follow any other step. So the plan of a step must not be taken for the
- * plan of other rows, whatever the numbers of their paths are: for all rows of one to
- * four paths, plans after each other must be those that are made alone. */
+/* Shows that the plan of a step is never reused for a step with other rows. For one to
+ * four rows and all choices of their paths, a plan that is made after other plans must
+ * equal a plan that is made alone, and the hashes of all plans must differ. */
 static void a_plan_belongs_to_its_rows(void **state)
 {
     enum { PATHS = 4, POINTS = 5 };
@@ -254,8 +255,8 @@ static void a_plan_belongs_to_its_rows(void **state)
     pl_backend_close(&ref);
 }
 
-/* Compares losses and features of all paths, one path after another through one
- * model. */
+/* Shows that one model can compute one path after another: losses and features of each
+ * path must equal those of a model that has loaded this path. */
 static void expect_same_losses(pl_backend *be, int kind)
 {
     world w;
@@ -332,7 +333,7 @@ static void a_module_takes_the_bytes_that_are_planned(void **state)
         ops.alloc = counting_alloc;
         ref->ops = &ops;
         n_allocated = 0;
-        open_world(&w, ref, kind); /* the world has four paths, and each module once */
+        open_world(&w, ref, kind); /* creates each module once, and all paths */
         assert_int_equal(n_allocated, all);
         close_world(&w);
         ref->ops = counted;

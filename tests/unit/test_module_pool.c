@@ -1,6 +1,6 @@
 /* folder: serve; label: unit */
-/* Tests that a module is in memory once, even if several paths use it. Requests of
- * several paths in one batch must get the bytes that they get alone. */
+/* Tests that a module is in memory once, even if several paths use it. Requests for
+ * several paths in one batch must get the same bytes as in a batch of their own. */
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 
@@ -11,7 +11,7 @@ static pl_arm arm;
 static pl_topology *topology;
 
 /* ---- a store ---- */
-/* Stores version `number` of a module. Its parameters depend only on its number and on
+/* Stores version `number` of a module. The parameters depend only on `module` and
  * `seed`. */
 static void put_module(int module, uint64_t number, uint64_t seed)
 {
@@ -93,8 +93,9 @@ static pl_pooled_path *open_path(pl_module_pool *pool, int path)
 }
 
 /* ---- memory ---- */
-/* Returns the bytes of all different modules of some paths, in the form that the
- * backend needs. */
+/* Returns how many bytes the backend needs for the modules of the paths p with
+ * paths[p]. A module that several paths use counts once. *n_modules becomes the number
+ * of modules. */
 static uint64_t bytes_of(const pl_backend *be, const bool *paths, int *n_modules)
 {
     uint64_t bytes = 0;
@@ -187,7 +188,8 @@ static void only_modules_that_have_changed_are_read_again(void **state)
     assert_int_equal(pl_module_pool_count(pool).n_read, 8);
     assert_ok(pl_module_pool_compare(pool, before, &current));
     assert_true(current);
-    /* A path that has no new versions, and is closed, keeps nothing in memory. */
+    /* When a path without new versions is closed, all modules that no open path uses
+     * leave the memory. */
     pl_module_pool_close(pool, &before);
     assert_int_equal(pl_module_pool_count(pool).n_modules, 5);
     before = open_path(pool, 0);
@@ -197,7 +199,8 @@ static void only_modules_that_have_changed_are_read_again(void **state)
     assert_true(current);
     assert_ok(pl_module_pool_compare(pool, before, &current));
     assert_false(current);
-    /* Four of the five modules stay in memory until the path is opened again. */
+    /* One module of the path has a new version. The path's other four modules stay in
+     * memory until the path is opened again. */
     const uint64_t contents = pl_pooled_path_contents(before);
     pl_module_pool_close(pool, &before);
     assert_int_equal(pl_module_pool_count(pool).n_modules, 7);
@@ -206,9 +209,10 @@ static void only_modules_that_have_changed_are_read_again(void **state)
     assert_int_not_equal(pl_pooled_path_contents(after), contents);
     pl_module_pool_close(pool, &after);
     assert_true(pl_module_pool_drop_kept(pool));
-    /* These are the modules of `other`. */
+    /* The modules that remain are those of `other`. */
     assert_int_equal(pl_module_pool_count(pool).n_modules, 5);
-    /* A version with the same parameters as a later version is the same module. */
+    /* Version 2 has the parameters of version 0, so the path has its first contents
+     * again. */
     put_module(changed, 2, 7);
     after = open_path(pool, 0);
     assert_int_equal(pl_pooled_path_contents(after), contents);
@@ -221,7 +225,8 @@ static void only_modules_that_have_changed_are_read_again(void **state)
 /* ---- requests ---- */
 typedef struct asked {
     int path, n, kind;
-    /* Number of tokens that must be found if this request comes after the others. */
+    /* Number of the prompt's tokens that must be known from earlier requests, if this
+     * request comes after the others. */
     int n_known;
     pl_buf text, scores;
     pl_generate_result result;
@@ -362,7 +367,7 @@ static void check_requests(const char *name, const char *precision)
             join(batch, paths[list[i].path], &list[i]);
             run(batch);
             if (list[i].result.n_known != list[i].n_known)
-                fail_msg("request %d knows %d tokens and not %d", i,
+                fail_msg("request %d: %d tokens are known, not %d", i,
                          list[i].result.n_known, list[i].n_known);
         }
         expect_as_alone(be, &list[i]);
@@ -386,8 +391,8 @@ static void requests_of_several_paths_get_the_bytes_that_they_get_alone(void **s
 }
 
 /* ---- the plan ---- */
-/* The preset has 256 paths and 64 modules: 16 embeddings, 16 modules of each of two
- * levels, and 16 heads. */
+/* Tests the memory that is planned for the preset dipaco-150m-16x16. It has 256 paths
+ * and 64 modules: 16 embeddings, 16 modules of each of two levels, and 16 heads. */
 static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **state)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};
@@ -408,8 +413,8 @@ static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **stat
         assert_int_equal(plan.modules_bytes, 16 * plan.path_bytes);
         if (i == 0)
             assert_int_equal(plan.modules_bytes, 4 * pl_topology_total_params(t));
-        /* The bytes of the caches depend on the slots, but not on the paths or the
-         * modules. */
+        /* The size of the caches depends on the number of slots, but not on the number
+         * of paths or modules. */
         pl_server_plan_bytes(be, t, 32, &more);
         assert_int_equal(more.modules_bytes, plan.modules_bytes);
         assert_int_equal(more.engine_bytes - plan.engine_bytes,

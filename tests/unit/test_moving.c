@@ -1,8 +1,8 @@
 /* folder: home; label: integration
  *
- * Tests how a module, a path and an object move from one real home to another.
- * Whichever process is killed, and at any point, each name must have one owner, which
- * has all rows of the name. */
+ * Tests how a module, a path and an object move from one real home to another. Even if
+ * a process is killed at any point, each name must have one owner, which has all rows
+ * of the name. */
 #include "tests/support/home_fixture.h"
 
 enum { HOMES = 2, VERSIONS = 4, FLOATS = 3000 };
@@ -17,7 +17,7 @@ typedef struct fixture {
     pl_hash params[VERSIONS];
 } fixture;
 
-/* Starts a home again that has ended, as a launcher does. */
+/* Starts each home that has ended again, as a launcher does. */
 static pl_status revive(void *context)
 {
     fixture *f = context;
@@ -174,7 +174,8 @@ static names names_of(fixture *f, int home)
     return n;
 }
 
-/* Checks all data, with a client that asks the first home for all names. */
+/* Checks that the client can read all data. By the client's table of places, all names
+ * belong to the first home. */
 static void check_all(fixture *f)
 {
     pl_version_facts v;
@@ -332,8 +333,9 @@ static void expect(fixture *f, int home, pl_message *q, pl_status wanted)
     pl_message_destroy(q);
 }
 
-/* The second home has got all rows, and then the name has gone to a third home and
- * back. So no row differs, but the note of the second home is old. */
+/* Shows that a home becomes the owner of a name even if it already has all rows of the
+ * name. The second home gets all rows, and then the name goes to a third home and back.
+ * So no row differs, but the second home's note about the owner is out of date. */
 static void a_home_that_has_every_row_already_still_becomes_the_owner(void **state)
 {
     (void)state;
@@ -372,7 +374,8 @@ static void nobody_outside_writes_whose_a_name_is(void **state)
     close_fixture(f);
 }
 
-/* Kills either home at each point, while three names move. */
+/* Shows that each name has one owner with all its rows, although a home is killed while
+ * three names move. Each case kills one home at one point. */
 static void a_death_at_any_point_leaves_one_owner_with_everything(void **state)
 {
     (void)state;
@@ -401,8 +404,8 @@ static void a_death_at_any_point_leaves_one_owner_with_everything(void **state)
     assert_int_equal(deaths, N);
 }
 
-/* If a mover dies after the owner has committed, any other mover can complete the
- * move. */
+/* Shows that any client can complete the move of a name if the client that began it is
+ * gone. The first home has given the name away, but no home owns it yet. */
 static void a_name_between_two_homes_is_adopted(void **state)
 {
     (void)state;
@@ -436,13 +439,14 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     assert_int_equal(pl_move_to(f->client, &fresh, NULL, NULL, &report), PL_OK);
     assert_int_equal(fresh.epoch, 2);
     check_owner(f, 1);
-    assert_true(names_of(f, 0).audit); /* the row of the audit is there, too */
+    /* An object of an audit does not move: it stays with the row of the audit. */
+    assert_true(names_of(f, 0).audit);
     assert_false(names_of(f, 1).audit);
     assert_int_equal(pl_client_get_places(f->client, &table, &next), PL_OK);
     assert_memory_equal(&table, &fresh, sizeof table);
     assert_memory_equal(&next, &fresh, sizeof next);
     check_all(f);
-    /* The table places new names, and any home can be asked. */
+    /* New names are placed by the new table, and a client may ask any home. */
     assert_int_equal(pl_client_put_object(f->client, "router/new", "x", 1, &blob),
                      PL_OK);
     pl_client_destroy(&f->client);
@@ -460,7 +464,8 @@ static void weights_move_what_they_should_and_clients_hear_of_them(void **state)
     close_fixture(f);
 }
 
-/* Writes wait, but reads do not. A reader sees the commit that the home has named. */
+/* Shows that while the homes are held (pl_client_hold_all) writes wait, but reads do
+ * not, and that a reader of the store sees the commit that the home has named. */
 static void homes_stand_still_for_a_moment(void **state)
 {
     (void)state;
@@ -480,7 +485,7 @@ static void homes_stand_still_for_a_moment(void **state)
     assert_int_equal(pl_store_refresh(reader), PL_OK);
     assert_true(pl_store_sequence(reader) > held[0]);
     pl_store_close(&reader);
-    /* The homes continue when they are told to. */
+    /* A second call with 0 ms ends the hold. */
     begun = pl_now_ms();
     assert_int_equal(pl_client_hold_all(f->client, LONG_MS, held), PL_OK);
     assert_int_equal(pl_client_hold_all(f->client, 0, later), PL_OK);

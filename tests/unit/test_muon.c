@@ -1,6 +1,7 @@
 /* folder: workers; label: unit */
-/* Tests Muon: against its equation in double, on all backends with several numbers of
- * threads, in a model, and in the state of a path. */
+/* Tests Muon. On ref and cpu, a step must follow the equation, which is computed in
+ * double; the number of threads must not matter. Then Muon is tested in a model and in
+ * the state of a path. */
 #include "modules/modules.h"
 #include "workers/path_state.h"
 
@@ -26,7 +27,7 @@ typedef struct matrices {
     float p[N_MAX], m[N_MAX], g[N_MAX];
 } matrices;
 
-/* Draws a matrix with some large rows, like a gradient. */
+/* Draws a gradient in which every third row is ten times as large as the others. */
 static void draw_gradient(float *g, int O, int I, int step)
 {
     for (int i = 0; i < O * I; i++)
@@ -64,10 +65,10 @@ static void step_matrix(const char *name, int n_threads, int O, int I, matrices 
     pl_backend_close(&be);
 }
 
-/* ---- the equation in double, with X tall ---- */
+/* ---- the equation in double; a wide matrix is transposed first ---- */
 
-/* c [M,N] is a^T b with a [K,M] if `turned` is set. Otherwise it is a b with a
- * [M,K]. */
+/* Returns the product a b of a [M,K] and b [K,N], or, if `turned` is set, a^T b with a
+ * [K,M]. The caller frees it. */
 static double *multiply(const double *a, const double *b, int M, int N, int K,
                         bool turned)
 {
@@ -170,7 +171,8 @@ static void threads_do_not_change_a_byte(void **state)
     free(one), free(many);
 }
 
-/* The root mean square of a step is 0.2 per element, as for a typical step of AdamW. */
+/* Shows that with a learning rate of 1 the root mean square of a step's elements is
+ * about 0.2, as in a typical step of AdamW. */
 static void a_step_has_the_length_that_its_scale_says(void **state)
 {
     (void)state;
@@ -320,8 +322,8 @@ static void expect_same_training(int muon_rows)
     close_rig(&b);
 }
 
-/* Divides matrices into parts of 7 rows, which do not divide a matrix evenly, and of
- * 100 rows, more than any matrix has. */
+/* Shows that cpu trains as ref does: with whole matrices, in parts of 7 rows (no matrix
+ * has a multiple of 7 rows), and in parts of 100 rows (no matrix has so many). */
 static void cpu_trains_as_ref_does(void **state)
 {
     (void)state;
@@ -330,9 +332,9 @@ static void cpu_trains_as_ref_does(void **state)
     expect_same_training(100);
 }
 
-/* If matrices are divided into parts, the first step is Muon's step of each part. In
- * this step u is m times a factor, and Newton-Schulz does not depend on the length of
- * u. */
+/* Shows that each part of a divided matrix is stepped as a matrix of its own. After the
+ * first step of the model, m is 0.05 times the gradient. So the test steps each part of
+ * the matrix with the gradient 20 m, and the parameters must be those of the model. */
 static void some_rows_are_stepped_as_a_matrix_of_their_own(void **state)
 {
     (void)state;
@@ -458,21 +460,21 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
         const pl_arm *arm = &arms[i];
         rig r;
         open_rig(&r, "ref");
-        r.m[at] = 0.9f * clip; /* the norm of all matrices together counts */
+        r.m[at] = 0.9f * clip; /* clip limits the joint norm of all matrices */
         assert_int_equal(check_packed(arm, &r), PL_OK);
         r.m[at + 500] = -0.9f * clip;
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
         r.m[at + 500] = 0;
         r.m[at] = NAN;
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
-        r.m[at] = 1e30f; /* without clipping this is allowed */
+        r.m[at] = 1e30f; /* too large, even without clipping */
         pl_arm loose = *arm;
         loose.inner.clip = 0;
         assert_int_equal(check_packed(&loose, &r), PL_ERR_DATA);
         r.m[at] = 1e10f;
         assert_int_equal(check_packed(&loose, &r), PL_OK);
         r.m[at] = 0;
-        r.m[0] = 1; /* AdamW steps the embedding, and v is 0 there */
+        r.m[0] = 1; /* an element of the embedding, for AdamW; v is 0 */
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
         r.v[0] = 1;
         assert_int_equal(check_packed(arm, &r), PL_OK);
@@ -482,8 +484,8 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
     }
 }
 
-/* Residuals of lossy codecs are checked, too, in each form in which they can be
- * sent. */
+/* Shows that a residual of a lossy codec is refused if it is not finite, in each form
+ * in which a residual can be sent. */
 static void residuals_that_are_not_finite_are_refused(void **state)
 {
     (void)state;
@@ -498,7 +500,8 @@ static void residuals_that_are_not_finite_are_refused(void **state)
         const uint64_t bytes = pl_path_state_bytes(&arm, r.n);
         uint8_t *blob = calloc(bytes, 1);
         assert_int_equal(pl_moments_check(&arm, r.topology, r.n, blob), PL_OK);
-        blob[bytes - 2] = 0xff, blob[bytes - 1] = 0x7f; /* NaN, or the exponent 32767 */
+        /* NaN. If the residual is in i8, this is the exponent 32767 of a block. */
+        blob[bytes - 2] = 0xff, blob[bytes - 1] = 0x7f;
         assert_int_equal(pl_moments_check(&arm, r.topology, r.n, blob), PL_ERR_DATA);
         free(blob);
     }

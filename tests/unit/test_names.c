@@ -2,8 +2,8 @@
 #include "home/names.h"
 #include "tests/support/store_fixture.h"
 
-/* Tests what a name in a command means, in a store with two arms. Two older tags have
- * the names of an arm and of a module. */
+/* Tests what a name in a command means, in a store with modules of three arms. Two tags
+ * have the same names as an arm and as a module. */
 
 enum { BYTES = 64 };
 
@@ -52,7 +52,7 @@ static void arms_and_modules_have_names(void **state)
     assert_int_equal(kind_of(store, "base"), PL_NAME_ARM);
     assert_int_equal(kind_of(store, "embed"), PL_NAME_MODULE);
     assert_int_equal(kind_of(store, "L1"), PL_NAME_MODULE);
-    /* A module of each arm has this name. */
+    /* Two arms have a module of this name. */
     assert_int_equal(kind_of(store, "L9"), PL_NAME_MODULE);
     assert_int_equal(kind_of(store, "good"), PL_NAME_NONE);
     assert_int_equal(kind_of(store, "mi"), PL_NAME_NONE);

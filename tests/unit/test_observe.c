@@ -94,7 +94,7 @@ static void torn_and_foreign_lines_are_left_out_and_counted(void **state)
     write_log("hub.log", AT("01.000", "hub a") "a library wrote this\n" AT(
                              "02.000", "hub b") "2026-11-25T10:00:03.000Z info hub c");
     assert_string_equal(observe((observe_wish){0}), "hub:a hub:b ");
-    assert_non_null(strstr(pl_buf_text(&remarks), "2 lines of hub.log are no events"));
+    assert_non_null(strstr(pl_buf_text(&remarks), "2 lines of hub.log are not events"));
     write_log("hub.log", "");
     assert_string_equal(observe((observe_wish){0}), "");
 }
@@ -159,7 +159,8 @@ static void cut_event(void *context, const page_event *e, const char *file)
                      0);
 }
 
-/* The file is cut while it is read, as a rotation with copytruncate does it. */
+/* Shows that a log ends without an error where it is cut. The file is cut while it is
+ * read, as logrotate with the option copytruncate does. */
 static void a_log_that_is_cut_meanwhile_ends_there(void **state)
 {
     (void)state;
@@ -195,7 +196,7 @@ static void long_lines_and_those_at_the_edge_of_a_read_are_met_once(void **state
         at += strlen(number);
     }
     assert_string_equal(at, "");
-    assert_non_null(strstr(pl_buf_text(&remarks), "1 lines of hub.log are no events"));
+    assert_non_null(strstr(pl_buf_text(&remarks), "1 lines of hub.log are not events"));
     pl_buf_destroy(&text);
 }
 

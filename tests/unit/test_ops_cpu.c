@@ -3,12 +3,12 @@
  *
  * Both backends get the same inputs, which are rounded to the activation type of the
  * tested backend. The error of an operation is the sum of squared differences divided
- * by the sum of squares. The reference is also compared with itself, which tests this
- * program. */
+ * by the sum of squares of the reference's results. The reference is also compared with
+ * itself, which checks the test. */
 #include "tests/support/pairs.h"
 
-/* A buffer in both backends. It has fp32 numbers, or activations in the type of each
- * backend. */
+/* Two buffers with the same numbers: at[0] in the reference backend, at[1] in the
+ * tested one. The numbers are fp32, or activations in the type of each backend. */
 typedef struct twin {
     size_t n;
     bool is_act;
@@ -89,7 +89,8 @@ static twin floats(const pair *p, size_t n, uint64_t stream, float scale)
     return make_twin(p, n, false, stream, scale);
 }
 
-/* Copies the result of the reference, rounded, to the tested backend. */
+/* Gives both backends the result of the reference, so that their next operations have
+ * equal inputs. Activations are rounded to the type of the tested backend. */
 static void copy_from_ref(const pair *p, twin *x)
 {
     float *host = read_back(p, x, 0);
@@ -128,7 +129,7 @@ static void expect_same(const pair *p, twin *x, const char *what, const int *ext
         return;
     for (int i = 0; i < n_extents; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), " %d", extents[i]);
-    fail_msg("%s: %s of%s: error %g exceeds %g", p->label, what, text, error,
+    fail_msg("%s: %s of shape%s: error %g exceeds %g", p->label, what, text, error,
              p->tolerance);
 }
 
@@ -136,7 +137,8 @@ static void expect_same(const pair *p, twin *x, const char *what, const int *ext
 
 /* ---- embedding ---- */
 
-/* In the last two shapes, every second position has the same token. */
+/* A shape is N positions, V tokens, C columns. In the last two shapes, every second
+ * position has the same token. */
 static void check_embedding(const pair *p)
 {
     static const int shapes[][3] = {{1, 1, 1},    {37, 33, 128}, {200, 7, 896},
@@ -177,7 +179,8 @@ static void embedding_agrees_with_ref(void **state)
 
 /* ---- norm ---- */
 
-/* The last two are wider than what one block of the cuda backend has in registers. */
+/* N rows, C columns. The rows of the last two shapes have more elements than one block
+ * of the cuda backend can keep in registers. */
 static const int norm_shapes[][2] = {{1, 8},    {3, 7},    {37, 128},  {64, 896},
                                      {5, 1003}, {17, 264}, {19, 8456}, {3, 8203}};
 
@@ -243,7 +246,7 @@ static void rmsnorm_leaves_the_sum_with_the_residual_in_x(void **state)
 
 /* ---- QK norm ---- */
 
-/* N, H, G, D */
+/* rows N, heads H, heads of keys and values G, elements of a head D */
 static const int head_shapes[][4] = {
     {1, 1, 1, 2}, {3, 4, 2, 10}, {70, 3, 3, 32}, {130, 2, 1, 64}, {5, 4, 1, 126}};
 
@@ -268,7 +271,7 @@ static void check_head_norm(const pair *p)
         expect_same(p, &qkv, "head_norm_forward", head_shapes[i], 4);
         expect_same(p, &bare, "head_norm_forward alone", head_shapes[i], 4);
         if (twin_error(p, &before) != 0.0)
-            fail_msg("%s: head_norm_forward keeps other values", p->label);
+            fail_msg("%s: head_norm_forward stores wrong inputs", p->label);
         copy_from_ref(p, &rstd);
         for (int side = 0; side < 2; side++) {
             pl_backend *be = p->be[side];
@@ -289,16 +292,11 @@ static void head_norm_agrees_with_ref(void **state)
 
 /* ---- matrix products ---- */
 
-static const int matmul_shapes[][3] = {{1, 1, 1},
-                                       {3, 5, 7},
-                                       {37, 344, 128},
-                                       {64, 384, 128},
-                                       {1, 1792, 896},
-                                       {33, 129, 65},
-                                       {128, 688, 128},
-                                       {130, 96, 1003},
-                                       /* blocks of gemm_wide.c */ {70, 1100, 1024},
-                                       {1100, 64, 1024}};
+/* rows N, outputs O, inputs I; the last two need several blocks of gemm_wide.c */
+static const int matmul_shapes[][3] = {
+    {1, 1, 1},        {3, 5, 7},       {37, 344, 128},  {64, 384, 128},
+    {1, 1792, 896},   {33, 129, 65},   {128, 688, 128}, {130, 96, 1003},
+    {70, 1100, 1024}, {1100, 64, 1024}};
 
 typedef struct twin_weight {
     twin master;
@@ -394,16 +392,17 @@ static void a_refreshed_weight_is_the_new_master(void **state)
 /* ---- rope and attention ---- */
 
 static const int attention_shapes[][5] = {
-    /* B T H G D */
+    /* rows B, tokens T, heads H, heads of keys and values G, elements of a head D */
     {1, 1, 1, 1, 16},    {2, 37, 4, 2, 32},  {1, 128, 4, 4, 32}, {2, 65, 3, 1, 64},
     {1, 37, 2, 2, 128},  {3, 16, 6, 3, 16},  {1, 200, 2, 1, 64}, {2, 1, 4, 2, 32},
     {1, 70, 2, 1, 96},   {1, 70, 2, 1, 80},  {1, 35, 3, 1, 34},  {2, 20, 20, 1, 16},
     {1, 300, 2, 1, 128}, {1, 150, 2, 1, 40},
 };
 
-/* Places of texts with random lengths of at most `longest`, in B rows of T tokens. */
+/* Divides B rows of T tokens into texts of random lengths, 1 to `longest`. at[side]
+ * [B,T] has, for each token, the position in the row at which its text begins. */
 typedef struct text_places {
-    int longest; /* with 0 each row is one text, and at[] is NULL */
+    int longest; /* 0: each row is one text, and at[] is NULL */
     int32_t *at[2];
 } text_places;
 
@@ -551,7 +550,7 @@ static void check_permute_rows(const pair *p)
         twin scratch = acts(p, (size_t)(N * C), 2, 1.0f);
         int32_t order[64];
         for (int n = 0; n < N; n++)
-            /* This reaches every row, because no extent is a multiple of 3. */
+            /* No N is a multiple of 3, so this is a permutation of the rows. */
             order[n] = (n * 3 + 1) % N;
         for (int side = 0; side < 2; side++) {
             pl_backend *be = p->be[side];
@@ -572,7 +571,7 @@ static void rows_in_another_order_agree_with_ref(void **state)
     for_each_backend(check_permute_rows);
 }
 
-/* Tests ref alone: row n must become row order[n]. */
+/* Tests ref alone: after the call, row n must be the earlier row order[n]. */
 static void a_row_goes_where_the_order_says(void **state)
 {
     (void)state;
@@ -618,7 +617,7 @@ static void swiglu_agrees_with_ref(void **state)
 /* ---- classifier ---- */
 
 static const int classifier_shapes[][3] = {
-    /* N V C */
+    /* positions N, tokens of the vocabulary V, columns C */
     {1, 2, 4},      {5, 1003, 64}, {37, 2048, 128}, {130, 257, 33},
     {3, 1003, 127}, {2, 8200, 8},  {3, 8195, 8}};
 

@@ -8,8 +8,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Limits of relative squared errors. Values are fp32, so 1e-12 allows a relative error
- * of 1e-6. Differences in double are exact to about 1e-9. */
+/* Limits of the squared relative errors of results and of gradients. Results are fp32,
+ * so they may have a relative error of 1e-6. The gradients are compared with
+ * differences in double, which are exact to about 1e-9. */
 static const double value_error = 1e-12, gradient_error = 1e-11;
 
 static pl_backend *be;
@@ -47,13 +48,14 @@ static void expect_close(const float *got, const double *want, size_t n, double 
         fail_msg("normalised error %g exceeds %g", error, limit);
 }
 
-/* Tests the gradient of sum_i seed[i] * out[i]. The function run() computes out. */
+/* An operation whose gradients are tested. The loss is sum_i seed[i] * out[i], and
+ * run() computes out from a and b. */
 typedef struct probe {
     void (*run)(struct probe *probe);
     double *a, *b, *out; /* two inputs, one output */
     const double *seed;  /* d loss / d out */
     int n_out;
-    int n[5]; /* the operation's extents */
+    int n[5]; /* sizes that run() uses */
     const int32_t *targets;
 } probe;
 
@@ -399,7 +401,9 @@ static void attention_survives_scores_beyond_the_range_of_exp(void **state)
     expect_close(out, want, 4, value_error);
 }
 
-/* Decodes rows of two sequences. Their earlier tokens are in the caches. */
+/* Shows that decoding a token gives the same bytes as attention over the whole
+ * sequence. One token of each of two sequences is decoded; the earlier tokens are in
+ * the caches. */
 static void decoding_equals_the_last_row_of_attention(void **state)
 {
     (void)state;

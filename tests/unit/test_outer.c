@@ -169,7 +169,7 @@ static void kinds_of_state_survive_encoding(void **state)
     assert_int_equal(back.outer.residual, PL_STATE_I8);
     assert_int_equal(back.outer.own, PL_STATE_BF16);
     pl_arm_clear(&back);
-    arm.outer.own = PL_STATE_I8; /* only residuals can have this form */
+    arm.outer.own = PL_STATE_I8; /* only a residual can be in i8 */
     pl_buf_clear(&bytes);
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
@@ -183,7 +183,8 @@ static void a_mean_of_those_that_send_survives_encoding(void **state)
     pl_buf bytes = {0};
     (void)state;
     make_arm(&arm);
-    /* This needs a codec that leaves values out, and bf16 sends all values. */
+    /* outer.mean=present needs a codec that leaves values out, but bf16 sends all
+     * values. */
     arm.outer.present = true;
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_CONFIG);
@@ -198,7 +199,8 @@ static void a_mean_of_those_that_send_survives_encoding(void **state)
     pl_arm_clear(&arm);
 }
 
-/* Tests an arm that continues another arm, and an arm that scores documents. */
+/* Tests the encoding of an arm that continues another arm, and of an arm that scores
+ * documents. */
 static void beginnings_survive_encoding(void **state)
 {
     pl_arm arm, back;
@@ -345,7 +347,7 @@ static void modules_are_classed_by_who_shares_them(void **state)
     assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
                      PL_CLASS_PRIVATE);
     pl_topology_destroy(&t);
-    arm.spec.replicas = 2; /* private blocks are then averaged, too */
+    arm.spec.replicas = 2; /* with 2 replicas, private blocks are averaged, too */
     assert_int_equal(pl_topology_create(&arm.shape, &arm.spec, &t), PL_OK);
     assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
                      PL_CLASS_COMMON);
@@ -373,7 +375,8 @@ static void adding_a_home_moves_only_what_goes_to_it(void **state)
     assert_in_range(moved, 150, 250);
 }
 
-/* The error about each refused record must contain its numbers. */
+/* Shows that an arm is refused if a setting of its inner steps is impossible, and that
+ * the error says so. */
 static void an_impossible_inner_loop_is_refused(void **state)
 {
     static const struct {
@@ -399,7 +402,7 @@ static void an_impossible_inner_loop_is_refused(void **state)
         assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back),
                          cases[i].expected);
         if (cases[i].expected != PL_OK)
-            assert_non_null(strstr(pl_last_error(), "impossible inner loop"));
+            assert_non_null(strstr(pl_last_error(), "that no training can have"));
         else
             assert_true(back.inner.first_step == arm.inner.first_step &&
                         back.inner.muon_rows == arm.inner.muon_rows);

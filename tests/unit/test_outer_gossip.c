@@ -13,7 +13,9 @@
 
 enum { N = 16, HOLDERS_MAX = 16 };
 
-/* All holders of a module, with the vectors that they need in a round. */
+/* The k holders of a module. Each has parameters x, a velocity v and an update g; in a
+ * round also its parameters `before` the step and the vector that it offers to its
+ * mate. */
 typedef struct holders {
     int k;
     float x[HOLDERS_MAX][N], v[HOLDERS_MAX][N], g[HOLDERS_MAX][N];
@@ -145,8 +147,8 @@ static void seed_module_and_round_draw_other_pairs(void **unused)
     }
 }
 
-/* Each of the 15 possible mates must be drawn about equally often (4 sigma of 1500
- * draws). */
+/* Shows that the mates of holder 0 are drawn uniformly. In 1500 rounds, each of the 15
+ * possible mates must be drawn 100 times, within 4 standard deviations. */
 static void mates_are_drawn_uniformly(void **unused)
 {
     int met[HOLDERS_MAX] = {0}, partner[HOLDERS_MAX];
@@ -172,7 +174,8 @@ static void member_listed_twice_is_refused(void **unused)
 
 /* ---- the step ---- */
 
-/* The step of a holder that has no mate. Here v already contains beta. */
+/* Takes the step of a holder that has no mate. The velocity v contains the factor
+ * beta. */
 static void heavy_ball(float *x, float *v, const float *g, const pl_gossip_step *s)
 {
     for (size_t i = 0; i < N; i++) {
@@ -203,7 +206,8 @@ static void identical_replicas_take_heavy_ball_steps_bit_for_bit(void **unused)
             assert_memory_equal(h.v[i], v, sizeof v);
         }
     }
-    /* Nesterov momentum in torch has a different result. */
+    /* Torch's Nesterov momentum gives a different result, so the test can tell the
+     * rules apart. */
     assert_true(fabsf(x[0] - torch[0]) > 1e-3f);
 }
 
@@ -230,7 +234,9 @@ static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
     }
 }
 
-/* beta is a power of two, so the result is exact, whether v contains beta or not. */
+/* Shows that two holders that start equal and always meet take the steps of DiLoCo with
+ * heavy-ball momentum. beta is a power of two, so the results are equal to the bit,
+ * although v contains the factor beta and the momentum m does not. */
 static void group_of_all_from_one_start_is_heavy_ball_diloco(void **unused)
 {
     static holders h;
@@ -265,7 +271,8 @@ static double mean_at(float vectors[][N], int k, size_t i)
     return sum / k;
 }
 
-/* In this test some holders have no mate, and some pairs split. */
+/* Shows that the mean of all holders follows the heavy-ball equation for any matching:
+ * some holders have no mate, and some pairs are split. */
 static void mean_of_all_follows_heavy_ball_for_any_matching(void **unused)
 {
     static holders h;
@@ -365,8 +372,9 @@ static void assert_pair(const pl_gossip_step *step, uint64_t t)
     assert_true(fabs(0.5 * ((double)x[0] + (double)x[1]) - mean) < 1e-6);
 }
 
-/* If a codec has rounded the vectors, mates become more equal, but the mean of the
- * holders does not move. */
+/* Shows that the mean of two mates does not move because of what a codec loses. The
+ * mates see each other's parameters only as rounded values (views), but their
+ * velocities are exactly opposite. */
 static void what_is_lost_on_the_way_moves_no_mean(void **unused)
 {
     const pl_rule rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
@@ -531,8 +539,8 @@ static void match_uniformly(const char *module, uint64_t round, int k, int *part
 
 typedef void (*match_fn)(const char *module, uint64_t round, int k, int *partner);
 
-/* Computes the mean moments of `trials` populations after each round. There are no
- * updates. */
+/* Simulates rounds without updates for `trials` populations of k holders. mean[t]
+ * becomes the mean of their moments (measure) after t rounds. */
 static void simulate(const pl_gossip_step *step, match_fn draw, int k, int rounds,
                      int trials, pl_gossip_moments *mean)
 {
@@ -575,8 +583,9 @@ static void variance_of_the_holders_follows_the_map_of_moments(void **unused)
         }
 }
 
-/* Here rounds are not independent: a holder that had no mate has one in the next
- * round. */
+/* Shows that the variance does not exceed that of the formula if holders take turns in
+ * having no mate. Then the rounds are not independent: a holder that had no mate has
+ * one in the next round. */
 static void turns_of_the_left_over_do_not_raise_the_variance(void **unused)
 {
     enum { ROUNDS = 6 };

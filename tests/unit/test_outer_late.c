@@ -52,15 +52,15 @@ static pl_outer_step co2_step(double lr, double momentum, int delay)
 
 /* ---- co2 ---- */
 
-/* Trains one phase from x. The update depends on x. */
+/* Stands for one phase of training from x: computes an update that depends on x. */
 static void train(const float *x, float *update)
 {
     for (size_t i = 0; i < N; i++)
         update[i] = 0.5f * (x[i] - 0.01f * (float)i);
 }
 
-/* The order in Pathloom: phase p starts from version max(0, p - delay), and its update
- * is merged as the p-th one. */
+/* Computes versions in the order of Pathloom: phase p starts from version max(0, p -
+ * delay), and the merge of its update makes version p + 1. */
 static void run_home(const pl_outer_step *step, int rounds, float versions[][N])
 {
     static float m[N];
@@ -75,9 +75,9 @@ static void run_home(const pl_outer_step *step, int rounds, float versions[][N])
     }
 }
 
-/* The order in the paper, for delay 1: x_{t+1} = x_t - eta m_t with m_t = mu m_{t-1} +
- * g_{t-1}/Lambda_t. Round 0 applies no update, and at the end one update is applied
- * without a new one. */
+/* Computes parameters in the order of the paper, for delay 1: x_{t+1} = x_t - eta m_t
+ * with m_t = mu m_{t-1} + g_{t-1}/Lambda_t. Lambda_t is the gap, which is 1 without
+ * penalty. Round 0 applies no update. The last round only applies the last update. */
 static void run_paper(double lr, double momentum, bool penalty, int rounds,
                       float xs[][N])
 {
@@ -176,7 +176,8 @@ static void co2_without_delay_penalty_and_clip_is_heavy_ball(void **unused)
     assert_near(x, slow, 1e-5f);
 }
 
-/* x_{t+1} = x_t - eta m(g_{t-D}), with the round numbers of the papers. */
+/* Shows that a delay of D shifts the versions of a given sequence of updates by D
+ * rounds: x_{t+1} = x_t - eta m(g_{t-D}), with the round numbers of the papers. */
 static void delay_shifts_a_given_sequence_by_its_rounds(void **unused)
 {
     static float versions[ROUNDS + 1][N], g[ROUNDS][N];
@@ -481,7 +482,7 @@ static size_t fragment_start(const stream *s, int p)
     return (size_t)p * N / (size_t)s->settings.fragments;
 }
 
-/* Takes the step of fragment p with the mean update of two workers. */
+/* Computes the mean of the updates that two workers send of fragment p. */
 static void send_fragment(stream *s, int p)
 {
     size_t first = fragment_start(s, p), end = fragment_start(s, p + 1);
@@ -490,6 +491,8 @@ static void send_fragment(stream *s, int p)
                         0.5f * (s->merged[i] - s->local[1][i]);
 }
 
+/* Takes the outer step of fragment p, and mixes the result into the parameters of both
+ * workers. */
 static void take_fragment(stream *s, int p)
 {
     size_t first = fragment_start(s, p), end = fragment_start(s, p + 1);

@@ -65,13 +65,14 @@ static void limits_with_delay_are_those_of_the_derivation(void **unused)
     (void)unused;
     assert_true(fabs(limit(PL_RULE_NESTEROV, 0.5, 1) - 0.56) < 5e-3);
     assert_true(fabs(limit(PL_RULE_NESTEROV, 0.9, 1) - 0.25) < 5e-3);
-    /* At the limit, 1 - k^2 = 1.5 k + 0.5, which is Jury's condition for the cubic. */
+    /* By Jury's condition for the cubic polynomial, the limit is the positive solution
+     * k of 1 - k^2 = 1.5 k + 0.5. */
     assert_true(fabs(limit(PL_RULE_HEAVY_BALL, 0.5, 2) - (sqrt(4.25) - 1.5) / 2) <
                 1e-9);
 }
 
-/* Returns |x| at the end divided by |x| at the beginning. The updates are g = x, and
- * the step itself is used. */
+/* Returns the growth of |x| under pl_outer_apply with the updates g = x: the largest
+ * |x| of the last rounds divided by the largest |x| of earlier rounds. */
 static double growth(pl_rule rule, double mu, int delay, double lr)
 {
     enum { ROUNDS = 400 };
@@ -125,7 +126,7 @@ static void assert_refused(const pl_method_settings *s, const char *reason)
 {
     assert_int_equal(pl_method_check(s), PL_ERR_CONFIG);
     if (strstr(pl_last_error(), reason) == NULL)
-        fail_msg("`%s` lacks `%s`", pl_last_error(), reason);
+        fail_msg("the error `%s` does not contain `%s`", pl_last_error(), reason);
 }
 
 static void delay_of_diloco_coefficients_is_refused_with_the_limit(void **unused)
@@ -133,7 +134,7 @@ static void delay_of_diloco_coefficients_is_refused_with_the_limit(void **unused
     pl_method_settings s = pl_method_defaults(PL_METHOD_CO2);
     (void)unused;
     s.lr = 0.7, s.momentum = 0.9;
-    assert_refused(&s, "lr must stay below 0.1;");
+    assert_refused(&s, "outer.lr must be below 0.1;");
     s.curvature = 0.1; /* a phase goes only a tenth of the way to the minimum */
     assert_int_equal(pl_method_check(&s), PL_OK);
     s.curvature = 1, s.momentum = 0.5, s.delay = 2;
@@ -179,15 +180,15 @@ static void coefficients_out_of_range_are_refused(void **unused)
     s = d, s.curvature = 0;
     assert_refused(&s, "curvature");
     s = d, s.rule = PL_RULE_HEAVY_BALL;
-    assert_refused(&s, "no heavy-ball rule");
+    assert_refused(&s, "cannot use the momentum rule heavy-ball");
     s = pl_method_defaults(PL_METHOD_FEDAVG), s.lr = 0.7;
-    assert_refused(&s, "fedavg needs lr 1");
+    assert_refused(&s, "fedavg needs outer.lr 1");
     s = pl_method_defaults(PL_METHOD_CO2), s.clip = -1;
     assert_refused(&s, "clip");
     s = pl_method_defaults(PL_METHOD_STREAMING), s.inner_steps = 30;
     assert_refused(&s, "4 fragments");
     s = pl_method_defaults(PL_METHOD_STREAMING), s.overlap = 8;
-    assert_refused(&s, "overlaps 8");
+    assert_refused(&s, "outer.overlap is 8");
     s = pl_method_defaults(PL_METHOD_STREAMING), s.mix = 1.5;
     assert_refused(&s, "1.5");
     s = pl_method_defaults(PL_METHOD_DELAYED_NESTEROV), s.spread = 0.3;

@@ -79,7 +79,7 @@ static void heavy_ball_follows_its_equation(void **unused)
     for (uint64_t t = 0; t < 20; t++) {
         fill(g, N, 200 + t, 1e-2f);
         apply(&step, &state, g);
-        for (size_t i = 0; i < N; i++) { /* here v contains eta */
+        for (size_t i = 0; i < N; i++) { /* v contains the factor eta */
             v[i] = 0.3f * v[i] - 0.7f * g[i];
             y[i] += v[i];
             assert_true(fabsf(x[i] - y[i]) <= 2e-6f);
@@ -291,7 +291,7 @@ static void instruction_sets_agree_bit_for_bit(void **unused)
                 float(*v)[PL_OUTER_BLOCK] = a[which];
                 for (uint64_t i = 0; i < 4; i++)
                     fill(v[i], PL_OUTER_BLOCK, i, 1);
-                /* As if these values were sent as bf16. */
+                /* Fills v[2] with bf16 values, two in the place of one float. */
                 for (size_t i = 0; i < PL_OUTER_BLOCK / 2; i++) {
                     uint16_t half = pl_bf16_from_float(v[1][i]);
                     uint32_t twice = (uint32_t)half << 16 | half;

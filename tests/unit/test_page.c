@@ -1,10 +1,11 @@
 /* folder: view; label: unit */
-/* Tests what the status page knows about a run. The history and the state must stay
+/* Tests the data that the status page has about a run. History and state must stay
  * small, and files that other processes wrote must not break the page. */
 #include "view/page_internal.h"
 #include "tests/support/corpus_support.h"
 
-/* Sets the shape of a run with many paths, and makes an empty history. */
+/* Prepares the page of a run with the topology `levels`, and a history that has the arm
+ * `mix` but no phases. */
 static void begin_page(page *p, const char *levels, phase_history *h)
 {
     char pair[64];
@@ -66,8 +67,8 @@ static void a_phase_counts_once_whatever_modules_name_it(void **state)
     assert_int_equal(s->n_cells, 2);
     assert_true(s->cells[0].loss == 5.0 && s->cells[0].tokens == 100);
     assert_int_equal(s->cells[0].from_ms, 1000000 - 2000);
-    /* A later lease of the same phase is granted after a rollback. It replaces the
-     * first one. */
+    /* After a rollback, the phase is trained again under a later lease. Its result
+     * replaces the first one. */
     add_phase(&h, "mix/L1.E0", 1, 0, 12, 4.5);
     assert_true(s->cells[0].loss == 4.5 && s->cells[0].n == 1);
     assert_int_equal(h.serial, 3);
@@ -91,7 +92,8 @@ static void contributions_out_of_range_are_ignored(void **state)
     end_page(&p, &h);
 }
 
-/* Also, a phase with a very high number must not need much memory. */
+/* Shows that the history of many phases has a limited size and keeps their sums. A
+ * phase with a very high number must not need much memory either. */
 static void history_is_bounded_and_keeps_sums(void **state)
 {
     (void)state;
@@ -181,7 +183,8 @@ static void count_event(void *context, const page_event *e)
     *n += e->wall_ms > 0;
 }
 
-/* A line is read only after its end was written. Bytes that are no event are
+/* Shows that the page reads new lines of a log, and keeps a limited number of events. A
+ * line is read only after its end was written. Bytes that are not an event are
  * ignored. */
 static void logs_are_followed_and_bounded(void **state)
 {
@@ -220,8 +223,7 @@ static void logs_are_followed_and_bounded(void **state)
 }
 
 /* ---- the state ---- */
-/* Makes the status of a hub with 256 paths and 4,096 workers. Most of the workers
- * train. */
+/* Makes the status of a hub with 256 paths and 4,096 workers, which are all busy. */
 static pl_json *large_status(void)
 {
     pl_buf text = {0};
@@ -314,8 +316,9 @@ static pl_json *ask_for_lineage(page *p, pl_buf *text)
     return o;
 }
 
-/* There are 10,000 versions of 32 shared modules. One point stands for several
- * versions, and no version is lost. */
+/* Shows that the lineage of 10,000 versions of 32 shared modules needs few bytes and
+ * little time. A node of the lineage may stand for several versions, but no version may
+ * be lost. */
 static void a_long_lineage_is_small_and_fast(void **state)
 {
     (void)state;
@@ -419,7 +422,7 @@ static void texts_that_cannot_be_routed_are_refused(void **state)
      * text. */
     assert_int_equal(ask_route(p, "\xff", &out), PL_ERR_USAGE);
     p->route.free_ms = 0;
-    /* There is no run. */
+    /* The text is valid, but the folder of the run does not exist. */
     const int64_t begun = pl_now_ms();
     assert_int_equal(ask_route(p, "a text", &out), PL_ERR_NOT_FOUND);
     assert_true(p->route.free_ms > begun);
@@ -448,7 +451,7 @@ static void only_a_whole_picture_of_the_router_is_sent(void **state)
     pl_buf_clear(&out);
     assert_ok(page_answer(p, &q, &out));
     assert_int_equal(out.len, strlen("{\"x\":[1]}"));
-    /* As many numbers as with 16,384 paths and 16 domains. */
+    /* A run with 16,384 paths and 16 domains has this many numbers. */
     enum { NUMBERS = 16 * 16384 };
     pl_buf large = {0};
     pl_buf_printf(&large, "{\"shard_tokens\":[0");

@@ -82,14 +82,16 @@ static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
         for (size_t i = 0; i < 2 * N; i++)
             assert_true(state[i] == pl_bf16_to_float(pl_bf16_from_float(before[i])));
         assert_int_equal(pl_path_state_bytes(&arm, N),
-                         n * sizeof *state - 4 * N); /* two bytes less, of 2N */
+                         n * sizeof *state - 4 * N); /* 2 bytes less for each of 2N */
         pl_free(state);
         pl_free(before);
     }
 }
 
-/* Tests numbers of every size, exact zeros, and the last block, which is short. The
- * error must be at most half a step of the block's codes. */
+/* Shows that a residual in 8 bits is close to the exact residual. The blocks have
+ * numbers of very different sizes, and the last block is short. The error must be at
+ * most 1/127 of the largest number of the block. Blocks with only tiny numbers become
+ * zero. */
 static void a_residual_in_8_bits_is_close(void **unused)
 {
     (void)unused;
@@ -139,8 +141,8 @@ static pl_status check_pair(pl_state_kind kind, float m, float v)
     return pl_moments_check(&arm, NULL, 1, blob);
 }
 
-/* Tests the moments of AdamW after gradients of all sizes. If gradients grow by a
- * constant factor, m comes closest to the bound that is checked. */
+/* Shows that moments of AdamW after gradients of all sizes are accepted. If gradients
+ * grow by a constant factor, m comes closest to the limit that is checked. */
 static void moments_that_training_leaves_are_taken(void **unused)
 {
     (void)unused;
@@ -178,7 +180,7 @@ static void moments_that_no_training_leaves_are_refused(void **unused)
     pl_free(state);
 }
 
-/* The bytes must be those of docs/PROTOCOL.md 3.3. */
+/* Shows that the blob of a state has the format of docs/PROTOCOL.md 3.3. */
 static void bytes_are_the_protocols(void **unused)
 {
     (void)unused;
@@ -192,15 +194,15 @@ static void bytes_are_the_protocols(void **unused)
                            0,
                            0,
                            0,
-                           0, /* these are moments */
+                           0, /* moments, which are not sent */
                            127.4f,
                            -2.5f * 2,
                            1,
                            1.0f + 0x1p-16f,
                            -1.0f - 0x3p-16f,
                            0.5f};
-    /* 127.4 is above 127, so the unit is 2 and e = 1; -2.5 and 0.5 are rounded to
-     * even. */
+    /* 127.4 is above 127, so the residual's unit is 2, with the exponent 1. In this
+     * unit the numbers are 63.7, -2.5 and 0.5; halves are rounded to even. */
     const uint8_t expected[] = {64,   0xfe, 0,    1,    0, 0, 0x80,
                                 0x3f, 2,    0x80, 0xbf, 0, 0, 0x3f};
     uint8_t blob[sizeof expected];

@@ -101,7 +101,7 @@ static void only_two_rounds_of_a_path_are_kept(void **state)
     pl_buf got = {0};
     for (int64_t round = 0; round < 5; round++)
         put(f, "mix/L1.E0", round, 0, 64);
-    put(f, "mix/L1.E0", 0, 1, 64); /* vectors of other paths do not replace it */
+    put(f, "mix/L1.E0", 0, 1, 64); /* vectors of another path replace none of these */
     expect(f, "mix/L1.E0", 4, 0, 64);
     expect(f, "mix/L1.E0", 3, 0, 64);
     expect(f, "mix/L1.E0", 0, 1, 64);

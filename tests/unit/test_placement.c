@@ -1,7 +1,7 @@
 /* folder: net; label: unit
  *
- * Tests rendezvous hashing with weights. The shares of the homes must follow their
- * weights, and no name may move without need. */
+ * Tests rendezvous hashing with weights. Each home must get a number of names that is
+ * proportional to its weight, and no name may move without need. */
 #include "net/net.h"
 
 #include <math.h>
@@ -30,8 +30,8 @@ static pl_places weighing(const char *text)
     return p;
 }
 
-/* The limit is five standard deviations of the binomial distribution. A fair draw
- * exceeds it once in 1.7 million. */
+/* Checks that `count` is near NAMES * share. The limit is five standard deviations of
+ * the binomial distribution, which a fair draw exceeds once in 1.7 million. */
 static void assert_share(int count, double share)
 {
     double mean = NAMES * share, deviation = sqrt(mean * (1 - share));
@@ -89,7 +89,8 @@ static void a_weight_that_rises_only_attracts(void **state)
     assert_share(count_moves("1 1 1 1", "2 1 2 1", 1, -1), 1.0 / 2 - 1.0 / 3);
 }
 
-/* Names that were placed before homes had weights must stay where they are. */
+/* Shows that with equal weights each name belongs to the home with the highest hash.
+ * This was the rule before homes had weights, so earlier names stay where they are. */
 static void equal_weights_choose_the_highest_hash(void **state)
 {
     (void)state;

@@ -132,7 +132,9 @@ static void longest_chain_comes_first(void **state)
     assert_string_equal(p->arms[task.arm].arm.name, "dense-eq");
 }
 
-/* The mixture waits until all documents are scored. dense-eq has more phases. */
+/* Shows that tasks that score documents (arm score~1) come before tasks that train,
+ * because the mixture waits until all documents are scored. The tasks of dense-eq come
+ * later, although it has more phases. */
 static void scores_come_before_all_training(void **state)
 {
     plan *p = *state;
@@ -202,8 +204,9 @@ static void token_is_of_use_to_its_worker_alone(void **state)
     assert_true(plan_renew(p, path, 0, token, 0, TTL + 2, TTL));
 }
 
-/* Tests a path that never had a lease, and a token that this hub would grant later.
- * This token would fence all later workers. */
+/* Shows that the hub renews no lease with a token that it has never granted. The path
+ * never had a lease. A high token, of this epoch or a later one, would fence all
+ * workers that get their leases later. */
 static void tokens_that_were_never_given_are_refused(void **state)
 {
     plan *p = *state;
@@ -219,7 +222,9 @@ static void tokens_that_were_never_given_are_refused(void **state)
     assert_true(path->lease.token == ((4ull << 32) | 1));
 }
 
-/* A worker that has a lease can write anything into an offer. */
+/* Shows that an offer counts only with the phase, token and worker of the lease,
+ * because a worker can write anything into an offer. Only a home's report starts the
+ * deadline. */
 static void a_false_offer_neither_counts_nor_starts_the_deadline(void **state)
 {
     plan *p = *state;
@@ -316,8 +321,8 @@ static void failures_of_a_task_are_counted_across_workers(void **state)
     assert_int_equal(mix->paths[0].lease.failures, 3);
 }
 
-/* The arm "solo" has one path. So the next phase of this path waits for no other
- * path. */
+/* Adds the arm "solo", and leases the first two phases of its path to worker 0. The arm
+ * has only one path, so the next phase waits for no other path. */
 static plan_path *solo_that_goes_on(plan *p, plan_task *task)
 {
     add_arm(p, "solo", 1, 1, 1, 12);
@@ -345,7 +350,9 @@ static void failures_are_counted_although_the_lease_went_on(void **state)
     assert_int_equal(path->lease.failures, 0);
 }
 
-/* From these times the hub decides whether a lease is overdue (hub_names.c). */
+/* Shows that the time of a phase (held_ms) begins at the grant of this phase, not of
+ * the lease. From such times the hub decides whether a lease is overdue
+ * (hub_names.c). */
 static void a_phase_is_held_from_its_own_grant(void **state)
 {
     plan *p = *state;
@@ -396,7 +403,8 @@ static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
     assert_false(plan_renew(p, path, 1, token - 1, 1, 0, TTL));
 }
 
-/* Tests one order of the reports of homes and workers about three phases. */
+/* Tests one order of four reports about two phases. Reports 0 and 1 are those of the
+ * homes; reports 2 and 3 are those of the worker. */
 static void check_order(plan *p, plan_path *path, plan_task task, const int *order)
 {
     plan_said by;
@@ -441,7 +449,7 @@ static void news_and_what_workers_say_may_come_in_any_order(void **state)
         if (seen != 15)
             continue;
         snprintf(name, sizeof name, "solo%d", i);
-        /* This arm comes last in the longest chain. */
+        /* This arm has the most phases, so its task is chosen. */
         add_arm(p, name, 1, 1, 1, 100 + i);
         set_all(p, name, 0);
         assert_true(plan_choose(p, 0, 0, &task));
@@ -451,8 +459,8 @@ static void news_and_what_workers_say_may_come_in_any_order(void **state)
     }
 }
 
-/* A report about the next phase prolongs the lease by as much as a report about the
- * phase of the path. */
+/* Shows that a report about the next phase prolongs the lease by as much as a report
+ * about the phase of the path. */
 static void lease_lives_for_what_was_said_last(void **state)
 {
     plan *p = *state;

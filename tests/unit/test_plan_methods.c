@@ -24,7 +24,7 @@ enum {
     MOVES_MAX = 400000
 };
 
-/* A lease of a worker. */
+/* A task that is leased to a worker. */
 typedef struct work {
     int index;
     int64_t phase;
@@ -43,11 +43,11 @@ typedef struct worker {
 /* The data of the home about a module. */
 typedef struct module {
     int64_t version;
-    /* Which updates it has, by round and task. */
+    /* Which updates have arrived, by round and task. */
     bool in[ROUNDS_MAX][TASKS_MAX];
     /* For delayed-nesterov: number of phases that were counted. */
     int64_t cursor[TASKS_MAX];
-    /* By round and by the lower task of the pair. */
+    /* The home's decision about a pair, by round and by the lower task of the pair. */
     pl_meeting decided[ROUNDS_MAX][TASKS_MAX];
     /* The decision that a task got when it began. */
     pl_meeting heard[ROUNDS_MAX][TASKS_MAX];
@@ -102,8 +102,9 @@ static void merge(game *g, int m)
     }
 }
 
-/* Submits an update. It must count once, must be in the window, and must be relative to
- * a version that exists. */
+/* Submits the update of a task to module m, as a home accepts it. Checks that the
+ * update counts once, that its round is less than pl_round_window rounds ahead of the
+ * newest version, and that its base version exists. */
 static void submit(game *g, int m, const work *w)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -146,7 +147,8 @@ static void deliver_updates(game *g, work *w)
     w->delivered = true;
 }
 
-/* At random times, tells the hub what has happened in the home. */
+/* Tells the hub which versions and phases the home has. move() calls it at random
+ * times. */
 static void tell_hub(game *g)
 {
     char name[96];
@@ -212,8 +214,8 @@ static void note_heard(game *g, int m, int64_t round, int index, pl_meeting said
     *before = said;
 }
 
-/* Meets the mate as a worker does that has a deadline. Returns false if the mate's
- * update has not arrived and is not late. */
+/* Meets the mate as a worker does if the arm has a deadline. Returns false if the
+ * worker must wait: the mate's update is not there, and the pair is not split. */
 static bool meet_in_time(game *g, int m, const work *w)
 {
     const plan_arm *a = g->arm;
@@ -246,8 +248,9 @@ static bool meets(game *g, int m, const work *w)
     return mate_is_there(g, m, w->index, w->phase);
 }
 
-/* Returns false if data is missing, so that the worker must ask again. Only one reason
- * is permitted: a mate offered its update and then died. */
+/* Checks that the versions that a task needs exist. Returns false if the worker must
+ * ask again, because the update of a mate is missing. The mate may have died after it
+ * had offered the update. */
 static bool fetch(game *g, const work *w, bool ahead)
 {
     const pl_arm *arm = &g->arm->arm;
@@ -266,7 +269,8 @@ static bool fetch(game *g, const work *w, bool ahead)
         if (base == (int64_t)pl_round_takes(arm, t, m, w->phase))
             continue; /* this version comes while the task trains, or is version 0 */
         assert_true(base <= version);
-        if (method == PL_METHOD_EAGER) /* the home keeps three momenta */
+        /* The home keeps the momenta of three versions. */
+        if (method == PL_METHOD_EAGER)
             assert_true(base + 2 >= version);
     }
     return true;
@@ -308,7 +312,7 @@ static void keep_leases(game *g, int number)
 {
     worker *w = &g->workers[number];
     for (int i = 0; i < w->n_sending; i++)
-        /* Leases of tasks that were sent are renewed, too. */
+        /* Leases of tasks that are being sent are renewed, too. */
         (void)renew(g, number, &w->sending[i]);
     if (w->trains && (w->training.phase < path_of(g, &w->training)->phase ||
                       !renew(g, number, &w->training)))
@@ -394,7 +398,8 @@ static void train(game *g, int number)
     w->trains = false;
 }
 
-/* Sends the updates of a task, and later its state. The worker may die between them. */
+/* Sends the updates of a task, and in a later call its state. The worker may die
+ * between the two calls. */
 static void send(game *g, int number)
 {
     worker *w = &g->workers[number];
@@ -416,7 +421,8 @@ static void send(game *g, int number)
 static void die(game *g, int number)
 {
     memset(&g->workers[number], 0, sizeof g->workers[number]);
-    if (draw(g, 2)) /* the worker returns; otherwise its leases run out */
+    /* A worker that returns gives its leases back. Otherwise they expire. */
+    if (draw(g, 2))
         plan_release_worker(&g->p, number);
     plan_withdraw(&g->p, number);
     g->n_deaths++;
@@ -481,7 +487,8 @@ static void assert_pairs_agree(const game *g)
             }
 }
 
-/* Plays until the arm ends. Returns the number of updates that were sent twice. */
+/* Plays until the arm ends. Returns the number of updates that were sent again, and
+ * adds the number of split pairs to *n_split. */
 static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_split)
 {
     pl_hash blob;
@@ -497,7 +504,7 @@ static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_s
     while (!plan_arm_finished(g.arm) && moves++ < MOVES_MAX)
         move(&g);
     if (!plan_arm_finished(g.arm))
-        fail_msg("%s with %d workers, seed %llu: it does not end",
+        fail_msg("%s with %d workers, seed %llu: the arm does not end",
                  pl_traits(g.arm->arm.outer.method.method)->name, n_workers,
                  (unsigned long long)seed);
     for (int m = 0; m < n_modules; m++)
@@ -533,7 +540,7 @@ static void play_timed(pl_method method, int fragments, int overlap, int delay,
             }
     assert_true(n_repeated > 0);
     if ((n_split > 0) != (deadline_ms > 0))
-        fail_msg("%d pairs were split with a deadline of %d", n_split, deadline_ms);
+        fail_msg("%d pairs were split with deadline_ms=%d", n_split, deadline_ms);
 }
 
 static void play_all(pl_method method, int fragments, int overlap, int delay)

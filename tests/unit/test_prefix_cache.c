@@ -66,7 +66,7 @@ static void make_prompt(int32_t *prompt, int n, int kind, int from)
 }
 
 typedef struct asked {
-    /* Length of the prompt, its kind, and where its kind begins to matter. */
+    /* Length and kind of the prompt, and the first token that depends on the kind. */
     int n, kind, from;
     uint64_t seed;
     int n_known; /* number of tokens that must be found in the cache */
@@ -157,16 +157,18 @@ static void check_answers(const char *name, const char *precision)
 {
     asked list[] = {{LONG, 1, 900, .seed = 1, .n_known = 0},
                     {LONG, 1, 900, .seed = 2, .n_known = LONG}, /* the same prompt */
-                    /* Has the same beginning. */
+                    /* The first 900 tokens are the same. */
                     {LONG, 2, 900, .seed = 3, .n_known = 512},
                     /* The first prompt is still in the cache. */
                     {LONG, 1, 900, .seed = 4, .n_known = LONG},
-                    {1024, 1, 900, .seed = 5, .n_known = 512}, /* a beginning of it */
+                    {1024, 1, 900, .seed = 5, .n_known = 512}, /* its first tokens */
                     {LONG, 1, 900, .seed = 6, .n_known = 0, .scored = true},
                     {LONG, 3, 100, .seed = 7, .n_known = 0},
                     {40, 1, 90, .seed = 8, .n_known = 0},
                     {40, 1, 90, .seed = 9, .n_known = 40},
-                    {41, 1, 90, .seed = 9, .n_known = 0}, /* shorter than one piece */
+                    /* Of a different prompt, only whole pieces (512 tokens) are
+                     * used. */
+                    {41, 1, 90, .seed = 9, .n_known = 0},
                     {LONG, 3, 100, .seed = 7, .n_known = LONG}};
     pl_batch *batch;
     open_model(name, precision);
@@ -176,7 +178,7 @@ static void check_answers(const char *name, const char *precision)
         join(batch, &list[i], &options);
         run(batch);
         if (list[i].result.n_known != list[i].n_known)
-            fail_msg("%s %s: request %zu knows %d tokens and not %d", name, precision,
+            fail_msg("%s %s: request %zu: %d tokens are known, not %d", name, precision,
                      i, list[i].result.n_known, list[i].n_known);
         expect_as_alone(&list[i]);
         forget(&list[i]);
@@ -194,8 +196,9 @@ static void known_prompts_change_no_byte(void **state)
     check_answers("cpu", "int8");
 }
 
-/* Asks for three answers to one prompt, while the first answer is being read or
- * generated. The other two must copy what the first one has read. */
+/* Shows that requests with the same prompt share what one of them has read. Two
+ * requests join after the first one has taken 0 to 3 steps. They must copy what the
+ * first one has read by then. */
 static void answers_to_one_prompt_share_its_reading(void **state)
 {
     (void)state;

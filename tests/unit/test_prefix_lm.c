@@ -4,8 +4,9 @@
 
 enum { VOCAB = 40, PATHS = 3, TEXTS = 60, LEN = 50 };
 
-/* Text i belongs to path i % PATHS. All texts use the same tokens equally often, but
- * each path has its own order: token a is mostly followed by a * (path + 2) + 1. */
+/* Makes text i, which belongs to path i % PATHS. All texts use the same tokens about
+ * equally often, but each path has its own order of tokens: after token a comes mostly
+ * a * (path + 2) + 1, modulo VOCAB. */
 static void write_text(uint64_t i, int32_t text[LEN])
 {
     int step = (int)(i % PATHS) + 2;
@@ -16,8 +17,8 @@ static void write_text(uint64_t i, int32_t text[LEN])
                       : (text[t - 1] * step + 1) % VOCAB;
 }
 
-/* Makes a model of all texts. They are added one after another, beginning with number
- * `first`. */
+/* Makes a model of all texts. They are added one after another, from text `first` to
+ * the last one, and then from text 0. */
 static pl_prefix_lm *count_texts(uint64_t first, int n_threads)
 {
     int32_t text[LEN];
@@ -62,8 +63,8 @@ static void new_texts_find_their_path(void **state)
     pl_prefix_lm_destroy(&lm);
 }
 
-/* Tests the equation of prefix_lm.c with two paths: one has read "1 2 1 2", the other
- * "1 3". */
+/* Tests the equation of prefix_lm.c with two paths. The documents of path 0 are "1 2 1
+ * 2", those of path 1 are "1 3". */
 static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
 {
     (void)state;
@@ -80,7 +81,7 @@ static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
     prefix_lm_add(lm, 0, a, 4);
     prefix_lm_add(lm, 1, b, 2);
     assert_ok(prefix_lm_finish(lm, 1));
-    pl_prefix_lm_nats(lm, asked, 2, nats); /* K = 2, so K / P = 1 */
+    pl_prefix_lm_nats(lm, asked, 2, nats); /* K / P = 1 (K = 2, 2 paths) */
     assert_true(fabs(nats[0] + log((2.0 + 2.0) / (2.0 + 3.0))) < 1e-6);
     assert_true(fabs(nats[1] + log((0.0 + 2.0) / (1.0 + 3.0))) < 1e-6);
     pl_prefix_lm_nats(lm, rare, 2, nats);
@@ -89,8 +90,8 @@ static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
     pl_prefix_lm_destroy(&lm);
 }
 
-/* The losses of the tokens must add up to the nats, for all paths and for a list of
- * paths. */
+/* Shows that the losses of a text's tokens add up to the nats of the text. For a list
+ * of paths, the losses must be the same as for all paths. */
 static void losses_add_up_to_nats(void **state)
 {
     (void)state;
@@ -241,9 +242,9 @@ static void lies_under_a_good_checksum_are_refused(void **state)
                 {{2, 3, 1 << 16, 1 << 16}, {4, 9}, "sizes"},
                 {{2, 4, 2, 2}, {4, 9}, ""},
                 {{2, 3, 2, 3}, {4, 9}, ""},
-                {{2, 3, 2, 2}, {9, 4}, "rise"},
-                {{2, 3, 2, 2}, {4, 4}, "rise"},
-                {{2, 3, 2, 2}, {4, 1 << 22}, "rise"}};
+                {{2, 3, 2, 2}, {9, 4}, "rising order"},
+                {{2, 3, 2, 2}, {4, 4}, "rising order"},
+                {{2, 3, 2, 2}, {4, 1 << 22}, "rising order"}};
     for (size_t lie = 0; lie < sizeof lies / sizeof *lies; ++lie) {
         static const uint32_t counts[6] = {1, 2, 3, 4, 5, 6};
         pl_buf bytes = {0};

@@ -1,5 +1,6 @@
 /* folder: modules; label: unit */
-/* Tests what `pathloom bench step` and `pathloom bench ops` count. */
+/* Tests the numbers of `pathloom bench step` and `pathloom bench ops`: floating-point
+ * operations, bytes, times and rates. */
 #include "modules/modules.h"
 #include <math.h>
 #include <string.h>

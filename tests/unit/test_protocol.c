@@ -59,8 +59,8 @@ static int free_page(void **state)
     return 0;
 }
 
-/* Returns whether the line contains the words, and no further word of a list directly
- * before or after them. */
+/* Returns whether the line contains `words` as a complete list of fields: no other
+ * field may stand directly before or after it. */
 static bool has_words(const char *line, const char *words)
 {
     for (const char *at = line; (at = strstr(at, words)); at++) {
@@ -113,7 +113,7 @@ static void check_body(body *b)
     if (b->type != 0)
         there = page_says(tabled, b->fields) || page_says(said, b->fields);
     if (!there)
-        fail_msg("docs/PROTOCOL.md does not say that %s (%s) has: %s",
+        fail_msg("docs/PROTOCOL.md does not say that %s (%s) has the fields %s",
                  b->type ? b->message : b->name, b->type ? tabled : "a body or record",
                  b->fields);
     b->type = 0;
@@ -163,13 +163,13 @@ static void the_page_has_no_message_of_its_own(void **state)
             is_known =
                 is_known || (known[k].type == type && strcmp(known[k].name, name) == 0);
         if (!is_known)
-            fail_msg("docs/PROTOCOL.md has message %d, %s", type, name);
+            fail_msg("net/messages.def has no message %d, %s", type, name);
     }
     assert_true(n > 30);
 }
 
 /* ---- fields ---- */
-/* Copies word i of a list with commas to `out`. Returns the number of words in the
+/* Copies word i of a comma-separated list to `out`. Returns the number of words in the
  * list. */
 static int word_at(const char *cell, int i, char out[32])
 {
@@ -233,7 +233,9 @@ static void check_roles(int type, const char *name)
         for (int c = 0; c < 6 && cell; c++, cell = strchr(cell + 1, '|'))
             if ((strncmp(cell, "| x", 3) == 0) !=
                 pl_role_allows(columns[c], (uint16_t)type))
-                fail_msg("%s: column %d of docs/PROTOCOL.md 1.6 is wrong", name, c + 1);
+                fail_msg("%s: column %d of docs/PROTOCOL.md 1.6 differs from "
+                         "net/messages.def",
+                         name, c + 1);
         return;
     }
     fail_msg("docs/PROTOCOL.md 1.6 has no row of %s", words);
@@ -262,7 +264,8 @@ static void check_cost(uint16_t type, const char *name)
     while (at && at[strlen(plain)] == '_') /* finds SUBMIT, not SUBMIT_PATH */
         at = strstr(at + 1, plain);
     if ((at && at <= end) != (cost > 1))
-        fail_msg("docs/PROTOCOL.md 1.6 does not say that %s costs %u", name, cost);
+        fail_msg("the code says that %s costs %u, docs/PROTOCOL.md 1.6 does not", name,
+                 cost);
 }
 
 static void every_message_costs_what_the_page_says(void **state)

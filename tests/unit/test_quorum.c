@@ -68,8 +68,8 @@ static void await_version(fixture *f, int64_t number)
     assert_true(has_version(f, number));
 }
 
-/* Gives the weight of each path in a version. It is 0 if the path did not
- * contribute. */
+/* Reads the weight that each path's update has in a version of the embedding. It is 0
+ * if the path did not contribute. */
 static void weights_of(fixture *f, uint64_t number, double weights[PATHS])
 {
     pl_store *store = NULL;
@@ -99,7 +99,7 @@ static void round_is_merged_without_those_who_are_late(void **state)
     assert_true(weights[3] == 0);
     for (int i = 0; i < 2; i++) { /* the second time after a restart */
         assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
-        assert_non_null(strstr(text, "merged without it (outer.quorum)"));
+        assert_non_null(strstr(text, "(outer.quorum), so the update is dropped"));
         kill_child(&f.home, SIGKILL);
         start_child(&f.home);
     }
@@ -178,7 +178,7 @@ static void a_round_takes_one_update_of_a_path(void **state)
     send_good(&f, 3, 0);
     assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
     assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DROPPED);
-    assert_non_null(strstr(text, "has a late update of this path already"));
+    assert_non_null(strstr(text, "already has a late update of this path"));
     close_job(&f);
 }
 

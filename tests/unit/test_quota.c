@@ -1,6 +1,6 @@
 /* folder: base; label: unit */
-/* Tests how much each key may ask of a server. Every key has its own share, which
- * becomes larger again with time, and no key can use the share of another one. */
+/* Tests how much each key may ask of a server. Every key has its own token bucket,
+ * which fills again with time. No key can use the bucket of another key. */
 #include "base/quota.h"
 
 #include <setjmp.h>

@@ -137,8 +137,7 @@ static void codecs_that_cannot_be_added_pass_through(void **state)
     close_job(&f);
 }
 
-/* Paths p00 and p11 share only the embedding and the head. Their other updates would
- * wait for paths that are not trained. */
+/* Delivers a task: the updates of all slots, and the state of the path. */
 static void run_task(void *context)
 {
     worker *w = context;
@@ -168,6 +167,9 @@ static void run_task(void *context)
     pl_free(moments);
 }
 
+/* Shows that a task does not wait in a relay for updates that cannot come. Paths p00
+ * and p11 share only the embedding and the head. Their other updates would wait for
+ * paths that are not trained. */
 static void tasks_do_not_wait_for_updates_that_nobody_can_send(void **state)
 {
     (void)state;
@@ -228,8 +230,9 @@ static void home_killed_under_a_relay_takes_each_update_once(void **state)
     close_job(&f);
 }
 
-/* The worker has sent its update also to the home. So the home already has a part of
- * the relay's sum. */
+/* Shows that a home does not count an update twice if it comes directly and also in a
+ * sum. The update of path 1 is sent to the home before the relay sends a sum with
+ * it. */
 static void update_that_came_directly_is_not_counted_in_a_sum_again(void **state)
 {
     (void)state;
@@ -303,7 +306,8 @@ static void relays_stand_behind_a_relay(void **state)
     open_near_relay(&top, &f, 2, WAIT_LONG_MS);
     start_relay(&f.relay, top.address, 2, WAIT_LONG_MS);
     start_relay(&f.second, top.address, 2, WAIT_LONG_MS);
-    /* Two paths share a module: p00 and p10 the first one, p01 and p11 the second. */
+    /* The first relay gets the updates of p00 and p10, the second those of p01 and
+     * p11. */
     for (int path = 0; path < PATHS; path++)
         start_worker(&w[path], &f, path % 2 ? f.second.address : f.relay.address, path);
     join_workers(w, PATHS);
@@ -392,7 +396,7 @@ static void sum_that_is_not_what_it_says_changes_nothing(void **state)
     open_job(&f, "i8-shared");
     assert_int_equal(claim_sum(&f, two, 2, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
-    assert_non_null(strstr(text, "sum of 1, not of 2"));
+    assert_non_null(strstr(text, "sum of 1 updates, but its message names 2"));
     assert_int_equal(claim_sum(&f, unknown, 2, &result, text), PL_ERR_STALE);
     assert_int_equal(claim_sum(&f, twice, 2, &result, text), PL_ERR_PROTO);
     assert_int_equal(claim_sum(&f, falling, 2, &result, text), PL_ERR_PROTO);

@@ -6,14 +6,15 @@
 #include "serve/serve.h"
 #include <math.h>
 
-/* Three paths with random parameters, so that their predictions differ. */
+/* Tests the choice of a new path every few tokens, while text is generated. Three paths
+ * have random parameters, so that their predictions differ. */
 enum { VOCAB = 300, WIDTH = 24, CONTEXT = 96, PATHS = 3, PREFIX = 6, EVERY = 8 };
 static pl_tokenizer *tokenizer;
 static pl_topology *topology;
 static pl_backend *backend;
 static pl_model *models[PATHS];
 static pl_decoder *decoders[PATHS];
-/* The gate has its own numbers for the paths. */
+/* The gate numbers the paths differently: path p has the number numbers[p] there. */
 static pl_prefix_lm *gate;
 static const int numbers[PATHS] = {2, 0, 1};
 
@@ -146,8 +147,9 @@ static int path_at(const pl_reroute_trace *trace, int token)
     return path;
 }
 
-/* Generates the text again. For each token, a new decoder of the token's path reads all
- * earlier text. Gives text [CONTEXT + 1], and returns the number of its tokens. */
+/* Generates the same text again: for each token, a new decoder of the token's path
+ * reads all earlier tokens. Fills text [CONTEXT + 1], and returns the number of its
+ * tokens. */
 static int write_again(const int32_t *prompt, int n_prompt,
                        const pl_generate_options *options, int n_tokens,
                        const pl_reroute_trace *trace, int32_t *text)
@@ -194,9 +196,9 @@ static void score_text(const int32_t *text, int n, float *losses)
                                   losses + path * (n - 1)));
 }
 
-/* Returns how many tokens the paths must read because of a gate. A path that is
- * chosen again reads the tokens that it has missed since it last wrote, except the last
- * one. */
+/* Returns how many tokens the paths must read because a gate changes the path. A path
+ * that is chosen again reads the tokens that it has missed since it last wrote, except
+ * the last one. */
 static int count_missed(const pl_reroute_trace *trace)
 {
     int length[PATHS] = {0}, n = 0;
@@ -208,15 +210,16 @@ static int count_missed(const pl_reroute_trace *trace)
     return n;
 }
 
-/* The prompt has at most `prefix` tokens. So the paths of all pieces are chosen during
- * the generation, and can be compared with an evaluation of the finished text. */
+/* Compares the paths that a generation chooses with those that an evaluation of the
+ * finished text chooses. The prompt has at most `prefix` tokens, so the paths of all
+ * pieces are chosen during the generation. */
 static void compare_with_evaluation(bool gated)
 {
     int n_changes = 0;
     for (uint64_t seed = 0; seed < 12; ++seed) {
         const int32_t prompt[] = {PL_TOKEN_BOS, 40 + (int32_t)seed, 77, 91};
-        /* A high temperature is used, because a path prefers texts that itself finds
-         * likely. */
+        /* The temperature is high so that paths change. At a low temperature a path
+         * writes text that it finds likely itself, so it is chosen again. */
         const pl_generate_options options = {
             .max_tokens = 80, .choice = {.temperature = 20, .top_p = 1, .seed = seed}};
         pl_rerouter r = make_rerouter();
@@ -281,8 +284,8 @@ static void so_are_those_of_a_gate(void **state)
     compare_with_evaluation(true);
 }
 
-/* In a longer prompt, the first path is chosen at the last border of pieces in the
- * prompt. */
+/* Shows that the text of a long prompt decides which path is first: the path is chosen
+ * at the last border of pieces in the prompt. */
 static void a_long_prompt_is_evidence(void **state)
 {
     (void)state;
@@ -310,8 +313,8 @@ static void a_long_prompt_is_evidence(void **state)
     pl_buf_destroy(&heard);
 }
 
-/* If W is longer than the context, the text must be that of pl_generate with the
- * likeliest path. */
+/* Shows that the path is chosen only once if `every` exceeds the context length. Then
+ * the text must be that of pl_generate with this path. */
 static void a_path_that_is_chosen_once_writes_as_it_does_alone(void **state)
 {
     (void)state;
@@ -357,8 +360,8 @@ static void a_prompt_without_a_token_is_refused(void **state)
 }
 
 /* ---- in a batch ---- */
-/* The three paths as tables of modules in a backend. In the first slot the modules of
- * all paths have the same parameters, so they are one module. */
+/* The three paths as tables of modules in a backend. In the first slot all paths have
+ * the same module. */
 enum { PATH_SLOTS = 3 };
 typedef struct tables {
     pl_module *modules[PATHS][PATH_SLOTS];
@@ -397,7 +400,7 @@ static void close_tables(tables *t)
 }
 
 typedef struct asked {
-    int n_prompt, every, path; /* with every = 0, `path` answers alone */
+    int n_prompt, every, path; /* every 0: only `path` is used */
     bool gated;
     uint64_t seed;
     int32_t prompt[CONTEXT];
@@ -451,7 +454,7 @@ static void join(pl_batch *batch, const tables *t, asked *a,
     assert_ok(pl_batch_join(batch, &q));
 }
 
-/* Runs the same request with pl_reroute_generate. */
+/* Runs the same request with pl_reroute_generate, which must give the same result. */
 static void expect_as_generate(pl_model *model, const tables *t, asked *a)
 {
     pl_decoder *own[PATHS];
@@ -483,9 +486,10 @@ static void expect_as_generate(pl_model *model, const tables *t, asked *a)
         pl_decoder_destroy(&own[path]);
 }
 
-/* There are four requests whose paths change (for two of them a gate chooses), and two
- * requests that stay on one path. The batch has eleven slots, so the last requests must
- * wait for slots. */
+/* Runs six requests in a batch: four may change their paths (for two of them a gate
+ * chooses), and two stay on one path. The batch has eleven slots, so the last requests
+ * must wait for slots. Returns the number of spans (stretches of text by one path), or
+ * -1 if this machine does not have the backend. */
 static int check_batch(const char *name, const char *precision)
 {
     enum { N = 6, PLACES = 11 };
@@ -541,7 +545,7 @@ static int check_batch(const char *name, const char *precision)
 static void a_request_of_a_batch_is_rerouted_as_alone(void **state)
 {
     (void)state;
-    /* Otherwise no change of paths was tested. */
+    /* More than 8 spans are needed, so that changes of paths are tested. */
     assert_true(check_batch("ref", "f32") > 8);
     assert_true(check_batch("cpu", "f32") > 8);
     check_batch("cpu", "bf16");

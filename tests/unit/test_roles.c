@@ -66,8 +66,9 @@ static void nobody_may_do_anything_without_a_role(void **state)
         assert_false(pl_role_allows(PL_AS_NONE, (uint16_t)type));
 }
 
-/* Only homes send an answer without a question. This is EVENT, for which no role is
- * needed. */
+/* Shows that some role may ask each question, and that no role may send an answer as a
+ * question. (Only homes send an answer that was not asked for, EVENT; it needs no
+ * role.) */
 static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
 {
     (void)state;
@@ -85,8 +86,9 @@ static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
         assert_int_equal(count_allowed(answers[i]), 0);
 }
 
-/* With the share of a key, all its workers can begin at the same time, but they can ask
- * for only a few descriptions of the whole job. */
+/* Shows that a message that costs the server more takes more tokens from the key's
+ * bucket (base/quota.h, 8000 tokens). All 64 workers of a key can send HELLO at the
+ * same time, but only a few requests for the STATUS of the whole job are possible. */
 static void what_costs_the_server_more_costs_the_key_more(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* folder: home; label: unit
  *
- * Tests that garbage collection and quotas keep two kinds of versions: those from which
- * a task or an open audit may still start, and those that tags name. */
+ * Tests the rule of garbage collection and store.quota (pl_keep_rule). It must keep the
+ * versions from which a task or an open audit may still start. */
 #include "home/home.h"
 #include "home/roots.h"
 #include "outer/outer.h"
@@ -106,7 +106,8 @@ static int teardown(void **state)
     return status == PL_OK ? 0 : -1;
 }
 
-/* Returns the oldest version of the module that is kept, apart from version 0. */
+/* Returns the oldest version of the module, apart from version 0, that the rule with
+ * this `keep` keeps. Version 0 and all later versions must be kept, too. */
 static uint64_t oldest_kept(world *w, const char *module, int64_t keep)
 {
     pl_keep_rule rule = {.store = w->store, .keep = keep};

@@ -15,11 +15,13 @@
 
 enum { PHASES = 12 };
 
-/* The slots of 2x2 with private block 1: embed, L1, B1, L2, head. */
+/* An arm with the topology 2x2 and private block 1. Its slots are embed, L1, B1, L2 and
+ * head. */
 typedef struct fixture {
     pl_arm arm;
     pl_topology *t;
-    /* The slots of embed.E0, and of B1.E0, which only the first path uses. */
+    /* The modules embed.E0, which all paths use, and B1.E0, which only the first path
+     * uses. */
     int shared, alone;
 } fixture;
 
@@ -179,8 +181,9 @@ static void fragments_are_sent_in_turn_and_taken_up_next(void **state)
     }
 }
 
-/* With an overlap, a phase begins without the updates that the previous phase sent.
- * Without an overlap it needs them. No phase waits for more than was sent. */
+/* Shows which versions a phase of streaming waits for. With an overlap, it begins
+ * without the updates that the previous phase sent. Without an overlap it needs them.
+ * No phase waits for more than was sent. */
 static void overlap_is_what_a_phase_does_not_wait_for(void **state)
 {
     fixture *f = *state;
@@ -229,8 +232,9 @@ static void contributors_of_a_round_encode_alike(void **state)
     assert_true(total > 1 - 1e-6 && total < 1 + 1e-6);
 }
 
-/* Each update that arrives is a round. So the sender cannot know the number of the
- * round. */
+/* Shows that with delayed-nesterov an update is encoded without the number of its
+ * round. Each update that arrives is a round of its own, so its sender cannot know the
+ * number. */
 static void arrival_encodes_alone(void **state)
 {
     fixture *f = *state;

@@ -9,8 +9,9 @@
 
 #include <cmocka.h>
 
-/* There are two groups of two clusters, far apart from each other. The clusters of a
- * group must share a module of the first level. */
+/* Shows that similar clusters share a module. There are two groups of two clusters, and
+ * the groups are far apart. In every order of the clusters, the two clusters of a group
+ * must share a module of the same level. */
 static void alike_clusters_share_the_first_module(void **state)
 {
     static const int orders[6][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 3, 2, 1},

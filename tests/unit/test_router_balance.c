@@ -26,8 +26,8 @@ static double largest_of(const double *values, int n)
     return largest;
 }
 
-/* Makes documents of 1 to 200 tokens. Those in the first of k clouds are 16 times as
- * long. */
+/* Makes the weights of documents that have 1 to 200 tokens. Documents in the first of k
+ * clouds are 16 times as long. *sum becomes the sum of the weights. */
 static double *make_weights(size_t n, int k, double *sum)
 {
     double *weights = malloc(n * sizeof *weights);
@@ -69,9 +69,9 @@ static void balance_keeps_every_path_below_its_limit(void **state)
     free(points);
 }
 
-/* Half of the documents are equal. They stay in one path, which gets few other
- * documents. The other documents are balanced as if the equal ones were one shard of
- * mean size. */
+/* Shows that equal documents fill only one path. Half of the documents are equal. They
+ * stay in one path, which gets few other documents. The other documents are balanced as
+ * if the equal ones were one shard of mean size. */
 static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
 {
     (void)state;
@@ -100,9 +100,9 @@ static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
     free(points);
 }
 
-/* Without weights, the paths of the long documents get most of the tokens. With weights
- * all paths stay below the limit, so some of them have many more documents than
- * others. */
+/* Shows that weights limit the tokens of a path, and not its documents. Without
+ * weights, the paths of the long documents get most of the tokens. With weights all
+ * paths stay below the limit, so some of them have many more documents than others. */
 static void weights_limit_tokens_and_not_documents(void **state)
 {
     (void)state;
@@ -130,8 +130,9 @@ static void weights_limit_tokens_and_not_documents(void **state)
     free(points);
 }
 
-/* One document is as large as three shards of mean size, but counts as one shard. So
- * its path gets only few other documents, and no other path exceeds the limit. */
+/* Shows that a document above the limit counts as one shard of mean size. The document
+ * is as large as three such shards. Its path gets only few other documents, and no
+ * other path exceeds the limit. */
 static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
 {
     (void)state;
@@ -152,7 +153,8 @@ static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
         double rest = load[path] - (path == own ? weights[HEAVY] : 0.0);
         double most = (path == own ? 0.3 : 1.3) * sum / PATHS;
         if (!(rest <= most * (1.0 + 1e-9)))
-            fail_msg("path %d has %g of at most %g", path, rest, most);
+            fail_msg("the other documents of path %d weigh %g, the limit is %g", path,
+                     rest, most);
     }
     assert_ok(pl_router_heaviest_alike(points, N, DIM, weights, &alike));
     assert_int_equal(alike.n_docs, 1);
@@ -161,8 +163,9 @@ static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
     free(points);
 }
 
-/* Nine documents on four paths cannot stay below 1.01 times the mean, because one path
- * must have at least three. The fit must end and find such an assignment. */
+/* Shows that a fit ends near a limit that cannot be reached. Nine documents on four
+ * paths cannot stay below 1.01 times the mean, because one path must have at least
+ * three. No path may have more than three. */
 static void a_limit_out_of_reach_is_approached(void **state)
 {
     (void)state;
@@ -197,8 +200,8 @@ static void assert_fit(const float *points, size_t n, int dim,
     pl_buf_destroy(&bytes);
 }
 
-/* If the memory is too small for all documents, the fit must use every k-th
- * document. */
+/* Shows that a fit uses every k-th document if the memory is too small for all of
+ * them. */
 static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
 {
     (void)state;
@@ -228,7 +231,7 @@ static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
         assert_memory_equal(bytes[i].data, bytes[i - 1].data, bytes[i].len);
     }
     assert_memory_not_equal(bytes[0].data, bytes[2].data, bytes[0].len);
-    options.memory = 1; /* uses at least one document per path */
+    options.memory = 1; /* even this fit has at least one document per path */
     assert_true(N / pl_router_stride(&options, N, DIM) >= PATHS);
     for (int i = 0; i < 4; ++i)
         pl_buf_destroy(&bytes[i]);
@@ -236,8 +239,8 @@ static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
     free(weights);
 }
 
-/* Only the proportions of weights matter. The factor 512 scales all sums without
- * rounding. */
+/* Shows that equal weights give the same router as no weights, because only the
+ * proportions of weights matter. The factor 512 scales all sums without rounding. */
 static void weights_of_one_are_no_weights(void **state)
 {
     (void)state;
@@ -249,7 +252,7 @@ static void weights_of_one_are_no_weights(void **state)
     encode_fit(points, N, DIM, &options, &plain);
     options.balance = 0.1;
     encode_fit(points, N, DIM, &options, &none);
-    /* The limit had an effect. */
+    /* The limit changes the router, so it matters here. */
     assert_memory_not_equal(none.data, plain.data, none.len);
     const double each[] = {1.0, 512.0};
     for (int k = 0; k < 2; ++k) {
@@ -263,8 +266,9 @@ static void weights_of_one_are_no_weights(void **state)
     free(points);
 }
 
-/* The documents of a path are divided between threads if there are more than a thousand
- * of them. */
+/* Shows that the bytes of a router with weights do not depend on the number of threads.
+ * The documents of a path are divided between threads if there are more than a
+ * thousand. */
 static void weighted_bytes_do_not_depend_on_threads(void **state)
 {
     (void)state;

@@ -5,8 +5,8 @@
 
 enum { N = 600, DIM = 6, PATHS = 4 };
 
-/* Makes documents whose largest column says nothing. The signs of two small columns
- * decide which path has the best score. */
+/* Makes documents whose largest column does not influence the scores. The signs of two
+ * small columns decide which path has the best score. */
 static float *make_quiet(double *scores)
 {
     float *points = malloc((size_t)N * DIM * sizeof *points);
@@ -78,7 +78,7 @@ static void it_learns_what_clusters_do_not_show(void **state)
     free(points);
 }
 
-/* Computes the objective with plain loops. */
+/* Computes the objective of discriminate_fit with plain loops. */
 static double objective(const discriminate_job *job, const float *rows)
 {
     double sum = 0.0, squares = 0.0;
@@ -105,8 +105,8 @@ static double objective(const discriminate_job *job, const float *rows)
     return sum / (double)job->n + 0.5 * job->decay * squares;
 }
 
-/* f is convex. So a point is the minimum if no step along a coordinate makes f
- * smaller. */
+/* Shows that a fit ends at the minimum of the objective. The objective is convex and
+ * smooth, so a point is the minimum if no step along a coordinate makes it smaller. */
 static void it_ends_at_the_minimum(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void what_cannot_be_fitted_is_refused(void **state)
     options = linear_options(scores);
     scores[5 * PATHS + 2] = NAN;
     assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_NUMERIC);
-    assert_said("path 2 gives document 5 the score nan");
+    assert_said("path 2 predicts document 5 with the log likelihood nan");
     assert_null(router);
     free(points);
 }

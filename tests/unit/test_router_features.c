@@ -3,8 +3,9 @@
 #include "router/router.h"
 #include <math.h>
 
-/* There is more than one group of 64 documents. With windows of LONG tokens a group has
- * several batches, and a document may be divided between two of them. */
+/* N_DOCS documents are more than one group: features are computed in groups of 64. With
+ * windows of LONG tokens a group needs several batches, and the windows of a document
+ * may be in two batches. */
 enum { PREFIX = 6, LONG = 40, N_DOCS = 70, WIDTH = 10 };
 static pl_topology *topology;
 static float *params;
@@ -87,8 +88,9 @@ static void features_do_not_depend_on_threads(void **state)
     }
 }
 
-/* The first window begins where the document begins, the last one ends where it ends,
- * and the others lie evenly between them. */
+/* Checks that the features of a document are the mean over its windows of T tokens. The
+ * first window begins where the document begins, the last one ends where it ends, and
+ * the others lie evenly between them. */
 static void check_means(int T)
 {
     enum { WINDOWS = 3 };

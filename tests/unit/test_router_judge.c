@@ -20,8 +20,9 @@ static void equal_partitions_are_pure_whatever_their_names(void **state)
 }
 
 /* The example of Manning, Raghavan & Schuetze 2008, section 16.3, has 17 points in
- * three clusters with purity 12/17. The entropies were computed by hand: the clusters
- * have 6, 6 and 5 points, the classes 8, 5 and 4; nmi = 2 I / (H + H). */
+ * three clusters with purity 12/17. The clusters have 6, 6 and 5 points, the classes 8,
+ * 5 and 4. nmi was computed by hand: 2 I / (H1 + H2), with the mutual information I and
+ * the entropies H1 of the clusters and H2 of the classes. */
 static void the_textbook_example_has_its_textbook_values(void **state)
 {
     (void)state;

@@ -67,8 +67,8 @@ static void another_seed_starts_elsewhere(void **state)
     free(points);
 }
 
-/* The points are on a line, so the test can find the best two clusters by trying every
- * cut. */
+/* Shows that k-means finds the best two clusters of points on a line. The test finds
+ * them by trying every cut. */
 static void two_clusters_on_a_line_are_the_best_cut(void **state)
 {
     (void)state;
@@ -94,8 +94,8 @@ static void two_clusters_on_a_line_are_the_best_cut(void **state)
     pl_router_destroy(&router);
 }
 
-/* One point is far from all others. With every seeding all centroids must be used,
- * because an empty cluster takes the farthest point. */
+/* Shows that every path gets points, whatever the seed is: an empty cluster takes the
+ * farthest point. One point is far from all others. */
 static void every_path_is_used_when_points_differ(void **state)
 {
     (void)state;
@@ -148,8 +148,8 @@ static void standardizing_makes_a_small_column_count(void **state)
     pl_router_destroy(&router);
 }
 
-/* Clouds in a plane are rotated into 12 columns. The two components must find the
- * plane, and the inertia must be that of whitened data. */
+/* Shows that two components find the plane of the clouds, which is rotated into 12
+ * columns. The inertia must be that of whitened data. */
 static void two_components_find_the_plane_of_the_clouds(void **state)
 {
     (void)state;
@@ -167,14 +167,15 @@ static void two_components_find_the_plane_of_the_clouds(void **state)
     options.components = 2;
     pl_router *router = fit(points, N, DIM, &options);
     assert_true(purity_of(router, points, N, 3) == 1.0);
-    assert_true(router->inertia < 0.02); /* the variance of z is 2 */
+    assert_true(router->inertia < 0.02); /* the whitened points have the variance 2 */
     pl_router_destroy(&router);
     free(points);
 }
 
-/* There are five thin sheets in 40 columns. The points vary in the direction that
- * separates the sheets as little as by noise, so whitening does not find this
- * direction. Sharpening finds it, because within clusters points vary little in it. */
+/* Shows that sharpening finds the directions that separate clusters. The five clusters
+ * differ in 10 of 40 columns; the other columns are noise. After standardizing, all
+ * columns vary equally, so whitening alone finds these directions less well. Sharpening
+ * finds them because within a cluster the points vary little in the 10 columns. */
 static void sharpening_finds_what_tells_clusters_apart(void **state)
 {
     (void)state;
@@ -198,7 +199,7 @@ static void sharpening_finds_what_tells_clusters_apart(void **state)
     double sharp = purity_of(router, points, N, K);
     pl_router_destroy(&router);
     if (!(sharp > 0.97 && sharp > plain))
-        fail_msg("purity %f, and %f sharpened", plain, sharp);
+        fail_msg("purity %f without sharpening, %f with it", plain, sharp);
     free(points);
 }
 
@@ -209,7 +210,7 @@ static void impossible_requests_name_their_numbers(void **state)
     pl_router *router = NULL;
     pl_router_options options = plain_options(4);
     assert_int_equal(pl_router_fit(points, 3, 4, &options, &router), PL_ERR_DATA);
-    assert_said("more modules than documents: 4 paths but only 3 documents");
+    assert_said("fewer documents than paths: 4 paths but only 3 documents");
     assert_null(router);
 
     options = plain_options(6);
@@ -222,7 +223,7 @@ static void impossible_requests_name_their_numbers(void **state)
     options = plain_options(2);
     points[5] = NAN;
     assert_int_equal(pl_router_fit(points, 3, 4, &options, &router), PL_ERR_NUMERIC);
-    assert_said("feature 1 of document 1");
+    assert_said("element 1 of the feature of document 1");
 }
 
 static void the_path_of_least_cost_is_taken(void **state)

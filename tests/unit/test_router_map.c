@@ -1,6 +1,6 @@
 /* folder: router; label: unit */
-/* Tests the picture of a router. It shows the first two principal components of the
- * features. */
+/* Tests the picture of a router, in which the position of a document is the first two
+ * principal components of its features. */
 #include "tests/support/corpus_support.h"
 #include "router/router.h"
 #include <math.h>
@@ -94,7 +94,8 @@ static void a_map_is_the_first_two_principal_components(void **state)
     assert_memory_equal(xy, again, sizeof xy);
 }
 
-/* The sign of an axis depends only on the features, not on their order. */
+/* Shows that the order of documents does not change the picture: the sign of an axis
+ * depends only on the features. */
 static void the_order_of_documents_does_not_turn_the_picture(void **state)
 {
     (void)state;

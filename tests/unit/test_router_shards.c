@@ -35,7 +35,8 @@ static double distance(const float *x, const double *mean)
     return sum;
 }
 
-/* Ranks all nine tuples by their distances to means that the test computes. */
+/* Shows that a product router ranks paths by the sum of their distances at both levels.
+ * The test computes the distances to the means of the documents. */
 static void product_paths_rank_by_summed_distances(void **state)
 {
     (void)state;
@@ -121,8 +122,9 @@ static void with_overlap_a_document_stands_in_its_nearest_shards(void **state)
     free(points);
 }
 
-/* Columns 0-2 and columns 3-5 contain the same numbers, so only 3 of the 9 tuples
- * occur. */
+/* Shows that paths without documents get their nearest documents. Columns 0-2 and
+ * columns 3-5 have the same clusters, so without repair only 3 of the 9 paths get
+ * documents. */
 static void empty_paths_get_their_nearest_documents(void **state)
 {
     (void)state;

@@ -99,7 +99,7 @@ static void refused(const char *header, size_t n_data, const char *words)
     safetensors *file = NULL;
     build(header, n_data, &bytes);
     if (parse(&bytes, &file, &block) == PL_OK)
-        fail_msg("taken: %s", header);
+        fail_msg("this wrong header was accepted: %s", header);
     assert_null(file);
     assert_said(words);
     free(block);
@@ -134,7 +134,8 @@ static void headers_that_lie_are_refused_with_the_tensor(void **state)
 #undef TENSOR
 }
 
-/* Products and sums of these extents do not fit into 64 bits. */
+/* Extents and offsets that are larger than any file must be refused, also if a product
+ * or a sum of them does not fit into 64 bits. */
 static void extents_that_overflow_are_refused(void **state)
 {
     (void)state;
@@ -231,14 +232,15 @@ static void a_file_cut_anywhere_is_refused(void **state)
         safetensors *file = NULL;
         bytes.len = len;
         if (parse(&bytes, &file, &block) == PL_OK)
-            fail_msg("%zu of %zu bytes were taken", len, whole);
+            fail_msg("a file of %zu instead of %zu bytes was accepted", len, whole);
         free(block);
     }
     pl_buf_destroy(&bytes);
 }
 
-/* Changes one to four bytes. Each change flips a bit, or writes a different number or
- * letter. */
+/* The reader must never read outside a damaged file. Each round changes one to four
+ * bytes: the length of the header gets any byte, other places get a byte that is likely
+ * in a header. */
 static void no_damage_is_followed_outside_the_file(void **state)
 {
     (void)state;
@@ -295,7 +297,9 @@ static void every_half_comes_back_from_its_float(void **state)
     }
 }
 
-/* Tests values that are below, at and above the middle between each two neighbours. */
+/* Takes three floats between each two neighbouring halves. The float just below the
+ * middle must become the lower half, the float just above it the higher half, and the
+ * middle the half whose last bit is 0. */
 static void floats_go_to_the_nearest_half_and_ties_to_even(void **state)
 {
     (void)state;

@@ -3,9 +3,9 @@
 #include "serve/serve.h"
 #include <math.h>
 
-/* A model that repeats a script. Its blocks add nothing. The embedding of the script's
- * i-th token is the i-th unit vector, and the head makes the next token from it. So a
- * test can choose all bytes of the output. */
+/* A model that generates a fixed list of tokens, the script. Its blocks add nothing.
+ * The embedding of the script's i-th token is the i-th unit vector, for which the head
+ * gives the next token the highest logit. So a test can choose the output. */
 enum { VOCAB = 400, WIDTH = 48, CONTEXT = 40 };
 static pl_tokenizer *tokenizer;
 static pl_topology *topology;
@@ -117,7 +117,8 @@ static size_t teach_text(const char *text)
     return n;
 }
 
-/* The whole output, its pieces separated by '|', and a piece that is to be refused. */
+/* text: the whole output; pieces: the same with '|' after each piece; refuse: the
+ * number of the piece that hear refuses, counted from 1 (0: none). */
 typedef struct heard {
     pl_buf text, pieces;
     int n_pieces, refuse;
@@ -246,7 +247,7 @@ static void bytes_that_are_no_text_become_replacements(void **state)
         {"\xed\xbf\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, /* a surrogate */
         /* Two first bytes follow each other. */
         {"\xc3\xe2\x82\xac", "\xef\xbf\xbd\xe2\x82\xac"},
-        /* Longer than necessary. */
+        /* A longer encoding than necessary, cut off. */
         {"\xf0\x80\x98", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         pl_generate_options options = greedy(100);
@@ -265,7 +266,7 @@ static void a_stop_text_ends_it_and_stays_out(void **state)
                  {"zzz", "m er", "path loo"},
                  {"om", "path", ""},
                  {"loomx", "path lo", ""},
-                 /* The end could begin a stop text, but none follows. */
+                 /* The text ends with the beginning of a stop text. */
                  {"erx", "r!", "path loom er"}};
     teach_text("path loom er");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -288,7 +289,7 @@ static void the_context_bounds_the_text(void **state)
     pl_generate_options options = greedy(1000);
     for (int i = 0; i < CONTEXT; ++i)
         prompt[i] = 3 + i;
-    teach(prompt, CONTEXT); /* EOS follows the last of these tokens */
+    teach(prompt, CONTEXT); /* no token of the script follows the last one */
     prompt[CONTEXT] = 3;
     assert_ok(
         pl_generate(&generator, prompt, CONTEXT - 4, &options, hear, &h, &result));
@@ -390,8 +391,9 @@ static pl_generate_options hot(int i)
         .choice = {.temperature = 30.0, .top_p = 1.0, .seed = (uint64_t)i}};
 }
 
-/* Seven requests share three places. One request arrives at each step. The fifth
- * request ends after two pieces. */
+/* A request must get the same text in a batch as alone. Seven requests share three
+ * places, and at most one joins before each step. The fifth request refuses its second
+ * piece, which ends it. */
 static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
 {
     (void)state;
@@ -439,9 +441,9 @@ static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
     assert_int_equal(guests[4].status, PL_ERR_CANCELLED);
 }
 
-/* Reading the prompt of the second request takes three steps. In each of them the first
- * request gets a token. A third request gets tokens, too; its prompt is read when there
- * is time. */
+/* A long prompt must not delay other requests much. Reading the prompt of the second
+ * request takes three steps. The first request gets a piece in each of these steps. The
+ * third request has its first piece after them. */
 static void a_long_prompt_silences_nobody(void **state)
 {
     (void)state;
@@ -505,8 +507,9 @@ static pl_status not_for_long(void *context)
     return g->h.refuse < 3 ? PL_OK : pl_fail(PL_ERR_CANCELLED, "the asker has gone");
 }
 
-/* Before each piece the batch asks whether to continue. At the third piece, after 1024
- * tokens, the client has disconnected. */
+/* A prompt must not be read further after its client has disconnected. Before each part
+ * of the prompt the batch calls `wanted`. Before the third part, after 1024 tokens,
+ * `wanted` returns an error. */
 static void who_leaves_is_not_read_to_the_end(void **state)
 {
     (void)state;

@@ -52,7 +52,7 @@ static void expect_shares(const double got[V], const double want[V])
         if (want[v] == 0.0)
             assert_true(got[v] == 0.0);
         if (fabs(got[v] - want[v]) > 0.015)
-            fail_msg("token %d has share %f and not %f", v, got[v], want[v]);
+            fail_msg("token %d has frequency %f instead of %f", v, got[v], want[v]);
     }
 }
 
@@ -101,7 +101,7 @@ static void top_k_keeps_the_k_likeliest(void **state)
     pl_choice choice = {.temperature = 1.0, .top_k = 3, .top_p = 1.0};
     tally(&choice, got);
     expect_shares(got, want);
-    /* Of equally likely tokens the one with the lower number is kept. */
+    /* If tokens are equally likely, the one with the lowest number is kept. */
     choice.top_k = 4;
     tally(&choice, got);
     expect_shares(got, four);
@@ -123,8 +123,9 @@ static void top_p_keeps_the_smallest_nucleus(void **state)
     expect_shares(got, one);
 }
 
-/* The three likeliest tokens have together .85. The first two have .8 of this, but less
- * than .8 of the total probability. */
+/* top_p is a fraction of the probability of the tokens that top_k keeps. The three
+ * likeliest tokens have .85 together. The first two have .7: more than .8 of .85, but
+ * less than .8. */
 static void top_p_counts_what_top_k_left(void **state)
 {
     (void)state;
@@ -208,7 +209,8 @@ static void options_out_of_range_are_named(void **state)
     }
 }
 
-/* The probabilities are .4 .05 .3 .05 .15 .05 at temperature 1. */
+/* min_p drops each token that is less likely than min_p times the likeliest token. The
+ * probabilities are .4 .05 .3 .05 .15 .05. */
 static void min_p_drops_the_unlikely(void **state)
 {
     (void)state;
@@ -221,7 +223,8 @@ static void min_p_drops_the_unlikely(void **state)
     tally(&choice, got);
     expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});
     choice.top_k = 0;
-    /* .4 is less than half of .85, so the second token is kept, too. */
+    /* min_p keeps .85 of the probability. Token 0 has less than half of it, so top_p
+     * keeps the second token, too. */
     choice.top_p = 0.5;
     tally(&choice, got);
     expect_shares(got, (double[V]){4 / 7.0, 0, 3 / 7.0, 0, 0, 0});

@@ -1,5 +1,6 @@
 /* folder: serve; label: unit */
-/* Tests the JSON of requests to /v1/completions, and of the answers. */
+/* Tests the JSON of requests to /v1/completions, /v1/embeddings, /tokenize and
+ * /detokenize, and of the answers. */
 #include "tests/support/corpus_support.h"
 #include "serve/embedding.h"
 #include "serve/serve.h"
@@ -26,8 +27,8 @@ static void a_completion_is_read_or_refused_by_name(void **state)
     static const struct {
         const char *body, *says;
     } wrong[] = {
-        {"", "no JSON"},
-        {"{\"prompt\": \"x\"", "no JSON"},
+        {"", "not JSON"},
+        {"{\"prompt\": \"x\"", "not JSON"},
         {"3", "JSON object"},
         {"{}", "`prompt`"},
         {"{\"prompt\": []}", "`prompt`"},
@@ -141,8 +142,8 @@ static void a_token_has_a_text_of_its_own(void **state)
     pl_buf_destroy(&ids);
 }
 
-/* The lists are those of OpenAI's API: null for the first token, and offsets in
- * characters. */
+/* Scores must be written as the four lists of OpenAI's API. The first token has null
+ * instead of a score, and offsets count characters. */
 static void scores_become_four_lists(void **state)
 {
     (void)state;
@@ -242,7 +243,8 @@ static void a_text_becomes_tokens_and_back(void **state)
     pl_buf_destroy(&body), pl_buf_destroy(&back);
 }
 
-/* If a piece is only a part of a character, it becomes a list of bytes. */
+/* If the piece of a token is only a part of a character, /tokenize must give it as a
+ * list of bytes. */
 static void pieces_that_are_no_text_are_bytes(void **state)
 {
     (void)state;
@@ -260,7 +262,7 @@ static void wrong_token_requests_are_refused_by_name(void **state)
     (void)state;
     static const struct {
         const char *body, *says;
-    } wrong[] = {{"", "no JSON"},
+    } wrong[] = {{"", "not JSON"},
                  {"[1]", "JSON object"},
                  {"{}", "`content`"},
                  {"{\"content\": \"a\", \"prompt\": \"a\"}", "`content`"},
@@ -269,7 +271,7 @@ static void wrong_token_requests_are_refused_by_name(void **state)
                  {"{\"content\": \"a\", \"colour\": 1}", "`colour`"}};
     static const struct {
         const char *body, *says;
-    } lists[] = {{"{", "no JSON"},
+    } lists[] = {{"{", "not JSON"},
                  {"{}", "`tokens`"},
                  {"{\"tokens\": 1}", "`tokens`"},
                  {"{\"tokens\": [1, -1]}", "`tokens`"},
@@ -298,7 +300,7 @@ static void inputs_are_texts_or_tokens(void **state)
     static const struct {
         const char *body, *says;
     } wrong[] = {
-        {"", "no JSON"},
+        {"", "not JSON"},
         {"[]", "JSON object"},
         {"{}", "`input`"},
         {"{\"input\": \"\"}", "`input`"},

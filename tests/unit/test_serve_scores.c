@@ -1,6 +1,6 @@
 /* folder: serve; label: unit */
-/* Tests scores of tokens, penalties and biases. A batch with random weights must give
- * the values that follow from the losses of the model and from plain loops. */
+/* Tests the scores (log-probabilities) of tokens, penalties and biases. The model has
+ * random weights. A batch must give scores that agree with the losses of the model. */
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 #include <math.h>
@@ -79,7 +79,7 @@ static void a_score_is_the_logarithm_of_a_softmax(void **state)
     assert_int_equal(s.token, 0);
     assert_true(fabs(s.logprob - (1.0 - log(sum))) < 1e-12);
     assert_int_equal(s.n_top, 3);
-    /* Of two equal tokens the one with the lower number. */
+    /* Equally likely tokens are in the order of their numbers. */
     assert_int_equal(s.top[0].token, 1);
     assert_int_equal(s.top[1].token, 3);
     assert_int_equal(s.top[2].token, 5);
@@ -175,8 +175,9 @@ static void ask_alone(int n_slots, int n_prompt, const pl_generate_options *opti
     assert_ok(t->status);
 }
 
-/* With max_tokens 0 there are only the scores of the prompt. With 1 there is one more
- * score. */
+/* The scores of a prompt's tokens must be the negative losses of the model. With
+ * max_tokens 0 there are only these scores, with 1 there is one more. A request without
+ * prompt_scores must not have max_tokens 0. */
 static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
 {
     (void)state;
@@ -245,7 +246,8 @@ static void an_answer_scores_as_it_does_in_a_prompt(void **state)
     forget(&t), forget(&again);
 }
 
-/* Texts and scores must have the same bytes alone and together with other requests. */
+/* A request must get the same bytes of text and scores alone as together with other
+ * requests. */
 static void check_company(const char *name, const char *precision)
 {
     enum { GUESTS = 6 };
@@ -326,8 +328,9 @@ static void a_bias_forces_and_forbids(void **state)
     pl_batch_destroy(&batch);
 }
 
-/* With a bias of 50 the first five tokens are equally likely. With a frequency penalty
- * of 30 only two of them are. A presence penalty counts only once. */
+/* With a bias of 50 for token 17, all five tokens of the answer are token 17. A
+ * frequency penalty of 30 is subtracted for each earlier choice, so token 17 is chosen
+ * only twice. A presence penalty of 30 is subtracted only once: nothing changes. */
 static void penalties_count_what_was_chosen(void **state)
 {
     (void)state;

@@ -24,8 +24,8 @@ static server_access *known(void)
     return access;
 }
 
-/* The expected hash is the output of `b2sum -l 256` for "abc". (RFC 7693 has the hash
- * of 512 bits.) */
+/* The hash of a key must be the one that `b2sum -l 256` prints, here for the key "abc".
+ * (RFC 7693 has only the hash of 512 bits.) */
 static void a_hash_is_that_of_b2sum(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@ enum { HOUR_S = 3600, PATIENCE_MS = 10000, MOST = 8 };
 
 static server_clients *clients;
 static server_client *all[MOST];
-static int ends[MOST][2]; /* the end of the server, and the end of the client */
+static int ends[MOST][2]; /* the server's end and the client's end */
 
 static void open_with(int places, int request_s, int answer_s)
 {
@@ -56,7 +56,7 @@ static void of_too_many_the_oldest_of_the_fullest_address_goes(void **state)
     open_with(4, HOUR_S, HOUR_S);
     enter(0, 7);
     enter(1, 8);
-    pl_sleep_ms(2); /* times are in whole milliseconds */
+    pl_sleep_ms(2); /* so that client 1 is older: times are in whole ms */
     enter(2, 8);
     enter(3, 9);
     enter(4, 8);

@@ -9,8 +9,7 @@
 enum { VOCAB = 300, CONTEXT = 64, SLOTS = 8, DOCUMENTS = 2, STAY_MS = 1000 };
 static pl_mixture mix;
 
-/* Stores version `number` of a module. Its parameters depend only on its number and on
- * `seed`. */
+/* Stores version `number` of module m. The parameters depend only on m and `seed`. */
 static void put_module(int m, uint64_t number, uint64_t seed)
 {
     const int slot = pl_topology_module_slot(mix.topology, m);
@@ -168,8 +167,9 @@ static uint64_t path_bytes(void)
     return bytes;
 }
 
-/* Two clients of p00 send one request after another without a pause. So there is always
- * a request for p00 when p11 is asked for, and there is memory for only one path. */
+/* A path that is always in use must make room for another path. There is memory for
+ * only one path. Two clients of p00 send one request after another without a pause, so
+ * p00 always has a request when a client asks for p11. */
 static void a_path_in_steady_use_makes_room_for_another(void **state)
 {
     (void)state;
@@ -196,8 +196,9 @@ static void a_path_in_steady_use_makes_room_for_another(void **state)
     server_paths_close(&server);
 }
 
-/* One module of p00 has a new version. The other modules stay in memory for the paths
- * that are opened next, unless a path needs their memory. */
+/* Modules that no path uses must make room for a path. When a module of p00 gets a new
+ * version, p00 is closed. Its other modules stay in memory for paths that are opened
+ * later, until p11 needs their memory. */
 static void kept_modules_make_room_for_another_path(void **state)
 {
     (void)state;
@@ -230,8 +231,8 @@ static void ask_alone(int model, pl_buf *text)
 }
 
 /* p00 and p01 share a module, which gets a new version while both paths answer. These
- * answers keep the old version. Later requests that run beside them use the new
- * version. */
+ * answers must keep the old version. Later requests, which run at the same time, must
+ * use the new version. */
 static void an_answer_keeps_the_versions_with_which_it_began(void **state)
 {
     (void)state;

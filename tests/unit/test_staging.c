@@ -15,7 +15,8 @@ static staging of_limit(uint64_t limit)
     return (staging){.keeper = "the test", .key = "nothing", .limit = limit};
 }
 
-/* The blob with this number has the number in its name and in all its bytes. */
+/* Returns the hash of blob `number`: a blob whose bytes all have the value `number`. It
+ * is not the real hash, because staging does not check hashes. */
 static pl_hash name_of(uint8_t number)
 {
     pl_hash hash = {{number}};
@@ -67,11 +68,11 @@ static void a_large_upload_gets_the_memory_of_the_one_before(void **state)
     assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
     assert_int_equal(put_all(&s, 2, 8 * MIB - 5), PL_OK);
     assert_ptr_equal(whole(&s, 2)->data, before);
-    /* This counts the memory of the block, not the bytes of the blob. */
+    /* s.bytes counts the memory of the block, not the bytes of the blob. */
     assert_int_equal(s.bytes, 8 * MIB);
     assert_int_equal(staging_kept_bytes(&s), 0);
     drop(&s, 2);
-    /* A block of 8 MiB would have too much unused memory. */
+    /* A blob of 6 MiB does not get the block of 8 MiB: too much would be unused. */
     assert_int_equal(put_all(&s, 3, 6 * MIB), PL_OK);
     assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
     staging_expire(&s, true);
@@ -101,7 +102,7 @@ static void kept_memory_takes_no_room_from_uploads(void **state)
     staging s = of_limit(16 * MIB);
     assert_int_equal(put_all(&s, 1, 8 * MIB), PL_OK);
     drop(&s, 1);
-    /* For this the kept block is freed. */
+    /* This upload needs the memory of the kept block, which is therefore freed. */
     assert_int_equal(put_all(&s, 2, 12 * MIB), PL_OK);
     assert_int_equal(staging_kept_bytes(&s), 0);
     assert_int_equal(put_piece(&s, 3, 5 * MIB, 0), PL_ERR_BUSY);
@@ -136,7 +137,7 @@ static void few_blocks_are_kept_and_no_small_ones(void **state)
 static void leases_of_one_key_have_a_share_together(void **state)
 {
     (void)state;
-    staging s = of_limit(64 * MIB); /* a key's share is 8 MiB */
+    staging s = of_limit(64 * MIB); /* one key may use 8 MiB */
     s.holder = (pl_pubkey){{1}};
     s.share = 4 * MIB;
     for (uint8_t i = 0; i < 2; i++) {
@@ -153,7 +154,7 @@ static void leases_of_one_key_have_a_share_together(void **state)
         assert_int_equal(put_all(&s, i, 4 * MIB), PL_OK);
     }
     staging_expire(&s, true);
-    s.holder = (pl_pubkey){{1}}; /* a single lease may always use its own share */
+    s.holder = (pl_pubkey){{1}}; /* one lease may always use its own s.share */
     s.share = 40 * MIB;
     assert_int_equal(put_all(&s, 1, 40 * MIB), PL_OK);
     staging_expire(&s, true);

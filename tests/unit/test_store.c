@@ -3,8 +3,8 @@
 
 enum { MIB = 1 << 20 };
 
-/* Computed by a different program: BLAKE2b with person "blob" over the length (u64) and
- * the hashes of the chunks. */
+/* Hashes of two blobs that a different program has computed: BLAKE2b with person "blob"
+ * over the length of the blob (u64) and the hashes of its chunks. */
 static const char GOLDEN_EMPTY[] =
     "e36398419dc3f1fc7a772bf0599b0997072c4213c75d7fa89bbed3dd5a9daed1";
 static const char GOLDEN_WORD[] =
@@ -219,7 +219,7 @@ static void a_record_cannot_name_a_blob_that_is_not_there(void **state)
     assert_int_equal(pl_txn_put_pending(txn, "a/x", &c), PL_ERR_NOT_FOUND);
     assert_int_equal(pl_txn_put_path(txn, &p), PL_ERR_NOT_FOUND);
     assert_int_equal(pl_txn_put_object(txn, "o", &v.params), PL_ERR_NOT_FOUND);
-    assert_says("put it first");
+    assert_says("store the blob first");
     assert_ok(pl_txn_commit(&txn));
     assert_int_equal(pl_store_sequence(store), 0); /* nothing was committed */
     pl_store_close(&store);
@@ -284,7 +284,7 @@ static void equal_tensors_are_stored_once(void **state)
     assert_int_equal(stats.n_versions, 2);
     assert_int_equal(stats.n_blobs, 1);
     assert_int_equal(stats.chunk_bytes, 2 * MIB);
-    /* If a blob has the first MiB of a known blob, only its other bytes are added. */
+    /* This blob has the first MiB of the known blob, so only one chunk is added. */
     uint8_t *bytes = make_bytes(1, 2 * MIB);
     bytes[2 * MIB - 1] ^= 1;
     pl_hash hash;
@@ -317,7 +317,8 @@ static void one_transaction_may_put_and_name_the_same_blob_often(void **state)
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_blobs, 1);
     assert_int_equal(stats.n_chunks, 1);
-    /* Drops the blob and names it again, first in one transaction, then in two. */
+    /* A blob that loses all its names and gets one back in the same transaction stays.
+     * A blob without a name at the end of a transaction is deleted. */
     txn = begin(store);
     b = put_bytes(txn, 9, 100);
     assert_ok(pl_txn_put_object(txn, "o1", &b));
@@ -369,7 +370,8 @@ static void merged_updates_old_momentum_and_changes_are_deleted(void **state)
         run_phase(store, phase, (pl_keep){false, false, false});
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_versions, 5);
-    /* The parameters of all versions; momentum and change of versions 3 and 4. */
+    /* These are the parameters of all versions, and the momenta and changes of versions
+     * 3 and 4. */
     assert_int_equal(stats.n_blobs, 5 + 2 + 2);
     assert_int_equal(stats.chunk_bytes, 7 * 4000 + 2 * 500);
     for (uint64_t n = 0; n < 5; n++) {
@@ -588,7 +590,7 @@ static void a_reader_follows_the_writer(void **state)
     pl_store *reader = open_store(*state, PL_STORE_READ);
     pl_txn *txn;
     assert_int_equal(pl_txn_begin(reader, &txn), PL_ERR_ARG);
-    /* 20 versions of 3 MiB and their momenta are written, flushed and dropped. */
+    /* The writer commits 20 versions of 3 MiB, each with a momentum of 3 MiB. */
     for (uint64_t n = 1; n <= 20; n++) {
         commit_version(writer, "a/x", n, n, 3 * MIB);
         assert_ok(pl_store_head(reader, "a/x", &v));

@@ -17,7 +17,7 @@ static void note(void *context, const char *sentence)
              sentence);
 }
 
-/* Makes a store that has something in every family of rows. */
+/* Makes a store that has rows in every column family of the database. */
 static void fill(const char *folder)
 {
     pl_store *store = open_store(folder, PL_STORE_CREATE);
@@ -55,7 +55,7 @@ static void assert_names(const findings *f, const char *word)
     assert_non_null(strstr(f->text, word));
 }
 
-/* ---- changes that the store does not notice ---- */
+/* ---- changes that are made directly in the database, without the store ---- */
 static kv *open_kv(const char *folder)
 {
     kv *db;
@@ -146,11 +146,11 @@ static void a_flipped_bit_in_any_family_is_named(void **state)
                   {KV_REF, "ref/name"},
                   {KV_BLOB, "blob/"},
                   {KV_CHUNK, "chunk/"},
-                  {KV_PACK, "its bytes do not have its hash"}};
+                  {KV_PACK, "its bytes do not match its hash"}};
     fill(*state);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         row_key key = first_key(*state, places[i].family);
-        if (places[i].family == KV_META) /* the first key of this family is the epoch */
+        if (places[i].family == KV_META) /* not the first key, which is the epoch */
             key = key_of_name("store");
         flip_row(*state, places[i].family, key, 12);
         findings f = audit(*state);
@@ -171,7 +171,7 @@ static void missing_rows_are_named(void **state)
     pl_hash_format(&params, text);
     assert_names(&f, text);
     assert_names(&f, "is named 1 times but does not exist");
-    assert_names(&f, "references, but there are 0"); /* the references to its chunks */
+    assert_names(&f, "but it is named 0 times"); /* the references to its chunks */
     change_row(*state, KV_VERSION, key_of_version("a/x", 1), NULL, 0);
     change_row(*state, KV_PACK, key_of_pack(1, 1), NULL, 0);
     change_row(*state, KV_LOG, key_of_number(2), NULL, 0);
@@ -206,8 +206,8 @@ static void tags_of_what_is_not_there_are_named(void **state)
     pl_store_close(&store);
     pl_buf_destroy(&bytes);
     findings f = audit(*state);
-    assert_names(&f, "tag t names a/x@1, which is another version");
-    assert_names(&f, "tag t names a/y@0, which is not there");
+    assert_names(&f, "tag t names a/x@1, which has different parameters");
+    assert_names(&f, "tag t names a/y@0, which is missing");
     assert_int_equal(f.n, 2);
 }
 
@@ -264,7 +264,7 @@ static void a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked(void *
     assert_in_range(report.bytes, BYTES, 2 * BYTES + 100);
     findings f = audit(to);
     assert_int_equal(f.n, 0);
-    /* After a commit in both stores, they are different states of one store. */
+    /* After a commit of its own, the copy is not an earlier state of the source. */
     store = open_store(to, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS + 1, 60, BYTES);
     pl_store_close(&store);

@@ -6,10 +6,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* Tests chunks that are written to their own files and not to the log. What the store
- * promises for other chunks must hold for these chunks, too. */
+/* Tests chunks of large blobs, which are written to files and not to the database's log
+ * (store/bulk.h). What the store promises for other chunks must hold for these, too. */
 
-/* FOLLOW_MS: how long a follower reads; SLOW_MS: how much longer on a busy machine */
+/* FOLLOW_MS: how long a reader follows a writer; SLOW_MS: how much longer it may take
+ * on a busy machine */
 enum {
     PART = 100000,
     SMALL = 120000,
@@ -26,7 +27,8 @@ static pl_store *open_bulk(const char *folder, pl_store_mode mode)
     return store;
 }
 
-/* Counts the files with chunks. */
+/* Counts the files with chunks in a folder of the store: the table files that are
+ * larger than PART or still empty. */
 static int count_files(const char *folder, const char *inside)
 {
     char path[PL_PATH_MAX], file[PL_PATH_MAX];
@@ -86,7 +88,7 @@ static void a_file_goes_with_the_blob_that_it_holds(void **state)
     for (uint64_t n = 0; n < 5; n++)
         commit_version(store, "a/x", n, n, BLOB);
     bulk_settle(store);
-    /* Five versions, and the momenta of the newest version and of the one before. */
+    /* One file for each version's parameters, and two for the two newest momenta. */
     assert_int_equal(count_files(*state, "db"), 5 + 2);
     for (uint64_t n = 0; n < 5; n++)
         assert_version(store, n, n, BLOB);
@@ -130,7 +132,8 @@ static void a_transaction_that_ends_leaves_no_file(void **state)
     pl_store_close(&store);
 }
 
-/* The commit has more blobs than are written at a time. */
+/* A commit must store all its blobs, also if they are more than are written at the same
+ * time. */
 static void a_commit_of_many_large_blobs_has_them_all(void **state)
 {
     enum { MANY = 20 };
@@ -152,7 +155,7 @@ static void a_commit_of_many_large_blobs_has_them_all(void **state)
     pl_store_close(&store);
 }
 
-enum { GROUPS = (17 << 20) + 5 }; /* more than two groups of chunks */
+enum { GROUPS = (17 << 20) + 5 }; /* more than two groups that are hashed at once */
 
 static void assert_name(const pl_hash *got, const uint8_t *data, size_t n)
 {
@@ -203,7 +206,8 @@ static void a_blob_that_is_put_while_it_is_hashed_is_the_same(void **state)
     pl_free(data);
 }
 
-/* The file reaches the size limit of the system while it is written. */
+/* If a file of chunks cannot be written, only its commit must fail. Here the file
+ * reaches the limit for the size of files (RLIMIT_FSIZE) while it is written. */
 static void a_file_that_cannot_be_written_fails_its_commit_alone(void **state)
 {
     pl_hash id;
@@ -234,8 +238,8 @@ static void a_file_that_cannot_be_written_fails_its_commit_alone(void **state)
     pl_store_close(&store);
 }
 
-/* Commits a version. Its parameters differ from those of other versions, and coding
- * makes them smaller. */
+/* Commits a version whose parameters differ from those of other versions, but can be
+ * coded in much less space relative to them. */
 static void commit_smooth(pl_store *store, uint64_t number)
 {
     pl_version v = {.module = "a/x", .number = number}, parent;
@@ -263,15 +267,15 @@ static void a_file_goes_when_its_last_chunk_was_coded(void **state)
     assert_int_equal(count_files(*state, "db"), 8);
     for (int i = 0; more && i < 100; i++) /* each call codes one chunk */
         assert_ok(pl_store_recode(store, 1, &more));
-    /* Versions 0 to 3 had to be coded. */
+    /* Versions 0 to 3 are coded (store/recode.c), so their files are dropped. */
     assert_int_equal(count_files(*state, "db"), 4);
     assert_whole(store);
     pl_store_close(&store);
 }
 
-/* Commits for at most a minute; the test kills the process before. It pauses between
- * commits, because on a disk without flushes commits could be faster than the
- * reader. */
+/* The child process. It commits for at most a minute, but the test kills it earlier. It
+ * pauses between commits, because on a disk that flushes nothing commits could be
+ * faster than the reader. */
 static int commit_on(const char *folder)
 {
     int64_t end = pl_now_ms() + 60000;
@@ -284,17 +288,20 @@ static int commit_on(const char *folder)
     return 0;
 }
 
-/* A file may be removed between the refresh and the read. So the test tries again,
- * often enough for a busy machine. Under a sanitizer the file is always removed in
- * between, so there the reads refresh the store themselves. */
+/* A file may be removed between the reader's refresh and its read. So the reader tries
+ * LOOKS times, which is enough on a busy machine. SIGHT is the mode of the reader
+ * during the read; only with PL_STORE_READ may the read refresh the store itself. This
+ * is needed under a sanitizer, because there the file is always removed before the
+ * read. More than SEEN_MIN new commits must be seen. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { LOOKS = 2, SIGHT = PL_STORE_READ, SEEN_MIN = 0 };
 #else
 enum { LOOKS = 50, SIGHT = PL_STORE_WRITE, SEEN_MIN = 2 };
 #endif
 
-/* Reads the newest version and its bytes. Reads must not make a second refresh, which
- * they would otherwise make, as for a chunk that is just being moved. */
+/* Refreshes the reader, and reads the newest version and its bytes. Returns whether all
+ * bytes were found. With SIGHT = PL_STORE_WRITE the read cannot hide a missing file by
+ * a second refresh. */
 static bool see_newest(pl_store *reader, uint64_t *number)
 {
     bool whole = false;
@@ -333,8 +340,8 @@ static void a_follower_reads_them(void **state)
     pl_store_close(&reader);
 }
 
-/* ---- a process that ends after it wrote the files, before it committed the batch that
- * names them ---- */
+/* ---- a process that ends after it has written files of chunks, but before it commits
+ * the batch that names the chunks ---- */
 static int die_before_the_batch(const char *folder)
 {
     pl_store *store = open_bulk(folder, PL_STORE_WRITE);
@@ -347,7 +354,7 @@ static void commit_until(const char *folder, const char *point, int passage)
     assert_int_equal(die_at(point, passage, "die", folder, NULL), SIGKILL);
 }
 
-/* The first commit of a process only raises the epoch. */
+/* The first commit of a process only raises the epoch, so the second one is killed. */
 static void commit_and_die(const char *folder)
 {
     commit_until(folder, "kv.commit.before", 2);
@@ -360,7 +367,7 @@ static void files_that_nothing_names_go_at_the_next_opening(void **state)
     pl_store_close(&store);
     commit_and_die(*state);
     assert_int_equal(count_files(*state, "db"), 3);
-    /* There is no damage, even before a writer opens the store. */
+    /* A reader finds no damage, even before a writer has deleted the two files. */
     store = open_store(*state, PL_STORE_READ);
     assert_whole(store);
     pl_store_close(&store);
@@ -368,7 +375,8 @@ static void files_that_nothing_names_go_at_the_next_opening(void **state)
     assert_int_equal(pl_store_sequence(store), 1);
     assert_int_equal(count_files(*state, "db"), 1);
     assert_whole(store);
-    commit_version(store, "a/x", 1, 3, BLOB); /* these bytes have the same keys */
+    /* These chunks get the keys that the deleted chunks had. */
+    commit_version(store, "a/x", 1, 3, BLOB);
     pl_store_close(&store);
     store = open_bulk(*state, PL_STORE_WRITE);
     assert_version(store, 0, 1, BLOB);
@@ -377,7 +385,9 @@ static void files_that_nothing_names_go_at_the_next_opening(void **state)
     pl_store_close(&store);
 }
 
-/* Each version has two files, and one batch names both. */
+/* A commit that is killed between writes of its files must leave nothing. Here a
+ * version has two files (parameters and momentum), and one batch names the chunks of
+ * both. */
 static void a_commit_that_is_killed_between_its_files_leaves_nothing(void **state)
 {
     static const struct {
@@ -422,8 +432,8 @@ static void copy_to(const char *folder, const char *target)
     pl_store_close(&store);
 }
 
-/* The copy also has bytes without a record. Their keys are those that the source later
- * uses for different bytes. */
+/* A copy may have chunks that no record names, under keys that the source later uses
+ * for different chunks. The next copy must replace these chunks. */
 static void a_copy_is_right_again_after_bytes_that_nothing_names(void **state)
 {
     char folder[PL_PATH_MAX], target[PL_PATH_MAX];
@@ -459,7 +469,7 @@ static void a_part_of_a_copy_that_is_not_whole_is_not_opened(void **state)
     touch(*state, "COPY");
     assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
     assert_int_equal(rename(part, pl_join(path, *state, "elsewhere")), 0);
-    /* The new file COPY is beside it. */
+    /* Now the part is a link. The file COPY is in the folder that contains the link. */
     assert_int_equal(symlink("elsewhere", part), 0);
     assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
     unlink(pl_join(path, *state, "COPY"));

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 /* Tests that garbage collection drops exactly the data that need not be kept, and that
- * its process may be killed. */
+ * it can be repeated if its process was killed. */
 
 enum { N_VERSIONS = 40, BYTES = 3000 };
 
@@ -26,7 +26,7 @@ static bool can_be_read(pl_store *store, uint64_t number)
 {
     pl_version v;
     uint8_t *got = pl_alloc(BYTES), *expected = make_bytes(number, BYTES);
-    /* The record of the version stays. */
+    /* The record of a version stays, even if its parameters were dropped. */
     assert_ok(pl_store_get_version(store, "a/x", number, &v));
     bool there = pl_store_has_blob(store, &v.params);
     if (there) {
@@ -62,7 +62,7 @@ static void what_must_stay_stays_and_the_rest_goes(void **state)
     pl_gc_report report;
     make_history(*state);
     assert_ok(collect(*state, &report));
-    /* Versions 3, 10, 17, 24, 31, 38, and the newest one. */
+    /* These are versions 3, 10, 17, 24, 31, 38, and the newest one. */
     assert_int_equal(report.n_kept, 7);
     assert_int_equal(report.n_versions, N_VERSIONS - 7);
     check_what_is_left(*state);
@@ -102,8 +102,9 @@ static uint64_t counted(pl_store *store)
     return stats.stored_bytes;
 }
 
-/* A version adds BYTES of parameters and BYTES of momentum. It also drops the momentum
- * of the version before the previous one. */
+/* A commit above the quota must be refused, unless it also collects old versions. Each
+ * version adds BYTES of parameters and BYTES of momentum. It drops the momentum of the
+ * version before the previous one. */
 static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
 {
     enum { QUOTA = 20 * BYTES };
@@ -127,7 +128,7 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     txn = begin(store);
     pl_hash blob = put_bytes(txn, 7777, 3 * BYTES), loose = put_bytes(txn, 8888, 9);
     assert_ok(pl_txn_put_object(txn, "object", &blob));
-    /* It does not count, because no record names it. */
+    /* `loose` needs no room, because no record names it. */
     assert_false(pl_hash_none(&loose));
     assert_ok(pl_txn_passes_quota(txn, &passes));
     assert_true(passes);
@@ -147,7 +148,7 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     assert_int_equal(pl_store_stored_bytes(store), counted(store));
     pl_store_close(&store);
 
-    /* With a lower quota more data is dropped. */
+    /* A store above its quota can still commit a transaction that makes it smaller. */
     store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_set_quota(store, BYTES));
     txn = begin(store);

@@ -1,8 +1,8 @@
 /* folder: store; label: integration
  *
- * Tests copies of a store in parts. Whenever the copying process is killed, and
- * whatever number of parts there was before, either all parts have the new state or
- * none has it. */
+ * Tests copies of a store in parts (one part per home). Whenever the copying process is
+ * killed, and whatever number of parts there was before, either all parts have the new
+ * state or none has it. */
 #include "store/store.h"
 #include "tests/support/store_child.h"
 #include <signal.h>
@@ -75,8 +75,8 @@ static pl_status copy(const char *source, const char *target, bool force)
     return status;
 }
 
-/* Makes a copy of the first two parts in their old state; it is in `kept`. After this
- * the source gets more versions and a third part. */
+/* Makes the source with two parts in the old state, and copies it to `kept`. After this
+ * the source gets a third part and more versions, up to NEW. */
 static places make_both(const char *folder)
 {
     places p = places_in(folder);
@@ -124,9 +124,9 @@ static void an_older_copy_stays_or_is_replaced(void **state)
                 break;
             n_deaths++;
             pl_status status = pl_store_count_parts(p.target, &counts);
-            /* The copy was decided, so the next process completes it. */
+            /* The killed process had decided the copy, so the next one completes it. */
             if (status == PL_ERR_BUSY) {
-                assert_says("was ended half-way");
+                assert_says("was interrupted");
                 assert_ok(pl_store_end_copy(p.target));
                 assert_int_equal(look(p.target, PARTS), NEW);
                 n_decided++;
@@ -141,14 +141,14 @@ static void an_older_copy_stays_or_is_replaced(void **state)
                 assert_int_equal(look(p.target, PARTS), NEW);
             }
         }
-    print_message("%d deaths, after %d the old state, after %d the rest was done\n",
+    print_message("%d kills: old state after %d, copy had to be completed after %d\n",
                   n_deaths, n_old, n_decided);
     assert_true(n_old > 10 && n_decided > 10);
 }
 
 /* ---- a copy over a store with a different history ---- */
-/* Commits different bytes from version `first` on. They are twice as long, so that the
- * chunks of a commit have different sizes and numbers. */
+/* Commits versions `first` to `last` with different bytes than the source has. There
+ * are twice as many bytes, so that the chunks also differ in size and number. */
 static void go_another_way(const char *folder, const char *module, uint64_t first,
                            uint64_t last)
 {
@@ -196,8 +196,8 @@ static places make_ways(const char *folder)
     return p;
 }
 
-/* Counts the copies that were killed before the decision, and those that were killed
- * after it. */
+/* Counts killed copies: all; those after which the target had its old state; those that
+ * were decided, so that the test completed them. */
 typedef struct tally {
     int n_deaths, n_old, n_decided;
 } tally;
@@ -212,7 +212,7 @@ static void look_after_death(const places *p, tally *t, bool (*is_old)(const cha
     pl_store_close(&store);
     t->n_deaths++;
     if (status == PL_ERR_BUSY) {
-        assert_says("was ended half-way");
+        assert_says("was interrupted");
         assert_ok(pl_store_end_copy(p->target));
         t->n_decided++;
         assert_true(is_new(p->target));
@@ -251,12 +251,12 @@ static void another_way_stays_or_is_replaced(void **state)
                 assert_ok(copy(p.source, p.target, true));
                 assert_true(whole_is_new(p.target));
             }
-            /* The store works: its epoch is higher than before. */
+            /* A writer can open the store, and its epoch is higher than before. */
             pl_store *store = open_store(p.target, PL_STORE_WRITE);
             assert_true(pl_store_epoch(store) > 2);
             pl_store_close(&store);
         }
-    print_message("%d deaths, after %d the old state, after %d the rest was done\n",
+    print_message("%d kills: old state after %d, copy had to be completed after %d\n",
                   t.n_deaths, t.n_old, t.n_decided);
     assert_true(t.n_old > 10 && t.n_decided > 5);
 }
@@ -272,7 +272,8 @@ static bool parts_are_new(const char *folder)
     return has(folder, modules[1], NEW, 10 + NEW, BYTES) && look(folder, PARTS) == NEW;
 }
 
-/* One of two parts has a different history. Only this part is copied completely. */
+/* All parts must be replaced together, also if only one of two has a different history
+ * and so only this part is copied completely. */
 static void a_part_that_went_another_way_is_replaced_with_all(void **state)
 {
     places p = make_both(*state);
@@ -286,14 +287,14 @@ static void a_part_that_went_another_way_is_replaced_with_all(void **state)
                 break;
             look_after_death(&p, &t, parts_are_old, parts_are_new);
         }
-    print_message("%d deaths, after %d the old state, after %d the rest was done\n",
+    print_message("%d kills: old state after %d, copy had to be completed after %d\n",
                   t.n_deaths, t.n_old, t.n_decided);
     assert_true(t.n_old > 10 && t.n_decided > 10);
 }
 
-/* A store returns to an earlier state of its own history by one commit, without a copy.
- * Bytes of the source under later keys, which no record names, must not replace any
- * bytes. */
+/* If the target has a later state of the same history as the source, one commit changes
+ * the target in place, without a complete copy. Chunks of the source that no record
+ * names must not replace chunks of the target. */
 static void a_later_state_goes_back_in_place(void **state)
 {
     places p = make_ways(*state);
@@ -312,7 +313,7 @@ static void a_later_state_goes_back_in_place(void **state)
             look_after_death(&p, &t, whole_is_old, whole_is_new);
             assert_false(pl_path_exists(pl_join(path, p.target, "new")));
         }
-    print_message("%d deaths, after %d the old state\n", t.n_deaths, t.n_old);
+    print_message("%d kills: old state after %d\n", t.n_deaths, t.n_old);
     assert_true(t.n_old > 3 && t.n_decided == 0);
 }
 
@@ -377,8 +378,8 @@ static void a_part_more_is_not_dropped_without_a_word(void **state)
     assert_int_equal(counts.n, BEGUN);
 }
 
-/* A copy into an open store is refused. So is a copy of a store without parts into one
- * with parts. */
+/* A copy into an open store must be refused. So must a copy between a store in parts
+ * and a store in one piece. */
 static void other_targets_are_refused(void **state)
 {
     places p = make_both(*state);
@@ -396,7 +397,8 @@ static void other_targets_are_refused(void **state)
 }
 
 /* ---- parts on other disks ---- */
-/* Makes a folder on a different disk, if the machine has one. */
+/* Makes a folder on a different file system (/dev/shm). If that fails, makes a folder
+ * beside the stores. */
 static void make_other_disk(char other[PL_PATH_MAX], const char *folder)
 {
     const char *memory = "/dev/shm/pl-copies-XXXXXX";
@@ -467,12 +469,12 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
     assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
     assert_says("is a link or a mount point");
     assert_true(is_link(path) && whole_is_old(one.kept));
-    /* This part would have to be removed. */
+    /* The third part is on the other disk. The copy would have to remove it. */
     move_away(pl_store_part(p.source, 2, path), other);
     assert_int_equal(copy(p.kept, p.source, true), PL_ERR_UNSUPPORTED);
     assert_true(is_link(path));
     assert_int_equal(look(p.source, PARTS), NEW);
-    /* The disk of this part is missing. */
+    /* The disk of the second part is missing. */
     move_away(pl_store_part(p.kept, 1, path), other);
     pl_join(away, other, "away");
     pl_join(there, other, "home-2");
@@ -488,7 +490,7 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
 static void assert_waits(pl_store *reader)
 {
     assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
-    assert_says("was ended half-way");
+    assert_says("was interrupted");
 }
 
 static void a_reader_waits_while_a_copy_takes_the_place(void **state)
@@ -543,7 +545,8 @@ static void a_reader_of_more_parts_says_that_there_are_fewer(void **state)
     pl_store_close(&reader);
 }
 
-/* The system may give the inode number of a removed folder to a new one. */
+/* A reader must notice that the folder `db` was replaced, although the system may give
+ * the inode number of a removed folder to a new one. */
 static void a_reader_is_not_taken_in_by_a_number(void **state)
 {
     places p = make_ways(*state);
@@ -556,7 +559,8 @@ static void a_reader_is_not_taken_in_by_a_number(void **state)
     for (int i = 0; i < 7; i++) {
         assert_ok(copy(i % 2 ? second : p.source, p.target, true));
         assert_int_equal(stat(path, &now), 0);
-        assert_true(now.st_ino != first.st_ino); /* an open folder keeps its number */
+        /* the reader has the folder open, so no new folder gets its number */
+        assert_true(now.st_ino != first.st_ino);
     }
     assert_ok(pl_store_refresh(reader));
     assert_int_equal(pl_store_sequence(reader), NEW + 1);
@@ -591,7 +595,7 @@ static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
         }
         assert_int_equal(how, 0);
     }
-    print_message("%d times one state, %d times to wait\n", n_seen, n_busy);
+    print_message("the store opened %d times and was busy %d times\n", n_seen, n_busy);
     assert_true(whole_is_new(p.target));
 }
 

@@ -35,7 +35,8 @@ static pl_status try_open(const char *folder, pl_store_mode mode)
     return status;
 }
 
-/* Changes bytes of a file in place; negative offsets count from the end. */
+/* Flips the bits of `mask` in one byte of a file. A negative offset counts from the end
+ * of the file. */
 static void flip(const char *path, long offset, uint8_t mask)
 {
     uint8_t byte;
@@ -68,7 +69,7 @@ static off_t file_size(const char *path)
     return info.st_size;
 }
 
-/* Changes one byte of a stored value without the store. */
+/* Changes one byte of a stored value directly in the database, without the store. */
 static void flip_row(const char *folder, kv_family family, row_key key, size_t at)
 {
     kv *db;
@@ -113,7 +114,7 @@ static void a_damaged_chunk_is_reported_by_name(void **state)
     uint8_t *out = pl_alloc(3 * MIB);
     pl_version v;
     fill(*state, 3 * MIB);
-    /* The second MiB of version 0. */
+    /* This damages the second MiB of version 0. */
     flip_row(*state, KV_PACK, key_of_pack(1, 1), 12345);
     pl_store *store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_get_version(store, "a/x", 0, &v));
@@ -124,10 +125,10 @@ static void a_damaged_chunk_is_reported_by_name(void **state)
     pl_hash_format(&v.params, text);
     text[12] = 0;
     assert_says(text);
-    assert_says("chunk 1 of 3");
+    assert_says("chunk 2 of 3");
     const pl_blob_read reads[] = {{&v.params, MIB, out}, {&v.params, 2 * MIB, out}};
     assert_int_equal(pl_store_read_blobs(store, reads, 2), PL_ERR_DAMAGED);
-    assert_says("chunk 1 of 3");
+    assert_says("chunk 2 of 3");
     pl_version_clear(&v);
     pl_free(out);
     pl_store_close(&store);
@@ -195,11 +196,12 @@ static void a_mark_ahead_of_the_database_is_refused(void **state)
     commit_version(store, "a/x", N_VERSIONS, 50, 100);
     pl_store_close(&store);
     assert_ok(pl_read_file(in_store(*state, "HWM"), &new));
-    /* A crash before step 4 of a commit leaves an older mark. */
+    /* A crash after the commit of the database and before the write of HWM leaves an
+     * older mark, which is accepted. */
     assert_ok(pl_replace_file(in_store(*state, "HWM"), old.data, old.len));
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
-    /* The database of a different store, which does not have the acknowledged
-     * commits. */
+    /* A missing database is refused. So is a new one, which does not have the commits
+     * that HWM acknowledges. */
     assert_ok(pl_remove_tree(in_store(*state, "db")));
     assert_ok(pl_replace_file(in_store(*state, "HWM"), new.data, new.len));
     assert_int_equal(try_open(*state, PL_STORE_CREATE), PL_ERR_IO);
@@ -305,7 +307,9 @@ static bool all_versions_are_right(pl_store *store, size_t bytes)
     return whole;
 }
 
-/* Flips one bit of one file, which depends on i, and returns the result as a word. */
+/* Makes a copy of the store, flips one bit of one file (i determines both), and opens
+ * the copy. Returns "empty" if the file is empty, "refused" if the store cannot be
+ * opened, "named" if a version cannot be read, and otherwise "harmless". */
 static const char *flip_and_look(const char *good, const char *bad, uint64_t i)
 {
     char files[64][PL_PATH_MAX];
@@ -341,7 +345,7 @@ static void a_flipped_bit_in_any_file_never_gives_wrong_data(void **state)
     pl_join(good, *state, "good");
     pl_join(bad, *state, "bad");
     fill(good, 30000);
-    /* Recovery makes table files from the log. */
+    /* Opening the store again turns its log into table files. */
     pl_store *store = open_store(good, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS, N_VERSIONS, 30000);
     pl_store_close(&store);
@@ -360,11 +364,11 @@ static void a_flipped_bit_in_any_file_never_gives_wrong_data(void **state)
 typedef struct tail {
     char good[PL_PATH_MAX], bad[PL_PATH_MAX], log[PL_PATH_MAX];
     off_t start, end; /* offsets in the log at which the last commit begins and ends */
-    pl_buf before;    /* HWM as it was before that commit */
+    pl_buf before;    /* the file HWM before that commit */
 } tail;
 
-/* Makes a store whose last commit is one small record. Keeps the mark as it was before
- * this commit. */
+/* Makes a store whose last commit is one small record. Keeps a copy of HWM as it was
+ * before this commit. */
 static void make_tail(const char *folder, tail *t)
 {
     char path[PL_PATH_MAX];
@@ -387,8 +391,8 @@ static void make_tail(const char *folder, tail *t)
     assert_true(t->end > t->start + 100);
 }
 
-/* Makes a copy of the store, and returns the path of its log. With `unsaid`, the mark
- * of the copy does not have the last commit. */
+/* Makes a copy of the store, and returns the path of its log. If `unsaid`, the copy's
+ * HWM does not acknowledge the last commit. */
 static const char *copy_tail(const tail *t, bool unsaid)
 {
     static char log[PL_PATH_MAX];
@@ -431,7 +435,7 @@ a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state
         assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
         assert_says("lost commits");
     }
-    print_message("%ld cuts: the state before %d times, whole otherwise\n",
+    print_message("%ld cuts: without the last commit %d times, otherwise with it\n",
                   (long)(t.end - t.start), n_before);
     assert_int_equal(n_before, t.end - t.start);
     pl_buf_destroy(&t.before);
@@ -524,8 +528,8 @@ static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
     pl_buf_destroy(&after);
 }
 
-/* ---- writes that fail; each test has its own process, which cannot be used after it
- * ---- */
+/* ---- writes that fail; each test opens the store in a child process, because a store
+ * that has failed cannot be used further ---- */
 static int run_self(const char *role, const char *folder)
 {
     pid_t child = fork();
@@ -538,8 +542,8 @@ static int run_self(const char *role, const char *folder)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Commits until a file cannot become larger. Then the store must refuse writes, must
- * continue to read, and must close without a crash. */
+/* Commits until a file would exceed the limit of 2 MiB for files. Then the store must
+ * refuse writes, must continue to read, and must close without a crash. */
 static int child_of_a_failing_disk(const char *folder)
 {
     pl_store *store;
@@ -586,7 +590,7 @@ static void after_a_failed_write_only_reading_goes_on(void **state)
     pl_store_close(&store);
 }
 
-/* Puts blobs that are so small that they are written to the log. */
+/* Puts n blobs of 3 MiB, which are so small that they are written to the log. */
 static pl_status put_several(pl_txn *txn, const uint8_t *bytes, int n)
 {
     char name[16];
@@ -605,7 +609,8 @@ static pl_status begin_again(pl_store *store, pl_txn **txn)
     return pl_txn_begin(store, txn);
 }
 
-/* Puts 12 MiB. Then it puts a blob of 8 MiB of new bytes and 24 MiB of known bytes. */
+/* Commits a blob of 12 MiB. Then commits a blob that has 8 MiB of new bytes and twice
+ * the bytes of the first blob. */
 static pl_status put_again_behind_new(pl_store *store)
 {
     enum { NEW_BYTES = 8 * MIB, OLD_BYTES = 12 * MIB };
@@ -647,11 +652,11 @@ static int child_of_a_small_disk(const char *folder)
     else if (pl_txn_begin(store, &txn) != PL_OK ||
              pl_txn_put_blob(txn, bytes, 50 * MIB, &hash) != PL_ERR_NOSPACE ||
              !strstr(pl_last_error(), "needs 114"))
-        code = 2; /* it needs a file of its size, and the reserve */
+        code = 2; /* the blob needs a file of its size, and the reserve */
     else if (begin_again(store, &txn) != PL_OK || put_several(txn, bytes, 8) != PL_OK ||
              pl_txn_commit(&txn) != PL_ERR_NOSPACE ||
              !strstr(pl_last_error(), "needs 112"))
-        code = 3; /* it needs twice its size in the log */
+        code = 3; /* the commit needs twice its size in the log */
     else if (pl_txn_begin(store, &txn) != PL_OK ||
              pl_txn_put_blob(txn, bytes, MIB, &hash) != PL_OK ||
              pl_txn_put_object(txn, "o", &hash) != PL_OK ||

@@ -19,8 +19,8 @@ static size_t version_bytes(uint64_t n)
     return n % 16 == 0 ? LARGE : SMALL;
 }
 
-/* Makes one commit that changes every family: version, momentum, pending, path, object,
- * ref. */
+/* Makes one commit with rows of every kind: version, momentum, pending update, path,
+ * object and ref. */
 static pl_status commit_next(pl_store *store, uint64_t n, const pl_hash *parent,
                              pl_hash *params)
 {
@@ -121,8 +121,8 @@ static void check_version(pl_store *store, uint64_t n)
     pl_version_clear(&v);
 }
 
-/* Checks that all acknowledged versions are there, and at most one more version. All
- * families must have the same version. */
+/* Checks that all acknowledged versions are there, and at most one more version.
+ * Version, path, object and ref must be those of the same commit. */
 static int64_t check_after_death(const char *folder, int64_t acked)
 {
     pl_version head;
@@ -154,8 +154,8 @@ static int64_t check_after_death(const char *folder, int64_t acked)
     return newest;
 }
 
-/* Every version has kept its parameters. There are two momenta (the newest one is also
- * the moments of the path), and one update is pending. */
+/* Checks that every version has its parameters. The only other blobs must be two
+ * momenta (the newest one is also the moments of the path) and one pending update. */
 static void check_all(const char *folder, int64_t newest)
 {
     pl_store_stats stats;
@@ -168,7 +168,9 @@ static void check_all(const char *folder, int64_t newest)
     pl_store_close(&store);
 }
 
-/* If a commit takes longer than a child lives, the next child lives longer. */
+/* Returns the longest time that a child may live. On a slow disk no child may live long
+ * enough for a commit. So this time doubles after every 15 children, up to 8 times,
+ * until a child has made a commit. */
 static int64_t longest_life_ms(uint64_t lives, int n_busy)
 {
     const uint64_t idle = n_busy > 0 ? 0 : lives / 15;

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 /* A process that makes a store is killed between any two of its steps. The next process
- * must complete the store, so that no user has to delete files by hand. */
+ * must complete the store, so that no user has to delete files. */
 
 static const char *const points[] = {
     "fs.write.before",  "fs.write.after",   "fs.fsync.after",  "fs.rename.after",

@@ -1,7 +1,7 @@
 /* folder: store; label: unit
  *
- * Tests a store in parts. Several writers write one part each, and a reader sees all
- * parts as one store. */
+ * Tests a store in parts, one part per home. Each part has its own writer, and a reader
+ * sees all parts as one store. */
 #include "store/store.h"
 #include "tests/support/store_child.h"
 
@@ -222,7 +222,8 @@ static void a_damaged_list_of_parts_is_told(void **state)
     }
 }
 
-/* Without this error, a part that is not in the list would be ignored. */
+/* A store with more parts than its file PARTS counts must be refused. Otherwise the
+ * last part would be ignored. */
 static void a_list_of_too_few_parts_is_told(void **state)
 {
     pl_store *store = open_parts(*state);
@@ -247,7 +248,7 @@ static void a_part_that_was_added_counts_once_it_is_made(void **state)
     assert_ok(pl_store_count_parts(*state, &parts));
     assert_int_equal(parts.n, PARTS + 1);
     assert_int_equal(parts.begun, PARTS);
-    /* The new part does not exist yet. */
+    /* The new part does not exist yet, but this is no error. */
     assert_ok(pl_store_open(*state, PL_STORE_READ, &store));
     pl_store_close(&store);
     assert_ok(
@@ -257,7 +258,8 @@ static void a_part_that_was_added_counts_once_it_is_made(void **state)
     pl_store_close(&writer);
 }
 
-/* Divides the store in a process that ends before or after the n-th move of a file. */
+/* Divides the store in a process that is killed at its nth passage of the fail point
+ * `point`, which is before or after the move of a file. */
 static void divide_until(const char *folder, const char *point, int nth)
 {
     assert_int_equal(die_at(point, nth, "store-divider", folder, NULL), SIGKILL);
@@ -274,8 +276,8 @@ static void move_back(const char *folder)
     assert_ok(pl_remove_tree(part));
 }
 
-/* The store of one home becomes the first of two parts, even if the division is
- * interrupted. */
+/* A store in one piece, which belongs to one home, must become the first of two parts,
+ * even if the division is interrupted. */
 static void a_store_in_one_piece_is_divided(void **state)
 {
     static const char *const points[] = {"store.divide.before", "store.divide.after"};

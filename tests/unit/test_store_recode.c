@@ -97,7 +97,8 @@ static void the_coded_bytes_of_a_few_floats_are_these(void **state)
 }
 
 /* ---- recoding ---- */
-/* Returns version n of a random walk of floats, which changes by small steps. */
+/* Returns the parameters of version `number`: a step of a random walk, so each version
+ * differs only a little from the previous one. */
 static const float *walk_to(uint64_t number)
 {
     static float walk[VERSIONS][FLOATS];
@@ -164,7 +165,7 @@ static void old_versions_become_smaller_and_stay_the_same(void **state)
     for (uint64_t n = 0; n < VERSIONS; n++) {
         bool more;
         put_walk(store, n, n);
-        /* This happens between commits. */
+        /* as a home does between commits */
         assert_ok(pl_store_recode(store, 1 << 19, &more));
     }
     assert_ok(pl_store_count(store, &before));
@@ -182,7 +183,8 @@ static void old_versions_become_smaller_and_stay_the_same(void **state)
     pl_store_close(&store);
 }
 
-/* If old contents come back, several versions have equal chunks. */
+/* If old contents come back, several versions share chunks. The chunks relative to
+ * which a chunk is coded must not depend on that chunk. */
 static void versions_that_come_back_lead_in_no_circle(void **state)
 {
     static const uint64_t content[] = {0, 1, 2, 3, 1, 2, 1, 0, 4, 3, 2, 8, 1, 9, 2, 0,
@@ -198,8 +200,8 @@ static void versions_that_come_back_lead_in_no_circle(void **state)
     pl_store_close(&store);
 }
 
-/* Old contents come back again and again while versions are coded. Chains of deltas
- * must not become longer than readers can follow. */
+/* Old contents come back again and again while versions are coded. No chain of chunks
+ * that are coded relative to each other may become too long to be read. */
 static void versions_that_come_back_late_stay_readable(void **state)
 {
     enum { N = 150 };

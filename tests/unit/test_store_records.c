@@ -2,8 +2,8 @@
 #include "store/records.h"
 #include "tests/support/store_fixture.h"
 
-/* Tests the bytes of one record of each family against docs/PROTOCOL.md section 4. If
- * these bytes change, the store's format needs a new number. */
+/* Tests the bytes of one record of each column family. docs/PROTOCOL.md section 4
+ * defines them. If these bytes change, the store's format needs a new number. */
 static const struct {
     kv_family family;
     const char *hex;
@@ -278,7 +278,8 @@ static void any_truncation_any_flip_and_any_move_is_damage(void **state)
     }
 }
 
-/* Reads a record whose checksum is correct, but whose fields are wrong. */
+/* Writes a record with wrong fields but a correct checksum, and returns the result of
+ * reading it. */
 static pl_status read_forged(example_rows *rows, kv_family family, pl_buf *fields)
 {
     row_key key = rows->keys[family];

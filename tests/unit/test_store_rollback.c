@@ -38,7 +38,7 @@ static void make_parts(const char *folder)
         make_part(folder, i);
 }
 
-/* Rolls all modules back to version 0. All paths then continue with the same phase. */
+/* Rolls all modules back to version 0. All paths then continue after phase PHASE. */
 static pl_status roll_back(const char *folder)
 {
     pl_writers *writers = NULL;
@@ -157,7 +157,7 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
                 break;
             n_deaths++;
             /* A reader sees the state before or after the rollback, or gets an error.
-             * The error takes some seconds, so the test opens a reader only
+             * It waits some seconds before this error, so the test opens a reader only
              * sometimes. */
             bool looks = passage % 3 == (int)p % 3;
             pl_status seen =
@@ -165,7 +165,7 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
             int saw = seen == PL_OK ? look(store) : 1;
             if (seen != PL_OK && looks) {
                 assert_int_equal(seen, PL_ERR_BUSY);
-                assert_says("ended half-way");
+                assert_says("was interrupted");
                 n_half++;
             }
             pl_store_close(&store);
@@ -178,20 +178,21 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
             assert_sound(*state, went);
             n_went += went;
         }
-    print_message("%d deaths, %d after which it was whole, %d readers told\n", n_deaths,
-                  n_went, n_half);
+    print_message("%d kills: rollback complete after %d, error for a reader after %d\n",
+                  n_deaths, n_went, n_half);
     assert_true(n_deaths > 30);
     assert_true(n_went > 5 && n_went < n_deaths - 10);
     assert_true(n_half > 0);
 }
 
-/* The last part has a share of a rollback on which home 1 has not decided. Later home 1
- * decides on a different rollback. */
+/* Parts 2 and 3 have prepared a rollback, but the process is killed before part 1
+ * decides it (store/rollback.c). What they prepared must be dropped. Later a different
+ * rollback is decided and must succeed. */
 static void a_share_without_a_decision_is_dropped(void **state)
 {
     pl_writers *writers = NULL;
     make_parts(*state);
-    /* The three parts are opened. Then parts 2 and 3 get their shares. */
+    /* The first three commits open the parts, and the next two prepare the rollback. */
     assert_int_equal(roll_back_until(*state, "kv.commit.after", PARTS + 2), SIGKILL);
     assert_sound(*state, 0); /* readers do not have to wait */
     assert_ok(pl_writers_open(*state, &writers));

@@ -3,9 +3,9 @@
 #include <sys/syscall.h>
 
 /* Tests which files are flushed, and in which order. This program has its own fsync and
- * fdatasync, which RocksDB calls, too. A kill would not show that a flush is missing,
- * because data that a process wrote remains after the process. Only a power cut would
- * show it. */
+ * fdatasync, which RocksDB calls, too. Killing a process would not show that a flush is
+ * missing, because the system keeps data that the process has written. Only a power cut
+ * would show it. */
 
 enum { FLUSHES_MAX = 64 };
 static char flushed[FLUSHES_MAX][PL_PATH_MAX];

@@ -4,11 +4,12 @@
 
 /* Kills a process at random moments, again and again. The process commits versions,
  * codes old versions, collects older ones, and copies the store. All acknowledged
- * versions must be there, and the audits of store and copy must find no damage. */
+ * versions that were not collected must be right, and the audits of store and copy must
+ * find no damage. */
 
 enum {
     KILLS = 25,
-    WHOLE_LIFE = 36, /* number of versions that include two collections and a copy */
+    WHOLE_LIFE = 36, /* number of versions: enough for two collections and two copies */
     FLOATS = 15000,
     BYTES = FLOATS * 4,
     KEPT = 24,
@@ -16,7 +17,8 @@ enum {
     READ_MS = 4000
 };
 
-/* Makes the values of version n: a value that moves steadily, plus a little noise. */
+/* Makes the parameters of version n. Each value grows steadily with n, plus a little
+ * noise. */
 static float *content(uint64_t n)
 {
     float *x = pl_alloc(BYTES);
@@ -71,7 +73,7 @@ static pl_status upkeep(pl_store *store, const char *folder, uint64_t n)
     return n % 16 == 7 ? copy(folder) : PL_OK;
 }
 
-/* The child process. It reports each acknowledged number. */
+/* The child process. It reports the number of each acknowledged version. */
 static int live(const char *folder)
 {
     pl_store *store;
@@ -110,9 +112,10 @@ static int64_t live_and_die(const char *folder, int64_t delay_ms)
     return acked;
 }
 
-/* Runs a child until it has done upkeep, however long this takes. On a slow disk,
- * children with a time limit may never collect any data. A child does its upkeep before
- * it reports the next number. */
+/* Runs a child until it has reported WHOLE_LIFE versions, however long this takes. On a
+ * slow disk, children with a time limit may never collect any data. But this child
+ * does, because a child does the upkeep of a version before it reports the next one.
+ * Returns the highest number that it reported. */
 static int64_t live_whole(const char *folder)
 {
     uint64_t number = 0;
@@ -198,7 +201,7 @@ static void a_store_that_is_tended_survives_being_killed(void **state)
     assert_ok(pl_store_count(store, &stats));
     pl_store_close(&store);
     print_message("%d kills: %lld versions, %d of them collected, all others right; "
-                  "chunks take %.0f %%\n",
+                  "chunks take %.0f %% of their uncoded size\n",
                   KILLS, (long long)acked + 1, l.n_gone,
                   100 * (double)stats.stored_bytes / (double)stats.chunk_bytes);
     assert_true(l.n_gone > 0 && stats.stored_bytes < stats.chunk_bytes);

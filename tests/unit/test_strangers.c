@@ -1,7 +1,7 @@
 /* folder: base; label: fault */
-/* Tests an encrypted port to which strangers send bytes that are no handshake. Hundreds
- * of such connections must cost the server only a limited amount of memory, and known
- * clients must still be served. */
+/* Tests an encrypted port to which strangers (clients without a key) send bytes that
+ * are not a handshake. Hundreds of such connections must cost the server only a limited
+ * amount of memory, and known clients must still be served. */
 #include "base/base.h"
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,7 +26,7 @@ enum {
     HOLD_MS = 3500, /* after 5 s the server ends such a connection */
     COST_MAX = 64 << 20,
     GREETING = 64,
-    CLAIM = (1 << 20) + 4096 /* length of the largest frame after the handshake */
+    CLAIM = (1 << 20) + 4096 /* length of a frame that every server refuses */
 };
 
 static bool may(pl_key_role role, uint16_t type)
@@ -66,8 +66,8 @@ typedef struct stranger {
     size_t sent;
 } stranger;
 
-/* Makes a greeting that asks for CURVE, and then a frame that claims to have `claim`
- * bytes. */
+/* Makes a ZeroMQ greeting that asks for encryption (CURVE), and then a frame that
+ * claims to have `claim` bytes. */
 static void fill_payload(uint8_t *out, size_t size, size_t claim)
 {
     memset(out, 'A', size);
@@ -76,7 +76,7 @@ static void fill_payload(uint8_t *out, size_t size, size_t claim)
     out[9] = 0x7f;
     out[10] = 3;
     memcpy(out + 12, "CURVE", 5);
-    out[GREETING] = 6; /* the frame is a command with a long length */
+    out[GREETING] = 6; /* flags: a command whose length has 8 bytes */
     for (int i = 0; i < 8; i++)
         out[GREETING + 1 + i] = (uint8_t)((uint64_t)claim >> (56 - 8 * i));
 }
@@ -93,8 +93,8 @@ static bool push(stranger *s, const uint8_t *payload, size_t size)
     return n > 0;
 }
 
-/* Eight of nine strangers claim the length of the largest encrypted frame, the others
- * claim more. */
+/* Eight of nine strangers claim the length of the largest frame that an encrypted port
+ * accepts (ALLOWED bytes). The others claim more. */
 static void be_strangers(int port)
 {
     enum { LARGEST = GREETING + 9 + CLAIM, ALLOWED = (48 << 10) + 256 };
@@ -213,7 +213,8 @@ static void nine_hundred_strangers_cost_at_most_64_MiB(void **state)
     pl_sleep_ms(500);
     serve_worker(&f);
     uint64_t after = resident_bytes();
-    print_message("%d strangers: %.1f MiB, %.1f MiB after they had gone; %d answers\n",
+    print_message("%d strangers cost %.1f MiB, and %.1f MiB after they had gone; the "
+                  "worker got %d answers\n",
                   STRANGERS, (double)(most - before) / (1 << 20),
                   ((double)after - (double)before) / (1 << 20), n_served);
     assert_true(most - before <= COST_MAX);

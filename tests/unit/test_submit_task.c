@@ -22,9 +22,10 @@ typedef struct fake_home {
     pl_thread *thread;
     pl_submit_result verdict; /* its answer to updates */
     bool loses_first;         /* the first SUBMIT gets no answer */
-    /* Number of updates that it wants before the path's state. */
+    /* Number of updates that it needs before it accepts the path's state. */
     int wants;
-    int room, held; /* numbers of uploads; with room 0 there is no limit */
+    /* How many uploads it has room for (0: no limit), and how many it holds. */
+    int room, held;
     int n_updates;
     atomic_int n_paths, n_busy, stop;
 } fake_home;
@@ -115,8 +116,8 @@ static job *open_job(int n_homes)
     return j;
 }
 
-/* Starts the threads of the homes, to which the homes belong from now on. Then sends
- * the task. */
+/* Starts the threads of the homes, and sends the task. From now on, only these threads
+ * may use the fields of a home, except for the atomic ones. */
 static pl_status send_task(job *j)
 {
     pl_submission s[UPDATES];
@@ -159,8 +160,9 @@ static void assert_all(const job *j, pl_submit_result want)
 }
 
 /* ---- tests ---- */
-/* The path's home has all its updates and would accept the path's state. Then the
- * update that the other home has refused would never be sent. */
+/* If one home refuses an update, the client must not send the path's state to the other
+ * home. That home has all its updates and would accept the state. Then the refused
+ * update would never be sent again. */
 static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
 {
     job *j = open_job(2);
@@ -211,8 +213,9 @@ static void path_that_overtook_a_lost_update_is_sent_again(void **state)
     close_job(j);
 }
 
-/* Otherwise two workers, each with half of its task uploaded, would wait for each
- * other. */
+/* If a home has no memory for a whole task, the client must submit some updates before
+ * it uploads more. Otherwise two workers, each with half of its task uploaded, would
+ * wait for each other. */
 static void task_larger_than_the_room_for_uploads_goes_in_parts(void **state)
 {
     (void)state;

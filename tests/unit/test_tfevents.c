@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* The CRC32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4), and that of the nine digits is
- * 0xe3069283. A TFRecord rotates the CRC and adds a constant. */
+/* The CRC32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4), and that of the text
+ * "123456789" is 0xe3069283. A TFRecord rotates the CRC and adds a constant. */
 static void checksums_are_masked_crc32c(void **state)
 {
     const uint8_t zeros[32] = {0};
@@ -20,7 +20,8 @@ static void checksums_are_masked_crc32c(void **state)
                      (uint32_t)((digits >> 15 | digits << 17) + 0xa282ead8u));
 }
 
-/* TensorBoard's own files begin with these bytes: a version record of 24 bytes. */
+/* A file must begin as TensorBoard's own files do: with a version record of 24
+ * bytes. */
 static void a_file_begins_as_tensorboards_own(void **state)
 {
     static const uint8_t head[] = {0x18, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22};

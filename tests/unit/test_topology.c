@@ -48,7 +48,7 @@ static pl_topology *make_preset(const char *name)
     return make(&shape, &spec);
 }
 
-/* Makes one of several topologies in which, together, every kind of slot occurs. */
+/* Makes topology i of N_CASES. Together these topologies have every kind of slot. */
 static pl_topology *make_case(int i)
 {
     pl_shape shape = small;
@@ -512,9 +512,10 @@ static void every_preset_makes_a_topology(void **state)
     }
 }
 
-/* The totals in the paper are 0.5B (2x4), 1.2B (8x8), 1.2B and 9.6B (flat MoE of 8 and
- * 64), 5.3B and 20B (8x8 and 16x16 path-specific). The paper's blocks have an
- * additional projection for relative positions, which our blocks do not have. */
+/* The models of the DiPaCo paper have these total numbers of parameters: 0.5B (2x4),
+ * 1.2B (8x8), 1.2B and 9.6B (flat MoE of 8 and 64), 5.3B and 20B (8x8 and 16x16
+ * path-specific). Ours have fewer, because the paper's blocks have an additional
+ * projection for relative positions. */
 static void preset_sizes_are_those_of_the_paper_within_our_block(void **state)
 {
     (void)state;
@@ -538,7 +539,7 @@ static void preset_sizes_are_those_of_the_paper_within_our_block(void **state)
         double path = (double)pl_topology_path_params(t) / 1e6;
         double total = (double)pl_topology_total_params(t) / 1e6;
         if (fabs(path - want[i].path) > 0.051 || fabs(total - want[i].total) > 0.051)
-            fail_msg("%s has %.1fM a path, %.1fM in all", want[i].name, path, total);
+            fail_msg("%s: %.1fM per path, %.1fM in all", want[i].name, path, total);
         assert_int_equal(pl_topology_n_paths(t), want[i].paths);
         assert_int_equal(pl_topology_n_replicas(t), want[i].replicas);
         pl_topology_destroy(&t);
@@ -586,8 +587,8 @@ static void flops_count_six_a_matrix_weight_and_the_attended_half(void **state)
     (void)state;
     pl_topology *t = make_case(2); /* tied: embedding and head are one matrix */
     double block = 8 * (16 + 8 + 8) + 8 * 16 + 3 * 8 * 12;
-    double attention =
-        6.0 * 16 * (9 + 1); /* 6 blocks, H*D = 16, (T+1)/2 * 2 products */
+    /* 6 blocks; heads * head size = 16; two products, on average of (T + 1) / 2 rows */
+    double attention = 6.0 * 16 * (9 + 1);
     double want = 2.0 * (6 * block + 50 * 8 + attention);
     assert_true(fabs(pl_topology_flops_per_token(t, 9, false) - want) < 1e-6);
     assert_true(fabs(pl_topology_flops_per_token(t, 9, true) - 3 * want) < 1e-6);
@@ -645,8 +646,8 @@ static void wsd_is_constant_until_its_last_steps_and_ends_at_the_floor(void **st
     assert_true(pl_learning_rate(&base, 9999) == 1.0);
 }
 
-/* If a path descends from another path, its modules must descend from the modules of
- * that path. */
+/* Checks that the modules of each path descend from the modules of its ancestor, the
+ * path of `from` from which it descends. Counts the descendants of each ancestor. */
 static void check_descent(const pl_topology *t, const pl_descent *d,
                           const pl_topology *from, int n_children[])
 {
@@ -674,8 +675,8 @@ static void paths_descend_module_by_module(void **state)
     pl_topology *from = make_case(0);
     const pl_topology_spec *was = pl_topology_get_spec(from);
     pl_topology_spec spec = *was;
-    spec.experts[0] = 4;  /* these descend from 2 modules */
-    spec.experts[1] = 12; /* these descend from 3 modules */
+    spec.experts[0] = 4;  /* 4 modules descend from 2 */
+    spec.experts[1] = 12; /* 12 modules descend from 3 */
     pl_topology *t = make(&small, &spec);
     pl_descent d = {.n_parents = 0};
     int n_children[6] = {0};
@@ -692,8 +693,8 @@ static void paths_descend_module_by_module(void **state)
     pl_topology_destroy(&from);
 }
 
-/* In a topology of 2x3, the second module of level 2 is dropped, and path p02 with
- * it. */
+/* Drops the second module of level 2 from a topology of 2x3, and path p02. The other
+ * paths must be numbered without gaps. */
 static void paths_that_are_left_out_leave_no_gaps(void **state)
 {
     (void)state;
@@ -724,7 +725,7 @@ static void paths_that_are_left_out_leave_no_gaps(void **state)
         assert_int_equal(pl_topology_module_n_paths(t, m), n);
         assert_true(n > 0);
     }
-    d.parent[3] = 3; /* the ancestor does not have such a module */
+    d.parent[3] = 3; /* level 2 of `from` has no module 3 */
     assert_false(pl_topology_descends(t, &d, from));
     pl_topology_destroy(&t);
     spec.absent[3] = true; /* then no path would use module 1 of level 2 */
@@ -732,8 +733,7 @@ static void paths_that_are_left_out_leave_no_gaps(void **state)
     pl_topology_destroy(&from);
 }
 
-/* A topology of 2x3 becomes 2x3x3: level 2 is cut in two, and the two halves of a
- * module stay together. */
+/* 2x3 becomes 2x3x3: level 2 is cut in two. Each path must keep both halves. */
 static void a_level_that_is_cut_keeps_its_paths(void **state)
 {
     (void)state;

@@ -89,7 +89,7 @@ static void give_task(scene *s)
 }
 
 /* After this function the worker is fetching the data of a task: the home has received
- * a question. */
+ * the request for the task's arm and has not answered it. */
 static int setup(void **state)
 {
     scene *s = pl_alloc(sizeof *s);
@@ -117,7 +117,8 @@ static int teardown(void **state)
     return ended == PL_OK ? 0 : -1;
 }
 
-/* Checks that the message is about the task, and names it as the hub does. */
+/* Checks that the worker's last message names the task and has the token of its lease.
+ * Returns a reader of the message. */
 static pl_reader assert_named(const scene *s)
 {
     pl_reader r;
@@ -164,7 +165,7 @@ static void stop_ends_a_fetch_and_gives_the_task_back(void **state)
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
     hear(s, s->hub, PL_MSG_RELEASE);
     pl_reader r = assert_named(s);
-    /* The message reports no failure. */
+    /* Without STATUS the message does not report a failure. */
     assert_int_equal(pl_field_count(&r, PL_TAG_STATUS), 0);
     pl_thread_join(&s->thread);
     assert_int_equal(s->ended, PL_OK);

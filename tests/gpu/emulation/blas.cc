@@ -1,7 +1,7 @@
 /* Matrix products as the documentation of cuBLASLt describes them: column-major, the
- * leading dimension between columns, op(A) [m,k], op(B) [k,n], C and D [m,n]. There are
- * three findings: an operand that lies outside of its allocation, a misaligned operand,
- * and an algorithm that is used for operands for which it was not chosen. Operands that
+ * leading dimension between columns, op(A) [m,k], op(B) [k,n], C and D [m,n]. A call is
+ * a finding if an operand lies outside of its allocation or is misaligned, or if the
+ * algorithm was chosen for other operands or needs a larger workspace. Operands that
  * are not aligned to 256 bytes get a different algorithm, which adds in a different
  * order, as may happen on a device. */
 #include "tests/gpu/emulation/toolkit/cublasLt.h"
@@ -52,7 +52,7 @@ struct product {
     float alpha, beta;
     operand a, b, c, d;
     cublasLtMatmulAlgo_t algo;
-    uint64_t seal; /* a hash of the shapes of the call */
+    uint64_t seal; /* the hash of seal_of for this call */
 };
 
 size_t element_bytes(cudaDataType type)
@@ -97,7 +97,7 @@ bool operand_fits(const char *name, const operand *x, uint32_t alignment)
     return false;
 }
 
-/* sum_k a[k] b[k] */
+/* Returns the sum of a[k] b[k]; if `backwards` is set, begins with the last k. */
 float dot(const float *a, const float *b, uint64_t K, bool backwards)
 {
     float sum = 0.0f;
@@ -124,7 +124,7 @@ bool is_aligned(const product *p)
     return true;
 }
 
-/* op(x) as rows of floats. Element (i, k) of the result is at i * K + k. */
+/* Returns op(x) as floats. Element (i, k) is at i * K + k. */
 std::vector<float> rows_of(const operand *x, bool transposed)
 {
     const uint64_t I = transposed ? x->layout.columns : x->layout.rows;
@@ -177,7 +177,8 @@ void run_product(const product *p)
                             (size_t)p->d.layout.rows * element_bytes(p->d.layout.type));
 }
 
-/* A hash of the extents for which an algorithm was chosen. */
+/* Returns a hash of the operations, extents, strides and types for which an algorithm
+ * is chosen. */
 uint64_t seal_of(cublasLtMatmulDesc_t desc, const emulated_layout *const layouts[4])
 {
     uint64_t seal = (uint64_t)desc->trans[0] * 2 + (uint64_t)desc->trans[1] + 1;
@@ -203,7 +204,8 @@ bool extents_fit(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
 }
 
 /* Checks what the documentation requires of e4m3 operands on compute capability 8.9 and
- * 9.0: only the first one is transposed, and extents in memory are multiples of 16. */
+ * 9.0: only the first operand is transposed, and its extents are multiples of 16. The
+ * result must be bf16, as in our products. */
 bool small_fits(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
 {
     return l[0]->type != CUDA_R_8F_E4M3 ||
@@ -352,7 +354,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                  *algo,
                  seal_of(desc, layouts)};
     if (algo->seal != p.seal || workspace_bytes < algo->workspace) {
-        machine_find(false, "cublasLtMatmul: the algorithm was found for other shapes");
+        machine_find(false, "cublasLtMatmul: the algorithm was found for other shapes, "
+                            "or needs a larger workspace");
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (workspace_bytes > 0 &&

@@ -3,8 +3,8 @@
  * The folder toolkit/ has headers with the names of NVIDIA's headers. With these
  * headers, a `.cu` source that includes <cuda_runtime.h> compiles as C++, and its
  * kernels run here. Every thread of a block is a fiber (fiber.h). A launch runs one
- * block after another. Within a block, a thread runs until it waits for other threads;
- * then another one runs.
+ * block after another. Within a block, one thread runs until it waits for other
+ * threads; then another thread runs.
  *
  *   machine   blocks, warps, barriers, shuffles, tensor-core instructions
  *   memory    device memory, shared memory, and the times of each byte's accesses
@@ -17,21 +17,22 @@
  *
  *   - an access outside of every allocation, or to memory of the host
  *   - shared or device memory read before it was written
- *   - two threads at the same byte, one of them writing, without a barrier between
- *     them (between blocks nothing is a barrier)
+ *   - two threads that access the same byte, of which at least one writes, without a
+ *     barrier between the accesses (for threads of different blocks there is none)
  *   - a barrier or warp operation that only some threads reach
  *   - launches that a device would refuse
  *   - calls that are forbidden while a stream is captured
  *   - work for a stream of a device that is not the calling thread's device
- *   - host code that touches device memory (it faults)
+ *   - host code that accesses device memory (the process gets SIGSEGV)
  *
  * A finding ends the kernel and becomes the device's sticky error, as on a device.
  * cudaGetErrorString then returns a sentence that names the kernel, the block, the
  * thread and the address.
  *
  * To find a result that depends on the order of threads, a test runs in several orders
- * and compares the bytes. Code that reads a result without waiting for its stream is
- * found, because a stream does nothing before a thread waits for it (runtime.cc). */
+ * and compares the bytes. Code that reads a result without waiting for its stream gets
+ * wrong bytes, because a stream does nothing before a thread waits for it
+ * (runtime.cc). */
 #ifndef PL_TESTS_EMULATION_EMULATION_H
 #define PL_TESTS_EMULATION_EMULATION_H
 #include <stdbool.h>
@@ -58,22 +59,24 @@ void emulation_set_order(emulation_order order, uint64_t seed);
  * finding and clears the error of the device. The text is valid until the next call. */
 const char *emulation_take_finding(void);
 
-/* Makes the device fail with this reason until the finding is taken. */
+/* Makes the device fail for the reason `why`, until emulation_take_finding is
+ * called. */
 void emulation_fail(const char *why);
 
-/* Names of the kernels that this process has launched so far, sorted, without template
- * arguments; i < emulation_n_kernels(). If the environment variable EMULATION_REPORT
- * names a file, the process adds the names to this file when it ends. */
+/* Return the number and the names of the kernels that this process has launched so far.
+ * The names are sorted and have no template arguments; i < emulation_n_kernels(). If
+ * the environment variable EMULATION_REPORT names a file, the process adds the names to
+ * this file when it ends. */
 size_t emulation_n_kernels(void);
 const char *emulation_kernel(size_t i);
 
-/* Makes all later captures of graphs fail, as with a driver that cannot capture. */
+/* Sets whether captures of graphs fail from now on, as with a driver without them. */
 void emulation_refuse_captures(bool refuse);
 
 /* Returns the number of device allocations that were not freed, and their bytes. */
 size_t emulation_n_allocations(size_t *bytes);
 
-/* Returns how often the program searched for an algorithm. */
+/* Returns how often the program has asked cuBLASLt for an algorithm. */
 uint64_t emulation_n_choices(void);
 
 /* Returns the number of products with an operand whose columns (our rows) do not all

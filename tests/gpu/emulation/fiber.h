@@ -8,7 +8,7 @@
 
 enum { FIBER_STACK_BYTES = 64 << 10, FIBERS_MAX = 1024 };
 
-/* A saved place of execution. */
+/* A stack that was left, and what is needed to continue there. */
 struct fiber_context {
     void *stack_pointer;
     void *machine_context; /* a ucontext_t on machines without our own switch */
@@ -30,7 +30,8 @@ void fiber_prepare(fiber *f, void (*entry)(void));
 /* Switches from the host's stack to fiber f. Returns when f, or another fiber, calls
  * fiber_pause. */
 void fiber_resume(fiber *f);
-/* Switches from fiber f to the host's stack. With `forever`, f will not be resumed. */
+/* Switches from fiber f to the host's stack. If `forever` is set, f must not be resumed
+ * again. */
 void fiber_pause(fiber *f, bool forever);
 
 #endif

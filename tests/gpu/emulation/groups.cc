@@ -1,6 +1,7 @@
-/* Products of groups of four warps (wgmma). Operands in shared memory are described as
- * the PTX ISA says for the swizzle of 128 bytes: their beginning, the bytes from one
- * panel of 64 columns to the next, and the bytes from eight rows to the next eight. */
+/* Products of groups of four warps (wgmma). An operand in shared memory has a
+ * descriptor with a swizzle of 128 bytes, as in the PTX ISA. It contains the operand's
+ * start, the bytes from one panel of 64 columns to the next, and the bytes from eight
+ * rows to the next eight. */
 #include "tests/gpu/emulation/machine.h"
 #include <string.h>
 
@@ -8,8 +9,8 @@ namespace
 {
 enum { ROW_BYTES = 128 };
 
-/* Reads `bytes` bytes at row `row` of the operand, from column `column` on. `check`:
- * one of the lanes that read the same bytes checks the access. */
+/* Reads `bytes` bytes at row `row` of the operand, from column `column` on. If `check`
+ * is set, checks the access: of the lanes that read the same bytes, only one does. */
 void read_operand(void *to, uint64_t operand, int row, int column, size_t bytes,
                   bool check)
 {

@@ -1,9 +1,9 @@
-/* Grids, blocks, warps and barriers.
+/* Runs the grid of a launch: its blocks, warps and barriers.
  *
  * The scheduler has a list of the threads that can run. It takes the next thread in the
- * order that the test chose. A thread runs until it waits for other threads or ends. If
- * threads are left and none of them can run, they would wait for ever, which is a
- * finding. */
+ * order that the test chose. A thread runs until it waits for other threads or ends. It
+ * is a finding if threads are left and none of them can run, because they would wait
+ * for each other for ever. */
 #include "tests/gpu/emulation/machine.h"
 #include "tests/gpu/emulation/fiber.h"
 #include <algorithm>
@@ -32,21 +32,22 @@ struct thread {
     const char *file; /* file and line of the barrier at which it waits */
     int line;
     uint3 index;
-    bool waited; /* for earlier kernels */
-    bool parity; /* which row has the newest values of the thread's warp, 0 or 1 */
+    bool waited; /* whether it has waited for earlier kernels */
+    bool parity; /* index of the warp's row that has this thread's newest value */
     std::vector<std::vector<pending_copy>> groups; /* the last group is still open */
-    std::vector<std::vector<pending_product>> products; /* likewise */
+    std::vector<std::vector<pending_product>> products; /* the last set is open */
 };
 
-/* A warp has two rows of values. A lane that is one warp operation ahead of the others
- * writes into the other row. No lane can be two operations ahead. */
+/* A warp has two rows of values, one for every second warp operation. A lane may be one
+ * operation ahead of others, and then writes into the other row. No lane can be two
+ * operations ahead. */
 struct warp {
     unsigned arrived, n_arrived;
     const char *file;
     int line;
     uint16_t meetings;
     uint8_t values[2][WARP][VALUE_BYTES];
-    bool has_product[2]; /* whether the product of this row's values is computed */
+    bool has_product[2]; /* for each row: its product was computed */
     float product[2][16][8];
 };
 
@@ -194,7 +195,7 @@ void begin_block()
     }
 }
 
-/* Reports threads that wait although no other thread can still come. */
+/* Reports that threads wait for others that can never come. */
 void find_stuck()
 {
     unsigned waiting = 0, missing = now.n_threads;
@@ -246,7 +247,8 @@ void run_grid()
     }
 }
 
-/* The plain name of "(attention_kernel<64>)" is attention_kernel. */
+/* Returns the name without template arguments: "(attention_kernel<64>)" becomes
+ * "attention_kernel". */
 std::string plain_name(const char *name)
 {
     std::string plain = name;
@@ -272,8 +274,8 @@ void check_lanes(unsigned mask, const char *file, int line)
     const unsigned w = now.current / WARP, full = full_mask(w);
     if ((mask & full) != full)
         machine_find(true,
-                     "%s:%d: mask 0x%08x leaves out lanes of the warp; the house "
-                     "uses full warps only",
+                     "%s:%d: mask 0x%08x leaves out lanes of the warp; kernels here "
+                     "must use full warps",
                      file, line, mask);
 }
 
@@ -412,7 +414,9 @@ void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared
     run_grid();
     memory_end_launch();
     if (call->early && !now.waited)
-        machine_find(false, "kernel %s: no thread waits for earlier kernels",
+        machine_find(false,
+                     "kernel %s was launched early, but no thread waits for earlier "
+                     "kernels",
                      call->name);
     now.call = NULL;
 }
@@ -537,8 +541,8 @@ int64_t emulated_reduce(int64_t value, emulated_reduction how, unsigned mask,
 
 /* ---- tensor cores ----
  *
- * Fragments in the PTX ISA's layout for m16n8k16 with 16-bit operands, g = lane/4 and p
- * = lane%4:
+ * Which elements of A, B and C a lane has (PTX ISA, m16n8k16 with 16-bit operands).
+ * Here g is lane/4, and p is lane%4:
  *
  *   a[0] = A[g][2p..]    a[1] = A[g+8][2p..]   a[2], a[3]: the same at k + 8
  *   b[0] = B[2p..][g]    b[1] = B[2p+8..][g]
@@ -599,8 +603,9 @@ void emulated_mma_16816_bf16(float c[4], const uint32_t a[4], const uint32_t b[2
         c[i] += w->product[parity][g + i / 2 * 8][2 * p + i % 2];
 }
 
-/* Lane l names row l%8 of matrix l/8 and receives from each matrix the two elements
- * at row l/4, columns 2(l%4).. (transposed: rows 2(l%4).., column l/4). */
+/* Lane l passes the address of row l%8 of matrix l/8. It receives two elements of each
+ * matrix: those at row l/4 and columns 2(l%4) and 2(l%4) + 1, or, if `transposed` is
+ * set, those at rows 2(l%4) and 2(l%4) + 1 and column l/4. */
 void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
                           const char *file, int line)
 {
@@ -626,8 +631,8 @@ void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
 
 /* ---- asynchronous copies ----
  *
- * Asynchronous copies may happen at any time before the wait: in the order `forward` at
- * once, in the other orders as late as possible. */
+ * On a device, an asynchronous copy may happen at any time before the wait. Here it
+ * happens at once in the order `forward`, and as late as possible in other orders. */
 
 static void copy_now(const pending_copy *copy)
 {
@@ -642,7 +647,8 @@ void emulated_cp_async(void *shared, const void *global, int valid)
 {
     const pending_copy copy = {shared, global, valid};
     if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0)
-        machine_find(true, "copies 16 bytes from %p to %p, which are not both aligned",
+        machine_find(true,
+                     "copies 16 bytes from %p to %p; both must be aligned to 16 bytes",
                      global, shared);
     running()->groups.back().push_back(copy);
     if (order == EMULATION_FORWARD)
@@ -667,8 +673,9 @@ void emulated_cp_async_wait(int groups_left)
 
 /* ---- products of groups of four warps ----
  *
- * A product may read its operands and write its results at any time before the wait: in
- * the order `forward` at once, in the other orders as late as possible. */
+ * On a device, a product may read its operands and write its results at any time before
+ * the wait. Here it does so at once in the order `forward`, and as late as possible in
+ * the other orders. */
 
 uint64_t emulated_shared_address(const void *address)
 {

@@ -10,7 +10,7 @@
 
 enum { SHARED_BYTES_MAX = 227 << 10, SHARED_BYTES_DEFAULT = 48 << 10 };
 
-/* Runs a launch that was checked before, to its end or to its first finding. */
+/* Runs a launch, which the caller has checked, until its end or its first finding. */
 void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared);
 
 /* Records the finding, if it is the first one. In a kernel it does not return. If
@@ -23,8 +23,8 @@ const char *machine_running_kernel(void); /* NULL if no kernel runs */
 
 /* ---- groups.cc ---- */
 
-/* A product of a group of warps, with the two rows of A that the lane needs if A lies
- * in registers. */
+/* A product that a group of four warps has begun. If A is in registers, it holds the
+ * two rows of A that this lane needs. */
 struct pending_product {
     float (*c)[4];
     int n;
@@ -33,13 +33,14 @@ struct pending_product {
     uint64_t a_tile, b_tile;
 };
 
-/* Computes the part of the product that belongs to a lane of a warp of the group. */
+/* Computes the elements of the product that belong to this lane of this warp (0 to 3)
+ * of the group. */
 void machine_multiply(pending_product *x, int warp, int lane);
 
 /* ---- runtime.cc ---- */
 
-/* Runs `step` when the stream comes to it. During a capture, `step` runs at each launch
- * of the graph. */
+/* Adds `step` to the stream, which runs it after all earlier steps. During a capture,
+ * adds it to the graph, and each launch of the graph runs it. */
 cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &step);
 void runtime_finish(void); /* runs all steps of all streams */
 
@@ -52,7 +53,8 @@ struct memory_observer {
     bool active;
     bool early; /* the thread has not waited for earlier kernels yet */
     uint32_t launch_phase, block_phase, phase;
-    uint16_t thread, meetings; /* meetings: operations of its warp in this phase */
+    /* meetings: number of warp operations of the thread's warp in this phase */
+    uint16_t thread, meetings;
     const uint8_t *stack, *stack_end;
     const uint8_t *arguments, *arguments_end;
 };
@@ -61,7 +63,7 @@ extern __thread memory_observer memory_now;
 void memory_begin_launch(size_t shared);
 void memory_end_launch(void);
 uint8_t *memory_dynamic_shared(void);
-/* Checks an access of the running thread, like the calls that the compiler inserts. */
+/* Checks an access of the running thread, as the calls do that the compiler inserts. */
 enum memory_access { MEMORY_READ, MEMORY_WRITE, MEMORY_ATOMIC };
 void memory_check(const void *address, size_t bytes, memory_access access);
 
@@ -78,8 +80,8 @@ void memory_set(void *to, int value, size_t bytes);
 bool memory_is_device(const void *address);
 size_t memory_free_bytes(void);
 size_t memory_total_bytes(void);
-/* For blas.cc: the host may touch device memory between the calls of these two
- * functions. */
+/* For blas.cc: the host may touch device memory only between memory_open and
+ * memory_close. */
 void memory_open(void);
 void memory_close(void);
 void memory_mark_written(const void *address, size_t bytes);

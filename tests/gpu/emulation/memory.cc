@@ -5,14 +5,15 @@
  * kernel source. The called functions are defined here and check the address:
  *
  *   own stack, arguments, read-only data   allowed
- *   device memory     inside one allocation? written before it is read? a race?
- *   shared memory     the same; it starts every block unwritten
+ *   device memory     in one allocation, written before it is read, without a race
+ *   shared memory     the same; at the start of each block it counts as unwritten
  *   anything else     a finding
  *
  * Each byte has a shadow, which names its last writer and reader. A phase begins at the
- * start of a block and at each of its barriers. Two accesses of different threads are a
- * race if both are in the same phase, if they are in different blocks of the same
- * launch, or if both are in one warp that had no barrier between them.
+ * start of a block and at each of its barriers. Two accesses of different threads, of
+ * which at least one writes, are a race in three cases: they are in different blocks of
+ * one launch; they are in different warps in the same phase; they are in one warp in
+ * the same phase, with no warp operation between them.
  *
  * Device memory is one mapping. It can be accessed only while kernels and copies run.
  * So host code that uses a device pointer faults, as it would with a device. */
@@ -71,7 +72,8 @@ void *reserve(size_t bytes, int rights)
     return memory;
 }
 
-/* The first object is the program itself. */
+/* dl_iterate_phdr passes the program itself first; the return value 1 ends the
+ * iteration. */
 int note_program(dl_phdr_info *info, size_t, void *)
 {
     uintptr_t low = UINTPTR_MAX, high = 0;
@@ -155,8 +157,8 @@ void note_read(shadow *s, uint32_t oldest)
                      memory_now.meetings};
 }
 
-/* An atomic access is ordered with other atomic accesses, so its mark names no thread.
- * But it races with plain accesses. */
+/* Returns what kind of race this access is at byte s, or NULL. Atomic accesses do not
+ * race with each other, so their mark names no thread; they race with plain ones. */
 const char *race_at(shadow *s, memory_access access, uint32_t oldest)
 {
     if (unordered(&s->write, oldest))
@@ -183,7 +185,8 @@ const char *verb(memory_access access)
     return access == MEMORY_READ ? "reads" : "writes";
 }
 
-/* A byte can be read if it was written in the phase `written` or later. */
+/* Checks an access to the bytes that have these marks, and updates the marks. A byte
+ * may be read if it was written in the phase `written` or later. */
 void check_marks(shadow *marks, const void *address, size_t bytes, memory_access access,
                  uint32_t written, bool shared)
 {
@@ -316,8 +319,8 @@ void memory_close(void)
         abort();
 }
 
-/* Takes the first gap that is large enough, and leaves a gap behind each allocation.
- * New memory counts as unwritten and is filled with NaN. */
+/* Allocates at the first gap that is large enough, and leaves a gap behind each
+ * allocation. New memory counts as unwritten and is filled with NaN. */
 void *memory_allocate(size_t bytes)
 {
     set_up();

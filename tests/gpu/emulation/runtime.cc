@@ -1,11 +1,12 @@
-/* The CUDA runtime on the host. It has one device (or EMULATION_DEVICES devices, which
- * share one memory) of compute capability 9.0 (or EMULATION_CAPABILITY, such as 80),
- * and streams that do nothing before a thread waits for them. So everything happens as
- * late as it may on a device. A copy from page-locked memory reads this memory only
- * when the stream runs the copy. So code that overwrites the memory before, or reads a
- * result without waiting, sees wrong bytes, as may happen on a device. A copy from
- * other memory reads the memory during the call, and a copy to other memory is complete
- * when the call returns, as the documentation of the runtime says.
+/* Replaces the CUDA runtime by functions that run on the host. It has one device (or
+ * EMULATION_DEVICES devices, which share one memory) of compute capability 9.0 (or
+ * EMULATION_CAPABILITY, such as 80), and streams that do nothing before a thread waits
+ * for them. So everything happens as late as it may on a device. For example, a copy
+ * from page-locked memory reads this memory only when the stream runs the copy. Code
+ * that overwrites the memory earlier, or reads a result without waiting, gets wrong
+ * bytes here, as may happen on a device. A copy from other memory reads the memory
+ * during the call, and a copy to other memory is complete when the call returns, as the
+ * documentation of the runtime says.
  *
  * Between cudaStreamBeginCapture and cudaStreamEndCapture, calls are only recorded.
  * Each cudaGraphLaunch runs the recorded calls. A forbidden call makes the capture
@@ -35,10 +36,10 @@ struct emulated_stream {
     bool global; /* calls of other threads can make the capture invalid, too */
     std::thread::id capturer;
     int device;
-    /* It waits for the default stream, and the default stream waits for it. */
+    /* this stream and the default stream wait for each other */
     bool blocking;
     std::deque<std::function<void()>> pending;
-    uint64_t issued, done; /* numbers of steps */
+    uint64_t issued, done; /* number of steps that were added, and that have run */
 };
 struct emulated_event {
     emulated_stream *stream; /* NULL if the event was not recorded */
@@ -103,7 +104,8 @@ void take_turns(emulated_stream *stream)
             drain(other, other->issued);
 }
 
-/* During a capture, refuses a call that waits, or that uses memory without a stream. */
+/* Returns whether a capture forbids the present call, which waits, or uses memory
+ * without a stream. If so, the capture becomes invalid. */
 bool spoils_capture(void)
 {
     bool found = false;

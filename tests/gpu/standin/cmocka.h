@@ -68,7 +68,7 @@ static inline int standin_passes(const struct CMUnitTest *test)
     return 1;
 }
 
-/* Returns the number of failed tests; 1 if no test has run. */
+/* Returns the number of failed tests, or 1 if no test has run. */
 static inline int standin_run(const struct CMUnitTest *tests, size_t n)
 {
     int failed = 0, ran = 0;

@@ -1,11 +1,11 @@
-"""Compares what lm-evaluation-harness found through the server with what our programs
-find without it.
+"""Compares the losses that lm-evaluation-harness got from the server with losses that
+path_logits and `pathloom eval` compute.
 
     compare.py PATH_LOGITS WORK URL CONTEXT PREFIX MODEL ...
 
 WORK/MODEL is an exported folder, WORK/out/MODEL has the harness's samples, and
 WORK/eval.json is what `pathloom eval --json` printed. The model `auto` has no folder.
-One line per check, "ok" or "FAILED" first; exit code 1 if one failed.
+Prints one line per check, which begins with "ok" or "FAILED". Exit code 1 if one failed.
 """
 
 import glob
@@ -21,7 +21,7 @@ path_logits, work, url = sys.argv[1:4]
 context, prefix = int(sys.argv[4]), int(sys.argv[5])
 models = sys.argv[6:]
 BOS, EOS = 1, 2
-NEAR = 2e-3  # nats per sample: products in f32 in another order
+NEAR = 2e-3  # nats per sample, because f32 products are added in another order
 failed = 0
 
 
@@ -48,8 +48,9 @@ def samples(model, task):
 
 
 def losses(model, sequences):
-    """Nats of each token but the first of each sequence, by the reference in f32. The
-    program begins anew where the context is full, so each sequence fills one."""
+    """Returns the nats of each token except the first of each sequence, computed by the
+    `ref` backend in f32. path_logits begins a new context where one is full, so each
+    sequence is padded to a whole context."""
     rows = numpy.zeros((len(sequences), context), dtype=numpy.int32)
     for row, sequence in zip(rows, sequences):
         row[: len(sequence)] = sequence
@@ -67,9 +68,9 @@ def losses(model, sequences):
 
 
 def windows(ids):
-    """As the harness cuts a text: a prefix token, then context - 1 tokens at a time, each
-    after one token of the window before; the last window begins earlier, so that it is
-    full. With the number of tokens that count, which are the last ones."""
+    """Cuts a text into windows as the harness does. A text begins with BOS. A window scores
+    up to context - 1 tokens. The last window begins earlier, so that it is full. Returns
+    each window with the number of its last tokens that are scored."""
     ids = [BOS] + ids
     cut = []
     for at in range(0, len(ids) - 1, context - 1):
@@ -94,7 +95,7 @@ def rolling(model, task):
 
 
 def paths_of(model, sequences):
-    """The path by which the server answers; it names it itself."""
+    """Returns the path that answers each sequence. For `auto`, asks the server."""
     if model != "auto":
         return [model] * len(sequences)
     return [post("/v1/completions", {"prompt": sequence, "max_tokens": 1})["model"]
@@ -111,7 +112,7 @@ def losses_by_path(paths, sequences):
 
 
 def endings(model):
-    """Each ending alone: the nats of its tokens after those of the question."""
+    """Compares the nats of each ending after its question, and the accuracy."""
     rows = samples(model, "endings")
     whole, begin, theirs = [], [], []
     for row in rows:
@@ -135,8 +136,9 @@ def endings(model):
 
 
 def compare_eval(model, rows, paths):
-    """`pathloom eval` counts the end token of each document and not its first tokens,
-    the harness the other way round. All documents fit one window."""
+    """Compares the sums with those of `pathloom eval`, which scores the end token of each
+    document and not its prefix. The harness scores the prefix and not the end token, so
+    the difference is computed here. Each document fits into one window."""
     with open(f"{work}/eval.json", encoding="utf-8") as file:
         told = json.load(file)
     ids = [[BOS] + tokens_of(row["doc"]["text"]) + [EOS] for row in rows]

@@ -1,5 +1,5 @@
-"""Text for tests/lm_eval.sh: sentences of one simple grammar, so that a small model
-learns to prefer a right ending, and the harness's tasks about it.
+"""Writes the data of tests/lm_eval.sh: sentences of one simple grammar, from which a small
+model learns to prefer correct endings, and tasks of the harness with such sentences.
 
     make_data.py WORK
 """
@@ -64,7 +64,7 @@ def task(name, kind, target, metrics, question="", more=""):
 
 write("train", [{"text": text(4, 9)} for _ in range(300)])
 write("held_out", [{"text": text(4, 9)} for _ in range(20)])
-write("long", [{"text": text(40, 50)} for _ in range(2)])  # several windows
+write("long", [{"text": text(40, 50)} for _ in range(2)])  # each has several windows
 write("endings", [question() for _ in range(12)])
 for name in "held_out", "long":
     task(name, "loglikelihood_rolling", "{{text}}", ["bits_per_byte"])

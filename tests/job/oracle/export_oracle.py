@@ -1,9 +1,9 @@
-"""What transformers and llama.cpp make of an exported path, beside what Pathloom does.
+"""Compares what transformers and llama.cpp compute for an exported path with Pathloom.
 
     export_oracle.py PATHLOOM PATH_LOGITS RUN PATH WORK
 
-One line a check, "ok" or "FAILED" first; "SKIP" where a package is missing. Exit code 1
-if a check failed, 77 if nothing could be checked.
+Prints one line per check, which begins with "ok" or "FAILED", or with "SKIP" if a package
+is missing. Exit code 1 if a check failed, 77 if nothing could be checked.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 pathloom, path_logits, run, path, work = sys.argv[1:6]
 checked = failed = 0
-CHOSEN = 24  # tokens of a greedy text
+CHOSEN = 24  # number of tokens in a greedy text
 PROMPTS = ("The ", "#include <std", "* Version 1.2: fixed ")
 TEXT = (
     "int main(int argc, char **argv)\n{\n\tprintf(\"%d\\n\", 12345);\n\n\n\treturn 0;\n}\n"
@@ -54,7 +54,7 @@ def read_header(name):
 
 
 def blob_hash(data):
-    """The name of a blob in the store: docs/PROTOCOL.md, section 4."""
+    """Returns the hash under which a store keeps these bytes (docs/PROTOCOL.md, section 4)."""
     chunks = b"".join(
         hashlib.blake2b(data[i : i + (1 << 20)], digest_size=32, person=b"chunk").digest()
         for i in range(0, len(data), 1 << 20)
@@ -64,7 +64,7 @@ def blob_hash(data):
 
 
 def check_hashes(folder):
-    """Every module in the file has the bytes of the store's version."""
+    """Checks that every module in the file has the bytes of its version in the store."""
     header, data = read_header(f"{folder}/model.safetensors")
     notes = header.pop("__metadata__")
     ends = sorted(entry["data_offsets"][1] for entry in header.values())
@@ -101,7 +101,7 @@ def our_logits(np, folder, ids):
 
 
 def compare(np, name, ours, theirs, ids, most):
-    difference = float(np.abs(ours - theirs).max())  # NaN is no match
+    difference = float(np.abs(ours - theirs).max())  # NaN counts as different
     a, b = perplexity(np, ours, ids), perplexity(np, theirs, ids)
     same = int((ours.argmax(1) == theirs.argmax(1)).sum())
     check(
@@ -157,7 +157,7 @@ def check_transformers(np, folder, ids):
 
 # ---- llama.cpp ----
 class Llama:
-    """llama.cpp's own server, on one file."""
+    """The server of llama.cpp with one exported file."""
 
     def __init__(self, name, context):
         import xllamacpp

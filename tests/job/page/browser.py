@@ -15,15 +15,15 @@ chromium, url, pathloom, run, pictures, life = sys.argv[1:7]
 
 
 def status():
-    """What the hub says; empty when it has ended."""
+    """Returns what `status --json` prints; empty after the job has ended."""
     done = subprocess.run([pathloom, "status", "--run", run, "--json"], capture_output=True,
                           text=True, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
 def same_as_status(browser):
-    """What the page shows is what `status --json` says; both are asked until neither
-    has changed in between."""
+    """Checks that the page shows what `status --json` prints. Asks both again if one of
+    them changed meanwhile. Returns False if the job has ended."""
     shown = told = None
     for _ in range(40):
         before = status()
@@ -47,7 +47,7 @@ def same_as_status(browser):
 
 
 def told(*words):
-    """What a verb of the store prints as JSON, a list of objects."""
+    """Returns the objects that a verb of `pathloom store` prints with --json."""
     done = subprocess.run([pathloom, "store", *words, "--run", run, "--json"],
                           capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -58,7 +58,7 @@ def texts(browser, selector):
 
 
 def look_at_modules(browser):
-    """The lineage, a version and the heat map show what `store` prints."""
+    """Checks that the lineage, a version and the heat map show what `store` prints."""
     browser.value("document.activeElement.blur()")
     browser.key("2")
     browser.wait("modules.graph && modules.graph.modules.length && modules.detail && modules.heat")
@@ -70,11 +70,11 @@ def look_at_modules(browser):
     browser.value(f"chooseVersion('{module}', 1)")
     browser.wait(f"modules.detail.module === '{module}' && modules.detail.version === 1")
     version = told("show", module + "@1")[0]
-    check(browser.value("modules.detail.hash") == version["hash"], "another hash than that of the store")
+    check(browser.value("modules.detail.hash") == version["hash"], "the page has another hash than the store")
     check(texts(browser, "#version .hash")[0] == version["hash"][:12], "the hash is not shown")
     parts = version["contributions"]
     check(texts(browser, "#contributors [data-field=loss]") == [f"{c['loss']:.4f}" for c in parts],
-          "other contributors than those of the store")
+          "the page has other contributors than the store")
     cosines = [float(t) for t in texts(browser, "#contributors [data-field=cosine]")]
     check(len(cosines) == 2 and all(0 < c <= 1 for c in cosines), f"cosines {cosines}")
     browser.wait("modules.heat.module === 'mix/L1.E0' && modules.heat.columns.length > 0")
@@ -84,7 +84,7 @@ def look_at_modules(browser):
     for tensor, value in zip(change, column[2]):
         check(abs(tensor["relative_l2"] - value) <= 1e-3 * value + 1e-9,
               f"{tensor['tensor']} changed by {tensor['relative_l2']}, the page shows {value}")
-    # The keyboard: the next version, another module, a cell.
+    # Keys choose the next version, another module and a cell.
     browser.value("document.getElementById('lineage').focus()")
     browser.key("ArrowRight")
     browser.wait("modules.version === 2 && modules.detail.version === 2" if life == "finished" else "modules.version >= 1")
@@ -110,27 +110,28 @@ def look_at_modules(browser):
 
 
 def look_at_router(browser):
-    """Documents, shards and margins are those of router_map.json; a text gets the path
-    that `route` says; markup in a text or a domain stays text."""
+    """Checks the view of the router. Documents, shards and margins must be those of
+    router_map.json. A text must get the path that `route` names. Markup in a text or in
+    a domain must be shown as text."""
     browser.value("document.activeElement.blur()")
     browser.key("3")
     browser.wait("router.map && document.getElementById('map-sub').textContent !== ''")
     with open(os.path.join(run, "router_map.json")) as file:
         told_map = json.load(file)
-    check(browser.value("router.map") == told_map, "another picture than that of the run")
+    check(browser.value("router.map") == told_map, "the page has other data than router_map.json")
     check(browser.value("document.getElementById('map-sub').textContent").startswith(f"{len(told_map['x'])} documents"),
-          "the number of documents")
+          "the page shows another number of documents")
     # Points are drawn in all three colourings.
     for by in ("domain", "margin", "path"):
         browser.value(f"document.querySelector('#map-by [data-by={by}]').click()")
         check(browser.value(f"document.querySelector('#map-by [data-by={by}]').getAttribute('aria-pressed')") == "true", by)
         check(browser.value("""(() => { const c = document.getElementById('map'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
             let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; })()""") > 3 * len(told_map["x"]),
-              f"hardly anything is drawn by {by}")
+              f"hardly any points are drawn with the colours of {by}")
     legend = browser.value("document.getElementById('map-legend').textContent")
     for i, name in enumerate(told_map["paths"]):
         check(f"{name} {told_map['path'].count(i)}" in legend, f"{name} in the legend: {legend}")
-    # The keyboard: the leftmost document, the first shard.
+    # Keys choose the leftmost document and the first shard.
     browser.value("document.getElementById('map').focus()")
     browser.key("ArrowRight")
     first = browser.value("router.point")
@@ -173,8 +174,8 @@ def look_at_router(browser):
     no_wider(browser, 390)
     audit(browser, "router, small")
     browser.screen(1280, 1180, "light")
-    # A long text is cut between two characters, markup stays text, and an empty text
-    # clears the answer.
+    # A long text is cut between two characters, markup is shown as text, and an empty
+    # text clears the answer.
     ask = "(t) => { const a = document.getElementById('ask'); a.value = t; a.dispatchEvent(new Event('input')); }"
     browser.value(f"({ask})('é'.repeat(3000))")
     browser.wait("router.answer && router.sent === 'é'.repeat(2000) && /only the beginning was sent/.test(document.getElementById('ask-readout').textContent)")
@@ -183,7 +184,7 @@ def look_at_router(browser):
     browser.value("router.map.domains[0] = '<b>bold</b>'; router.by = 'domain'; drawRouter();")
     time.sleep(0.3)
     check(browser.value("window.bitten === undefined && document.querySelectorAll('main img, main b b, .legend b').length === 0"),
-          "markup came to life")
+          "markup in a text was taken for HTML")
     browser.value(f"({ask})('')")
     browser.wait("router.answer === null && document.querySelectorAll('#ask-paths tr').length === 0")
     browser.value("Object.assign(router, { by: 'path', asked: '' }); document.activeElement.blur()")
@@ -201,7 +202,7 @@ browser.wait("data.cells.flat().length > 0", 60)
 if life == "training":
     check(same_as_status(browser), "the job ended before the page was compared")
     before = browser.value("data.state.number")
-    browser.wait(f"data.state.number > {before} + 1")  # the page did not ask for it
+    browser.wait(f"data.state.number > {before} + 1")  # the server sends new states by itself
     browser.wait("document.querySelectorAll('#workers [data-field=rate]').length === 2")
 else:
     browser.wait("document.getElementById('f-done').textContent === '100'")
@@ -233,7 +234,7 @@ no_wider(browser, 390)
 audit(browser, "small")
 browser.screen(1280, 1180, "light")
 
-# The keyboard: reads a cell, replays the log, and returns with `l`.
+# Keys show a cell, replay the log, and return to the present (`l`).
 browser.value("document.getElementById('weave').focus()")
 browser.key("ArrowRight")
 browser.key("ArrowDown")
@@ -241,7 +242,7 @@ browser.wait("/phase 0: loss [0-9.]+ nats per token/.test(document.getElementByI
 browser.value("(() => { const s = document.getElementById('slider'); s.value = 500; s.dispatchEvent(new Event('input')); })()")
 check(browser.value("data.now !== null"), "the slider does not move the time")
 check(browser.value("weave(groups()[0]).reduce((n, r) => n + r.cells.length, 0) < weave(groups()[0]).reduce((n, r) => n + 1, 0) * groups()[0].phases"),
-      "half of the log shows all of the run")
+      "the replay of half of the log shows the whole run")
 browser.picture(f"run-{life}-replay")
 browser.value("document.activeElement.blur()")
 browser.key("l")
@@ -255,7 +256,7 @@ browser.value("""data.events.push({ at: Date.now(), level: 'info', role: '<img s
     event: '<script>window.bitten = 1<\\/script>', text: '<b>' }); drawRun();""")
 time.sleep(0.3)
 check(browser.value("window.bitten === undefined && document.querySelectorAll('#events img, #events b').length === 0"),
-      "markup in an event came to life")
+      "markup in an event was taken for HTML")
 check(not browser.errors, "the console says: " + "; ".join(browser.errors[:4]))
 browser.process.kill()
 print(f"{life}: {chrome.checks} checks in {chromium}")

@@ -1,7 +1,7 @@
-"""A headless Chromium, and checks of what a reader would see in it.
+"""Starts a headless Chromium, and checks what a reader would see in it.
 
-Talks to the browser by its debugging pipe: messages of JSON that end in a zero byte, on
-descriptors 3 and 4. Needs nothing but Python.
+The functions talk to the browser by its debugging pipe (descriptors 3 and 4), with JSON
+messages that end with a zero byte. They need only Python.
 """
 import base64
 import json
@@ -18,8 +18,8 @@ class Browser:
         theirs_in, self.write = os.pipe()
 
         def connect():
-            # dup2 to 3 and 4 must not close these pipes, so they are moved to higher
-            # numbers first.
+            # These pipes may have the numbers 3 or 4, which dup2 below would close. So
+            # they are moved to higher numbers first.
             a, b = os.dup(theirs_in), os.dup(theirs_out)
             high_a, high_b = os.dup2(a, 20), os.dup2(b, 21)
             os.dup2(high_a, 3)
@@ -64,7 +64,7 @@ class Browser:
         return json.loads(message)
 
     def note(self, event):
-        """Keeps what the page's console says of errors."""
+        """Keeps the errors that the page's console reports."""
         params = event.get("params", {})
         if event.get("method") == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]

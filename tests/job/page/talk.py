@@ -1,5 +1,5 @@
-"""Opens the page of a server in headless Chromium, has a text continued by one path and by
-two, and compares what is shown with what the API answers.
+"""Opens the page of a server in headless Chromium. One path, and then two paths, continue
+a text. The page must show what the API answers.
 
 usage: talk.py CHROMIUM URL PICTURES
 """
@@ -40,14 +40,14 @@ browser.send("Page.navigate", url=url)
 browser.wait("document.readyState === 'complete' && typeof talk === 'object' && talk.models.length > 4")
 check("4 paths" in browser.value("$('life').textContent"), "the number of paths")
 
-# One answer: checks the path that the API chooses, the text, and the probability of a
-# token.
+# With one answer, checks the path that the API chooses, the text, and the probability
+# of a token.
 prompt = "static int read"
 ask(browser, "auto", "", prompt)
 same = dict(prompt=prompt, max_tokens=24, temperature=0, logprobs=5, echo=True)
 api = told(model="auto", **same)
-check(browser.value("talk.answers[0].path") == api["path"], "another path than that of the API")
-check(browser.value("talk.answers[0].text") == api["text"], "another text than that of the API")
+check(browser.value("talk.answers[0].path") == api["path"], "the page shows another path than the API")
+check(browser.value("talk.answers[0].text") == api["text"], "the page shows another text than the API")
 check(spans(browser, 0).replace(" end of the text", "") == api["text"], f"the tokens are not the text: {spans(browser, 0)!r}")
 scores = api["logprobs"]
 last = len(scores["tokens"]) - 1
@@ -58,11 +58,11 @@ shown = browser.value("document.querySelector('#token-detail .readout').textCont
 share = browser.value(f"percent(Math.exp({scores['token_logprobs'][last]}))")
 check(share in shown, f"the last token has {share}, the page shows {shown}")
 check(browser.value("document.querySelectorAll('#token-detail .tops code').length") == len(scores["top_logprobs"][last]),
-      "not the likeliest tokens of the API")
+      "the page shows other likeliest tokens than the API")
 browser.picture("talk-one-light")
 audit(browser, "talk")
 
-# Two answers: a token of the prompt has details for both paths.
+# With two answers, a token of the prompt must have details for both paths.
 ask(browser, "p00", "p11", prompt)
 for column, path in enumerate(("p00", "p11")):
     check(browser.value(f"talk.answers[{column}].text") == told(model=path, **same)["text"], f"the text of {path}")
@@ -79,13 +79,13 @@ browser.picture("talk-two-small")
 no_wider(browser, 390)
 audit(browser, "talk, small")
 
-# What the model or a user writes is shown as text, and an error is shown as a sentence.
+# Markup from the model or the user must be shown as text, and an error as a sentence.
 ask(browser, "p00", "", "<img src=x onerror='window.bitten = 1'><script>window.bitten = 1</script>")
 check(browser.value("window.bitten === undefined && document.querySelectorAll('.text img, .text script').length === 0"),
-      "markup came to life")
+      "markup in a text was taken for HTML")
 browser.value("$('first').append(el('option', { value: 'p99' }, 'p99')); $('first').value = 'p99'; talkNow();")
 browser.wait("talk.answers.length === 1 && talk.answers[0].done")
-check("p99" in browser.value("talk.answers[0].trouble"), "no sentence about a path that is not there")
+check("p99" in browser.value("talk.answers[0].trouble"), "the page shows no error about the unknown path p99")
 errors = [e for e in browser.errors if "404" not in e]
 check(not errors, "the console says: " + "; ".join(errors[:4]))
 browser.process.kill()

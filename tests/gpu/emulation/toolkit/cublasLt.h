@@ -1,5 +1,5 @@
-/* Replaces NVIDIA's header of this name. It has matrix products, column-major, with
- * bf16, fp32 or scaled e4m3 operands and sums in fp32, without epilogues. */
+/* Replaces NVIDIA's header of this name. It has products of column-major matrices with
+ * bf16, fp32 or scaled e4m3 operands. Sums are in fp32, and there are no epilogues. */
 #ifndef PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
 #define PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
 #include "tests/gpu/emulation/toolkit/cuda_runtime.h"

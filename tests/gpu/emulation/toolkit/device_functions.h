@@ -65,8 +65,7 @@ static inline int __syncthreads_or(int predicate, EMULATED_SITE)
     return emulated_barrier(EMULATED_OR, predicate, file, line);
 }
 
-/* ---- operations of a warp: all lanes take part, and the mask must name all of them
- * ---- */
+/* ---- operations of a warp, in which all lanes take part; `mask` must name all ---- */
 
 enum emulated_shuffle { EMULATED_IDX, EMULATED_XOR, EMULATED_UP, EMULATED_DOWN };
 enum emulated_reduction {
@@ -143,16 +142,16 @@ void emulated_mma_16816_bf16(float c[4], const uint32_t a[4], const uint32_t b[2
 /* ldmatrix.sync.aligned.m8n8.x4[.trans].shared.b16 */
 void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
                           EMULATED_SITE);
-/* cp.async.cg.shared.global with 16 bytes, of which `valid` bytes are copied and the
- * others become zero; commit_group; wait_group n */
+/* cp.async.cg.shared.global with 16 bytes: copies the first `valid` bytes, and sets the
+ * others to zero. Then cp.async.commit_group and cp.async.wait_group. */
 void emulated_cp_async(void *shared, const void *global, int valid);
 void emulated_cp_async_commit(void);
 void emulated_cp_async_wait(int groups_left);
 /* The address of shared memory as a device's instructions see it. */
 uint64_t emulated_shared_address(const void *address);
-/* wgmma.mma_async.m64n(8 n)k16.f32.bf16.bf16: c = A B or, with `add`, c += A B; A lies
- * in registers, or in shared memory if a is NULL. `transposed`: rows of the tile of B
- * are rows of B. commit_group; wait_group n */
+/* wgmma.mma_async.m64n(8 n)k16.f32.bf16.bf16: c = A B or, if `add` is set, c += A B. A
+ * is in registers, or in shared memory if a is NULL. If `transposed` is set, the rows
+ * of the tile of B are the rows of B. Then wgmma.commit_group and wgmma.wait_group. */
 void emulated_group_multiply(float (*c)[4], int n, const uint32_t *a, uint64_t a_tile,
                              uint64_t b_tile, bool transposed, bool add, EMULATED_SITE);
 void emulated_group_commit(void);
@@ -180,7 +179,7 @@ EMULATED_ATOMICS(unsigned)
 EMULATED_ATOMICS(unsigned long long)
 #undef EMULATED_ATOMICS
 double atomicAdd(double *address, double value);
-/* This does nothing, because threads run one at a time, so all accesses are ordered. */
+/* Does nothing: threads run one at a time, so all accesses are ordered. */
 static inline void __threadfence(void)
 {
 }

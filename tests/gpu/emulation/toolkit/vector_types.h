@@ -2,8 +2,8 @@
 #ifndef PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
 #define PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
 
-/* If a call has a struct as an argument, the compiler does not report the memory that
- * the call uses. So functions of structs must be inlined. */
+/* If an argument of a call is a struct, the compiler inserts no check for the memory
+ * from which the struct is read. So functions with such arguments must be inlined. */
 #define EMULATED_INLINE inline __attribute__((always_inline))
 
 #define EMULATED_VECTORS(type, name, align2, align4)                                   \
