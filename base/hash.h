@@ -19,8 +19,8 @@ typedef struct pl_hash {
     uint8_t bytes[PL_HASH_BYTES];
 } pl_hash; /* all zero means "no hash" */
 
-/* Hashes data for a use, a word of at most 16 bytes: "chunk", "blob", "config",
- * "document", ... */
+/* Hashes data. `use` is a word of at most 16 bytes ("chunk", "blob", "config",
+ * "document", ...): the same data has different hashes for different uses. */
 void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out);
 /* A message authentication code: the hash under a key of PL_HASH_BYTES bytes. */
 void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t len,

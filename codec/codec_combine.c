@@ -177,8 +177,8 @@ static int32_t take_code(const operand *o, uint64_t index, size_t *at)
     return code;
 }
 
-/* Adds two lists, or a list and a sketch. Sketches are decoded and fully checked,
- * because their codes are needed. */
+/* Adds up two stretches that are lists of codes, or a list and a sketch. Sketches are
+ * decoded and fully checked, because their codes are needed. */
 static pl_status combine_lists(combination *c, codec_stretch *s)
 {
     operand *both[2] = {&c->a, &c->b};

@@ -214,55 +214,68 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
 }
 
 /* ---- fenced workers ---- */
-static void add_fenced_key(home *h, const char *name, const pl_pubkey *key,
-                           const char *reason)
+static bool is_same_fence(const struct home_fenced *a, const struct home_fenced *b)
 {
-    h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
-    struct home_fenced *f = &h->fenced[h->n_fenced++];
-    memset(f, 0, sizeof *f);
-    pl_copy_text(f->name, sizeof f->name, name);
-    pl_copy_text(f->reason, sizeof f->reason, reason);
-    f->key = *key;
+    return pl_pubkey_equal(&a->key, &b->key) &&
+           (!pl_pubkey_none(&a->key) || strcmp(a->name, b->name) == 0);
 }
 
-static bool is_fenced_name(const home *h, const char *name)
+static void add_fenced(home *h, const struct home_fenced *f)
 {
-    for (size_t i = 0; i < h->n_fenced; i++)
-        if (strcmp(h->fenced[i].name, name) == 0)
-            return true;
-    return false;
+    h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
+    h->fenced[h->n_fenced++] = *f;
 }
 
 /* The ref's target is the worker's key as text, or "-", followed by the reason. */
-pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
+static pl_status put_fenced(home *h, const struct home_fenced *f)
 {
     char row[PL_TEXT_MAX], text[PL_PUBKEY_TEXT] = "-",
                            target[PL_PUBKEY_TEXT + PL_FENCED_TEXT_MAX];
-    pl_msg_fence_worker q;
-    pl_pubkey key;
-    PL_CHECK(PL_HEAR(m, fence_worker, &q));
-    memset(&key, 0, sizeof key);
-    if (q.key) {
-        memcpy(key.bytes, q.key, sizeof key.bytes);
-        pl_pubkey_format(&key, text);
-    }
-    answer->type = PL_MSG_OK;
-    if (is_fenced_name(h, q.name))
-        return PL_OK;
-    snprintf(row, sizeof row, PL_FENCED_REFS "%.80s", q.name);
-    snprintf(target, sizeof target, "%s %s", text, q.reason);
+    if (!pl_pubkey_none(&f->key))
+        pl_pubkey_format(&f->key, text);
+    snprintf(row, sizeof row, PL_FENCED_REFS "%.80s", f->name);
+    snprintf(target, sizeof target, "%s %s", text, f->reason);
     PL_CHECK(home_write(h));
-    PL_CHECK(pl_txn_put_ref(h->txn, row, target));
-    add_fenced_key(h, q.name, &key, q.reason);
+    return pl_txn_put_ref(h->txn, row, target);
+}
+
+/* Two workers with the same name but different keys may be fenced. Then the ref of one
+ * of them, which is fenced by its key, has this key as its name. */
+pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
+{
+    struct home_fenced f;
+    pl_msg_fence_worker q;
+    PL_CHECK(PL_HEAR(m, fence_worker, &q));
+    memset(&f, 0, sizeof f);
+    pl_copy_text(f.name, sizeof f.name, q.name);
+    pl_copy_text(f.reason, sizeof f.reason, q.reason);
+    if (q.key)
+        memcpy(f.key.bytes, q.key, sizeof f.key.bytes);
+    answer->type = PL_MSG_OK;
+    for (size_t i = 0; i < h->n_fenced; i++)
+        if (is_same_fence(&h->fenced[i], &f))
+            return PL_OK;
+    for (size_t i = 0; i < h->n_fenced; i++)
+        if (strcmp(h->fenced[i].name, q.name) == 0) {
+            struct home_fenced *by_key = q.key ? &f : &h->fenced[i];
+            pl_pubkey_format(&by_key->key, by_key->name);
+            if (!q.key)
+                PL_CHECK(put_fenced(h, by_key));
+        }
+    PL_CHECK(put_fenced(h, &f));
+    add_fenced(h, &f);
     pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", q.name, q.reason);
     return PL_OK;
 }
 
 pl_status home_check_fenced(const home *h, const pl_lease *lease)
 {
+    bool own = false;
+    (void)pl_gate_role(&lease->key, &own);
+    const bool by_name = own || pl_pubkey_none(&lease->key);
     for (size_t i = 0; i < h->n_fenced; i++) {
         const struct home_fenced *f = &h->fenced[i];
-        if (pl_pubkey_none(&f->key) ? strcmp(f->name, lease->worker) == 0
+        if (pl_pubkey_none(&f->key) ? by_name && strcmp(f->name, lease->worker) == 0
                                     : pl_pubkey_equal(&f->key, &lease->key))
             return pl_fail(PL_ERR_NOPERM, "%s", f->reason);
     }
@@ -285,16 +298,18 @@ pl_status home_load_audit(void *context, const char *name, const char *target)
 pl_status home_load_fenced(void *context, const char *name, const char *target)
 {
     char text[PL_PUBKEY_TEXT];
-    pl_pubkey key;
+    struct home_fenced f;
     const char *blank = strchr(target, ' ');
     size_t len = blank ? (size_t)(blank - target) : 0;
-    memset(&key, 0, sizeof key);
+    memset(&f, 0, sizeof f);
     if (len == 0 || len >= sizeof text)
         return pl_fail(PL_ERR_DAMAGED,
                        "ref %s is damaged: it does not name a fenced worker", name);
     snprintf(text, sizeof text, "%.*s", (int)len, target);
     if (strcmp(text, "-") != 0)
-        PL_CHECK(pl_pubkey_parse(text, &key));
-    add_fenced_key(context, name + strlen(PL_FENCED_REFS), &key, blank + 1);
+        PL_CHECK(pl_pubkey_parse(text, &f.key));
+    pl_copy_text(f.name, sizeof f.name, name + strlen(PL_FENCED_REFS));
+    pl_copy_text(f.reason, sizeof f.reason, blank + 1);
+    add_fenced(context, &f);
     return PL_OK;
 }

@@ -28,8 +28,8 @@
  * rollback is refused if the arm has too few phases left, or if with the arm's method
  * paths also keep parameters that are not in versions (pl_method_averages is false).
  *
- * Ownership. The plan borrows the store and the user's words. It owns the changes, the
- * arm and the arm's topology; pl_rollback_plan_clear frees these. */
+ * Ownership. The plan borrows the store and the names that the user gave. It owns the
+ * changes, the arm and the arm's topology; pl_rollback_plan_clear frees these. */
 #include "home/rollback_plan.h"
 #include "home/merged.h"
 
@@ -181,7 +181,7 @@ static pl_status refuse_merged(const pl_rollback_plan *r, const pl_module_set *s
                    r->to);
 }
 
-/* Plans the new versions of the modules that the user's words name. */
+/* Plans the new versions of the modules that the user named. */
 static pl_status plan_named(pl_rollback_plan *r)
 {
     char asked[2 * PL_MODULE_NAME_MAX];

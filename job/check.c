@@ -215,8 +215,8 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
     pl_version_clear(&v);
     pl_status status = read_beginning(c, before, from, module, params);
     if (status == PL_ERR_STALE) {
-        note_unproven(c, "garbage collection has dropped the versions that these "
-                         "modules continue");
+        note_unproven(c, "garbage collection has dropped the versions from which "
+                         "these modules began");
         return PL_OK;
     }
     PL_CHECK(status);

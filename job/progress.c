@@ -36,8 +36,8 @@ static int place_of(const progress *p, const char *arm)
     return -1;
 }
 
-/* Adds up the steps of the arms that are shown. Sets `finished` if all arms that must
- * finish exist and are done. */
+/* Adds up the steps of the arms that are shown. Sets `finished` if every arm that the
+ * run must complete exists and is done. */
 static void measure_progress(progress *p, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),

@@ -201,9 +201,9 @@ static pl_status check_store_parts(const char *folder, const pl_parts *parts)
     uint64_t commits = 0;
     if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
         return pl_fail(PL_ERR_DAMAGED,
-                       "%s has parts (home-1 ...) but its file PARTS is missing; make "
-                       "this file with the line `pathloom parts 1` and the number of "
-                       "parts",
+                       "%s has parts (home-1 ...), but its file PARTS is missing; make "
+                       "this file with two lines: `pathloom parts 1`, and the number "
+                       "of parts",
                        folder);
     for (int i = 0; i < n_parts; i++) {
         pl_store *store = NULL;

@@ -164,8 +164,8 @@ int pl_decoder_position(const pl_decoder *d)
 }
 
 /* ---- rows through the model ---- */
-/* Rows that go through the model together: either a piece of a prompt, whose rows
- * belong to one path, or a step, whose rows d->rows arranges. */
+/* Rows that go through the model together: either a piece of one prompt, whose rows
+ * have the same path, or one step of several requests, in the order of d->rows. */
 typedef struct pass {
     pl_decoder *d;
     int n;

@@ -135,8 +135,8 @@ void pl_path_chooser_reload(pl_path_chooser *c)
 }
 
 /* Lets the model compute this path. If the path is not in its place, it is read and
- * replaces the path in this place. That path is closed only afterwards, so that modules
- * that both paths use are not read again. */
+ * replaces the path there. The old path is closed only after the new one was read, so
+ * that modules that both paths use are not read again. */
 static pl_status hold_path(pl_path_chooser *c, int path)
 {
     scoring *s = &c->scorings[path % c->n_held];

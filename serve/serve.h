@@ -352,7 +352,8 @@ typedef struct pl_completion_answer {
     bool chat, stream;
     bool usage; /* also write the three token counts below */
     int n_prompt_tokens, n_tokens;
-    int n_known_tokens; /* tokens of the prompts that an earlier request had read */
+    /* number of prompt tokens that were not read, because they were in a cache */
+    int n_known_tokens;
     bool rerouted; /* the path was chosen again: with `usage`, also write its cost */
     int64_t n_routing_tokens;      /* tokens that were read to choose paths again */
     double routing_seconds;        /* time for reading these tokens and choosing */

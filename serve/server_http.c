@@ -48,8 +48,8 @@ static pl_status become_busy(exchange *x)
                    BUSY_MAX);
 }
 
-/* Hands a parsed request to the engine. *sent becomes true if the request failed and
- * the error was sent. */
+/* Gives a parsed request to the thread that computes answers. Sets *sent if the request
+ * failed and the error was sent to the client. */
 static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kind,
                                   pl_completion *completion, bool *sent)
 {

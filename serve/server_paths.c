@@ -301,9 +301,9 @@ int server_paths_context(const server_paths *p)
 
 /* ---- routing ---- */
 /* Routing blocks the only thread that computes answers. So while requests are being
- * answered, routing pauses until the next step once it has taken ROUTE_MS since the
- * last step. The time is checked after each path that was read and each prompt that was
- * routed. */
+ * answered, routing may take about ROUTE_MS between two decoding steps; then it pauses
+ * until the next step is done. The time is checked after each path that was read and
+ * each prompt that was routed. */
 pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
 {
     pl_path_choice choice;

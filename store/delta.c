@@ -45,8 +45,8 @@ static uint32_t load_u32(const uint8_t *at)
 }
 
 /* Returns (o(a) + o(b)) / 2, rounded down, without overflow: the bits that both have,
- * plus half of the bits that differ. The top bit is inverted so that signed order
- * becomes unsigned order. */
+ * plus half of the bits that differ. o() gives signed numbers; inverting their top bits
+ * makes unsigned numbers with the same order, and the result is inverted back. */
 static uint32_t middle(uint32_t a, uint32_t b)
 {
     const uint32_t top = 0x80000000u;

@@ -37,16 +37,22 @@ hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
     return NULL;
 }
 
+static bool is_by(const hub_worker *w, const char *name, const pl_pubkey *key)
+{
+    return strcmp(name, w->name) == 0 &&
+           (pl_pubkey_none(key) || pl_pubkey_equal(key, &w->key));
+}
+
 /* Whether the worker made a result of the audit, or a part of the first result. If a
  * task was leased to another worker before it was finished, the updates of its result
  * may come from several workers. */
-static bool took_part(const hub_audit *a, const char *worker)
+static bool took_part(const hub_audit *a, const hub_worker *w)
 {
     for (int k = 0; k < a->row.n; k++)
-        if (strcmp(a->row.results[k].worker, worker) == 0)
+        if (is_by(w, a->row.results[k].worker, &a->row.results[k].key))
             return true;
     for (int slot = 0; slot < a->n_slots; slot++)
-        if (strcmp(a->senders[slot].worker, worker) == 0)
+        if (is_by(w, a->senders[slot].worker, &a->senders[slot].key))
             return true;
     return false;
 }
@@ -54,7 +60,7 @@ static bool took_part(const hub_audit *a, const char *worker)
 bool hub_is_audited(const hub *h, const hub_worker *w)
 {
     for (size_t i = 0; i < h->n_audits; i++)
-        if (took_part(&h->audits[i], w->name))
+        if (took_part(&h->audits[i], w))
             return true;
     return false;
 }
@@ -121,19 +127,24 @@ static void count_verdict(hub *h, const hub_audit *a)
 }
 
 /* ---- fenced workers ---- */
-static hub_fenced *find_fenced(hub *h, const char *name)
+/* A worker is fenced by its key, or by its name if the key is not given. */
+static bool is_fenced(const hub *h, const hub_fenced *f)
 {
-    for (size_t i = 0; i < h->n_fenced; i++)
-        if (strcmp(h->fenced[i].name, name) == 0)
-            return &h->fenced[i];
-    return NULL;
+    for (size_t i = 0; i < h->n_fenced; i++) {
+        const hub_fenced *old = &h->fenced[i];
+        if (pl_pubkey_equal(&old->key, &f->key) &&
+            (!pl_pubkey_none(&f->key) || strcmp(old->name, f->name) == 0))
+            return true;
+    }
+    return false;
 }
 
 void hub_mark_fenced(hub *h, hub_worker *w)
 {
+    bool by_name = w->own_key || pl_pubkey_none(&w->key);
     for (size_t i = 0; i < h->n_fenced; i++) {
         const hub_fenced *f = &h->fenced[i];
-        if (pl_pubkey_none(&f->key) ? strcmp(f->name, w->name) == 0
+        if (pl_pubkey_none(&f->key) ? by_name && strcmp(f->name, w->name) == 0
                                     : pl_pubkey_equal(&f->key, &w->key))
             pl_copy_text(w->fenced, sizeof w->fenced, f->reason);
     }
@@ -141,7 +152,7 @@ void hub_mark_fenced(hub *h, hub_worker *w)
 
 static void add_fenced(hub *h, const hub_fenced *f)
 {
-    if (find_fenced(h, f->name))
+    if (is_fenced(h, f))
         return;
     h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
     h->fenced[h->n_fenced++] = *f;
@@ -163,11 +174,9 @@ static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
 }
 
 /* Fences the worker whose result differs from the two others, by the key of the lease
- * under which the result was made. Its name is only shown: another key may get the name
- * (hub_know_worker), and did not make the result. If the name has a different key by
- * now, or is fenced already, the key is shown instead. Several workers may share one of
- * the job's own keys, and without encryption all keys are equal. In both cases the
- * worker is fenced by its name. */
+ * under which the result was made. Its name is only shown, because a different key may
+ * get the name (hub_know_worker); if one has it by now, the key is shown. Workers that
+ * share one of the job's own keys, or have no keys, are fenced by their names. */
 static pl_status fence_odd(hub *h, const hub_audit *a)
 {
     const pl_audit *row = &a->row;
@@ -190,8 +199,7 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     }
     if (!own)
         f.key = *key;
-    const hub_fenced *same = find_fenced(h, name);
-    if (moved || (same && !own && !pl_pubkey_equal(&same->key, key)))
+    if (moved)
         pl_pubkey_format(key, f.name);
     for (int i = 0; i < PL_AUDIT_RESULTS; i++)
         if (i != row->odd)

@@ -144,6 +144,9 @@ typedef struct hub_worker {
     bool own_key;
     bool had_task; /* whether at least one task was leased to this worker */
     bool delivers; /* whether it delivered a task and no lease has expired since then */
+    /* whether this worker itself delivered a task; and whether it delivered another one
+     * after that, while none of its results was audited */
+    bool delivered, proven;
     /* the reason why the worker's messages are refused; "": not fenced */
     char fenced[PL_FENCED_TEXT_MAX];
     pl_peer peer;

@@ -106,6 +106,11 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
 static pl_status check_reserved(const char *name, const pl_peer *peer)
 {
     pl_pubkey owner;
+    if (pl_pubkey_parse(name, &owner) == PL_OK)
+        return pl_fail(PL_ERR_NOPERM,
+                       "the name %s is the text of a key; start this worker with a "
+                       "different --name",
+                       name);
     if (!peer->own && pl_key_name_is_jobs(name))
         return pl_fail(
             PL_ERR_NOPERM,
@@ -128,36 +133,55 @@ static bool list_gives(const char *name, const pl_pubkey *key)
     return pl_gate_key_named(name, &owner) && pl_pubkey_equal(&owner, key);
 }
 
+/* Whether the worker keeps its name although the list does not give it the name. A
+ * worker that has shown that it delivers keeps it; otherwise anyone with an invitation
+ * could take its name. Another worker does not keep it; otherwise anyone could use all
+ * the names that others will need. */
+static bool keeps_name(const hub_worker *w)
+{
+    return w->own_key || (w->proven && !w->fenced[0]);
+}
+
 /* Whether the name of worker `w` must be given to the peer: `w` has it only because its
  * key was the first to use it, and the peer has a better right. */
 static bool has_better_right(const pl_peer *peer, const hub_worker *w)
 {
-    bool first_use_only = !w->own_key && !list_gives(w->name, &w->key);
-    return first_use_only && (peer->own || list_gives(w->name, &peer->key));
+    if (w->own_key || list_gives(w->name, &w->key))
+        return false;
+    return peer->own || (!keeps_name(w) && list_gives(w->name, &peer->key));
 }
 
 /* Takes the name from the worker that used it first. The worker's entry gets a name
- * that no worker can use. */
+ * with which no worker can join. States that the worker made are not those of the new
+ * owner of the name. */
 static void take_name_back(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
-    pl_log(PL_LOG_WARN, "name.taken_back", "worker=%s", w->name);
+    char old[PL_TEXT_MAX];
+    pl_copy_text(old, sizeof old, w->name);
+    pl_log(PL_LOG_WARN, "name.taken_back", "worker=%s", old);
     hub_free_held(h, worker);
-    pl_name_table_drop(h->worker_names, w->name);
+    pl_name_table_drop(h->worker_names, old);
     snprintf(w->name, sizeof w->name, "?%d", worker);
     pl_name_table_put(h->worker_names, w->name, worker);
     w->left = true;
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
+            plan_path *path = &h->tasks.arms[a].paths[i];
+            if (strcmp(path->state_of, old) == 0)
+                pl_copy_text(path->state_of, sizeof path->state_of, w->name);
+        }
 }
 
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out)
 {
     hub_worker fresh;
+    PL_CHECK(pl_key_name_check(name));
     *out = hub_find_worker(h, name);
     if (*out >= 0 && !has_better_right(peer, &h->workers[*out]))
         return PL_OK;
     if (*out >= 0)
         take_name_back(h, *out);
-    PL_CHECK(pl_key_name_check(name));
     PL_CHECK(check_reserved(name, peer));
     memset(&fresh, 0, sizeof fresh);
     pl_copy_text(fresh.name, sizeof fresh.name, name);
@@ -192,14 +216,11 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
-/* A worker that has shown that it delivers keeps its name, although the list does not
- * give it the name. Otherwise anyone with an invitation could take its name. A worker
- * on trial loses it: otherwise anyone could use the names that others will need. */
 static pl_status check_unused(const hub *h, const char *name, const pl_pubkey *key)
 {
     int w = hub_find_worker(h, name);
-    if (w < 0 || pl_pubkey_equal(&h->workers[w].key, key) ||
-        hub_is_on_trial(h, &h->workers[w]))
+    if (w < 0 || !keeps_name(&h->workers[w]) || list_gives(name, key) ||
+        pl_pubkey_equal(&h->workers[w].key, key))
         return PL_OK;
     return pl_fail(
         PL_ERR_EXISTS,
@@ -223,8 +244,9 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     PL_CHECK(check_unused(h, q.name, &fresh));
     PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
     pl_pubkey_format(&fresh, text);
-    pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
-           pl_key_role_name(role));
+    if (hub_may_log(h, peer))
+        pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
+               pl_key_role_name(role));
     PL_SAY(a, ENROLLED, enrolled, .role = pl_key_role_name(role));
     return PL_OK;
 }
@@ -361,8 +383,10 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
 
 void hub_note_success(hub *h, int worker, double held_s)
 {
-    const hub_worker *of = &h->workers[worker];
+    hub_worker *of = &h->workers[worker];
     h->slowest_s = held_s > h->slowest_s ? held_s : h->slowest_s;
+    of->proven = of->proven || (of->delivered && !hub_is_audited(h, of));
+    of->delivered = true;
     for (int i = 0; i < h->n_workers; i++)
         if (hub_same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = h->workers[i].n_bars = 0;

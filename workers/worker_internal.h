@@ -98,8 +98,8 @@ typedef struct worker_task {
     uint64_t *seeds;       /* [n_seeds] seeds of the likeness, part after part */
     size_t n_seeds;        /* number of seeds; 0: the hub does not need a likeness */
     pl_likeness *likeness; /* [n_seeds] the likeness; the sender computes it */
-    /* whether the deadline is over, so that the task may start without missing updates
-     * of mates */
+    /* whether the deadline has passed; then the task may start even if updates of mates
+     * are missing */
     bool late;
     /* [2, n_params] vectors of others that slots need to begin: updates of mates
      * (noloco), or the mean of the previous round (eager); NULL for other methods */

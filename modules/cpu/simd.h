@@ -1,4 +1,5 @@
-/* Vectors of floats, as wide as the file is compiled for: 16, 8 or 4 lanes.
+/* Vectors of floats. They have 16, 8 or 4 lanes, depending on the instruction set for
+ * which the including file is compiled.
  *
  * The vector types of GCC and clang have arithmetic. This file adds, for each
  * instruction set, what they lack: min, max, square root, rounding to bf16, and the

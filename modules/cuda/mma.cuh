@@ -253,7 +253,8 @@ __device__ inline void group_begin()
 #endif
 }
 
-/* Makes one set of all products since the last commit. */
+/* Makes one group of all products since the last commit. A later call can wait for the
+ * group. */
 __device__ inline void group_commit()
 {
 #ifdef __CUDACC__

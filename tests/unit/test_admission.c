@@ -2,7 +2,7 @@
 /* Tests enrolment with an invitation. A new key is admitted. A key that was revoked,
  * and a name that another key already has, must be refused. */
 #include "codec/codec.h"
-#include "workers/workers.h"
+#include "workers/hub_internal.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +139,82 @@ static void nobody_enrols_under_a_name_that_is_taken(void **state)
     assert_int_equal(enrol(f, &other, "b"), PL_OK);
 }
 
+static bool may(pl_key_role role, uint16_t type)
+{
+    (void)type;
+    return role != PL_AS_NONE;
+}
+
+static void on_refused(const pl_refusal *refusal)
+{
+    (void)refusal;
+}
+
+static void on_list(const char *trouble)
+{
+    fail_msg("the list of keys: %s", trouble);
+}
+
+/* Whether the hub gives a name to the key that the list names, although another key
+ * used the name first and its worker delivered `n_tasks`. */
+static bool gets_name(fixture *f, const char *name, int n_tasks, bool is_fenced)
+{
+    const pl_hub_options options = {.keys = f->list};
+    hub h = {.options = &options, .worker_names = pl_name_table_create()};
+    pl_peer first = {.key = a_key(), .role = PL_AS_WORKER}, owner = first;
+    pl_keypair own;
+    int w = -1;
+    owner.key = a_key();
+    assert_int_equal(enrol(f, &owner.key, name), PL_OK);
+    /* Before the gate is open, the hub does not know the names of the list. */
+    assert_int_equal(hub_know_worker(&h, name, &first, &w), PL_OK);
+    for (int i = 0; i < n_tasks; i++)
+        hub_note_success(&h, w, 1);
+    if (is_fenced)
+        pl_copy_text(h.workers[w].fenced, sizeof h.workers[w].fenced, "it lied");
+    pl_keypair_create(&own);
+    const pl_gate_options gate = {.own = &own,
+                                  .list = f->list,
+                                  .may = may,
+                                  .on_refused = on_refused,
+                                  .on_list = on_list};
+    assert_int_equal(pl_gate_open(&gate), PL_OK);
+    assert_int_equal(hub_know_worker(&h, name, &owner, &w), PL_OK);
+    bool gets = pl_pubkey_equal(&h.workers[w].key, &owner.key);
+    assert_int_equal(hub_check_owner(&h.workers[w], &owner),
+                     gets ? PL_OK : PL_ERR_NOPERM);
+    assert_int_equal(hub_find_worker(&h, name), w);
+    pl_gate_close();
+    pl_free(h.workers);
+    pl_free(h.queue);
+    pl_name_table_destroy(&h.worker_names);
+    return gets;
+}
+
+static void a_worker_keeps_a_name_only_if_it_delivers(void **state)
+{
+    fixture *f = *state;
+    assert_true(gets_name(f, "idle", 0, false));
+    assert_true(gets_name(f, "new", 1, false));
+    assert_false(gets_name(f, "busy", 2, false));
+    assert_true(gets_name(f, "liar", 2, true));
+}
+
+static void no_worker_has_the_text_of_a_key_as_its_name(void **state)
+{
+    (void)state;
+    char text[PL_PUBKEY_TEXT];
+    hub h = {.worker_names = pl_name_table_create()};
+    const pl_peer peer = {.key = a_key(), .role = PL_AS_WORKER};
+    const pl_pubkey other = a_key();
+    int w = -1;
+    pl_pubkey_format(&other, text);
+    assert_int_equal(hub_know_worker(&h, text, &peer, &w), PL_ERR_NOPERM);
+    assert_int_equal(hub_know_worker(&h, "?0", &peer, &w), PL_ERR_USAGE);
+    assert_int_equal(h.n_workers, 0);
+    pl_name_table_destroy(&h.worker_names);
+}
+
 static void the_last_use_of_an_invitation_frees_its_name(void **state)
 {
     fixture *f = *state;
@@ -158,6 +234,8 @@ int main(void)
         WITH_LIST(asking_twice_uses_up_one),
         WITH_LIST(a_revoked_key_does_not_come_back_by_the_same_invitation),
         WITH_LIST(nobody_enrols_under_a_name_that_is_taken),
+        WITH_LIST(a_worker_keeps_a_name_only_if_it_delivers),
+        WITH_LIST(no_worker_has_the_text_of_a_key_as_its_name),
         WITH_LIST(the_last_use_of_an_invitation_frees_its_name),
     };
 #undef WITH_LIST

@@ -139,18 +139,22 @@ static void fence_with_a_phase_drops_the_state_behind_it(void **state)
     close_job(&f);
 }
 
-static void fence_worker(fixture *f, const char *name, const char *reason)
+/* Without a key, the worker is fenced by its name. */
+static void fence_worker(fixture *f, const char *name, const pl_pubkey *key,
+                         const char *reason)
 {
     pl_message q, a;
     pl_message_init(&q, PL_MSG_FENCE_WORKER);
     pl_put_text(&q.body, PL_TAG_TEXT, reason);
     pl_put_text(&q.body, PL_TAG_NAME, name);
+    if (key)
+        pl_put_bytes(&q.body, PL_TAG_KEY, key->bytes, PL_PUBKEY_BYTES);
     ask_home(f, &q, &a);
     assert_int_equal(a.type, PL_MSG_OK);
     pl_message_destroy(&a);
 }
 
-static pl_status submit_as(fixture *f, const char *name)
+static pl_status submit_as(fixture *f, const char *name, const pl_pubkey *key)
 {
     worker w = {.job = f, .path = PATH};
     char module[96], text[256];
@@ -160,6 +164,11 @@ static pl_status submit_as(fixture *f, const char *name)
     fill(&w, f->client, 0, module, &bytes, &s);
     pl_copy_text(s.contribution.worker, sizeof s.contribution.worker, name);
     lease_for(f->client, &f->arm, &s.contribution, 0);
+    pl_lease lease = lease_of(&f->arm, PATH, 0, s.contribution.token);
+    pl_copy_text(lease.worker, sizeof lease.worker, name);
+    if (key)
+        lease.key = *key;
+    act_under(f->client, &lease);
     pl_status status = pl_client_submit(f->client, &s, &result, text);
     pl_buf_destroy(&bytes);
     return status;
@@ -170,15 +179,64 @@ static void nothing_is_taken_from_a_fenced_worker_for_ever(void **state)
     (void)state;
     fixture f;
     open_job(&f, "f32");
-    fence_worker(&f, "liar", "liar is fenced: it lied");
-    fence_worker(&f, "liar", "said again");
+    fence_worker(&f, "liar", NULL, "liar is fenced: it lied");
+    fence_worker(&f, "liar", NULL, "said again");
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(submit_as(&f, "liar"), PL_ERR_NOPERM);
+        assert_int_equal(submit_as(&f, "liar", NULL), PL_ERR_NOPERM);
         assert_non_null(strstr(pl_last_error(), "liar is fenced: it lied"));
         kill_child(&f.home, SIGKILL);
         start_child(&f.home);
     }
-    assert_int_equal(submit_as(&f, "honest"), PL_OK);
+    assert_int_equal(submit_as(&f, "honest", NULL), PL_OK);
+    close_job(&f);
+}
+
+/* Without encryption no connection can show that it has the key of the lease. So the
+ * home refuses the update, but not because of a fence. */
+static bool is_only_a_stranger(fixture *f, const char *name, const pl_pubkey *key)
+{
+    return submit_as(f, name, key) == PL_ERR_NOPERM &&
+           strstr(pl_last_error(), "lied") == NULL;
+}
+
+/* Two keys under which workers of the same name lied are fenced, and so is one of the
+ * job's own workers of this name. A different key with this name is not. */
+static void a_name_with_several_keys_is_fenced_for_each_of_them(void **state)
+{
+    (void)state;
+    fixture f;
+    pl_pubkey keys[3];
+    for (int i = 0; i < 3; i++)
+        memset(keys[i].bytes, 7 + i, PL_PUBKEY_BYTES);
+    open_job(&f, "f32");
+    fence_worker(&f, "name", &keys[0], "the first lied");
+    fence_worker(&f, "name", NULL, "one without a key lied");
+    fence_worker(&f, "name", &keys[1], "the second lied");
+    for (int i = 0; i < 2; i++) { /* also after a restart */
+        assert_int_equal(submit_as(&f, "x", &keys[0]), PL_ERR_NOPERM);
+        assert_non_null(strstr(pl_last_error(), "the first lied"));
+        assert_int_equal(submit_as(&f, "x", &keys[1]), PL_ERR_NOPERM);
+        assert_non_null(strstr(pl_last_error(), "the second lied"));
+        assert_int_equal(submit_as(&f, "name", NULL), PL_ERR_NOPERM);
+        assert_non_null(strstr(pl_last_error(), "one without a key lied"));
+        assert_true(is_only_a_stranger(&f, "name", &keys[2]));
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    close_job(&f);
+}
+
+static void an_heir_of_a_name_is_not_fenced_with_the_liar(void **state)
+{
+    (void)state;
+    fixture f;
+    pl_pubkey liar, heir;
+    memset(liar.bytes, 7, PL_PUBKEY_BYTES);
+    memset(heir.bytes, 8, PL_PUBKEY_BYTES);
+    open_job(&f, "f32");
+    fence_worker(&f, "name", &liar, "it lied");
+    assert_int_equal(submit_as(&f, "name", &liar), PL_ERR_NOPERM);
+    assert_true(is_only_a_stranger(&f, "name", &heir));
     close_job(&f);
 }
 
@@ -201,6 +259,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(submissions_below_the_fence_are_refused),
         cmocka_unit_test(fence_with_a_phase_drops_the_state_behind_it),
         cmocka_unit_test(nothing_is_taken_from_a_fenced_worker_for_ever),
+        cmocka_unit_test(a_name_with_several_keys_is_fenced_for_each_of_them),
+        cmocka_unit_test(an_heir_of_a_name_is_not_fenced_with_the_liar),
         cmocka_unit_test(the_epoch_of_hubs_rises_also_over_a_killed_home),
     };
     if (argc > 1)

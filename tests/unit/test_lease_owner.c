@@ -288,7 +288,7 @@ static uint16_t enrol(const job *j, const pl_keypair *invite, const party *p)
     return type;
 }
 
-static void enrolling_gets_the_name_of_a_worker_on_trial_only(void **state)
+static void enrolling_gets_the_name_of_a_worker_without_results_only(void **state)
 {
     job *j = *state;
     party late = {.name = "late"}, by_hand = {.name = "by-hand"}, mine;
@@ -698,7 +698,7 @@ int main(int argc, char **argv)
         TEST(own_state_that_fails_ends_the_job),
         TEST(sums_of_the_fleet_take_no_impossible_number),
         TEST(nobody_takes_the_name_of_another),
-        TEST(enrolling_gets_the_name_of_a_worker_on_trial_only),
+        TEST(enrolling_gets_the_name_of_a_worker_without_results_only),
         TEST(worker_has_no_more_leases_than_it_can_use),
         TEST(key_on_trial_has_one_lease),
         TEST(own_worker_begins_what_one_on_trial_is_at),
