@@ -52,10 +52,12 @@ FIRST_WORD = 300
 def write_tokenizer(name):
     """Control tokens, bytes, single letters, and words that no text contains."""
     model = pieces.ModelProto()
-    model.trainer_spec.model_type = 1
+    model.trainer_spec.model_type = model.trainer_spec.BPE
     model.trainer_spec.vocab_size = VOCAB
     model.trainer_spec.byte_fallback = True
     model.normalizer_spec.name = "identity"
+    model.normalizer_spec.add_dummy_prefix = False
+    model.normalizer_spec.remove_extra_whitespaces = False
     words = ["<unk>", "<s>", "</s>"] + ["<0x%02X>" % i for i in range(256)]
     words += ["\u2581"] + [chr(ord("a") + i) for i in range(26)]
     words += ["\u2581w%d" % i for i in range(len(words), VOCAB)]
@@ -127,12 +129,12 @@ def make_run(options):
     write_tokenizer(f"{folder}/tokenizer.model")
     write_model(folder)
     with open(f"{options.work}/text.jsonl", "w") as file:
-        for i in range(64):
+        for i in range(24):
             letters = [chr(ord("a") + (i * 7 + j * j) % 26) for j in range(100)]
             file.write(json.dumps({"text": " ".join(letters)}) + "\n")
     quietly(options.pathloom, "import", folder, "--out", f"{options.work}/run.yaml", "--force")
-    sets = "topology.levels=2x2 topology.path_specific=none train.tau=1 train.phases=1 "
-    sets += "train.batch=1 router.prefix=8 workers.count=1 data.valid_share=0.1 "
+    sets = "topology.levels=2x2 topology.embed=common topology.head=common train.tau=1 train.phases=1 "
+    sets += "train.batch=1 router.prefix=8 router.sees=0 workers.count=1 data.valid_share=0.1 "
     sets += "eval.baselines=none eval.sample_tokens=0 train.base_steps=0"
     command = [options.pathloom, "train", f"{options.work}/run.yaml", "--out", run]
     command += ["--corpus", f"{options.work}/text.jsonl"]
