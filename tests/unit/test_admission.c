@@ -184,7 +184,7 @@ static bool gets_name(fixture *f, const char *name, int n_tasks, bool is_fenced)
     assert_int_equal(hub_check_owner(&h.workers[w], &owner),
                      gets ? PL_OK : PL_ERR_NOPERM);
     assert_int_equal(hub_find_worker(&h, name), w);
-    pl_gate_close();
+    pl_wire_shutdown(); /* closes the gate */
     pl_free(h.workers);
     pl_free(h.queue);
     pl_name_table_destroy(&h.worker_names);
