@@ -216,10 +216,12 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
+/* Names that the list gives to a key are checked when the list is changed. */
 static pl_status check_unused(const hub *h, const char *name, const pl_pubkey *key)
 {
+    pl_pubkey owner;
     int w = hub_find_worker(h, name);
-    if (w < 0 || !keeps_name(&h->workers[w]) || list_gives(name, key) ||
+    if (w < 0 || !keeps_name(&h->workers[w]) || pl_gate_key_named(name, &owner) ||
         pl_pubkey_equal(&h->workers[w].key, key))
         return PL_OK;
     return pl_fail(
