@@ -507,9 +507,11 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
     return status;
 }
 
+/* Writes the list, unless the file already has these bytes: every process that reads
+ * the list keeps a copy of each version of the file. */
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
-    pl_buf text = {0};
+    pl_buf text = {0}, old = {0};
     pl_buf_printf(&text, "%s\n", list_head);
     for (size_t i = 0; i < list->n; i++) {
         const pl_key_entry *e = &list->entries[i];
@@ -521,8 +523,11 @@ static pl_status write_list(const char *path, const pl_key_list *list)
                       (long long)e->expires_s, e->uses, e->name);
     }
     pl_buf_append(&text, list->kept.data, list->kept.len);
-    pl_status status = pl_replace_file(path, text.data, text.len);
+    bool same = pl_path_exists(path) && pl_read_file(path, &old) == PL_OK &&
+                old.len == text.len && memcmp(old.data, text.data, text.len) == 0;
+    pl_status status = same ? PL_OK : pl_replace_file(path, text.data, text.len);
     pl_buf_destroy(&text);
+    pl_buf_destroy(&old);
     return status;
 }
 

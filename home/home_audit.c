@@ -11,11 +11,6 @@ struct home_audit {
     int n;      /* number of results in `text` */
 };
 
-struct home_fenced {
-    char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
-    pl_pubkey key; /* zeros: the worker is fenced by its name */
-};
-
 void home_forget_audits(home *h)
 {
     for (size_t i = 0; i < h->n_audits; i++)
@@ -56,7 +51,7 @@ void home_audit_records(const home *h, pl_buf *out)
     for (size_t i = 0; i < h->n_audits; i++)
         PL_SAY_RECORD(out, audit_record, .row_text = h->audits[i].text, .audit = 1);
     for (size_t i = 0; i < h->n_fenced; i++) {
-        const struct home_fenced *f = &h->fenced[i];
+        const pl_fence *f = &h->fenced[i];
         PL_SAY_RECORD(out, fenced_record, .reason = f->reason, .name = f->name,
                       .key = pl_pubkey_none(&f->key) ? NULL : f->key.bytes,
                       .fenced = 1);
@@ -214,20 +209,14 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
 }
 
 /* ---- fenced workers ---- */
-static bool is_same_fence(const struct home_fenced *a, const struct home_fenced *b)
-{
-    return pl_pubkey_equal(&a->key, &b->key) &&
-           (!pl_pubkey_none(&a->key) || strcmp(a->name, b->name) == 0);
-}
-
-static void add_fenced(home *h, const struct home_fenced *f)
+static void add_fenced(home *h, const pl_fence *f)
 {
     h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
     h->fenced[h->n_fenced++] = *f;
 }
 
 /* The ref's target is the worker's key as text, or "-", followed by the reason. */
-static pl_status put_fenced(home *h, const struct home_fenced *f)
+static pl_status put_fenced(home *h, const pl_fence *f)
 {
     char row[PL_TEXT_MAX], text[PL_PUBKEY_TEXT] = "-",
                            target[PL_PUBKEY_TEXT + PL_FENCED_TEXT_MAX];
@@ -243,7 +232,7 @@ static pl_status put_fenced(home *h, const struct home_fenced *f)
  * of them, which is fenced by its key, has this key as its name. */
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
 {
-    struct home_fenced f;
+    pl_fence f;
     pl_msg_fence_worker q;
     PL_CHECK(PL_HEAR(m, fence_worker, &q));
     memset(&f, 0, sizeof f);
@@ -252,12 +241,11 @@ pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
     if (q.key)
         memcpy(f.key.bytes, q.key, sizeof f.key.bytes);
     answer->type = PL_MSG_OK;
-    for (size_t i = 0; i < h->n_fenced; i++)
-        if (is_same_fence(&h->fenced[i], &f))
-            return PL_OK;
+    if (pl_fence_find(h->fenced, h->n_fenced, f.name, &f.key, false))
+        return PL_OK;
     for (size_t i = 0; i < h->n_fenced; i++)
         if (strcmp(h->fenced[i].name, q.name) == 0) {
-            struct home_fenced *by_key = q.key ? &f : &h->fenced[i];
+            pl_fence *by_key = q.key ? &f : &h->fenced[i];
             pl_pubkey_format(&by_key->key, by_key->name);
             if (!q.key)
                 PL_CHECK(put_fenced(h, by_key));
@@ -272,14 +260,9 @@ pl_status home_check_fenced(const home *h, const pl_lease *lease)
 {
     bool own = false;
     (void)pl_gate_role(&lease->key, &own);
-    const bool by_name = own || pl_pubkey_none(&lease->key);
-    for (size_t i = 0; i < h->n_fenced; i++) {
-        const struct home_fenced *f = &h->fenced[i];
-        if (pl_pubkey_none(&f->key) ? by_name && strcmp(f->name, lease->worker) == 0
-                                    : pl_pubkey_equal(&f->key, &lease->key))
-            return pl_fail(PL_ERR_NOPERM, "%s", f->reason);
-    }
-    return PL_OK;
+    const pl_fence *f =
+        pl_fence_find(h->fenced, h->n_fenced, lease->worker, &lease->key, own);
+    return f ? pl_fail(PL_ERR_NOPERM, "%s", f->reason) : PL_OK;
 }
 
 /* ---- reading audits and fenced workers at start ---- */
@@ -298,7 +281,7 @@ pl_status home_load_audit(void *context, const char *name, const char *target)
 pl_status home_load_fenced(void *context, const char *name, const char *target)
 {
     char text[PL_PUBKEY_TEXT];
-    struct home_fenced f;
+    pl_fence f;
     const char *blank = strchr(target, ' ');
     size_t len = blank ? (size_t)(blank - target) : 0;
     memset(&f, 0, sizeof f);

@@ -17,8 +17,8 @@ typedef struct home_module {
     bool exists; /* whether the store has version 0 */
     uint64_t version;
     pl_hash params;
-    double norm;        /* norm of the update that made the head */
-    double params_norm; /* norm of the head's parameters; 0 or NAN: not known */
+    double norm;        /* norm of the update that made this (the newest) version */
+    double params_norm; /* norm of its parameters; 0 or NAN: not known */
     norm_gate usual;    /* norms of the newest contributions */
     size_t n_params;
     int n_holders;      /* number of paths through the module, times replicas */
@@ -43,7 +43,7 @@ typedef struct home_module {
     /* time when the open round reached the quorum; 0: not reached yet */
     int64_t quorum_ms;
     bool noted; /* whether the list home.whole has the module */
-    /* noloco: decisions about meetings about which a worker may still ask */
+    /* noloco: decided meetings that a worker may still ask about */
     struct home_meeting *meetings;
     size_t n_meetings;
 } home_module;
@@ -164,7 +164,7 @@ typedef struct home {
     uint64_t hub_epoch; /* number of times that a hub has said HELLO */
     home_counts counts;
     home_audit *audits; /* audits that are not closed */
-    struct home_fenced *fenced;
+    pl_fence *fenced;
     size_t n_audits, n_fenced;
     bool has_secret; /* whether the secret that seals leases is known */
     pl_lease_secret secret;

@@ -517,9 +517,9 @@ static void note_place(knowledge *k, const known_place *place)
     k->best[at] = *place;
 }
 
-/* Reads a home's notes about names that moved. Without `tell`, collects them. With
- * `tell`, sends ADOPT to this home for each name that it owns according to a newer
- * note. */
+/* Reads a home's notes about names that moved. Without `tell`, collects in `k` the
+ * newest note about each name. With `tell`, sends ADOPT to this home for each name that
+ * the home owns according to a note in `k` that is newer than its own. */
 static pl_status read_places(pl_client *c, int home, knowledge *k, bool tell)
 {
     pl_status status = PL_OK;

@@ -2,12 +2,13 @@
  *
  * Read in this order: messages.def and messages (the protocol's types and fields, and
  * the code generated from them), roles (which messages the role of a key allows),
- * placement (which home owns a name), lease (the sealed permission to submit),
- * submission (the update that a worker sends), client (questions to homes), move (moves
- * modules, paths and objects between homes). */
+ * placement (which home owns a name), lease (the sealed permission to submit), fence
+ * (which workers are refused), submission (the update that a worker sends), client
+ * (questions to homes), move (moves modules, paths and objects between homes). */
 #ifndef PL_NET_NET_H
 #define PL_NET_NET_H
 #include "net/client.h"
+#include "net/fence.h"
 #include "net/lease.h"
 #include "net/messages.h"
 #include "net/move.h"

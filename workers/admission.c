@@ -39,7 +39,6 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
-    bool known; /* whether the list has the key with this role already */
     /* whether the error is about the invitation or the key, so that the client gets its
      * text; if the list could not be read or written, the client gets no details */
     bool judged;
@@ -57,12 +56,10 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
     }
     pl_key_entry invite = *found;
     e->granted = invite.grants;
-    e->known = known && known->role == e->granted;
-    if (e->known)
+    if (known && known->role == e->granted)
         /* the list has the key from an earlier attempt whose answer was lost; this
-         * attempt does not count as another use of the invitation, and an error keeps
-         * the list from being written */
-        return PL_ERR_EXISTS;
+         * attempt does not count as another use of the invitation */
+        return PL_OK;
     if (known && known->role == PL_AS_REVOKED)
         return pl_fail(PL_ERR_NOPERM,
                        "this key was revoked, so no invitation can admit it; the "
@@ -109,7 +106,7 @@ pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
     PL_CHECK(pl_key_name_check(name));
     PL_CHECK(pl_pubkey_check(fresh));
     pl_status status = pl_key_list_edit(list, use_invitation, &e);
-    if (status != PL_OK && !e.known)
+    if (status != PL_OK)
         return e.judged ? status : list_failed();
     *granted = e.granted;
     return PL_OK;

@@ -127,32 +127,17 @@ static void count_verdict(hub *h, const hub_audit *a)
 }
 
 /* ---- fenced workers ---- */
-/* A worker is fenced by its key, or by its name if the key is not given. */
-static bool is_fenced(const hub *h, const hub_fenced *f)
-{
-    for (size_t i = 0; i < h->n_fenced; i++) {
-        const hub_fenced *old = &h->fenced[i];
-        if (pl_pubkey_equal(&old->key, &f->key) &&
-            (!pl_pubkey_none(&f->key) || strcmp(old->name, f->name) == 0))
-            return true;
-    }
-    return false;
-}
-
 void hub_mark_fenced(hub *h, hub_worker *w)
 {
-    bool by_name = w->own_key || pl_pubkey_none(&w->key);
-    for (size_t i = 0; i < h->n_fenced; i++) {
-        const hub_fenced *f = &h->fenced[i];
-        if (pl_pubkey_none(&f->key) ? by_name && strcmp(f->name, w->name) == 0
-                                    : pl_pubkey_equal(&f->key, &w->key))
-            pl_copy_text(w->fenced, sizeof w->fenced, f->reason);
-    }
+    const pl_fence *f =
+        pl_fence_find(h->fenced, h->n_fenced, w->name, &w->key, w->own_key);
+    if (f)
+        pl_copy_text(w->fenced, sizeof w->fenced, f->reason);
 }
 
-static void add_fenced(hub *h, const hub_fenced *f)
+static void add_fenced(hub *h, const pl_fence *f)
 {
-    if (is_fenced(h, f))
+    if (pl_fence_find(h->fenced, h->n_fenced, f->name, &f->key, false))
         return;
     h->fenced = pl_grow(h->fenced, (h->n_fenced + 1) * sizeof *h->fenced);
     h->fenced[h->n_fenced++] = *f;
@@ -165,7 +150,7 @@ static void add_fenced(hub *h, const hub_fenced *f)
     }
 }
 
-static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
+static pl_status tell_fenced(hub *h, const pl_fence *f, int home)
 {
     pl_message m = {0};
     PL_SAY(&m, FENCE_WORKER, fence_worker, .reason = f->reason, .name = f->name,
@@ -173,10 +158,9 @@ static pl_status tell_fenced(hub *h, const hub_fenced *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Fences the worker whose result differs from the two others, by the key of the lease
- * under which the result was made. Its name is only shown, because a different key may
- * get the name (hub_know_worker); if one has it by now, the key is shown. Workers that
- * share one of the job's own keys, or have no keys, are fenced by their names. */
+/* Fences the worker whose result differs from the two others. The key is that of the
+ * lease under which the result was made. If a different key has the worker's name by
+ * now, the fence shows the key instead of the name. */
 static pl_status fence_odd(hub *h, const hub_audit *a)
 {
     const pl_audit *row = &a->row;
@@ -185,7 +169,7 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     int others[2], n = 0, w = pl_name_table_get(h->worker_names, name);
     bool own = false, moved = w >= 0 && !pl_pubkey_none(key) &&
                               !pl_pubkey_equal(key, &h->workers[w].key);
-    hub_fenced f;
+    pl_fence f;
     memset(&f, 0, sizeof f);
     pl_copy_text(f.name, sizeof f.name, name);
     const pl_key_role role = pl_gate_role(key, &own);
@@ -407,7 +391,7 @@ static pl_status take_row(hub *h, int home, const char *text)
 
 static pl_status take_fenced(hub *h, pl_reader *r)
 {
-    hub_fenced f;
+    pl_fence f;
     pl_msg_fenced_record said;
     memset(&f, 0, sizeof f);
     pl_get_fields(r, pl_fields_of_fenced_record(), &said);

@@ -125,11 +125,6 @@ typedef struct hub_audit {
     bool listed, was_listed;
 } hub_audit;
 
-typedef struct hub_fenced {
-    char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
-    pl_pubkey key; /* zeros: the worker is fenced by its name */
-} hub_fenced;
-
 /* A worker as the hub knows it. A worker that comes back with the same name is the same
  * worker. An entry is reused for another name if nothing refers to the old worker any
  * more, but only if the table is full or the key already has as many entries as one key
@@ -242,7 +237,7 @@ typedef struct hub {
     int64_t slow_ms; /* time when the list `slow` was made */
     plan tasks;
     hub_audit *audits;
-    hub_fenced *fenced;
+    pl_fence *fenced;
     size_t n_audits, n_fenced;
     /* time of the last DONE; rows of audits of that task may arrive later */
     int64_t done_ms;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -106,12 +107,17 @@ static void no_refusal_tells_a_path_of_this_machine(void **state)
     assert_null(strchr(pl_last_error(), '/'));
 }
 
+/* The second attempt does not write the file of the list again. */
 static void asking_twice_uses_up_one(void **state)
 {
     const fixture *f = *state;
+    struct stat first, second;
     pl_pubkey key = a_key();
     assert_int_equal(enrol(f, &key, "a"), PL_OK);
+    assert_int_equal(stat(f->list, &first), 0);
     assert_int_equal(enrol(f, &key, "a"), PL_OK);
+    assert_int_equal(stat(f->list, &second), 0);
+    assert_int_equal(first.st_ino, second.st_ino);
     assert_int_equal(uses_left(f), 4);
 }
 
@@ -155,8 +161,9 @@ static void on_list(const char *trouble)
     fail_msg("the list of keys: %s", trouble);
 }
 
-/* Whether the hub gives a name to the key that the list names, although another key
- * used the name first and its worker delivered `n_tasks`. */
+/* A key is listed under `name`. Before the hub reads the list, a worker with a
+ * different key uses the name and delivers `n_tasks` tasks. If `is_fenced` is set, this
+ * worker is then fenced. Returns whether the hub gives the name to the listed key. */
 static bool gets_name(fixture *f, const char *name, int n_tasks, bool is_fenced)
 {
     const pl_hub_options options = {.keys = f->list};
@@ -166,7 +173,7 @@ static bool gets_name(fixture *f, const char *name, int n_tasks, bool is_fenced)
     int w = -1;
     owner.key = a_key();
     assert_int_equal(enrol(f, &owner.key, name), PL_OK);
-    /* Before the gate is open, the hub does not know the names of the list. */
+    /* Until the gate opens, the hub does not know which names are in the list. */
     assert_int_equal(hub_know_worker(&h, name, &first, &w), PL_OK);
     for (int i = 0; i < n_tasks; i++)
         hub_note_success(&h, w, 1);
