@@ -91,7 +91,7 @@ static void put_range(const pl_key *key, pl_buf *out)
         pl_buf_printf(out, "at most %s", max);
 }
 
-/* Writes for users which values this key may have. */
+/* Describes for users, in words, which values this key may have. */
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
     switch (key->type) {

@@ -1,6 +1,6 @@
 /* Configuration: a table has one row per key. The YAML reader, --set, the commented
- * file of `pathloom init` and the reference page all use this table. The canonical text
- * is also made from it; the hash of this text identifies a configuration. */
+ * file of `pathloom init` and the reference page all use this table. The table also
+ * gives the canonical text, whose hash identifies a configuration. */
 #ifndef PL_BASE_CONF_H
 #define PL_BASE_CONF_H
 #include "base/buf.h"

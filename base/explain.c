@@ -346,8 +346,8 @@ const pl_explanation pl_explanations[] = {
     {"worker.forgotten",
      "The hub forgot the name of a worker that has gone, to make room for a new "
      "worker.",
-     "Its key had 64 workers, or the hub had 16,384.", "None needed."},
-    {"worker.joined", "A worker said hello to the hub.", "", ""},
+     "The new worker's key had 64 workers, or the hub had 16,384.", "None needed."},
+    {"worker.joined", "A worker connected to the hub.", "", ""},
     {"worker.left", "A worker has ended and asks for no more tasks.",
      "TERM, USR1, HUP, or Ctrl+C.", ""},
     {"worker.ready", "A worker knows its homes and asks for tasks.", "", ""},

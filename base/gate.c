@@ -60,7 +60,7 @@
 enum {
     LOOK_MS = 500,       /* milliseconds between two checks of the file */
     SELF_TEST_MS = 5000, /* time limit in milliseconds, enough under load */
-    REFUSED_MS = 1000,   /* a key is reported once in 10 * REFUSED_MS */
+    REFUSED_MS = 1000,   /* a refused key: one report in 10 * REFUSED_MS */
     REFUSED_KEPT = 32,
     /* milliseconds between two reports about a list that cannot be read */
     TROUBLE_MS = 60000,

@@ -37,10 +37,10 @@ typedef struct pl_gate_options {
     /* returns how much a message of this type takes out of the token bucket of its
      * sender's key (base/quota.h); NULL: every message costs 1 */
     unsigned (*cost)(uint16_t type);
-    /* Called from several threads when a connection or a message is refused, and with
-     * the text of an error that a stranger is not told (wire.c). A refused key is
-     * reported at most once in 10 s, refused messages at most once per second and
-     * socket. */
+    /* Called from several threads when a connection or a message is refused. Also
+     * called with the text of an error of this machine if the peer gets only a general
+     * text (wire.c). A refused key is reported at most once in 10 s, refused messages
+     * at most once per second and socket. */
     void (*on_refused)(const pl_refusal *refusal);
     /* Called with a sentence about a list that cannot be read or that has bad lines,
      * from the gate's thread and from pl_gate_open. */

@@ -19,8 +19,8 @@ PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
                                       bool *out); /* true/false/yes/no/on/off */
 
 /* pl_edit_distance returns the Levenshtein distance. pl_nearest returns the name with
- * the smallest distance to `word`. A name is ignored if the distance exceeds half of
- * its length; NULL if all names are ignored. */
+ * the smallest distance to `word`. A name is ignored if its distance exceeds half of
+ * the length of the name; NULL if all names are ignored. */
 int pl_edit_distance(const char *a, const char *b);
 const char *pl_nearest(const char *word, const char *const *names, size_t n_names);
 

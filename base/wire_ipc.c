@@ -56,8 +56,8 @@ static int try_socket(const char *path, bool binds)
     return cause;
 }
 
-/* EAGAIN means that the queue of connections is full, so a process listens there,
- * too. */
+/* Both 0 and EAGAIN mean that a process listens at the path; EAGAIN: its queue of
+ * connections is full. */
 pl_status wire_ipc_check(const char *endpoint)
 {
     struct stat info;

@@ -9,7 +9,7 @@
 #include <zmq.h>
 
 enum {
-    BROKEN_MAX = 4 /* as many within BROKEN_MS mean a wrong key */,
+    BROKEN_MAX = 4, /* this many broken handshakes within BROKEN_MS mean a wrong key */
     BROKEN_MS = 4000
 };
 

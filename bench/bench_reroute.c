@@ -232,7 +232,7 @@ static void ask(const bench *b, int way, int round, answer *out)
     const double start = pl_now(), processor = processor_seconds();
     while (pl_batch_active(b->batch) > 0)
         need(pl_batch_step(b->batch));
-    const double n = out->result.n_tokens - 2; /* without those of the first step */
+    const double n = out->result.n_tokens - 2; /* two are from the first step */
     out->ms = 1e3 * (pl_now() - start) / n;
     out->processor_ms = 1e3 * (processor_seconds() - processor) / n;
 }

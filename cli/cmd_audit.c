@@ -11,7 +11,8 @@ typedef struct audit_call {
     int64_t counts[PL_VERDICT_COUNT];
     int64_t n_fenced;
     /* with `worker`: arm: the arm that is listed now; arm_first: its first version with
-     * an update of the worker; first, last, n: such versions of the listed module */
+     * an update of the worker; first, last, n: the first and the last such version of
+     * the listed module, and their number */
     char arm[PL_MODULE_NAME_MAX];
     uint64_t arm_first;
     uint64_t first, last, n;

@@ -32,7 +32,7 @@ static const cli_option options[] = {
                "where to write: a folder, or FILE.gguf"),
     CLI_OPTION("push", CLI_TEXT, request, push, "hf:USER/NAME",
                "also publish the folder in this repository of the server HF_ENDPOINT "
-               "(huggingface.co), with the token in HF_TOKEN or its file"),
+               "(huggingface.co), with the token in HF_TOKEN or a file"),
     CLI_JSON(request, json),
 };
 

@@ -223,7 +223,8 @@ static void tell_generated(session *s, const pl_generate_result *g)
                                       : ", by the router",
             g->n_prompt, g->n_tokens, rate, pl_finish_name(g->finish));
     if (s->q->every)
-        fprintf(stderr, "[chosen by %s: paths read %lld more tokens for it, %.3f s]\n",
+        fprintf(stderr,
+                "[chosen by %s: paths read %lld more tokens to choose, %.3f s]\n",
                 s->gated ? "the router" : "the paths' losses", (long long)g->n_routing,
                 g->routing_seconds);
 }

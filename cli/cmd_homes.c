@@ -108,7 +108,7 @@ static pl_status settle(homes_call *h)
     if (sum == 0)
         return pl_fail(
             PL_ERR_USAGE,
-            "no home would have a weight; first add a home, or give another home a "
+            "all homes would have weight 0; first add a home, or give another home a "
             "weight");
     PL_CHECK(pl_move_to(h->r.client, &h->places, say_moved, h, &h->report));
     say_report(h);
@@ -131,8 +131,8 @@ static pl_status check_new_home(const homes_call *h, int n, bool *there)
 }
 
 /* Adds the next home. If a home runs but is not in the table yet, an earlier call has
- * added it, and only its weight is set. This also holds if the home is in a next table
- * that was not finished. */
+ * added it, and only its weight is set. The same is done if the home is only in the
+ * next table, which an interrupted call has left. */
 static pl_status add_next_home(homes_call *h)
 {
     pl_places table, next;

@@ -169,7 +169,7 @@ const cli_verb verb_join = {
     .help = "work for a job on another machine",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "`pathloom key invite` prints TOKEN on the other machine. The token works "
+    .notes = "`pathloom key invite` on the job's machine prints TOKEN. The token works "
              "once; the key that is made here stays valid. After Ctrl+C or TERM, the "
              "worker finishes its task and ends; the same command joins again.",
     .most_words = 1,

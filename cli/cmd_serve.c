@@ -34,8 +34,8 @@ static const cli_option options[] = {
     CLI_NUMBER("slots", CLI_INT, request, server.slots, "N", 1, PL_DECODER_SLOTS_MAX,
                "number of requests that are answered at the same time, up to 256 (32)"),
     CLI_NUMBER("paths", CLI_INT, request, server.paths, "N", 0, 1000000,
-               "largest number of paths in memory; 0: as many as have their modules in "
-               "half of the memory (0)"),
+               "largest number of paths in memory; 0: as many as have modules that fit "
+               "into half of the memory (0)"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "how the path is chosen for requests to model `auto`: router, "
                "likelihood or auto, as in `pathloom generate` (router.answer)"),

@@ -49,8 +49,8 @@ const store_verb store_verbs[] = {
     {"fsck", "", "check everything, and list what is damaged",
      "Checks every chunk, blob and record against its hash, the chain of commits up to "
      "the newest acknowledged one, and the counts of references. Also checks that no "
-     "version is missing and that no name leads to nothing. May run while a job "
-     "trains. Exit status 65 if anything is damaged.",
+     "version is missing and that everything to which a name refers exists. May run "
+     "while a job trains. Exit status 65 if anything is damaged.",
      0, 0, TAKES(QUICK), true, store_fsck},
     {"gc", "", "free the data of old versions",
      "Without --delete only shows what would be freed. The records of versions always "
@@ -103,11 +103,10 @@ const store_verb store_verbs[] = {
      "Each step evaluates one phase like `eval --at`: on the held-out documents of one "
      "domain (--domain), on a text (--on), or on all held-out text. The search begins "
      "with the best of a few phases (or --from) and the newest phase (or --to). It "
-     "ends at two neighbouring phases between which the bits per byte rose past the "
-     "mean of the two phases at the beginning. Then it prints the versions of the "
-     "later "
-     "phase that answered, and their contributors. Phases whose parameters gc has "
-     "deleted are left out.",
+     "ends at two neighbouring phases: only the later one has more bits per byte than "
+     "the mean of the two values with which the search began. Then it prints the "
+     "versions that the answering paths got between these phases, and their "
+     "contributors. Phases whose parameters gc has deleted are left out.",
      0, 0, TAKES(DOMAIN) | TAKES(ON) | TAKES(FROM) | TAKES(TO) | TAKES(ARM), true,
      store_bisect},
     {"verify", "MODULE[@V]|TAG",

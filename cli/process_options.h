@@ -24,7 +24,8 @@
         CLI_OPTION("keys", CLI_TEXT, process, keys, "FILE",                            \
                    "file with the list of keys that may connect"),                     \
         CLI_KEY("advertise", process, settings, "HOST", "net.advertise",               \
-                "name or address by which other machines reach it (its address)"),     \
+                "host name or address that other machines use for this process "       \
+                "(its address)"),                                                      \
         CLI_OPTION("ready", CLI_TEXT, process, ready, "FILE",                          \
                    "file that gets the address when the process listens")
 #define INDEX_OPTION(text)                                                             \

@@ -94,8 +94,8 @@ void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool 
 }
 
 /* ---- encoding ---- */
-/* The encoder and the decoder of each codec number that occurs in messages. A list has
- * no encoder of its own: sketch_encode makes a list if the sketch cannot be decoded. */
+/* The encoder and the decoder of each codec number that occurs in messages. LIST16 has
+ * no encoder here: sketch_encode makes a list if the sketch cannot be decoded. */
 typedef struct codec_way {
     pl_status (*encode)(codec_job *job);
     pl_status (*decode)(const codec_task *task);

@@ -267,7 +267,7 @@ CODEC_INLINE uint32_t codec_largest_bits(const float *x, int n)
 
 /* ---- codec_select.c ---- */
 /* Says which values are kept. A value is kept if the bit pattern of its magnitude is
- * greater than `above`. Of the values with a bit pattern equal to `above`, the first
+ * greater than `above`. Among the values with a bit pattern equal to `above`, the first
  * `ties` are kept. */
 typedef struct codec_choice {
     uint32_t above;

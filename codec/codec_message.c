@@ -200,8 +200,8 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
                  h->exponent == 0 && h->seed == 0;
     if (!sums && !plain)
         return pl_fail(PL_ERR_DATA,
-                       "the update claims to be a sum of %u messages, of at most %d, "
-                       "with the scale 2^%d, which is impossible",
+                       "the update's header has impossible numbers: it says that the "
+                       "update is a sum of %u of %d messages, with the scale 2^%d",
                        h->contributors, h->n_contributors, h->exponent);
     return PL_OK;
 }
@@ -340,8 +340,8 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     if (r->next != r->header.count || r->table != table_end(r) ||
         r->body != table_end(r) + r->header.body_bytes)
         return pl_fail(PL_ERR_DATA,
-                       "the update's table or body has a wrong length: the table ends "
-                       "at index %llu of %llu",
+                       "the update's table or body has a wrong length: the table "
+                       "describes %llu of %llu values",
                        (unsigned long long)r->next,
                        (unsigned long long)r->header.count);
     rewind_reader(r);

@@ -1,6 +1,6 @@
 /* The dense codecs whose scale all contributors share, so that sums of codes are exact.
  *
- *   q = clamp(round(a 2^-e), +-limit)      sum of W of them: value = (sum of q) 2^e
+ *   q = clamp(round(a 2^-e), +-limit)      sum of W messages: value = (sum of q) 2^e
  *
  * A sum of codes is less than 2^23 in magnitude, and 2^e is a power of two. So decoded
  * values and their sums are exact in fp32, and the order of additions does not matter.

@@ -30,7 +30,8 @@ uint64_t pl_document_hash(const pl_document *document);
 
 typedef struct pl_read_stats {
     uint64_t n_files, n_documents, n_bytes;
-    /* n_empty: empty documents, which were left out; n_replaced_bytes: invalid bytes */
+    /* n_empty: empty documents, which were left out; n_replaced_bytes: bytes that were
+     * not valid UTF-8, each replaced by U+FFFD */
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files in folders, which are skipped */
     uint64_t n_cuts; /* number of cuts if a single text file was cut into documents */
@@ -109,7 +110,7 @@ PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens 
  * tokens. */
 PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
- * until close. Errors call the file `what`. */
+ * until close. Error texts use `what` as the name of the file. */
 PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
                                        pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
@@ -168,15 +169,15 @@ PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
  *
  * Sample i of replica r is the row at place k mod n_rows of a permutation of all rows,
  * with k = i * n_replicas + r. Each epoch, k / n_rows, has its own permutation. Targets
- * that do not count are -1: those of a document with an index below skip_prefix, and
- * all targets of a blank document. */
+ * that do not count are -1: targets among the first skip_prefix tokens of a document,
+ * and all targets of a blank document. */
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_sampler_options {
     int context;     /* T */
     uint64_t seed;   /* seed of the run, for permutations */
     uint64_t stream; /* the random stream of this arm and path */
     int replica, n_replicas;
-    /* number of targets at a document's start that do not count; 0: all count */
+    /* number of tokens at a document's start that do not count as targets */
     int skip_prefix;
     bool pack; /* whether short windows share rows */
 } pl_sampler_options;
@@ -193,8 +194,8 @@ PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
 void pl_sampler_destroy(pl_sampler **sampler);
 uint64_t pl_sampler_rows(const pl_sampler *sampler);
 /* Returns how many targets count in the samples first_sample .. first_sample + n - 1.
- * *marked gets the number of these targets that are in documents d with marks[d]; marks
- * has n_docs entries. */
+ * *marked gets the number of these targets that are in a document d for which marks[d]
+ * is true; marks has n_docs entries. */
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
                           const bool *marks, uint64_t *marked);
 /* Fills tokens and targets [B,T]; returns the number of targets that count. */

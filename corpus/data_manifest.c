@@ -147,8 +147,8 @@ static pl_status check_input(const char *folder, const pl_json *input)
     return pl_fail(
         PL_ERR_EXISTS,
         "'%.300s' has changed since the data folder '%s' was made from it (then %lld "
-        "bytes in %lld files, now %lld bytes in %lld files; modification times count, "
-        "too): give another --out, or delete the folder",
+        "bytes in %lld files, now %lld bytes in %lld files; modification times are "
+        "compared, too): give another --out, or delete the folder",
         path, folder, (long long)then.bytes, (long long)then.files,
         (long long)now.bytes, (long long)now.files);
 }

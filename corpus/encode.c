@@ -45,8 +45,8 @@ static pl_status encode_document(void *context, const pl_document *document)
     const size_t n = e->ids.len / sizeof(int32_t);
     if (e->layout.n_tokens + n + 2 > TEXT_TOKENS_MAX)
         return pl_fail(PL_ERR_DATA,
-                       "the text has more than %llu tokens, but no more can be "
-                       "evaluated at once; give only a part of the text",
+                       "the text has more than %llu tokens, the largest number that "
+                       "can be evaluated at once; give only a part of the text",
                        (unsigned long long)TEXT_TOKENS_MAX);
     const pl_token_doc doc = {.first = e->layout.n_tokens,
                               .n_tokens = (uint32_t)n + 2,

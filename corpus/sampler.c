@@ -107,7 +107,7 @@ static uint32_t document_of(const pl_sampler *sampler, uint64_t row)
     return low;
 }
 
-/* Returns the number of targets at the document's start that do not count. */
+/* Returns the number of tokens at the document's start that do not count as targets. */
 static uint64_t uncounted(const pl_sampler *sampler, uint32_t doc)
 {
     return pl_tokens_is_blank(sampler->tokens, doc)

@@ -25,8 +25,8 @@ enum {
 
 /* Folders with files of a domain. In the table, rows of one domain are adjacent. */
 typedef struct text_place {
-    const char *domain, *root;   /* a glob pattern of folders */
-    const char *prefix, *suffix; /* of the names of the files */
+    const char *domain, *root;   /* root: a glob pattern of folders */
+    const char *prefix, *suffix; /* start and end of the files' names */
     int depth; /* greatest depth of a file below the root; 1: directly in it */
 } text_place;
 static const text_place places[] = {

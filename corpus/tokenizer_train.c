@@ -62,9 +62,9 @@ static pl_status sample_push(text_sample *sample, const char *text, size_t len)
     return PL_OK;
 }
 
-/* Takes a block if the blocks taken, with this one, are then at most the fraction
- * SAMPLE_BYTES / total_bytes of the bytes seen. So every part of the corpus contributes
- * its share. */
+/* Takes a block if all taken blocks, including this one, then have at most the fraction
+ * SAMPLE_BYTES / total_bytes of the bytes seen so far. So every part of the corpus
+ * contributes its share. */
 static pl_status sample_text(text_sample *sample, const char *text, size_t len)
 {
     double share = sample->total_bytes <= SAMPLE_BYTES

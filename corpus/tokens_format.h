@@ -32,8 +32,8 @@ void tokens_header_encode(const tokens_layout *layout, uint64_t body_checksum,
                           uint8_t header[TOKENS_HEADER_BYTES]);
 
 /* Checks the magic bytes, the version, the header's checksum, the limits of all fields
- * and the length of the file. Errors call the file `what`. ERR_DAMAGED,
- * ERR_UNSUPPORTED. */
+ * and the length of the file. Error texts use `what` as the name of the file.
+ * ERR_DAMAGED, ERR_UNSUPPORTED. */
 PL_MUST_CHECK pl_status tokens_header_decode(const uint8_t *data, size_t len,
                                              const char *what, tokens_layout *out,
                                              uint64_t *body_checksum);

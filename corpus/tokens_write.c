@@ -22,7 +22,7 @@ struct token_writer {
     tokens_layout layout;
     pl_token_doc *docs;
     size_t docs_cap;
-    pl_buf packed; /* the tokens of one document, as in the file; used again */
+    pl_buf packed; /* the current document's tokens, as in the file */
 };
 
 static pl_status write_failed(const token_writer *writer)

@@ -89,8 +89,8 @@ typedef struct pl_every_choice {
     pl_every_way history, gate; /* gate: zeros if the document's `gate` is NULL */
     pl_score oracle;
 } pl_every_choice;
-/* Evaluates choosing a path every `every` tokens. `path` is the path that `history`
- * starts with. */
+/* Evaluates routing that chooses a path again after every `every` tokens. `path` is the
+ * first path of the way `history`. */
 void pl_route_every(const pl_route_document *d, int path, int every,
                     pl_every_choice *out);
 /* The limits of evidence in nats: PL_HISTORY_BEHIND for `history`, PL_GATE_BEHIND for
@@ -126,7 +126,7 @@ typedef struct pl_route_job {
     pl_path_params_fn params;
     void *context;
     size_t most_bytes;
-    /* the n_every values of W to evaluate; n_every may be 0 */
+    /* the n_every values of W (see pl_every_way) to evaluate; n_every may be 0 */
     int every[PL_EVERY_MAX], n_every;
 } pl_route_job;
 typedef struct pl_routes {

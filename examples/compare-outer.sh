@@ -28,7 +28,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 
-# ---- in a network namespace: runs the command, counts the bytes from `mix` on ----
+# ---- in a network namespace: runs the command, counts the bytes since `mix` began ----
 passed() { awk '$1 == "lo:" { print $2 }' /proc/net/dev; }
 
 wait_for_mixture() { # run, pid of its train
@@ -327,7 +327,7 @@ link_cell() { # topology, row, rate: seconds per worker and round outside inner 
         "$run/workers.json"
 }
 
-straggler_cell() { # topology, row: share of each worker, and speed of the slow worker
+straggler_cell() { # topology, row: share outside inner steps per worker, speed of worker 2
     run=$(folder "$1" "$2")/straggler
     finished "$run" || { missing "$run"; return; }
     awk -F'[:,]' '

@@ -7,7 +7,8 @@
  * A contributor's share of a version is its weighted norm divided by the sum of all
  * weighted norms. So a share says how far the contributor moved the version; the
  * directions of the updates do not matter. If the result covers several versions, the
- * share of each version is weighted by how far that version moved the parameters. */
+ * contributor's share of each is weighted by how far that version moved the
+ * parameters. */
 #ifndef PL_HOME_BLAME_H
 #define PL_HOME_BLAME_H
 #include "outer/outer.h"

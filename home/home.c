@@ -11,7 +11,7 @@
  *   poll --> up to 128 messages, each through home_take:
  *     |        its name belongs to another home        answered at once with MOVED
  *     |        it would change a held name, or write
- *     |        anything while the home is still        waits in memory (home_moving.c)
+ *     |        anything while home_is_still() is true  waits in memory (home_moving.c)
  *     |        a read, or a piece of an upload         answered at once
  *     |        anything else                           changes h->txn and the memory;
  *     |                                                its answer joins the queue

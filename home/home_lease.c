@@ -3,8 +3,8 @@
  *
  * The secret that seals leases is a ref of the store. When a hub sends HELLO for the
  * first time, the home makes this secret. If another home of the job has already made
- * one, the HELLO contains it. So all homes of a job accept the same leases, even after
- * a restart of a home or of the hub. */
+ * one, the HELLO contains it, and the home stores it. So all homes of a job accept the
+ * same leases, even after a restart of a home or of the hub. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"

@@ -11,9 +11,9 @@
  *      to split
  *   4  otherwise                  undecided (PL_MEETING_OPEN)
  *
- * Rule 2 lets a pair be split only while an update is missing, so only before its round
- * is merged. So the merge can record in its version, for each contribution, whether the
- * pair was split, and the record never changes. The parameters of versions do not
+ * Because of rule 2, a pair can be split only while one of its updates is missing, that
+ * is, before the round is merged. So the merge can record for each contribution whether
+ * the pair was split, and this record never changes. The parameters of versions do not
  * depend on splits, because versions are means over all holders.
  *
  * Workers may ask about a row until both mates have finished the phase that begins with

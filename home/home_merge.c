@@ -23,7 +23,7 @@ typedef struct merge {
     pl_contribution *contributions; /* sorted by (path, replica) */
     int n;
     double total_weight;
-    float *params; /* [n_params] first of the head, then of the new version */
+    float *params; /* [n_params] the head's; the outer step makes the new version's */
     /* the momentum, then the vectors `carry` and `residual` if they exist; each has
      * n_params floats */
     float *momentum;

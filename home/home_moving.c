@@ -163,8 +163,8 @@ static pl_status check_arriving(home *h, const char *name, int64_t owner,
     if (!place && !pl_store_has_name(h->store, name))
         return PL_OK;
     return pl_fail(PL_ERR_STALE,
-                   "%s belongs to this home, or has moved since (stamp %llu at this "
-                   "home), so its rows with stamp %llu are refused",
+                   "%s already belongs to this home, or has moved again (its stamp "
+                   "here is %llu), so rows with stamp %llu are refused",
                    name, (unsigned long long)(place ? place->stamp : 0),
                    (unsigned long long)stamp);
 }

@@ -67,7 +67,7 @@ void home_forget_tags(home *h)
 /* Opens the whole store, because one part does not show which versions the paths of
  * other homes need. The other homes may change their parts meanwhile; an outdated state
  * of a path only makes this home keep more versions. *whole becomes NULL if the store
- * has no parts. The folder above is a whole store only if it has the file PARTS: a
+ * has no parts. The parent folder is a whole store only if it has the file PARTS: a
  * store without parts may be in a folder with any name, even home-1. */
 static pl_status open_whole(const home *h, pl_store **whole)
 {

@@ -75,8 +75,8 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
     return PL_OK;
 }
 
-/* Checks the bytes of an update: whether they can be decoded and all values are finite.
- * Notes their size and norm for each contributor of the update. If the update has two
+/* Checks that the bytes of an update can be decoded and that all values are finite.
+ * Notes the update's size and norm for each of its contributors. If the update has two
  * vectors, the norm is that of the first vector. */
 static pl_status check_update_bytes(const place *p, pl_submit_message *s,
                                     const void *data, uint64_t bytes)
@@ -201,7 +201,7 @@ static pl_status check_round_begun(const place *p, const pl_submit_message *s)
 }
 
 /* Returns whether an update of this contributor for this phase was accepted before.
- * With delayed-nesterov or a quorum, the number of its first sample decides this. */
+ * With delayed-nesterov or a quorum, the number of the phase's first sample decides. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {
@@ -215,9 +215,9 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
 
 /* Returns the largest norm that the update of one phase can have if the mean square of
  * the parameters is at most 1. check_norm uses it while the usual norm is not known.
- * Returns 0 for no limit: if an update contains the changes of more than one phase
- * (noloco and streaming, whose updates are relative to an older version), or if the
- * length of an inner step has no bound (Muon, some decays). */
+ * Returns 0 (no limit) if an update contains the changes of more than one phase (noloco
+ * and streaming, whose updates are relative to an older version), or if the length of
+ * an inner step has no bound (Muon, some decays). */
 static double longest_update(const place *p)
 {
     const pl_inner *inner = &p->arm->arm.inner;

@@ -10,8 +10,8 @@ struct home_updates {
     home_round round;
     int at;           /* index of the next contribution */
     int contributors; /* number of contributors of the updates read so far */
-    /* [round.n] number of contributors whose sum the contribution's update is; set only
-     * for the first contribution that names the update */
+    /* [round.n] number of contributors in the contribution's update, which may be a
+     * sum; set only for the first contribution that names the update */
     int *stands_for;
     /* the following fields describe the batch that the codec is reading */
     int n;
@@ -32,7 +32,7 @@ static bool same_update(const home_updates *u, int a, int b)
 
 /* Returns whether the update of the next contribution was already added. A sum of c
  * contributors' updates is named by c contributions (or by 2c, if two sums have exactly
- * the same bytes). It is added at the first of every c of them. */
+ * the same bytes). The sum is added at the first of each c such contributions. */
 static bool is_skipped(const home_updates *u)
 {
     int first = u->at, n_before = 0;
@@ -45,7 +45,7 @@ static bool is_skipped(const home_updates *u)
 }
 
 /* Returns whether the next update must wait for the next batch, because this batch has
- * an update with the same hash. How many contributors that update has is known only
+ * an update with the same hash. The number of contributors of that update is known only
  * after the batch was read. */
 static bool waits_for_run(const home_updates *u)
 {

@@ -114,8 +114,8 @@ static pl_status find_merged_arm(const pl_merge_plan *m, char out[PL_ARM_NAME_MA
         if (!found)
             return pl_fail(
                 PL_ERR_USAGE,
-                "%s was made for tag %s, which no longer exists, so its arm is "
-                "not known; name another source before it",
+                "%s was made for tag %s, which no longer exists, so the arm of "
+                "this source is not known; put another source first",
                 module, name);
     }
     pl_copy_text(out, PL_ARM_NAME_MAX, found ? tag.arm : name);

@@ -1,8 +1,8 @@
 /* The words by which users name modules and sets of versions:
  *
- *   L1.E0  embed  mix/L1.E0     a module. Without an arm: the module of the newest
- *                               chapter of the mixture that has one, otherwise of the
- *                               only arm that has one
+ *   L1.E0  embed  mix/L1.E0     a module. A name without an arm means the module in
+ *                               the newest chapter of the mixture that has it,
+ *                               otherwise in the only arm that has it
  *   MODULE@4  MODULE@TAG        a version of a module
  *   ARM  ARM@4  ARM@TAG  TAG    a version of each module of an arm */
 #ifndef PL_HOME_NAMES_H

@@ -69,8 +69,8 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Sets *out to true if a rollback made a version after `number` and its parameters
- * differ from those of version `number`. */
+/* Sets *out to true if a rollback made one of the versions after `number`, and the
+ * parameters of that version differ from those of version `number`. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {

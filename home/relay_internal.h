@@ -22,8 +22,8 @@ typedef struct relay_question {
     relay_state state;
     pl_peer peer;
     uint64_t request; /* the number that the peer gave the question */
-    /* hash of a held SUBMIT; finds the question if the same SUBMIT comes again, perhaps
-     * over another connection */
+    /* hash of a held SUBMIT, by which the relay finds the question if the same SUBMIT
+     * comes again, perhaps over another connection */
     pl_hash content;
     pl_message kept;  /* the message of a waiting SUBMIT_PATH */
     int64_t asked_ms; /* when the question was last asked or forwarded */

@@ -112,8 +112,8 @@ static bool is_sum_in(pl_submit_result result)
            result == PL_SUBMIT_OTHER;
 }
 
-/* Sends a sum. The home accepts the whole sum or none of its parts; *in says which. If
- * the home cannot be reached, fails. */
+/* Sends a sum. The home accepts the whole sum or none of its parts; *in becomes true if
+ * the home accepted it. Fails if the home cannot be reached. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {

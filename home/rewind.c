@@ -114,8 +114,8 @@ static pl_status check_no_rollback(const pl_version *v)
 }
 
 /* Reads how long each phase of each task took, and on which kinds of devices. All
- * modules of a path record the same time of a phase, so the time is stored, not
- * added. */
+ * modules of a path record the same time of a phase, so the time is set, not added
+ * up. */
 typedef struct phase_scan {
     pl_rewind_arm *of;
     double *seconds; /* [tasks, phases] where a task is path * R + replica */

@@ -121,8 +121,8 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
 }
 
 /* With delayed-nesterov, tasks start from the newest version. An update may be relative
- * to an older one, but to none before head - window; keeps the versions from there
- * on. */
+ * to an older version, but to none before head - window. So keeps the versions from
+ * head - window on. */
 static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                          int module)
 {

@@ -399,12 +399,12 @@ static pl_status check_arm_phases(checker *c)
         c->now->n_checked += (uint64_t)p->n_checked;
         if (p->n_lost + p->n_repeated + p->n_wrong > 0)
             note_violation(c,
-                           "%s: of its phases' records %lld are missing, %lld "
-                           "repeated, %lld wrong: %s",
+                           "%s: %lld records of its phases are missing, %lld are "
+                           "repeated, %lld are wrong: %s",
                            p->path, (long long)p->n_lost, (long long)p->n_repeated,
                            (long long)p->n_wrong, p->example);
         if (p->n_left_out > 0) {
-            note_unproven(c, "a quorum merged rounds without these updates");
+            note_unproven(c, "a quorum merged some rounds without all their updates");
             c->now->n_unproven += (uint64_t)p->n_left_out - 1;
         }
         if (p->phases > c->arm.inner.phases)

@@ -201,8 +201,8 @@ bool config_freezes_later(const config *own, const config *c);
 /* Returns the number of phases of a path of the mixture in all chapters: train.phases
  * plus train.more. */
 int64_t config_all_phases(const config *c);
-/* Whether, by router.answer, the path under which a prompt is likeliest answers the
- * prompt in a run with n_paths paths. False: the router chooses the path. */
+/* Returns whether the path that gives a prompt the highest likelihood answers it, in a
+ * run with n_paths paths (router.answer). If not, the router chooses the path. */
 bool config_answers_by_likelihood(const config *c, int n_paths);
 /* Checks the value of an option that overrides router.answer. ERR_USAGE if this key
  * does not allow the value. */

@@ -35,8 +35,8 @@ static pl_status add_parent(grafting *g, int parent)
     if (d->n_parents == PL_DESCENT_MAX)
         return pl_fail(
             PL_ERR_CONFIG,
-            "topology.graft `%s`: the levels would have more than %d modules "
-            "in all, which only topology.split can make; use fewer modules",
+            "topology.graft `%s` would make more than %d modules in all levels "
+            "together; use fewer modules (only topology.split can make more)",
             g->text, (int)PL_DESCENT_MAX);
     d->parent[d->n_parents++] = parent;
     return PL_OK;
@@ -101,9 +101,9 @@ static pl_status leave_out(const pl_topology *from, const bool *gone, config_cha
             continue;
         if (n > PL_ABSENT_MAX)
             status = pl_fail(PL_ERR_CONFIG,
-                             "the levels would have %d combinations of modules, and "
-                             "not all of these are paths; then at most %d combinations "
-                             "are possible; use fewer modules",
+                             "the new topology would have %d combinations of modules, "
+                             "but if some combinations are not paths, it may have at "
+                             "most %d; use fewer modules",
                              n, (int)PL_ABSENT_MAX);
         else
             c->spec.absent[cell] = true;
@@ -193,7 +193,9 @@ static pl_status copy(grafting *g, char *names)
         PL_CHECK(find_in_level(g, name, &m));
         const int level = pl_topology_module_slot(g->from, m) - 1;
         if (n[level] == CONFIG_LIST_MAX)
-            return refuse(g, "would be one copy too many for its level; name fewer",
+            return refuse(g,
+                          "cannot be copied, too: this change already makes too many "
+                          "copies in the level; name fewer modules",
                           name);
         copies[level][n[level]++] = m - pl_topology_module(g->from, level + 1, 0);
     }

@@ -568,8 +568,8 @@ static const pl_key keys[] = {
     {"fleet.backup", PL_KEY_CHOICE, AT(backup), "auto", 0, 0, "off|auto|any", "",
      "backup tasks: an idle worker repeats the task of a slow worker, and the first "
      "result counts; auto: only on the same kind of device, so that the bytes are "
-     "equal, but on any kind if the slow worker has joined and not delivered a task "
-     "yet; any: on any kind; not with noloco and delayed-nesterov",
+     "equal, but on any kind if the slow worker came by `pathloom join` and has not "
+     "delivered a task yet; any: on any kind; not with noloco and delayed-nesterov",
      true},
 
     SECTION("store", "contents and place of the store"),
@@ -610,9 +610,8 @@ static const pl_key keys[] = {
      "from versions that were not dropped; 0: no limit",
      true},
 
-    SECTION("net",
-            "addresses at which processes listen; those that other machines reach are "
-            "encrypted"),
+    SECTION("net", "addresses at which processes listen; messages between machines are "
+                   "encrypted"),
     {"net.hub", PL_KEY_TEXT, AT(hub_bind), "ipc://*", 0, 0, NULL, "",
      "address at which the hub listens; ipc://*: a socket in RUN/proc/ipc, which only "
      "the user who starts the job can enter; tcp://HOST:PORT: host 0.0.0.0 means all "

@@ -101,7 +101,7 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_CHECK(pl_quorum_check(out));
     PL_CHECK(pl_mean_check(out));
     /* With i8, the small values of a block are rounded to zero if the block also has a
-     * large value. topk and sketch16 leave such small values. */
+     * large value. The residuals of topk and sketch16 have such small values. */
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = out->codec.codec[role];
         bool few = codec == PL_CODEC_TOPK || codec == PL_CODEC_SKETCH16;

@@ -453,8 +453,8 @@ static pl_status say_rest(const forgetting *f)
     return PL_OK;
 }
 
-/* *decided becomes true if the run's list already has all documents of this command, so
- * that an earlier command has done or decided the exchange. *trains: see forget_run. */
+/* *decided becomes true if the run's list already has all documents of this command:
+ * then an earlier command has done or decided the exchange. *trains: see forget_run. */
 static pl_status is_exchange_decided(const forgetting *f, bool *decided, bool *trains)
 {
     bool ended = false;

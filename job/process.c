@@ -149,7 +149,7 @@ static pl_status await_homes(process *p, const char *role)
     if (n > 0 && is_role(role, "relay"))
         return pl_fail(PL_ERR_USAGE,
                        "the run %s has %d homes, but a relay serves only one home: "
-                       "give the address of this home with --home ADDRESS",
+                       "give the address of that home with --home ADDRESS",
                        p->run, n);
     n = n > 0 ? n : 1;
     for (; p->homes.n < n; p->homes.n++) {

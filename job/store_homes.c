@@ -54,12 +54,11 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
     if (status == PL_OK)
         status = connect_homes(addresses, n, out);
     else
-        status =
-            pl_fail(PL_ERR_BUSY,
-                    "another process has locked the store %s, and %s, which should "
-                    "have its address, cannot be read; try again when the process "
-                    "has ended",
-                    folder, path);
+        status = pl_fail(PL_ERR_BUSY,
+                         "another process has locked the store %s, and the file with "
+                         "its address, %s, cannot be read; try again when that process "
+                         "has ended",
+                         folder, path);
     for (int i = 0; i < n; i++)
         pl_buf_destroy(&addresses[i]);
     return status;

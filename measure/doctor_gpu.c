@@ -10,8 +10,8 @@ static const char *remedy_of(const pl_run *r)
                : "use --set workers.recompute=true, or a smaller train.batch";
 }
 
-/* Compares the memory that one worker's model needs with the free bytes `left` of a
- * GPU; 0: there is no GPU to compare with. */
+/* Compares the memory that one worker's model needs with `left`, the free bytes of a
+ * GPU. If `left` is 0, there is no GPU to compare with. */
 static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
 {
     char text[6][16];

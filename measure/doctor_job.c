@@ -55,7 +55,7 @@ static void look_at_keys(doctor *d, const char *dir)
     }
     if (pl_key_list_load(run_key_list(dir, path), &list) != PL_OK) {
         doctor_say(d, HEALTH_FAIL, "keys",
-                   "make the list of keys readable, or correct or delete the line",
+                   "make the list of keys readable; correct or delete a wrong line",
                    "%s", pl_last_error());
         return;
     }
@@ -126,8 +126,9 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* Checks the GPU for a run. Opens the run itself, before doctor_run does: an error of
- * this check would overwrite the text of an error of opening the run. */
+/* Checks the GPU for a run. Opens the run itself, because this check comes before
+ * doctor_run opens it. If it came after, its errors could overwrite the error text of a
+ * run that cannot be opened. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
     pl_run r;

@@ -85,7 +85,7 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
          * ends. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
-        /* With `seconds` the workers of a job are measured, and those are not bound. */
+        /* With seconds > 0, workers of a job are measured, and those are not bound. */
         if (o->seconds <= 0)
             bind_processors(i * crew->threads, crew->threads);
         work(o, model, crew->threads, ends[1]);

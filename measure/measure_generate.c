@@ -167,8 +167,8 @@ static pl_status time_batch_steps(bench *b, int which)
     return PL_OK;
 }
 
-/* Measures prefill, reading of memory, and decoding, in rounds. The first round is only
- * a warm-up: round 1 forgets its results. */
+/* Measures prefill, reading of memory, and decoding, in rounds. Round 0 is only a
+ * warm-up: its results are dropped when round 1 begins. */
 static pl_status measure_decoding(bench *b)
 {
     for (int round = 0; round <= b->rounds; round++) {

@@ -9,10 +9,10 @@
  * rising positions; the rows of a step of decoding have different slots. Pieces and
  * steps use the same operations, except that a piece at position 0 uses
  * attention_forward (ops.h), because the cache has no earlier keys. The ends of pieces
- * depend only on positions, so a prompt gets the same bytes whether the caller passes
- * it at once or in pieces of the lengths that pl_decoder_piece returns. The model's
- * activations are used only during a call, so that several decoders may share a model,
- * one after another. */
+ * depend only on positions, so the results have the same bytes whether the caller
+ * passes a prompt at once or in pieces of the lengths that pl_decoder_piece returns.
+ * The model's activations are used only during a call, so that several decoders may
+ * share a model, one after another. */
 #include "modules/decoder_rows.h"
 #include <math.h>
 #include <string.h>
@@ -306,7 +306,8 @@ static pl_status check_room(const pl_decoder *d, int slot, int n)
         return pl_fail(PL_ERR_ARG, "slot %d does not exist: the decoder has %d slots",
                        slot, d->n_slots);
     if (n < 1)
-        return pl_fail(PL_ERR_ARG, "a call with %d tokens; give at least 1", n);
+        return pl_fail(PL_ERR_ARG, "the decoder cannot take %d tokens; give at least 1",
+                       n);
     if (!d->paths[slot] && !d->m->path)
         return pl_fail(PL_ERR_ARG,
                        "slot %d has no path, and the model has no parameters; load "

@@ -100,9 +100,10 @@ PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
  * count; the loss is the mean over the others. ERR_DATA if a token, without its mark
  * PL_TEXT_BEGINS, or a target is not in the vocabulary. If `clip` > 0, gradients are
  * scaled so that their global norm is at most `clip`. If B exceeds the model's batch,
- * the step makes several passes and adds their gradients; the sum is rounded
- * differently from the gradient of a single pass. ERR_NUMERIC if loss or norm is not
- * finite; the parameters are then unchanged. */
+ * the B sequences are divided among several forward and backward passes, whose
+ * gradients are added; the sum is rounded differently from the gradient of a single
+ * pass. ERR_NUMERIC if loss or norm is not finite; the parameters are then
+ * unchanged. */
 typedef struct pl_step_result {
     double loss;      /* nats per token */
     double grad_norm; /* before clipping */

@@ -47,8 +47,8 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     if (B < 1 || T < 1 || B > m->options.batch || T > m->options.context)
         return pl_fail(
             PL_ERR_ARG,
-            "a batch of %d x %d tokens is not possible; this model takes 1 x 1 to "
-            "%d x %d",
+            "a batch of %d sequences of %d tokens is not possible; this model takes 1 "
+            "to %d sequences of 1 to %d tokens",
             B, T, m->options.batch, m->options.context);
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
@@ -114,8 +114,8 @@ static pl_status begin_step(const pl_model *m, const int32_t *targets, int B, in
         return pl_fail(PL_ERR_ARG, "a model made for inference cannot train");
     if (B < 1 || T < 1)
         return pl_fail(PL_ERR_ARG,
-                       "a step cannot have a batch of %d x %d tokens; give at least "
-                       "1 x 1",
+                       "a step cannot have %d sequences of %d tokens; give at least 1 "
+                       "of each",
                        B, T);
     int64_t n = (int64_t)B * T;
     int64_t counted = 0;

@@ -19,8 +19,8 @@ struct probe_ops {
     pl_probe_options options;
     int N, heads, kv_heads, D, width, ffn, vocab, qkv_width;
     pl_act *a, *b, *c, *d; /* each has at least N rows of the widest activations */
-    /* each is as large as the largest matrix, all matrices of a block or `stream`,
-     * whichever is most */
+    /* number of floats: that of the head's matrix, that of all matrices of a block, or
+     * `stream`, whichever is largest; m also has room for the logits */
     float *w, *dw, *m, *v;
     float *rstd, *loss, *lse; /* [N], [N], [N, heads] */
     void *tokens;             /* [N] */

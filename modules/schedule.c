@@ -1,5 +1,4 @@
-/* Computes the inner learning rate of step s. With w = warmup, d = decay, n = total, f
- * = floor:
+/* The inner learning rate of step s, with w = warmup, d = decay, n = total, f = floor:
  *
  *   s < w              peak (s + 1) / w
  *   cosine, s < n      peak (f + (1 - f) (1 + cos(pi (s - w) / (n - w))) / 2)

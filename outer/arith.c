@@ -1,7 +1,6 @@
-/* Decodes the messages of a round and computes their weighted mean. If the caller wants
- * this, adds params - origin and multiplies by a factor. Then takes the outer step
- * (arith.h). Homes and workers both use this code, so that a worker can predict the
- * version that a home will make. */
+/* Decodes the messages of a round, computes D from them (the formulas are in arith.h),
+ * and takes the outer step with D. Homes and workers both use this code, so that a
+ * worker can predict the version that a home will make. */
 #include "outer/arith.h"
 
 static pl_status add_present(const pl_arith_merge *m, float *mean)

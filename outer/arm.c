@@ -61,7 +61,7 @@ static const pl_field first_fields[] = {
 /* The tables of fields limit the values of enumerations; check_arm checks whether all
  * values fit together. */
 enum { VALUE_BITS_MAX = 8 };
-/* limit for numbers whose members have more than 32 bits */
+/* limit for numbers whose members in pl_arm have more than 32 bits */
 #define INT_LIMIT (1ull << 31)
 static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 15, spec.embed_choice),
@@ -200,8 +200,7 @@ static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
     int kind = get_choice(r, TAG_STATE, i, PL_STATE_COUNT);
     if (!(allowed >> kind & 1) && r->status == PL_OK)
         r->status =
-            pl_fail(PL_ERR_PROTO,
-                    "%s: a vector of a path's state has kind %d, which it cannot have",
+            pl_fail(PL_ERR_PROTO, "%s: a vector of a path's state cannot have kind %d",
                     r->what, kind);
     return (pl_state_kind)kind;
 }

@@ -19,8 +19,8 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* Returns whether tasks of this arm can be done again later with the same result. The
- * result is false for methods whose tasks do not begin with a fixed version (noloco,
+/* Returns whether tasks of this arm can be done again later with the same result. This
+ * is not so for methods whose tasks do not begin with a fixed version (noloco,
  * delayed-nesterov) or need a mean that is soon dropped (eager), for arms whose moments
  * never leave a worker, and for arms with a quorum, because a dropped update is not
  * recorded. */

@@ -61,9 +61,9 @@ typedef struct ranked {
     int index;
 } ranked;
 
-/* Computes the hash by which a member is sorted. `use` is a different text for the
- * order of a round and for the order that is the same in all rounds (computed with
- * round 0). */
+/* Computes the hash by which a member is sorted. There are two orders: one that changes
+ * every round, and one that is the same in all rounds (computed with round 0). `use` is
+ * a different text for each order. */
 static void rank_member(const char *use, uint64_t seed, const char *module,
                         uint64_t round, ranked *r)
 {

@@ -74,8 +74,9 @@ static pl_item_fn best_rows(void)
 }
 #endif
 
-/* X [n,m] with n <= m and its transpose; A = X X^T; b has A A, then the polynomial b A
- * + c A A of iso.h; y has b times X. n and m are multiples of TILE. */
+/* x [n,m] with n <= m; xt is its transpose; a = x xt. The matrix `b` is first a a, then
+ * the polynomial of iso.h, "b A + c A A". y is the matrix `b` times x. n and m are
+ * multiples of TILE. */
 typedef struct iso_work {
     size_t n, m;
     float *x, *xt, *a, *b, *y;

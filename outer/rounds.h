@@ -87,8 +87,8 @@ PL_MUST_CHECK pl_status pl_round_predict(const pl_arm *arm, const pl_topology *t
                                          const pl_codec_message *message, float *params,
                                          double *norm);
 
-/* number of values per block of an i8 vector; after each block follows its exponent (a
- * power of two is its scale), in 2 bytes */
+/* number of values per block of an i8 vector; each block is followed by 2 bytes with an
+ * exponent e, and its scale is 2^e */
 enum { PL_STATE_I8_BLOCK = 256 };
 
 /* The positions of the vectors in a path's state, which is passed from phase to phase.

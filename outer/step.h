@@ -123,8 +123,8 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
 /* Returns the L2 norm. Sums are computed in double over fixed blocks. */
 double pl_l2_norm(const float *values, size_t n);
 
-/* Returns whether a step has the gap penalty: it needs |D| before it begins, and must
- * measure its own length. */
+/* Returns whether a step has the gap penalty. Such a step needs |D| before it begins,
+ * and must measure its own length. */
 bool pl_outer_depends_on_gap(const pl_outer_step *step);
 
 #ifdef __cplusplus

@@ -9,7 +9,8 @@ int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)
     return (int)((int64_t)index * fragments / n_blocks);
 }
 
-/* Fragment p is sent at its offset (p+1) H/F, H = inner_steps, F = fragments. */
+/* In each group of H inner steps, fragment p is sent after (p+1) H/F of them, where H
+ * is inner_steps and F is `fragments`. */
 int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round)
 {
     int64_t every = s->inner_steps / s->fragments;

@@ -8,8 +8,8 @@
  * centroids [n_paths, dim] in place; row p then belongs to path p. It searches for an
  * order with a small scatter inside modules:
  *
- *   sum over all modules of the levels, of sum over the module's paths p of
- *   |centroid_p - mean of the centroids of the module's paths|^2
+ *   sum over all modules m of all levels, and over all paths p of module m, of
+ *   |centroid_p - mean of the centroids of the paths of m|^2
  *
  * The search starts from the given order and from several random orders, which depend
  * only on `seed`. It swaps centroids as long as the sum gets smaller. The best result

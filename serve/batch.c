@@ -124,7 +124,7 @@ static bool is_reading(const place *p)
     return p->prompt || (p->route && !rerouting_is_ready(p->route));
 }
 
-/* The slot of the path that writes, which reads the next token. */
+/* Returns the slot of the path that writes; this slot reads the next token. */
 static int writing_slot(const pl_batch *b, const place *p)
 {
     return p->route ? rerouting_writer(p->route).slot : (int)(p - b->places);
@@ -331,8 +331,8 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
     return PL_OK;
 }
 
-/* The slot of the request that joined first among those with unread tokens; -1: all
- * tokens are read. */
+/* Returns the slot of the request with unread tokens that joined first; -1: no request
+ * has unread tokens. */
 static int next_reader(const pl_batch *b)
 {
     int slot = -1;

@@ -1,7 +1,7 @@
 /* Chooses a token in four steps: softmax at a temperature; keep the top_k likeliest
- * tokens (Fan et al. 2018, arXiv:1805.04833); of these keep the nucleus, the fewest
- * likeliest tokens whose probabilities sum to top_p (Holtzman et al. 2019,
- * arXiv:1904.09751); draw one of the remaining tokens with one keyed random number.
+ * tokens (Fan et al. 2018, arXiv:1805.04833); of these keep the nucleus, the smallest
+ * set of likeliest tokens whose probabilities sum to at least top_p (Holtzman et al.
+ * 2019, arXiv:1904.09751); draw one of these tokens with one keyed random number.
  *
  * The likeliest tokens are taken from a heap, so the vocabulary need not be sorted: to
  * find m tokens in a vocabulary of V tokens costs about V + m log V steps. */

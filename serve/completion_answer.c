@@ -51,8 +51,8 @@ static pl_status count_token_characters(const pl_tokenizer *tokenizer, int32_t t
     return status;
 }
 
-/* Writes the text of the token: if `logprob` is not NULL, as the key of this value in
- * the object `to`; otherwise as an item of the list `to`. */
+/* Adds the text of the token to `to`. If `logprob` is not NULL, `to` is an object, and
+ * the text is the key of the value *logprob; otherwise `to` is a list of texts. */
 static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json *to,
                            const double *logprob)
 {

@@ -9,7 +9,7 @@
 /* A place for one path in memory, whose likelihood can be computed. */
 typedef struct scoring {
     pl_pooled_path *pooled; /* NULL: no path was read yet */
-    int path; /* the path's number; -1: the path must be read, perhaps again */
+    int path; /* number of the path here; -1: none, or it must be read again */
 } scoring;
 
 struct pl_path_chooser {
@@ -134,9 +134,9 @@ void pl_path_chooser_reload(pl_path_chooser *c)
         c->scorings[i].path = -1;
 }
 
-/* Lets the model compute this path. If the path is not in its place, it is read and
- * replaces the path there. The old path is closed only after the new one was read, so
- * that modules that both paths use are not read again. */
+/* Makes the model use the parameters of this path. If the path is not in memory, it is
+ * read, and replaces the path that had its place. That path is closed only after the
+ * new one was read, so that modules that both paths use are not read again. */
 static pl_status hold_path(pl_path_chooser *c, int path)
 {
     scoring *s = &c->scorings[path % c->n_held];

@@ -347,7 +347,7 @@ static pl_status check_published(publication *p)
         if (is_changed(&p->files[i]))
             return pl_fail(PL_ERR_DAMAGED,
                            "%s/%s now has a file %s with different bytes than were "
-                           "sent (their sha256 begins with %.16s); repeat the command",
+                           "sent (with sha256 %.16s...); repeat the command",
                            p->hub.endpoint, p->name, p->files[i].name, p->files[i].sha);
     return PL_OK;
 }

@@ -51,8 +51,9 @@ static pl_status find_endpoint(asker *a)
         a->endpoint[len - 1] = '\0';
     if (!is_safe(a->endpoint) || strchr(a->endpoint, '@'))
         return pl_fail(PL_ERR_CONFIG,
-                       "HF_ENDPOINT must be https://HOST without a user name, or "
-                       "http:// and this machine, because the token is sent there");
+                       "HF_ENDPOINT must be https://HOST (http://localhost for a hub "
+                       "on this machine), without a user name: the token is sent "
+                       "there");
     return PL_OK;
 }
 

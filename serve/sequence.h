@@ -14,7 +14,7 @@ typedef struct sequence {
     const pl_tokenizer *tokenizer;
     pl_generate_options options; /* stop texts and biases are borrowed until close */
     /* gets the scores that the options ask for; NULL (no scores) until the caller sets
-     * it, which it must do before the first token */
+     * it; this must happen before the first token */
     pl_score_fn score;
     void *score_context;
     /* vocab: number of the model's tokens; n_known: number of the tokenizer's tokens */

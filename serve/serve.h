@@ -52,8 +52,8 @@ extern "C" {
 typedef struct pl_choice {
     double temperature; /* 0: always the likeliest token */
     int top_k;          /* keep this many tokens, the likeliest; 0: keep all */
-    /* applied after top_k: keep the fewest likeliest tokens whose share of the
-     * remaining probability reaches top_p; 1: keep all */
+    /* applied after top_k: keep the smallest set of likeliest tokens whose share of
+     * the remaining probability reaches top_p; 1: keep all */
     double top_p;
     /* applied before top_k and top_p: drop tokens whose probability is below this
      * fraction of the probability of the likeliest token; 0: drop none */

@@ -310,7 +310,7 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
 {
     const int context = server_paths_context(s->paths);
     to->path = -1;
-    /* The front reads the name after the job's first event, so it is set before. */
+    /* The front reads the name after the job's first event, so the name is set now. */
     pl_copy_text(to->model, sizeof to->model, "auto");
     PL_CHECK(encode_prompt(s, from, to));
     if (count_prompt_tokens(to) <= context)
@@ -350,8 +350,8 @@ static void answer_slots(const pl_server *s, server_job *job)
     tell_end(&job->parts[0], PL_OK, NULL, &none);
 }
 
-/* Prepares a job and lets it wait for slots. A job that asks for the slots is answered;
- * a job with a wrong prompt is refused. */
+/* Prepares a job and lets it wait for slots. A job that asks for the state of the slots
+ * is answered at once; a job with a wrong prompt is refused. */
 static void arrive(pl_server *s, server_job *job)
 {
     if (job->kind == SERVER_SLOTS) {

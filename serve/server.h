@@ -22,8 +22,8 @@ typedef struct pl_server_options {
     int slots; /* number of requests that one engine answers at the same time */
     /* largest number of paths in memory; 0: only memory limits it */
     int paths;
-    /* limit for the bytes of modules in memory, raised to the bytes of one path; 0:
-     * half of the free memory */
+    /* limit for the bytes of modules in memory; if one path needs more, its size is the
+     * limit; 0: half of the free memory */
     uint64_t module_bytes;
     int queue; /* largest number of requests that wait */
     /* largest number of requests from one client address at the same time; 0: no

@@ -55,7 +55,7 @@ PL_MUST_CHECK pl_status server_paths_embed(server_paths *p, int model,
 /* Adds an object per slot of each engine to the list: what the slot is doing, in the
  * form of llama-server. */
 void server_paths_write_slots(const server_paths *p, pl_json *list);
-/* Makes a step of all requests; returns the number of engines that had requests. */
+/* Makes one decoding step for all requests; returns how many engines had requests. */
 int server_paths_step(server_paths *p);
 /* Returns the number of requests in all batches. */
 int server_paths_active(const server_paths *p);

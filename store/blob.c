@@ -509,7 +509,7 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
 }
 
 /* Adds the chunks and the record of a new blob, which has no references yet. If no
- * record names the blob until the commit, the blob is deleted just before the
+ * record of the transaction names the blob, the blob is deleted just before the
  * commit. */
 static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
                               const blob_record *blob)

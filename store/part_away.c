@@ -72,8 +72,8 @@ pl_status pl_store_remove_part(const char *folder, int n)
         return parts_clear_removed(folder, n);
     if (n < 2 || counted.n != n + 1)
         return pl_fail(PL_ERR_ARG,
-                       "the store %s has %d parts; without the last one it has %d, not "
-                       "%d, and at least 2 must stay",
+                       "the store %s has %d parts; removing the last one leaves %d, "
+                       "not %d, and at least 2 must stay",
                        folder, counted.n, counted.n - 1, n);
     PL_CHECK(pl_store_check_removal(folder, n));
     PL_CHECK(rollback_forget_parts(folder, n));

@@ -182,7 +182,7 @@ pl_status pl_store_grow_parts(const char *folder, int n)
         return PL_OK;
     if (parts.n == 0 || n != parts.n + 1 || n > PL_PARTS_MAX)
         return pl_fail(PL_ERR_ARG,
-                       "the store %s has %d parts; with one more it has %d, not %d (at "
+                       "the store %s has %d parts; adding one gives %d, not %d (at "
                        "most %d are possible)",
                        folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
     PL_CHECK(parts_clear_removed(folder, n - 1));

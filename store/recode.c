@@ -42,7 +42,7 @@ static uint64_t reach_of(uint64_t number)
 }
 
 /* When the newest version has the number `head`, up to three versions can be coded.
- * Finds number k of them, from 0. Returns false if there is no such version. */
+ * Finds the one with index k, from 0 to 2. Returns false if there is none. */
 static bool due(uint64_t head, int k, uint64_t *number)
 {
     static const uint64_t distance[] = {RECENT, 4, 8};

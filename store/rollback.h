@@ -13,8 +13,8 @@
 #define ROLLBACK_REF "sys/rolled-back"
 
 /* Called by a writer that has just opened a store, or one home's part of a divided
- * store. An unfinished rollback may still have to change it. The function makes this
- * change if the rollback was decided, and otherwise drops it. */
+ * store. If the store holds its share of an unfinished rollback, the function carries
+ * the share out if the rollback was decided, and otherwise drops the share. */
 PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
 
 /* Called after parts were removed. Records that the last rollback concerned only the

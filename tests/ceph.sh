@@ -9,13 +9,13 @@
 # runs on the machine is not touched. If packages of Debian's Ceph are missing, they are
 # installed. Tests:
 #   what store/engine/engine.h promises, also with racing processes (engine_check)
-#   stores whose process is killed between two writes; such stores are rebuilt and
-#   collected (remote_store). Also unit tests of the store that work with every engine
+#   stores whose process is killed between two writes: rebuilding them from the engine
+#   and garbage collection (remote_store); unit tests of the store that fit every engine
 #   a training whose home is killed. Meanwhile the storage daemon is stopped, continued,
 #   killed and started again. The versions must be those of a training on RocksDB. Then
 #   fsck, gc, a lost disk, two homes with one store, a storage daemon that is stopped,
 #   and one that is full
-#   the same promises, a store and a training on S3
+#   the same promises, a store and a training with S3 instead of Ceph's own protocol
 #
 # Exit codes: 0; 1 if a test failed; 77 if this machine cannot run it, and a line says
 # why. Takes about four minutes, longer if the machine is busy.
@@ -206,7 +206,7 @@ train() { # run, options; in a subshell or in the background
 }
 
 same_versions() { # run, what
-    versions --run "$work/$1" | cmp - "$work/plain.versions" || fail "$2 has other versions than the training on RocksDB"
+    versions --run "$work/$1" | cmp - "$work/plain.versions" || fail "the versions of $2 differ from those of the training on RocksDB"
 }
 
 kill_home() { # run

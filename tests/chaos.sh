@@ -10,7 +10,7 @@
 # (kill -9), or stopped for 0.5 to 5 times the duration of a lease and continued, or
 # told to end (SIGTERM). If the launcher has ended, it is started again. After each run:
 #
-#   every version has the hash of the undisturbed run, and its contributions, each once
+#   every version has the hash and the contributions that it has in the undisturbed run
 #   every path has the state and the number of samples of the undisturbed run
 #   every commit that was acknowledged when a home was killed is in the log, unchanged
 #   `pathloom store fsck` finds nothing wrong, and no process is left over
@@ -191,7 +191,7 @@ check_acks() {
 }
 
 check_run() {
-    same_facts calm shot || fail "the store has other facts than that of the undisturbed run"
+    same_facts calm shot || fail "the store differs from that of the undisturbed run"
     check_acks
     fsck_is_clean shot || fail "fsck: $(head -n 3 "$work/shot.fsck")"
     nobody_is_left shot || fail "processes are left: $(left_behind shot)"

@@ -56,8 +56,8 @@ static bool find_scale(const html_line *lines, size_t n_lines, scale *out)
             out->low = isfinite(value) ? fmin(out->low, value) : out->low;
             out->high = isfinite(value) ? fmax(out->high, value) : out->high;
         }
-    /* With 1e-9 of the largest value, rounding errors stay smaller than a step of the
-     * axis. */
+    /* The padding is at least 1e-9 of the largest value, so that the axis is never so
+     * short that rounding errors show. */
     const double pad =
         fmax(0.05 * (out->high - out->low), fmax(1e-3, 1e-9 * fabs(out->high)));
     out->low -= pad;

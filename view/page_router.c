@@ -2,9 +2,9 @@
  * the run, and /route.json?text=... with the path that would answer a text (page.h).
  *
  * To route a text, the page may have to read the parameters of all paths, and one
- * thread answers all questions. So the length of a text is limited, and the bytes that
- * the page reads for it. After each text the page refuses further texts for as long as
- * the routing of that text took. */
+ * thread answers all questions. So the length of a text and the number of bytes that
+ * the page reads for it are limited. After each text the page refuses further texts for
+ * as long as the routing of that text took. */
 #include "view/page_internal.h"
 
 #include <math.h>

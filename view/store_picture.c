@@ -43,8 +43,8 @@ static pl_status draw_changes(const pl_json *heat, const char *file)
     if (n_tensors == 0 || n_columns == 0)
         return pl_fail(
             PL_ERR_NOT_FOUND,
-            "there is nothing to draw: no two of the versions %lld to %lld of %s that "
-            "still have their parameters differ",
+            "there is nothing to draw: those of the versions %lld to %lld of %s that "
+            "still have their parameters are all equal, or there is only one or none",
             from, to, module);
     double *values = pl_alloc(n_tensors * n_columns * sizeof *values);
     char(*names)[PL_NAME_MAX] = pl_alloc(n_tensors * sizeof *names);

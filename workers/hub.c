@@ -377,9 +377,9 @@ void hub_end_task(hub_worker *w, const plan_path *path)
 }
 
 /* Returns the type of the answer to a renewal of a lease that this hub does not have.
- * The answer is RENEWED while the hub lacks the state of a home and cannot decide, and
- * if a task that the worker no longer trains has arrived, because DONE will come soon.
- * Otherwise the hub refuses the renewal. */
+ * The answer is RENEWED while the hub lacks the state of a home and cannot decide. It
+ * is also RENEWED if the worker no longer trains the task and the homes have the
+ * results, because its DONE will come soon. Otherwise the hub refuses the renewal. */
 static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
 {
     for (int i = 0; i < h->n_homes; i++)
@@ -560,9 +560,9 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
-/* Handles the message with which a worker leaves. Ends its question and leases at once,
- * so that other workers need not wait until the leases expire. Has no effect if a new
- * process (pid) of the same worker is already connected. */
+/* Handles the message with which a worker leaves. Ends the worker's open question and
+ * its leases at once, so that other workers need not wait until the leases expire. Has
+ * no effect if a new process (pid) of the same worker is already connected. */
 static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     pl_msg_leave q;

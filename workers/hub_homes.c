@@ -408,8 +408,8 @@ static pl_status apply_message(hub *h, hub_home *home, pl_message *m)
 }
 
 /* Notes the epoch of a home. If the epoch has changed, the home has restarted. Then it
- * knows neither where to send events nor which tokens to refuse, so the hub tells it
- * both: the home sends events to the sender of GET_STATE. */
+ * knows neither which tokens to refuse nor where to send events. So the hub tells it
+ * the tokens and sends GET_STATE, because a home sends events to the sender of that. */
 static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
 {
     if (epoch == 0 || epoch == home->epoch)

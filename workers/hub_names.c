@@ -133,10 +133,10 @@ static bool list_gives(const char *name, const pl_pubkey *key)
     return pl_gate_key_named(name, &owner) && pl_pubkey_equal(&owner, key);
 }
 
-/* Whether the worker keeps its name although the list does not give it the name. A
- * worker that has shown that it delivers keeps it; otherwise anyone with an invitation
- * could take its name. Another worker does not keep it; otherwise anyone could use all
- * the names that others will need. */
+/* Whether the worker keeps its name when the list gives the name to another key. A
+ * worker that has shown that it delivers keeps its name, so that an invitation is not
+ * enough to take the name from it. Any other worker that is not the job's own loses its
+ * name, so that it cannot block names that others will need. */
 static bool keeps_name(const hub_worker *w)
 {
     return w->own_key || (w->proven && !w->fenced[0]);
@@ -152,8 +152,8 @@ static bool has_better_right(const pl_peer *peer, const hub_worker *w)
 }
 
 /* Takes the name from the worker that used it first. The worker's entry gets a name
- * with which no worker can join. States that the worker made are not those of the new
- * owner of the name. */
+ * with which no worker can join. The states that this worker made get that name, too,
+ * so that the new owner of the old name is not blamed for them. */
 static void take_name_back(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
@@ -201,7 +201,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     return PL_OK;
 }
 
-/* Checks that the worker is not fenced, and that its name is used with its key. A name
+/* Checks that the worker is not fenced, and that the peer has the worker's key. A name
  * belongs to the key that used it first, so that no other key can take over the
  * worker's leases. Without encryption all keys are equal. */
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
@@ -216,7 +216,8 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
-/* Names that the list gives to a key are checked when the list is changed. */
+/* Refuses a name that a worker with a different key uses and keeps. Does not check
+ * names that are in the list: pl_admission_enrol checks those. */
 static pl_status check_unused(const hub *h, const char *name, const pl_pubkey *key)
 {
     pl_pubkey owner;

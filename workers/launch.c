@@ -12,8 +12,8 @@ enum {
     ARGS_MAX = 48,
     LINE_BYTES = 1024,
     CRASHES_MAX = 8, /* number of crashes in a row that end the job */
-    /* number of ends in a row that are not crashes (was_told_to_end) and end the job;
-     * for example, the system sends SIGKILL when memory is short */
+    /* A job ends when a child has ended this often in a row without a crash
+     * (was_told_to_end), for example by SIGKILL because memory was short. */
     KILLS_MAX = 200,
     /* if a child has lived this long, the counts of crashes and kills begin again */
     STEADY_MS = 10000,

@@ -25,7 +25,7 @@ typedef struct local_slot {
  * home stored with the version s->base; not read in phase 1. */
 PL_MUST_CHECK pl_status local_step_eager(const local_slot *s, const float *mean_before);
 /* The same for noloco. mate: the mate's decoded update, or NULL if the path met no
- * mate. mate_start: its second vector if two vectors are sent (pl_round_vectors). */
+ * mate. mate_start: the mate's second vector, if two are sent (pl_round_vectors). */
 PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate,
                                           const float *mate_start);
 

@@ -106,7 +106,7 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free_aligned(p->sent_start);
 }
 
-/* Returns the residual of a slot, a part of the job's state; NULL if the slot has no
+/* Returns the residual of a slot, which is in task->job.state; NULL if the slot has no
  * residual. Encoding replaces the old residual by the new one. */
 static float *residual_of(const worker_task *task, const local_slot *s, int slot)
 {

@@ -29,7 +29,7 @@ typedef struct worker_shard {
 } worker_shard;
 
 /* A leased task and the work on it. At any time only one thread works on a task. But
- * the main thread always renews its lease, and sets `packed`, and `lost` atomically. */
+ * the main thread renews its lease at any time, and sets `packed` and `lost`. */
 typedef struct worker_task {
     /* A lease may be extended to the next phase before the earlier phase has arrived.
      * This task then takes the state from `after`, the task of that earlier phase.

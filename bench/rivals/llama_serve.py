@@ -1,21 +1,21 @@
-"""Serving beside llama.cpp: the same weights behind both servers, over HTTP, in turn.
+"""Compares the speed of serving with llama.cpp: same weights, over HTTP, in turn.
 
     sh bench/rivals/generate.sh --serve --work FOLDER [--threads 2] [--rounds 3] [--tokens 64]
 
 FOLDER gets a run of 2x2 modules of the shape 124m (random weights, trained for one step)
-and, for llama.cpp, each of its four paths as a GGUF file of type q8_0; a second call uses
-them again. Pathloom serves the run in int8. The rows of the table:
+and, for llama.cpp, each of its four paths as a GGUF file of type q8_0; a second call
+reuses these files. Pathloom serves the run in int8. The rows of the table:
 
     one path    N clients at once ask for the same path; llama.cpp has N slots
-    four paths  N clients ask for the four paths in turn. One pathloom serves them;
-                llama.cpp has one server per path, with its share of slots and threads
+    four paths  client i asks for path i mod 4. One pathloom serves all four; llama.cpp
+                has one server per path, each with a quarter of the slots and threads
 
-Each client sends one request: a prompt of 32 tokens of its own, then --tokens tokens,
-greedy. A measurement is the number of tokens of all answers divided by the time from the
-first request to the last answer. In each round both servers are measured in turn;
-the first round only warms up. The median over the rounds counts. The last lines give the
-time of a request for one token after a prompt of 1,000 tokens, when the server sees the
-prompt for the first time and when it sees it again.
+Each client sends one request with its own prompt of 32 tokens; the answer has --tokens
+tokens, each the likeliest one. A measurement is the number of tokens of all answers
+divided by the time from the first request to the last answer. In each round both servers
+are measured in turn; the first round only warms up. The median over the rounds counts.
+The last lines give the time of a request for one token after a prompt of 1,000 tokens,
+when the server sees the prompt for the first time and when it sees it again.
 """
 
 import argparse
@@ -34,7 +34,7 @@ try:
     from sentencepiece import sentencepiece_model_pb2 as pieces
 except ImportError as missing:
     print(
-        f"there is no {missing.name}; install it outside the tree:\n"
+        f"the Python package {missing.name} is missing; install it outside the tree:\n"
         "  python3 -m venv RIVALS\n"
         "  RIVALS/bin/pip install xllamacpp sentencepiece protobuf numpy\n"
         "  PYTHON=RIVALS/bin/python sh bench/rivals/generate.sh --serve --work FOLDER",
@@ -50,7 +50,7 @@ FIRST_WORD = 300
 
 # ---- the model ----
 def write_tokenizer(name):
-    """Control tokens, bytes, single letters, and words that no text contains."""
+    """Writes control tokens, bytes, single letters, and words that no text contains."""
     model = pieces.ModelProto()
     model.trainer_spec.model_type = model.trainer_spec.BPE
     model.trainer_spec.vocab_size = VOCAB
@@ -69,7 +69,7 @@ def write_tokenizer(name):
 
 
 def write_model(folder):
-    """A folder of transformers' Llama with random weights."""
+    """Writes a Llama model with random weights, in the form of transformers."""
     random = np.random.default_rng(1)
     shapes = {"model.embed_tokens.weight": (VOCAB, WIDTH), "model.norm.weight": (WIDTH,)}
     for i in range(BLOCKS):
@@ -120,7 +120,7 @@ def quietly(*command):
 
 
 def make_run(options):
-    """The run, and a GGUF file of each of its paths."""
+    """Makes the run and a GGUF file of each of its paths; returns their names."""
     run, folder = f"{options.work}/run", f"{options.work}/model"
     files = [f"{options.work}/mix-{path}-q8_0.gguf" for path in PATHS]
     if all(os.path.exists(name) for name in files):
@@ -161,7 +161,7 @@ sys.stdin.read()
 
 
 class Server:
-    """A process that serves until `end`. Its first lines tell its address."""
+    """A process that serves until `end`. The first lines that it prints have its address."""
 
     def __init__(self, command):
         self.process = subprocess.Popen(
@@ -192,7 +192,7 @@ def start_llama(name, slots, threads):
 
 
 def ask(address, path, client, n_prompt, n_tokens):
-    """One request; the number of tokens of its answer. llama.cpp's server has no paths."""
+    """Sends a request; returns the number of tokens of the answer. path: None for llama.cpp."""
     prompt = [1] + [FIRST_WORD + (7919 * client + 31 * i) % 50000 for i in range(n_prompt - 1)]
     body = {"prompt": prompt, "max_tokens": n_tokens, "temperature": 0, "logit_bias": {"2": -100}}
     if path:
@@ -207,7 +207,7 @@ def ask(address, path, client, n_prompt, n_tokens):
 
 
 def measure(requests, n_tokens, first):
-    """Tokens per second of all requests, sent at once. A request: address and path."""
+    """Sends all requests (address, path) at once; returns the tokens per second of all."""
     with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
         start = time.monotonic()
         answers = [
@@ -219,7 +219,7 @@ def measure(requests, n_tokens, first):
 
 
 def compare(options, run, files, paths, n):
-    """One row: tokens/s of both, and the median, least and largest ratio."""
+    """Prints a row: tokens/s of both servers; median, least and largest ratio."""
     slots = max(1, n // len(paths))
     threads = max(1, options.threads // len(paths))
     ours = start_pathloom(options, run, n)
@@ -248,7 +248,7 @@ def compare(options, run, files, paths, n):
 
 
 def compare_prefix(options, run, files):
-    """The same long prompt twice; the medians of both times, for both servers."""
+    """Sends each long prompt twice to both servers; prints the median of each time."""
     for name, server, path in (
         ("pathloom", start_pathloom(options, run, 1), PATHS[0]),
         ("llama.cpp", start_llama(files[0], 1, options.threads), None),

@@ -21,7 +21,7 @@ typedef struct backward {
     char *q_pairs, *dout_pairs;      /* [QB/2, Dp] */
     char *p, *ds, *ds_pairs;         /* [KB, QB] activations; pairs [KB/2, QB] words */
     float *dq, *dk, *dv;             /* [QB, Dp]; dk and dv [Tp, Dp] */
-    float delta[QB], row_lse[QB];    /* of each query; row_lse is to base 2 */
+    float delta[QB], row_lse[QB];    /* per query; row_lse is a base-2 logarithm */
 } backward;
 
 static size_t backward_bytes(const shape *s)
@@ -180,7 +180,8 @@ ALWAYS_INLINE void dq_tile(const backward *w, int q, int j0, int d, int n_keys,
     add_tile(w->dq + (size_t)q * Dp + (size_t)d, Dp, sum, j0 > 0, n_vecs);
 }
 
-/* Adds the part of queries q .. end-1 to dV or dK of MR keys from k on. */
+/* Adds the contribution of queries q .. end-1 to dV or dK of the MR keys from key k
+ * on. */
 ALWAYS_INLINE void dkv_tile(const backward *w, float *out, const char *a, const char *b,
                             int k, int d, int q, int end, const int n_vecs,
                             const pl_type type)

@@ -56,9 +56,9 @@ static void forward_carve(forward *f, char *at)
 
 /* ---- scores ---- */
 
-/* Computes the scores of MR keys, from k on, for the queries of a panel: for both
- * vectors, or with `first` 1 only for the second. `top` gets each query's largest
- * score. */
+/* Computes the scores of MR keys, from k on, for the queries of a panel: for both of
+ * its vectors, or only for the second one if `first` is 1. `top` gets each query's
+ * largest score. */
 ALWAYS_INLINE void score_tile(const forward *f, const panel *p, const char *keys, int k,
                               vfloat top[2], const int first, const pl_type type)
 {
@@ -109,8 +109,8 @@ ALWAYS_INLINE void exp_tile(const forward *f, const panel *p, int k,
         }
 }
 
-/* Computes P of a panel of queries and the block of keys at j0, not yet divided by the
- * sum. */
+/* Computes P for a panel of queries and the block of keys that begins at j0. P is not
+ * divided by the sum yet. */
 ALWAYS_INLINE void softmax_panel(forward *f, const panel *p, int j0, const pl_type type)
 {
     vfloat top[2] = {v_set(-INFINITY), v_set(-INFINITY)}, most[2], sum[2];

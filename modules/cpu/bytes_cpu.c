@@ -25,8 +25,8 @@ enum {
 
 /* One group of a row of x, converted to bytes. */
 typedef struct group {
-    /* start values of the lanes; the first BEGINS are used, and their sum is -128 sum
-     * q */
+    /* start values of the sums in the lanes; only the first BEGINS are used, and they
+     * add up to -128 sum q */
     int32_t begin[16];
     int8_t q[GROUP];
     float step;

@@ -43,7 +43,7 @@ ALWAYS_INLINE void row_scale(pl_act *out, size_t at, const float *row, float sca
     }
 }
 
-/* Writes the loss of row n. If `dlogits` is given, writes scale * softmax to it, less
+/* Writes the loss of row n. If `dlogits` is given, writes scale * softmax to it, minus
  * `scale` at the target. Each value, including that of the target, is rounded only
  * once. */
 static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,

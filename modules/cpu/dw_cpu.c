@@ -125,7 +125,7 @@ typedef struct gradient {
      * `first` on, that are summed now */
     int O, I, depth;
     size_t first, panel;  /* panel: bytes of a panel of NR packed columns */
-    char *packed_x, *own; /* own: for each thread, packed dout and an edge of dw */
+    char *packed_x, *own; /* own: each thread's packed dout and an edge tile */
     pl_type type;
 } gradient;
 

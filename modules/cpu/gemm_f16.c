@@ -44,7 +44,7 @@ typedef struct part { /* the part of a call that is packed at once */
     bool add;
     char *packed_b;
     float unscale[PANELS]; /* for each panel of b, the inverse of its scale */
-    /* own_bytes for each thread: its packed rows of a, or a panel of b in f32 */
+    /* own_bytes bytes per thread: its packed rows of a, or a panel of b in f32 */
     char *own;
     size_t own_bytes;
 } part;
@@ -166,7 +166,7 @@ static void round_columns(char *words, int depth, const float *scale)
         }
 }
 
-/* Packs the GROUP_ROWS columns of `a` that belong to rows of the product. The columns
+/* Packs GROUP_ROWS columns of `a`; they are rows of the product. The columns
  * are first copied in one pass over `a`, and then rounded in place. A vector that is
  * stored for one k may extend into the place of the next k, which is written later. */
 static void pack_columns(const part *p, rows_of_a *to)

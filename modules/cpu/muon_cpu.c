@@ -2,7 +2,7 @@
  *
  * Matrices are zero-padded to whole panels of NR columns, and stored panel after panel:
  * element (row, col) lies at [col / NR][row][col % NR]. So each matrix can be the left
- * or the right operand of a product without packing. A step has fifteen products.
+ * or the right operand of a product without packing. One update has fifteen products.
  * Padding stays zero. X has at least as many rows as columns (else its transpose is
  * used), so the Gram matrix X^T X is as small as possible.
  *

@@ -390,8 +390,8 @@ ALWAYS_INLINE vfloat v_exp(vfloat x)
 
 /* Returns 2^x, with a relative error below 3e-7 for -126 <= x <= 127. Without AVX-512,
  * an x beyond these limits gives the value at the limit, as in v_exp. The function is
- * faster than v_exp, because it does not split ln2 into two parts. Use it where the
- * argument has a larger error than this split avoids.
+ * faster than v_exp, because it does not split ln2 into two parts. Use it if the
+ * argument's own error is larger than the error that this split avoids.
  *
  *   x = n + f;  2^x = 2^n q(f),  q of degree 5, q(0) = 1, with the least relative error
  *
@@ -423,8 +423,8 @@ ALWAYS_INLINE vfloat v_exp2(vfloat x)
 }
 
 /* Returns ln x for normal x > 0. The error is below 1e-7, or below 1e-7 of the result
- * if that is more. NaN gives NaN. Cephes' polynomial (logf.c, Moshier) on sqrt(1/2) <=
- * m < sqrt(2), x = 2^n m. */
+ * if that is more. NaN gives NaN. With x = 2^n m and sqrt(1/2) <= m < sqrt(2), ln m is
+ * Cephes' polynomial (logf.c, Moshier). */
 ALWAYS_INLINE vfloat v_log(vfloat x)
 {
     const vint exponent = ((vint)x - 0x3f3504f3) >> 23;

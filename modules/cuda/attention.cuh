@@ -48,8 +48,8 @@ template <int N> __device__ inline void clear_rows(float (&c)[N][4])
  * the number of warps of a block, each of which computes 16 rows of the results, and
  * GROUP the number of rows that are multiplied at once. KEYS and STEP are the numbers
  * of rows that the forward and the backward kernels take at a time. There are STAGES
- * tiles of such rows: in the forward kernel and in the kernel of keys, one is copied
- * while the products of two others are computed. */
+ * tiles of such rows: in the forward kernel and in the kernel of keys, one tile is
+ * copied while two others are multiplied. */
 enum { STAGES = 3 };
 
 /* Products by single warps. Rows are padded by 8 acts, for which mma.cuh gives the

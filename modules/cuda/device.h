@@ -126,7 +126,7 @@ static inline unsigned blocks_for(size_t n, size_t size)
 PL_MUST_CHECK pl_status device_check(cudaError_t error, const char *what);
 
 /* Zeroes memory that will hold results of cuBLAS. Call this once, when the memory is
- * allocated; the zeroing is work of the stream. Without this, compute-sanitizer's
+ * allocated; the stream executes the zeroing. Without this, compute-sanitizer's
  * initcheck reports errors where kernels read such memory, because it does not see all
  * writes of a library's kernels. The emulation does not zero the memory: it knows what
  * a product wrote, and zeros would hide memory that was never written. */

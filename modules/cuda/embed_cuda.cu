@@ -14,8 +14,8 @@
 
 enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, BALLOTS = 8 };
 enum { WARP_TILE = BALLOTS * WARP_SIZE, TILE = WARPS * WARP_TILE };
-/* For each bucket and slab all tokens are read again. With 256 buckets and a batch of
- * 16384, this takes a tenth of the time of all instructions, and a block has 64
+/* For each bucket and slab all tokens are read again. With 256 buckets and 16384
+ * tokens, this takes a tenth of the time of all instructions, and a block has 64
  * hits. */
 enum { MAX_BUCKETS = 256, BUCKET_HITS = 16, SLAB = 256, RUN_LOADS = 4 };
 
@@ -106,8 +106,8 @@ static __device__ int run_end(const int32_t *token, int i, int end)
 }
 
 /* Sums V columns of the gradients at n positions. RUN_LOADS positions are loaded at
- * once, because each load takes long. After the last position, it is loaded again, but
- * not added. */
+ * once, because each load takes long. If fewer are left, the last one is loaded several
+ * times, but added only once. */
 template <int V>
 static __device__ void sum_run(float sum[V], const act *column, const int *position,
                                int n, int C)

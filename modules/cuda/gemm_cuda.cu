@@ -245,8 +245,8 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
     return status;
 }
 
-/* Returns the bucket of a key, by a hash of the key's eleven words. A key has no
- * gaps. */
+/* Returns the bucket of a key, by a hash of the key's eleven words. There is no padding
+ * between the fields of a key. */
 static gemm_plan **bucket_of(cuda_gemm *gemm, const plan_key *key)
 {
     uint32_t words[sizeof *key / 4];
@@ -282,7 +282,7 @@ static gemm_plan *make_plan_room(cuda_gemm *gemm)
     return oldest;
 }
 
-/* Makes a plan. After an error everything that was made for it has been freed. */
+/* Makes a plan. After an error, all parts of the plan have been freed. */
 static pl_status make_plan(cuda_gemm *gemm, const gemm_call *call, const plan_key *key,
                            gemm_plan *plan)
 {

@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(ROW_THREADS_MAX)
     if (threadIdx.x == 0)
         rstd[blockIdx.x] = r;
     for (int c = first; c < C; c += step) {
-        /* otherwise `a` and `scale` still hold the values of the only iteration */
+        /* otherwise `a` and `scale` still hold the values that the loop above loaded */
         if (step < C) {
             load_floats<V>(scale, w + c);
             load_acts<V>(a, x + row + c);

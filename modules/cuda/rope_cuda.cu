@@ -7,7 +7,7 @@
 
 enum { THREADS = 256 };
 
-/* Which heads of a row are rotated, and the tables of cosines and sines with which. */
+/* The heads of a row that are rotated, and the tables of cosines and sines. */
 struct rope_plan {
     int T, heads, half; /* heads: H + G; half: D/2 */
     size_t stride;      /* elements per row of qkv */

@@ -19,7 +19,7 @@ drop_job() { # folder; in a subshell or in the background
         --set eval.baselines=dense-eq
 }
 
-documents() { # head or tail, number of paths: their documents in the first or last deal
+documents() { # head (first deal) or tail (last deal), N: prints the documents of N paths
     grep '^ *p[0-9]* *[0-9]* documents, ' "$work/calm.out" | "$1" -n "$2" |
         awk '{ n += $2 } END { print n }'
 }
@@ -46,7 +46,7 @@ done
 # Without router.balance (0.1) the largest shard would be 1.6 times the mean.
 grep -q '^router   split, largest shard 1\.[01]' "$work/calm.out" ||
     fail "the documents that moved are not balanced"
-facts calm || fail "the store of the undisturbed run"
+facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
 ask store fsck --run "$run" || fail "fsck"
 ask check --run "$run" || fail "check"
 ask data coverage --run "$run" || fail "coverage"
@@ -56,7 +56,7 @@ says '"finished": *true'
 ask generate --run "$run" --prompt "The path" --max-tokens 4 --path p11 || fail "generate"
 ask generate --run "$run" --prompt "The path" --max-tokens 4 --path p12 &&
     fail "generate accepts p12, which was dropped"
-ask store verify mix~1/L2.E1@2 --tasks --run "$run" || fail "the tasks of mix~1/L2.E1@2 give another hash"
+ask store verify mix~1/L2.E1@2 --tasks --run "$run" || fail "the tasks of mix~1/L2.E1@2 give a different hash"
 
 # The modules that remain must begin with the last versions of their predecessors. The
 # other modules have ended.

@@ -23,7 +23,7 @@ static void must(bool good, const char *what)
 {
     if (good)
         return;
-    printf("engine_check: %s: %s\n", what, pl_last_error());
+    printf("engine_check: this check failed: %s: %s\n", what, pl_last_error());
     exit(1);
 }
 

@@ -44,7 +44,7 @@ echo "1. without audits"
 dealt="--set router.em=2 --set router.share=0.2" # four more tasks score documents
 # shellcheck disable=SC2086 # the list is several words
 (run_job calm $dealt) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-facts calm || fail "the store of the undisturbed run"
+facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
 
 echo "2. every task twice"
 take_data calm twice
@@ -54,7 +54,7 @@ agreed=$(count 'audit.closed .*verdict=agreed' twice)
 [ "$agreed" -eq 29 ] || fail "$agreed audits of 29 tasks"
 [ "$(count 'audit.differs' twice)" -eq 0 ] || fail "honest workers differ"
 grep -v '^object audit/\|^ref audit/' "$work/calm.facts" >"$work/plain.facts"
-facts twice || fail "the store of the audited run"
+facts twice || fail "the store of the audited run cannot be read, or has too few versions"
 grep -v '^object audit/\|^ref audit/' "$work/twice.facts" | cmp -s - "$work/plain.facts" ||
     fail "audits change versions"
 fsck_is_clean twice || fail "fsck"

@@ -32,7 +32,7 @@ since() { # seconds
 make_corpus base modules docs
 echo "1. undisturbed"
 (run_job calm --set fleet.backup=off) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-facts calm || fail "the store of the undisturbed run"
+facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
 
 echo "2. a worker is stopped"
 take_data calm stop
@@ -57,7 +57,7 @@ grep -q 'backup.granted .*slow='"$name" "$log" || fail "no backup of a task of $
 grep -q 'backup.settled .*stopped='"$name" "$log" || fail "$name was not told to stop"
 same_facts calm stop || fail "versions differ from those of the undisturbed run"
 fsck_is_clean stop || fail "fsck"
-echo "the others ended in $took s beside $name; a lease would have lasted 100 s"
+echo "the other workers ended in $took s while $name was stopped; its lease would have lasted 100 s"
 
 # Prints the seconds from the start of the mixture's first task to the end of its last
 # task.
@@ -94,7 +94,7 @@ if [ "$mode" != short ]; then
     echo "3. one worker of four is slow"
     slow_job without --set fleet.backup=off
     without=$took
-    facts without || fail "the store of the run without backups"
+    facts without || fail "the store of the run without backups cannot be read, or has too few versions"
     slow_job with
     same_facts without with || fail "versions with backups differ"
     echo "the mixture without backups $without s, with them $took s ($(grep -c \

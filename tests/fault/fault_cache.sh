@@ -33,7 +33,7 @@ check() { # folder
     [ -s "$work/$1.hashes" ] || fail "no module in $1"
     cmp -s "$work/calm.hashes" "$work/$1.hashes" || {
         diff "$work/calm.hashes" "$work/$1.hashes" || :
-        fail "$1 has other hashes than the undisturbed run"
+        fail "the hashes of $1 differ from those of the undisturbed run"
     }
     all_agreed "$1"
 }

@@ -67,7 +67,7 @@ until_done() {
 }
 
 check_facts() {
-    same_facts calm shot || fail "the store has other facts than that of the undisturbed run"
+    same_facts calm shot || fail "the store differs from that of the undisturbed run"
     fsck_is_clean shot || fail "fsck: $(head -n 3 "$work/shot.fsck")"
     nobody_is_left shot || fail "processes are left"
 }

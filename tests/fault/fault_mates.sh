@@ -24,7 +24,7 @@ run_job() { # folder; in a subshell
 
 make_corpus base modules docs
 (run_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-facts calm || fail "the store of the undisturbed run"
+facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
 for lie in wrong:error:2 wrong:error:6 damaged:error:2; do
     run=$(echo "$lie" | tr -d :)
     take_data calm "$run"

@@ -83,7 +83,7 @@ end() {
     wait "$job" || code=$?
     job=""
     [ "$code" -eq 0 ] || fail "the job ended with $code"
-    same_facts calm shot || fail "the store has other facts than that of the undisturbed run"
+    same_facts calm shot || fail "the store differs from that of the undisturbed run"
     echo "$name: the same facts; next grant ${resumed:-0} ms after the network worked again"
 }
 

@@ -165,7 +165,7 @@ check_points() { # POINT:ACTION:NTH,...
         [ -e "$work/once/${point%%:*}" ] || fail "${point%%:*} was not reached"
         n_points=$((n_points + 1))
     done
-    same_facts calm shot || fail "the store has other facts than that of the undisturbed run"
+    same_facts calm shot || fail "the store differs from that of the undisturbed run"
     fsck_is_clean shot || fail "fsck: $(head -n 3 "$work/shot.fsck")"
     n_cases=$((n_cases + 1))
 }

@@ -78,5 +78,5 @@ mean=$("$holder_mean" "$work/run/store" mix) ||
     fail "the home is not the mean of its holders: $mean"
 [ "${mean% 0 split}" = "$mean" ] || fail "no pair was split"
 grep -q "pair.split " "$work/run/log/home.log" || fail "the log of the home does not report a split pair"
-echo "the others ended in $took s beside $name, which held $held paths; $mean"
+echo "the other paths ended in $took s while $name, which held $held paths, was stopped; $mean"
 rm -rf "$work"

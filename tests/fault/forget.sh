@@ -79,7 +79,7 @@ for document in "$work"/corpus/*/*; do
     n=
 done
 [ -n "$n" ] || fail "no document is drawn for the first time in a late phase"
-says_cost() { # folder: phases of mix and of dense that are trained again
+says_cost() { # folder: prints how many phases of mix and dense must be trained again
     ask forget "$document" --dry-run --run "$work/$1" || fail "forget --dry-run"
     sed -n 's/^\(mix\|dense\) *\([0-9]*\) of.*/\2/p' "$work/ask.out" |
         awk '{ n += $1 } END { print n }'

@@ -37,7 +37,7 @@ grep -q '^freeze   mix: 4 of 12 modules keep version 0: embed.E0' "$work/calm.ou
     fail "the plan does not say what is frozen"
 grep -q '^freeze   mix~1: 5 of 12 modules keep version 0' "$work/calm.out" ||
     fail "the plan does not say what is frozen later"
-facts calm || fail "the store of the undisturbed run"
+facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
 for module in mix/embed.E0:0 mix/embed.E3:0 mix/L1.E0:3 mix/head.E0:3 mix~1/embed.E0:0 \
     mix~1/L1.E0:0 mix~1/L1.E1:3 mix~1/L2.E0:3; do
     [ "$(newest "${module%:*}")" = "${module#*:}" ] ||
@@ -56,7 +56,7 @@ ask eval --run "$run" --json || fail "eval"
 says '"finished": *true'
 ask store verify mix~1/L2.E0@2 --tasks --run "$run" || {
     cat "$work/ask.out"
-    fail "the tasks of mix~1/L2.E0@2 give another hash"
+    fail "the tasks of mix~1/L2.E0@2 give a different hash"
 }
 
 echo "2. killed"

@@ -65,7 +65,7 @@ cp -r "$work/three" "$work/back"
 store rollback mix --to 0 --run "$work/one"
 store rollback mix --to 0 --run "$work/back"
 versions --run "$work/one" >"$work/one.back"
-versions --run "$work/back" | cmp - "$work/one.back" || fail "a rollback gives other versions than with one home"
+versions --run "$work/back" | cmp - "$work/one.back" || fail "after the rollback, the versions differ from those with one home"
 store fsck --run "$work/back"
 nothing=0 whole=0
 for nth in 4 5 6 7 8; do
@@ -140,7 +140,7 @@ done
 grep -q 'store.resumed rollback="mix --to 1"' "$work"/gone.killed/log/home-*.log ||
     fail "no home completed the rollback"
 cmp "$work/gone.versions" "$work/gone.killed.versions" ||
-    fail "a rollback that training completed has other versions"
+    fail "the versions differ after a rollback that training completed"
 cmp -s "$work/gone.versions" "$work/whole.versions" && fail "nothing was rolled back"
 echo "training continues after a rollback, and completes a rollback that was killed"
 

@@ -27,7 +27,7 @@ grep -q '^widen    12 modules and 4 paths of mix become 40 and 16 of mix~1' "$wo
     fail "train does not report the split"
 grep -q 'one machine, 10 x the time' "$work/calm.out" || # (4 paths * 3 phases + 16 * 3) / 6 phases
     fail "the plan does not give one machine the time of all paths"
-facts calm || fail "the store of the undisturbed run"
+facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
 ask store fsck --run "$run" || fail "fsck"
 ask data coverage --run "$run" || fail "coverage"
 [ "$(grep -c '^mix~1/p' "$work/ask.out")" -eq 16 ] || fail "not sixteen paths"

@@ -23,7 +23,7 @@ used() { # folder, pattern: prints the bytes of the uses that match the pattern
 
 same() { # folder
     facts_of_run "$1"
-    cmp -s "$work/calm.facts" "$work/$1.facts" || fail "$1 has other hashes than the run without a quota"
+    cmp -s "$work/calm.facts" "$work/$1.facts" || fail "the hashes of $1 differ from those of the run without a quota"
 }
 
 make_corpus base

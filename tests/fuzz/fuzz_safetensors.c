@@ -2,8 +2,8 @@
  *
  * Fuzzes models of other programs: safetensors, config.json, and the pieces of a
  * SentencePiece model. The first byte modulo 4 chooses the format: 0 safetensors; 1
- * safetensors, whose header is first given the length up to the first newline; 2
- * config.json; 3 pieces. Accepted tensors must lie within the file. */
+ * safetensors whose header is made to end at the first newline; 2 config.json; 3
+ * pieces. Accepted tensors must lie within the file. */
 #include "serve/llama_config.h"
 #include "serve/piece_list.h"
 #include "serve/safetensors.h"

@@ -38,7 +38,7 @@ static void train(pl_model *model, const pl_topology *t, outcome *out)
 }
 
 /* Reads a prompt in two parts. The second part has more rows than one launch takes.
- * Then steps two sequences; from the second step on, a graph runs the steps. */
+ * Then decodes two sequences; from the second step on, a graph runs the steps. */
 static void read_along(pl_model *model, outcome *out)
 {
     enum { FIRST = 5, SECOND = 65 };

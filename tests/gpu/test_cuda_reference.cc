@@ -276,7 +276,7 @@ static void fp8_is_for_cuda_and_f32_is_not(void **)
 /* ---- int8 ---- */
 
 /* Multiplies a unit matrix by a weight [O,I], so that the product must be the weight.
- * The numbers of rows use different kernels. */
+ * The backend has different kernels for few and for many rows. */
 static void check_bytes(int O, int I, std::initializer_list<int> rows)
 {
     pl_backend *be = open_backend("cuda", "int8");

@@ -63,7 +63,7 @@ about "$bits" "$whole" || fail "documents have $bits bits per byte, the whole $w
 path=$(documents "$work/on.json" | sed -n '1s/.*"path":"\([^"]*\)".*/\1/p')
 "$pathloom" generate --run "$run" --prompt "$(head -c 90 base/buf.h)" --max-tokens 1 \
     --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
-grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate chooses another path than eval --on"
+grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate and eval --on choose different paths"
 
 # `route` must name the same path and say why. The path that answers must have the
 # fewest nats, the margin must be the one in the list of documents, and the posteriors
@@ -72,10 +72,10 @@ head -c 90 base/buf.h >"$work/beginning"
 "$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
     fail "route"
 grep -q "^{\"path\":\"$path\",\"route\":\"likelihood\"" "$work/route.json" ||
-    fail "route chooses another path than eval --on"
+    fail "route and eval --on choose different paths"
 margin=$(documents "$work/on.json" | sed -n '1s/.*"margin_nats":\([0-9.]*\).*/\1/p')
 awk -v a="$(number "$work/route.json" margin_nats)" -v b="$margin" \
-    'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "route has another margin than eval --on"
+    'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "route and eval --on print different margins"
 grep -o '{"path":"p[^}]*}' "$work/route.json" | tr -d '{}"' | tr ',' '\n' |
     awk -F: -v path="$path" '$1 == "path" { name = $2; n++ } $1 == "posterior" { sum += $2 }
         $1 == "nats" { if (n == 1 || $2 < least) { least = $2; best = name } }
@@ -113,7 +113,7 @@ row() { # rule, W, field
     grep -o "{\"rule\":\"$1\",\"every\":$2,[^}]*}" "$work/every.json" |
         sed "s/.*\"$3\":\\([-0-9.e+]*\\).*/\\1/"
 }
-about "$(row once 0 bits_per_byte)" "$whole" || fail "the rule once has other bits per byte than the mixture"
+about "$(row once 0 bits_per_byte)" "$whole" || fail "the rule once and the mixture have different bits per byte"
 about "$(row history 100000 bits_per_byte)" "$whole" || fail "pieces that are longer than the text change the path"
 for w in 100000 16 8; do
     awk -v o="$(row oracle $w bits_per_byte)" -v h="$(row history $w bits_per_byte)" \
@@ -122,7 +122,7 @@ for w in 100000 16 8; do
 done
 router=$(grep -o '"row":"mix","title":"[^"]*","bits_per_byte":[0-9.]*' "$work/every.json")
 about "$(row gate 100000 bits_per_byte)" "${router##*:}" ||
-    fail "a gate that chooses once has other bits per byte than the router"
+    fail "a gate that chooses once and the router have different bits per byte"
 awk -v a="$(row oracle 8 ppl)" -v b="$(row oracle 16 ppl)" 'BEGIN { exit !(a <= b) }' ||
     fail "the oracle is worse with smaller pieces"
 "$pathloom" eval --run "$run" --on "$work/text.jsonl" --every 16 >"$work/text" ||
@@ -151,14 +151,14 @@ text() { # file
     grep -o '"text":"[^"]*"' "$work/$1"
 }
 [ "$(text every4.json)" = "$(text again.json)" ] || fail "the same request gave two texts"
-[ "$(text late.json)" = "$(text once.json)" ] || fail "W beyond the text changes the text"
-[ "$(text late16.json)" = "$(text once16.json)" ] || fail "W beyond the text changes the text in bf16"
+[ "$(text late.json)" = "$(text once.json)" ] || fail "--route-every 1000, more than the text has tokens, changes the text"
+[ "$(text late16.json)" = "$(text once16.json)" ] || fail "--route-every 1000, more than the text has tokens, changes the text in bf16"
 rerouted gate4.json --route router --route-every 4
 rerouted oncerouter.json --route router
 rerouted lategate.json --route router --route-every 1000
 grep -q '"route":"gate","paths":.*"routing_tokens":[0-9]' "$work/gate4.json" || fail "no cost of the gate"
 grep -q '"routing_tokens":0,' "$work/lategate.json" || fail "tokens were read for routing although the path never changes"
-[ "$(text lategate.json)" = "$(text oncerouter.json)" ] || fail "a gate with W beyond the text changes the text"
+[ "$(text lategate.json)" = "$(text oncerouter.json)" ] || fail "--route-every 1000, more than the text has tokens, changes the text of a gate"
 "$pathloom" generate --run "$run" --prompt "$(cat "$work/beginning")" --max-tokens 20 \
     --route-every 4 >"$work/generate.out" 2>&1 || fail "generate as text"
 grep -q "^\[chosen by the paths' losses: paths read [1-9][0-9]* more tokens" \

@@ -146,7 +146,7 @@ ok
 # ---- where the configuration is written ----
 "$pathloom" import "$work/moved" --out - --set router.prefix=8 > "$work/piped.yaml"
 "$pathloom" import "$work/moved" --out "$work/kept.yaml" --set router.prefix=8 > "$work/stdout"
-cmp "$work/piped.yaml" "$work/kept.yaml" || fail "--out - writes another configuration than --out FILE"
+cmp "$work/piped.yaml" "$work/kept.yaml" || fail "--out - and --out FILE write different configurations"
 echo precious > "$work/precious.txt"
 refused 73 "precious.txt exists already" \
     "$pathloom" import "$work/moved" --out "$work/precious.txt"

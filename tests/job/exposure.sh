@@ -66,7 +66,7 @@ done
 echo "a folder has the tokens of its domain, and a file has fewer"
 exposure docs mix >"$work/domain"
 exposure "$work/corpus/docs" mix >"$work/folder"
-cmp "$work/domain" "$work/folder" || fail "a folder has other tokens than its domain"
+cmp "$work/domain" "$work/folder" || fail "a folder and its domain have different tokens"
 mkdir "$work/here" "$work/here/docs"
 (cd "$work/here" && exposure docs mix >"$work/named") || fail "data coverage --of a name that is both a domain and a folder"
 cmp "$work/domain" "$work/named" || fail "a domain is not found if a folder has its name"

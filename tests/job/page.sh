@@ -78,10 +78,10 @@ done
 code 200 "$at/state.json"
 jq -r '.arms[] | .arm as $a | .paths[] | [$a, .path] | join("/")' "$work/status" >"$work/a"
 jq -r '.arms[] | .arm as $a | .paths[] | [$a, .[0]] | join("/")' "$work/answer" >"$work/b"
-diff "$work/a" "$work/b" || fail "the page has other paths than status"
+diff "$work/a" "$work/b" || fail "the page and status show different paths"
 jq -r '.workers[].worker' "$work/status" | sort >"$work/a"
 jq -r '.workers.rows[][0]' "$work/answer" | sort >"$work/b"
-diff "$work/a" "$work/b" || fail "the page has other workers than status"
+diff "$work/a" "$work/b" || fail "the page and status show different workers"
 holds '.homes | length == 1'
 holds '.progress.total > .progress.done'
 code 200 "$at/modules.json"
@@ -131,14 +131,14 @@ holds '.leases | length >= 25'
     '.[] | "\(.path) \(.loss * 10000 | round)"' | sort >"$work/a"
 jq -r '.paths as $p | .cells | group_by(.[0])[] | max_by(.[1]) |
     "\($p[.[0]]) \(.[3] * 10000 | round)"' "$work/answer" | sort >"$work/b"
-diff "$work/a" "$work/b" || fail "the page has other losses than the store"
+diff "$work/a" "$work/b" || fail "the page and the store show different losses"
 # The newest versions of modules, the details of one version, and the heat map of how
 # its tensors changed must agree with the store.
 cp "$work/answer" "$work/history"
 code 200 "$at/modules.json?arm=mix"
 jq -r '.modules[] | "\(.module) \(.versions - 1)"' "$work/answer" | sort >"$work/a"
 versions --run "$work/run" | sed -n 's/^\(mix.*\) .*/\1/p' | sort >"$work/b"
-diff "$work/a" "$work/b" || fail "the page has other modules than the store"
+diff "$work/a" "$work/b" || fail "the page and the store show different modules"
 holds '.stride == 1 and ([.modules[].nodes | length] | all(. == 7))'
 holds '[.modules[] | select(.module == "mix/L1.E0").nodes[1:][] | .[5] == 2 and .[7] == [0, 1]] | all'
 code 200 "$at/modules.json?module=mix/L1.E0&version=2"

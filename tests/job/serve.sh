@@ -110,8 +110,8 @@ alike() {
     ok
 }
 
-several() { # RULE: not all prompts may get one path, or the comparison says little
-    [ "$(sort -u "$work/paths.$1" | wc -l)" -gt 1 ] || fail "by $1 all take one path"
+several() { # RULE: checks that the prompts did not all get the same path
+    [ "$(sort -u "$work/paths.$1" | wc -l)" -gt 1 ] || fail "the rule $1 chooses the same path for all prompts"
 }
 
 metric() { # NAME

@@ -593,7 +593,7 @@ static void a_full_queue_is_an_error_and_never_a_wait(void **state)
     pl_wire_close(&client);
 }
 
-/* Ignores a question twice. Answers the third copy, first for a different request. */
+/* Answers only the third copy of a question: first with a wrong request number. */
 typedef struct deaf_server {
     pl_socket *socket;
     int n_heard;

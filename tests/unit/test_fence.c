@@ -191,16 +191,16 @@ static void nothing_is_taken_from_a_fenced_worker_for_ever(void **state)
     close_job(&f);
 }
 
-/* Without encryption no connection can show that it has the key of the lease. So the
- * home refuses the update, but not because of a fence. */
+/* Returns true if the home refuses the update, but not because of a fence. It refuses
+ * it because without encryption no connection can show that it has the lease's key. */
 static bool is_only_a_stranger(fixture *f, const char *name, const pl_pubkey *key)
 {
     return submit_as(f, name, key) == PL_ERR_NOPERM &&
            strstr(pl_last_error(), "lied") == NULL;
 }
 
-/* Two keys under which workers of the same name lied are fenced, and so is one of the
- * job's own workers of this name. A different key with this name is not. */
+/* Three workers with the same name lied: two with keys, and one without. All three must
+ * be fenced. A fourth worker of this name, with a different key, must not be. */
 static void a_name_with_several_keys_is_fenced_for_each_of_them(void **state)
 {
     (void)state;

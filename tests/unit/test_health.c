@@ -32,8 +32,8 @@ static double cosine(const float *a, const float *b)
 }
 
 /* Makes versions by the steps of a method, and visits them with a walk, except version
- * `gap` (0: visits all). The walk begins again after the gap. Then the lag is known
- * only without momentum, and only from the second step on. */
+ * `gap` (0: visits all). After the gap the walk begins again. From there on the lag is
+ * known only without momentum, and only from the second step on. */
 static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
 {
     static float x[N], m[N], g[N], last[N], before[N];

@@ -74,7 +74,7 @@ static void updates_come_in_runs_of_bounded_size_in_their_order(void **state)
     home_updates *updates = home_updates_create(&r.round);
     const pl_codec_source source = home_updates_source(updates);
     const uint8_t *place = NULL;
-    for (int time = 0; time < 2; time++) { /* pass 0 stops in the middle */
+    for (int time = 0; time < 2; time++) { /* the first reading stops in the middle */
         pl_codec_run run;
         int n = 0;
         assert_ok(source.next(source.context, true, &run));

@@ -137,8 +137,8 @@ static void plain_product(float *out, const float *a, const float *b, int R, int
         }
 }
 
-/* Makes the singular values of x [n,m] equal, by the iteration of outer/iso.h with its
- * coefficients `of`. n must not be above m. */
+/* Makes the singular values of x [n,m] equal, by the iteration of outer/iso.h. `of` has
+ * the coefficients of the iteration. n must not be above m. */
 static void plain_equalize(float *x, int n, int m)
 {
     static const float of[PL_ISO_ITERATIONS][3] = {

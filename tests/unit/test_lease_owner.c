@@ -274,7 +274,8 @@ static void nobody_takes_the_name_of_another(void **state)
     pl_wire_close(&absent.socket);
 }
 
-/* Gives the key of `p` and its name to the hub, with the key of an invitation. */
+/* Enrols party `p` at the hub, over a connection that has the key of an invitation.
+ * Returns the type of the hub's answer. */
 static uint16_t enrol(const job *j, const pl_keypair *invite, const party *p)
 {
     pl_message m;

@@ -186,7 +186,7 @@ static void it_refuses_what_would_count_twice(void **state)
 {
     (void)state;
     pl_outer outer = outer_of(PL_METHOD_DILOCO, "topk");
-    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* they have only one contributor */
+    outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* allowed: one contributor each */
     assert_int_equal(pl_mean_check(&outer), PL_OK);
     outer.momentum[PL_CLASS_LEVEL] = 0.9;
     assert_needs(&outer, "momentum");

@@ -353,8 +353,8 @@ static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
     close_rig(&r);
 }
 
-/* Takes a step of three sequences in passes of one, two and three sequences. Loss,
- * gradient norm and parameters must be equal up to rounding. */
+/* A model with room for one or two sequences divides a batch of three. Its step must
+ * have the loss, gradient norm and parameters of an undivided step, up to rounding. */
 static void a_step_in_passes_is_a_step(void **state)
 {
     (void)state;
@@ -378,7 +378,7 @@ static void a_step_in_passes_is_a_step(void **state)
         assert_true(fabs(got.grad_norm - want.grad_norm) < 1e-5 * want.grad_norm);
         for (size_t i = 0; i < whole.n; i++)
             assert_true(fabsf(other[i] - params[i]) < 1e-4f);
-        /* The last pass fails. No gradients of earlier passes may remain. */
+        /* The last part of the batch fails. No gradients of other parts may remain. */
         int32_t damaged[B3 * T5];
         memcpy(damaged, tokens, sizeof damaged);
         damaged[B3 * T5 - 1] = 1000;

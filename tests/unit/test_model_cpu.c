@@ -141,8 +141,8 @@ static void training_learns_a_batch_by_heart(void **state)
 }
 
 /* Compares the losses of texts that share rows with their losses in a row of their own.
- * The texts have 1, 2, 3 .. tokens; each row also ends a text. The losses must
- * agree. */
+ * The texts have 1, 2, 3 .. tokens; a text that reaches the end of a row is cut there.
+ * The losses must agree. */
 static void check_texts(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];

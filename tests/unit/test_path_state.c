@@ -82,7 +82,7 @@ static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
         for (size_t i = 0; i < 2 * N; i++)
             assert_true(state[i] == pl_bf16_to_float(pl_bf16_from_float(before[i])));
         assert_int_equal(pl_path_state_bytes(&arm, N),
-                         n * sizeof *state - 4 * N); /* 2 bytes less for each of 2N */
+                         n * sizeof *state - 4 * N); /* 2N moments, 2 bytes less each */
         pl_free(state);
         pl_free(before);
     }

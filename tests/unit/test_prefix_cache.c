@@ -161,7 +161,8 @@ static void check_answers(const char *name, const char *precision)
                     {LONG, 2, 900, .seed = 3, .n_known = 512},
                     /* The first prompt is still in the cache. */
                     {LONG, 1, 900, .seed = 4, .n_known = LONG},
-                    {1024, 1, 900, .seed = 5, .n_known = 512}, /* its first tokens */
+                    /* The first 1024 tokens of that prompt. */
+                    {1024, 1, 900, .seed = 5, .n_known = 512},
                     {LONG, 1, 900, .seed = 6, .n_known = 0, .scored = true},
                     {LONG, 3, 100, .seed = 7, .n_known = 0},
                     {40, 1, 90, .seed = 8, .n_known = 0},

@@ -155,7 +155,7 @@ static void a_commit_of_many_large_blobs_has_them_all(void **state)
     pl_store_close(&store);
 }
 
-enum { GROUPS = (17 << 20) + 5 }; /* more than two groups that are hashed at once */
+enum { GROUPS = (17 << 20) + 5 }; /* bytes: 2 groups of 8 MiB and a part */
 
 static void assert_name(const pl_hash *got, const uint8_t *data, size_t n)
 {

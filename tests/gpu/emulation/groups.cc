@@ -1,7 +1,7 @@
 /* Products of groups of four warps (wgmma). An operand in shared memory has a
  * descriptor with a swizzle of 128 bytes, as in the PTX ISA. It contains the operand's
- * start, the bytes from one panel of 64 columns to the next, and the bytes from eight
- * rows to the next eight. */
+ * start and two distances in bytes: from one panel of 64 columns to the next, and from
+ * one group of eight rows to the next. */
 #include "tests/gpu/emulation/machine.h"
 #include <string.h>
 

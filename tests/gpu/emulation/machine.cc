@@ -541,7 +541,7 @@ int64_t emulated_reduce(int64_t value, emulated_reduction how, unsigned mask,
 
 /* ---- tensor cores ----
  *
- * Which elements of A, B and C a lane has (PTX ISA, m16n8k16 with 16-bit operands).
+ * Each lane has these elements of A, B and C (PTX ISA, m16n8k16 with 16-bit operands).
  * Here g is lane/4, and p is lane%4:
  *
  *   a[0] = A[g][2p..]    a[1] = A[g+8][2p..]   a[2], a[3]: the same at k + 8

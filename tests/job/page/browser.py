@@ -70,11 +70,11 @@ def look_at_modules(browser):
     browser.value(f"chooseVersion('{module}', 1)")
     browser.wait(f"modules.detail.module === '{module}' && modules.detail.version === 1")
     version = told("show", module + "@1")[0]
-    check(browser.value("modules.detail.hash") == version["hash"], "the page has another hash than the store")
+    check(browser.value("modules.detail.hash") == version["hash"], "the page and the store have different hashes")
     check(texts(browser, "#version .hash")[0] == version["hash"][:12], "the hash is not shown")
     parts = version["contributions"]
     check(texts(browser, "#contributors [data-field=loss]") == [f"{c['loss']:.4f}" for c in parts],
-          "the page has other contributors than the store")
+          "the page and the store have different contributors")
     cosines = [float(t) for t in texts(browser, "#contributors [data-field=cosine]")]
     check(len(cosines) == 2 and all(0 < c <= 1 for c in cosines), f"cosines {cosines}")
     browser.wait("modules.heat.module === 'mix/L1.E0' && modules.heat.columns.length > 0")
@@ -118,7 +118,7 @@ def look_at_router(browser):
     browser.wait("router.map && document.getElementById('map-sub').textContent !== ''")
     with open(os.path.join(run, "router_map.json")) as file:
         told_map = json.load(file)
-    check(browser.value("router.map") == told_map, "the page has other data than router_map.json")
+    check(browser.value("router.map") == told_map, "the page and router_map.json have different data")
     check(browser.value("document.getElementById('map-sub').textContent").startswith(f"{len(told_map['x'])} documents"),
           "the page shows another number of documents")
     # Points are drawn in all three colourings.

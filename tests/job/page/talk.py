@@ -46,8 +46,8 @@ prompt = "static int read"
 ask(browser, "auto", "", prompt)
 same = dict(prompt=prompt, max_tokens=24, temperature=0, logprobs=5, echo=True)
 api = told(model="auto", **same)
-check(browser.value("talk.answers[0].path") == api["path"], "the page shows another path than the API")
-check(browser.value("talk.answers[0].text") == api["text"], "the page shows another text than the API")
+check(browser.value("talk.answers[0].path") == api["path"], "the page and the API show different paths")
+check(browser.value("talk.answers[0].text") == api["text"], "the page and the API show different texts")
 check(spans(browser, 0).replace(" end of the text", "") == api["text"], f"the tokens are not the text: {spans(browser, 0)!r}")
 scores = api["logprobs"]
 last = len(scores["tokens"]) - 1
@@ -58,7 +58,7 @@ shown = browser.value("document.querySelector('#token-detail .readout').textCont
 share = browser.value(f"percent(Math.exp({scores['token_logprobs'][last]}))")
 check(share in shown, f"the last token has {share}, the page shows {shown}")
 check(browser.value("document.querySelectorAll('#token-detail .tops code').length") == len(scores["top_logprobs"][last]),
-      "the page shows other likeliest tokens than the API")
+      "the page and the API show different likeliest tokens")
 browser.picture("talk-one-light")
 audit(browser, "talk")
 
