@@ -98,7 +98,8 @@ pl_status pl_address_parse(const char *text, pl_address *out)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the address `%.200s` is neither tcp://HOST:PORT nor ipc://PATH",
                        text);
-    return out->endpoint[strlen("ipc://")] ? PL_OK : bad(text, "has no path");
+    return out->endpoint[strlen("ipc://")] ? PL_OK
+                                           : bad(text, "has no path; write ipc://PATH");
 }
 
 void pl_address_format(const pl_address *address, const char *host,

@@ -6,9 +6,9 @@
  * gate (ZeroMQ), zip (zstd), json (jansson), conf (libyaml), thread (pthreads), web
  * (libcurl).
  *
- * With PL_ONLY_MODULES only the first group of headers is included. These headers need
- * only the C library and pthreads. The folder `modules` uses no other header of base,
- * so base and modules can be built without the other folders. */
+ * With the build option PL_ONLY_MODULES only the first group of headers is included.
+ * These headers need only the C library and pthreads. The folder `modules` uses no
+ * other header of base, so base and modules can be built without the other folders. */
 #ifndef PL_BASE_BASE_H
 #define PL_BASE_BASE_H
 #include "base/bf16.h"

@@ -1,4 +1,5 @@
-/* A growable byte buffer, and the functions that append text to it (buf.h). */
+/* Implements the growable byte buffer, and the functions that append text to it
+ * (buf.h). */
 #include "base/buf.h"
 #include "base/text.h"
 #include <stdarg.h>

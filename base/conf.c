@@ -57,11 +57,13 @@ const char *pl_conf_nearest(const pl_table *table, const char *name)
 static pl_status unknown_key(const pl_table *table, const char *name, const char *where)
 {
     if (is_section(table, name))
-        return pl_fail(PL_ERR_CONFIG, "`%s` (%s) is a section and takes no value", name,
-                       where);
+        return pl_fail(PL_ERR_CONFIG,
+                       "`%s` (%s) is a section and takes no value; set one of its keys",
+                       name, where);
     const char *nearest = pl_conf_nearest(table, name);
     if (!nearest)
-        return pl_fail(PL_ERR_CONFIG, "unknown key `%.128s` (%s); no key resembles it",
+        return pl_fail(PL_ERR_CONFIG,
+                       "unknown key `%.128s` (%s); `pathloom init` lists all keys",
                        name, where);
     return pl_fail(PL_ERR_CONFIG,
                    "unknown key `%.128s` (%s); the most similar key is `%s`", name,
@@ -364,7 +366,9 @@ static pl_status set_once(yaml_reader *reader, const char *name, const char *val
         return unknown_key(reader->table, name, where);
     bool *seen = &reader->seen[row - reader->table->keys];
     if (*seen)
-        return pl_fail(PL_ERR_CONFIG, "`%s` is set a second time (%s)", name, where);
+        return pl_fail(PL_ERR_CONFIG,
+                       "`%s` is set a second time (%s); delete one of the two lines",
+                       name, where);
     *seen = true;
     return pl_conf_set(reader->table, reader->target, name, value, where);
 }
@@ -428,7 +432,8 @@ static pl_status read_yaml_value(yaml_reader *reader, const char *name, int dept
     else if (event.type == YAML_MAPPING_START_EVENT && depth < NESTING_MAX)
         status = read_mapping(reader, name, depth + 1);
     else if (event.type == YAML_MAPPING_START_EVENT)
-        status = refuse_event(reader, &event, "sections are nested too deeply");
+        status = refuse_event(reader, &event,
+                              "sections are nested too deeply; check the indentation");
     else
         status = refuse_event(reader, &event, "aliases (*name) are not supported");
 done:
@@ -528,8 +533,8 @@ static uint32_t code_point(const char *text, size_t n)
     return point;
 }
 
-/* Whether the YAML reader accepts this character only if it is escaped: control
- * characters, line breaks, and some more. */
+/* Whether the YAML reader accepts this character only if it is escaped, such as a
+ * control character or a line break. */
 static bool needs_escape(uint32_t point)
 {
     return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 ||

@@ -25,7 +25,7 @@ typedef struct pl_key {
     pl_key_type type;
     size_t offset;       /* offset of the field in the caller's struct */
     const char *initial; /* the default value as text */
-    double min, max;     /* limits of a number; none unless min < max */
+    double min, max;     /* limits of a number; no limits unless min < max */
     const char *choices; /* "a|b|c", CHOICE only */
     const char *unit;    /* "steps", "bytes", "" */
     const char *help;    /* one sentence */

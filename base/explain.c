@@ -1,12 +1,12 @@
-/* Says what each status and each event means. Scripts match these names, so they do not
- * change. tests/job/explain.sh checks that everything the program reports is in this
- * table.
+/* Says what each status and each event means. Scripts look for these names, so the
+ * names do not change. tests/job/explain.sh checks that everything the program reports
+ * is in this table.
  */
 #include "base/explain.h"
 
 const pl_explanation pl_explanations[] = {
     /* ---- statuses: the result of a command or of a request to a process ---- */
-    {"OK", "It was done.", "", ""},
+    {"OK", "The command or the request succeeded.", "", ""},
     {"ERR_ARG", "A function of the program was called with a wrong argument.",
      "A bug in pathloom; rarely a wrong value of an option that pathloom did not "
      "check.",
@@ -48,7 +48,8 @@ const pl_explanation pl_explanations[] = {
     {"ERR_NOMEM", "There is not enough memory.",
      "Too many workers on one machine, a model that is too large, a container with a "
      "low limit.",
-     "Use fewer workers, or a smaller workers.cache, batch or context."},
+     "Lower workers.count, workers.cache, train.batch or model.context, or set "
+     "train.micro_batch."},
     {"ERR_OS", "The operating system refused something.",
      "A limit on processes, files or threads; an old kernel.",
      "The error contains the system's message; see also ulimit -a and the kernel's "
@@ -73,7 +74,8 @@ const pl_explanation pl_explanations[] = {
      "new token; chmod 600 the key file."},
     {"ERR_DEVICE", "The compute device failed.",
      "A GPU that failed or has too little memory; a driver of the wrong version.",
-     "pathloom doctor lists the devices; workers.backend=cpu uses none of them."},
+     "pathloom doctor lists the devices. Set workers.backend=cpu to train without "
+     "them."},
     {"ERR_NUMERIC", "A value is not finite.",
      "A learning rate that is too high, damaged input, failing memory.",
      "Lower train.lr or raise train.warmup. If only one machine reports this, check "
@@ -85,7 +87,7 @@ const pl_explanation pl_explanations[] = {
     {"ERR_CANCELLED", "The command was stopped on request before it was complete.",
      "Ctrl+C, TERM, USR1 or HUP during a command other than train, such as pathloom "
      "homes. (After these signals train ends with exit code 130.)",
-     "The same command continues from there."},
+     "Run the same command again; it continues where it stopped."},
     {"ERR_UNSUPPORTED", "This build or machine cannot do that.",
      "A backend that is not in this build, an outer method that cannot use the codec, "
      "a library that is too old.",
@@ -100,7 +102,7 @@ const pl_explanation pl_explanations[] = {
      "and everything is saved. A second Ctrl+C stops it at once; no committed version "
      "is lost.",
      "Ctrl+C, TERM, USR1, or HUP (the terminal was closed or disconnected).",
-     "The same command continues from there."},
+     "Run the same command again; it continues where it stopped."},
 
     /* ---- events: the names in the lines of a log ---- */
     {"answer.dropped",
@@ -113,8 +115,8 @@ const pl_explanation pl_explanations[] = {
      "says what the comparison showed.",
      "", "pathloom audit --run RUN lists all audits."},
     {"audit.differs",
-     "Two workers got different results of the same task, so a third worker does it, "
-     "too.",
+     "Two workers got different results of the same task, so a third worker repeats "
+     "the task.",
      "Failing memory, a different build, a dishonest worker.",
      "None needed: the third worker decides. If `distance` is below 0, two devices of "
      "the same kind gave different bytes; otherwise two kinds of devices differ by "
@@ -125,9 +127,11 @@ const pl_explanation pl_explanations[] = {
      "One of the job's own workers made the result, and a stranger has used its name "
      "since then.",
      "Check the memory and the build of pathloom on the machine of that worker."},
-    {"backend.remark", "The backend does not work as it should; `remark` says why.",
-     "A driver that cannot capture CUDA graphs, for example.",
-     "None needed: the results are the same, only the speed is lower."},
+    {"backend.remark",
+     "The worker computes more slowly than it could; `remark` says why.",
+     "The driver cannot capture CUDA graphs, or the cuda backend cannot be used "
+     "although the machine has a GPU.",
+     "None needed: training works. For the full speed, remove the cause."},
     {"backup.granted",
      "An idle worker began a backup of a task of the slow worker `slow` "
      "(fleet.backup).",
@@ -135,7 +139,7 @@ const pl_explanation pl_explanations[] = {
      "work.",
      ""},
     {"backup.settled",
-     "Of two workers at the same task, one delivered it (`first`), and the other was "
+     "Two workers did the same task: `first` delivered its result, so `stopped` was "
      "told to stop.",
      "", ""},
     {"curve.none", "An arm trains without held-out curves (eval.curves).",
@@ -239,9 +243,9 @@ const pl_explanation pl_explanations[] = {
      "It was started before the first `pathloom train`.",
      "Write the configuration first (pathloom init > RUN/run.yaml), or restart the "
      "process when the run has begun."},
-    {"process.end", "A process ended as it should.", "", ""},
+    {"process.end", "A process ended normally.", "", ""},
     {"process.failed", "A process ended with the status and the sentence in this line.",
-     "See pathloom explain STATUS.", ""},
+     "", "See pathloom explain STATUS."},
     {"relay.carried",
      "A relay has ended; the line says how much it has received, sent and added up.",
      "", ""},
@@ -250,8 +254,10 @@ const pl_explanation pl_explanations[] = {
      "Says how much memory the server's modules, paths and decoding slots take, and "
      "how much is free.",
      "", ""},
-    {"serve.reload_failed", "The store could not be read again; `error` says why.",
-     "The server continues with the versions that it has.",
+    {"serve.reload_failed",
+     "The store could not be read again; `error` says why. The server continues with "
+     "the versions that it has.",
+     "The store is damaged, or its disk fails or is not mounted.",
      "Repair the store, then send HUP again."},
     {"serve.reloaded",
      "The store was read again: new requests are answered by the newest versions.", "",
@@ -268,8 +274,10 @@ const pl_explanation pl_explanations[] = {
      "worker could continue from it; the path continues with a fresh state.",
      "The named worker sent a false state, or its machine damages bytes.",
      "See pathloom audit; pathloom key revoke shuts out its key."},
-    {"serve.step_failed", "A decoding step failed; `error` says why.",
-     "The requests of that path were answered with an error.", ""},
+    {"serve.step_failed",
+     "A decoding step failed, and its requests were answered with an error; `error` "
+     "says why.",
+     "", ""},
     {"serve.usage_failed",
      "The counts of tokens at the end of a streamed answer could not be written; "
      "`error` says why.",
@@ -346,7 +354,8 @@ const pl_explanation pl_explanations[] = {
     {"worker.forgotten",
      "The hub forgot the name of a worker that has gone, to make room for a new "
      "worker.",
-     "The new worker's key had 64 workers, or the hub had 16,384.", "None needed."},
+     "The new worker's key already had 64 workers, or the hub already had 16,384.",
+     "None needed."},
     {"worker.joined", "A worker connected to the hub.", "", ""},
     {"worker.left", "A worker has ended and asks for no more tasks.",
      "TERM, USR1, HUP, or Ctrl+C.", ""},

@@ -43,7 +43,7 @@ static bool has_role(const char *role)
     return len > 0 && strcmp(words + strlen(words) + 1, role) == 0;
 }
 
-/* One "NAME[@ROLE]:ACTION[:NTH]" of the variable; it has `len` bytes. */
+/* One "NAME[@ROLE]:ACTION[:NTH]" of the variable. */
 typedef struct point {
     /* name with the role; also the name of the file in FOLDER */
     char name[NAME_MAX_BYTES];
@@ -111,7 +111,7 @@ static pl_status act_on_point(action what, const char *name)
     return PL_OK;
 }
 
-/* Only processes under test get here. */
+/* Only processes of a test call this function. */
 static pl_status run_armed_point(const char *name, const char *spec)
 {
     for (int i = 0; *spec && i < POINTS_MAX; i++) {

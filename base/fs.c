@@ -1,4 +1,4 @@
-/* Files and folders on POSIX.
+/* Reads, replaces, maps and locks files and folders on POSIX systems.
  *
  * How a file is replaced durably (pl_replace_file): the bytes go to a temporary file
  * and are synced before it is renamed, so that a crash leaves either the whole old file

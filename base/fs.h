@@ -19,8 +19,8 @@ PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
 PL_MUST_CHECK pl_status pl_refuse_special(const char *path);
 
 /* Writes path.tmp-PID, syncs it, renames it to `path` and syncs the folder. After OK
- * the new content survives a power cut; after a failure the old content is still
- * there. */
+ * the new content survives a power cut. After a failure the file has the old content,
+ * or, if only the sync of the folder failed, the new content. */
 PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
 
 /* Syncs the folder, so that the names of new files in it survive a power cut. */

@@ -3,9 +3,9 @@
  *
  * Purpose. While a gate is open, every socket that is bound speaks CURVE. At each
  * handshake ZeroMQ asks the gate's thread, over an in-process socket (ZAP, RFC 27),
- * whether the client's key may connect. Later the wire asks pl_gate_role for the role
- * of the key at every message, so a key that was removed from the file is refused even
- * on an existing connection.
+ * whether the client's key may connect. Later wire.c asks pl_gate_role for the role of
+ * the key at every message, so a key that was removed from the file is refused even on
+ * an existing connection.
  *
  *   ZeroMQ ----- ZAP request -----> gate's thread <--- orders (admit, close)
  *          <---- 200 or 400 -------   |        ^
@@ -22,7 +22,7 @@
  *           v         |       cannot be read
  *         READ -------+ ------------------------> UNREAD (unread_ms is not 0)
  *           ^                                        |
- *           +---- read again with success -----------+   tried at every look
+ *           +---- read again with success -----------+   tried at every check
  *
  * While the list is UNREAD, the newest snapshot stays in force for existing
  * connections. New connections are accepted only with the job's own keys. A list that
@@ -60,7 +60,7 @@
 enum {
     LOOK_MS = 500,       /* milliseconds between two checks of the file */
     SELF_TEST_MS = 5000, /* time limit in milliseconds, enough under load */
-    REFUSED_MS = 1000,   /* a refused key: one report in 10 * REFUSED_MS */
+    REFUSED_MS = 1000,   /* a refused key is reported once per 10 * REFUSED_MS */
     REFUSED_KEPT = 32,
     /* milliseconds between two reports about a list that cannot be read */
     TROUBLE_MS = 60000,
@@ -76,8 +76,8 @@ typedef struct snapshot {
     struct snapshot *older;
 } snapshot;
 
-/* Identifies the state of the file that was read. Every change of the file changes a
- * field. */
+/* Identifies the state of the file that was read. Every change of the file changes at
+ * least one field. */
 typedef struct stamp {
     struct timespec modified;
     ino_t number;
@@ -138,7 +138,7 @@ static pl_status load_list(const gate *g, pl_key_list *out)
     if (!g->list[0])
         return PL_OK;
     if (atomic_load(&g->now) && !pl_path_exists(g->list))
-        return pl_fail(PL_ERR_NOT_FOUND, "%s is gone", g->list);
+        return pl_fail(PL_ERR_NOT_FOUND, "%s was deleted; restore it", g->list);
     return pl_key_list_load(g->list, out);
 }
 
@@ -550,9 +550,9 @@ static pl_status start_gate(gate *g)
     PL_CHECK(pl_queue_create(&g->orders));
     g->zap = zmq_socket(wire_context(), ZMQ_REP);
     if (!g->zap || zmq_bind(g->zap, zap_at) != 0) {
-        pl_status status = pl_fail(
-            PL_ERR_BUSY, "cannot open the socket that decides about connections: %s",
-            zmq_strerror(zmq_errno()));
+        pl_status status =
+            pl_fail(PL_ERR_BUSY, "cannot open the socket on which keys are checked: %s",
+                    zmq_strerror(zmq_errno()));
         if (g->zap)
             zmq_close(g->zap);
         return status;
@@ -574,7 +574,7 @@ pl_status pl_gate_open(const pl_gate_options *options)
 {
     if (pl_gate_is_open())
         return pl_fail(PL_ERR_BUSY,
-                       "a gate cannot be opened, because this process has one already");
+                       "this process checks keys already; the check starts only once");
     gate *g = pl_alloc(sizeof *g);
     g->options = *options;
     g->own = *options->own;

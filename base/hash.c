@@ -1,4 +1,4 @@
-/* BLAKE2b-256 (libsodium) and XXH3-64 (xxHash).
+/* Computes BLAKE2b-256 (with libsodium) and XXH3-64 (with xxHash).
  *
  * The use goes into BLAKE2b's personalisation field instead of in front of the data. So
  * the use costs no time, and no choice of bytes can make hashes of two uses collide. */

@@ -28,8 +28,8 @@ void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t
 /* Compares in constant time, so that the time does not tell where the bytes differ. */
 bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES]);
 
-/* Computes the same hash of data that comes in pieces. A hasher is bound to its
- * address: do not copy it. */
+/* Computes the hash of pl_hash_of for data that comes in pieces. A hasher is bound to
+ * its address: do not copy it. */
 typedef struct pl_hasher {
     uint64_t state[56]; /* the state has 384 bytes and begins at a multiple of 64 */
 } pl_hasher;
@@ -40,7 +40,8 @@ void pl_hasher_end(pl_hasher *hasher, pl_hash *out);
 bool pl_hash_equal(const pl_hash *a, const pl_hash *b);
 bool pl_hash_none(const pl_hash *hash);
 void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex digits */
-PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out); /* ERR_DATA */
+/* ERR_DATA: the text is not 64 hex digits in lower case. */
+PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out);
 
 /* The two hashes with which web sites for models identify a file: SHA-256, and git's
  * hash of a blob (SHA-1 over a header and the bytes, FIPS 180-4) as 40 hex digits. Both

@@ -1,4 +1,5 @@
-/* BLAKE2b (RFC 7693) over the lanes of a vector, with a use as its personalisation.
+/* Computes BLAKE2b (RFC 7693) in the lanes of a vector, with the use of the hash as
+ * personalisation.
  *
  *   h_0 = iv ^ parameters;   h_i+1 = F(h_i, block i, bytes so far, last or not)
  *
@@ -104,7 +105,8 @@ typedef struct stream {
     const pl_piece *pieces;
     size_t n, next; /* next: index of the first piece that is not yet in a lane */
     pl_hash *out;
-    uint64_t start[STATE], none[LANES_MAX]; /* none: zeros, for idle lanes */
+    /* none: zeros, the argument `last` of compress if no lane is at its last block */
+    uint64_t start[STATE], none[LANES_MAX];
     lane lanes[LANES_MAX];
 } stream;
 

@@ -1,4 +1,5 @@
-/* JSON over jansson. A pl_json is a json_t under a different name.
+/* Reads and writes JSON with the library jansson. A pl_json is a json_t under a
+ * different name.
  *
  * This file writes JSON text itself: jansson prints 0.1 as 0.10000000000000001, and the
  * hash of a text must not depend on how a library prints numbers. */
@@ -38,7 +39,8 @@ pl_status pl_json_parse(const char *text, size_t len, pl_json **out)
     *out = (pl_json *)json_loadb(text, len, flags, &error);
     if (*out)
         return PL_OK;
-    /* The text is one line: the reader of a JSON lines file adds the line's number. */
+    /* For a text of one line the error names only the column, because the reader of a
+     * JSON lines file adds the number of the line. */
     if (!memchr(text, '\n', len))
         return pl_fail(PL_ERR_DATA, "the JSON text is wrong at column %d: %s",
                        error.column, error.text);

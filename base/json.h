@@ -10,22 +10,22 @@ extern "C" {
 
 typedef struct pl_json pl_json;
 
-/* Parses strict RFC 8259: text that is not UTF-8 and duplicate keys are refused.
- * ERR_DATA names the line and the column. */
+/* Parses strict RFC 8259: text that is not UTF-8 and duplicate keys are refused. The
+ * message of ERR_DATA names the column, and the line if the text has several. */
 PL_MUST_CHECK pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
-/* The same for the text of a file. *out is NULL after a failure. */
+/* Like pl_json_parse, for the text of a file. *out is NULL after a failure. */
 PL_MUST_CHECK pl_status pl_json_load(const char *path, pl_json **out);
 void pl_json_destroy(pl_json **json);
 
-/* Reading. The result is NULL or false if the value is absent or has another type. A
- * value that is returned belongs to its parent. */
+/* Functions that read values. The result is NULL or false if the value is absent or has
+ * a different type. A value that is returned belongs to its parent. */
 const pl_json *pl_json_get(const pl_json *object, const char *key);
 const char *pl_json_text(const pl_json *value, size_t *len);
 bool pl_json_number(const pl_json *value, double *out);
 bool pl_json_int(const pl_json *value, int64_t *out); /* only whole numbers */
 bool pl_json_bool(const pl_json *value, bool *out);
-/* Read a member of an object, for callers that only show it: 0, "" or false if it is
- * absent or has another type. */
+/* These functions read a member of an object, for callers that only show the value.
+ * They return 0, "" or false if the member is absent or has a different type. */
 double pl_json_get_real(const pl_json *object, const char *key);
 const char *pl_json_get_text(const pl_json *object, const char *key);
 bool pl_json_get_bool(const pl_json *object, const char *key);
@@ -55,7 +55,8 @@ pl_json *pl_json_make_bytes(const char *text, size_t len);
 pl_json *pl_json_make_real(double value);
 pl_json *pl_json_make_int(int64_t value);
 
-/* Appends the JSON text; with `indent` 0 as one line. Keys keep their order. */
+/* Appends the JSON text. `indent` is the number of blanks per level; with 0 the text is
+ * one line. Keys keep their order. */
 void pl_json_write(const pl_json *json, int indent, pl_buf *out);
 
 #ifdef __cplusplus

@@ -36,7 +36,7 @@ static void init_key_library(void)
         abort();
 }
 
-/* ---- text ---- */
+/* ---- keys as text ---- */
 static void to_text(const uint8_t *bytes, size_t n, char *text, size_t size)
 {
     sodium_bin2base64(text, size, bytes, n, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
@@ -94,7 +94,7 @@ bool pl_pubkey_none(const pl_pubkey *key)
     return pl_pubkey_equal(key, &none);
 }
 
-/* ---- pairs ---- */
+/* ---- key pairs ---- */
 /* Makes a pair whose public text does not begin with a dash: keys are given on command
  * lines, where a dash begins an option. */
 void pl_keypair_create(pl_keypair *out)
@@ -284,7 +284,7 @@ pl_status pl_key_name_check(const char *name)
         PL_KEY_NAME_MAX - 1);
 }
 
-/* ---- the list ---- */
+/* ---- the list of keys ---- */
 void pl_key_list_clear(pl_key_list *list)
 {
     pl_free(list->entries);
@@ -483,8 +483,8 @@ static pl_status parse_list(const char *path, const char *text, size_t size,
                     "it gives no key access; correct the line or delete it",
                     path, number);
         }
-        /* the bad line is kept and written back unchanged, so that its author can find
-         * the mistake */
+        /* comments and bad lines are kept and written back unchanged; so the author of
+         * a bad line can find the mistake */
         pl_buf_append(&out->kept, line, len);
         pl_buf_append(&out->kept, "\n", 1);
     }
@@ -508,7 +508,8 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
 }
 
 /* Writes the list, unless the file already has these bytes: every process that reads
- * the list keeps a copy of each version of the file. */
+ * the list keeps a copy of each version of the file, so a needless version costs
+ * memory. */
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
     pl_buf text = {0}, old = {0};

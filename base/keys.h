@@ -2,7 +2,7 @@
  * (docs/SECURITY.md).
  *
  * A key is a Curve25519 pair. The secret half stays in one file that only its owner can
- * read. The public half identifies its owner; it is part of addresses
+ * read. The public half identifies the owner of the key; it is part of addresses
  * (tcp://HOST:PORT#KEY) and of the list of keys that may connect. A list is a text file
  * with one key per line:
  *
@@ -48,7 +48,7 @@ void pl_pubkey_format(const pl_pubkey *key, char text[PL_PUBKEY_TEXT]);
 PL_MUST_CHECK pl_status pl_pubkey_parse(const char *text,
                                         pl_pubkey *out); /* ERR_DATA */
 bool pl_pubkey_equal(const pl_pubkey *a, const pl_pubkey *b);
-bool pl_pubkey_none(const pl_pubkey *key); /* whether all bytes are zero: no key */
+bool pl_pubkey_none(const pl_pubkey *key); /* whether all bytes are zero (no key) */
 /* ERR_DATA if the bytes are not a valid public key: all zeros, or another point of low
  * order, which gives the same shared secret with every key. */
 PL_MUST_CHECK pl_status pl_pubkey_check(const pl_pubkey *key);
@@ -60,7 +60,9 @@ void pl_keypair_wipe(pl_keypair *pair);
 /* Writes the file with mode 0600 and makes it durable. ERR_EXISTS if the file
  * exists. */
 PL_MUST_CHECK pl_status pl_keypair_save(const char *path, const pl_keypair *pair);
-/* ERR_NOPERM if users other than the owner may read the file; ERR_NOT_FOUND. */
+/* ERR_NOT_FOUND: the file does not exist. ERR_NOPERM: the file cannot be opened, is not
+ * a regular file, belongs to a different user, or can be accessed by users other than
+ * its owner. ERR_DAMAGED: the file is not a key file. */
 PL_MUST_CHECK pl_status pl_keypair_load(const char *path, pl_keypair *out);
 
 /* pl_invite_create makes the secret of a new invitation as text; pl_invite_keypair
@@ -111,8 +113,8 @@ typedef struct pl_key_list {
  * `complaint`. ERR_CONFIG: the list has too many keys. */
 PL_MUST_CHECK pl_status pl_key_list_load(const char *path, pl_key_list *out);
 void pl_key_list_clear(pl_key_list *list);
-/* Finds a key's entry; NULL if the list has none. With now_s > 0, the function also
- * returns NULL for a key that is revoked or had expired at that time. */
+/* Finds a key's entry; NULL if the list has no entry for the key. With now_s > 0, the
+ * function also returns NULL for a key that is revoked or had expired at that time. */
 const pl_key_entry *pl_key_list_find(const pl_key_list *list, const pl_pubkey *key,
                                      int64_t now_s);
 /* Adds the entry, or replaces the entry of the same key. ERR_DATA: the key is not
@@ -137,8 +139,8 @@ PL_MUST_CHECK pl_status pl_key_list_check_name(const pl_key_list *list,
                                                const char *name, const pl_pubkey *key);
 
 /* Reads the list, calls `change` on it and replaces the file. If several processes call
- * this at the same time, each waits for the one before it. If `change` fails, nothing
- * is written. */
+ * this at the same time, each waits for the one before it, up to 5 s (then ERR_BUSY).
+ * If `change` fails, nothing is written. */
 typedef pl_status (*pl_key_change)(pl_key_list *list, void *context);
 PL_MUST_CHECK pl_status pl_key_list_edit(const char *path, pl_key_change change,
                                          void *context);

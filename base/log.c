@@ -1,4 +1,4 @@
-/* Log lines.
+/* Writes log lines.
  *
  * Every line is one write(2), so that lines of processes that share a terminal or a
  * file do not mix. Callers pass text with pairs `key=value`. The JSON form of a line is
@@ -30,8 +30,8 @@ void pl_log_open(const char *role, pl_log_level level, bool json)
     settings.json = json;
 }
 
-/* Whether JSON accepts the number: its grammar excludes "+1", ".5", "007" and
- * hexadecimal. */
+/* Returns whether the text is a number without an exponent in the grammar of JSON,
+ * which excludes "+1", ".5", "007" and hexadecimal. */
 static bool is_json_number(const char *text, size_t len)
 {
     size_t at = len && text[0] == '-';

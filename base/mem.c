@@ -1,5 +1,5 @@
-/* Host memory. Only this file aborts the process when memory is exhausted, and only
- * this file asks the kernel how much memory there is.
+/* Allocates host memory. Only this file aborts the process when memory is exhausted,
+ * and only this file asks the kernel how much memory there is.
  *
  * Blocks of 4 MiB or more are aligned to huge pages. The weights and moments of a path
  * are read from end to end in every step, and with pages of 4 KiB there is a TLB miss
@@ -97,11 +97,13 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out)
         pl_human_bytes((double)bytes, need);
         if (!available)
             return pl_fail(PL_ERR_NOMEM,
-                           "%s needs %s of memory, which the system refused; free "
-                           "memory, or raise the limits (ulimit -v)",
+                           "there is not enough memory for %s: the system refused %s; "
+                           "free memory, or raise the limits (ulimit -v)",
                            what, need);
         pl_human_bytes((double)available, have);
-        return pl_fail(PL_ERR_NOMEM, "%s needs %s of memory, but only %s are available",
+        return pl_fail(PL_ERR_NOMEM,
+                       "there is not enough memory for %s: %s are needed, but only %s "
+                       "are available",
                        what, need, have);
     }
     if (huge) /* if the kernel refuses huge pages, only speed is lost */

@@ -31,8 +31,8 @@ PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out)
 PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 
 /* After this call the C library keeps freed blocks of up to 4 MiB for later use, up to
- * 64 MiB altogether. Without this call it maps, clears and unmaps the memory of every
- * block of 1 MiB, such as a message or a database write. */
+ * 64 MiB altogether. Without this call the C library maps, clears and unmaps the memory
+ * of every block of 1 MiB, such as a message or a database write. */
 void pl_keep_blocks(void);
 /* The C library keeps the memory of freed blocks; this function returns that memory to
  * the kernel. Call it after work that needed much more memory than the work that

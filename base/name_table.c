@@ -1,5 +1,5 @@
-/* A hash table with FNV-1a hashes and linear probing, which is kept at most half full
- * (name_table.h). */
+/* Implements the map from names to numbers (name_table.h): a hash table with FNV-1a
+ * hashes and linear probing, which is kept at most half full. */
 #include "base/name_table.h"
 #include "base/mem.h"
 #include "base/text.h"

@@ -8,10 +8,10 @@
  * (QUOTA_OTHERS_...). The job's own keys and the keys of hubs, homes and administrators
  * have no limit.
  *
- * An honest worker renews its lease every 0.5 s, with 2 messages per second. It loads
- * data in pieces of up to 1 MiB, and each piece costs 4. So one key has room for its 64
- * workers and for 1,000 MiB/s, which is more than an encrypted connection can
- * transfer. */
+ * An honest worker renews its lease every 0.5 s, so it sends 2 messages per second. It
+ * also loads data in pieces of up to 1 MiB, and each piece costs 4. So the limit of a
+ * key is enough for 64 workers (the hub accepts no more per key) and for 1,000 MiB/s,
+ * which is more than an encrypted connection can transfer. */
 #ifndef PL_BASE_QUOTA_H
 #define PL_BASE_QUOTA_H
 #include "base/wire.h"

@@ -1,4 +1,4 @@
-/* Records: writing appends, reading checks.
+/* Writes and reads records. Writing appends fields; reading checks every length.
  *
  * Writers must put tags in rising order, and readers refuse any other order, so that
  * equal contents have equal bytes and a record can be hashed.

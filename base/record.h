@@ -20,8 +20,8 @@ extern "C" {
 
 void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value);
 void pl_put_f64(pl_buf *record, uint16_t tag, double value);
-/* Appends text. Text that pl_get_text would refuse is changed: a newline becomes a
- * blank, other such characters become `?`. */
+/* Appends text. Text that pl_get_text would refuse is changed: a newline or a tab
+ * becomes a blank, and each byte of other such characters becomes `?`. */
 void pl_put_text(pl_buf *record, uint16_t tag, const char *text);
 void pl_put_hash(pl_buf *record, uint16_t tag, const pl_hash *hash);
 void pl_put_bytes(pl_buf *record, uint16_t tag, const void *data, size_t len);

@@ -1,4 +1,4 @@
-/* Philox4x32-10, and the distributions that are drawn from it.
+/* Computes Philox4x32-10 and the distributions that are drawn from it.
  *
  * Only integer and IEEE arithmetic is used (+ - * / sqrt, each correctly rounded), so
  * that every machine and device gives the same bits. The logarithm and the circular
@@ -68,9 +68,9 @@ double pl_random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* ln x for a normal x > 0. With x = m 2^e, m in [sqrt 1/2, sqrt 2) and
- * s = (m-1)/(m+1): ln m = 2 (s + s^3/3 + s^5/5 + ...); s^2 < 0.03, so eleven terms
- * reach double precision. */
+/* Returns ln x for x > 0 (not subnormal). Let x = m 2^e with m in [sqrt 1/2, sqrt 2),
+ * and let s = (m-1)/(m+1). Then ln m = 2 (s + s^3/3 + s^5/5 + ...). Since s^2 < 0.03,
+ * eleven terms reach double precision. */
 static double natural_log(double x)
 {
     uint64_t bits;
@@ -99,8 +99,9 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
     size_t pair = index % 4 / 2 * 2;
     double radius = sqrt(-2.0 * natural_log((words[pair] + 0.5) * 0x1p-32));
     double cosine, sine;
-    /* cos and sin of 2 pi turn, turn in [0, 1). The quadrant is split off exactly; on
-     * |x| <= pi/4 the terms of the Taylor series after x^17 are below 1e-17. */
+    /* Computes cos and sin of 2 pi * turn, where turn is in [0, 1). The quadrant is
+     * split off exactly; on |x| <= pi/4 the terms of the Taylor series after x^17 are
+     * below 1e-17. */
     double turn = words[pair + 1] * 0x1p-32;
     int quadrant = (int)(turn * 4.0 + 0.5);
     double x = (turn * 4.0 - quadrant) * 1.5707963267948966;
@@ -117,8 +118,8 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
 }
 
 /* A balanced Feistel network over numbers of 2h bits, with the smallest h for which n-1
- * fits. Each round is a bijection for any round function, so the network is one,
- * too. */
+ * fits. Each round is a bijection for any round function, so the whole network is a
+ * bijection, too. */
 enum { FEISTEL_ROUNDS = 8 };
 
 static uint64_t feistel(const uint32_t keys[FEISTEL_ROUNDS], int half_bits, uint64_t x)

@@ -1,4 +1,5 @@
-/* Names and exit codes of statuses, and the thread's last error sentence (status.h). */
+/* Gives the names and exit codes of statuses, and keeps the thread's last error
+ * sentence (status.h). */
 #include "base/status.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,8 +61,8 @@ static const struct {
 #undef STATUS_ROW
 };
 
-/* Returns the status if it is a known one. A status that came over the network may be
- * any number. */
+/* Returns the status if it is known, else PL_ERR_INTERNAL. A status that came over the
+ * network may be any number. */
 static pl_status known(pl_status status)
 {
     return (unsigned)status < PL_STATUS_COUNT ? status : PL_ERR_INTERNAL;

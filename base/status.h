@@ -1,8 +1,8 @@
 /* Status codes and the thread's last error sentence.
  *
  * The function that first sees a failure calls pl_fail() once, with a sentence that
- * names the thing, the numbers and the remedy. Its callers forward the code with PL_TRY
- * and clean up at a single `done:` label.
+ * names the thing, the numbers and the remedy. Its callers forward the status with
+ * PL_TRY and clean up at a single `done:` label.
  *
  * For each status, the table has the exit code of the process (from sysexits(3)) and a
  * short text. */
@@ -67,15 +67,15 @@ pl_status pl_fail(pl_status status, const char *format, ...) PL_PRINTF(2, 3);
 /* Puts "context: " before the thread's last error and returns `status`. */
 pl_status pl_fail_in(pl_status status, const char *format, ...) PL_PRINTF(2, 3);
 
-/* Returns the sentence of the last pl_fail on this thread; never NULL. Borrowed until
- * the next pl_fail on this thread. */
+/* Returns the sentence of the last pl_fail on this thread; never NULL. The text is
+ * valid until the next pl_fail on this thread. */
 const char *pl_last_error(void);
 
 const char *pl_status_name(pl_status status); /* "ERR_BUSY" */
 int pl_status_exit_code(pl_status status);    /* sysexits(3) */
 
-/* If the expression fails, jumps to the label `done` with the code in the local
- * variable `status`. The calling function must have both. */
+/* If the expression fails, stores its status in the local variable `status` and jumps
+ * to the label `done`. The calling function must have this variable and this label. */
 #define PL_TRY(expression)                                                             \
     do {                                                                               \
         status = (expression);                                                         \
@@ -83,7 +83,7 @@ int pl_status_exit_code(pl_status status);    /* sysexits(3) */
             goto done;                                                                 \
     } while (0)
 
-/* If the expression fails, returns its code from the calling function at once. For
+/* If the expression fails, returns its status from the calling function at once. For
  * functions that have nothing to clean up. */
 #define PL_CHECK(expression)                                                           \
     do {                                                                               \

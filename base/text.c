@@ -1,5 +1,5 @@
-/* Small text helpers (text.h). Numbers are read and written in the C locale, which is
- * the only one that this program ever sets. */
+/* Implements small functions for text (text.h). Numbers are read and written in the C
+ * locale, which is the only one that this program ever sets. */
 #include "base/text.h"
 #include "base/mem.h"
 #include <errno.h>
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the suffix of an integer (k, M, Ki, ...) as a factor. */
+/* Sets the factor that the suffix of an integer (k, M, Ki, ...) stands for; returns
+ * false if the suffix is unknown. */
 static bool suffix_factor(const char *suffix, int64_t *factor)
 {
     static const struct {

@@ -10,9 +10,10 @@
 extern "C" {
 #endif
 
-/* Parse a text that must contain nothing but the value; otherwise return ERR_DATA.
- * pl_parse_int accepts "1k 1M 1G" (powers of ten), "1Ki 1Mi 1Gi" (powers of two),
- * "1.5M" and "1e6" if the value is a whole number. */
+/* These functions parse a text that must contain only the value; otherwise they return
+ * ERR_DATA. pl_parse_int accepts "1k", "1M" and "1G" (powers of ten) and "1Ki", "1Mi"
+ * and "1Gi" (powers of two). It also accepts "1.5M" and "1e6" if the value is a whole
+ * number. */
 PL_MUST_CHECK pl_status pl_parse_int(const char *text, int64_t *out);
 PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
 PL_MUST_CHECK pl_status pl_parse_bool(const char *text,

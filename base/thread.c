@@ -1,6 +1,6 @@
-/* Threads over pthreads.
+/* Implements threads and queues with pthreads.
  *
- * The program needs only four forms:
+ * The program uses threads in only four forms:
  *
  * - pl_parallel: several threads work on a list of items.
  * - pl_thread: a named thread.
@@ -173,7 +173,7 @@ void pl_thread_join(pl_thread **thread)
 }
 
 /* A ring buffer whose size doubles when it is full. The eventfd is 1 if the ring has
- * items, else 0; the lock guards both. */
+ * items, else 0. The lock guards the ring and the eventfd. */
 struct pl_queue {
     pthread_mutex_t lock;
     pthread_cond_t arrived;
@@ -257,7 +257,8 @@ void *pl_queue_pop(pl_queue *queue, int timeout_ms)
 {
     void *item = NULL;
     pthread_mutex_lock(&queue->lock);
-    /* Waits, with the lock held, until the queue has an item or the time is over. */
+    /* Waits until the queue has an item or the time is over. The lock is released
+     * during the wait. */
     struct timespec deadline = deadline_after(timeout_ms > 0 ? timeout_ms : 0);
     int error = 0;
     while (queue->count == 0 && error != ETIMEDOUT)

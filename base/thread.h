@@ -35,8 +35,9 @@ typedef struct pl_queue pl_queue;
 PL_MUST_CHECK pl_status pl_queue_create(pl_queue **out);
 void pl_queue_destroy(pl_queue **queue);
 void pl_queue_push(pl_queue *queue, void *item);
-void *pl_queue_pop(pl_queue *queue, int timeout_ms); /* NULL on timeout; -1: no limit */
-int pl_queue_fd(const pl_queue *queue);              /* readable while not empty */
+/* Returns NULL if no item came within timeout_ms; with -1 the wait has no limit. */
+void *pl_queue_pop(pl_queue *queue, int timeout_ms);
+int pl_queue_fd(const pl_queue *queue); /* readable while the queue is not empty */
 
 /* A thread that does jobs one after another. The creator of the actor pushes jobs and
  * takes finished jobs in the same order. pl_actor_fd is readable while there are

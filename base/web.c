@@ -20,7 +20,7 @@ typedef struct exchange {
     bool too_long;
 } exchange;
 
-/* ---- bytes ---- */
+/* ---- functions that curl calls ---- */
 static size_t take_answer_bytes(char *data, size_t one, size_t n, void *context)
 {
     exchange *x = context;
@@ -128,7 +128,8 @@ static pl_status request_failed(CURLcode code, const exchange *x)
     switch ((int)code) {
     case CURLE_OPERATION_TIMEDOUT:
         return pl_fail(PL_ERR_TIMEOUT,
-                       "no complete answer in time (no data for %d s, or too slow)",
+                       "the service sent no complete answer in time: no data came for "
+                       "%d s, or the answer was too slow",
                        x->request->silent_s);
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:

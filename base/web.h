@@ -38,8 +38,9 @@ typedef struct pl_web_request {
     char etag[128];
     int retry_after_s;
 } pl_web_request;
-/* OK for every HTTP status. ERR_NET, ERR_TIMEOUT: the caller may try again. ERR_CONFIG:
- * the address or its certificate is wrong. Redirections are not followed. */
+/* OK for every HTTP status. ERR_NET or ERR_TIMEOUT: the caller may try again.
+ * ERR_CONFIG: the address or its certificate is wrong. Redirections are not
+ * followed. */
 PL_MUST_CHECK pl_status pl_web_ask(pl_web *web, pl_web_request *request);
 
 #ifdef __cplusplus

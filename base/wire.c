@@ -1,5 +1,5 @@
-/* Messages over ZeroMQ: sockets (docs/PROTOCOL.md section 1), sending and receiving of
- * frames, and checks of senders.
+/* Sends and receives messages over ZeroMQ (docs/PROTOCOL.md section 1): opens sockets,
+ * sends and receives frames, and checks senders.
  *
  * This file follows two rules. First, only pl_wire_poll waits, because a process has
  * one event loop, which a slow peer must not stop. Second, the caller gets only
@@ -36,7 +36,7 @@ enum {
     HANDSHAKE_MS = 5000,
     HIGH_WATER = 1000,
     FRAME_EXTRA = 256, /* room for the bytes that CURVE adds to a frame */
-    /* one call of receive drops at most this many bad messages */
+    /* one call of pl_wire_recv drops at most this many bad messages */
     BAD_IN_A_ROW = 64
 };
 
@@ -76,8 +76,8 @@ typedef struct frame_list {
     bool has_body, is_bad;
 } frame_list;
 
-/* Data of fewer bytes is copied even if it may be lent (pl_wire_recv_lent), because a
- * copy costs less than keeping a frame. */
+/* Data of fewer bytes than this is copied even if it may be lent (pl_wire_recv_lent),
+ * because a copy costs less than keeping a frame. */
 enum { LENT_FROM = 64 << 10 };
 
 void wire_give_back(pl_message *message)
@@ -277,7 +277,8 @@ static pl_status name_bound(pl_socket *socket, char bound[PL_ADDRESS_MAX])
     char host[PL_ADDRESS_MAX];
     size_t size = PL_ADDRESS_MAX;
     if (zmq_getsockopt(socket->zmq, ZMQ_LAST_ENDPOINT, socket->address, &size) != 0)
-        return pl_fail(PL_ERR_NET, "a bound socket has no address: %s",
+        return pl_fail(PL_ERR_NET,
+                       "the address of a socket that listens cannot be read: %s",
                        zmq_strerror(zmq_errno()));
     PL_CHECK(pl_address_parse(socket->address, &got));
     pl_copy_text(host, sizeof host, self.advertised);
@@ -474,7 +475,7 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
                               const pl_message *message, pl_buf *given)
 {
     const pl_buf *body = &message->body, *data = &message->data;
-    const char *to = peer ? "the peer" : "the server";
+    const char *to = peer ? "a client of" : "the server at";
     if (body->len > PL_WIRE_BODY_MAX || data->len > PL_WIRE_DATA_MAX)
         return pl_fail(PL_ERR_ARG,
                        "a message of type %u is too large: its body has %zu and its "
@@ -493,14 +494,14 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
          !(given ? give_pieces(socket, given) : send_pieces(socket, data, false)))) {
         int cause = zmq_errno();
         if (cause == EHOSTUNREACH)
-            return pl_fail(PL_ERR_NET, "%s at %s is not connected any more", to,
+            return pl_fail(PL_ERR_NET, "%s %s is not connected any more", to,
                            socket->address);
         if (cause == EAGAIN)
             return pl_fail(
                 PL_ERR_NET,
-                "%s at %s accepts no more messages, because %d are waiting to be sent",
-                to, socket->address, HIGH_WATER);
-        return pl_fail(PL_ERR_NET, "cannot send to %s at %s: %s", to, socket->address,
+                "%s %s accepts no more messages, because %d are waiting to be sent", to,
+                socket->address, HIGH_WATER);
+        return pl_fail(PL_ERR_NET, "cannot send to %s %s: %s", to, socket->address,
                        zmq_strerror(cause));
     }
     socket->bytes_sent += bytes;
@@ -508,8 +509,9 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
 }
 
 /* Whether an error message is about a problem of this machine, such as a full disk. The
- * sentence of such an error may contain names of files. So peers that are not processes
- * of this job get a general sentence, and the original sentence is logged. */
+ * sentence of such an error may contain names of files. So a peer gets a general
+ * sentence unless it is local, a hub, a home or an administrator, and the original
+ * sentence is logged. */
 static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
 {
     if (m->type != PL_WIRE_ERR || peer->role == PL_AS_LOCAL ||
@@ -587,8 +589,9 @@ static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
     return got >= 0;
 }
 
-/* Reads the frames of a message; those that are not kept are counted and dropped. A
- * message arrives as a whole, so after its first frame the others are available. */
+/* Reads the frames of a message. On an encrypted connection the frames after the header
+ * are joined in the message. All frames are counted; those beyond n_kept are not kept.
+ * A message arrives as a whole, so after its first frame the others are available. */
 static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
 {
     size_t n_kept = in->joined ? 1 : WIRE_FRAMES_MAX;

@@ -8,8 +8,8 @@
  * dropped; it never reaches the caller.
  *
  * Sockets: a server binds a ROUTER, a client connects a DEALER. LINGER, HWM,
- * MAXMSGSIZE, heartbeats and reconnection are set as PROTOCOL.md says. Only one thread
- * may use a socket. */
+ * MAXMSGSIZE, heartbeats and reconnection are set as docs/PROTOCOL.md says. Only one
+ * thread may use a socket. */
 #ifndef PL_BASE_WIRE_H
 #define PL_BASE_WIRE_H
 #include "base/address.h"
@@ -34,7 +34,7 @@ typedef struct pl_peer {
     pl_key_role role; /* role of the key below; LOCAL if the socket is not encrypted */
     /* the client's key on this connection; zeros if the connection is not encrypted */
     pl_pubkey key;
-    bool own; /* the key is one of the job's own keys (PL_KEY_OWN) */
+    bool own; /* whether the key is one of the job's own (own-...); true for LOCAL */
 } pl_peer;
 
 typedef struct pl_message {
@@ -55,7 +55,8 @@ void pl_message_destroy(pl_message *message);             /* frees and zeroes */
 /* Sets the type and appends the fields of `from` to the body. */
 void pl_message_put(pl_message *message, uint16_t type, const pl_field *fields,
                     const void *from);
-/* Reads the body into `to`, whose pointers are valid as long as the message's body. */
+/* Reads the body into `to`, whose pointers are valid as long as the message's body.
+ * `what` names the message in errors. */
 PL_MUST_CHECK pl_status pl_message_get(pl_message *message, const char *what,
                                        const pl_field *fields, void *to);
 
@@ -100,8 +101,8 @@ PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
 /* Takes one waiting message; ERR_TIMEOUT at once if there is none. `peer` may be NULL
  * on a client. `out` must be initialised; its buffers are reused. On a server, this
  * function answers a message with ERR_NOPERM if the role of the sender's key does not
- * allow it; the caller does not get it. A client gets ERR_NOPERM if its key is refused,
- * or if the server is not the one that the address names. */
+ * allow the message; the caller does not get such a message. A client gets ERR_NOPERM
+ * if its key is refused, or if the server is not the one that the address names. */
 PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
 /* Receives like pl_wire_recv, but large data stays in ZeroMQ's memory. The data may be
  * read until `out` is used for receiving again or destroyed, and must not be written,

@@ -5,7 +5,8 @@
 
 #include <stdatomic.h>
 
-/* while waiting, checks this often (ms) whether the server refused this client */
+/* while pl_wire_ask waits, it checks every LOOK_MS milliseconds whether the server
+ * refused this client */
 enum { LOOK_MS = 100 };
 
 void pl_message_init(pl_message *message, uint16_t type)
@@ -113,7 +114,8 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
         return answer->type == PL_WIRE_ERR ? pl_wire_error_of(answer) : PL_OK;
     }
     return pl_fail(PL_ERR_TIMEOUT,
-                   "%s did not answer message type %u within %d ms (sent %d times)",
+                   "%s did not answer message type %u within %d ms (sent %d times); "
+                   "see the log of that process",
                    pl_wire_address(socket), (unsigned)question->type, timeout_ms,
                    n_sent);
 }

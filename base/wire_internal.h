@@ -45,7 +45,7 @@ typedef enum wire_verdict {
 } wire_verdict;
 
 struct pl_socket {
-    /* monitor: reports every connection and every failed handshake */
+    /* monitor: reports failed handshakes and, for a client, connections */
     void *zmq, *monitor;
     uint64_t connections;
     bool is_server, is_bound, is_secure;
@@ -69,7 +69,8 @@ void wire_watch_end(pl_socket *socket);
 /* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
  * for ever. Otherwise PL_OK. */
 PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);
-/* Reports failed handshakes that ended before the client sent its key to the gate. */
+/* Reports failed handshakes that the gate did not see, because they ended before the
+ * client sent its key. */
 void wire_tell_failed_clients(pl_socket *socket);
 
 void *wire_context(void);
@@ -77,16 +78,18 @@ void *wire_context(void);
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */
 PL_MUST_CHECK pl_status wire_ipc_check(const char *endpoint);
-/* Makes a new path for PL_ADDRESS_PRIVATE. */
+/* For PL_ADDRESS_PRIVATE: makes a new folder and writes the address of a socket in
+ * it. */
 PL_MUST_CHECK pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
-/* removes the socket that was bound there */
+/* Removes the file of the socket that was bound at this endpoint. */
 void wire_ipc_remove(const char *endpoint);
 
 /* the value of ZMQ_ZAP_ENFORCE_DOMAIN, which the header of ZeroMQ 4.3 hides */
 enum { WIRE_ENFORCE_DOMAIN = 93 };
 
-/* Turn on CURVE for a ZeroMQ socket: for a server, or for a client of the server with
- * the given key. ERR_UNSUPPORTED: this ZeroMQ library cannot encrypt. */
+/* These functions turn on CURVE for a ZeroMQ socket: the first for a server, the second
+ * for a client of the server with the key `server`. ERR_UNSUPPORTED: this ZeroMQ
+ * library cannot encrypt. */
 PL_MUST_CHECK pl_status wire_curve_server(void *zmq, const pl_keypair *own);
 PL_MUST_CHECK pl_status wire_curve_client(void *zmq, const pl_keypair *own,
                                           const pl_pubkey *server);

@@ -1,7 +1,7 @@
 /* Sockets in the file system (ipc://PATH): chooses places that no other user of the
  * machine can reach, and makes the checks that ZeroMQ leaves to its callers.
  *
- * A user who may search all folders above a socket, and may write to the socket, can
+ * A user who may enter all folders above a socket, and may write to the socket, can
  * connect. ZeroMQ makes sockets with the process's umask. Therefore the folder is
  * accessible to its owner only.
  *
@@ -56,8 +56,8 @@ static int try_socket(const char *path, bool binds)
     return cause;
 }
 
-/* Both 0 and EAGAIN mean that a process listens at the path; EAGAIN: its queue of
- * connections is full. */
+/* If try_socket returns 0 or EAGAIN, a process listens at the path. (EAGAIN means that
+ * its queue of connections is full.) */
 pl_status wire_ipc_check(const char *endpoint)
 {
     struct stat info;

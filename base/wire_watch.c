@@ -13,8 +13,8 @@ enum {
     BROKEN_MS = 4000
 };
 
-/* Starts reporting events of a socket. An event has two frames: the first has the event
- * and a number, the second the endpoint. */
+/* Makes ZeroMQ report events of a socket to socket->monitor. A report has two frames:
+ * the first has the kind of the event and a number, the second has the endpoint. */
 static bool watch_socket(pl_socket *socket, int events)
 {
     static atomic_uint count;

@@ -1,4 +1,4 @@
-/* zstd frames and byte planes.
+/* Makes and reads zstd frames, and splits elements into byte planes.
  *
  * A plane has the bytes at one position of all elements, for example all high bytes.
  * The high bytes of neighbouring floats are similar, while their low bytes look random.

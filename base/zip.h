@@ -5,7 +5,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Appends one zstd frame. level 1..19. */
+/* Appends one zstd frame. `level` is 1 to 19. */
 PL_MUST_CHECK pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out);
 /* Like pl_zip, for data in which sequences of bytes do not repeat, such as codes of
  * numbers. The function gives frequent bytes short codes and hardly searches for

@@ -53,8 +53,8 @@ typedef struct bench {
     partner raw[2], home[2]; /* [0]: plain, [1]: encrypted */
     pl_hash stored[2];
     pl_buf got;
-    /* indexed by kind of transfer, encryption, round; share: rate / rate of ZeroMQ with
-     * CURVE in the same round */
+    /* The indices are kind of transfer, encryption, round. share: rate / rate of ZeroMQ
+     * alone with CURVE in the same round */
     double rate[N_WHAT][2][ROUNDS_MAX], cpu[N_WHAT][2][ROUNDS_MAX],
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;
@@ -258,7 +258,7 @@ static pl_status measure_turn(bench *b, what w, bool curve, int round)
     if (w == UP)
         PL_CHECK(run_turn(b, UP_STORED, curve));
     if (w == UP || w == UP_STORED)
-        pl_sleep_ms(SETTLE_MS); /* the home may still write */
+        pl_sleep_ms(SETTLE_MS); /* the home may still be writing to its disk */
     return PL_OK;
 }
 
@@ -283,7 +283,7 @@ static void print_curve_row(const bench *b, what w, bool curve)
     int n = (int)b->rounds;
     printf(
         "%-16s %-12s %6.0f MB/s %6.2f ms of CPU per MB %5.0f %% of ZeroMQ with CURVE\n",
-        names[w], curve ? "CURVE" : "in the clear", 1e-6 * median(b->rate[w][curve], n),
+        names[w], curve ? "CURVE" : "unencrypted", 1e-6 * median(b->rate[w][curve], n),
         1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
 }
 

@@ -136,7 +136,7 @@ static pl_status time_prompt(decoding *d, int slot, double *seconds)
     return PL_OK;
 }
 
-/* Makes STEPS steps of n sequences; *best is the time of the fastest one in seconds. */
+/* Makes STEPS steps of n sequences; *best gets the seconds of the fastest step. */
 static pl_status time_decode_steps(decoding *d, int n, double *best)
 {
     int32_t slots[PL_DECODER_SLOTS_MAX];

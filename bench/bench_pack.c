@@ -23,7 +23,7 @@ typedef struct bench {
     int context, batch;
     double tokens; /* number of useful tokens to train on */
     uint64_t seed;
-    int32_t *in, *out; /* [batch, context] */
+    int32_t *in, *out; /* [batch, context] tokens and targets of a batch */
     float *losses;
 } bench;
 

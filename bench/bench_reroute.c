@@ -284,7 +284,7 @@ static void measure(const bench *b, int rounds)
             m.ms[way][at] = a.ms;
             m.processor_ms[way][at] = a.processor_ms;
             printf("%d %-8s prompt %.1f ms, then %.2f ms/token, processors %.2f; %d "
-                   "tokens, %d moves, %lld tokens read to choose, %.1f ms\n",
+                   "tokens, %d changes of path, %lld tokens read to choose, %.1f ms\n",
                    round, ways[way], 1e3 * a.result.prompt_seconds, a.ms,
                    a.processor_ms, a.result.n_tokens, a.n_moves,
                    (long long)a.result.n_routing, 1e3 * a.result.routing_seconds);

@@ -182,7 +182,7 @@ static void fit_clusters(const bench *b)
     const double start = pl_now();
     pl_router *router = NULL;
     need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
-    printf("kmeans   %7.1f s  fitted to one document of %zu\n", pl_now() - start,
+    printf("kmeans   %7.1f s  fitted to one of every %zu documents\n", pl_now() - start,
            pl_router_stride(&options, b->n, b->dim));
     fflush(stdout);
     deal_and_judge(b, "kmeans", router);
@@ -219,7 +219,7 @@ static void fit_scores(const bench *b)
     start = pl_now();
     options = router_options(b);
     need(pl_router_price(router, b->features, b->n, &options));
-    printf("linear   %7.1f s  priced\n", pl_now() - start);
+    printf("linear   %7.1f s  prices computed\n", pl_now() - start);
     deal_and_judge(b, "linear", router);
     pl_router_destroy(&router);
 }

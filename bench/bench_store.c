@@ -27,8 +27,9 @@ typedef struct bench {
     int64_t repeats, bytes; /* bytes of a commit; 0: all sizes */
     pl_store *store;
     uint8_t *data;
-    /* [repeats] each: time of a commit; speed of a commit as a share of a plain write;
-     * the same for a read; time of the first read of a version */
+    /* [repeats] each. seconds: time of a commit; share: speed of a commit / speed of a
+     * plain write; read_share: speed of a read / speed of a plain read; first: time of
+     * the first read of a version */
     double *seconds, *share, *read_share, *first;
 } bench;
 

@@ -40,7 +40,9 @@ static pl_status take_arrived(bench *b)
     bool ready;
     pl_peer peer;
     if (pl_wire_poll(&b->server, 1, NULL, 0, PATIENCE_MS, &ready) == 0)
-        return pl_fail(PL_ERR_TIMEOUT, "nothing arrived within %d s; is the link up?",
+        return pl_fail(PL_ERR_TIMEOUT,
+                       "nothing arrived within %d s; check that the loopback interface "
+                       "is up (`ip link set lo up`)",
                        PATIENCE_MS / 1000);
     pl_status status = pl_wire_recv(b->server, &peer, &b->in);
     if (status == PL_ERR_TIMEOUT)

@@ -100,8 +100,8 @@ wanted() { # claim
     [ -z "$only" ] || case " $only " in *" $1 "*) ;; *) return 1 ;; esac
 }
 
-# Trains the run NAME with all seeds, unless it exists, and adds the time to the time of
-# the claim.
+# Trains the run NAME with all seeds, unless the run exists, and adds the time that this
+# takes to `seconds`, the time of the present claim.
 run() { # name, key=value...
     name=$1
     shift
@@ -115,8 +115,9 @@ run() { # name, key=value...
     seconds=$((seconds + $(date +%s) - began))
 }
 
-# Prints the perplexities of one row of a run, one per seed. For a mixture, the row in
-# which the likelihood of the prefix chooses the path is used, if this row exists.
+# Prints the perplexities of one row of a run, one per seed. For the row `mix`, prints
+# the perplexities of the row `mix-likelihood` if this row exists: there the likelihood
+# of the prefix chooses the path.
 ppl() { # run, row
     awk -F'\t' -v want="$2" '
         $2 == want { exact[$1] = $4 }
@@ -128,7 +129,7 @@ ppl() { # run, row
         }' "$out/$1/rows.tsv"
 }
 
-ratio() { # run, row, run, row: the first over the second, one per seed
+ratio() { # run, row, run, row: first perplexity / second perplexity, one per seed
     ppl "$1" "$2" >"$work/a"
     ppl "$3" "$4" >"$work/b"
     paste "$work/a" "$work/b" | awk '{ printf("%s%.3f", NR > 1 ? " " : "", $1 / $2) }'

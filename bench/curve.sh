@@ -13,7 +13,7 @@ shift 2
 for folder in "$@"; do
     sed "s|^|$folder	|" "$folder/rows.tsv"
 done | awk -F'\t' -v title="$title" '
-    { key = $3 SUBSEP $1 # folder, seed, row, bits, perplexity, tokens
+    { key = $3 SUBSEP $1 # columns: folder, seed, row, bits, perplexity, tokens
       if (!n[key]++) { low[key] = high[key] = $4 }
       x[key] += $6; y[key] += $4
       if ($4 < low[key]) low[key] = $4

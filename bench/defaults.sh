@@ -6,8 +6,9 @@
 #   sh bench/defaults.sh CORPUS VALID OUTFOLDER "1 2 3" [key=value ...]
 #
 # CORPUS and VALID may be "" for the text of this machine; the pairs key=value apply to
-# every run. Runs that already exist are only read. Of a finished run only the report is
-# kept. Prints a table in Markdown: ratios below 1 are better than the default.
+# every run. Runs that already exist are only read. The store, the data and the cache of
+# a finished run are deleted. Prints a table in Markdown: settings with ratios below 1
+# are better than the default.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 corpus=$1 valid=$2 out=$3 seeds=$4

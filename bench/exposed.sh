@@ -6,11 +6,11 @@
 #
 # Trains into RUN on a link of RATE (bench/link.sh; `free`: without a limit). The time of
 # a worker counts from the end of its task number FIRST to the end of its task number
-# LAST. The script prints which share of this time the workers spent on inner steps, on
-# loading and saving, on waiting for data, and without a task. It reads the status ten
-# times per second, so times are known to about 0.1 s. Settings are the defaults of the
-# preset laptop except for one path, two replicas, two workers, 50 steps per phase, and
-# moments that stay with the worker. The variable PATHLOOM names the binary.
+# LAST. The script prints the shares of this time that the workers spent on inner steps,
+# on loading and saving, on waiting for data, and without a task. It reads the status
+# ten times per second, so times are exact to about 0.1 s. Settings are the defaults of
+# the preset laptop except for one path, two replicas, two workers, 50 steps per phase,
+# and moments that stay with the worker. The variable PATHLOOM names the binary.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}

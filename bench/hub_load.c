@@ -17,7 +17,7 @@
  * The time of a request ends when the kernel has the answer (SO_TIMESTAMPNS), even if
  * the process of the workers reads the answer later. The program prints the times until
  * tasks and renewals are granted, and the memory and processor time of the hub. It
- * fails if no task was granted. */
+ * fails if no task or no renewal was granted. */
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -222,14 +222,14 @@ static bool next_message(line *l)
 typedef struct sample {
     float grant_ms[SAMPLES_MAX], renew_ms[SAMPLES_MAX];
     int n_grants, n_renewals;
-    int64_t n_empty, n_lost; /* number of answers NO_WORK and LEASE_LOST */
+    int64_t n_empty, n_lost; /* numbers of answers NO_WORK, LEASE_LOST */
 } sample;
 
 typedef struct player {
     line hub;
     char name[32], task[PL_MODULE_NAME_MAX];
-    /* request ids of the open TASK_REQ (0: none) and of the last RENEW; the lease's
-     * token */
+    /* question: request number of the open TASK_REQ (0: none); renewal: request number
+     * of the last RENEW; token: token of the lease */
     uint64_t question, renewal, token;
     int64_t asked_ms, renewed_ms, finish_ms, phase;
     double asked, renewed; /* times in seconds */
@@ -648,7 +648,8 @@ static double hub_cpu(const load *l)
     return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Collects the samples. Returns whether the hub granted any task. */
+/* Collects and prints the samples. Returns whether the hub has granted at least one
+ * task and one renewal. */
 static bool collect_sample(const load *l, int from)
 {
     sample *s = pl_alloc(sizeof *s);

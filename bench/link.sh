@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs a command on a slow network: a separate loopback that the kernel slows down.
+# Runs a command on a slow network. The network is a separate loopback device that the
+# kernel slows down.
 #
 #   sh bench/link.sh RATE COMMAND [ARGUMENT ...]
 #

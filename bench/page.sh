@@ -1,14 +1,15 @@
 #!/bin/sh
-# Measures over HTTP how long a browser waits for the first byte of the page of a run
-# with many versions, and of each JSON file that the page loads: first while the page
-# still reads the store, then after it has read the whole store.
+# Measures over HTTP how long a browser waits for the page of a run with many versions:
+# the time to the first byte of the page, and of each JSON file that the page loads. The
+# script measures first while `pathloom page` still reads the store, then after it has
+# read the whole store.
 #
 #   sh bench/page.sh [PATHLOOM] [WORKFOLDER] [PHASES]
 #
-# Trains a very small 2x2 mixture for PHASES phases (1,250: 15,000 versions, some
-# minutes), unless WORKFOLDER already has this run. Needs curl. Prints a table of
-# seconds: the longest wait while the store is being read, then the median and the
-# longest of 21 requests.
+# Trains a very small 2x2 mixture for PHASES phases, unless WORKFOLDER already has this
+# run. The default of 1,250 phases makes 15,000 versions and takes some minutes. Needs
+# curl. Prints a table of seconds: the longest wait while the store is being read, then
+# the median and the longest wait of 21 requests.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 pathloom=${1:-build/release/pathloom}

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Measures a job of many paths in each phase: time, commits, disk, and the memory of
-# each process. Also tests that a job of many paths ends with the same bytes if it is
-# disturbed.
+# Measures, for each phase of a job of many paths: time, commits, disk, and the memory
+# of each process. Also tests that a job of many paths ends with the same bytes if it is
+# disturbed (faults, same).
 #
 #   sh bench/scale.sh job RUN LEVELS HOMES PHASES [OPTION OF train ...]
 #   sh bench/scale.sh faults RUN LEVELS HOMES PHASES [OPTION OF train ...]

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Compares the time to the same held-out bits per byte: one dense model is trained by
-# pathloom and by bench/rivals/nano.py (PyTorch), on the same tokens. Prints a table in
-# Markdown.
+# Trains one dense model with pathloom and with bench/rivals/nano.py (PyTorch) on the
+# same tokens, and compares the times that the two programs need to reach the same
+# held-out bits per byte. Prints a table in Markdown.
 #
 #   sh bench/time_to_quality.sh CORPUS VALID OUTFOLDER [--model 1m|13m] [--steps N]
 #       [--rates "1e-3 2e-3 4e-3"] [--lengths "0.4 0.5 0.6 0.8 1"] [--optimizer muon]
 #       [--rate 4e-3] [--seed S] [--clock wall|cpu] [--rounds N] [--python PYTHON]
 #
-#   1. nano.py trains N steps at each of --rates: its best is the target.
+#   1. nano.py trains N steps with each of --rates; its best result is the target.
 #   2. pathloom makes complete trainings of growing length: each of --lengths is a share
 #      of N steps. The first training that is as good as the target counts.
 #   3. Both programs make steps in turn, --rounds times: the best time of a step counts.
@@ -75,8 +75,8 @@ folder_of() { # STEPS
     echo "$out/pathloom-$optimizer-$rate-$1-seed$seed"
 }
 
-# ours STEPS: trains one path for STEPS steps; the learning rate falls after three
-# fifths of the steps.
+# ours STEPS: trains one path with pathloom for STEPS steps; the learning rate begins to
+# fall after three fifths of the steps.
 ours() {
     folder=$(folder_of "$1")
     [ -s "$folder/report.json" ] && return

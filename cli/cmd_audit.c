@@ -1,6 +1,6 @@
-/* pathloom audit: prints which tasks were done twice with the results of the
- * comparison, which workers are fenced, and to which versions a worker contributed.
- * Also prints the commands that roll back to before these versions. */
+/* pathloom audit: prints which tasks were done twice and whether the results agreed,
+ * and which workers are fenced. With WORKER, prints to which versions this worker
+ * contributed, and the commands that roll back to before these versions. */
 #include "cli/cli.h"
 #include "cli/store_print.h"
 
@@ -10,9 +10,10 @@ typedef struct audit_call {
     pl_store *store;
     int64_t counts[PL_VERDICT_COUNT];
     int64_t n_fenced;
-    /* with `worker`: arm: the arm that is listed now; arm_first: its first version with
-     * an update of the worker; first, last, n: the first and the last such version of
-     * the listed module, and their number */
+    /* The fields below are used only with `worker`. arm: the arm that is being listed;
+     * arm_first: number of the first version in this arm that has an update of the
+     * worker; first, last, n: the first and the last such version of the module that is
+     * being listed, and how many there are. */
     char arm[PL_MODULE_NAME_MAX];
     uint64_t arm_first;
     uint64_t first, last, n;
@@ -39,7 +40,8 @@ static void print_audit(const pl_audit *a)
         say("          %s", a->reason);
 }
 
-/* Audits whose results agreed are only counted, because there may be thousands. */
+/* In text, audits whose results agreed are only counted, because there may be
+ * thousands. JSON has all audits. */
 static pl_status on_row(void *context, const char *name, const char *target)
 {
     audit_call *call = context;

@@ -1,6 +1,6 @@
 /* pathloom data coverage: prints on which samples the paths were trained, as recorded
- * in the store. With --of, prints on how much of a domain, or of the documents of a
- * file, they were trained. */
+ * in the store. With --of, prints on how many tokens of a domain, or of the documents
+ * in a file, each path and module was trained. */
 #include "cli/cli.h"
 #include "cli/row.h"
 #include "codec/codec.h"
@@ -180,7 +180,7 @@ static pl_status coverage(const char *dir, coverage_call *call)
     PL_TRY(store_open_run(dir, &call->store));
     PL_TRY(read_subject(call, dir));
     if (call->of && !call->json)
-        say("%-18s %9s %9s %9s", "path or module", "documents", "of it", "tokens");
+        say("%-18s %9s %9s %9s", "path or module", "documents", "of WHAT", "tokens");
     PL_TRY(pl_store_each_object(call->store, "arm/", on_arm, call));
     if (call->n_arms == 0)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,

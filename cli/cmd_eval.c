@@ -24,8 +24,8 @@ done:
     return status;
 }
 
-/* Applies the user's settings. Only keys that do not change training may differ from
- * the run's values, such as the keys that limit how much text is scored. */
+/* Applies the user's settings. Only keys that do not change training may be set, such
+ * as the keys that limit how much text is scored. */
 static pl_status apply_settings(pl_run *r, const given_settings *s)
 {
     for (int i = 0; i < s->n; i++) {

@@ -67,7 +67,8 @@ static pl_status parse_export_args(int argc, char **argv, request *q)
 }
 
 /* ---- choosing what is exported ---- */
-enum { NOTES_MAX = 8 }; /* notes that are not about a single module */
+/* largest number of notes that are not about a single module */
+enum { NOTES_MAX = 8 };
 
 typedef struct note_text {
     char key[PL_MODULE_NAME_MAX + 32], value[PL_HASH_TEXT + 32];
@@ -115,11 +116,11 @@ static pl_status open_export(job *j)
     j->modules = pl_alloc(n * sizeof *j->modules);
     j->notes = pl_alloc((NOTES_MAX + n) * sizeof *j->notes);
     j->texts = pl_alloc((NOTES_MAX + n) * sizeof *j->texts);
-    return pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float), "a path",
-                        (void **)&j->params);
+    return pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float),
+                        "a path's parameters", (void **)&j->params);
 }
 
-/* ---- provenance ---- */
+/* ---- notes about the origin of the parameters ---- */
 static void add_export_note(job *j, const char *key, const char *value)
 {
     note_text *text = &j->texts[j->n_notes];
@@ -129,9 +130,9 @@ static void add_export_note(job *j, const char *key, const char *value)
 }
 
 /* ---- where the files go ---- */
-/* Finds where a path is written. With one path, the folder is --out. With several
- * paths, --out gets one folder per path. A GGUF file gets the name of its path, unless
- * --out names a file. */
+/* Finds where a path is written. With one path, the folder is --out. With --all, --out
+ * gets one folder per path. A GGUF file is named ARM-PATH-TYPE.gguf and is put into the
+ * folder --out; without --all, --out may also be the file's name. */
 static pl_status target_of(const job *j, const char *path, char out[PL_PATH_MAX])
 {
     char name[2 * PL_NAME_MAX];
@@ -190,8 +191,9 @@ static pl_status export_path(job *j, int path)
          slot++)
         j->modules[slot].number = (uint64_t)j->number;
     PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
-    /* The note about a module has the form "pathloom.module.L1.E0": "4 HASH". The other
-     * notes say how the model was made. */
+    /* The note about a module has a key such as "pathloom.module.L1.E0"; its value is
+     * the number of the version and the hash of its parameters. The other notes say how
+     * the model was made. */
     char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
     j->n_notes = 0;
     add_export_note(j, "version", PL_VERSION);

@@ -80,7 +80,7 @@ typedef struct session {
     pl_mixture mix;
     pl_path_chooser *chooser;
     pl_path_choice choice;
-    pl_readers readers; /* the path; with --route-every: all that may answer */
+    pl_readers readers; /* the path; with --route-every: all paths that may answer */
     pl_reroute_trace trace;
     bool gated; /* with --route-every: the router chooses, not the paths' losses */
     pl_buf tokens, text;
@@ -98,8 +98,8 @@ static const int32_t *get_session_tokens(const session *s)
     return (const int32_t *)(const void *)s->tokens.data;
 }
 
-/* Chooses the path that answers. One scoring model is enough, because there is only one
- * prompt. */
+/* Chooses the path that answers. It is enough to hold one path at a time in memory
+ * (pl_path_chooser_follow), because there is only one prompt. */
 static pl_status choose_prompt_path(session *s)
 {
     const pl_topology *t = s->mix.topology;

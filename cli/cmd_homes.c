@@ -3,8 +3,8 @@
  *
  * If the job runs, this command is a further client of its homes. If the job is
  * stopped, the command starts only the homes and stops them at the end. In both cases
- * it may be killed, and the next call continues. `list` on a stopped job only reads its
- * store; `remove` opens the whole store for writing. */
+ * the command may be killed, and the next call continues. `list` on a stopped job only
+ * reads its store; `remove` opens the whole store for writing. */
 #include "cli/cli.h"
 #include "cli/row.h"
 
@@ -96,7 +96,7 @@ static void say_report(const homes_call *h)
     row_count(&r, "blobs", m->n_blobs, NULL);
     row_bytes(&r, "bytes", m->bytes, ", %s");
     row_int(&r, "longest_hold_ms", m->longest_hold_ms,
-            "; no name was held for more than %s ms");
+            "; messages that change a name waited for at most %s ms");
     row_finish(&r);
 }
 
@@ -130,9 +130,9 @@ static pl_status check_new_home(const homes_call *h, int n, bool *there)
     return PL_OK;
 }
 
-/* Adds the next home. If a home runs but is not in the table yet, an earlier call has
- * added it, and only its weight is set. The same is done if the home is only in the
- * next table, which an interrupted call has left. */
+/* Adds the next home. If a home runs that `table` does not have yet, an earlier call
+ * has started it, and only its weight is set. An interrupted call may have left a table
+ * `next` that already has this home (net/move.h). */
 static pl_status add_next_home(homes_call *h)
 {
     pl_places table, next;
@@ -371,7 +371,7 @@ static const struct {
     int n_words, n_more; /* n_more: number of optional further words */
     pl_status (*run)(homes_call *h);
     const char *words;
-    bool by_itself; /* `run` opens everything itself */
+    bool by_itself; /* `run` itself finds the homes or opens the store */
 } table[] = {{"list", 0, 0, list_any, "", true},
              {"add", 0, 1, add_next_home, " [HOME]", false},
              {"drain", 1, 0, drain_home, " HOME", false},
@@ -429,7 +429,8 @@ const cli_verb verb_homes = {
              "repeated\n  drain HOME          moves everything off that home, which "
              "keeps running\n  remove HOME         removes the last home, if it is "
              "drained and the job is\n                      stopped\n  move NAME HOME  "
-             "    moves a module, path or object until weights change\n  weight HOME W "
+             "    moves a module, path or object; the next change of weights\n"
+             "                      may move it again\n  weight HOME W "
              "      sets how much of everything a home gets, 1 to 10000\n"
              "\n"
              "If the command is stopped or killed, nothing is lost: the next change "

@@ -34,8 +34,8 @@ static pl_status own_key(const char *path, pl_keypair *out)
     return pl_keypair_save(path, out);
 }
 
-/* Whether the hub knows the key already. Then the machine has joined before, and the
- * token is not used, because it may be used up. */
+/* Whether the hub knows the key already. If it does, the machine has joined before; the
+ * token is then not used, because no use of it may be left. */
 static bool hub_knows_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;

@@ -33,7 +33,7 @@ static const cli_option options[] = {
     CLI_JSON(key_options, json),
 };
 
-/* Parses a time such as "90s", "30m", "24h" or "7d"; 0 means without end. */
+/* Parses a time such as "90s", "30m", "24h" or "7d" into seconds; "0" means no end. */
 static pl_status parse_span(const char *text, int64_t *out)
 {
     static const struct {

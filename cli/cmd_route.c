@@ -120,17 +120,18 @@ static void show_routing(const routing_call *call)
     row_text(&r, "route", route->by_likelihood ? "likelihood" : "router", NULL);
     row_text(&r, "why", route->why, "%s");
     row_int(&r, "tokens", route->n_tokens, NULL);
-    row_int(&r, "tokens_seen", route->n_seen, "\nthe first %s tokens decide");
+    row_int(&r, "tokens_seen", route->n_seen, "\nthe first %s tokens choose the path");
     if (route->nats) {
         char likely[PL_NAME_MAX];
         pl_topology_path_name(t, route->likeliest, likely);
-        row_text(&r, "likeliest_path", likely, "; likeliest is %s");
+        row_text(&r, "likeliest_path", likely, "; the likeliest path is %s");
         show_path_real(&r, "margin_nats", route->margin_nats,
-                       ", %.2f nats before the second", ", which has no second");
+                       ", %.2f nats ahead of the second",
+                       ", the only path that may answer");
     }
     row_text(&r, "router_path", by_router, "; the router takes %s");
     show_path_real(&r, "router_margin", route->router_margin,
-                   ", %.4f before the second", ", which has no second");
+                   ", %.4f ahead of the second", ", the only path that may answer");
     row_say(&r, "\n\n%-6s %11s %9s %10s %12s %9s", "path", "nats", "behind",
             "posterior", "router cost", "behind");
     row_break(&r);

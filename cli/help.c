@@ -5,7 +5,7 @@
 enum { HELP_COLUMN = 22, LINE_END = 79 };
 
 /* Prints the words of a paragraph. The first line begins at `column`, further lines at
- * column `indent`. Lines end before LINE_END. */
+ * column `indent`. A line has at most LINE_END characters, unless a word is longer. */
 static void print_words(const char *text, int column, int indent)
 {
     bool first = true;

@@ -132,10 +132,11 @@ static bool memory_is_limited(void)
  * continues without them.
  * - OpenMP's waiting threads spin for a short time before they sleep. If they spin for
  *   a long time, they use the processor that the other threads need. If they sleep at
- *   once, waking them takes longer than many operations. 2,000 turns take some tens of
- *   microseconds. Only verbs that compute need this setting.
- * - OpenBLAS starts no threads; pathloom uses one thread of it. Under a limit on memory
- *   (ulimit -v) such a thread may wait for memory for ever, and the program with it. */
+ *   once, waking them takes longer than many operations. The 2,000 turns that are set
+ *   here take some tens of microseconds. Only verbs that compute need this setting.
+ * - OpenBLAS starts no threads of its own, because pathloom does not use them. Under a
+ *   limit on memory (ulimit -v) such a thread may wait for memory for ever, and the
+ *   program would wait for the thread. */
 static void execute_with_settings(char **argv)
 {
     char self[4096];

@@ -16,9 +16,9 @@ int cli_fail(pl_status status)
     return pl_status_exit_code(status);
 }
 
-/* Whether this signal only repeats the last signal. The same signal may come twice for
- * one reason: Slurm and systemd send it to a script and to the script's child
- * processes, and the script sends it to them, too. */
+/* Whether this signal only repeats the first one: it came within about one second, and
+ * is not SIGINT. A signal may come twice for one reason: Slurm and systemd send it to a
+ * script and to the script's child processes, and the script sends it to them, too. */
 static bool is_same_wish(int number)
 {
     static volatile sig_atomic_t first_s;
@@ -72,7 +72,7 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
 enum {
     FIRST_OPTION = 256,
     OPTIONS_MAX = 48
-}; /* values of getopt_long above any char */
+}; /* FIRST_OPTION: getopt_long's value for the first option; above any char */
 
 static pl_status unknown_option(const cli_verb *verb, const char *word)
 {

@@ -7,10 +7,9 @@
  *   row_finish(&r);
  *
  * Each field has a key and a format. A field without a key is not in the JSON; a field
- * without a format is not in the text. A format contains one place for the value. For a
- * text this is "%s", possibly with a width and "-" ("*" stands for r.width); for a
- * number with digits "%.4f" or "%.4g"; for all digits of a hash "%h". "%%" is a percent
- * sign. */
+ * without a format is not in the text. A format contains one place for the value. This
+ * is "%s", possibly with a width and "-" ("*" stands for r.width); for row_real it is
+ * "%.4f" or "%.4g"; for all digits of a hash it is "%h". "%%" is a percent sign. */
 #ifndef PL_CLI_ROW_H
 #define PL_CLI_ROW_H
 #include "base/base.h"
@@ -21,7 +20,8 @@ extern "C" {
 typedef struct row {
     pl_json *json; /* NULL: the row is printed as text */
     pl_json *list; /* borrowed: list of the rows that row_item makes */
-    pl_json *into; /* borrowed: gets this row at its end; NULL: it is printed */
+    /* borrowed: the list that gets this row at its end; NULL: the row is printed */
+    pl_json *into;
     pl_buf text;
     int width;
 } row;
@@ -42,7 +42,7 @@ void row_text(row *r, const char *key, const char *value, const char *format);
 void row_int(row *r, const char *key, int64_t value, const char *format);
 /* Adds an integer. In JSON, a number above INT64_MAX becomes INT64_MAX. */
 void row_count(row *r, const char *key, uint64_t value, const char *format);
-/* Adds a number with digits. In JSON, a value that is not finite becomes null. */
+/* Adds a real number. In JSON, a value that is not finite becomes null. */
 void row_real(row *r, const char *key, double value, const char *format);
 /* Adds a truth value. If it is true, the text contains `format`, which has no place for
  * a value. */

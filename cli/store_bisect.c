@@ -57,8 +57,9 @@ static void print_verdict(const store_call *call, const bisect_result *result)
     row_count(&r, "paths", result->n_paths, NULL);
     if (result->at < 0)
         row_say(&r,
-                "the text did not become worse: %.4f bits/byte after phase %lld of %s, "
-                "%.4f after the last; --from and --to choose other ends",
+                "the prediction of the text did not become worse: %.4f bits/byte after "
+                "phase %lld of %s, %.4f after the last phase of the search; choose "
+                "other phases with --from and --to",
                 result->bits_before, (long long)result->before, result->arm,
                 result->bits_at);
     else

@@ -75,8 +75,10 @@ static void print_blame(const store_call *call, const pl_module_at *at,
     if (!call->json) {
         printf("%s@%llu", at->module, (unsigned long long)at->number);
         if (b->source != at->number)
-            printf(", version %llu by a rollback", (unsigned long long)b->source);
-        printf(": %zu %s%s\n", b->n, b->merged ? "versions, merged" : "contributors",
+            printf(", which a rollback made from version %llu",
+                   (unsigned long long)b->source);
+        printf(": %zu %s%s\n", b->n,
+               b->merged ? "versions were merged" : "contributors",
                b->n == 0 ? "; no worker trained it" : "");
     }
     for (size_t i = 0; i < b->n; i++)

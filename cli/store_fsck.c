@@ -16,7 +16,7 @@ static void print_findings(const store_call *call, const pl_findings *f,
     row_bytes(&r, "bytes", a->bytes,
               call->values[STORE_OPT_QUICK] ? NULL : ", %s read");
     row_count(&r, "commits", pl_store_sequence(call->store), NULL);
-    row_flag(&r, NULL, f->n == 0, ": all as it should be");
+    row_flag(&r, NULL, f->n == 0, ": nothing is damaged");
     if (call->json) {
         pl_json *list = pl_json_array();
         for (size_t i = 0; i < f->n; i++)

@@ -31,7 +31,7 @@ static pl_status enter_lane(graph *g, int at, const pl_module_at *source)
 }
 
 /* Returns the lane whose version was committed last. If a commit has several versions
- * of one module, they are drawn in falling order. */
+ * of one module, the version with the highest number is drawn first. */
 static int choose_lane(const graph *g)
 {
     int best = -1;
@@ -122,8 +122,8 @@ static int find_lane(const graph *g, int except, const pl_module_at *source)
     return -1;
 }
 
-/* Replaces the lane's version by the first of its sources. Each further source gets a
- * new lane, unless a lane waits for the same version. */
+/* Replaces the lane's version by the first of its sources, and opens a lane for each
+ * further source. A source that another lane already waits for gets no new lane. */
 static pl_status follow_sources(graph *g, int at)
 {
     const pl_lineage from = g->lanes[at].from;

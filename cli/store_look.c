@@ -230,8 +230,8 @@ static pl_status note_best_path(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* Prints a version. `last`: if the module has ended, also prints the chapter in which
- * it no longer exists. */
+/* Prints a version. If `last` is true and the module has ended, also prints the chapter
+ * in which the module no longer exists. */
 static pl_status show_version(look *q, const pl_version *v, bool full, bool last)
 {
     uint64_t bytes, momentum_bytes;

@@ -69,7 +69,8 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
     if (full) {
         row_say(&r, "state       %s\ncommit      %llu, ", place,
                 (unsigned long long)tag->sequence);
-        row_date(&r, "wall_ms", tag->wall_ms, tag->wall_ms > 0 ? "%s\n" : "by train\n");
+        row_date(&r, "wall_ms", tag->wall_ms,
+                 tag->wall_ms > 0 ? "%s\n" : "made by `pathloom train`\n");
     } else {
         row_say(&r, "  %-14s %3zu modules", place, tag->n_items);
         row_age(&r, "wall_ms", tag->wall_ms, tag->wall_ms > 0 ? "  %s ago" : NULL);
@@ -232,7 +233,7 @@ void print_stats(bool json, const pl_store *store, const pl_store_stats *s)
     row_bytes(&r, "blob_bytes", s->blob_bytes, ", %s\n");
     row_count(&r, "chunks", s->n_chunks, "chunks      %s");
     row_bytes(&r, "chunk_bytes", s->chunk_bytes, ", %s\n");
-    row_bytes(&r, "stored_bytes", s->stored_bytes, "coded       %s\n");
+    row_bytes(&r, "stored_bytes", s->stored_bytes, "compressed  %s\n");
     row_bytes(&r, "disk_bytes", s->disk_bytes, "on disk     %s\n");
     row_count(&r, "sequence", pl_store_sequence(store), "commits     %s");
     row_count(&r, "epoch", pl_store_epoch(store), ", epoch %s");
@@ -252,7 +253,7 @@ void print_usage(bool json, const pl_store_usage *usage)
         [PL_USE_HISTORY] = "older versions, which `pathloom store gc` frees",
         [PL_USE_CHANGES] = "changes between versions (codec.down)",
         [PL_USE_UPDATES] = "merged updates that were kept",
-        [PL_USE_OTHER] = "bases of coded versions, copies in other parts"};
+        [PL_USE_OTHER] = "bases of compressed chunks, copies of chunks"};
     for (int use = 0; use < PL_USES; use++) {
         row r = row_begin(json);
         row_text(&r, "use", pl_use_name((pl_use)use), "%-9s");

@@ -1,10 +1,10 @@
-/* pathloom store push, pull: copy versions from one store to another, if the other
- * lacks them (home/transfer.h). */
+/* pathloom store push, pull: copy from one store to another the versions that the other
+ * lacks (home/transfer.h). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* Copies an arm, a module, or everything. A module is copied together with the
- * definition of its arm. */
+/* Copies a module, all modules of an arm or of a tag, or everything (`what` is NULL). A
+ * module is copied together with the definition of its arm. */
 static pl_status transfer_named(pl_transfer *t, const char *what)
 {
     char arm[PL_MODULE_NAME_MAX] = "";
@@ -39,7 +39,7 @@ static pl_status move_versions(store_call *call, pl_transfer *t, const char *to)
     row_count(&r, "modules", t->n_modules, " of %s modules");
     row_count(&r, "versions", t->n_versions, NULL);
     row_bytes(&r, "bytes", t->bytes, ", %s");
-    row_text(&r, NULL, to, ", went to %s");
+    row_text(&r, NULL, to, ", copied to %s");
     row_finish(&r);
     return PL_OK;
 }

@@ -37,8 +37,9 @@ pl_status store_keep_tag(const store_call *call, pl_store *store, const char *na
     return run_keep_object(call->folder, store, object, bytes);
 }
 
-/* Refuses a name that would be ambiguous: a version's number, a part of a path's name,
- * the word for the newest versions, or the name of an arm or a module. */
+/* Refuses a name that would be ambiguous: a number (which means a version), a name with
+ * a character that separates parts of names, the word head, a name like those that
+ * `train` gives to best versions, or the name of an arm or a module. */
 pl_status store_check_tag_name(pl_store *store, const char *name)
 {
     int64_t number;

@@ -1,5 +1,5 @@
-/* pathloom store verify: computes outer steps again and compares the hashes of the
- * results. */
+/* pathloom store verify: computes outer steps and merges again, and with --tasks also
+ * tasks, and compares the hashes of the results. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 #include "workers/workers.h"
@@ -11,7 +11,7 @@ typedef struct verification {
     uint64_t n[PL_REPLAY_UNKNOWN + 1];
     /* reason why the last version or task differs or could not be checked */
     char why[1024];
-    pl_run r;   /* with --tasks: the run, whose settings its workers had */
+    pl_run r;   /* with --tasks: the run, which has the settings of its workers */
     pl_arm arm; /* with --tasks: the arm of the module, and its topology */
     pl_topology *topology;
 } verification;
@@ -65,7 +65,7 @@ static void print_task(const verification *w, const pl_version *v,
     row_count(&r, "version", v->number, "@%s");
     row_text(&r, "task", task, "  task %s");
     row_int(&r, "phase", c->phase, " phase %s");
-    row_text(&r, "worker", c->worker, " of %s");
+    row_text(&r, "worker", c->worker, " by %s");
     row_text(&r, "verdict", verdicts[which], NULL);
     row_hash(&r, "update", &c->update, "  update %s");
     row_hash(&r, "recomputed", got, "  trained again %s");
@@ -182,9 +182,10 @@ static pl_status verify(verification *w)
 {
     PL_CHECK(verify_modules(w));
     if (w->n[PL_REPLAY_OTHER] > 0)
-        return pl_fail(PL_ERR_DAMAGED, "%llu %s not the same when made again",
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%llu %s gave different bytes when they were computed again",
                        (unsigned long long)w->n[PL_REPLAY_OTHER],
-                       w->topology ? "versions or updates are" : "versions are");
+                       w->topology ? "versions or updates" : "versions");
     if (w->n[PL_REPLAY_SAME] == 0)
         return pl_fail(PL_ERR_NOT_FOUND, "%s", w->why);
     return PL_OK;

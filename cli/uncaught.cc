@@ -1,7 +1,7 @@
 /* Handles exceptions that were not caught. RocksDB has its own threads, which start
- * threads and allocate memory. If the system refuses, an exception in such a thread
- * makes C++ end the process. The code here prints an error sentence and sets an exit
- * code in this case, as for any other error. */
+ * threads and allocate memory. If the system refuses this, an exception in such a
+ * thread makes C++ end the process. The code here prints an error sentence and sets an
+ * exit code in this case, as for any other error. */
 #include "cli/cli.h"
 #include <exception>
 #include <new>

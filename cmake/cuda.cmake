@@ -12,7 +12,8 @@ set(PL_NVCC_OPTIONS -std=c++17 -O3 -lineinfo --fmad=false --expt-relaxed-constex
 if(PL_WERROR)
   list(APPEND PL_NVCC_OPTIONS --Werror=all-warnings)
 endif()
-# Code for 9.0 may use instructions that no other device has (sm_90a).
+# Code for compute capability 9.0 is compiled for sm_90a: it may use instructions that
+# no other device has.
 list(SORT PL_CUDA_ARCHITECTURES COMPARE NATURAL)
 foreach(capability ${PL_CUDA_ARCHITECTURES})
   string(REGEX REPLACE "^90$" "90a" exact ${capability})

@@ -1,7 +1,7 @@
-# Finds the libraries of the storage engines that can keep chunks besides RocksDB
-# (store/engine/engine.h). If the library of an engine is missing, its source is replaced
-# by a file that only reports what to install. librados is loaded when an engine is
-# opened, so only its header is needed here.
+# Finds the libraries of the storage engines, besides RocksDB, that can keep chunks
+# (store/engine/engine.h). If the library of an engine is missing, the engine's source is
+# replaced by a file that only reports what to install. librados is loaded when an
+# engine is opened, so only its header is needed here.
 find_path(RADOS_INCLUDE rados/librados.h)
 
 set(PL_ENGINE_LIBS)

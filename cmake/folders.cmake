@@ -28,7 +28,8 @@ if(PL_ONLY_MODULES)
   target_compile_definitions(pl_options INTERFACE PL_ONLY_MODULES)
 endif()
 
-# pl_folder(name DEPENDS folders... LIBS libraries...)
+# pl_folder(name DEPENDS folders... LIBS libraries... EXCLUDE patterns...): makes the
+# library pl_NAME from the sources of a folder. Sources that match a pattern are left out.
 function(pl_folder name)
   cmake_parse_arguments(A "" "" "DEPENDS;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.c
@@ -63,7 +64,7 @@ else()
   pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
   pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
   find_library(ROCKSDB_LIBRARY rocksdb REQUIRED)
-  # Not every build of xxHash can choose a vector unit when the program runs.
+  # Tests whether this build of xxHash can choose a vector unit when the program runs.
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES PkgConfig::XXHASH)
   check_c_source_compiles("#include <xxh_x86dispatch.h>

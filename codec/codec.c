@@ -54,7 +54,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Stores the part of the values that was not sent in the residual. Without a residual
+/* Stores in the residual the part of the values that was not sent. Without a residual
  * that part is lost. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {

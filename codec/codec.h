@@ -17,10 +17,10 @@
  * that the contributors share. Tensors for which the options say f32 are sent as
  * integers of 22 bits in such a message.
  *
- * Error feedback: for an update u with weight w (1 unless the codec is homomorphic) and
- * a residual e, the encoder encodes a = w u + beta e. The new residual e' is a minus
- * the values that were sent. Keep e' if the home accepts the update. If the home
- * refuses the update, either restore the old e, or add the decoded message to e'.
+ * Error feedback: for an update u with weight w (alpha if the codec is homomorphic,
+ * else 1) and a residual e, the encoder encodes a = w u + beta e. The new residual e'
+ * is a minus the values that were sent. Keep e' if the home accepts the update. If the
+ * home refuses the update, either restore the old e, or add the decoded message to e'.
  *
  * A tensor of a module is called a part. The role of a part determines its codec.
  * Adjacent parts with the same codec are sent together as one stretch. docs/PROTOCOL.md
@@ -130,8 +130,9 @@ int pl_codec_parts(const pl_topology *topology, int module, pl_codec_part *parts
 /* Returns the exponent E for which 127 * 2^E is 4 to 8 times the root mean square of an
  * update with this L2 norm and n values. Pass the update norm of the module's previous
  * version. With norm 0 (there is no version yet) the root mean square is assumed to be
- * 2^-10. Values above 127 * 2^E are clipped, and the part that is cut off goes into the
- * residual. */
+ * 2^-10. Values whose magnitude is above the range of their codec (127 * 2^E with
+ * i8-shared, 2^9 * 2^E or more with sketch16) are clipped. The part that is cut off
+ * goes into the residual. */
 int pl_codec_exponent(double norm, size_t n);
 
 /* Returns the largest size in bytes of a message, or of a sum of W messages (W is
@@ -143,8 +144,10 @@ uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *pa
 /* ---- encoding ---- */
 /* Appends the message of one module's update to `out`.
  *
- *   update    [n], n = the sum of the parts' counts, which lie back to back from 0 on
- *   residual  [n] the old one in, the new one out; NULL: no error feedback
+ *   update    [n], where n is the sum of the parts' counts; the first part begins at 0,
+ *             and the parts follow each other without gaps
+ *   residual  [n] before the call the old residual, after it the new one; NULL: no
+ *             error feedback
  *   round     may be NULL unless the options are homomorphic
  *
  * The encoder checks that its sketch can be decoded. If not, the update is sent as a

@@ -165,8 +165,8 @@ static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 }
 
 /* ---- lists ---- */
-/* Returns the operand's code of an element (0 if it has none) and moves on to its next
- * code. */
+/* Returns the code that the operand has for an element (0 if there is none), and moves
+ * *at to the operand's next code. */
 static int32_t take_code(const operand *o, uint64_t index, size_t *at)
 {
     int16_t code;
@@ -264,8 +264,8 @@ static pl_status open_both(combination *c, const pl_codec_message *a,
     return PL_OK;
 }
 
-/* Returns the number of values in a message's header. It is read from the first
- * message; the second message must have the same number. */
+/* Returns the number of values that a message's header states. The caller reads it from
+ * the first message; the second message must have the same number. */
 static size_t header_count(const void *data, uint64_t bytes)
 {
     uint64_t count = 0;

@@ -16,11 +16,11 @@
 extern "C" {
 #endif
 
-/* Compiles a function once for each vector length; the processor's version is chosen
- * when the program starts. All versions give the same bits: products and sums are not
- * contracted to fused operations, and sums are made in a fixed number of lanes. With
- * sanitizers only one version is compiled, because the version is chosen before the
- * sanitizer starts. */
+/* Compiles a function once for each vector length; the version for this processor is
+ * chosen when the program starts. All versions give the same bits: products and sums
+ * are not contracted to fused operations, and sums are made in a fixed number of lanes.
+ * With sanitizers only one version is compiled, because the version is chosen before
+ * the sanitizer starts. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&                 \
     defined(__OPTIMIZE__)
@@ -47,7 +47,8 @@ enum {
     SEGMENT = 1 << 20, /* number of elements of one sketch */
     I8_BLOCK = 256,
     I4_BLOCK = 64,
-    /* with more contributors a code of a sketch would have fewer than 3 bits */
+    /* with more contributors the codes of a sketch would be too coarse: with this
+     * number of contributors a code is between -7 and 7 */
     SKETCH_W_MAX = 4096
 };
 
@@ -100,8 +101,8 @@ uint32_t codec_segment_cells(uint32_t cells, size_t len);
 uint64_t codec_sketch_cells(uint32_t cells, uint64_t count);
 /* Returns the number of bytes per code in a sum of this many messages. */
 size_t codec_shared_width(int codec, uint32_t contributors);
-/* Writes the raw size of each section of a stretch (for topk's indices only a lower
- * bound), and returns the number of sections. */
+/* Writes the raw size of each section of a stretch (for the indices of topk only a
+ * lower bound), and returns the number of sections. */
 int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
                     uint64_t raw[SECTIONS_MAX]);
 
@@ -185,7 +186,8 @@ typedef struct codec_task {
 } codec_task;
 
 /* task_begin returns the start of the stretch's first tile that has values for the
- * sink; task_end returns the end of the last such tile. */
+ * sink; task_end returns the position after the last value for the sink. Both count
+ * from the start of the stretch. */
 static inline uint64_t task_begin(const codec_task *task)
 {
     uint64_t first = task->stretch->first, begin = task->sink->begin;

@@ -32,8 +32,8 @@ void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out
     out->len += bytes;
 }
 
-/* Returns whether compression may make the section shorter. It does not for mantissas,
- * which look random, or for fewer than 64 bytes. */
+/* Returns whether compression may make the section shorter. Mantissas look random and
+ * do not get shorter; for fewer than 64 bytes compression is not tried. */
 static bool may_shrink(const codec_stretch *s, int section)
 {
     bool mantissas = s->variant == VARIANT_PLANES && section == 1;

@@ -92,8 +92,8 @@ bool pl_codec_is_homomorphic(const pl_codec_options *options)
 }
 
 /* Returns whether the options contain a lossy codec. In homomorphic messages even
- * tensors with f32 are rounded, but the options of such messages always contain another
- * lossy codec. */
+ * tensors with f32 are rounded, but the options of such messages always contain a lossy
+ * codec, too. */
 bool pl_codec_is_lossy(const pl_codec_options *options)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
@@ -130,17 +130,20 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
     if (o->selector >= PL_SELECT_COUNT)
         return pl_fail(PL_ERR_CONFIG, "unknown selector number %d", o->selector);
     if (o->value_bits != 8 && o->value_bits != 2)
-        return pl_fail(PL_ERR_CONFIG, "values of topk must have 8 or 2 bits, not %d",
+        return pl_fail(PL_ERR_CONFIG,
+                       "codec.value_bits of topk must be 8 or 2 bits, not %d",
                        o->value_bits);
     if (o->k < 1 || o->k > TILE)
         return pl_fail(PL_ERR_CONFIG,
-                       "the codec keeps k = %d of 4096 values; choose 1 to 4096", o->k);
+                       "codec.k is %d, but 1 to 4096 of every 4096 values can be kept",
+                       o->k);
     if (o->small < 0)
         return pl_fail(PL_ERR_CONFIG,
                        "the size of small tensors is %d elements; choose 0 or more",
                        o->small);
     if (!(o->beta >= 0 && o->beta <= 1))
-        return pl_fail(PL_ERR_CONFIG, "beta of the residual is %g; choose 0 to 1",
+        return pl_fail(PL_ERR_CONFIG,
+                       "codec.beta, the factor of the residual, is %g; choose 0 to 1",
                        o->beta);
     if (!(o->cells >= 1.05 && o->cells <= 16))
         return pl_fail(PL_ERR_CONFIG,
@@ -224,9 +227,9 @@ static int floor_log2(int32_t x)
 }
 
 /* Returns the exponent of a stretch. It is chosen so that the range of a contributor's
- * values is 2^7 times 2^E for 8 bits, 2^9 times 2^E for sketches, which have the
- * largest values, and 2^10 times 2^E for small tensors, whose values may be of a
- * different size. */
+ * values is 2^7 times 2^E for 8 bits, at least 2^9 times 2^E for sketches, which have
+ * the largest values, and at least 2^10 times 2^E for small tensors, whose values may
+ * have a different magnitude than the other values of the module. */
 int codec_stretch_exponent(int codec, const pl_codec_round *round)
 {
     if (codec == PL_CODEC_I8_SHARED)

@@ -1,4 +1,4 @@
-/* The codecs f32, bf16, i8 and i4.
+/* Implements the codecs f32, bf16, i8 and i4.
  *
  *   i8, i4:  s = max|a| / L over a block,  code = round(a / s),  L = 127 or 7
  *
@@ -261,7 +261,7 @@ pl_status i8_decode(const codec_task *task)
     return PL_OK;
 }
 
-/* ---- i4: byte j (of 16) holds codes j and j + 16 (of 32) ---- */
+/* ---- i4: 32 codes take 16 bytes; byte j has the codes j and j + 16 ---- */
 CODEC_INLINE void i4_block(const float *restrict a, float scale,
                            uint8_t *restrict codes, float *restrict left)
 {

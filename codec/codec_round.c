@@ -8,7 +8,7 @@
 
 enum { THREADS_MAX = 4, SLICES = 4, ALONE = 1 << 18 };
 
-/* ---- one after the other ---- */
+/* ---- the messages of a source, one after the other ---- */
 static pl_status next_of_list(void *context, bool anew, pl_codec_run *out)
 {
     enum { RUN = 8 }; /* number of messages opened at once; each needs memory */

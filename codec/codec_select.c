@@ -1,7 +1,7 @@
 /* Selects which values of a stretch (adjacent tensors with the same codec) are sent:
  * the values with the largest magnitudes.
  *
- *   exact   the k largest of every 4096, ties to the lower index
+ *   exact   the k largest of every 4096; of equal values, those with lower indices
  *   tagc    25 fixed thresholds; bisection finds the lowest one that keeps at most k
  *           of 4096 values. (TAGC's own code takes the next lower threshold, which
  *           keeps up to twice as many; a sketch has no room for them.)
@@ -121,7 +121,9 @@ static float tagc_threshold(const codec_job *job, uint64_t budget)
 
 /* Counts values per bin. The budget-th largest |a| is found exactly with two
  * histograms. The first one is over the upper 16 bits of |a|. The second one is over
- * the lower 15 bits of the values in the bin that contains the value searched for. */
+ * the lower 15 bits of the values in the bin that contains the value searched for. With
+ * `upper` below 0 the first histogram is made, else the second one, for the bin
+ * `upper`. */
 static void count_bins(const codec_job *job, int upper, uint64_t *bins)
 {
     float tile[TILE];
@@ -140,7 +142,8 @@ static void count_bins(const codec_job *job, int upper, uint64_t *bins)
 }
 
 /* Finds the bin that contains the *left-th largest value, and subtracts the number of
- * values in higher bins from *left. The count of bin 0 is never read. */
+ * values in higher bins from *left. If all higher bins together have fewer values, the
+ * result is bin 0. */
 static int find_bin(const uint64_t *bins, uint64_t *left)
 {
     int bin = SELECT_BINS - 1;

@@ -1,4 +1,5 @@
-/* The dense codecs whose scale all contributors share, so that sums of codes are exact.
+/* Implements the dense codecs whose scale all contributors share (i8-shared, and 22
+ * bits for small tensors). So sums of codes are exact.
  *
  *   q = clamp(round(a 2^-e), +-limit)      sum of W messages: value = (sum of q) 2^e
  *

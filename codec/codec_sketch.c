@@ -1,6 +1,6 @@
-/* The codec sketch16: the largest values of an update are summed into cells. A sum of
- * messages can be decoded without the single messages. (The idea is TAGC's; here the
- * compression of the selected values is lossless.)
+/* Implements the codec sketch16: the largest values of an update are summed into cells.
+ * A sum of messages can be decoded without the single messages. (The idea is TAGC's;
+ * here the compression of the selected values is lossless.)
  *
  * Purpose. A relay adds the messages of several workers without decoding them. So it
  * must be possible to add messages byte by byte, and messages must be small, because
@@ -153,7 +153,7 @@ static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *
     const int16_t *code = list->codes;
     for (uint64_t first = 0; first < s->count; first += SEGMENT) {
         add_segment(s, seed, first, list->bitmap, &code, cells);
-        /* this segment is full; only the last one may be shorter */
+        /* every segment except the last one is full */
         cells += 3 * (size_t)s->cells;
     }
 }
@@ -167,7 +167,7 @@ typedef struct peeling {
     uint32_t *degrees, *members;
     uint32_t *ready; /* cells that have exactly one element */
     size_t n_ready, n_left;
-    int16_t *codes; /* [SEGMENT] code of each element */
+    int16_t *codes; /* code of each element of the segment */
 } peeling;
 
 static void peeling_free(peeling *p)

@@ -1,4 +1,5 @@
-/* The codec topk: sends the k largest of each 4096 values, as gaps and codes.
+/* Implements the codec topk, which sends the k largest of each 4096 values as gaps and
+ * codes.
  *
  * The index of a kept value is sent as a gap: the number of values that are skipped
  * since the previous kept value. A gap takes one or more bytes; a byte of 255 means
@@ -6,9 +7,9 @@
  * bf16:
  *
  *   8 bits   s = max|a| / 127, rounded up; code = round(a / s)
- *   2 bits   the sign, and one of two magnitudes. With m the mean of the kept
- *            magnitudes, the first is the mean of the kept magnitudes up to m, and the
- *            second is the mean of those above m. */
+ *   2 bits   the sign, and one of two magnitudes. If m is the mean of the kept
+ *            magnitudes, the first is the mean of those up to m, and the second is the
+ *            mean of those above m. */
 #include "codec/codec_internal.h"
 
 typedef struct topk_out {

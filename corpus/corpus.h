@@ -53,8 +53,9 @@ typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
  *
  * If `path` is a text file (or stdin) with more than cut_bytes bytes, it is cut into
  * documents of at most this length, at paragraphs if possible; cut_bytes 0: the file is
- * never cut. Only one document at a time is in memory. ERR_NOT_FOUND, ERR_DATA (names
- * file and line), ERR_IO. */
+ * never cut. Only one document at a time is in memory. Errors: ERR_NOT_FOUND,
+ * ERR_NOPERM, ERR_DATA (the message names file and line), ERR_UNSUPPORTED (Parquet),
+ * ERR_IO. */
 PL_MUST_CHECK pl_status pl_documents_cut(const char *path, size_t cut_bytes,
                                          pl_document_fn fn, void *context,
                                          pl_read_stats *stats);
@@ -164,13 +165,13 @@ PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
  * Each document is cut into windows of T = `context` targets, from its start: window w
  * has the targets from w*T+1 on, and the last window may be short. A window is a row of
  * a batch. With `pack`, several short windows share a row; then the first token of each
- * window except the first of the row has the flag PL_TEXT_BEGINS. The rest of a row is
- * padded with token 0 and target -1.
+ * window except the first of the row has the flag PL_TEXT_BEGINS (modules/model.h). The
+ * rest of a row is padded with token 0 and target -1.
  *
  * Sample i of replica r is the row at place k mod n_rows of a permutation of all rows,
- * with k = i * n_replicas + r. Each epoch, k / n_rows, has its own permutation. Targets
- * that do not count are -1: targets among the first skip_prefix tokens of a document,
- * and all targets of a blank document. */
+ * with k = i * n_replicas + r. The number of the epoch is k / n_rows, rounded down, and
+ * each epoch has its own permutation. Targets that do not count are -1: targets among
+ * the first skip_prefix tokens of a document, and all targets of a blank document. */
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_sampler_options {
     int context;     /* T */
@@ -202,8 +203,9 @@ uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets);
 
-/* ---- prepare: makes a folder with tokenizer.model, train.tok, valid.tok, data.json
- * ---- */
+/* ---- prepare ----
+ *
+ * Makes a data folder with tokenizer.model, train.tok, valid.tok and data.json. */
 typedef struct pl_prepare_options {
     /* a path, "-" for standard input, or "" for the machine's own text */
     const char *corpus;
@@ -247,7 +249,7 @@ PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
 
 /* Checks that tokenizer.model in a prepared folder has the hash that is in data.json:
  * with a different tokenizer, every token of a trained model would have a different
- * meaning. ERR_DAMAGED. */
+ * meaning. ERR_DAMAGED if the hash differs. */
 PL_MUST_CHECK pl_status pl_data_check_tokenizer(const char *folder);
 
 #ifdef __cplusplus

@@ -2,9 +2,9 @@
  * current options would give.
  *
  * When a run is started again, the start must be fast, and training must use the same
- * data as before. So options are compared as text. Inputs are not read: their number,
- * size and newest modification time are compared. The products (the files that training
- * uses) are compared by the hash of all their bytes. */
+ * data as before. So options are compared as text. Inputs are not read: the number and
+ * size of their files, and the newest modification time, are compared. The products
+ * (the files that training uses) are compared by the hash of all their bytes. */
 #include "corpus/data_manifest.h"
 #include <fts.h>
 #include <stdio.h>

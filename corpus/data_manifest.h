@@ -1,6 +1,6 @@
 /* data.json, the manifest of a data folder: it lists the options and inputs from which
- * the folder was made, and what the folder contains (docs/PROTOCOL.md section 5).
- * data.json is written last, so a folder that has it is complete. */
+ * the folder was made, and the files that were made (the products, docs/PROTOCOL.md
+ * section 5). data.json is written last, so a folder that has it is complete. */
 #ifndef PL_CORPUS_DATA_MANIFEST_H
 #define PL_CORPUS_DATA_MANIFEST_H
 #include "corpus/corpus.h"

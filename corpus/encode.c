@@ -90,7 +90,10 @@ pl_status pl_documents_encode(const char *path, const pl_tokenizer *tokenizer,
     e.layout.token_bytes = tokens_width(e.layout.vocab);
     PL_TRY(pl_documents_cut(path, 0, encode_document, &e, &stats));
     if (e.layout.n_docs == 0)
-        PL_TRY(pl_fail(PL_ERR_DATA, "there is no text in '%s'", path));
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "there is no text in '%s': give a text file, JSON lines, or a "
+                       "folder of them",
+                       path));
     if (e.domains.len > TOKENS_NAMES_MAX)
         PL_TRY(pl_fail(PL_ERR_DATA,
                        "the domain names in '%s' take %zu bytes, but a token file has "

@@ -1,12 +1,12 @@
 /* Reads documents from the user's files, JSON lines, folders, or standard input.
  *
- *   path -> folder? walk in name order -> file
+ *   path -> if it is a folder, walk it in the order of names -> file
  *   file -> stream (decompressed) -> one text, its pieces, or lines -> JSON -> text
- *   text -> replace invalid bytes -> blank? count : deliver
+ *   text -> replace invalid bytes -> if it is blank, count it; else deliver it
  *
- * A file that the user named must be readable, or it is refused with the reason. Among
- * the other files in a folder, binary files are skipped and counted; hidden files and
- * pipes are skipped without being counted. One document at a time is in memory. */
+ * A file that the user named must be readable, or it is refused with the reason. In a
+ * folder, binary files are skipped and counted; hidden files and pipes are skipped
+ * without being counted. One document at a time is in memory. */
 #include "corpus/text_cut.h"
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
@@ -157,8 +157,8 @@ static pl_status deliver_piece(document_reader *reader, const text_source *sourc
     return deliver(reader, source, text, len, source->domain);
 }
 
-/* Delivers pieces of the buffer and removes them, until the rest is at most one
- * piece. */
+/* Delivers pieces of the buffer, from `begin` on, and removes them, until the rest is
+ * at most one piece. */
 static pl_status take_pieces(document_reader *reader, const text_source *source,
                              size_t begin)
 {

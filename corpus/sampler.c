@@ -50,7 +50,8 @@ pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *o
         status =
             pl_fail(PL_ERR_DATA,
                     "none of the %u documents (%llu tokens) has a target after a "
-                    "prefix of %d tokens",
+                    "prefix of %d tokens; give longer documents, or lower "
+                    "router.prefix",
                     (unsigned)sampler->n_docs,
                     (unsigned long long)pl_tokens_count(tokens), options->skip_prefix);
         goto done;

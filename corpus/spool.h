@@ -27,8 +27,8 @@ void spool_destroy(document_spool **spool); /* accepts NULL */
 uint64_t spool_identity(const pl_hash *identity);
 bool spool_has(const document_spool *spool, uint64_t hash);
 
-/* Adds a document. Domains beyond SPOOL_DOMAINS_MAX - 1 are called "other"; a document
- * without a domain gets "unknown". */
+/* Adds a document. All domains after the first SPOOL_DOMAINS_MAX - 1 are called
+ * "other"; a document without a domain gets "unknown". */
 PL_MUST_CHECK pl_status spool_add(document_spool *spool, const pl_document *document,
                                   uint64_t hash, bool held_out);
 

@@ -23,7 +23,8 @@ enum {
     LEAST_BYTES = 2000000
 };
 
-/* Folders with files of a domain. In the table, rows of one domain are adjacent. */
+/* Folders with files of a domain. In the table `places`, rows of one domain are
+ * adjacent, because a row with a new name begins a new domain. */
 typedef struct text_place {
     const char *domain, *root;   /* root: a glob pattern of folders */
     const char *prefix, *suffix; /* start and end of the files' names */

@@ -1,6 +1,6 @@
 /* Decides where a long text is cut into documents: at the end of a paragraph; if there
- * is none, at the end of a line; then of a word; then of a character. All pieces joined
- * in order are the whole text. */
+ * is none, at the end of a line; if there is none, at the end of a word; otherwise
+ * between two characters. All pieces joined in order are the whole text. */
 #ifndef PL_CORPUS_TEXT_CUT_H
 #define PL_CORPUS_TEXT_CUT_H
 #include "corpus/corpus.h"

@@ -148,7 +148,9 @@ pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *e
     *end = stream->at_end;
     if (*end)
         return PL_OK;
-    if (out->cap - out->len < max / 2) /* a small file needs only one buffer */
+    /* the buffer grows only if it has room for less than half of `max`, so a small file
+     * needs only one allocation */
+    if (out->cap - out->len < max / 2)
         pl_buf_reserve(out, max);
     size_t room = out->cap - out->len;
     la_ssize_t n = archive_read_data(stream->archive, out->data + out->len,

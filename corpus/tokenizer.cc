@@ -64,13 +64,13 @@ template <typename Body> pl_status guarded(const char *what, Body body)
     try {
         return body();
     } catch (const std::bad_alloc &) {
-        return pl_fail(PL_ERR_NOMEM, "%s: no memory", what);
+        return pl_fail(PL_ERR_NOMEM, "%s: there is not enough memory", what);
     } catch (const std::exception &error) {
         return pl_fail(PL_ERR_INTERNAL, "%s: %s", what, error.what());
     }
 }
 
-/* Each newline and each tab is a separate symbol. */
+/* A newline, a pair of newlines, and a tab are separate symbols. */
 sentencepiece::util::Status train_once(const text_block *blocks, size_t n, int vocab,
                                        const char *coverage, std::string *model)
 {

@@ -19,8 +19,9 @@ typedef struct text_block {
  * encoding the blocks gives the same tokens as encoding the whole text. */
 size_t tokenizer_block_len(const char *text, size_t len, size_t max);
 
-/* Trains a tokenizer on the blocks, in their order, and appends the model to `out`.
- * ERR_DATA. */
+/* Trains a tokenizer on the blocks, in their order, and appends the bytes of the
+ * tokenizer to `model`. ERR_DATA: no tokenizer with `vocab` pieces can be trained on
+ * these blocks. */
 PL_MUST_CHECK pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks,
                                             int vocab, pl_buf *model);
 

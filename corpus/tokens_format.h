@@ -1,5 +1,5 @@
-/* The layout of a token file (docs/PROTOCOL.md section 5). All files that read or write
- * token files use it: tokens.c, tokens_write.c and encode.c. */
+/* The layout of a token file (docs/PROTOCOL.md section 5). All other files that read or
+ * write token files use this header: tokens.c, tokens_write.c and encode.c. */
 #ifndef PL_CORPUS_TOKENS_FORMAT_H
 #define PL_CORPUS_TOKENS_FORMAT_H
 #include "corpus/corpus.h"
@@ -33,7 +33,8 @@ void tokens_header_encode(const tokens_layout *layout, uint64_t body_checksum,
 
 /* Checks the magic bytes, the version, the header's checksum, the limits of all fields
  * and the length of the file. Error texts use `what` as the name of the file.
- * ERR_DAMAGED, ERR_UNSUPPORTED. */
+ * ERR_UNSUPPORTED: the file has a different version. ERR_DAMAGED: any other check
+ * failed. */
 PL_MUST_CHECK pl_status tokens_header_decode(const uint8_t *data, size_t len,
                                              const char *what, tokens_layout *out,
                                              uint64_t *body_checksum);

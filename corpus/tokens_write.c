@@ -135,8 +135,8 @@ static pl_status put_tables(token_writer *writer, const char *const *domains,
 }
 
 /* The header contains the checksum of the body, so it is written last. The body is read
- * back through a mapping, which is as fast as reading memory, so that the checksum
- * covers the bytes that the kernel will write to the disk. */
+ * back through a mapping, so that the checksum covers the bytes that the kernel will
+ * write to the disk. Reading a mapping is as fast as reading memory. */
 static pl_status put_header(token_writer *writer)
 {
     pl_mapping mapping;

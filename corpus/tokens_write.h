@@ -18,8 +18,8 @@ PL_MUST_CHECK pl_status token_writer_add(token_writer *writer, const int32_t *to
 uint64_t token_writer_n_docs(const token_writer *writer);
 uint64_t token_writer_n_tokens(const token_writer *writer);
 
-/* Writes table, names and checksums, flushes, and renames to path. The rename becomes
- * durable with the next fsync of the folder. */
+/* Writes the table, the names and the checksums, syncs the file, and renames it to
+ * `path`. The rename becomes durable with the next fsync of the folder. */
 PL_MUST_CHECK pl_status token_writer_end(token_writer *writer,
                                          const char *const *domains, size_t n_domains);
 

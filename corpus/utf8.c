@@ -11,9 +11,9 @@ static bool is_tail(uint8_t byte)
     return (byte & 0xc0) == 0x80;
 }
 
-/* Returns the length of the character at `at` in bytes, or 0 if it is not valid. The
- * second byte has a smaller range, which excludes overlong forms and surrogates (RFC
- * 3629, section 4). */
+/* Returns the length of the character at `at` in bytes, or 0 if it is not valid. After
+ * some first bytes the second byte has a smaller range, which excludes overlong forms
+ * and surrogates (RFC 3629, section 4). */
 static size_t character_len(const uint8_t *at, size_t left)
 {
     uint8_t lead = at[0];

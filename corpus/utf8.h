@@ -12,8 +12,8 @@ size_t utf8_valid_len(const char *text, size_t len);
  * invalid bytes. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out);
 
-/* Returns the largest position <= at that does not split a character (text must be
- * valid, at < len). */
+/* Returns the largest position up to `at` that does not split a character. The text
+ * must be valid, and longer than `at` bytes. */
 size_t utf8_cut(const char *text, size_t at);
 
 #endif

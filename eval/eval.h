@@ -86,15 +86,16 @@ typedef struct pl_every_way {
     uint64_t n_missed;
 } pl_every_way;
 typedef struct pl_every_choice {
-    pl_every_way history, gate; /* gate: zeros if the document's `gate` is NULL */
+    pl_every_way history, gate; /* gate: all zeros if pl_route_document.gate is NULL */
     pl_score oracle;
 } pl_every_choice;
 /* Evaluates routing that chooses a path again after every `every` tokens. `path` is the
  * first path of the way `history`. */
 void pl_route_every(const pl_route_document *d, int path, int every,
                     pl_every_choice *out);
-/* The limits of evidence in nats: PL_HISTORY_BEHIND for `history`, PL_GATE_BEHIND for
- * `gate`. docs/results/routing.md compares other values. */
+/* The limit `behind` of pl_evidence_add, in nats: PL_HISTORY_BEHIND for `history`,
+ * PL_GATE_BEHIND for `gate`. docs/results/routing.md compares these with other
+ * values. */
 #define PL_HISTORY_BEHIND 24.0
 #define PL_GATE_BEHIND    8.0
 /* Adds the losses of n more targets to the evidence [n_paths] against each path. The
@@ -114,7 +115,7 @@ enum { PL_EVERY_MAX = 8 }; /* largest number of values of W in one evaluation */
 typedef struct pl_route_job {
     pl_scorer *scorer;
     const pl_tokens *tokens;
-    const uint32_t *docs; /* [n] */
+    const uint32_t *docs; /* [n] the documents to score */
     const int *path_of;   /* [n] path that the router chose for each document */
     /* [n_paths] paths that are closed: their parameters are not read, and their losses
      * are NaN; NULL: no path is closed */
@@ -130,9 +131,9 @@ typedef struct pl_route_job {
     int every[PL_EVERY_MAX], n_every;
 } pl_route_job;
 typedef struct pl_routes {
-    pl_score *scores;        /* [PL_ROUTE_COUNT, n] */
-    pl_likeliest *likeliest; /* [n] */
-    pl_every_choice *every;  /* [n_every, n]; NULL if n_every is 0 */
+    pl_score *scores;        /* [PL_ROUTE_COUNT, n] per way and document */
+    pl_likeliest *likeliest; /* [n] per document */
+    pl_every_choice *every;  /* [n_every, n] per W and document; NULL if n_every is 0 */
 } pl_routes;
 PL_MUST_CHECK pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out);
 

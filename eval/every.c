@@ -9,7 +9,7 @@
  *   history W    chooses piece 0 as PL_ROUTE_LIKELIHOOD does, and for each later piece
  *                the path with the least evidence against it. This evidence is the sum
  *                of the path's losses in the text before the piece, but at most
- *                PL_HISTORY_BEHIND nats more than that of the best path.
+ *                PL_HISTORY_BEHIND nats more than the evidence against the best path.
  *   gate W       the same rule with the losses of the router's tiny language models
  *                (router/prefix_lm.c); piece 0 goes to the router's path. So only the
  *                chosen path must read the text. The limit is PL_GATE_BEHIND, because

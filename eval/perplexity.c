@@ -50,7 +50,7 @@ void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
         score_add(&by_domain[pl_tokens_doc(tokens, docs[i])->domain], &scores[i]);
 }
 
-/* ---- which documents ---- */
+/* ---- counted targets, and choice of documents ---- */
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
 {
     /* the first token is only context */
@@ -113,7 +113,7 @@ size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targe
     return picks;
 }
 
-/* ---- paths ---- */
+/* ---- scoring with the path of each document ---- */
 /* The documents of one path, the index of each in the caller's list, and the scores. */
 typedef struct part {
     uint32_t *docs;

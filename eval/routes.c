@@ -105,7 +105,7 @@ void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT]
     pl_free(nats);
 }
 
-/* ---- the matrix, a part of the documents at a time ---- */
+/* ---- the matrix, computed for a part of the documents at a time ---- */
 
 static size_t n_targets_of(const pl_route_job *job, size_t i)
 {

@@ -66,8 +66,8 @@ links=2x2
 rates="free 1gbit 100mbit 10mbit"
 workers=2
 table_only=
-# The published tables were measured with the first two settings: each arm has a
-# separate schedule, and shards are made by the prefix.
+# The tables in docs/results/outer.md were measured with the first two settings: each
+# arm has a separate schedule, and only the prefix of a document decides its shard.
 sets="train.schedule=cosine router.sees=0 data.vocab=512 data.max_bytes=4000000 model.width=64 model.blocks=4
     model.context=64 train.tau=48 train.phases=12 train.base_steps=288"
 # Only loopback has a limited rate, so these runs use loopback and not sockets of the
@@ -162,7 +162,7 @@ config() { # topology, row, seed, further settings
 
 finished() { [ -s "$1/report.json" ]; }
 
-# Runs a command (`train`, perhaps called by another command) unless the run exists.
+# Runs a command (`train`, perhaps called by another command) unless the run is finished.
 attempt() { # run, command ...
     run=$1
     shift
@@ -175,8 +175,8 @@ attempt() { # run, command ...
     [ "$code" -eq 0 ] || echo "    $(tail -n 1 "$run.log")" >&2
 }
 
-# A timed run must be measured without interruption, so an unfinished one is deleted and
-# not resumed.
+# A timed run must be measured without interruption, so an unfinished timed run is
+# deleted and not resumed.
 begin_anew() { finished "$1" || rm -rf "$1"; }
 
 on_link() { # rate, run, command ...

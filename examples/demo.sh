@@ -1,10 +1,10 @@
 #!/bin/sh
 # From a fresh machine to a trained mixture of paths: install, build, train.
-#   sh examples/demo.sh                      into ./pathloom-run
-#   sh examples/demo.sh --out RUN --set ...  arguments go to `pathloom train`
-# It trains on the text that the machine already has below /usr, or on the text that
-# --corpus names. A second call continues where the first one ended; for a finished run
-# it only prints the report.
+#   sh examples/demo.sh                      makes the run ./pathloom-run
+#   sh examples/demo.sh --out RUN --set ...  all arguments go to `pathloom train`
+# The script trains on the text that the machine already has below /usr, or on the text
+# that --corpus names. A second call continues where the first call ended; for a
+# finished run it only prints the report.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 start=$(date +%s)

@@ -37,8 +37,8 @@ typedef struct options {
     const char *text;   /* file or folder to train on; "": the machine's own text */
     const char *out;    /* folder for everything that this program writes */
     const char *prompt; /* text that the model continues */
-    int vocab;          /* pieces of the tokenizer */
-    int steps;          /* optimizer steps */
+    int vocab;          /* number of pieces of the tokenizer */
+    int steps;          /* number of optimizer steps */
     int threads;
 } options;
 
@@ -265,9 +265,9 @@ static pl_status save(const options *o, const data *d, const pl_topology *topolo
 
 /* ---- 5. generate ---- */
 
-/* Gets each piece of text as soon as the piece is final. A piece always has whole UTF-8
- * characters. The model may write any characters, also those that would control the
- * terminal. */
+/* Prints a piece of text; pl_generate calls this function as soon as a piece is final.
+ * A piece always has whole UTF-8 characters. The model may write characters that would
+ * control the terminal, so such characters are made printable. */
 static pl_status print_piece(void *context, const char *text, size_t len)
 {
     pl_buf printable = {0};
@@ -343,7 +343,7 @@ static pl_status train_one(const options *o)
     float *params = NULL;
     /* The backend does the arithmetic. "cpu" and "cuda" are fast; "ref" is slow and is
      * the specification of the other two. The precision "auto" means the fastest
-     * one. */
+     * precision. */
     const pl_backend_options backend_options = {
         .name = "cpu", .n_threads = o->threads, .precision = "auto"};
 

@@ -46,8 +46,9 @@ static void sort_samples(pl_contributor *p)
     p->n_ranges = n;
 }
 
-/* A contribution's pull (blame.h). If `by_norm` is false, only its weight counts: the
- * norm of an update is not known if a relay added it to other updates. */
+/* Returns a contribution's weighted norm (blame.h), not divided by the sum of weights.
+ * If `by_norm` is false, returns the weight alone: the norm of an update is not known
+ * if a relay added the update to other updates. */
 static double pull_of(const pl_version *v, const pl_contribution *c, bool by_norm)
 {
     /* the base of a merged version is also a contribution; its weight is 0 */
@@ -92,8 +93,8 @@ static void add_version(pl_blame *b, const pl_version *v)
     b->moved += moved;
 }
 
-/* Sorts contributors by `pull` (blame.h), the largest first. Contributors with equal
- * `pull` also have a fixed order. */
+/* Sorts contributors by `pull` (blame.h), the largest first. The order of contributors
+ * with equal `pull` is fixed, too. */
 static int by_pull(const void *x, const void *y)
 {
     const pl_contributor *a = x, *b = y;

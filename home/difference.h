@@ -37,12 +37,12 @@ typedef struct pl_comparison {
 
 /* Reads both versions. The definition of the arm names the tensors. Without the
  * definition each module is compared as one vector. The definition is kept for the next
- * pair of versions. ERR_NOT_FOUND: garbage collection removed the parameters of a
- * version. ERR_USAGE: the versions have different numbers of parameters. */
+ * call. ERR_NOT_FOUND: garbage collection removed the parameters of a version.
+ * ERR_USAGE: the versions have different numbers of parameters. */
 PL_MUST_CHECK pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
                                            const pl_version *b);
 /* Calls fn for each tensor, unless the versions are equal or the tensors are not known.
- * The last call is for the whole module and has `tensor` NULL. */
+ * In every case, a last call is made for the whole module, with `tensor` NULL. */
 typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *shape,
                                  const pl_difference *d);
 void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context);

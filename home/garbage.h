@@ -1,5 +1,5 @@
-/* Frees the data of old versions, or counts what it would free. Some versions keep
- * their data: version 0, the newest versions, young versions, versions that a tag
+/* Frees the data of old versions, or counts the data that would be freed. Some versions
+ * keep their data: version 0, the newest versions, young versions, versions that a tag
  * names, and versions from which a task may still start. */
 #ifndef PL_HOME_GARBAGE_H
 #define PL_HOME_GARBAGE_H
@@ -14,10 +14,11 @@ typedef struct pl_garbage {
      * pl_garbage_collect gets run = true, otherwise for reading */
     pl_store *store;
     int64_t keep;     /* this many newest versions of each module keep their data */
-    int64_t grace_ms; /* younger versions keep their data */
+    int64_t grace_ms; /* versions younger than this keep their data */
 } pl_garbage;
 
-/* Frees the data if `run` is true; otherwise only counts what would be freed. */
+/* Frees the data if `run` is true; otherwise only counts the data that would be
+ * freed. */
 PL_MUST_CHECK pl_status pl_garbage_collect(const pl_garbage *garbage, bool run,
                                            pl_gc_report *out);
 

@@ -17,7 +17,7 @@
  *     |                                                its answer joins the queue
  *     +-> home_end_group: commit h->txn, then send the queued answers and events
  *     +-> home_merge_ready: outer steps of complete rounds, committed in the same way
- *     +-> tidy: if nothing arrived for 20 ms, compress some old versions
+ *     +-> tidy: after 20 ms without a message, or after 5 s, compress some old versions
  *
  * The group of a turn:
  *
@@ -139,7 +139,7 @@ static pl_status commit_changes(home *h)
     return status;
 }
 
-/* ---- questions answered at once ---- */
+/* ---- questions; most are answered at once (is_read) ---- */
 static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_get_blob q;
@@ -257,7 +257,8 @@ static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* The peer has already read everything before `offset`. */
+/* Puts the next piece into the answer. The peer has already read the bytes before
+ * `offset`. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
                          pl_message *a)
 {
@@ -289,7 +290,7 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
 }
 
 /* Drops the state of a path. The next worker then trains the path's next phase without
- * moments and the other vectors of a state. */
+ * the moments and other vectors that a state has. */
 static pl_status drop_path_state(home *h, home_path *path)
 {
     pl_path_state state;
@@ -546,8 +547,8 @@ static bool is_read(uint16_t type)
            type == PL_MSG_STATUS;
 }
 
-/* Returns true if this home must not handle the message now. If another home owns its
- * name, answers with MOVED. If the message must wait, home_waits keeps it. */
+/* Returns true if this home must not handle the message now. If another home owns the
+ * message's name, answers with MOVED. If the message must wait, home_waits keeps it. */
 static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
                        pl_status *status)
 {
@@ -667,7 +668,8 @@ static pl_status serve_home(home *h)
     int64_t swept = pl_now_ms(), tidied = swept;
     bool untidy = true, quiet = false;
     pl_message_init(&m, 0);
-    /* some rounds may have been complete when the last process of this home ended */
+    /* some rounds may have been complete when the previous process of this home
+     * ended */
     PL_TRY(home_merge_ready(h));
     while (!h->stopping && !must_stop_home(h)) {
         bool ready = false;
@@ -696,7 +698,7 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
-            /* without this call, the allocator would keep more and more freed memory
+            /* without this call, the freed memory that the allocator keeps would grow
              * for about a hundred phases */
             pl_give_back_blocks();
             swept = pl_now_ms();

@@ -59,8 +59,8 @@ typedef struct pl_home_options {
     double audit;           /* fraction of tasks that a second worker repeats */
     uint64_t staging_bytes; /* memory limit for uploads not yet in the store */
     uint64_t quota_bytes;   /* limit for the bytes of the store's data; 0: none */
-    /* a signal sets this flag; the home then commits the messages that it has taken,
-     * and pl_home_run returns */
+    /* a signal sets this flag; the home then commits the changes of the messages that
+     * it has handled, and pl_home_run returns */
     volatile sig_atomic_t *stop;
 } pl_home_options;
 
@@ -83,7 +83,7 @@ PL_MUST_CHECK pl_status pl_home_replay(pl_store *store, const pl_version *made,
 
 /* Calls pl_home_replay and compares its result with the version. *got gets the result,
  * or zeros. The status is OK for every verdict. UNKNOWN: some data are missing, and
- * pl_last_error says which. */
+ * pl_last_error says which data. */
 typedef enum pl_replay_verdict {
     PL_REPLAY_SAME,
     PL_REPLAY_OTHER,

@@ -1,7 +1,7 @@
 /* Keeps the records of audits and of fenced workers. The record of an audit names a
  * task that a second worker must repeat, and lists the results of both workers.
- * Messages of fenced workers are refused. The hub decides (workers/hub_audit.c), and
- * the home makes the hub's decisions durable. */
+ * Messages of fenced workers are refused. The hub decides about audits and fences
+ * (workers/hub_audit.c), and the home makes the hub's decisions durable. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 
@@ -45,7 +45,7 @@ static void keep_open(home *h, const char *name, const char *text, int n)
     a->n = n;
 }
 
-/* ---- drawing a task ---- */
+/* ---- records of audits; choosing tasks for an audit ---- */
 void home_audit_records(const home *h, pl_buf *out)
 {
     for (size_t i = 0; i < h->n_audits; i++)
@@ -111,7 +111,7 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
     pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
     out->results[0].key = under->lease.key;
     /* A task that only scores sends no update that would name the device, so the device
-     * is noted here. */
+     * is taken from the lease. */
     if (arm->arm.n_scored > 0)
         pl_copy_text(out->results[0].device, sizeof out->results[0].device,
                      under->lease.device);
@@ -228,8 +228,9 @@ static pl_status put_fenced(home *h, const pl_fence *f)
     return pl_txn_put_ref(h->txn, row, target);
 }
 
-/* Two workers with the same name but different keys may be fenced. Then the ref of one
- * of them, which is fenced by its key, has this key as its name. */
+/* Fences a worker. If two workers with the same name are fenced, their refs need
+ * different names; so the ref of the worker that is fenced by its key is named after
+ * this key. */
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
 {
     pl_fence f;

@@ -20,12 +20,12 @@ typedef struct leaving {
     /* names for which home `part` has notes that redirect clients to home `home` */
     char (*names)[PL_MODULE_NAME_MAX];
     size_t n_names;
-    char first[PL_MODULE_NAME_MAX]; /* one name that this home still owns */
+    char first[PL_MODULE_NAME_MAX]; /* a name that this home still owns */
     int n_owned;
     uint64_t hub_epoch;
 } leaving;
 
-/* ---- checks ---- */
+/* ---- checks before the removal ---- */
 static pl_status count_owned(void *context, const char *name)
 {
     leaving *l = context;
@@ -111,9 +111,9 @@ static uint64_t stamp_in(pl_store *store, const char *ref)
     return (uint64_t)stamp;
 }
 
-/* Corrects the note about a name in the home that is being written. The new note has
- * the highest stamp of all homes' notes. If no home has the name, the note is dropped,
- * and the table decides where the name belongs. */
+/* Corrects the note about a name in the home that is being written. The new note gets
+ * the highest stamp that any home's note about this name has. If no home has the name,
+ * the note is dropped, and the table decides where the name belongs. */
 static pl_status mend_note(const leaving *l, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8], target[48];

@@ -32,9 +32,9 @@ typedef struct home_module {
     /* [window, n_holders] whether a holder has contributed to an open round; see
      * home_flag */
     bool *pending;
-    /* [n_holders] for delayed-nesterov: number of the sample after the last sample of
-     * each holder's contributions, merged or pending; NULL for other methods; see
-     * home_samples */
+    /* [n_holders] for delayed-nesterov: for each holder, the number of the sample after
+     * the last sample of its contributions, merged or pending; NULL for other methods;
+     * see home_samples */
     uint64_t *cursor;
     /* [n_holders] like `cursor`, for a module whose rounds need only a quorum; NULL for
      * other modules */
@@ -43,7 +43,7 @@ typedef struct home_module {
     /* time when the open round reached the quorum; 0: not reached yet */
     int64_t quorum_ms;
     bool noted; /* whether the list home.whole has the module */
-    /* noloco: decided meetings that a worker may still ask about */
+    /* noloco: decided meetings about which a worker may still ask */
     struct home_meeting *meetings;
     size_t n_meetings;
 } home_module;
@@ -51,7 +51,7 @@ typedef struct home_module {
 /* The decision whether a pair of holders meets in a round (noloco with a deadline). */
 typedef struct home_meeting {
     int64_t round;
-    int first;  /* the lower of the two holders' indices path * R + replica */
+    int first;  /* the lower of the two holders' indices, path * R + replica */
     bool split; /* false: the pair meets */
 } home_meeting;
 
@@ -60,7 +60,7 @@ typedef struct home_path {
     int64_t phase; /* number of phases that the path has finished */
     uint64_t n_tokens;
     double loss, seconds;
-    /* as in pl_path_state */
+    /* see pl_path_state (store/store.h) */
     double gradient, held;
     int64_t held_phase;
     pl_hash state; /* blob of the path's state; all zeros: the path has no state */
@@ -74,12 +74,12 @@ typedef struct home_arm {
     pl_hash blob;
     pl_topology *topology;
     home_module *modules; /* [M] one per module of the topology */
-    home_path *paths;     /* [P*R] one per path and replica; index path * R + replica */
+    home_path *paths;     /* [P*R] P paths, R replicas each; index path * R + replica */
 } home_arm;
 
-/* A module with a round that is perhaps ready to be merged. The home keeps a list of
- * these modules. An arm can have very many modules (about one per path and slot), so a
- * search of all modules after each message would be slow. */
+/* A module with a round that may be ready to be merged. The home keeps a list of these
+ * modules. An arm can have very many modules (about one per path and slot), so a search
+ * of all modules after each message would be slow. */
 typedef struct home_whole {
     int arm, module;
 } home_whole;
@@ -151,8 +151,8 @@ typedef struct home {
     staging uploads; /* uploaded blobs that no record names yet */
     /* the transaction of the current group; NULL while there is nothing to write */
     pl_txn *txn;
-    /* tags that this transaction writes; the versions that they name are not dropped
-     * for the quota */
+    /* tags that this transaction writes; the quota does not drop the data of versions
+     * that these tags name */
     pl_snapshot *new_tags;
     size_t n_new_tags;
     home_answer *answers;
@@ -186,8 +186,8 @@ typedef struct home_update {
     uint64_t seed;
     float likeness[PL_CONTRIBUTION_CELLS];
 } home_update;
-/* Searches for the update among the pending updates and in the newest versions.
- * ERR_NOT_FOUND: the update is in neither. */
+/* Searches for the update among the pending updates and in the version that its round
+ * made. ERR_NOT_FOUND: the update is in neither. */
 pl_status home_find_update(home *h, home_update *search);
 /* Begins the transaction of the group, unless it has begun already. */
 pl_status home_write(home *h);
@@ -219,14 +219,14 @@ int *home_count(const home_module *m, int64_t round);
  * has neither. */
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
 /* Notes that the contributor has sent its update of this contribution's phase: moves
- * its entry in `cursor` or `counted` to the end of the phase. */
+ * the contributor's entry in `cursor` or `counted` to the end of the phase. */
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
 /* Reads arms, heads, pending updates and paths from the store. */
 pl_status home_load(home *h);
 void home_unload(home *h);
 /* Appends the bytes of a blob that is in the store or was uploaded. */
 pl_status home_read_blob(home *h, const pl_hash *blob, pl_buf *out);
-/* Reads an arm from the store or from an upload, and checks it. Does not add it to
+/* Reads an arm from the store or from an upload, and checks it. Does not add the arm to
  * h->arms. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out);
@@ -243,7 +243,7 @@ void home_tell_arm(home *h, const home_arm *arm);
 void home_tell(home *h, pl_message *event);
 
 /* Call these functions after a module or path has moved to this home or away from it.
- * They replace its data in memory by what the store has now. */
+ * They read the data of this module or path from the store again. */
 pl_status home_reload_module(home *h, home_arm *arm, int index);
 pl_status home_reload_path(home *h, home_arm *arm, int index);
 
@@ -289,16 +289,16 @@ bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_moving(home *h);
 
 /* home_quota.c */
-/* Sets the store's quota. If the store is larger than the quota, old versions are
- * dropped. */
+/* Sets the store's quota. If the store is larger than the quota, drops the data of old
+ * versions. */
 pl_status home_open_quota(home *h);
 /* Notes that the open transaction will write this object. If the object is a tag, the
  * quota keeps the versions that the tag names. ERR_NOT_FOUND: the tag names a version
  * whose data are gone. ERR_DAMAGED: the bytes are not a tag. */
 pl_status home_note_object(home *h, const char *name, const pl_hash *blob);
 void home_forget_tags(home *h);
-/* Commits the open transaction, if there is one. Before that, drops old versions if the
- * quota requires it. */
+/* Commits the open transaction, if there is one. Before the commit, drops the data of
+ * old versions if the quota requires this. */
 pl_status home_commit(home *h);
 
 /* home_status.c */
@@ -311,17 +311,18 @@ typedef struct home_lease {
     home_arm *arm;
     int index; /* path * R + replica, for R replicas per path */
 } home_lease;
-/* What a worker reports about its work under a lease. */
+/* A worker's report about its work under a lease. */
 typedef struct home_work {
     uint64_t first_sample, n_samples, n_tokens, memory_bytes;
     double loss, seconds, gradient, held;
 } home_work;
 pl_status home_load_secret(home *h);
 pl_status home_agree_secret(home *h, const uint8_t *told);
-/* Checks and reads a sealed lease. After this call, uploads are searched among those of
- * this lease and of the job. ERR_BUSY: no hub has said HELLO yet. ERR_STALE: the bytes
- * are not a lease of this job, or its task does not exist. ERR_NOPERM: the lease
- * belongs to another worker, or the worker that holds it is fenced. */
+/* Checks and reads a sealed lease. After this call, searches for uploads find only
+ * those of this lease and of the job. ERR_BUSY: no hub has said HELLO yet. ERR_STALE:
+ * the bytes are not a lease of this job, or its task does not exist. ERR_NOT_FOUND:
+ * this home does not have the lease's arm. ERR_NOPERM: the lease belongs to another
+ * worker, or the worker that holds it is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
 /* Checks reported work. ERR_DATA or ERR_NUMERIC: such work is impossible under this
@@ -334,8 +335,8 @@ uint64_t home_upload_share(const home_lease *l);
 /* home_upload.c */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
-/* Moves a staged upload into the group's transaction. Does nothing if the store already
- * has the blob. */
+/* Begins the group's transaction if needed, and moves a staged upload into it. Adds
+ * nothing if the store already has the blob. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
 /* home_submit.c */
@@ -344,13 +345,14 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
-/* Callback for each ref whose name begins with MEET_REFS. Load the arms first. */
+/* Callback for each ref whose name begins with MEET_REFS. The arms must be loaded
+ * before. */
 #define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 /* Returns whether holder `index` was split from its mate in the round. */
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
-/* Drops the records of meetings about which no worker can ask any more. Call this in
- * the group that makes version round + 1. */
+/* Drops the records of meetings about which no worker can ask any more. Call this
+ * function in the group that makes version round + 1. */
 pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_audit.c */
@@ -362,8 +364,8 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
  * audit->n is 0. */
 pl_status home_open_audit(home *h, const pl_audit *audit);
 /* If the task of an update was chosen for an audit, writes the sketch of the update
- * (outer/likeness.h) into the contribution. Call this before the update is accepted. Do
- * not call it for the sum of several workers' updates. */
+ * (outer/likeness.h) into the contribution. Call this function before the update is
+ * accepted, and not for the sum of several workers' updates. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c);
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
@@ -378,8 +380,8 @@ pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 
 /* home_merge.c */
-/* Call this when an update of the round has arrived. If the round may now be complete,
- * notes the module for home_merge_ready. */
+/* Call this function when an update of the round has arrived. If the round may now be
+ * complete, the module is noted for home_merge_ready. */
 void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round);
 pl_status home_merge_ready(home *h); /* merges all complete rounds */
 

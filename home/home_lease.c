@@ -3,8 +3,8 @@
  *
  * The secret that seals leases is a ref of the store. When a hub sends HELLO for the
  * first time, the home makes this secret. If another home of the job has already made
- * one, the HELLO contains it, and the home stores it. So all homes of a job accept the
- * same leases, even after a restart of a home or of the hub. */
+ * the secret, the HELLO contains this secret, and the home stores it. So all homes of a
+ * job accept the same leases, even after a restart of a home or of the hub. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
@@ -86,7 +86,7 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
     return PL_OK;
 }
 
-/* ---- the task of a lease ---- */
+/* ---- checks of reported work ---- */
 enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
 #define MEMORY_MAX (UINT64_C(1) << 50)
 static const double measured_max = 1e15; /* limit for a norm or a sum of nats */
@@ -156,7 +156,7 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
 
 /* Returns twice the size of all updates of one phase and of the path's state after the
  * phase. If one lease is for two phases, uploads of the first phase may still be in
- * memory when those of the second arrive. */
+ * memory when uploads of the second phase arrive. */
 uint64_t home_upload_share(const home_lease *l)
 {
     const home_arm *arm = l->arm;

@@ -73,7 +73,7 @@ static bool is_holder_in(const question *q, int index)
             *home_flag(q->arm, m, q->round, index));
 }
 
-/* ---- the question ---- */
+/* ---- reading and answering a question ---- */
 static pl_status check_meeting_place(const question *q, int64_t path, int64_t replica)
 {
     const home_arm *arm = q->arm;
@@ -180,7 +180,7 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
     return PL_OK;
 }
 
-/* ---- the record ---- */
+/* ---- decided meetings ---- */
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index)
 {
     const home_module *m = &arm->modules[module];

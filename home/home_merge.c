@@ -23,7 +23,7 @@ typedef struct merge {
     pl_contribution *contributions; /* sorted by (path, replica) */
     int n;
     double total_weight;
-    float *params; /* [n_params] the head's; the outer step makes the new version's */
+    float *params; /* [n_params] first of the head, then of the new version */
     /* the momentum, then the vectors `carry` and `residual` if they exist; each has
      * n_params floats */
     float *momentum;
@@ -192,12 +192,12 @@ static pl_status apply(merge *g)
     return PL_OK;
 }
 
-/* Returns for how many more versions than usual the data must be kept. If the state of
- * a path has not arrived, the path repeats its phase, even if the phase's updates are
- * already merged. So the data from which the phase began must still exist. With noloco,
- * these are the mates' updates of the previous round. With eager, this is the mean of
- * the round before the previous one; the momentum blob of the version two below the
- * head has it. */
+/* Returns the number of further versions for which the data must be kept
+ * (pl_keep.late). If the state of a path has not arrived, the path repeats its phase,
+ * even if the phase's updates are already merged. So the data from which the phase
+ * began must still exist. With noloco, these data are the mates' updates of the
+ * previous round. With eager, they are the mean of the round before the previous round,
+ * which is in the momentum blob of the version two below the head. */
 static int lateness(const merge *g)
 {
     const pl_method_traits *of = pl_traits(g->settings.method);
@@ -241,8 +241,8 @@ static void choose_step(merge *g)
     const pl_method_traits *of = pl_traits(settings.method);
     bool scales = of->gossips && settings.rule == PL_RULE_HEAVY_BALL;
     int64_t round = (int64_t)g->module->version;
-    /* with delayed-nesterov each update is a round; the schedule counts phases, which
-     * have one round per contributor */
+    /* with delayed-nesterov each update is a round; the schedule counts phases, and a
+     * phase has one round per contributor */
     if (of->arrives)
         round /= pl_arm_contributors(g->arm->topology, g->index);
     bool settled = pl_method_schedule(&outer->schedule, round, &settings);
@@ -316,8 +316,8 @@ done:
 
 static pl_status make_version(merge *g)
 {
-    /* The blob head.momentum has the momentum, then the other vectors that versions
-     * keep. */
+    /* The blob head.momentum has the momentum, followed by the other vectors that
+     * versions keep. */
     pl_version head;
     size_t n = g->module->n_params;
     memset(&head, 0, sizeof head);

@@ -74,7 +74,7 @@ pl_status home_list(home *h, pl_message *m, pl_message *a)
     return home_put_piece(&h->moving.listing, "list", q.offset, a);
 }
 
-/* ---- one row ---- */
+/* ---- answering with one row ---- */
 typedef struct row_search {
     pl_msg_get_row question;
     pl_message *answer;
@@ -178,8 +178,8 @@ pl_status home_put_rows(home *h, pl_message *m, pl_message *a)
     pl_status status = PL_OK;
     PL_CHECK(PL_HEAR(m, put_rows, &q));
     PL_CHECK(check_arriving(h, q.name, q.home, q.stamp));
-    /* if a row is refused, the transaction is aborted; so first commits the changes of
-     * the group's other messages */
+    /* if a row is refused, the transaction is aborted; so the changes of the group's
+     * other messages are committed first */
     PL_CHECK(home_end_group(h));
     PL_TRY(home_note_place(h, q.name, (int)q.home, q.stamp));
     pl_reader_open(&rows, "rows", m->data.data, m->data.len);
@@ -197,7 +197,7 @@ done:
     return status;
 }
 
-/* ---- holds ---- */
+/* ---- holding a name, and making the home still ---- */
 static home_hold *find_hold(home_moving *m, const char *name)
 {
     for (int i = 0; i < m->n_holds; i++)
@@ -349,8 +349,8 @@ static pl_status give_away(home *h, const char *name, int to, uint64_t stamp)
 }
 
 /* Gives a name to another home. Only this function changes the owner of a name: after
- * its commit the name belongs to the next home. If the commit fails, the home ends. Its
- * next process reads from the store which home owns the name. */
+ * the function's commit the name belongs to the next home. If the commit fails, the
+ * home ends. Its next process reads from the store which home owns the name. */
 pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_hand_over q;
@@ -369,7 +369,7 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
         home_moved_answer(h, name, whose, a);
         return PL_OK;
     }
-    /* first commits the changes that this group has made so far */
+    /* the changes that this group has made so far are committed first */
     PL_CHECK(home_end_group(h));
     pl_buf digests = {0};
     char refs[2 * PL_MODULE_NAME_MAX];
@@ -392,7 +392,7 @@ pl_status home_hand_over(home *h, pl_message *m, pl_message *a)
 
 /* Makes this home the owner of a name. The sender is a mover or a hub that has read the
  * last owner's note; the note says that this home is the next owner. The message may
- * come several times. */
+ * arrive several times. */
 pl_status home_adopt_name(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_adopt q;

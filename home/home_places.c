@@ -1,12 +1,13 @@
 /* Decides which names belong to this home. Names can move between homes
  * (docs/PROTOCOL.md 2.14).
  *
- * Every home that took part in moving a name has a row "J STAMP" about the name: home J
- * has owned the name since its STAMP-th move. The row "here STAMP" says that this home
- * is the owner. The stamp rises only in the commit by which the owner gives the name
- * away. So if homes have different rows about a name, the row with the highest stamp is
- * right. Clients ask the home that the table names. If that home does not own the name,
- * it answers with the number of the owner. */
+ * Every home that took part in moving a name has a row (the ref "at/NAME") about the
+ * name. The row "J STAMP" says that home J has owned the name since the name's STAMP-th
+ * move. The row "here STAMP" says that this home is the owner. The stamp rises only in
+ * the commit by which the owner gives the name away. So if homes have different rows
+ * about a name, the row with the highest stamp is right. Clients ask the home that the
+ * table names. If that home does not own the name, it answers with the number of the
+ * owner. */
 #include "home/home_internal.h"
 
 static const char HERE[] = "here";
@@ -47,7 +48,7 @@ pl_status home_note_place(home *h, const char *name, int number, uint64_t stamp)
     return PL_OK;
 }
 
-/* ---- from the store ---- */
+/* ---- reading rows and tables from the store ---- */
 static pl_status load_place(void *context, const char *name, const char *target)
 {
     home *h = context;
@@ -64,7 +65,8 @@ static pl_status load_place(void *context, const char *name, const char *target)
         (!here && (pl_parse_int(copy, &number) != PL_OK || number < 0 ||
                    number >= PL_HOMES_MAX)))
         return pl_fail(PL_ERR_DAMAGED,
-                       "ref %s is damaged: `%s` does not name the owner of a name",
+                       "ref %s is damaged: `%s` must be the number of a home (or "
+                       "`here`) and a stamp",
                        name, target);
     place.home = here ? HOME_HERE : (int)number;
     place.stamp = (uint64_t)stamp;
@@ -115,9 +117,9 @@ static bool is_everywhere(const char *name)
     return pl_starts_with(name, "arm/") || pl_starts_with(name, "sys/");
 }
 
-/* If there is a row about the name, it says who owns the name. Otherwise this home owns
- * the name if its store has it, and the table `next` chooses the owner of a name that
- * this store does not have. */
+/* If there is a row about the name, it says which home owns the name. Otherwise this
+ * home owns the name if its store has it, and the table `next` chooses the owner of a
+ * name that this store does not have. */
 bool home_is_elsewhere(home *h, const char *name, int *whose)
 {
     const home_place *place = home_find_place(h, name);
@@ -163,7 +165,7 @@ void home_moved_answer(home *h, const char *name, int whose, pl_message *answer)
            .home = whose, .stamp = place ? place->stamp : 0);
 }
 
-/* ---- the tables ---- */
+/* ---- the tables of homes ---- */
 pl_status home_put_places(home *h, pl_message *m, pl_message *answer)
 {
     char target[PL_PLACES_TEXT + 24];
@@ -175,9 +177,9 @@ pl_status home_put_places(home *h, pl_message *m, pl_message *answer)
     int64_t self = q.home;
     if (self < 0 || self >= fresh.n)
         return pl_fail(PL_ERR_DATA,
-                       "this home was given the number %lld (counted from 0) in a "
-                       "table of %d homes",
-                       (long long)self, fresh.n);
+                       "a message gives this home the number %lld, but its table has "
+                       "the numbers 0 to %d",
+                       (long long)self, fresh.n - 1);
     if (h->moving.next.n > 0 && self != h->moving.self)
         return pl_fail(PL_ERR_DATA,
                        "this is home %d, but the table calls it home %lld; list the "
@@ -226,7 +228,7 @@ pl_status home_note_addresses(home *h, const pl_message *get_state)
     return pl_reader_status(&r);
 }
 
-/* ---- what the hub is told ---- */
+/* ---- reports to the hub ---- */
 void home_tell_places(home *h, pl_buf *state)
 {
     char text[PL_PLACES_TEXT];

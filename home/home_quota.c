@@ -1,17 +1,17 @@
 /* Keeps the store within its quota (store.quota). If a commit would exceed the quota,
  * the home first drops the data of old versions that nothing needs, in the same
  * transaction. If the store would still be too large, the commit fails and the home
- * ends. All acknowledged data are on disk. Workers repeat their other messages until
- * the home runs again with a larger quota.
+ * ends. All acknowledged data are on disk. Workers repeat the messages that were not
+ * acknowledged until the home runs again with a larger quota.
  *
- * Results do not depend on dropped versions, because tasks start only from versions
- * that pl_roots keeps. */
+ * Results do not depend on the versions whose data are dropped, because tasks start
+ * only from versions that pl_roots keeps. */
 #include "home/home_internal.h"
 #include "home/roots.h"
 
 #include <string.h>
 
-/* ---- tags ---- */
+/* ---- tags that will be written ---- */
 /* Refuses a tag that names a version whose data are gone. Versions in other homes are
  * not checked. */
 static pl_status check_tagged(home *h, const pl_snapshot *tag)
@@ -66,7 +66,7 @@ void home_forget_tags(home *h)
 /* ---- dropping old versions ---- */
 /* Opens the whole store, because one part does not show which versions the paths of
  * other homes need. The other homes may change their parts meanwhile; an outdated state
- * of a path only makes this home keep more versions. *whole becomes NULL if the store
+ * of a path only makes this home keep more versions. Sets *whole to NULL if the store
  * has no parts. The parent folder is a whole store only if it has the file PARTS: a
  * store without parts may be in a folder with any name, even home-1. */
 static pl_status open_whole(const home *h, pl_store **whole)
@@ -80,7 +80,7 @@ static pl_status open_whole(const home *h, pl_store **whole)
 }
 
 /* Drops the data of old versions: in the open transaction, or if there is none, in
- * separate ones. *n gets the number of versions. */
+ * separate ones. *n gets the number of versions whose data were dropped. */
 static pl_status thin(home *h, uint64_t *n)
 {
     pl_store *whole = NULL;

@@ -1,5 +1,5 @@
-/* Reads the home's data from the store into memory at start. Reports them to the hub:
- * all of them when the hub asks (STATE_IS), then each change as one EVENT. */
+/* Reads the home's data from the store into memory at start. Reports these data to the
+ * hub: all of them when the hub asks (STATE_IS), then each change as one EVENT. */
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
@@ -41,8 +41,8 @@ static bool counts_arrivals(const home_arm *arm, int module)
     return pl_traits(pl_arm_method(&arm->arm, arm->topology, module).method)->arrives;
 }
 
-/* For a module with `cursor` or `counted`: reads from the module's versions up to which
- * sample each holder has contributed. */
+/* The context of note_version_samples, which finds in a module's versions up to which
+ * sample each holder has contributed (home_module.cursor and .counted). */
 typedef struct cursor_scan {
     const home_arm *arm;
     home_module *module;
@@ -257,9 +257,10 @@ static pl_status note_pending(void *context, const char *module,
     int64_t ahead = c->phase - (int64_t)m->version;
     if (!is_holder(arm, m, c) || ahead < 0 || ahead >= m->window)
         return pl_fail(PL_ERR_DAMAGED,
-                       "the store has a pending update of %s for a round, path or "
-                       "replica that cannot have one",
-                       module);
+                       "the store has a pending update of %s by path %lld, replica "
+                       "%lld for round %lld, but it can have no such update",
+                       module, (long long)c->path, (long long)c->replica,
+                       (long long)c->phase);
     *home_flag(arm, m, c->phase, slot) = true;
     ++*home_count(m, c->phase);
     home_note_samples(arm, m, c);
@@ -272,7 +273,8 @@ typedef struct one_module {
     const char *name;
 } one_module;
 
-/* The search by prefix also finds modules with longer names; skips their rows. */
+/* The search by prefix also finds modules with longer names; this function skips their
+ * rows. */
 static pl_status on_pending_of(void *context, const char *module,
                                const pl_contribution *c)
 {

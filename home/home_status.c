@@ -4,8 +4,8 @@
 
 enum { DISK_MS = 5000 };
 
-/* Measures the store's size on disk. This visits every file of the store, so it is done
- * at most every DISK_MS. */
+/* Measures the store's size on disk. The measurement visits every file of the store, so
+ * it is made at most once per DISK_MS. */
 static void look_at_disk(home *h, int64_t now_ms)
 {
     char database[PL_PATH_MAX];

@@ -1,4 +1,4 @@
-/* Handles submissions: checks each one, makes it durable, then acknowledges it.
+/* Handles submissions: checks each submission, makes it durable, then acknowledges it.
  *
  * The key of an update is (module, round, path, replica). Only the first accepted
  * update with a key counts. Every later update with the same key is a duplicate, even
@@ -24,7 +24,7 @@ static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
     home_answer_later(h, peer, &a);
 }
 
-/* The module of an update, and facts about the update that the checks found. */
+/* The module of an update, and the results of checks of this update. */
 typedef struct place {
     home_arm *arm;
     home_module *module;
@@ -42,8 +42,8 @@ static int task_of(const place *p, const pl_contribution *c)
 
 /* Checks that a homomorphic update has the seed, the scale and the number of
  * contributors that all updates of its round must have; otherwise their sum would have
- * no meaning. Also checks that the update is the sum of as many updates as the message
- * names contributors. */
+ * no meaning. Also checks that the number of updates in the sum is the number of
+ * contributors that the message names. */
 static pl_status check_shared(const place *p, const pl_submit_message *s,
                               const void *data, uint64_t bytes)
 {
@@ -128,8 +128,10 @@ static pl_status check_place(const place *p, const pl_submit_message *s,
             "an update names path %lld replica %lld, which arm %s does not have",
             (long long)c->path, (long long)c->replica, arm->arm.name);
     if (!pl_topology_path_has(arm->topology, (int)c->path, p->index))
-        return pl_fail(PL_ERR_DATA, "path %lld does not go through %s",
-                       (long long)c->path, s->module);
+        return pl_fail(PL_ERR_DATA,
+                       "an update of %s names path %lld, which does not go through "
+                       "this module",
+                       s->module, (long long)c->path);
     return PL_OK;
 }
 
@@ -214,10 +216,10 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
 }
 
 /* Returns the largest norm that the update of one phase can have if the mean square of
- * the parameters is at most 1. check_norm uses it while the usual norm is not known.
- * Returns 0 (no limit) if an update contains the changes of more than one phase (noloco
- * and streaming, whose updates are relative to an older version), or if the length of
- * an inner step has no bound (Muon, some decays). */
+ * the parameters is at most 1. check_norm uses this norm while the usual norm is not
+ * known. Returns 0 (no limit) if an update contains the changes of more than one phase
+ * (noloco and streaming, whose updates are relative to an older version), or if the
+ * length of an inner step has no bound (Muon, some decays). */
 static double longest_update(const place *p)
 {
     const pl_inner *inner = &p->arm->arm.inner;
@@ -261,9 +263,10 @@ static bool misses_its_round(const place *p, const pl_submit_message *s)
            *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
 }
 
-/* Handles a late update: its round was merged with a quorum of other updates. The late
- * update counts in the open round if outer.late_weight is above 0 and its path has no
- * update in that round yet; otherwise it is dropped. */
+/* Handles an update that misses its round: the round was merged with a quorum of other
+ * updates, or already has a late update of this path. The update counts in the open
+ * round if outer.late_weight is above 0 and the path has no update in that round yet;
+ * otherwise the update is dropped. */
 static pl_submit_result judge_late(place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -297,7 +300,7 @@ static bool is_fenced(const place *p, const pl_submit_message *s)
     return false;
 }
 
-/* Returns whether the store has an update with the same key but other bytes, from
+/* Returns whether the store has an update with the same key but different bytes, from
  * another worker that did the same task. The worker that repeats the task must know
  * this; otherwise it would continue from its own result. An update that is no longer in
  * the store was merged long ago, and no task starts from it. Homomorphic updates are
@@ -373,8 +376,8 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
                                     pl_contribution *c)
 {
     home_module *module = p->module;
-    /* With a quorum the mean is always weighted, because late updates weigh less;
-     * without outer.weighted all other updates then have weight 1. */
+    /* With a quorum the mean is always weighted, because late updates weigh less. If
+     * outer.weighted is not set, all updates that are not late then have weight 1. */
     const pl_outer *outer = &p->arm->arm.outer;
     bool counts = p->module->counted && !outer->weighted;
     double weight = counts ? 1 : p->arm->arm.weights[c->path];
@@ -513,7 +516,7 @@ static bool is_module_in(const home_arm *arm, int module, int index,
 }
 
 /* Returns whether this home has all updates that the phase sends to it. The task may
- * end only when this is true. */
+ * end only when the home has them. */
 static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
                            bool together)
 {
@@ -523,6 +526,23 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
                           index, state, together))
             return false;
     return true;
+}
+
+/* Refuses a feature that is NaN or infinite. */
+static pl_status check_features(const pl_path_state *state, const uint8_t *features,
+                                uint64_t bytes)
+{
+    float value = 0;
+    for (uint64_t at = 0; at < bytes; at += sizeof value) {
+        memcpy(&value, features + at, sizeof value);
+        if (!isfinite(value))
+            return pl_fail(PL_ERR_DATA,
+                           "number %llu of the features of %s is %g, but features must "
+                           "be finite",
+                           (unsigned long long)(at / sizeof value), state->name,
+                           (double)value);
+    }
+    return PL_OK;
 }
 
 /* Refuses a score that is negative, NaN or infinite. Such a score would end the job
@@ -555,7 +575,8 @@ static pl_status check_values(home *h, const home_arm *of, const pl_path_state *
         PL_TRY(pl_store_read_blob(h->store, &state->moments, 0, (size_t)bytes, stored));
     }
     const uint8_t *values = u ? u->data : stored;
-    PL_TRY(of->arm.n_scored > 0
+    PL_TRY(of->arm.feature_windows > 0 ? check_features(state, values, bytes)
+           : of->arm.n_scored > 0
                ? check_scores(state, values, bytes)
                : pl_moments_check(&of->arm, of->topology, n_params, values));
 done:

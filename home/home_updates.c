@@ -23,7 +23,7 @@ struct home_updates {
     size_t room;
 };
 
-/* ---- which updates ---- */
+/* ---- choosing the updates of a batch ---- */
 static bool same_update(const home_updates *u, int a, int b)
 {
     const pl_contribution *c = u->round.contributions;

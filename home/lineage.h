@@ -10,10 +10,10 @@ extern "C" {
 
 typedef enum pl_lineage_kind {
     PL_LINEAGE_FIRST, /* a version 0 that continues no version of this store */
-    PL_LINEAGE_ROUND, /* an outer step */
-    PL_LINEAGE_BACK,  /* a rollback */
+    PL_LINEAGE_ROUND, /* made by an outer step */
+    PL_LINEAGE_BACK,  /* made by a rollback */
     PL_LINEAGE_BEGIN, /* version 0 of an arm that continues another arm */
-    PL_LINEAGE_MERGE  /* `pathloom store merge` */
+    PL_LINEAGE_MERGE  /* made by `pathloom store merge` */
 } pl_lineage_kind;
 
 enum { PL_LINEAGE_SOURCES = PL_BLEND_SOURCES_MAX + 1 }; /* + 1: the base of a merge */

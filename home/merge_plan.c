@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- sources ---- */
+/* ---- finding the sources ---- */
 /* Finds the modules of the path that a word names: "p01", "mix/p01", "p01@3",
  * "p01@TAG". *out stays empty if the word is not the name of a path. */
 static pl_status read_path_source(pl_store *store, const char *word, pl_module_set *out)
@@ -29,7 +29,7 @@ static pl_status read_path_source(pl_store *store, const char *word, pl_module_s
         pl_newest_chapter(store, arm_name);
     pl_status status = pl_read_arm(store, arm_name, &arm, &t);
     if (status == PL_ERR_NOT_FOUND)
-        status = PL_OK; /* the word is not the name of a path; t is NULL */
+        status = PL_OK; /* the word is not the name of a path, and t is NULL */
     const int path = status == PL_OK && t ? pl_topology_find_path(t, path_name) : -1;
     const int n_slots = path >= 0 ? pl_topology_n_slots(t) : 0;
     for (int slot = 0; status == PL_OK && slot < n_slots; slot++) {
@@ -80,7 +80,7 @@ static pl_status find_counterpart(const pl_merge_plan *m, const pl_merge_source 
         s->word, first->set.at[i].module, first->word);
 }
 
-/* ---- the tag ---- */
+/* ---- the tag of the new versions ---- */
 /* In the tag, replaces module `was` of the first source by the merged version v. */
 static pl_status put_into_tag(pl_merge_plan *m, const pl_module_at *was,
                               const pl_version *v)
@@ -162,10 +162,10 @@ static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
     return a->number == b->number && strcmp(a->module, b->module) == 0;
 }
 
-/* Finds the recipe for module `i` of the first source. Sets *same if no new version is
- * needed: all sources are the same version and, for a method with a base, the base is
- * that version, too. (With another base, the method scales the difference from the
- * base, so the result is a new version.) */
+/* Finds the recipe for module `i` of the first source. Sets *same to true if no new
+ * version is needed, because all sources are the same version and, for a method with a
+ * base, the base is that version, too. (With another base, the method scales the
+ * difference from the base, so the result is a new version.) */
 static pl_status find_recipe(const pl_merge_plan *m, size_t i, pl_recipe *r, bool *same)
 {
     const pl_module_at *one;

@@ -1,5 +1,5 @@
-/* Merges modules. Finds the sources that the user's words name. For each module of the
- * first source, makes one version from the versions of all sources. Fills in the tag
+/* Merges modules: finds the sources that the user's words name, makes one version from
+ * the versions of all sources for each module of the first source, and fills in the tag
  * that names the new versions. */
 #ifndef PL_HOME_MERGE_PLAN_H
 #define PL_HOME_MERGE_PLAN_H
@@ -11,9 +11,9 @@ extern "C" {
 typedef struct pl_merge_source {
     const char *word;
     pl_module_set set;
-    /* true if the source is a module or a path: its i-th module corresponds to the i-th
-     * module of the first source. false if the source is an arm or a tag: modules with
-     * the same name correspond */
+    /* True: the source is a module or a path, and its i-th module corresponds to the
+     * i-th module of the first source. False: the source is an arm or a tag, and
+     * modules with the same name correspond. */
     bool ordered;
 } pl_merge_source;
 
@@ -24,7 +24,7 @@ typedef struct pl_merge_plan {
     /* the caller sets `word` in each */
     pl_merge_source sources[PL_BLEND_SOURCES_MAX], base;
     pl_writers *writers;
-    /* a reader that `writers` owns; it also sees what `writers` have written */
+    /* the reader that `writers` owns (pl_writers_view) */
     pl_store *view;
     /* decides which home gets a name that no home has yet; places.n is 0 if the store
      * is in one piece */

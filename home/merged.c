@@ -56,7 +56,7 @@ bool pl_contribution_is_base(const pl_contribution *c)
     return strcmp(c->codec, base_mark) == 0;
 }
 
-/* ---- sources ---- */
+/* ---- reading the sources ---- */
 typedef struct ingredients {
     /* the parameters of each source, then those of the base */
     float *values[PL_BLEND_SOURCES_MAX + 1];
@@ -109,7 +109,7 @@ static pl_status read_ingredient(pl_store *store, const pl_recipe *r, int i,
     return pl_store_read_blob(store, &g->hashes[i], 0, n * sizeof(float), g->values[i]);
 }
 
-/* ---- the result ---- */
+/* ---- making a version ---- */
 static double norm_between(const float *x, const float *from, size_t n)
 {
     double sum = 0;

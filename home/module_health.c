@@ -1,5 +1,5 @@
-/* Visits the versions of a module from 0 on. Computes from their parameters and records
- * how well the outer steps worked (module_health.h). */
+/* Visits the versions of a module from 0 on. From their parameters and records,
+ * computes how well the outer steps worked (module_health.h). */
 #include "home/module_health.h"
 #include "home/merged.h"
 

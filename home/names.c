@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- sets ---- */
+/* ---- sets of modules ---- */
 void pl_module_set_add(pl_module_set *set, const char *module, uint64_t number)
 {
     set->at = pl_grow(set->at, (set->n + 1) * sizeof *set->at);
@@ -51,7 +51,7 @@ const char *pl_module_set_nearest(const pl_module_set *set, bool of_arms,
     return near;
 }
 
-/* ---- what there is ---- */
+/* ---- finding a module in the list of all modules ---- */
 static pl_status add_head(void *context, const pl_version *head)
 {
     pl_module_set_add(context, head->module, head->number);
@@ -127,7 +127,7 @@ static pl_status resolve_in(const pl_module_set *list, const char *asked,
     return complete_name(list, asked, full, out);
 }
 
-/* ---- versions ---- */
+/* ---- names with a version ---- */
 /* Splits "name@at". `at` becomes NULL if there is no @. */
 static pl_status split(const char *asked, char name[PL_MODULE_NAME_MAX],
                        const char **at)
@@ -211,8 +211,8 @@ static bool has_arm(const pl_module_set *list, const char *name)
     return false;
 }
 
-/* Returns what a word names, without regard to tags. A name without an arm also counts
- * as a module if several arms have such a module. */
+/* Returns whether a word names a module, an arm or neither; tags are not considered. A
+ * name without an arm also counts as a module if several arms have such a module. */
 static pl_name_kind kind_in(const pl_module_set *list, const char *word)
 {
     char module[PL_MODULE_NAME_MAX];

@@ -19,13 +19,14 @@ typedef struct pl_module_at {
 } pl_module_at;
 
 typedef struct pl_module_set {
-    pl_module_at *at; /* in the order of adding; the caller frees it with pl_free */
+    /* in the order in which they were added; the caller frees `at` with pl_free */
+    pl_module_at *at;
     size_t n;
 } pl_module_set;
 void pl_module_set_add(pl_module_set *set, const char *module, uint64_t number);
 const char *pl_module_place(const char *module); /* the name without the arm: "L1.E0" */
-/* Finds the set's module with this name, otherwise the first one with the same place
- * (name without arm); returns NULL if the set has neither. */
+/* Finds the set's module with this name, or else its first module with the same place
+ * (name without arm). Returns NULL if the set has neither. */
 const pl_module_at *pl_module_set_find(const pl_module_set *set, const char *module);
 /* Returns the name in the set that is most similar to `asked`, or NULL if none is
  * similar enough. Compares full names if `of_arms` is false or `asked` contains an arm,
@@ -42,8 +43,8 @@ PL_MUST_CHECK pl_status pl_names_module(pl_store *store, const char *asked,
 typedef enum pl_name_kind { PL_NAME_NONE, PL_NAME_MODULE, PL_NAME_ARM } pl_name_kind;
 PL_MUST_CHECK pl_status pl_names_kind(pl_store *store, const char *word,
                                       pl_name_kind *out);
-/* Logs a warning if a tag is also called `word`, which was taken as the arm or module
- * `meant`: the user may have meant the tag. */
+/* Logs a warning if a tag is also called `word`. The word was taken as an arm or a
+ * module (`meant`), but the user may have meant the tag. */
 void pl_names_warn_of_tag(pl_store *store, const char *word, pl_name_kind meant);
 /* Finds the versions that a word names. The word is searched among arms, then among
  * modules, then among tags. Warns like pl_names_warn_of_tag. */

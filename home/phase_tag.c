@@ -18,7 +18,7 @@ uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
 typedef struct arm_view {
     pl_arm arm;
     pl_topology *topology;
-    uint64_t *heads; /* [M] */
+    uint64_t *heads; /* [n] number of each module's newest version */
     int n;
 } arm_view;
 
@@ -69,8 +69,8 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Sets *out to true if a rollback made one of the versions after `number`, and the
- * parameters of that version differ from those of version `number`. */
+/* Sets *out to true if a rollback made one of the versions after version `number`, and
+ * the parameters of that version differ from those of version `number`. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Returns the number of the module's version when all paths have finished `phase`
- * phases; 0: version 0. */
+/* Returns the number of the version that the module has when all paths have finished
+ * `phase` phases. */
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase);
 /* Finds the phase that `at` means. A number is a phase; "head" means the newest
@@ -21,9 +21,9 @@ uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
 PL_MUST_CHECK pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at,
                                      int64_t *out);
 /* Fills in the versions, the commit and the time of a tag. The caller sets the tag's
- * arm and phase before (phase -1: the newest versions), and calls pl_snapshot_clear
- * after, even after a failure. ERR_NOT_FOUND: garbage collection removed a version's
- * parameters. */
+ * arm and phase before the call (phase -1: the newest versions), and calls
+ * pl_snapshot_clear afterwards, also after a failure. ERR_NOT_FOUND: garbage collection
+ * removed a version's parameters. */
 PL_MUST_CHECK pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);
 
 #ifdef __cplusplus

@@ -17,7 +17,7 @@ typedef struct relay {
     pl_relay_report *report;
 } relay;
 
-/* ---- questions ---- */
+/* ---- the list of open questions ---- */
 static bool same_peer(const pl_peer *a, const pl_peer *b)
 {
     return a->len == b->len && memcmp(a->id, b->id, a->len) == 0;
@@ -74,7 +74,7 @@ static void drop_question(relay *r, relay_question *q)
     r->n_questions--;
 }
 
-/* ---- messages ---- */
+/* ---- sending messages ---- */
 /* Sends an answer. If it cannot be sent, drops it; the peer repeats its question. */
 static pl_status answer_asker(relay *r, const pl_peer *peer, const pl_message *m)
 {
@@ -315,7 +315,7 @@ static void lift_groups(relay *r)
 {
     relay_group *g;
     /* A worker whose SUBMIT_PATH waits in the relay sends no further update until it
-     * gets an answer. If this is so for all expected workers, no group need wait
+     * gets an answer. If all expected workers wait in this way, no group need wait
      * longer. */
     int n = 0;
     for (size_t i = 0; i < r->n_questions; i++)

@@ -5,10 +5,10 @@
  *
  * To a worker the relay looks like a home; to the home it looks like one more worker.
  * The relay forwards all messages that do not concern such updates. The relay stores
- * nothing on disk, and acknowledges nothing by itself: it answers a SUBMIT only when
- * the home has answered. If the relay is killed nothing is lost, because workers repeat
- * their questions. An update counts once, even if it arrives both directly and in a
- * sum: the home accepts a sum only if it has none of the sum's updates yet
+ * nothing on disk, and acknowledges no update by itself: it answers a SUBMIT only when
+ * the home has answered. If the relay is killed, nothing is lost, because workers
+ * repeat their questions. An update counts once, even if it arrives both directly and
+ * in a sum: the home accepts a sum only if it has none of the sum's updates yet
  * (docs/PROTOCOL.md 2.10).
  *
  * Read in this order: relay_internal, relay (the loop, and messages that the relay
@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 typedef struct pl_relay_options {
-    const char *home; /* address of the home, or of another relay before the home */
+    const char *home; /* address of the home, or of the next relay towards the home */
     const char *bind; /* address where workers connect: "tcp://HOST:PORT" */
     /* the relay writes its bound address to this file, atomically; "": no file */
     const char *ready_file;
@@ -31,7 +31,7 @@ typedef struct pl_relay_options {
     int wait_ms; /* the longest time for which an update waits for other updates */
     /* how long the home may be unreachable before the relay gives up */
     int patience_ms;
-    uint64_t staging_bytes; /* most bytes of held updates in memory */
+    uint64_t staging_bytes; /* limit for the bytes of held updates in memory */
     /* a signal sets this flag; pl_relay_run then returns */
     volatile sig_atomic_t *stop;
 } pl_relay_options;

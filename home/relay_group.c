@@ -33,7 +33,8 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
 
 /* Returns the number of contributors at which the group of this update is complete. An
  * update that cannot be added gets a separate group, which is complete at once. The
- * home's answer says why the update is wrong. */
+ * relay then sends the update unchanged, and the home's answer says why the update is
+ * wrong. */
 static int limit_of(const relay_part *part)
 {
     pl_codec_info info;

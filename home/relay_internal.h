@@ -74,7 +74,7 @@ void relay_group_destroy(relay_group **group, staging *uploads);
 typedef struct relay_uplink relay_uplink;
 pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out);
 void relay_uplink_push(relay_uplink *u, relay_group *group);
-relay_group *relay_uplink_take(relay_uplink *u); /* a sent group, or NULL */
+relay_group *relay_uplink_take(relay_uplink *u); /* returns a sent group, or NULL */
 /* Returns a descriptor that can be read when relay_uplink_take has a group. */
 int relay_uplink_fd(const relay_uplink *u);
 /* Ends the uplink's thread. After this call relay_uplink_take returns every group that

@@ -14,7 +14,7 @@ struct relay_uplink {
     atomic_int stopping;
 };
 
-/* ---- adding ---- */
+/* ---- adding updates ---- */
 static int by_contributor(const void *a, const void *b)
 {
     relay_part *const *x = a, *const *y = b;
@@ -31,9 +31,9 @@ static bool comes_apart(const pl_codec_message *sum)
 
 /* Adds to the first part all other parts that can be added. The sums are written to two
  * buffers in turn. Returns the number of parts in the sum; 0 if no part could be added
- * or the sum cannot be decoded. A sum of sketches may have too many entries to be
- * decoded. Without this check the home would refuse such a sum, but only after all its
- * bytes were sent. */
+ * or the sum cannot be decoded. A sum of sketches (codec sketch16) may have too many
+ * entries to be decoded. Without this check the home would refuse such a sum, but only
+ * after all its bytes were sent. */
 static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
                      pl_codec_message *sum)
 {
@@ -66,7 +66,8 @@ static int joined_order(const void *a, const void *b)
 }
 
 /* Makes the SUBMIT of a sum, with the contributors and leases of all its parts. The
- * SUBMITs of the parts differ only in these. */
+ * SUBMITs of the parts differ only in these and in the update's hash, which the caller
+ * sets. */
 static void join_submissions(const relay_group *g, const bool *taken,
                              pl_submit_message *out)
 {
@@ -89,7 +90,7 @@ static void join_submissions(const relay_group *g, const bool *taken,
     pl_free(all);
 }
 
-/* ---- sending ---- */
+/* ---- sending sums and updates ---- */
 static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
                              const pl_codec_message *update, pl_submit_result *result,
                              char text[256])
@@ -112,8 +113,9 @@ static bool is_sum_in(pl_submit_result result)
            result == PL_SUBMIT_OTHER;
 }
 
-/* Sends a sum. The home accepts the whole sum or none of its parts; *in becomes true if
- * the home accepted it. Fails if the home cannot be reached. */
+/* Sends a sum. The home accepts the whole sum or none of its parts. Sets *in to whether
+ * the home has the updates of the sum now. Fails only if the home cannot be reached or
+ * the relay is stopping. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
@@ -168,7 +170,7 @@ static void lift(void *self, void *job)
         }
 }
 
-/* ---- the actor ---- */
+/* ---- the thread and its queue ---- */
 static pl_status on_uplink_wait(void *context)
 {
     relay_uplink *u = context;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what the store has kept ---- */
+/* ---- data that the store still has ---- */
 typedef struct keeper {
     pl_store *store;
     const pl_rewind_arm *of;
@@ -85,7 +85,7 @@ static bool must_stay(void *context, pl_kept what, int index, int64_t number)
     return kept;
 }
 
-/* ---- the plan ---- */
+/* ---- making the plan ---- */
 static pl_status check_exact(const pl_arm *arm)
 {
     const char *why = arm->outer.quorum > 0        ? "outer.quorum"
@@ -113,9 +113,9 @@ static pl_status check_no_rollback(const pl_version *v)
                    v->module, (unsigned long long)source);
 }
 
-/* Reads how long each phase of each task took, and on which kinds of devices. All
- * modules of a path record the same time of a phase, so the time is set, not added
- * up. */
+/* The context of note_phases, which reads the duration of each phase of each task, and
+ * the kinds of devices. All modules of a path record the same duration of a phase, so
+ * the duration is set, not added up. */
 typedef struct phase_scan {
     pl_rewind_arm *of;
     double *seconds; /* [tasks, phases] where a task is path * R + replica */
@@ -272,7 +272,7 @@ void pl_rewind_clear(pl_rewind *w)
     pl_buf_destroy(&w->dropped);
 }
 
-/* ---- the copy ---- */
+/* ---- writing the copy ---- */
 typedef struct copying {
     pl_rewind *w;
     pl_transfer t; /* copies from a part to the copy of that part */
@@ -305,7 +305,7 @@ static int64_t newest_kept(const pl_rewind *w, const char *module)
 }
 
 /* Copies the updates that made version number + 1, except those of tasks that are
- * trained again. They become pending updates of the copy. */
+ * trained again. The copied updates become pending updates of the copy. */
 static pl_status copy_round(copying *c, const char *module, uint64_t number)
 {
     char arm[PL_ARM_NAME_MAX];
@@ -341,8 +341,9 @@ static pl_status copy_module(void *context, const pl_version *head)
     return copy_round(c, head->module, (uint64_t)newest);
 }
 
-/* Adds up the tokens and the time of the phases that the path keeps. The losses and the
- * worker's name are those of the last of these phases. */
+/* The context of add_phase_sums, which adds up the tokens and the time of the phases
+ * that the path keeps. The loss and the worker's name are those of the last of these
+ * phases. */
 typedef struct sums {
     const pl_rewind_arm *of;
     int64_t path, replica;
@@ -438,8 +439,8 @@ static bool is_remade(pl_rewind *w, const char *tag)
     return false;
 }
 
-/* Sets *stays if the tag is copied: the copy has all versions that the tag names, and
- * the job does not make the tag again. */
+/* Sets *stays to whether the tag is copied, that is, whether the copy has all versions
+ * that the tag names and the job does not make the tag again. */
 static pl_status judge_tag(copying *c, const char *name, bool *stays)
 {
     pl_snapshot tag;
@@ -479,8 +480,8 @@ static bool state_stays(const pl_rewind_arm *a, const char *object)
     return task >= 0 && phase <= a->affected.changes[task];
 }
 
-/* Writes to `out` the bytes that the object will have in the copy. *stays becomes false
- * if the object is not copied. */
+/* Writes to `out` the bytes that the object will have in the copy. Sets *stays to
+ * whether the object is copied. */
 static pl_status read_kept_object(copying *c, const pl_object *object, bool *stays,
                                   pl_buf *out)
 {
@@ -523,8 +524,9 @@ done:
     return status;
 }
 
-/* Returns whether a ref is copied. Refs about tasks that are trained again (audits,
- * meetings of mates) are not copied. */
+/* Returns whether a ref is copied. Three kinds of refs are not copied: `finished`,
+ * meetings of mates of an arm that changes, and audits of tasks that are trained
+ * again. */
 static bool ref_stays(const pl_rewind *w, const char *name)
 {
     const pl_rewind_arm *a = arm_of_object(w, name);

@@ -19,7 +19,7 @@ typedef struct pl_rewind_arm {
     pl_arm arm; /* the arm's definition with the shards of the copy */
     pl_topology *topology;
     pl_affected affected;
-    bool drops;      /* the copy does not have the arm; the job makes the arm again */
+    bool drops;      /* the copy lacks the arm; the job trains it again */
     bool is_changed; /* whether any phase of a path changes */
     /* the first path that has no text left without the documents; -1: every path has
      * text left */
@@ -42,13 +42,13 @@ typedef struct pl_rewind {
     pl_rewind_arm *arms;
     int n_arms;
     /* Names of tags that are not copied, each after a blank. remade: tags that the job
-     * makes again; the caller fills this in. dropped: tags with versions that the copy
-     * lacks; pl_rewind_write fills this in. */
+     * makes again; the caller fills in this list. dropped: tags with versions that the
+     * copy lacks; pl_rewind_write fills in this list. */
     pl_buf remade, dropped;
 } pl_rewind;
 
-/* Reads the arms of the store, and finds which phases change without the documents.
- * Does not drop an arm. ERR_UNSUPPORTED: the result of an arm's training depended on
+/* Reads the arms of the store, and finds which phases change without the documents. The
+ * plan keeps every arm. ERR_UNSUPPORTED: the result of an arm's training depended on
  * timing, or a module was rolled back. */
 PL_MUST_CHECK pl_status pl_rewind_plan(pl_store *store, const pl_doc_list *docs,
                                        pl_rewind *out);

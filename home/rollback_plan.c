@@ -56,8 +56,8 @@ static pl_rollback_change *find_change(pl_rollback_plan *r, const char *module)
     return NULL;
 }
 
-/* The modules that the user named get their old version; the arm's other modules get
- * their newest parameters. plan_resumption decides how many versions are
+/* Plans the old version for the modules that the user named, and the newest parameters
+ * for the arm's other modules. plan_resumption decides how many versions are
  * written. */
 static pl_status plan_targets(pl_rollback_plan *r, const pl_module_at *targets,
                               size_t n)
@@ -77,8 +77,8 @@ static pl_status plan_targets(pl_rollback_plan *r, const pl_module_at *targets,
 }
 
 /* Finds the lowest and the highest phase of the arm's paths. If the store has no path
- * of the arm, it is a copy that no job trains; then *least becomes INT64_MAX, as if the
- * arm were finished. */
+ * of the arm, the store is a copy that no job trains; then sets *least to INT64_MAX, as
+ * if the arm were finished. */
 static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t *most)
 {
     bool any = false;
@@ -101,8 +101,8 @@ static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t 
     return PL_OK;
 }
 
-/* Decides the phase in which paths continue. Refuses a method whose paths keep other
- * parameters than those in versions, or whose versions do not correspond to phases:
+/* Decides the phase in which paths continue. Refuses a method whose paths keep
+ * parameters that are not in versions, or whose versions do not correspond to phases:
  * paths would not continue from the parameters to which the user rolls back. */
 static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
 {

@@ -31,7 +31,7 @@ struct pl_roots {
     char reason[PL_TEXT_MAX + 32];
 };
 
-/* ---- tags ---- */
+/* ---- versions that tags name ---- */
 void pl_roots_add_tag(pl_roots *r, const pl_snapshot *tag)
 {
     r->tags = pl_grow(r->tags, (r->n_tags + 1) * sizeof *r->tags);
@@ -48,7 +48,7 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* ---- audits ---- */
+/* ---- open audits ---- */
 /* Notes an open audit. A worker will repeat the audited task from the versions from
  * which the first worker started. */
 static pl_status add_audit(void *context, const char *name, const char *target)
@@ -67,7 +67,7 @@ static pl_status add_audit(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* ---- arms ---- */
+/* ---- versions that training needs ---- */
 /* Returns the earliest phase of the path that a worker may still do. */
 static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                           int path, int replica)
@@ -84,8 +84,8 @@ static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
 }
 
 /* Returns the oldest version of the module that the path's task `phase` reads or refers
- * to. A finished path needs only the newest versions, which are kept anyway: returns
- * UINT64_MAX. */
+ * to. A finished path needs only the newest versions, which are kept anyway; for such a
+ * path the function returns UINT64_MAX. */
 static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase)
 {
@@ -121,8 +121,8 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
 }
 
 /* With delayed-nesterov, tasks start from the newest version. An update may be relative
- * to an older version, but to none before head - window. So keeps the versions from
- * head - window on. */
+ * to an older version, but not to one before version head - window. So the function
+ * keeps the versions from head - window on. */
 static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                          int module)
 {
@@ -140,7 +140,8 @@ static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
 }
 
 /* With co2, the next outer step needs the version to which its updates are relative.
- * Keeps that version, even if all paths have already begun later phases. */
+ * The function keeps that version, even if all paths have already begun later
+ * phases. */
 static void allow_delay(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                         int module)
 {
@@ -225,7 +226,7 @@ const char *pl_roots_reason(pl_roots *r, const pl_version *v)
     return NULL;
 }
 
-/* ---- the rule ---- */
+/* ---- deciding whether a version is kept ---- */
 /* Returns the number of the module's newest version. pl_keep_rule_stays is called
  * module by module, so the result for the last module is remembered. */
 static uint64_t head_of(pl_keep_rule *r, const char *module)

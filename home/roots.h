@@ -16,8 +16,8 @@ void pl_roots_destroy(pl_roots **roots);
 /* Adds the versions that this tag names to those that must be kept. The store need not
  * have the tag yet. */
 void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
-/* Returns why the version must be kept, such as "tag best"; NULL if neither tags nor
- * training need it. The text is valid until the next call. */
+/* Returns the reason why the version must be kept, such as "tag best"; NULL if neither
+ * tags nor training need it. The text is valid until the next call. */
 const char *pl_roots_reason(pl_roots *roots, const pl_version *version);
 
 /* The rule of `store gc` and of store.quota. It keeps version 0 of every module (with

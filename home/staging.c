@@ -7,8 +7,8 @@ enum {
     KEPT_MS = 30000,     /* an unused kept block is freed after this time */
     KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
     KEEP_TO = 256 << 20, /* limit for the bytes of all kept blocks */
-    /* the leases of one key may use an eighth of the limit, or the share of one lease
-     * if that is more */
+    /* the leases of one key may together use 1/HOLDER_PART of the limit, or the share
+     * of one lease if that is more */
     HOLDER_PART = 8
 };
 
@@ -84,7 +84,7 @@ pl_status staging_read(pl_message *m, staging_piece *out)
     return PL_OK;
 }
 
-/* ---- blocks ---- */
+/* ---- kept blocks of memory ---- */
 uint64_t staging_kept_bytes(const staging *s)
 {
     uint64_t sum = 0;
@@ -177,7 +177,7 @@ static void put_upload_block(staging *s, uint8_t *data, uint64_t room)
     s->kept[at].since_ms = pl_now_ms();
 }
 
-/* ---- pieces ---- */
+/* ---- pieces of uploads ---- */
 static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
 {
     if (p->total > s->limit)

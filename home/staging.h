@@ -2,19 +2,19 @@
  * until a message names the complete blob.
  *
  * An upload belongs to a lease or to the job itself. The caller sets staging.owner to
- * say whose uploads the next calls use: the lease's token, or 0 for the job. Uploads of
- * the job are visible to all owners. So no lease can fill up, damage or drop the
- * uploads of another lease, and the memory of each lease is limited. All leases of one
- * key together have a limit, too. Otherwise a worker could get more and more memory by
- * returning leases and taking new ones.
+ * choose the uploads that the next calls use: the lease's token, or 0 for the job.
+ * Uploads of the job are visible to all owners. So no lease can fill up, damage or drop
+ * the uploads of another lease, and the memory of each lease is limited. All leases of
+ * one key together have a limit, too. Otherwise a worker could get more and more memory
+ * by returning leases and taking new ones.
  *
  * Only one thread may use a `staging`. A caller owns a blob that staging_take returned,
  * but the blob counts against the limit until staging_free.
  *
  * A few large blocks of memory are kept for the next uploads, which usually have the
  * same size. The kernel would have to clear new blocks, and that takes half as long as
- * the encryption of the upload. Kept blocks count against the limit. Kept blocks are
- * freed if room is needed or if they stay unused. */
+ * the encryption of the upload. Kept blocks count against the limit. They are freed if
+ * an upload needs the room or if they stay unused. */
 #ifndef PL_HOME_STAGING_H
 #define PL_HOME_STAGING_H
 #include "base/base.h"
@@ -24,7 +24,7 @@ enum { STAGING_KEPT = 4 };
 typedef struct staging_blob {
     pl_hash hash;
     uint64_t owner;   /* token of the lease; 0: the job */
-    pl_pubkey holder; /* as in `staging` */
+    pl_pubkey holder; /* staging.holder when the upload began */
     uint8_t *data;
     /* bytes: size of the blob; room: size of its memory block, which counts against the
      * limit */
@@ -54,7 +54,7 @@ typedef struct staging {
     } kept[STAGING_KEPT];
 } staging;
 
-/* Number of bytes in kept blocks. */
+/* Returns the number of bytes in kept blocks. */
 uint64_t staging_kept_bytes(const staging *s);
 
 /* The fields of a PUT_BLOB message. The message owns `data`. */

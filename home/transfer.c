@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- blobs ---- */
+/* ---- copying blobs ---- */
 pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob)
 {
     void *data = NULL;
@@ -23,9 +23,9 @@ done:
     return status;
 }
 
-/* ---- versions ---- */
-/* Copies the kept updates of version v. They become pending updates of the target; the
- * version, which is written next, takes them over and keeps them. */
+/* ---- copying versions ---- */
+/* Copies the kept updates of version v. The copies become pending updates of the
+ * target. The version is written next, and takes these updates over. */
 static pl_status bring_updates(pl_transfer *t, const pl_version *v)
 {
     for (int i = 0; i < v->n_contributions; i++) {
@@ -59,7 +59,7 @@ done:
     return status;
 }
 
-/* Checks that the source has the target's newest version, too. *next becomes the number
+/* Checks that the source has the target's newest version, too. Sets *next to the number
  * of the first version that the target lacks. */
 static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head,
                                uint64_t *next)
@@ -108,7 +108,7 @@ static pl_status bring_head(void *context, const pl_version *head)
     return PL_OK;
 }
 
-/* ---- objects ---- */
+/* ---- copying objects ---- */
 static bool goes_along(const char *name, const char *arm)
 {
     static const char *const kinds[] = {"arm/", "router/"};
@@ -143,8 +143,8 @@ static pl_status bring_arm_object(void *context, const pl_object *object)
     return goes_along(object->name, walk->arm) ? bring_object(walk->t, object) : PL_OK;
 }
 
-/* A tag is copied only if the target has all versions that the tag names; otherwise the
- * tag would be damaged. */
+/* Sets *has to whether the target has all versions that the tag names. Only such a tag
+ * is copied; any other tag would be damaged in the target. */
 static pl_status has_versions(pl_store *to, const pl_snapshot *tag, bool *has)
 {
     *has = true;

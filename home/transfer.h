@@ -1,7 +1,7 @@
 /* Copies the versions that another store lacks into that store.
  *
  * A transfer copies versions of modules (parameters, records, momenta), definitions of
- * arms, routers, and tags. It does not copy states of paths, pending updates and data
+ * arms, routers, and tags. It does not copy states of paths, pending updates or data
  * shards. It copies kept updates only if `updates` is set. The target must have the
  * same history as the source. ERR_STALE: the source does not have the target's newest
  * version of a module.
@@ -19,7 +19,7 @@ typedef struct pl_transfer {
     pl_store *from, *to;
     pl_txn *txn;
     bool updates;                          /* whether to copy kept updates, too */
-    uint64_t n_modules, n_versions, bytes; /* counts of what was copied so far */
+    uint64_t n_modules, n_versions, bytes; /* copied so far */
 } pl_transfer;
 
 /* pl_transfer_module copies the versions of one module up to `number`,

@@ -114,8 +114,9 @@ static int base_steps(const config *c)
     return (int)((share + c->tau - 1) / c->tau * c->tau);
 }
 
-/* For the schedule wsd: the learning rate decays in the last steps of the arm. From the
- * round in which the decay begins, the outer step is the plain mean (outer.settle). */
+/* For the schedule wsd: the learning rate decays in the last steps of the arm. With
+ * outer.settle the outer step is the plain mean from the round in which the decay
+ * begins. */
 static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
 {
     pl_inner *in = &arm->inner;
@@ -134,9 +135,9 @@ static void begin_anew(const config *c, pl_arm *arm, int64_t phases)
         decay_at_end(c, arm, phases * arm->inner.tau);
 }
 
-/* With the schedule wsd the arm's schedule begins at the base model's last step.
- * Chapters that begin before train.phases are over share one schedule: the learning
- * rate decays only in the last of them. */
+/* With the schedule wsd the arm continues the schedule of the base model. Chapters that
+ * begin before train.phases are over share one schedule: the learning rate decays only
+ * in the last of them. */
 static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t end)
 {
     pl_inner *in = &arm->inner;
@@ -172,9 +173,10 @@ done:
     return status;
 }
 
-/* Gives a baseline the same resources as the mixture: as many steps, as large a batch,
- * or as many replicas as all trainings of the mixture together. `trainings` is its
- * number of paths times its number of replicas. */
+/* Gives a baseline the resources of all trainings of the mixture together: the sum of
+ * their steps (dense-eq), the sum of their batches (dense-batch), or one replica per
+ * training (diloco). `trainings` is the mixture's number of paths times its number of
+ * replicas. */
 static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
 {
     const config *c = &r->cfg;
@@ -196,8 +198,8 @@ static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
 }
 
 /* A dense arm merges nothing, so longer phases change only how much work is lost when a
- * worker dies. Joins up to four phases to one; this number must divide the number of
- * phases. */
+ * worker dies. Joins every four phases into one, or every three or two if four does
+ * not divide the number of phases. */
 static void lengthen_tasks(pl_inner *in)
 {
     int factor = 4;

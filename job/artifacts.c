@@ -1,5 +1,5 @@
 /* Opens the parts of a run folder that answer prompts: store, tokenizer and mixture.
- * The job may be running meanwhile. */
+ * A job may work on the run at the same time. */
 #include "job/run.h"
 
 pl_status store_open_run(const char *dir, pl_store **out)

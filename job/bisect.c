@@ -4,14 +4,15 @@
  * between the bits per byte of the first good end and of the first bad end. Invariant:
  * at the good end the text has fewer bits per byte than the limit, and at the bad end
  * it does not. So the search ends at two neighbouring phases between which the text
- * became worse, for any form of the curve elsewhere. Evaluations use the same documents
- * and the path that `generate` would use. */
+ * became worse, even if the curve rises and falls several times. All evaluations use
+ * the same documents. Each document is scored by the path that `generate` would choose
+ * for it. */
 #include "job/bisect.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Number of phases that are tried if the user gives no good end. */
+/* Number of phases from which the good end is chosen if the user does not give it. */
 enum { PROBES = 4 };
 
 typedef struct bisection {
@@ -29,7 +30,7 @@ typedef struct bisection {
 
 /* One phase with its evaluation. */
 typedef struct trial {
-    size_t index; /* of the phase in `phases` of the bisection */
+    size_t index; /* index of the phase in bisection.phases */
     double bits;
     evaluation e;
 } trial;
@@ -41,8 +42,8 @@ static pl_status fill_versions(const bisection *b, int64_t phase, pl_snapshot *o
     return pl_tag_fill(b->store, out);
 }
 
-/* Lists the phases from `from` to `to` from which garbage collection has deleted
- * nothing. */
+/* Lists the phases that the search may use: those from wish->from to wish->to whose
+ * parameters are all still in the store. */
 static pl_status list_available(bisection *b)
 {
     int64_t newest = 0;

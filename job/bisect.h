@@ -18,8 +18,10 @@ typedef struct bisect_wish {
 typedef struct bisect_step {
     int64_t phase;
     double bits; /* bits per byte of the text */
-    /* `bits` is above the mean of the first values at the good (earlier) end and the
-     * bad (later) end of the search */
+    /* The text is predicted worse than at the good (earlier) end of the search. While
+     * the good end is still searched, `bits` is compared with the best phase so far;
+     * then, for the bad (later) end, with the good end; afterwards with the mean of
+     * both ends. */
     bool worse;
 } bisect_step;
 typedef void (*bisect_fn)(void *context, const bisect_step *step);
@@ -39,8 +41,8 @@ typedef struct bisect_result {
     pl_snapshot versions;
 } bisect_result;
 
-/* `r` is a run whose text is open. ERR_NOT_FOUND: the store has the parameters of fewer
- * than two phases between `from` and `to`. */
+/* The text to score must be open as r->valid. ERR_NOT_FOUND: the store has the
+ * parameters of fewer than two phases between `from` and `to`. */
 PL_MUST_CHECK pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish,
                                    bisect_fn fn, void *context, bisect_result *out);
 

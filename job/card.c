@@ -86,7 +86,8 @@ static void put_domains(const card *c, const pl_tokens *shard, pl_buf *out)
     pl_free(docs);
 }
 
-/* Returns words that say how the base model was made; they follow "trained on". */
+/* Returns the end of the sentence "The data shard of this path, which it was trained
+ * on ...": it says how the base model was made. */
 static const char *base_words(const card *c)
 {
     const bool imported = c->r->cfg.import[0] != '\0';
@@ -151,7 +152,7 @@ static pl_status add_arm(const card *c, const pl_arm *arm, const pl_topology *t,
     return PL_OK;
 }
 
-/* Adds the arm and all arms that it continues, the base model first. */
+/* Adds a row for the arm and for each arm that it continues, the base model first. */
 static pl_status add_arms(const card *c, const pl_arm *arm, const pl_topology *t,
                           int path, trained *sum, pl_buf *out)
 {
@@ -222,9 +223,9 @@ static void put_versions(const card *c, pl_buf *out)
 }
 
 /* ---- evaluation ---- */
-/* Whether the last evaluation may have used other versions than the exported ones. The
- * report of an evaluation does not name the chapter and the versions that were
- * evaluated. */
+/* Whether the last evaluation may have used different versions than the exported ones.
+ * The report of an evaluation names neither the chapter nor the versions that were
+ * evaluated, so the answer is derived from the store. */
 static bool may_be_of_others(const card *c)
 {
     char newest[PL_ARM_NAME_MAX];

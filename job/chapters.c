@@ -1,11 +1,12 @@
 /* Begins the chapters of the mixture. When documents are dealt again (router.em), the
  * paths score documents that no arm trains on, a linear router is fitted to the scores,
- * and the next chapter begins with new shards. The workers compute the scores in an arm
- * with one task per path ("score~1"), which is leased, audited and repeated like any
- * other arm.
+ * and the next chapter begins with new shards. The workers compute the scores as tasks
+ * of a separate arm ("score~1"), one task per path. These tasks are leased, audited and
+ * repeated like all other tasks.
  *
- * This is the discriminative routing of DiPaCo (section 2.4.2); with several chapters
- * it is expectation maximisation with hard or soft labels.
+ * Dealing documents by such scores is the discriminative routing of DiPaCo (section
+ * 2.4.2). Over several chapters it is expectation maximisation with hard or soft
+ * labels.
  *
  *   mix      phases [0, e1)      dealt by k-means
  *   mix~1    phases [e1, e2)     dealt by a linear router, from the scores of mix
@@ -21,7 +22,7 @@
  * copy of the module that it descends from, and each new path with the state of the
  * path that it descends from. K-means deals a path's documents to the paths that
  * descend from it. If a path has no descendants, its documents are dealt to the
- * remaining paths. This needs no scores of documents.
+ * remaining paths. Such a chapter needs no scores of documents.
  *
  * A chapter that begins because modules are frozen (train.freeze) keeps the shards, the
  * router and the paths' states. In such a chapter a frozen module has only version 0.
@@ -31,7 +32,7 @@
  * with a warm-up and new moments.
  *
  * Everything here is computed from data in the homes, and the arm's definition is
- * stored last. If this process dies at any point, the next process stores the same
+ * stored last. If this process dies at any point, the next `train` stores the same
  * bytes. */
 #include "eval/eval.h"
 #include "job/stages.h"
@@ -242,7 +243,8 @@ static int by_hash(const void *a, const void *b)
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* Appends the documents of a path's shard in the previous arm. */
+/* Appends to `docs` the numbers of the documents that are in the shard of a path of the
+ * previous arm. `known` are all n training documents, sorted by hash. */
 static pl_status read_shard(chapter *c, int path, const known_document *known, size_t n,
                             pl_buf *docs)
 {
@@ -268,7 +270,8 @@ done:
     return status;
 }
 
-/* Reads the documents of all shards of the previous arm. */
+/* Lists in `docs` the documents of all shards of the previous arm, path after path.
+ * Sets first[p + 1] to the end of the documents of path p. */
 static pl_status read_shards(chapter *c, pl_buf *docs, size_t *first)
 {
     const size_t n = pl_tokens_n_docs(c->r->train);
@@ -320,7 +323,8 @@ static pl_status split_modules(chapter *c)
     PL_TRY(read_shards(c, &docs, before.first));
     before.docs = (uint32_t *)(void *)docs.data;
     PL_TRY(stages_base_params(c->r, c->params));
-    /* only topology.graft gives parents and can end paths */
+    /* only a chapter of topology.graft lists parents, and only such a chapter can end
+     * paths */
     if (c->what->descent.n_parents > 0)
         PL_TRY(read_router(c, &router));
     origin.answers = router;
@@ -368,8 +372,8 @@ done:
 }
 
 /* Publishes a chapter that keeps the shards and the router: a chapter with more phases,
- * with frozen modules, or with levels that were cut. A cut only gives the paths new
- * names. */
+ * with frozen modules, or with levels that were cut. A cut changes only the names of
+ * the paths. */
 static pl_status publish_same_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
@@ -413,6 +417,7 @@ static pl_status open_chapter(chapter *c, int number, bool *exists)
     PL_CHECK(pl_topology_create(&c->before.shape, &c->before.spec, &c->from));
     PL_CHECK(pl_topology_create(&c->arm.shape, &c->arm.spec, &c->topology));
     c->g.topology = c->topology;
+    c->g.chapter = number;
     return stages_path_params(c->r, &c->params);
 }
 

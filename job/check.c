@@ -1,5 +1,5 @@
-/* Checks the invariants of a store (check.h). If damage makes a record unreadable, this
- * is a finding of the invariant that needed the record, and the check goes on. */
+/* Checks the invariants of a store (check.h). If damage makes a record unreadable, the
+ * invariant that needed the record gets a finding, and the check goes on. */
 #include "job/check.h"
 #include "job/forget.h"
 
@@ -163,8 +163,9 @@ static pl_status read_arm_params(checker *c, const char *module, uint64_t number
     return pl_store_read_blob(c->store, &params, 0, slot->n_params * sizeof *out, out);
 }
 
-/* Puts into `out`, which has room for a path, the parameters with which this module
- * should have begun. ERR_STALE: garbage collection has deleted these parameters. */
+/* Reads the parameters with which this module should have begun to the front of `out`,
+ * which has room for the parameters of a whole path. ERR_STALE: garbage collection has
+ * deleted these parameters. */
 static pl_status read_beginning(checker *c, const pl_arm *before,
                                 const pl_topology *from, int module, float *out)
 {
@@ -184,9 +185,9 @@ static pl_status read_beginning(checker *c, const pl_arm *before,
         memmove(out, out + (own->offset - its->offset), own->n_params * sizeof *out);
         return PL_OK;
     }
-    /* The base model's slots may have other bounds than the slots of this arm. Reads
-     * each slot of the base model that overlaps this slot to its place in the path, and
-     * then moves this slot's parameters to the front of `out`. */
+    /* The base model's slots may have different bounds than the slots of this arm.
+     * Reads each slot of the base model that overlaps this slot into its place in the
+     * path, and then moves this slot's parameters to the front of `out`. */
     const pl_slot *own = pl_topology_slot(c->topology, slot);
     for (int s = 0; s < pl_topology_n_slots(from); s++) {
         const int m = pl_topology_module_of_path(from, s, 0);
@@ -320,7 +321,8 @@ static bool contributes_before(const pl_version *v, int index)
 }
 
 /* Checks that each contribution is by a contributor of this module, in this round. With
- * a quorum, an update may be missing, or may be merged one round later. */
+ * a quorum an update may be missing or late, and under delayed-nesterov each version
+ * has a single update; then repeated contributors and the round are not checked. */
 static void check_contributions(const round_check *r, const pl_version *v)
 {
     checker *c = r->c;
@@ -438,8 +440,8 @@ static pl_status check_version(checker *c, const pl_version *v)
     return PL_OK;
 }
 
-/* Computes the newest versions again, except version 0 and versions that a rollback
- * made: the invariants "beginnings" and "rounds" judge those. */
+/* Computes a module's newest versions again, except version 0 and versions that a
+ * rollback made: the invariants "beginnings" and "rounds" check those. */
 static pl_status check_newest_versions(void *context, const pl_version *head)
 {
     checker *c = context;
@@ -549,7 +551,7 @@ static pl_status check_forgotten(checker *c)
     return each_arm(c, check_arm_blank);
 }
 
-/* ---- all of them ---- */
+/* ---- all invariants ---- */
 static const struct {
     const char *name, *claim, *unit;
     pl_status (*check)(checker *c);

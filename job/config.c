@@ -396,7 +396,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
     /* grows: the number of paths changes before train.phases are over, when baselines
      * may still train */
     bool splits = false, deals = false, grows = false, grafts = false;
-    const char *change = ""; /* the key of the last chapter with another topology */
+    const char *change = ""; /* the key that changed the topology last */
     PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 1; i < n; i++) {
         last = chapters[i].more ? last : i;

@@ -20,7 +20,8 @@
  *
  * Invariants
  * - config_build ends with config_check, so every configuration that it returns can be
- *   trained. Keys of the outer method keep the value -1; config_outer resolves it.
+ *   trained. Keys of the outer method may still have the value -1, which config_outer
+ *   replaces by the default of the method.
  * - The hash of a run covers every key that is not local. Local keys do not change
  *   results, so a run may be resumed with different values of local keys.
  * - Only config_lay applies a command's options to the saved configuration of a run.
@@ -65,6 +66,7 @@ typedef struct config {
     config_text router_kind, answer, em, chat;
     config_text more, freeze;
     int64_t prefix, sees, overlap, restarts, iterations, components, sharpen;
+    int64_t feature_docs;
     double balance, share, temperature, fit_decay;
     bool standardize, unit;
 
@@ -122,8 +124,8 @@ PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *cons
 void config_keep_own(const config *own, config *c);
 pl_status config_check(const config *c);
 /* For a file that users edit: keys that are derived from other keys (such as head_size,
- * from width and heads) get the value 0 again, so that they are derived again after an
- * edit. */
+ * from width and heads) get the value 0 or -1 again, so that they are derived again
+ * after an edit. */
 void config_leave_derived(config *c);
 /* Whether KEY in KEY=VALUE is local: a local key may get a new value each time the run
  * is started. */
@@ -140,12 +142,12 @@ bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 /* Number of sequences per pass: train.micro_batch, but not more than train.batch. */
 int config_pass(const config *c);
-/* Returns the number of tokens of each window from which a training document's feature
- * for the router is computed. */
+/* Returns the length in tokens of the windows of a training document from which its
+ * feature for the router is computed. */
 int config_feature_prefix(const config *c);
 /* Whether Muon is the optimizer for the matrices of blocks. */
 bool config_has_muon(const config *c);
-/* Largest number of arms that a run may train besides the mixture. */
+/* The baselines that a run may train for comparison with the mixture. */
 enum { CONFIG_BASELINES = 4 };
 extern const char *const config_baselines[CONFIG_BASELINES];
 bool config_is_baseline(const char *name);
@@ -179,9 +181,9 @@ enum {
 PL_MUST_CHECK pl_status config_chapters(const config *c,
                                         config_chapter out[CONFIG_CHAPTERS_MAX],
                                         int *n);
-/* config_graft.c: these functions change the topology of a chapter by an item of
- * topology.split ("4x4") or topology.graft ("drop:L2.E1"). Before the call, the chapter
- * must have the spec of the previous chapter. ERR_CONFIG. */
+/* config_graft.c: these functions change the topology of a chapter as one item of
+ * topology.split ("4x4") or of topology.graft ("drop:L2.E1") says. Before the call, the
+ * chapter must have the spec of the previous chapter. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_split(const pl_shape *shape, const char *levels,
                                      config_chapter *chapter);
 PL_MUST_CHECK pl_status config_graft(const pl_shape *shape, const char *text,

@@ -6,8 +6,9 @@
 #include <string.h>
 
 /* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each number
- * must be greater than the previous one. With `levels`, a colon and the modules per
- * level follow each number. */
+ * must be greater than the previous one. If `levels` is not NULL, each number must be
+ * followed by a colon and a text (a change of the topology), which is put into
+ * `levels`. */
 static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],
                         config_text levels[CONFIG_LIST_MAX], int *n)

@@ -7,7 +7,7 @@
  * A phase above 0 begins a chapter, because an arm's definition never changes
  * (job/chapters.c). A frozen module stays frozen in the next chapter: a module is
  * frozen if the module from which it descends was frozen when the previous chapter
- * ended. The name `none` ends this for all modules. */
+ * ended. The name `none` ends the freezing of all modules. */
 #include "job/config.h"
 
 #include <string.h>

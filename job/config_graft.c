@@ -57,8 +57,9 @@ static pl_status add_level(grafting *g, int level, const bool *ends)
     return PL_OK;
 }
 
-/* Returns the number of the combination of experts (cell) of the previous topology from
- * which a cell of chapter c descends; -1 if there is none. */
+/* A cell is a combination of experts, one per level. Returns the number of the cell of
+ * the previous topology from which `cell` of chapter c descends; -1 if there is none,
+ * because two experts of `cell` descend from different experts of one level. */
 static int cell_before(const pl_topology_spec *was, const config_chapter *c, int cell)
 {
     const pl_descent *d = &c->descent;
@@ -112,8 +113,8 @@ static pl_status leave_out(const pl_topology *from, const bool *gone, config_cha
     return status;
 }
 
-/* ---- what ends ---- */
-/* Finds a module of a level. */
+/* ---- paths and modules that end ---- */
+/* Finds the module with this name. It must be a module of a level. */
 static pl_status find_in_level(const grafting *g, const char *name, int *module)
 {
     *module = pl_topology_find_module(g->from, name);
@@ -181,7 +182,7 @@ static pl_status drop_named(grafting *g, char *names)
     return keep_used(g);
 }
 
-/* ---- what is added ---- */
+/* ---- modules and levels that are added ---- */
 static pl_status copy(grafting *g, char *names)
 {
     int copies[PL_LEVELS_MAX][CONFIG_LIST_MAX], n[PL_LEVELS_MAX] = {0};
@@ -208,8 +209,9 @@ static pl_status copy(grafting *g, char *names)
     return end_combinations(g);
 }
 
-/* A combination of new modules is a path only if the two parts of the cut level come
- * from the same module. So each path computes the same function as before. */
+/* Replaces a level by two. A combination of new modules is a path only if the two parts
+ * of the cut level come from the same module. So each path computes the same function
+ * as before. */
 static pl_status cut_level(grafting *g, char *name)
 {
     pl_topology_spec *spec = &g->chapter->spec;

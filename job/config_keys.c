@@ -10,9 +10,9 @@
         name, PL_KEY_SECTION, 0, "", 0, 0, NULL, "", help, true                        \
     }
 
-/* A row: name, type, offset, default, min, max, choices, unit, help, local. Local keys
- * do not change results, so a run may be resumed with different values of local
- * keys. */
+/* The columns of a row are: name, type, offset, default, min, max, choices, unit, help,
+ * local. Local keys do not change results, so a run may be resumed with different
+ * values of local keys. */
 static const pl_key keys[] = {
     {"preset", PL_KEY_TEXT, AT(preset), "laptop", 0, 0, NULL, "",
      "name of a preset, a set of values for the model, topology and training keys; "
@@ -251,6 +251,12 @@ static const pl_key keys[] = {
      "document, whose features choose its path; 0: only the first router.prefix "
      "tokens, as for new text; -1: 4 in a new run that answers by likelihood "
      "(router.answer), else 0",
+     false},
+    {"router.feature_docs", PL_KEY_INT, AT(feature_docs), "0", 0, 1e8, NULL,
+     "documents",
+     "number of training documents per task when the workers compute the features; 0: "
+     "as many as have 8 MiB of features; if all documents fit into one task, the "
+     "launcher computes the features",
      false},
     {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",
      "number of shards that get each training document: the shards with the nearest "

@@ -160,7 +160,8 @@ pl_status config_outer(const config *c, pl_outer *out)
         out->lr[k] = chosen(c->lr_of[k], out->method.lr);
         out->momentum[k] = chosen(c->momentum_of[k], out->method.momentum);
     }
-    /* The settings of a class must be valid for all modules of that class. */
+    /* Each class of shared modules has its own learning rate and momentum, and must be
+     * valid with them. */
     for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
         pl_method_settings m = out->method;
         m.lr = out->lr[k];

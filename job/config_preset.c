@@ -5,10 +5,10 @@
  * section 4; DiLoCo, arXiv:2311.08105): 24,000 steps of the base model, then 64,000
  * steps of each path, with 512 full sequences of 1,024 tokens per step. Settings that
  * the papers do not give (AdamW's betas, clipping, the end of the cosine) keep the
- * key's default; the router's feature transforms and balance keep their defaults, too,
- * although the papers have neither. A dense preset trains the same 88,000 steps in the
- * same two parts, each with its own cosine; the dense curve of the paper seems to have
- * one cosine for all steps. */
+ * defaults of their keys. The router's feature transforms and balance keep their
+ * defaults, too, although the papers have neither. A dense preset trains the same
+ * 88,000 steps in the same two parts, each with its own cosine; the dense curve of the
+ * paper seems to have one cosine for all steps. */
 #include "job/config.h"
 
 /* train.phases=427, because 64,000 steps need 427 phases of 150 steps. With

@@ -3,21 +3,22 @@
  *
  * All arms score the same documents of the held-out text. A document goes to the path
  * that the router's prefix model chooses, like new text. eval.curves limits how many
- * sequences a path may score, as a share of the sequences that it trains on. So a path
- * with more text scores it less often. Only a short arm may score more: at least one
- * point, with up to ROWS_LEAST sequences. */
+ * sequences a path may score, as a share of the sequences that it trains on. All paths
+ * of an arm score before the same phases. So the more text the path with the most text
+ * has, the fewer points the curve has. Only a short arm may score more than the limit:
+ * at least one point, with up to ROWS_LEAST sequences. */
 #include "eval/eval.h"
 #include "job/stages.h"
 
 #include <math.h>
 
-/* An arm that takes as many steps as one path gets POINTS points, or fewer points if
- * ROWS_LEAST sequences could not be scored otherwise. For one point a path scores at
- * most TASKS_MOST times as many sequences as a task has, and at most TARGETS_MOST
- * targets, because a lease that takes too long would be ended. */
+/* An arm that takes as many steps as one path gets POINTS points. It gets fewer points
+ * if a point would otherwise have fewer than ROWS_LEAST sequences. For one point a path
+ * scores at most TASKS_MOST times as many sequences as a task has, and at most
+ * TARGETS_MOST targets, because the hub ends a lease that takes too long. */
 enum { POINTS = 8, ROWS_LEAST = 16, TASKS_MOST = 16, TARGETS_MOST = 1 << 18 };
-/* An arm with more paths has no curves, because its definition would not fit into a
- * message. */
+/* An arm with more than CURVE_PATHS_MAX paths has no curves, because its definition
+ * would not fit into a message. */
 enum { CURVE_PATHS_MAX = PL_TASKS_MAX / 2 };
 
 typedef struct dealt {
@@ -46,7 +47,8 @@ static void pick_texts(const pl_run *r, dealt *d)
     d->path_of = pl_alloc((d->n + 1) * sizeof *d->path_of);
 }
 
-/* Without a router all documents go to the first path. */
+/* Sets the path of each document. Without a router all documents go to the first
+ * path. */
 static void deal_texts(const pl_run *r, const pl_prefix_lm *router, dealt *d)
 {
     const size_t prefix = (size_t)r->cfg.prefix;

@@ -1,6 +1,6 @@
 /* Writes training curves as TensorBoard event files (curves.h).
  *
- * This code only reads the store, so nothing in the job depends on it. A point is
+ * This code only reads the store, so the job does not depend on it. A point is
  * written when all paths of an arm have done the point's phase or a later phase, or
  * when the job has ended. A path without an update of the phase (after a rollback, or
  * if a quorum did not wait for the path) is left out of the point. A phase without any
@@ -113,9 +113,9 @@ typedef struct points {
     size_t n;
 } points;
 
-/* Adds a scalar with a name. The name may be a worker's name, which other people
- * choose, so only ASCII characters get into the tag. A value of 0 means that nothing
- * was measured, and is not added. */
+/* Adds a scalar with the tag WHAT/OF. `of` may be the name of a worker, which other
+ * people choose, so all characters except printable ASCII are replaced by "_". A value
+ * of 0 means that nothing was measured, and is not added. */
 static void put_scalar_named(points *p, const char *what, const char *of, double value)
 {
     if (!(value > 0))

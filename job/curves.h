@@ -18,9 +18,10 @@ typedef struct curves curves;
 /* Returns NULL if eval.tensorboard is off. */
 curves *curves_open(const pl_run *r);
 void curves_close(curves **c); /* accepts NULL */
-/* Appends the phases that are complete since the last call. `c` may be NULL. The
- * function may be called often: it reads the store only every few seconds. With `all`
- * it reads the store at once. A failure is printed once, and does not end the job. */
+/* Appends points for the phases that were completed since the last call. `c` may be
+ * NULL. The function may be called often: it reads the store only every few seconds.
+ * `all`: the training has ended, so the function reads the store at once and appends
+ * all remaining points. A failure is printed once, and does not end the job. */
 void curves_tick(curves *c, bool all);
 /* Writes how the final report evaluated each arm, as a point at the arm's last step. */
 void curves_evaluation(const pl_run *r, const evaluation *e);

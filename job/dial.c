@@ -27,19 +27,20 @@ static const double EVALUATION = 0.05;
  * samples and end processes. */
 static const double START = 0.5, FIT = 0.5, END = 0.8;
 enum { LEAST_STEPS = 20, LEAST_EVALUATION = 20000 };
-/* The largest values that the keys allow. */
+/* The largest values of train.base_steps, train.tau and train.phases. */
 static const double STEPS_MAX = 1e9, TAU_MAX = 1e6, PHASES_MAX = 1e6;
 /* READING: the fraction of the given time in which text may be read. READ_BYTES: the
  * largest number of bytes that are read and encoded per second. READ_PER_TOKEN: the
  * number of bytes that are read in the time in which a worker trains a small model
- * (SMALL_FLOPS) on one token; a slow machine also reads slowly. */
+ * (SMALL_FLOPS) on one token; a slow machine also reads slowly. BYTES_PER_TOKEN: the
+ * number of bytes of text per token. */
 static const double READING = 0.1, READ_BYTES = 3e6, READ_PER_TOKEN = 30,
                     BYTES_PER_TOKEN = 3, SMALL_FLOPS = 2.2e6;
 /* A path's shard needs at least this many documents. */
 enum { DOCUMENTS_PER_PATH = 50 };
 
-/* Shapes from which `train --for` chooses, and AdamW's peak learning rate for 1,024
- * tokens per step. */
+/* Shapes from which `train --for` and `--tokens` choose, each with AdamW's peak
+ * learning rate for 1,024 tokens per step. */
 typedef struct dial_rung {
     int64_t width, heads, blocks, vocab;
     double lr;
@@ -133,7 +134,7 @@ double dial_rate(const dial_facts *f, double flops, bool alone)
 }
 
 /* Returns the time in which the mixture takes one step per path and the baselines take
- * their share, counted in steps of one worker. */
+ * the steps that belong to it. The unit is the time of one step of a worker. */
 static double steps_of_arms(const dial_facts *f, const dial_choice *c)
 {
     const double paths = (double)c->paths;
@@ -150,7 +151,7 @@ static double seconds_of_routing(const dial_facts *f, double forward)
 }
 
 /* Returns how many models score each document in the evaluation: every path, the
- * router, the baselines. */
+ * router, the base model, and the baselines. */
 static double models_of_evaluation(const dial_facts *f, const dial_choice *c)
 {
     return (double)c->paths + 2 + f->n_baselines;

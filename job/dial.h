@@ -37,8 +37,8 @@ typedef struct dial_speed {
 } dial_speed;
 enum { DIAL_SPEEDS = 2 };
 
-/* The facts from which the dial chooses. If the user's keys determine a field, the
- * field has that value. If a field is 0, the dial chooses the value. */
+/* The facts from which the dial chooses. The fields from `width` to `base_steps` have
+ * the values that the user's keys give; 0: the dial chooses the value. */
 typedef struct dial_facts {
     /* size of the text: training tokens, training documents, held-out tokens */
     double tokens, documents, valid_tokens;
@@ -69,7 +69,7 @@ typedef struct dial_choice {
     double part[DIAL_PARTS]; /* predicted seconds; 0 if no speed was measured */
     double seconds;          /* sum of the parts */
     double bits;             /* predicted bits per byte */
-    bool short_of_time; /* even the smallest run takes longer than the given time */
+    bool short_of_time; /* even the fewest steps would take more than the given time */
 } dial_choice;
 
 enum { DIAL_LEAST_BYTES = 1000000 }; /* smallest text for --for and --tokens */

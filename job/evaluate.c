@@ -162,9 +162,9 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                               scores_of(e, kind));
 }
 
-/* Returns the seconds of training if each path or replica had its own machine. They are
- * computed from tokens and the run's mean rate per machine, because measured times
- * depend on which arms ran at the same time. */
+/* Returns the seconds of training if each path or replica had its own machine. The
+ * seconds are computed from tokens and the run's mean rate per machine, because
+ * measured times depend on which arms ran at the same time. */
 static double training_seconds(const job *j, const evaluation_row *w, const spent *s)
 {
     double tokens = (double)s->longest;
@@ -306,8 +306,8 @@ static pl_status read_arm_spent(job *j, const char *arm, spent *out)
     return PL_OK;
 }
 
-/* Adds up the tokens and the time of all chapters of the mixture. The progress of the
- * paths is taken from the newest chapter. */
+/* Adds up the tokens and the time of all chapters of the mixture. The other fields of
+ * `out` (n, least_phase) are those of the newest chapter. */
 static pl_status read_mixture_spent(job *j, spent *out)
 {
     spent all = {0};
@@ -360,7 +360,8 @@ pl_status evaluation_open_valid(pl_run *r)
     return status;
 }
 
-/* Lists the documents to score in e->docs. ERR_DATA if there are none. */
+/* Lists the documents to score in e->docs. ERR_NOT_FOUND: no document has the wished
+ * domain. ERR_DATA: no document is longer than the prefix. */
 static pl_status choose_documents_to_score(const pl_run *r, evaluation *e)
 {
     const char *domain = e->wish.domain;
@@ -401,7 +402,7 @@ static pl_status open_evaluation(job *j)
                                  .n_threads = pl_cpu_count(),
                                  .prefix = (int)r->cfg.prefix};
     PL_CHECK(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
-                          "a path", (void **)&j->params));
+                          "a path's parameters", (void **)&j->params));
     PL_CHECK(pl_scorer_create(&options, &j->scorer));
     pl_arm arm;
     pl_topology *t = NULL;

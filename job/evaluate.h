@@ -52,8 +52,8 @@ typedef struct evaluation_wish {
     const evaluation_text *text;
     /* which version of the mixture, and which paths, are evaluated */
     mixture_wish mixture;
-    /* numbers W of tokens: for each, also score rules that choose a path every W
-     * tokens */
+    /* for each of these numbers W: also score the rules that choose the path again
+     * every W tokens */
     int every[PL_EVERY_MAX], n_every;
     bool best; /* evaluate each path's best version, not its newest */
     /* evaluate these versions of the mixture, not those of mixture.at; borrowed */
@@ -83,8 +83,8 @@ typedef struct evaluation {
     pl_score best, best_windows;
     double rate; /* training tokens per second of one machine: the mean over all arms */
     /* purity and normalised mutual information of the paths and the domains of the
-     * training documents; purity_k8: the purity with 8 paths; NaN if the documents
-     * have no domains */
+     * training documents; purity_k8: the purity of a router with 8 paths, to compare
+     * runs; NaN if the documents have no domains */
     double purity, nmi, purity_k8;
     double seconds;
 } evaluation;

@@ -1,4 +1,4 @@
-/* Prints how much it helps to choose the path again every W tokens. It compares four
+/* Prints how much it helps to choose the path again every W tokens, by a table of four
  * rules. once: one choice per document. history: every W tokens, by the paths' losses
  * on the preceding text. gate: every W tokens, by the losses of the router's models on
  * the preceding text. oracle: every W tokens, in hindsight. */
@@ -22,7 +22,8 @@ typedef struct every_row {
     /* fraction of choices that changed the path; NaN in the rows of "once" and
      * "oracle" */
     double changes;
-    /* tokens that paths read for the choice, per scored token; NaN in the same rows */
+    /* tokens that paths read only for the choice, per scored token; NaN in the rows of
+     * "once" and "oracle" */
     double read;
 } every_row;
 
@@ -165,10 +166,11 @@ void evaluation_print_every(const evaluation *e)
         "   history: by the paths' losses on the text before; gate: by the losses "
         "of the router's\n"
         "   models on that text; oracle: the best path of each piece, in "
-        "hindsight. of oracle:\n"
-        "   gain over once, as a share of oracle's gain. changes: share of "
-        "choices that changed\n"
-        "   the path. read: tokens that paths read only for the choice, per "
-        "scored token");
+        "hindsight. below once:\n"
+        "   by how much ppl is below that of once. of oracle: gain over once, as a "
+        "share of\n"
+        "   oracle's gain. changes: share of choices that changed the path. read: "
+        "tokens that\n"
+        "   paths read only for the choice, per scored token");
     pl_free(rows);
 }

@@ -15,7 +15,7 @@ typedef struct forgetting {
     pl_store *store;
     forgotten list; /* the run's list before this command */
     pl_buf hashes;  /* hashes of the documents that are named now */
-    size_t n_again; /* how many of these the list already has */
+    size_t n_again; /* how many of the named documents the list already has */
     uint64_t n_tokens;
     int n_rechosen; /* number of paths whose best version is chosen again */
     pl_rewind rewind;
@@ -47,7 +47,7 @@ static pl_status move_old_store(const char *dir)
 
 /* Makes the forgotten documents blank in the run's text. The text of these documents is
  * no longer needed, because the new store has the shards. So the user may remove the
- * documents from data.corpus before the training. */
+ * documents from data.corpus before `train` continues the run. */
 static pl_status blank_text(const char *dir, const pl_buf *list)
 {
     char data[PL_PATH_MAX];
@@ -177,8 +177,10 @@ static pl_status find_documents(forgetting *f)
 
 /* ---- the plan ---- */
 /* Marks the chapters that must be made again. A chapter that deals documents reads the
- * text of all documents. So all chapters are made again from the first chapter that
- * deals documents, and all chapters after the first one that changes. */
+ * text of all documents. So the first chapter that deals documents is made again, and
+ * all later chapters. All chapters after the first chapter that changes are also made
+ * again. The features of the first chapter are deleted, because nothing reads them
+ * after the router of that chapter exists. */
 static pl_status drop_chapters(forgetting *f)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -188,6 +190,10 @@ static pl_status drop_chapters(forgetting *f)
     PL_CHECK(config_chapters(&f->r.cfg, chapters, &n));
     for (int c = 0; c < n; c++) {
         drops = drops || (c > 0 && (chapters[c].deals || chapters[c].splits));
+        pl_features_name(c, name);
+        pl_rewind_arm *features = pl_rewind_find(&f->rewind, name);
+        if ((drops || c == 0) && features)
+            pl_rewind_drop(features);
         pl_scoring_name(c, name);
         pl_rewind_arm *scores = pl_rewind_find(&f->rewind, name);
         pl_chapter_name(c, name);
@@ -378,7 +384,7 @@ static void say_cost(const forgetting *f)
         f->r.cfg.tokenizer[0] ? "" : "; so has the tokenizer, which always stays");
 }
 
-/* ---- carrying it out ---- */
+/* ---- carrying out the plan ---- */
 /* Returns the word of a document in the new list. A document that has the word `start`
  * keeps it, even if a later command names the document for the paths only. */
 static const char *blank_from(const forgetting *f, uint64_t hash)

@@ -14,7 +14,7 @@ enum { GIVEN_PAIRS_MAX = 128, GIVEN_MADE_MAX = 16 };
 typedef struct given_settings {
     const char *pairs[GIVEN_PAIRS_MAX];
     int n;
-    /* memory for pairs that are made from options which set a key */
+    /* memory for the pairs that given_add makes from a key and a value */
     char made[GIVEN_MADE_MAX][PL_KEY_TEXT_MAX + 32];
     int n_made;
 } given_settings;

@@ -11,7 +11,7 @@
  * (adding and removing homes), phase_history (the training of every path in every
  * phase, from the records of versions), module_lineage (which versions a module got,
  * from the same records), check (the invariants of a stopped run), forget and forgotten
- * (documents that are removed from a run), bisect (since which phase a text is
+ * (documents that are removed from a run), bisect (from which phase on a text is
  * predicted worse), card (the model card of an exported path). */
 #ifndef PL_JOB_JOB_H
 #define PL_JOB_JOB_H

@@ -43,8 +43,8 @@ typedef struct module_lineage {
 void module_lineage_add(module_lineage *g, const pl_version *version);
 const lineage_line *module_lineage_find(const module_lineage *g, const char *module);
 /* Makes a list of nodes. Each node is a list: [newest version, number of versions, time
- * of the commit, ms from the first lease to the commit, loss, contributors, 1 if a
- * rollback made it and otherwise 0, paths]. */
+ * of its newest commit, ms from its first lease to that commit, loss, number of
+ * contributions, 1 if a rollback made one of the versions and otherwise 0, paths]. */
 pl_json *module_lineage_nodes(const lineage_line *line);
 void module_lineage_clear(module_lineage *g);
 

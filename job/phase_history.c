@@ -252,7 +252,8 @@ static void count_merged(phase_history *h, const pl_version *v)
 
 /* Adds one contribution to the cell of its path. The versions of all modules of a path
  * name the same lease, so a lease counts only once. A later lease of the same phase
- * means that the arm was rolled back meanwhile, so it replaces the earlier lease. */
+ * means that the arm was rolled back meanwhile, so the values of the later lease
+ * replace those of the earlier one. */
 static void add_contribution(phase_history *h, const pl_version *v,
                              const pl_contribution *c)
 {

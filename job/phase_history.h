@@ -3,7 +3,7 @@
  *
  * Each path has a series with one cell per `stride` phases; the stride is 1 at first.
  * When the cells of all series exceed a limit, the stride doubles: neighbouring cells
- * are joined, so a picture of even a year of phases keeps its shape. A cell that
+ * are joined, so a picture of even a very long run keeps its shape. A cell that
  * changes gets a new, larger serial number, so that a reader can ask for only the
  * changed cells. When the stride changes, `epoch` changes, too, and readers must read
  * all cells again. */

@@ -58,16 +58,16 @@ static pl_status await_address(process *p, const char *file, int slot, const cha
     if (run_await_address(p->run, file, ADDRESS_WAIT_MS, p->found[slot]) != PL_OK)
         return pl_fail(
             PL_ERR_NOT_FOUND,
-            "there is no address in %s/%s; is the process that writes this file "
-            "running, with --run %s?",
+            "there is no address in %s/%s; start the hub, home or relay that writes "
+            "this file, with --run %s",
             p->run, file, p->run);
     *out = p->found[slot];
     return PL_OK;
 }
 
-/* Whether the process uses keys. It does if the configuration asks for encryption, or
- * if the run already has keys. But if `train` runs the job without encryption, the
- * job's processes use no keys, even if an earlier job made some. */
+/* Whether the process uses keys. A process uses keys if the configuration asks for
+ * encryption, or if the run already has keys. But if `train` runs the job without
+ * encryption, the job's processes use no keys, even if an earlier job made some. */
 static bool uses_encryption(const process *p)
 {
     char job[PL_PATH_MAX];

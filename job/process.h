@@ -59,8 +59,9 @@ void process_open_log(const process *p, const char *role);
 void process_allow_files(void);
 
 /* process_roles.c */
-/* The last step of process_open: checks that all settings are set that the role needs,
- * and opens what the role uses (a store, an exporter of metrics). */
+/* The last step of process_open: checks that all settings that the role needs are set,
+ * and prepares what the role uses (a home's store, a hub's exporter of metrics, a
+ * worker's name). */
 PL_MUST_CHECK pl_status process_prepare(process *p, const char *role);
 /* Runs an opened process until it ends. Returns the exit code. */
 int process_run(process *p, const char *role);

@@ -147,9 +147,9 @@ static void head_line(const progress *p, pl_buf *out)
 }
 
 /* ---- the block on a terminal ---- */
-/* Writes a line that is cut to the terminal's width. A line that wraps, or one below
+/* Writes a line that is cut to the terminal's width. A line that wraps, or a line below
  * the last row, would make the terminal scroll, and the block could not be redrawn in
- * its place. Everything shown here is ASCII. */
+ * its place. The text is ASCII, so each byte takes one column. */
 static void put_line(progress *p, pl_buf *line, pl_buf *out)
 {
     pl_buf shown = {0};

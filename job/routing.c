@@ -1,6 +1,6 @@
 /* Assigns training documents to paths: fits the router of a run, deals the documents to
  * shards, and reports on the shards. */
-#include "job/routing.h"
+#include "job/stages.h"
 #include "eval/eval.h"
 
 #include <math.h>
@@ -160,6 +160,10 @@ static pl_status look_at_documents(pl_run *r, const float *params, routing *g)
         g->tokens[i] = (double)pl_counted_targets(r->train, (uint32_t)i, 0);
     PL_CHECK(
         routing_alloc(r, features_bytes(g), "routing features", (void **)&g->features));
+    bool done = false;
+    PL_CHECK(stages_feature_tasks(r, params, g, &done));
+    if (done)
+        return run_stopped(r);
     const pl_backend_options backend = run_own_backend(r);
     pl_feature_job job = {.topology = r->topology,
                           .params = params,
@@ -233,7 +237,7 @@ typedef struct splitting {
     pl_run *r;
     routing *g;
     const routing_origin *from;
-    int *parent; /* [paths of g->topology] the path from which it descends */
+    int *parent; /* [paths of g->topology] the old path from which each path descends */
     /* [paths of g->topology] the paths in the order of their parents; the children of
      * parent p begin at first_child[p] */
     int *children, *first_child;
@@ -272,9 +276,10 @@ static int child_path(const splitting *s, int parent, int child)
     return s->children[s->first_child[parent] + child];
 }
 
-/* Returns how many modules of a level the children of a path use. If the children are
- * all combinations of the modules of all levels, they are numbered like the paths of a
- * topology with these numbers of modules. */
+/* Returns how many modules of a level the children of a path use. K-means gets these
+ * numbers, so that similar clusters go to children that share modules. If the children
+ * are all combinations of these modules, they are numbered like the paths of a topology
+ * with these numbers of modules. */
 static int count_experts(const splitting *s, int parent, int level)
 {
     const pl_topology *t = s->g->topology;
@@ -689,10 +694,10 @@ static void say_router(const pl_run *r, const routing *g, const pl_judgement *ow
     uint32_t n_domains = pl_tokens_n_domains(r->train);
     if (n_domains > 1)
         snprintf(domains, sizeof domains,
-                 "\n         against %u domains: purity %.3f, NMI %.3f (purity %.3f at "
-                 "K=8)",
+                 "\n         compared with %u domains: purity %.3f, NMI %.3f (purity "
+                 "%.3f at K=8)",
                  n_domains, own->purity, own->nmi, eight->purity);
-    say("router   %s, largest shard %.2f times the mean in tokens, %d empty ones "
+    say("router   %s, largest shard %.2f times the mean in tokens, %d empty shards "
         "filled%s",
         g->how ? g->how : r->cfg.router_kind, largest_over_mean(g),
         g->shards.n_repaired, domains);

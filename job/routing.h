@@ -20,7 +20,8 @@ typedef struct routing {
     size_t n;
     /* the largest group (by tokens) of documents with the same beginning */
     pl_alike alike;
-    int dim; /* number of features of a document */
+    int dim;     /* number of features of a document */
+    int chapter; /* number of the chapter that trains on the shards */
     pl_router *router;
     pl_shards shards;
     /* Documents of each path that no arm trains on (train.holdout): the documents of
@@ -55,7 +56,8 @@ typedef struct routing_origin {
     const pl_descent *descent; /* how the new paths descend from that chapter */
     /* the documents of each path; a document may be in several lists */
     const pl_shards *shards;
-    const pl_prefix_lm *answers; /* needed if a path has no descendants */
+    /* the router of that chapter for new text; needed if a path has no descendants */
+    const pl_prefix_lm *answers;
 } routing_origin;
 /* Deals the documents of each path to the paths of g->topology that descend from it.
  * Documents of a path without descendants go to the path that the earlier chapter's
@@ -77,7 +79,7 @@ PL_MUST_CHECK pl_status routing_write_map(const pl_run *r, const routing *g);
 /* Renames the paths in the picture to their names in topology t, which has the same
  * paths. */
 PL_MUST_CHECK pl_status routing_rename_map(const pl_run *r, const pl_topology *t);
-/* Stores the router as the object router/ARM. */
+/* Stores g->answers, the router for new text, as the object router/ARM. */
 pl_status routing_put(pl_run *r, const routing *g, const char *arm);
 void routing_clear(routing *g);
 

@@ -11,8 +11,8 @@
 
 enum {
     MAP_DOCUMENTS = 2000,
-    /* number of named domains, the largest ones; all others together count as one
-     * more */
+    /* number of domains that the file names: the largest ones; all other domains
+     * together count as one more */
     MAP_DOMAINS = 15,
     MAP_SIDE = 1000 /* coordinates are whole numbers from 0 to this */
 };

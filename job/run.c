@@ -58,8 +58,8 @@ static pl_status load_saved(const pl_run *r, config *out)
     return pl_conf_load(&config_table, out, run_file(r, "run.yaml", saved));
 }
 
-/* Whether a run in which training has not begun uses its saved configuration. It does
- * so only if the command gives no configuration file and sets only local keys. */
+/* Whether a run in which training has not begun uses its saved configuration. The run
+ * uses it only if the command gives no configuration file and sets only local keys. */
 static bool takes_saved(const run_request *q, const char *saved)
 {
     if (q->file || !pl_path_exists(saved))

@@ -2,14 +2,14 @@
  *
  *   RUN/run.yaml      the configuration, all keys
  *   RUN/data/         tokenizer.model, train.tok, valid.tok, data.json
- *   RUN/store/        RocksDB; with several homes, each folder home-N has one
+ *   RUN/store/        a RocksDB database; with several homes, one in each home-N
  *   RUN/cache/        data shards by hash, shared by the workers
  *   RUN/log/          one log per process
  *   RUN/proc/         addresses of hub and homes while the job runs; proc/ipc, which
  *                     only its owner can enter, has the sockets of a job on one machine
  *   RUN/keys/         the keys that may connect, if other machines may connect
  *                     (docs/SECURITY.md)
- *   RUN/router.json   how documents were routed; RUN/router_map.json: a picture of it
+ *   RUN/router.json   how documents were routed; router_map.json shows it as a picture
  *   RUN/workers.json  how the workers spent their time since the last start
  *   RUN/report.json   the last evaluation */
 #ifndef PL_JOB_RUN_H
@@ -49,7 +49,7 @@ typedef struct pl_run {
     pl_socket *hub;
     char hub_address[PL_ADDRESS_MAX], homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, n_workers, n_relays;
-    char device[96]; /* device of the job's own workers; "": the job has none */
+    char device[96]; /* device of the job's own workers; "": there are none */
     /* number of GPUs over which the job's own workers are spread; 0: they use
      * processors */
     int n_gpus;
@@ -89,8 +89,8 @@ pl_status run_lay(pl_run *r, const char *const *sets, int n_sets);
  * machine, which has n_gpus GPUs for training. */
 int run_local_workers(const config *c, int n_gpus);
 /* Returns the backend with which this command computes features, evaluation and
- * samples. It is the workers' backend. But if the workers need a GPU and run on other
- * machines, it is a backend that this machine has. */
+ * samples. This is the workers' backend, except if the workers need a GPU and run on
+ * other machines: then it is a backend that this machine has. */
 pl_backend_options run_own_backend(const pl_run *r);
 /* Saves the configuration as run.yaml of the run, which later commands use. */
 pl_status run_save(const pl_run *r);
@@ -105,7 +105,7 @@ bool run_has_keys(const char *dir);
 /* Makes the keys if there are none. ERR_NOPERM: one of the job's own keys was revoked
  * or has expired. */
 pl_status run_make_keys(const char *dir);
-/* From now on this process uses the administrator's key. */
+/* From now on this process uses the administrator's key, if the run has keys. */
 pl_status run_use_keys(const char *dir);
 char *run_key_file(const char *dir, pl_key_role role, char out[PL_PATH_MAX]);
 char *run_key_list(const char *dir, char out[PL_PATH_MAX]);
@@ -121,8 +121,8 @@ int run_workers_behind(const config *c, int relay);
 /* Finds the name of the file to which home i (from 0) of n homes writes its address:
  * "proc/home.address" if there is only one home. */
 void run_home_file(int i, int n, char out[64]);
-/* Finds the address at which a process of the run must listen. `asked` is the value of
- * net.hub or net.home. */
+/* Finds the address at which the process `name` of the run must listen. `asked` is the
+ * value of net.hub or net.home. */
 void run_listen_at(const char *dir, const char *asked, const char *name, bool encrypted,
                    char out[PL_ADDRESS_MAX]);
 /* Opens the backend of the job's own workers once, and sets device, n_gpus and
@@ -203,7 +203,7 @@ enum { ARMS_MAX = 1 + CONFIG_BASELINES };
 /* Lists the names of the run's arms: first mix, then the baselines of the
  * configuration. Returns their number. */
 int run_arm_names(const pl_run *r, const char *names[ARMS_MAX]);
-/* Returns the number of phases of all paths and replicas of the mixture, without the
+/* Returns the sum of the phases of all paths and replicas of the mixture, without the
  * phases of train.more. */
 int64_t run_path_phases(const pl_run *r);
 /* Whether this chapter of the mixture is the last one; true for all other arms. */
@@ -254,7 +254,8 @@ pl_status run_drop_home(const char *store, int home);
  * reads the new weights of that change. A home that is not in a table yet has weight
  * 0. */
 pl_status run_home_weights(const pl_run *r, pl_places *out);
-/* Reads the weights of a stopped job's n homes from the store in `folder`. */
+/* Reads the weights of a stopped job's n homes from the store in `folder`. *unfinished:
+ * a change of the weights was interrupted; then *out has the new weights. */
 pl_status run_stored_weights(const char *folder, int n, pl_places *out,
                              bool *unfinished);
 
@@ -264,7 +265,7 @@ pl_status run_stored_weights(const char *folder, int n, pl_places *out,
  * is 0, the store is in one piece. */
 pl_status run_placement(const char *folder, pl_places *out);
 /* ERR_BUSY if `pathloom forget` has decided to replace the store but has not done so
- * yet (job/forget.h). What is written to the old store then would be lost. */
+ * yet (job/forget.h): data that a command writes to the old store would be lost. */
 pl_status run_check_exchange(const char *folder);
 /* Stores an object, or drops it if `bytes` is empty (a running home keeps an empty
  * object instead). If a home has locked the store, that home stores or drops the

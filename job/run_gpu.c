@@ -32,7 +32,8 @@ uint64_t run_gpu_worker_bytes(const pl_run *r, const pl_backend *be)
     return pl_model_plan_sum(&plan) + context_bytes(be);
 }
 
-/* Returns what the launcher needs while it computes the features of documents. */
+/* Returns the GPU memory that the launcher needs while it computes the features of
+ * documents. */
 static uint64_t launcher_gpu_bytes(const pl_run *r, const pl_backend *be)
 {
     pl_model_plan plan;

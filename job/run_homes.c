@@ -1,14 +1,14 @@
 /* Changes the homes of a run for `pathloom homes`: adds or removes a home, and reads
- * weights. net/move.c moves the names. */
+ * the weights of the homes. net/move.c moves names from one home to another. */
 #include "job/job.h"
 
 #include <string.h>
 
 enum { HOME_WAIT_MS = 60000 };
 
-/* If two processes moved names at the same time, each would write a table without the
- * change of the other. The lock is on RUN/log, because this folder exists longer than
- * the job and nothing else locks it. */
+/* If two processes moved names at the same time, each would write a placement table
+ * that lacks the change of the other process. The lock is on RUN/log, because this
+ * folder exists longer than the job and nothing else locks it. */
 pl_status run_lock_movers(const pl_run *r, int *lock)
 {
     char logs[PL_PATH_MAX];

@@ -31,8 +31,8 @@ static uint64_t n_tasks(const pl_run *r)
 }
 
 /* For noloco: returns how many updates (of a whole path) a worker keeps for its mates:
- * those of the last two rounds of each of its tasks. A task is usually leased to the
- * same worker again. */
+ * those of the last two rounds of each path that it trains. The paths are divided over
+ * the workers, because a path is usually leased to the same worker again. */
 static uint64_t offers(const pl_run *r, const pl_outer *outer)
 {
     uint64_t workers = (uint64_t)r->n_workers;
@@ -96,8 +96,8 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
 
 /* Returns the memory for the updates that a home reads while it merges a module of
  * `module` bytes: one update per thread, or as many small updates as
- * home/home_updates.h reads together. Decompressed sections are added. They take at
- * most a quarter of the updates' size in f32. */
+ * home/home_updates.h reads together. Decompressed sections are added, which take
+ * at most a quarter of the updates' size in f32. */
 static uint64_t updates_bytes(const pl_run *r, uint64_t module)
 {
     uint64_t all = n_tasks(r) * module;
@@ -123,7 +123,7 @@ static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
 }
 
 /* Returns a home's memory. A home merges one module at a time (vectors and updates). It
- * holds uploads from every path that sends to it, and messages. The database keeps the
+ * holds the uploads of one task per worker, and messages. The database keeps the
  * data that was written last in memory. The allocator keeps freed blocks, more of them
  * in longer jobs (measured: 10 MiB after 8 phases of the default job, 40 MiB after
  * 60). */
@@ -150,10 +150,10 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
            senders * (task + transfer_bytes(task));
 }
 
-/* Returns the launcher's memory. The launcher prepares the text, then computes routing
- * features, then scores held-out text; the stage that needs the most memory counts.
- * Scoring needs one model for inference on about 2048 tokens per processor, and the
- * losses of every path. */
+/* Returns the launcher's memory. The launcher first prepares the text and later scores
+ * held-out text; the stage that needs more memory counts. (Routing features are not
+ * counted.) Scoring needs one model for inference on about 2048 tokens per processor,
+ * and the losses of every path. */
 static uint64_t launcher_bytes(const pl_run *r)
 {
     enum { STORE_READER_BYTES = 38 << 20, PATH_LOSSES_BYTES = 4 << 20 };

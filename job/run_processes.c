@@ -71,7 +71,7 @@ static pl_status start_job_process(pl_run *r, const char *role, const char *name
         argv[n++] = "--index";
         argv[n++] = number;
     }
-    /* a restarted process must use the same address, because others know it */
+    /* a restarted process must use the same address, because other processes know it */
     if (asked) {
         run_listen_at(r->dir, asked, name, job_is_encrypted(r), address);
         argv[n++] = "--listen";
@@ -442,8 +442,9 @@ pl_status run_find_homes(pl_run *r)
             r->n_homes = i; /* the home was added but does not run yet */
         else if (run_await_address(r->dir, file, SOON_MS, r->homes_at[i]) != PL_OK)
             return pl_fail(PL_ERR_NOT_FOUND,
-                           "home %d of %s has not written its address; is it running?",
-                           i + 1, r->dir);
+                           "home %d has not written its address into %s/%s; check that "
+                           "this home runs",
+                           i + 1, r->dir, file);
     }
     PL_CHECK(make_client(r));
     if (run_await_address(r->dir, "proc/hub.address", SOON_MS, r->hub_address) != PL_OK)

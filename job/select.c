@@ -12,7 +12,7 @@
  * limited: at most VERSIONS_MAX versions, and in total at most the fraction COST of the
  * tokens that the arm trained on (or TARGETS_LEAST per version, if that is more). A
  * choice depends only on data in the store, and the tag contains no time. So if the
- * launcher is killed here, the next launcher writes the same bytes. */
+ * launcher is killed meanwhile, the next launcher writes the same bytes. */
 #include "eval/eval.h"
 #include "home/home.h"
 #include "job/stages.h"
@@ -41,7 +41,8 @@ typedef struct selection {
 
 typedef struct found {
     int64_t phase;
-    /* nats per target of the chosen version; last_nats: of the newest version */
+    /* loss in nats per target of the held-out documents, with the chosen version;
+     * last_nats: with the newest version */
     double nats, last_nats;
     size_t n_docs;
 } found;
@@ -54,7 +55,7 @@ static void holdout_name(const pl_topology *t, const char *arm, int path,
     snprintf(out, PL_MODULE_NAME_MAX, "holdout/%s/%s", arm, name);
 }
 
-/* ---- what is held out ---- */
+/* ---- held-out documents ---- */
 pl_status select_put_holdouts(pl_run *r, const pl_arm *arm, const routing *g)
 {
     char object[PL_MODULE_NAME_MAX];

@@ -146,9 +146,7 @@ pl_status stages_put_arm(pl_run *r, const pl_arm *arm)
     return status;
 }
 
-/* Stores version 0 of every module, and then the arm's definition. So the hub sees
- * either the complete arm or no arm. */
-static pl_status publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
+pl_status stages_publish_arm(pl_run *r, const pl_arm *arm, const pl_topology *t,
                              const float *params)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -194,7 +192,7 @@ static pl_status create_base(pl_run *r)
     PL_TRY(stages_path_params(r, &params));
     PL_TRY(first_params(r, t, params));
     PL_TRY(put_whole_shard(r, &arm, t));
-    PL_TRY(publish_arm(r, &arm, t, params));
+    PL_TRY(stages_publish_arm(r, &arm, t, params));
 done:
     pl_free_aligned(params);
     pl_topology_destroy(&t);
@@ -226,7 +224,8 @@ static pl_status add_moments(pl_run *r, const pl_arm *arm, const pl_topology *t,
     PL_TRY(pl_client_get_path(r->client, name, &state));
     PL_TRY(pl_client_get_blob(r->client, name, &state.moments, &bytes));
     if (bytes.len != n * sizeof *sum)
-        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the state of %s has the wrong size", name));
+        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the state of %s has %zu bytes instead of %zu",
+                       name, bytes.len, n * sizeof *sum));
     const float *own = (const float *)(const void *)bytes.data;
     for (size_t i = 0; i < n; i++)
         sum[i] += own[i] / (float)pl_topology_n_replicas(t);
@@ -296,8 +295,9 @@ pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
     if (status == PL_OK)
         status = pl_client_get_blob(r->client, module, &version.params, &bytes);
     if (status == PL_OK && bytes.len != slot->n_params * sizeof *out)
-        status =
-            pl_fail(PL_ERR_DAMAGED, "the parameters of %s have the wrong size", module);
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "the parameters of %s have %zu bytes instead of %zu", module,
+                         bytes.len, (size_t)slot->n_params * sizeof *out);
     if (status == PL_OK) {
         memcpy(out, bytes.data, bytes.len);
         *params = version.params;
@@ -324,8 +324,9 @@ pl_status stages_base_params(pl_run *r, float *params)
         pl_buf_clear(&bytes);
         PL_TRY(pl_client_get_blob(r->client, name, &last.params, &bytes));
         if (bytes.len != slot->n_params * sizeof(float))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED, "the parameters of %s have the wrong size",
-                           name));
+            PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                           "the parameters of %s have %zu bytes instead of %zu", name,
+                           bytes.len, (size_t)slot->n_params * sizeof(float)));
         memcpy(params + slot->offset, bytes.data, bytes.len);
     }
 done:
@@ -346,7 +347,7 @@ static pl_status create_mix(pl_run *r, pl_arm *arm, const float *params, routing
     PL_CHECK(forgotten_blank(r, true));
     PL_CHECK(begin_arm(r, arm));
     PL_CHECK(stages_put_shards(r, arm, g));
-    return publish_arm(r, arm, g->topology, params);
+    return stages_publish_arm(r, arm, g->topology, params);
 }
 
 pl_status stage_route(pl_run *r)
@@ -391,7 +392,7 @@ static pl_status create_baseline(pl_run *r, const char *name)
     PL_TRY(stages_base_params(r, params));
     PL_TRY(begin_arm(r, &arm));
     PL_TRY(put_whole_shard(r, &arm, t));
-    PL_TRY(publish_arm(r, &arm, t, params));
+    PL_TRY(stages_publish_arm(r, &arm, t, params));
 done:
     pl_free_aligned(params);
     pl_topology_destroy(&t);

@@ -23,6 +23,12 @@ PL_MUST_CHECK pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing 
  * before. */
 PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
 
+/* Stores version 0 of every module, with the parameters `params` of a path of a dense
+ * arm, and then the arm's definition. So the hub sees either the complete arm or no
+ * arm. */
+PL_MUST_CHECK pl_status stages_publish_arm(pl_run *r, const pl_arm *arm,
+                                           const pl_topology *t, const float *params);
+
 /* Stores a shard with these documents, and sets its hash and weight in the arm. */
 PL_MUST_CHECK pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t,
                                          int path, const uint32_t *docs, size_t n);
@@ -51,5 +57,11 @@ PL_MUST_CHECK pl_status curve_text_copy(pl_run *r, const pl_arm *from,
  * has ended. Meanwhile the arms `arms` are trained, and their progress is shown. */
 PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
                                       const char *const *arms, int n_arms);
+
+/* feature_tasks.c: lets the workers compute the features of the training documents for
+ * g->chapter, if there are enough documents for more than one task, and copies them to
+ * g->features. *done tells whether it did. */
+PL_MUST_CHECK pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g,
+                                             bool *done);
 
 #endif

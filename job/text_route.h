@@ -29,7 +29,7 @@ typedef struct text_route {
     /* cost of the router's second best path minus the cost of its best path; infinite
      * if there is only one path */
     double router_margin;
-    const double *costs; /* [n_paths] the router's costs */
+    const double *costs; /* [n_paths] the router's cost of each path, in nats */
     const double *nats;  /* [n_paths] or NULL: likelihoods were not computed */
     int likeliest;
     /* nats of the second likeliest path minus nats of the likeliest */

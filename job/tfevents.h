@@ -15,8 +15,8 @@ typedef struct tfevents_scalar {
 } tfevents_scalar;
 
 uint32_t tfevents_crc(const void *data, size_t len); /* masked CRC32C */
-/* These functions append the first record of a file, and a record with scalars of one
- * step. */
+/* tfevents_begin appends the first record of a file. tfevents_add appends a record with
+ * the n scalars of one step. */
 void tfevents_begin(pl_buf *out, double wall_s);
 void tfevents_add(pl_buf *out, double wall_s, int64_t step,
                   const tfevents_scalar *scalars, size_t n);

@@ -1,5 +1,5 @@
-/* Checks whether there is a GPU, and how much of its memory a worker of the run
- * needs. */
+/* Checks whether there is a GPU, how much of the GPU's memory a worker of the run
+ * needs, and whether all workers fit. */
 #include "measure/doctor_internal.h"
 
 /* Returns the remedy if a worker does not fit on the GPU. */

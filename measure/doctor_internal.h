@@ -12,9 +12,10 @@ void doctor_say(doctor *d, health how, const char *what, const char *remedy,
 /* doctor_machine.c */
 void doctor_machine(doctor *d);
 void doctor_disk(doctor *d, const char *folder);
-/* doctor_gpu.c: checks whether there is a GPU. If r is not NULL, checks how much of the
- * GPU's memory a worker of this run needs, and, if `running` is false, whether all
- * workers fit. While a job is running, its workers already use the memory. */
+/* doctor_gpu.c: checks whether there is a GPU. If r is not NULL, also checks how much
+ * of the GPU's memory a worker of this run needs, and, if `running` is false, whether
+ * all workers fit. (While a job runs, its workers already use the memory, so the free
+ * memory says nothing about this.) */
 void doctor_gpu(doctor *d, const pl_run *r, bool running);
 /* doctor_job.c: checks keys, ports and addresses of a run, and the connection to a hub
  * on another machine. */

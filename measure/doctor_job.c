@@ -26,7 +26,7 @@ static void look_at_pair(doctor *d, const char *dir, pl_key_role role,
         d, good ? HEALTH_OK : HEALTH_FAIL, "key",
         good ? "" : "add the key to the list: pathloom key allow KEY --role ROLE",
         "%s %s", path,
-        good ? "is in the list" : "is not in the list, or has another role there");
+        good ? "is in the list" : "is not in the list, or has a different role there");
     pl_keypair_wipe(&pair);
 }
 
@@ -126,9 +126,9 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* Checks the GPU for a run. Opens the run itself, because this check comes before
- * doctor_run opens it. If it came after, its errors could overwrite the error text of a
- * run that cannot be opened. */
+/* Checks the GPU for a run. This function opens the run separately, because doctor_run
+ * opens the run only after this check. In the opposite order, an error in this check
+ * could overwrite the text (pl_last_error) that says why the run cannot be opened. */
 static void look_at_gpu(doctor *d, const char *dir, bool running)
 {
     pl_run r;

@@ -172,7 +172,7 @@ pl_status measure_codec(bool json, const char *folder)
                   : measure_update_train(&m.update));
     size_t bytes = m.update.n * sizeof(float);
     PL_TRY(pl_try_alloc(bytes, "a residual", (void **)&m.residual));
-    PL_TRY(pl_try_alloc(bytes, "a sum", (void **)&m.sum));
+    PL_TRY(pl_try_alloc(bytes, "a sum of updates", (void **)&m.sum));
     m.norm = pl_l2_norm(m.update.values, m.update.n);
     m.copy_s = INFINITY;
     for (int i = 0; i < PASSES; i++) {

@@ -20,9 +20,9 @@ typedef struct child {
     int pipe;
 } child;
 
-/* Binds the calling process to `n` of the processors that it may use, from the one with
- * the number `first` on; number 0 follows the last one. If the kernel refuses, the
- * process stays unbound, and the measurement varies more. */
+/* Binds the calling process to `n` of the processors that it may use, beginning with
+ * number `first`; after the last processor comes number 0 again. If the kernel refuses,
+ * the process stays unbound, and the measurement varies more. */
 static void bind_processors(int first, int n)
 {
     cpu_set_t all, mine;
@@ -85,7 +85,8 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
          * ends. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
-        /* With seconds > 0, workers of a job are measured, and those are not bound. */
+        /* If `seconds` is above 0, the processes stand for the workers of a job, and
+         * workers are not bound to processors. */
         if (o->seconds <= 0)
             bind_processors(i * crew->threads, crew->threads);
         work(o, model, crew->threads, ends[1]);

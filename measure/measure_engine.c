@@ -3,9 +3,9 @@
  * Each result is printed beside a limit that is measured by the same command. The limit
  * of a step is the time of its matrix products alone. The limit of an operation is the
  * speed of the fastest matrix product (FLOP/s) or of the fastest pass over memory
- * (bytes/s). --processes N measures the whole machine: N processes, each bound to its
- * own processors, are compared with one process that has as many threads as all of
- * them together. */
+ * (bytes/s). --processes N measures the whole machine: N processes train, each bound
+ * to its own processors. If N is above 1, they are compared with one process that has
+ * as many threads as all of them together. */
 #include "measure/engine_internal.h"
 
 #include <math.h>
@@ -86,8 +86,8 @@ static void say_ops(const measured_model *m, const pl_probe_report *r)
         "%.1f GB/s",
         m->name, 1e-6 * (double)r->n_params, m->batch, m->shape.context,
         r->matrix_rate * 1e-9, r->memory_rate * 1e-9);
-    say("  %-20s %10s %5s %9s %8s %8s %10s %8s", "operation", "us", "calls",
-        "ms a step", "GB/s", "TFLOP/s", "of a limit", "of step");
+    say("  %-20s %10s %5s %9s %8s %8s %10s %8s", "operation", "us", "calls", "ms/step",
+        "GB/s", "TFLOP/s", "of limit", "of step");
     for (int i = 0; i < r->n_rows; i++) {
         const pl_probe_row *row = &r->rows[i];
         say("  %-20s %10.1f %5d %9.2f %8.1f %8.4f %8.0f %% %6.1f %%", row->name,
@@ -164,7 +164,7 @@ static pl_status measure_process(const measure_options *o, const measured_model 
         say("%s, %d thread%s", be->device, o->threads, o->threads == 1 ? "" : "s");
     if (!list && !o->ops)
         say("  %-7s %8s %11s %10s %10s %8s %10s %9s", "model", "params", "batch",
-            "tokens/s", "s/step", "GFLOP/s", "products", "of them");
+            "tokens/s", "s/step", "GFLOP/s", "products", "of step");
     for (int i = 0; i < n && status == PL_OK; i++)
         status = probe_model(o, &first[i], be, list);
     pl_backend_close(&be);

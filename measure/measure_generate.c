@@ -12,7 +12,7 @@
 
 enum {
     /* The measurement of memory reads at least READ_BYTES bytes, and on a processor at
-     * least CACHES times the size of the last cache. */
+     * least CACHES times the size of the last-level cache. */
     READ_BYTES = 256 << 20,
     CACHES = 4,
     READ_ITEM = 1 << 20,
@@ -27,7 +27,7 @@ static const int batches[BATCHES_MAX] = {1, 4, 16};
 
 static const char *const precisions[] = {"f32", "bf16", "int8"};
 
-/* One model in one precision. */
+/* The measurement of one model in one precision. */
 typedef struct bench {
     const measure_options *q;
     const char *name, *precision;
@@ -40,7 +40,7 @@ typedef struct bench {
     float *params, *logits;
     int32_t *prompt;
     int n_prompt;
-    uint64_t *memory; /* a block of read_bytes bytes that is read to measure memory */
+    uint64_t *memory; /* read_bytes(b) bytes, which are read to measure memory */
     void *device;     /* READ_BYTES of a GPU's memory; NULL without a GPU */
     /* results, in seconds */
     double prefill, step[BATCHES_MAX], reading;
@@ -53,7 +53,7 @@ static pl_status make_params(bench *b)
     void *memory = NULL;
     PL_CHECK(pl_topology_create(&b->shape, &spec, &b->topology));
     PL_CHECK(pl_try_alloc(pl_topology_path_params(b->topology) * sizeof(float),
-                          "a path", &memory));
+                          "a path's parameters", &memory));
     b->params = memory;
     return pl_probe_params(b->topology, b->params);
 }
@@ -87,8 +87,8 @@ static double weight_bytes(const bench *b)
 }
 
 /* ---- measuring ---- */
-/* Returns the size of the last cache; 0 if the system does not tell it. sysconf is not
- * used: in a virtual machine it gives the sum of all caches of the host. */
+/* Returns the size of the last-level cache; 0 if it is not known. sysconf is not used,
+ * because in a virtual machine sysconf gives the sum of all caches of the host. */
 static size_t last_cache_bytes(void)
 {
     long kib = 0;
@@ -123,7 +123,8 @@ static pl_status read_item(void *context, size_t item, int thread)
 }
 
 /* Measures how fast a GPU reads its memory. The GPU reads the memory several times
- * before the processor waits for it, so that the wait is a small part of the time. */
+ * before the processor waits for the GPU, so that the wait is a small part of the
+ * time. */
 static pl_status time_reading_there(bench *b)
 {
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
@@ -148,8 +149,9 @@ static pl_status time_reading(bench *b)
     return PL_OK;
 }
 
-/* Measures the mean time of STEPS decoding steps of n sequences, each of which begins
- * with a prompt of two tokens. Keeps it in b->step if it is the best so far. */
+/* Measures the mean time of STEPS decoding steps of batches[which] sequences, each of
+ * which begins with a prompt of two tokens. Stores this mean in b->step[which] if it is
+ * the shortest so far. */
 static pl_status time_batch_steps(bench *b, int which)
 {
     const int n = batches[which];

@@ -12,7 +12,8 @@
 enum {
     N = 1 << 24,
     UPDATES = 8,
-    /* distance in values between two updates in memory: not a multiple of a page */
+    /* distance in values between two updates in memory; not a multiple of a page, so
+     * that the updates begin at different offsets in their pages */
     STRIDE = N + 3008,
     ROUNDS = 6,
     CHUNK = 1 << 16,
@@ -20,8 +21,9 @@ enum {
 };
 
 typedef struct bench {
-    /* [N] each: parameters, momentum, and two more vectors of the methods; for noloco
-     * `carry` is the vector of the mate and `own` that of the holder itself */
+    /* [N] each. x: parameters; m: momentum; carry, own: vectors that some methods need
+     * in addition. For noloco `carry` is the vector of the mate, and `own` is the
+     * vector of the holder. */
     float *x, *m, *carry, *own;
     uint16_t *updates; /* bf16 [UPDATES][STRIDE] */
     pl_update_view views[UPDATES];
@@ -35,14 +37,15 @@ typedef struct row {
     pl_method method;
     int n_updates;
     /* n_reads: number of arrays of N 2-byte values that the step reads; n_rewrites:
-     * number of arrays of N 4-byte values that it reads and writes */
+     * number of arrays of N 4-byte values that the step reads and writes */
     int n_reads, n_rewrites;
     double seconds, memory_seconds; /* results */
 } row;
 
 /* The rows. An array of floats that is only read counts as two arrays in n_reads. For
- * co2, n_reads counts the updates once, but the step reads them twice: it needs the
- * norm |g| of the mean update for the penalty before it changes any element. */
+ * co2, n_reads counts the updates once, but the step reads them twice: before it
+ * changes any element it needs the norm of the mean update, by which it computes the
+ * staleness penalty (outer/step.h). */
 static row rows[] = {
     {"diloco", PL_METHOD_DILOCO, 1, 1, 2, 0, 0},
     {"diloco", PL_METHOD_DILOCO, 8, 8, 2, 0, 0},
@@ -180,11 +183,11 @@ static pl_status prepare_vectors(bench *b)
     b->n_threads = pl_cpu_count();
     PL_CHECK(pl_try_alloc(bytes, "a module", (void **)&b->x));
     PL_CHECK(pl_try_alloc(bytes, "a momentum", (void **)&b->m));
-    PL_CHECK(pl_try_alloc(bytes, "a vector", (void **)&b->carry));
-    PL_CHECK(pl_try_alloc(bytes, "a vector", (void **)&b->own));
+    PL_CHECK(pl_try_alloc(bytes, "a mate's vector", (void **)&b->carry));
+    PL_CHECK(pl_try_alloc(bytes, "a holder's own vector", (void **)&b->own));
     PL_CHECK(pl_try_alloc((size_t)UPDATES * STRIDE * sizeof(uint16_t), "updates",
                           (void **)&b->updates));
-    for (size_t i = 0; i < (size_t)UPDATES * STRIDE; i++) /* values of about 1 and -1 */
+    for (size_t i = 0; i < (size_t)UPDATES * STRIDE; i++) /* 1 <= |value| < 2 */
         b->updates[i] = (uint16_t)(0x3f80u + i % 127 + (i % 2) * 0x8000u);
     for (size_t i = 0; i < N; i++)
         b->x[i] = b->m[i] = b->carry[i] = b->own[i] = (float)(i % 251);

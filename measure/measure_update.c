@@ -15,8 +15,8 @@ static pl_status alloc_update(size_t n, float **out)
 }
 
 /* ---- from a run ---- */
-/* Reads the update that path 0 sent for a module and version, if the store still has
- * it: the update overwrites out [n], and *kept becomes true. */
+/* Reads the update that path 0 sent for version `v` of a module, if the store still has
+ * this update. The update overwrites out [n], and *kept becomes true. */
 static pl_status read_kept(pl_store *store, const pl_version *v, size_t n, float *out,
                            bool *kept)
 {

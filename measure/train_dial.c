@@ -175,8 +175,8 @@ static void note_given(train_dial *d, const pl_run *r)
     f->longest_baseline = batch || equal;
 }
 
-/* Refuses a text that is certainly too small. Before the text is read its size is known
- * only if the corpus is a single plain file. */
+/* Refuses a text that is certainly too small. Before the text is read, its size is
+ * known only if the corpus is a single .txt or .jsonl file. */
 static pl_status check_size(const pl_run *r)
 {
     struct stat file;
@@ -234,7 +234,8 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
 }
 
 /* ---- the choice ---- */
-/* The smallest number of blocks for two levels and two private blocks at the ends. */
+/* The smallest number of blocks with which a path can have two levels and also a
+ * private block at each end. */
 enum { LEAST_BLOCKS = 4 };
 
 static void choose_model(train_dial *d, const dial_choice *c)
@@ -299,8 +300,8 @@ static void print_keys(const train_dial *d, const dial_choice *c)
     char human[4][16];
     const dial_facts *f = &d->facts;
     if (d->time)
-        say("dial     %s, %s of it left; %d worker%s: %s tokens/s alone, %s each at "
-            "the same time",
+        say("dial     %s, of which %s are left; %d worker%s: %s tokens/s if one works "
+            "alone, %s each if all work",
             pl_human_seconds(d->seconds, human[0]),
             pl_human_seconds(f->seconds, human[1]), f->workers,
             f->workers == 1 ? "" : "s", pl_human_count(f->speeds[0].alone, human[2]),
@@ -318,9 +319,9 @@ static void print_keys(const train_dial *d, const dial_choice *c)
             pl_human_seconds(c->seconds, human[0]));
 }
 
-/* Chooses the model by the speeds that were measured before the text was known. Then
- * chooses the training. If a time was given, first measures the speed of the chosen
- * model, because the length of the training depends on it. */
+/* Chooses the model by the speeds that were measured before the text was known. Then,
+ * if the user gave a time, measures the speed of the chosen model, because the length
+ * of the training depends on this speed. Finally, chooses the training. */
 pl_status train_dial_finish(train_dial *d, pl_run *r)
 {
     dial_facts *f = &d->facts;

@@ -15,7 +15,7 @@ typedef struct train_dial {
     const char *time, *tokens; /* texts of --for and --tokens; NULL: not given */
     const given_settings
         *settings;            /* the user's settings, which override chosen ones */
-    double seconds, n_tokens; /* `time` or `tokens` as a number; the other is 0 */
+    double seconds, n_tokens; /* `time` and `tokens` as numbers; 0: not given */
     dial_facts facts;
     dial_keys keys;
     bool chosen; /* this command has chosen the keys of a new run */
@@ -23,13 +23,15 @@ typedef struct train_dial {
     double part_began, part_took[DIAL_PARTS];
 } train_dial;
 
-/* Reads --for and --tokens. `file` is the RUN.yaml of the command line. ERR_USAGE. */
+/* Reads --for and --tokens. ERR_USAGE: a text is not valid, both are given, or the
+ * command line also names a file RUN.yaml (`file`; NULL: it does not). */
 PL_MUST_CHECK pl_status train_dial_read(train_dial *d, const char *file);
 bool train_dial_is_set(const train_dial *d);
 /* Measures this machine, and sets the keys that must be known before the text is
  * read. */
 PL_MUST_CHECK pl_status train_dial_begin(train_dial *d, pl_run *r);
-/* Called when the run's text is known: chooses, prints and sets all keys of the run. */
+/* Called when the run's text is known: chooses the remaining keys, and prints and sets
+ * all keys that were chosen. */
 PL_MUST_CHECK pl_status train_dial_finish(train_dial *d, pl_run *r);
 /* Records how long a part of the run took. Call this at the end of each part, in the
  * order of dial_part. */

@@ -16,8 +16,8 @@ struct pl_backend {
     /* e.g. "cpu bf16 avx512_bf16 onednn 2.6.3"; backends with the same text give the
      * same bytes */
     char device[96];
-    /* a sentence for users: what this backend does without (a GPU, a CUDA graph), and
-     * why; "" if there is nothing to say */
+    /* a sentence for users that says which feature this backend cannot use (a GPU, a
+     * CUDA graph), and why; "" if there is nothing to say */
     char remark[512];
     pl_type act; /* type of the elements of activations (pl_act) */
     int n_threads;
@@ -28,10 +28,10 @@ struct pl_backend {
      * without a GPU */
     int n_devices;
     uint64_t cache_bytes; /* size of a GPU's last-level cache; 0 without a GPU */
-    /* weights have one byte each (int8): the backend can only decode, and cannot train
-     * or compute losses */
+    /* whether weights have one byte each (int8); such a backend can only decode, and
+     * cannot train or compute losses */
     bool decode_only;
-    bool fp8_copies; /* weights have fp8 copies (pl_model_fp8_bytes) */
+    bool fp8_copies; /* whether weights have fp8 copies (pl_model_fp8_bytes) */
     void *self;      /* private state of the backend */
 };
 
@@ -49,12 +49,12 @@ typedef struct pl_backend_options {
     /* "auto", "f32", "bf16", "f16" (only cpu), "fp8" (only cuda), "int8" (not ref; only
      * for decoding); NULL means "auto" */
     const char *precision;
-    /* whether an ordinal beyond the last device starts again at device 0 (`device`
-     * modulo the number of devices); otherwise such an ordinal is ERR_CONFIG */
+    /* whether a `device` beyond the last one means `device` modulo the number of
+     * devices; otherwise such a number is ERR_CONFIG */
     bool device_turns;
 } pl_backend_options;
 
-/* ERR_UNSUPPORTED: the text names what this build or machine lacks. */
+/* ERR_UNSUPPORTED: the text names the feature that this build or machine lacks. */
 PL_MUST_CHECK pl_status pl_backend_open(const pl_backend_options *options,
                                         pl_backend **out);
 void pl_backend_close(pl_backend **backend);

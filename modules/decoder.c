@@ -1,11 +1,11 @@
 /* Decoding with caches of keys and values.
  *
- * Sequences of different paths may be in one step: the rows of all sequences that use a
- * module are multiplied by it together (decoder_rows.h).
+ * Sequences of different paths may be in one step: the rows of all sequences that use
+ * the same module are multiplied together by its matrices (decoder_rows.h).
  *
  * For each block the cache holds keys, then values. Both are [slots, S, G*D] in the
- * backend's act type; S is the model's context. The caller feeds rows; each has a
- * token, its slot and its position. The rows of a piece of a prompt have one slot and
+ * backend's act type; S is the model's context. The caller feeds rows; each row has a
+ * token, a slot and a position. The rows of a piece of a prompt have one slot and
  * rising positions; the rows of a step of decoding have different slots. Pieces and
  * steps use the same operations, except that a piece at position 0 uses
  * attention_forward (ops.h), because the cache has no earlier keys. The ends of pieces
@@ -41,14 +41,14 @@ struct pl_decoder {
     pl_routine *steps[PL_DECODER_SLOTS_MAX + 1];
 };
 
-/* Number of tokens of a prompt that are read at once. A long prompt takes 4 to 7 %
- * longer in pieces of 512 than as a whole, and 14 to 20 % longer in pieces of 256 (8
- * blocks of width 512, two threads). */
+/* Largest number of tokens of a prompt that a CPU reads at once. A long prompt takes 4
+ * to 7 % longer in pieces of 512 than as a whole, and 14 to 20 % longer in pieces of
+ * 256 (8 blocks of width 512, two threads). */
 enum { PIECE = 512 };
 
 /* Number of rows whose losses are computed at once from logits, for a backend without
- * an operation for losses. One row at a time would read all weights of the classifier
- * for every row. */
+ * an operation for losses. If rows were computed one at a time, each row would read all
+ * weights of the classifier. */
 enum { LOGIT_ROWS = 16 };
 
 /* Returns the number of acts in the keys (or values) of one block. */
@@ -75,7 +75,8 @@ static int logit_rows(const pl_decoder *d)
     return d->m->be->decode_only && d->n_slots < LOGIT_ROWS ? LOGIT_ROWS : d->n_slots;
 }
 
-/* Allocates one block of memory for all buffers of the struct, in their order. */
+/* Allocates one block of the backend's memory for the buffers after `block` in the
+ * struct, in their order. */
 static pl_status alloc_block(pl_decoder *d)
 {
     const pl_model *m = d->m;
@@ -252,7 +253,8 @@ static model_rows group_rows(const pass *p, int point, int first)
                                         first);
 }
 
-/* Computes rows whose tokens and places were uploaded. */
+/* Computes all blocks and the final norm for rows whose tokens and places were
+ * uploaded. */
 static void run_blocks(const pass *p)
 {
     pl_model *m = p->d->m;
@@ -334,7 +336,8 @@ int pl_decoder_shared(const pl_decoder *d, int n)
     return d->m->be->memory_bytes > 0 ? 0 : n - n % PIECE;
 }
 
-/* Copies the first n rows of slot `from` to `slot`, through the host's memory. */
+/* Copies the first n rows of slot `from` of a cache (keys or values) to `slot`, through
+ * the host's memory. */
 static void copy_rows(pl_decoder *d, pl_act *cache, int slot, int from, int n,
                       void *host)
 {
@@ -371,7 +374,8 @@ pl_status pl_decoder_share(pl_decoder *d, int slot, int from, int n)
     return PL_OK;
 }
 
-/* Returns the path of a slot; NULL: there are no parameters. */
+/* Returns the path of a slot; NULL if the slot has no path and the model has no
+ * parameters. */
 static const pl_path *slot_path(const pl_decoder *d, int slot)
 {
     return d->paths[slot] ? d->paths[slot] : d->m->path;
@@ -390,8 +394,8 @@ static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *token
     return PL_OK;
 }
 
-/* Passes the logits of each row of a piece to the caller's function. One call has at
- * most as many rows as a step. */
+/* Passes the logits of each row of a piece to the caller's function, at most n_slots
+ * rows per call. */
 static pl_status give_logits(pl_decoder *d, const pl_path *path, int first, int n,
                              float *logits, pl_logits_fn take, void *context)
 {

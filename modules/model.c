@@ -17,7 +17,7 @@ static pl_status check_model_options(const pl_backend *be, const pl_shape *shape
     if (be->decode_only && options->training)
         return pl_fail(
             PL_ERR_UNSUPPORTED,
-            "weights of one byte cannot be trained; choose precision bf16 or f32");
+            "precision int8 can only decode, not train; choose precision bf16 or f32");
     if (options->batch < 1 || options->context < 1)
         return pl_fail(PL_ERR_ARG,
                        "a model for %d sequences of %d tokens is not possible; give at "

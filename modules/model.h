@@ -22,12 +22,12 @@ typedef struct pl_model_options {
     bool training; /* whether the model trains, and so has gradients and moments */
     /* whether training keeps only the input of each block and computes the rest again
      * in the backward pass. The results have the same bytes. A step needs about 1.3
-     * times the arithmetic, and the activations of a block a tenth of the memory or
+     * times the arithmetic; the activations of a block need a tenth of the memory or
      * less. */
     bool recompute;
     /* whether Muon updates the matrices of blocks (ops.h); AdamW updates the rest */
     bool muon;
-    /* number of rows of the parts into which Muon divides a matrix; it updates each
+    /* Muon divides each matrix into parts with this number of rows and updates each
      * part as a separate matrix. 0: matrices are not divided */
     int muon_rows;
 } pl_model_options;
@@ -42,9 +42,9 @@ typedef struct pl_model_plan {
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
                          pl_type act, pl_model_plan *out);
-/* The bytes that precision fp8 adds to params_bytes: one byte for each element of the
- * matrices that are multiplied in fp8, which are those whose extents are multiples of
- * 16. */
+/* Returns the bytes that precision fp8 adds to params_bytes: one byte per element of
+ * each matrix whose extents are multiples of 16. Only such matrices are multiplied in
+ * fp8. */
 uint64_t pl_model_fp8_bytes(const pl_topology *topology);
 /* Computes the GPU memory that the model needs in bf16 or fp8, also on a machine
  * without a GPU. The caches of a decoder and the process's CUDA context are not
@@ -52,8 +52,8 @@ uint64_t pl_model_fp8_bytes(const pl_topology *topology);
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
                        bool fp8, pl_model_plan *out);
 uint64_t pl_model_plan_sum(const pl_model_plan *plan);
-/* The plan of a model on this backend, including fp8 copies if the backend makes them.
- */
+/* Plans a model on this backend; the plan includes fp8 copies if the backend makes
+ * them. */
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out);
 
@@ -97,8 +97,8 @@ PL_MUST_CHECK pl_status pl_model_save_moments(pl_model *model, float *m, float *
 PL_MUST_CHECK pl_status pl_model_save_grads(pl_model *model, float *grads);
 
 /* One optimizer step on tokens [B,T] and targets [B,T]. A target below 0 does not
- * count; the loss is the mean over the others. ERR_DATA if a token, without its mark
- * PL_TEXT_BEGINS, or a target is not in the vocabulary. If `clip` > 0, gradients are
+ * count; the loss is the mean over the others. ERR_DATA if a token (without its mark
+ * PL_TEXT_BEGINS) or a target is not in the vocabulary. If `clip` > 0, gradients are
  * scaled so that their global norm is at most `clip`. If B exceeds the model's batch,
  * the B sequences are divided among several forward and backward passes, whose
  * gradients are added; the sum is rounded differently from the gradient of a single
@@ -130,7 +130,8 @@ PL_MUST_CHECK pl_status pl_model_features(pl_model *model, const int32_t *tokens
                                           const int32_t *lengths, int B, int T,
                                           float *features);
 
-/* Decoding with a KV cache. A decoder has slots; each holds one sequence, or none.
+/* Decoding with a KV cache. A decoder has slots (not the slots of a topology); each
+ * holds one sequence, or none.
  *
  * On `ref`, and on `cpu` for even widths, the logits of a sequence depend neither on
  * the other sequences of the step nor on the slots: a sequence gets the same bytes if
@@ -175,13 +176,15 @@ PL_MUST_CHECK pl_status pl_decoder_prefill_losses(pl_decoder *decoder, int slot,
  * pass this many tokens per call and do other work between the calls; the logits have
  * the same bytes. */
 int pl_decoder_piece(const pl_decoder *decoder, int slot, int n);
-/* For two prompts with the same n first tokens, returns how many of these tokens have
- * the same bytes in the caches, whatever tokens follow. These are the tokens in whole
+/* For a prompt of which the first n tokens are known, returns for how many of these
+ * tokens the bytes in the caches do not depend on the tokens that follow. Other prompts
+ * with the same first tokens can share these bytes. These are the tokens in whole
  * pieces. On a GPU the result is 0, because a whole prompt is one piece. */
 int pl_decoder_shared(const pl_decoder *decoder, int n);
-/* Makes the first n tokens of the sequence in slot `from` the sequence in `slot`; both
- * may be the same slot. The caches of a slot keep their contents, also after
- * pl_decoder_clear, until new tokens overwrite them. */
+/* Lets the sequence in `slot` consist of the first n tokens of slot `from`, and copies
+ * their keys and values; both may be the same slot. The caches of a slot keep their
+ * contents until new tokens overwrite them, so `from` may be a slot that was
+ * cleared. */
 PL_MUST_CHECK pl_status pl_decoder_share(pl_decoder *decoder, int slot, int from,
                                          int n);
 /* Adds one token to each of n sequences in different slots; writes logits [n,V]. Errors
@@ -206,8 +209,8 @@ typedef struct pl_schedule {
     pl_schedule_kind kind;
     int64_t warmup; /* number of steps of the linear rise */
     int64_t total;  /* number of steps after which the rate is at its floor */
-    /* wsd: length of the final part of `total` in which the rate falls; 0: it never
-     * falls */
+    /* wsd: number of steps at the end of `total` in which the rate falls; 0: the rate
+     * never falls */
     int64_t decay;
     double peak;
     double floor; /* lowest rate, as a share of the peak */

@@ -1,8 +1,8 @@
-/* The forward pass, in plain order. With x_0 = E[token] and blocks b = 0, 1, ..:
+/* The forward pass. With x_0 = E[token] and blocks b = 0, 1, ..:
  *
  *   a_b     = x_b + Wo attention(rope(Wqkv norm(x_b)))     with QK norm: rope(norm(..))
  *   x_{b+1} = a_b + Wdown (silu(Wgate norm(a_b)) * Wup norm(a_b))
- *   out     = norm(x_B), B the number of blocks
+ *   out     = norm(x_B), where B is the number of blocks
  *
  * x_b is the buffer `in` of block b, a_b its `mid`; the sums are computed inside the
  * norms that read them (model_internal.h). */
@@ -35,7 +35,8 @@ void model_forward_embed(pl_model *m, model_rows r)
                           m->acts.tokens + r.first, r.path->embed, r.n, C);
 }
 
-/* Computes the projections q, k, v of a block, without positions, and their QK norm. */
+/* Computes the projections q, k, v of a block before rope, and the QK norm of q and
+ * k. */
 static void project_qkv(pl_model *m, int block, model_rows r)
 {
     const pl_shape *s = m->shape;

@@ -1,9 +1,9 @@
 /* Frozen slots: their parameters keep their values in a training step.
  *
- * The backward pass computes the gradients of frozen slots, too, and sets them to zero
- * before the optimizer's step. So frozen slots count neither in the gradient's norm nor
- * in clipping. The optimizer's runs leave frozen slots out, so neither a step nor
- * weight decay changes their weights and moments. */
+ * The backward pass computes the gradients of frozen slots, too. A training step sets
+ * these gradients to zero before the optimizer runs. So frozen slots count neither in
+ * the gradient's norm nor in clipping. The optimizer's runs leave frozen slots out, so
+ * neither the gradients nor weight decay change their parameters and moments. */
 #include "modules/model_internal.h"
 
 /* Appends a piece of a run, or extends the last piece if the optimizer treats both in

@@ -102,8 +102,8 @@ struct pl_model {
     model_acts acts; /* pointers into act_block */
     param_places at;
     /* the path that operations read: in training it points into `params`; in inference
-     * to own_modules [n_slots], or to modules that others own; NULL: no parameters are
-     * loaded */
+     * to own_modules [n_slots], or to modules that the caller owns; NULL: no parameters
+     * are loaded */
     const pl_path *path;
     pl_path *own; /* the path that this model has made itself, or NULL */
     pl_module **own_modules;
@@ -157,7 +157,7 @@ static inline pl_weight *model_weight(const pl_model *m, int block, int which)
 {
     return m->path->blocks[block].matrices[which];
 }
-/* Returns the address of element `n` of a buffer of acts. */
+/* Returns the address of element `n` of a buffer of activations. */
 static inline pl_act *model_act_at(const pl_model *m, pl_act *acts, size_t n)
 {
     return (pl_act *)((uint8_t *)acts + n * pl_type_bytes(m->be->act));
@@ -187,8 +187,8 @@ void model_drop_frozen(pl_model *m);
 /* Returns an upper limit for the number of runs of the optimizer. */
 size_t model_most_runs(const pl_topology *topology, const pl_model_options *options);
 
-/* Places every buffer of `acts` from `base` on, and returns their bytes. If `base` is
- * NULL, only counts the bytes; acts->blocks may then be NULL. */
+/* Places every buffer of `acts` from `base` on, and returns their size in bytes. If
+ * `base` is NULL, only counts the bytes; acts->blocks may then be NULL. */
 size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
                     void *base, model_acts *acts);
 

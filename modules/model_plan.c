@@ -206,7 +206,8 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
     return n;
 }
 
-/* Returns the bytes that Newton-Schulz needs for the largest matrix of a block. */
+/* Returns the bytes of working memory that Newton-Schulz needs for the largest matrix
+ * of a block; 0 without Muon. */
 static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *options)
 {
     uint64_t most = 0;
@@ -287,7 +288,7 @@ static size_t update_bytes(const pl_topology *topology, const pl_model_options *
     return CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
 }
 
-/* Adds what operations on a GPU need besides the model. */
+/* Adds the scratch memory that operations on a GPU need besides the model. */
 static void add_gpu_scratch(const pl_topology *topology,
                             const pl_model_options *options, bool fp8,
                             pl_model_plan *out)

@@ -4,7 +4,8 @@
  * the first gradient, multiplies it by 1/n. The forward pass, the backward pass and the
  * update of a step are one routine (pl_op_perform). The numbers of a step
  * (pl_step_numbers) are in the backend's memory, so that the backend may record the
- * routine and repeat it. Only the loss and the norm are downloaded. */
+ * routine and repeat it. Only the losses of the tokens and the gradient's sum of
+ * squares are downloaded. */
 #include "modules/model_internal.h"
 #include <math.h>
 
@@ -21,8 +22,8 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
     return PL_OK;
 }
 
-/* Writes the tokens to ids[N], with marks of texts removed if `marks` are allowed.
- * For each token, writes to texts[N] where in its row the token's text begins. Returns
+/* Writes the tokens to ids[N], and removes the marks of texts if `marks` is true. For
+ * each token, writes to texts[N] where in its row the token's text begins. Returns
  * whether there was a mark within a row. */
 static bool split_texts(const int32_t *tokens, bool marks, int N, int T, int32_t *ids,
                         int32_t *texts)

@@ -38,8 +38,8 @@ static int list_blocks(const pl_topology *t, const pl_slot *slot, int *numbers)
     return n;
 }
 
-/* Whether the classifier is made from this slot: the embedding if they are tied, else
- * the head. */
+/* Whether the classifier is made from this slot. If embedding and classifier are tied,
+ * it is made from the embedding, else from the head. */
 static bool has_classifier(const pl_shape *s, const pl_slot *slot)
 {
     return slot->kind == (s->tied ? PL_SLOT_EMBED : PL_SLOT_HEAD);
@@ -88,7 +88,7 @@ typedef struct making {
     pl_module *m;
     const pl_shape *shape;
     const float *from;
-    bool copies;         /* the backend multiplies by copies; masters are not kept */
+    bool copies;         /* whether the backend uses copies; masters are not kept */
     size_t used, offset; /* offset: where the slot begins in a path's block */
     float *staging;
 } making;

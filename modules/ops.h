@@ -4,8 +4,8 @@
  * activations in the backend's own type (`backend->act`: float or bf16), opaque to
  * callers. `float *` is fp32 in the backend's memory. A weight `w` is passed as `const
  * pl_weight *`: the backend's compute copy of an fp32 matrix, its master.
- * `weights_refresh` makes this copy (packed, cast, or the master itself), so that an
- * operation need not convert weights.
+ * `weights_refresh` makes this copy (a packed or cast matrix), so that an operation
+ * need not convert weights; a backend may also use the master itself.
  *
  * Gradients of parameters accumulate (+=). Gradients of activations overwrite, unless
  * the operation's comment says otherwise. No operation allocates. All are deterministic
@@ -166,7 +166,7 @@ typedef void pl_op_attention_decode(pl_backend *be, pl_act *out, const pl_act *q
                                     const int32_t *slot, const int32_t *pos, int N,
                                     int S, int H, int G, int D);
 
-/* Brings rows of acts into another order, in place: row n gets the old row order[n].
+/* Changes the order of rows of activations, in place: row n gets the old row order[n].
  * order [N] is a permutation of 0 .. N-1, in memory of the backend; `scratch` has room
  * for [N,C]. */
 typedef void pl_op_permute_rows(pl_backend *be, pl_act *x, pl_act *scratch,
@@ -283,8 +283,8 @@ typedef struct pl_ops {
 #undef PL_OPS_SLOT
 } pl_ops;
 
-/* Versions of these operations for backends that work in the host's memory. `update`
- * and `perform` call one operation after the other. */
+/* Versions of these operations for backends that work in the host's memory.
+ * pl_host_update_apply and pl_host_perform call one operation after the other. */
 #define PL_OPS_DECLARE(op) pl_op_##op pl_host_##op;
 PL_OPS_OF_STEPS(PL_OPS_DECLARE)
 #undef PL_OPS_DECLARE

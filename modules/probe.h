@@ -1,6 +1,6 @@
 /* Measures the speed of a backend: of each operation as a training step calls it, of a
- * whole training step, and of the machine's arithmetic and memory. The last two are the
- * limits with which operations are compared.
+ * whole training step, and of the machine's arithmetic and memory. The speeds of
+ * arithmetic and memory are the limits with which operations are compared.
  *
  * Each round times every operation once and one whole training step once. On a GPU a
  * short operation is launched several times before one synchronisation. The result is
@@ -20,8 +20,8 @@ typedef struct pl_probe_options {
     const pl_shape *shape;
     int batch;  /* sequences per step */
     int rounds; /* number of rounds, at least 1; a warm-up round comes before them */
-    /* only for pl_probe_step: it trains for this many seconds and returns the mean time
-     * of a step; 0: it returns the time of the fastest step */
+    /* used only by pl_probe_step, which trains for this many seconds and returns the
+     * mean time of a step; 0: pl_probe_step returns the time of the fastest step */
     double seconds;
     /* whether pl_probe also measures how many bytes per second the memory reads and
      * writes */
@@ -71,9 +71,9 @@ PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *para
  * memory of a model that trains. */
 PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                                  pl_probe_report *out);
-/* Returns the speed of a row's operation as a share of what the machine can do: its
- * FLOP/s divided by matrix_rate, or its bytes/s divided by memory_rate, whichever is
- * larger. The report must contain memory_rate. */
+/* Returns the speed of a row's operation as a share of the machine's limits: its FLOP/s
+ * divided by matrix_rate, or its bytes/s divided by memory_rate, whichever is larger.
+ * The report must contain memory_rate. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
 /* Measures only the training step: seconds of the best step or, if options->seconds is
  * set, of the mean step. */

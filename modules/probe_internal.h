@@ -17,8 +17,9 @@ PL_MUST_CHECK pl_status probe_ops_create(pl_backend *be,
                                          pl_probe_report *report, probe_ops **out);
 void probe_ops_destroy(probe_ops **ops);
 void probe_ops_call(probe_ops *ops, int row);
-/* Measures the bytes per second of an operation that only reads and of one that reads
- * and writes arrays far larger than any cache. *rate gets the larger number. */
+/* Measures the bytes per second of an operation that only reads, and of an operation
+ * that reads and writes. Their arrays are far larger than any cache. *rate gets the
+ * larger number. */
 PL_MUST_CHECK pl_status probe_ops_memory(probe_ops *ops, double *rate);
 
 /* ---- the step ---- */

@@ -19,7 +19,7 @@ struct probe_ops {
     pl_probe_options options;
     int N, heads, kv_heads, D, width, ffn, vocab, qkv_width;
     pl_act *a, *b, *c, *d; /* each has at least N rows of the widest activations */
-    /* number of floats: that of the head's matrix, that of all matrices of a block, or
+    /* each has as many floats as the head's matrix, as all matrices of a block, or as
      * `stream`, whichever is largest; m also has room for the logits */
     float *w, *dw, *m, *v;
     float *rstd, *loss, *lse; /* [N], [N], [N, heads] */
@@ -135,7 +135,8 @@ static void adamw(probe_ops *x)
 }
 static void sum_squares(probe_ops *x)
 {
-    /* memory of the backend, used because its contents do not matter */
+    /* writes the sum to `loss`, which is memory of the backend; the values of `loss` do
+     * not matter */
     void *out = x->loss;
     x->be->ops->sum_squares(x->be, out, x->dw, block_params(x));
 }
@@ -170,8 +171,9 @@ static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
     x->what[last].weight = weight;
 }
 
-/* Adds the products. A product moves e bytes per activation and per weight, 8 per
- * gradient of a weight (which is read and written), and 4 per logit. */
+/* Adds the products. A product moves e bytes (the size of an activation) per activation
+ * and per weight, 8 bytes per gradient of a weight (which is read and written), and 4
+ * bytes per logit. */
 static void add_products(probe_ops *x, pl_probe_report *report)
 {
     static const char *const names[] = {"qkv", "o", "gate_up", "down", "head"};
@@ -284,7 +286,7 @@ static pl_status make_tokens(probe_ops *x)
 static pl_status make_buffers(probe_ops *x)
 {
     const size_t N = (size_t)x->N, V = (size_t)x->vocab;
-    const size_t logits = head_rows(x) * V; /* in a and in m */
+    const size_t logits = head_rows(x) * V; /* for which a and m have room */
     const size_t widest =
         most(most(2 * (size_t)x->ffn, (size_t)x->qkv_width), (size_t)x->width);
     const size_t params = most(most(V * (size_t)x->width, block_params(x)), x->stream);

@@ -1,4 +1,4 @@
-/* The table of slots and tensors of a path, and the arithmetic of modules.
+/* The table of slots and tensors of a path, and the numbering of modules and paths.
  *
  * The parameters of a path are in this order: embed, the levels, the private blocks,
  * head. Inside a block the norms come first, then the matrices, so that parameters with
@@ -61,7 +61,7 @@ static pl_status list_paths(pl_topology *t)
     for (int l = 0; l < n_levels; l++)
         n_first += (size_t)t->spec.experts[l] + 1;
     const size_t all = n + 2 * n * (size_t)n_levels + n_first;
-    PL_CHECK(pl_try_alloc(all * sizeof(int), "the paths", (void **)&t->cell));
+    PL_CHECK(pl_try_alloc(all * sizeof(int), "the lists of paths", (void **)&t->cell));
     t->by_expert = t->cell + n;
     t->place = t->by_expert + n * (size_t)n_levels;
     int *first = t->place + n * (size_t)n_levels;

@@ -107,8 +107,8 @@ void pl_topology_module_name(const pl_topology *t, int module,
                              char out[PL_NAME_MAX]); /* "L1.E0" */
 /* Finds a path by its name; -1 if there is none. */
 int pl_topology_find_path(const pl_topology *t, const char *name);
-/* Finds a module by its name; -1 if there is none. If a slot has only one module, its
- * name may be used: "embed" is "embed.E0". */
+/* Finds a module by its name; -1 if there is none. If a slot has only one module, the
+ * name of the slot may be used: "embed" is "embed.E0". */
 int pl_topology_find_module(const pl_topology *t, const char *name);
 /* Writes "p" and the path's expert at each level: "p01" with two levels, "p0" with one.
  */
@@ -124,15 +124,15 @@ int pl_topology_path_place(const pl_topology *t, int module, int path);
 bool pl_topology_path_has(const pl_topology *t, int path, int module);
 
 /* How a topology descends from an earlier topology (its ancestor) of the same model.
- * Each level takes its modules from one level of the ancestor, with all of their
- * blocks. If several levels take their modules from the same level of the ancestor,
- * each gets some consecutive blocks. */
+ * Each level takes its modules from one level of the ancestor. It takes all of their
+ * blocks, unless several levels take their modules from the same level of the ancestor;
+ * then each of these levels gets some consecutive blocks. */
 typedef struct pl_descent {
     int experts[PL_LEVELS_MAX]; /* the ancestor's modules per level; 0: not recorded */
     /* level: the ancestor's level (from 1) of each level. parent: for each expert of
      * each level in turn, the ancestor's expert from which it descends. If n_parents is
-     * 0, both have the same levels: where a level has K experts and A in the ancestor,
-     * expert e descends from expert e / (K / A). */
+     * 0, both topologies have the same levels: if a level has K experts here and A
+     * experts in the ancestor, expert e descends from expert e / (K / A). */
     int level[PL_LEVELS_MAX];
     int n_parents, parent[PL_DESCENT_MAX];
 } pl_descent;
@@ -144,13 +144,14 @@ bool pl_topology_descends(const pl_topology *t, const pl_descent *d,
 /* Returns the path of `from` from which this path descends. */
 int pl_topology_ancestor_path(const pl_topology *t, const pl_descent *d,
                               const pl_topology *from, int path);
-/* Writes the name of the ancestor's path from which this path descends. Does not need
- * the ancestor's topology, because d->experts has its numbers of experts. */
+/* Writes the name of the ancestor's path from which this path descends. The function
+ * does not need the ancestor's topology, because d->experts has the ancestor's numbers
+ * of experts. */
 void pl_topology_ancestor_path_name(const pl_topology *t, const pl_descent *d, int path,
                                     char out[PL_NAME_MAX]);
 /* Returns the module of `from` from which this module descends. This module may have
- * only some blocks of that module. The offsets of its parameters in the parameters of a
- * path are the same in t and in `from`. */
+ * only some blocks of the ancestor's module. The offsets of its parameters in the
+ * parameters of a path are the same in t and in `from`. */
 int pl_topology_ancestor_module(const pl_topology *t, const pl_descent *d,
                                 const pl_topology *from, int module);
 
@@ -168,8 +169,8 @@ double pl_topology_flops_per_token(const pl_topology *t, int context, bool backw
 
 /* Fills shape and spec from the preset of this name. pl_preset_names lists all names,
  * NULL-terminated. A name that ends in P is a family (flat-moe-P, diloco-P) and is
- * called with a number in place of P. ERR_CONFIG names the nearest preset, and all of
- * them. */
+ * called with a number in place of P. The text of ERR_CONFIG has the nearest name and
+ * the list of all names. */
 PL_MUST_CHECK pl_status pl_preset(const char *name, pl_shape *shape,
                                   pl_topology_spec *spec);
 const char *const *pl_preset_names(void);

@@ -3,8 +3,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Reads a decimal number at *text and moves past it. Returns -1 if it has no digit, or
- * more than six; an int holds every number of six digits. */
+/* Reads a decimal number at *text and moves past it. Returns -1 if there is no digit,
+ * or if there are more than six; every number of six digits fits into an int. */
 static int take_number(const char **text)
 {
     int value = 0, n_digits = 0;

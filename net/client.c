@@ -144,13 +144,13 @@ pl_status client_query(pl_client *c, int home, const char *name, pl_message *que
                            ? ask_home(c, name, question, &answer)
                            : client_ask(c, c->sockets[home], question, &answer);
     if (status == PL_OK && fields)
-        status = pl_message_get(&answer, "an answer from home", fields, to);
+        status = pl_message_get(&answer, "a home's answer", fields, to);
     pl_message_destroy(question);
     pl_message_destroy(&answer);
     return status;
 }
 
-/* ---- names ---- */
+/* ---- objects, refs, modules and paths ---- */
 /* A question and the blob that must be uploaded before it. */
 typedef struct errand {
     const char *name;
@@ -271,7 +271,7 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
     return client_query(c, HOME_OF_NAME, name, &q, NULL, NULL);
 }
 
-/* Creates a module. The first question is sent without the bytes, because the home
+/* Creates a module. The first question is sent without the parameters, because the home
  * already has them if the arm continues another arm. */
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
@@ -314,7 +314,9 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
 pl_status pl_client_act_under(pl_client *c, const uint8_t *lease, size_t len)
 {
     if (len > sizeof c->lease.bytes)
-        return pl_fail(PL_ERR_PROTO, "a lease of %zu bytes is too long", len);
+        return pl_fail(PL_ERR_PROTO,
+                       "a lease of %zu bytes is too long; a lease has at most %zu", len,
+                       sizeof c->lease.bytes);
     c->lease.len = len;
     if (len > 0)
         memcpy(c->lease.bytes, lease, len);

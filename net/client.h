@@ -1,11 +1,11 @@
 /* A client of the homes: it gets and sends blobs, versions and objects, and submits
  * updates.
  *
- * Calls block and retry. If a home restarts, a call waits for the home, at most
- * `patience_ms`. A question may be sent several times, because a repeated question
- * changes nothing at a home. Only one thread may use a client. While a call waits, it
- * calls `idle` at least every 100 ms, so that a worker can renew its lease. If `idle`
- * returns a failure, the call ends with this failure. */
+ * A call blocks, and repeats its question until it is answered. If a home restarts, a
+ * call waits for the home, at most `patience_ms`. A question may be sent several times,
+ * because a repeated question changes nothing at a home. Only one thread may use a
+ * client. While a call waits, it calls `idle` at least every 100 ms, so that a worker
+ * can renew its lease. If `idle` returns a failure, the call ends with this failure. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
 #include "net/messages.h"
@@ -38,8 +38,8 @@ PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *le
 uint64_t pl_client_bytes_sent(const pl_client *client);
 
 /* Appends the complete blob to `out` and checks the blob's hash. `name` determines the
- * home that is asked: a blob is stored in the home of the module, path or object that
- * names the blob. */
+ * home that is asked: a blob is stored in the home that owns the module, path or object
+ * to which the blob belongs. */
 PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name,
                                            const pl_hash *blob, pl_buf *out);
 /* Sends the blob in pieces to the home of `name`. Several pieces are sent before the
@@ -99,12 +99,12 @@ typedef struct pl_submission {
     const void *data;
     uint64_t bytes;
 } pl_submission;
-/* Uploads an update and submits it. *result says what the home did with it, and `text`
- * gets the reason of a rejection. */
+/* Uploads an update and submits it. *result says what the home did with the update, and
+ * `text` gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
 /* Submits a complete SUBMIT message. A relay uses this function, because it forwards or
- * adds messages. */
+ * adds the messages of workers. */
 PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
                                             pl_message *submit, const void *data,
                                             uint64_t bytes, pl_submit_result *result,

@@ -4,9 +4,10 @@
 
 enum { UP_WINDOW = 8, DOWN_WINDOW = 4, LEAST_WINDOW = 2 };
 
-/* Chooses how many pieces are under way at once (the window). Pieces under way need
- * memory in addition to the blob, so the window is limited. With a quarter of the blob
- * under way, a transfer takes at most four round trips. */
+/* Chooses how many pieces are under way at once (the window). The window is a quarter
+ * of the blob, so that a transfer needs few round trips. It has at least LEAST_WINDOW
+ * pieces, and at most `most`, because pieces under way need memory in addition to the
+ * blob. */
 static size_t choose_window(uint64_t bytes, size_t most)
 {
     uint64_t quarter = bytes / 4 / PL_WIRE_DATA_MAX;

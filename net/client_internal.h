@@ -1,4 +1,4 @@
-/* Private to the client: its connections to the homes. */
+/* Private to the client: its connections to the homes, and how it repeats questions. */
 #ifndef PL_NET_CLIENT_INTERNAL_H
 #define PL_NET_CLIENT_INTERNAL_H
 #include "net/client.h"
@@ -75,8 +75,8 @@ pl_status client_as_status(pl_message *answer);
  * HOME_OF_NAME means the home of `name`. */
 pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_hash *blob,
                           pl_buf *out);
-/* Sends a blob whose hash is known. With `impatient` returns ERR_BUSY at once if the
- * home has no free memory for it. */
+/* Sends a blob whose hash is known. `home` is the number of the home. With `impatient`
+ * the function returns ERR_BUSY at once if the home has no free memory for the blob. */
 pl_status client_put_known_blob(pl_client *c, int home, const void *data,
                                 uint64_t bytes, const pl_hash *blob, bool impatient);
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);

@@ -21,17 +21,17 @@ pl_status client_learn(pl_client *c, pl_message *moved)
     PL_CHECK(PL_HEAR(moved, moved, &to));
     if (to.home < 0 || to.home >= PL_HOMES_MAX)
         return pl_fail(PL_ERR_PROTO,
-                       "a home answered that a name belongs to home number %lld, which "
-                       "cannot exist",
-                       (long long)to.home);
+                       "a home answered that %s belongs to home number %lld (counted "
+                       "from 0), but a job has at most %d homes",
+                       to.name, (long long)to.home, PL_HOMES_MAX);
     if (!c->sockets[to.home]) {
         /* the home was added after this client was made, so it is not connected yet */
         int home = (int)to.home;
         const char *address = to.address ? to.address : "";
         if (!address[0])
             return pl_fail(PL_ERR_NOT_FOUND,
-                           "a name has moved to home %d, whose address is not known",
-                           home + 1);
+                           "%s has moved to home %d, whose address is not known",
+                           to.name, home + 1);
         PL_CHECK(pl_wire_connect_as(address, c->keys, &c->sockets[home]));
         if (c->n_homes <= home)
             c->n_homes = home + 1;

@@ -177,7 +177,9 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     parcel p;
     init_parcel(&p, c, n + 1);
     results[n] = PL_SUBMIT_REJECTED;
-    pl_copy_text(texts[n], 256, "an update of this task was refused");
+    pl_copy_text(texts[n], 256,
+                 "the path's state was not sent, because an update of this task was "
+                 "refused");
     for (int i = 0; i < n; i++) {
         pl_hash *update = &s[i].contribution.update;
         pl_blob_hash(s[i].data, s[i].bytes, update);

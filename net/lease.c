@@ -39,7 +39,8 @@ pl_status pl_lease_open(const pl_lease_secret *secret, const uint8_t *bytes, siz
     pl_hash mac;
     memset(out, 0, sizeof *out);
     if (len < sizeof mac.bytes || len > PL_LEASE_MAX)
-        return pl_fail(PL_ERR_STALE, "a lease has %zu bytes; leases have %zu to %d",
+        return pl_fail(PL_ERR_STALE,
+                       "a lease of %zu bytes was sent, but leases have %zu to %d bytes",
                        len, sizeof mac.bytes, PL_LEASE_MAX);
     const uint8_t *record = bytes + sizeof mac.bytes;
     size_t record_len = len - sizeof mac.bytes;

@@ -2,7 +2,8 @@
  * phase whose results the worker may send.
  *
  * The hub seals each lease with a key that only the hub and the homes have, so a worker
- * cannot make, change or pass on a lease. A home accepts a worker's uploads and
+ * cannot make or change a lease. The lease contains the key of its worker, so no other
+ * worker can use it on an encrypted connection. A home accepts a worker's uploads and
  * submissions only with a sealed lease. The lease is checked before any memory is
  * reserved for an upload.
  *

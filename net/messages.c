@@ -1,4 +1,4 @@
-/* The tables of fields of all message bodies (base/fields.h), generated from
+/* Generates the tables of fields (base/fields.h) of all message bodies from
  * net/messages.def. */
 #include "net/lease.h"
 #include "outer/outer.h"

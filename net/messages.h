@@ -74,7 +74,7 @@ typedef enum pl_tag {
 
 /* Results of SUBMIT and SUBMIT_PATH. */
 typedef enum pl_submit_result {
-    PL_SUBMIT_ACCEPTED = 0,  /* durable */
+    PL_SUBMIT_ACCEPTED = 0,  /* the update or state is durable */
     PL_SUBMIT_DUPLICATE = 1, /* the update was accepted before, or was merged already */
     PL_SUBMIT_UNKNOWN_BLOB = 2, /* the blob is missing: send it, then submit again */
     PL_SUBMIT_FENCED = 3,       /* the task has been leased to another worker */
@@ -88,8 +88,8 @@ typedef enum pl_submit_result {
     PL_SUBMIT_OTHER = 6
 } pl_submit_result;
 
-/* The decision about a pair (noloco). The first worker that expresses a wish makes the
- * decision, and it never changes. */
+/* The decision about a pair (noloco). The first wish that a worker sends becomes the
+ * decision, which never changes. */
 typedef enum pl_meeting {
     /* as an answer: not decided; as a wish: only asks for the decision */
     PL_MEETING_OPEN,

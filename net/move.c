@@ -174,8 +174,8 @@ static pl_status mark_rows(row_list *l, pl_hash *out)
 }
 
 /* ---- copying rows ---- */
-/* Sends the gathered rows. The message is sent even without rows, because with it the
- * next home notes which home owns the name, and with which stamp. */
+/* Sends the gathered rows. The message is sent even without rows, because from it the
+ * new home learns which home owns the name, and with which stamp. */
 static pl_status put_rows(mover *m)
 {
     pl_message q = {0};
@@ -213,7 +213,7 @@ static void put_record(mover *m, const pl_msg_listed_row *row, const pl_buf *val
     m->report->n_rows++;
 }
 
-/* Copies a row to the next home. A version whose parameters garbage collection removed
+/* Copies a row to the new home. A version whose parameters garbage collection removed
  * is sent in one message with a later version, because after each message the newest
  * version at the home must have its parameters. */
 static pl_status carry_row(mover *m, const pl_msg_listed_row *row)
@@ -269,7 +269,8 @@ static pl_status carry_differences(mover *m, row_list *ours, row_list *theirs,
 }
 
 /* Compares the rows of both homes once and copies the differences. If a row is deleted
- * meanwhile (a merged update), the next pass finds the difference. */
+ * meanwhile (because its update was merged), the pass ends early, and the next pass
+ * finds the difference. */
 static pl_status carry_pass(mover *m, bool *same, pl_hash *mark)
 {
     row_list ours = {0}, theirs = {0};
@@ -340,7 +341,7 @@ static pl_status hand_over(mover *m, const pl_hash *mark)
 
 /* Finishes a move while the name is held. Each further try holds the name longer: twice
  * as long as the last hold, or 4 times as long as the last try took if that is more,
- * but at most HOLD_MAX_MS. The next home adopts the name only if its note has exactly
+ * but at most HOLD_MAX_MS. The new home adopts the name only if its note has exactly
  * this stamp; rows from an earlier move have a different stamp. */
 static pl_status finish_move(mover *m)
 {
@@ -423,7 +424,7 @@ pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn, void *conte
         pl_reader r;
         pl_reader_enter(&r, "a name", &all, PL_TAG_RECORD, i);
         if (pl_field_count(&r, PL_TAG_NAME) == 0 || pl_field_count(&r, PL_TAG_HOME) > 0)
-            continue; /* the name of a table or a note, which does not move */
+            continue; /* a table, or a note about a name; neither can be moved */
         pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
         PL_TRY(pl_reader_status(&r));
         PL_TRY(fn(context, name));
@@ -489,7 +490,7 @@ static pl_status put_table(pl_client *c, int home, const pl_places *places, bool
     return client_query(c, home, NULL, &q, NULL, NULL);
 }
 
-/* ---- names between two homes ---- */
+/* ---- names whose move was interrupted ---- */
 typedef struct known_place {
     char name[PL_MODULE_NAME_MAX];
     int home;

@@ -33,7 +33,8 @@ int pl_client_n_homes(const pl_client *c);
 PL_MUST_CHECK pl_status pl_client_each_name(pl_client *c, int home, pl_name_fn fn,
                                             void *context);
 /* Gets the placement tables of home 1: `table`, which clients use, and `next`, which is
- * used for new names. If n is 0, no table was ever made, and all weights are equal. */
+ * used for new names. If table->n is 0, no table was ever made, and all weights are
+ * equal. */
 PL_MUST_CHECK pl_status pl_client_get_places(pl_client *c, pl_places *table,
                                              pl_places *next);
 /* Makes the client use the table of home 1 from now on. */

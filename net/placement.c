@@ -16,7 +16,7 @@ static uint64_t cost_of(uint64_t h)
         return (uint64_t)64 << DIGITS;
     while (!(h >> top))
         top--;
-    /* x is in [2^31, 2^32) */
+    /* x is the mantissa of h, in [2^31, 2^32) */
     uint64_t x = top >= 31 ? h >> (top - 31) : h << (31 - top);
     for (int i = 0; i < DIGITS; i++) {
         x = x * x >> 31;
@@ -66,7 +66,7 @@ int pl_places_home(const pl_places *places, const char *name)
     return home;
 }
 
-/* ---- as text ---- */
+/* ---- the table as text ---- */
 void pl_places_format(const pl_places *places, char out[PL_PLACES_TEXT])
 {
     int used = snprintf(out, PL_PLACES_TEXT, "%llu", (unsigned long long)places->epoch);

@@ -1,5 +1,5 @@
-/* For each message type: the roles whose keys may send it, and the cost of the message
- * (roles.h). A message type that is missing here is refused for every key. */
+/* Lists for each message type the roles whose keys may send it, and the cost of the
+ * message (roles.h). A message type that is missing here is refused for every key. */
 #include "net/roles.h"
 
 #define BIT(role) (1u << PL_AS_##role)

@@ -11,8 +11,8 @@ extern "C" {
 /* Returns whether a key with this role may send messages of this type as questions.
  * Returns false for unknown types and for answers. */
 bool pl_role_allows(pl_key_role role, uint16_t type);
-/* Returns the cost of a message, which is taken from the token bucket of the sender's
- * key (base/quota.h). */
+/* Returns the cost of a message of this type, which is taken from the token bucket of
+ * the sender's key (base/quota.h). */
 unsigned pl_message_cost(uint16_t type);
 
 #ifdef __cplusplus

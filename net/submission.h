@@ -6,8 +6,8 @@
 #include "net/messages.h"
 #include "store/store.h"
 
-/* Largest number of contributors of a message. This number always fits, even with the
- * longest names. */
+/* Largest number of contributors of a message. A message with this number of
+ * contributors is never too long, even with the longest names. */
 enum { PL_SUBMISSION_MAX = 96 };
 
 /* The sealed lease of a contributor, which the hub gave to the contributor's worker. */

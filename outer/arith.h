@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* What pl_arith_step computes; a message is an encoded update:
+/* The inputs of pl_arith_step, which computes the following (a message is an encoded
+ * update):
  *
  *   D = sum_i weights[i] messages[i]      in the order of the list
  *   D = D / W, where W > 0                value by value, if `present`
@@ -31,7 +32,7 @@ typedef struct pl_arith_merge {
     /* the messages, with weights unless they are homomorphic */
     pl_codec_source messages;
     bool homomorphic;
-    bool present;        /* divide by W; must be false for homomorphic messages */
+    bool present;        /* whether to divide by W; false for homomorphic messages */
     const float *origin; /* [n], or NULL */
     float factor;
     const pl_iso_matrix *matrices; /* [n_matrices]; n_matrices is 0 except for iso */

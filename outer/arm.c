@@ -41,6 +41,7 @@ static const pl_field first_fields[] = {
     PL_FIELD_NONZERO(pl_arm, 5, before),
     PL_FIELD_NONZERO(pl_arm, 6, states),
     PL_FIELD_NONZERO(pl_arm, 7, n_scored),
+    PL_FIELD_NONZERO(pl_arm, 7, feature_windows),
     PL_FIELD_NONZERO(pl_arm, 8, descent.experts),
     PL_FIELD_GATED(pl_arm, 9, held_every, held_every),
     PL_FIELD_GATED(pl_arm, 9, held_prefix, held_every),
@@ -223,7 +224,8 @@ pl_status pl_quorum_check(const pl_outer *outer)
     return PL_OK;
 }
 
-/* Returns what outer.mean=present needs and these settings do not have, or NULL. */
+/* Returns a text with a condition of outer.mean=present that these settings do not
+ * meet; NULL if they meet all conditions. */
 static const char *against_present(const pl_outer *outer)
 {
     bool leaves_out = false, rounds = false;
@@ -233,8 +235,8 @@ static const char *against_present(const pl_outer *outer)
         rounds = rounds || (codec != PL_CODEC_TOPK && codec != PL_CODEC_F32);
     }
     if (!leaves_out || rounds)
-        return "codec.name=topk (some classes may use f32): other codecs send all "
-               "values, some rounded to 0";
+        return "codec.name=topk (codec.mlp and similar keys may be f32): other codecs "
+               "send all values, some of them rounded to 0";
     if (!pl_method_averages(outer->method.method))
         return "outer.method diloco, iso, fedavg, heavy-ball or co2: under other "
                "methods a path must know the weight of its update in the mean";
@@ -263,6 +265,13 @@ int pl_arm_pass(const pl_inner *in)
     return in->micro_batch > 0 ? in->micro_batch : in->batch;
 }
 
+uint64_t pl_arm_scores_bytes(const pl_arm *arm)
+{
+    return (uint64_t)arm->n_scored * (arm->feature_windows > 0
+                                          ? (uint64_t)arm->shape.width * sizeof(float)
+                                          : sizeof(double));
+}
+
 pl_schedule pl_arm_schedule(const pl_inner *in)
 {
     return (pl_schedule){.kind = in->schedule,
@@ -281,8 +290,10 @@ static pl_status check_scoring(const pl_arm *arm)
                  !pl_traits(arm->outer.method.method)->streams &&
                  !pl_method_keeps_own(arm->outer.method.method) &&
                  pl_hash_none(&arm->moments) && pl_hash_none(&arm->states);
-    if (arm->n_scored == 0 ||
-        (arm->n_scored > 0 && arm->n_scored <= SCORED_MAX && plain))
+    if (arm->n_scored == 0 && arm->feature_windows == 0)
+        return PL_OK;
+    if (arm->feature_windows >= 0 && arm->n_scored > 0 && arm->n_scored <= SCORED_MAX &&
+        pl_arm_scores_bytes(arm) <= SCORED_MAX * sizeof(double) && plain)
         return PL_OK;
     return pl_fail(
         PL_ERR_PROTO,

@@ -158,6 +158,11 @@ typedef struct pl_arm {
      * scores (f64, nats). The first inner.skip_prefix targets of a document do not
      * count. 0: the arm trains. */
     int64_t n_scored;
+    /* If above 0, the paths of an arm with n_scored > 0 compute the routing features of
+     * their documents instead of scores (router/router.h): the feature of a document is
+     * a mean over at most this many windows of inner.context tokens. The state of a
+     * path is then the list of features (f32 [n_scored, shape.width]). */
+    int feature_windows;
     /* [n_frozen] numbers of the frozen modules, in rising order; owned */
     int n_frozen, *frozen;
     /* Held-out text of the paths, for loss curves (outer/held.h). A path scores its
@@ -190,8 +195,14 @@ void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
 /* Writes the name of the arm in which the paths score documents before this chapter:
  * "score~1" and so on. */
 void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
+/* Writes the name of the arm in which workers compute the routing features for this
+ * chapter: "features~0" and so on. */
+void pl_features_name(int chapter, char out[PL_ARM_NAME_MAX]);
 enum { PL_CHAPTERS_MAX = 1000 };
 
+/* Returns the size of the list of scores or features that a path of an arm with
+ * n_scored > 0 makes; 0 for an arm that trains. */
+uint64_t pl_arm_scores_bytes(const pl_arm *arm);
 /* Returns the number of sequences in one pass: micro_batch, or batch if micro_batch is
  * 0. */
 int pl_arm_pass(const pl_inner *inner);
@@ -248,7 +259,7 @@ void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
 void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
                       char out[96]);
 /* pl_arm_before_name writes the name that this path and replica had in the previous
- * arm. (If a path was split, several paths have the same name there.)
+ * arm. (If several paths descend from the same path, they have the same name there.)
  * pl_arm_states_name writes the name of the object with the states with which the paths
  * of a continuing arm begin. */
 void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,

@@ -135,8 +135,8 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
-/* Reads the distances between result k and the results before it. If the row lacks a
- * distance, it is set to 0 for equal digests and to -1 for different ones. */
+/* Reads the distances between result k and the results before it. A distance that the
+ * row lacks is set to 0 for equal digests and to -1 for different digests. */
 static bool get_apart(const pl_json *one, pl_audit *out, int k)
 {
     const pl_json *list = pl_json_get(one, "apart");
@@ -290,20 +290,25 @@ static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, si
     }
 }
 
-/* Computes the likeness of the scores in an arm that scores documents. The scores take
- * the place of the first moment. */
+/* Computes the likeness of the scores or features that an arm with n_scored > 0 makes.
+ * They take the place of the first moment. */
 static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
                               uint64_t seed, const uint8_t *data, uint64_t bytes,
                               pl_likeness out[PL_AUDIT_MOMENTS])
 {
-    size_t n = (size_t)arm->n_scored;
+    const bool features = arm->feature_windows > 0;
+    const size_t n =
+        (size_t)pl_arm_scores_bytes(arm) / (features ? sizeof(float) : sizeof(double));
     float *scores = NULL;
-    if (bytes != n * sizeof(double))
+    if (bytes != pl_arm_scores_bytes(arm))
         return pl_fail(PL_ERR_DATA,
-                       "the scores of %zu documents have %llu bytes, not 8 bytes each",
-                       n, (unsigned long long)bytes);
+                       "the results for %lld documents have %llu bytes instead of %llu",
+                       (long long)arm->n_scored, (unsigned long long)bytes,
+                       (unsigned long long)pl_arm_scores_bytes(arm));
     PL_CHECK(pl_try_alloc(n * sizeof *scores, "scores", (void **)&scores));
-    for (size_t i = 0; i < n; i++) {
+    if (features)
+        memcpy(scores, data, n * sizeof *scores);
+    for (size_t i = 0; !features && i < n; i++) {
         double nats;
         memcpy(&nats, data + i * sizeof nats, sizeof nats);
         scores[i] = (float)nats;

@@ -62,7 +62,8 @@ pl_status pl_blend_check(const pl_blend *b)
                            "the weight %g is not possible: with the method %s, weights "
                            "must be finite%s",
                            b->weights[s], pl_blend_name(b->method),
-                           task ? " (below 0 subtracts the source)" : " and 0 or more");
+                           task ? " (a weight below 0 subtracts its source)"
+                                : " and 0 or more");
     if (!task && sum_blend_weights(b) <= 0)
         return pl_fail(PL_ERR_USAGE,
                        "all weights are 0; at least one weight must be above 0");
@@ -162,8 +163,8 @@ static uint32_t find_threshold(const float *x, const float *base, size_t n,
     return high << 16 | find_half(counts, want - above, &more);
 }
 
-/* Returns for value i the mean of the method ties: over the differences that are kept
- * and have the elected sign. */
+/* Returns the mean that the method ties uses for value i: the mean over the differences
+ * that are kept and have the elected sign. */
 static double elect_value(const pl_blend *b, const float *const *sources,
                           const float *base, const uint32_t *thresholds, size_t i)
 {

@@ -2,8 +2,8 @@
  * worker that has the previous version is sent the change instead of the next version.
  *
  * The home computes x' from the parameters x with the exact outer step, and encodes the
- * difference with a lossy codec. The part that is lost is the module's residual e. It
- * is zero at first and is stored with the newest version:
+ * difference with a lossy codec. The part that is lost is the module's residual e. The
+ * residual is zero at first and is stored with the newest version:
  *
  *   message = encode(x - x' + e)     e' = x - x' + e - decode(message)
  *   version = x - decode(message)

@@ -44,6 +44,11 @@ void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX])
     snprintf(out, PL_ARM_NAME_MAX, "score~%d", chapter);
 }
 
+void pl_features_name(int chapter, char out[PL_ARM_NAME_MAX])
+{
+    snprintf(out, PL_ARM_NAME_MAX, "features~%d", chapter);
+}
+
 /* Two consecutive chapters of the mixture. */
 typedef struct chapter_pair {
     pl_arm before, arm;
@@ -62,8 +67,10 @@ static pl_status open_pair(pl_store *store, int chapter, chapter_pair *out)
     PL_CHECK(pl_read_arm(store, name, &out->before, &out->from));
     if (pl_topology_descends(out->to, &out->arm.descent, out->from))
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED, "arm %s cannot descend from arm %s", out->arm.name,
-                   out->before.name);
+    return pl_fail(PL_ERR_DAMAGED,
+                   "the store is damaged: the modules of arm %s do not descend from "
+                   "those of arm %s, the chapter before it",
+                   out->arm.name, out->before.name);
 }
 
 static void close_pair(chapter_pair *pair)

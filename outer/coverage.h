@@ -29,8 +29,10 @@ typedef struct pl_coverage {
     /* number of all other (phase, module) pairs of finished phases; each of these must
      * have exactly one contribution */
     int64_t n_checked;
-    /* number of checked pairs without a contribution (lost) or with several (repeated),
-     * and of contributions whose samples are not those of a phase (wrong) */
+    /* n_lost: number of checked pairs without a contribution. n_repeated: number of
+     * pairs with several contributions, also in phases that are not finished. n_wrong:
+     * number of contributions whose samples are not those of a phase; it also counts a
+     * path whose number of samples does not fit its phases */
     int64_t n_lost, n_repeated, n_wrong;
     /* a sentence about the first fault; "" if there is no fault */
     char example[256];

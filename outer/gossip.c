@@ -219,8 +219,8 @@ INLINE void meet_two(const meeting *m, float *restrict x, float *restrict v,
     }
 }
 
-/* Returns half of b - a. half_way(b, a) is exactly the negative of it, so one mate gets
- * the amount that the other mate loses, bit for bit. */
+/* Returns half of b - a. half_way(b, a) is exactly the negative of half_way(a, b), so
+ * one mate gets the amount that the other mate loses, bit for bit. */
 INLINE float half_way(float a, float b)
 {
     return 0.5f * (b - a);

@@ -1,5 +1,5 @@
 /* Computes the pseudo-gradients of the steps between versions, and compares consecutive
- * ones (health.h). */
+ * pseudo-gradients (health.h). */
 #include "outer/health.h"
 #include <math.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 struct pl_health_walk {
     size_t n;
     /* [n] parameters and momentum of the previous version; `last` is g of the step that
-     * made it */
+     * made the previous version */
     float *params, *momentum, *last;
     bool has_momentum, has_last;
 };
@@ -43,7 +43,7 @@ void pl_health_begin(pl_health_walk *walk, const float *params, bool initial)
 }
 
 /* Finds the factors in g = scale * (s / eta - pull * m). Returns false for methods
- * whose steps depend on other vectors besides the mean and the momentum. */
+ * whose steps depend on vectors other than the mean and the momentum. */
 static bool find_factors(const pl_health_step *step, double *scale, double *pull)
 {
     static const char *const nesterov[] = {"nesterov", "sgd", "diloco", "iso",

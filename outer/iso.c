@@ -145,7 +145,7 @@ pl_status pl_iso_equalize(float *values, int rows, int cols, int n_threads)
         return PL_OK;
     float *block = NULL;
     const size_t matrix = w.n * w.m, square = w.n * w.n;
-    PL_CHECK(pl_try_alloc(pl_iso_work_bytes(rows, cols), "equal singular values",
+    PL_CHECK(pl_try_alloc(pl_iso_work_bytes(rows, cols), "a step of method iso",
                           (void **)&block));
     w.x = block, w.xt = block + matrix, w.y = block + 2 * matrix;
     w.a = block + 3 * matrix, w.b = w.a + square;

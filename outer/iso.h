@@ -15,7 +15,7 @@
  * The coefficients a, b, c of the first five iterations are those of Polar Express
  * (arXiv:2505.16932); those of the last two are (15, -10, 3) / 8, which converge
  * cubically. In exact arithmetic a singular value from |G|/1000 to |G| ends within
- * 1.2e-6 of 1. A smaller singular value ends below that and never above 1, so
+ * 1.2e-6 of 1. A smaller singular value may end further below 1, but never above 1, so
  * directions with only rounding noise do not become as long as the others. Zero stays
  * zero.
  *

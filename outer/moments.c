@@ -8,7 +8,8 @@
 enum { BLOCK = 1024 };
 
 /* The bound of m^2 is multiplied by `slack`, because moments may be rounded to bf16.
- * `tiny` is added to it, because the squares of tiny gradients may become 0 in v. */
+ * `tiny` is added to the bound, because the squares of tiny gradients may become 0 in
+ * v. */
 static const float slack = 1.5f, tiny = 1e-30f;
 static const float largest = 1e30f; /* upper limit for the mean square of gradients */
 

@@ -10,18 +10,18 @@
  *
  *   m^2 <= C v,   C = (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))
  *
- * Averages of moments also satisfy this. The check allows 1.5 C, because moments are
- * rounded, perhaps to bf16. A step with moments that pass the check, and every later
- * step, moves each parameter by at most sqrt(1.5 C) times the learning rate. With the
- * default decays sqrt(1.5 C) is 1.43; with moments from training the largest step is
- * sqrt(C) = 1.17. So a false state cannot make the next update much longer than the
- * longest honest update.
+ * Averages of moments also satisfy this inequality. The check allows 1.5 C, because
+ * moments are rounded, perhaps to bf16. A step with moments that pass the check, and
+ * every later step, moves each parameter by at most sqrt(1.5 C) times the learning
+ * rate. With the default decays sqrt(1.5 C) is 1.43; with moments from training the
+ * largest step is sqrt(C) = 1.17. So a false state cannot make the next update much
+ * longer than the longest honest update.
  *
  * The momentum of Muon is a mean of clipped gradients, so its norm over all matrices is
  * at most the clip (the check allows 1.5 times its square). The length of Muon's step
- * does not depend on the length of the momentum: its root mean square over a matrix is
- * at most 0.24 learning rates (modules/ops.h). Second moments exist only for the
- * parameters that AdamW updates. */
+ * does not depend on the length of the momentum: the step's root mean square over a
+ * matrix is at most 0.24 learning rates (modules/ops.h). Second moments exist only for
+ * the parameters that AdamW updates. */
 #ifndef PL_OUTER_MOMENTS_H
 #define PL_OUTER_MOMENTS_H
 #include "outer/arm.h"

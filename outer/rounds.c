@@ -287,8 +287,9 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
         return arm->outer.state;
     if (v == l.residual)
         return arm->outer.residual;
-    /* Under noloco and eager, other paths have already received these vectors, so they
-     * must not be rounded later. */
+    /* Under noloco and eager, other paths have already received vectors that were
+     * computed from the vectors of this path. So the vectors of this path must not be
+     * rounded later. */
     if (v == l.params && streams(arm))
         return arm->outer.own;
     return PL_STATE_F32;
@@ -327,7 +328,7 @@ uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params)
 
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
 {
-    uint64_t bytes = (uint64_t)arm->n_scored * sizeof(double);
+    uint64_t bytes = pl_arm_scores_bytes(arm);
     for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++)
         bytes += pl_path_vector_bytes(arm, v, n_params);
     return bytes;

@@ -43,7 +43,7 @@ uint64_t pl_round_needs(const pl_arm *arm, const pl_topology *t, int module,
 uint64_t pl_round_takes(const pl_arm *arm, const pl_topology *t, int module,
                         int64_t phase);
 /* Returns the number of rounds of a module when all phases are done, which is also the
- * number of its last version. */
+ * number of the module's last version. */
 uint64_t pl_round_count(const pl_arm *arm, const pl_topology *t, int module);
 /* Returns for how many rounds of a module the home accepts contributions at the same
  * time. */
@@ -60,12 +60,14 @@ int pl_round_quorum(const pl_arm *arm, const pl_topology *t, int module);
 
 /* Returns the number of messages in an update. It is 1, or 2 under noloco if gamma
  * differs from beta (outer/gossip.h). The two messages are the change made by the
- * phase, and the difference between the parameters at its start and the base. */
+ * phase, and the difference between the parameters at the start of the phase and the
+ * base. */
 enum { PL_ROUND_VECTORS_MAX = 2 };
 int pl_round_vectors(const pl_arm *arm, const pl_topology *t, int module);
 
-/* Returns the codec's values for this round. All values except the weight must be equal
- * for all contributors. `norm` is the update norm of version pl_round_base. */
+/* Returns the values with which the codec encodes the path's update in this round. All
+ * values except the weight must be equal for all contributors. `norm` is the update
+ * norm of version pl_round_base. */
 pl_codec_round pl_round_codec(const pl_arm *arm, const pl_topology *t, int module,
                               int path, int64_t round, double norm);
 

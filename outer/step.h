@@ -46,7 +46,7 @@ typedef struct pl_outer_step {
     double lr, momentum; /* outer learning rate (eta), outer momentum (mu) */
     bool rescale;
     int n_contributors;
-    pl_method method; /* any but noloco (outer/gossip.h) */
+    pl_method method; /* any method except noloco (outer/gossip.h) */
     pl_rule rule;
     /* number of phases between an update and its use; if 0, Lambda is 1 */
     int delay;
@@ -123,8 +123,8 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
 /* Returns the L2 norm. Sums are computed in double over fixed blocks. */
 double pl_l2_norm(const float *values, size_t n);
 
-/* Returns whether a step has the gap penalty. Such a step needs |D| before it begins,
- * and must measure its own length. */
+/* Returns whether a step has the gap penalty `norm`. Such a step needs |D| before it
+ * begins, and must measure its own length. */
 bool pl_outer_depends_on_gap(const pl_outer_step *step);
 
 #ifdef __cplusplus

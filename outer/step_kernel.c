@@ -87,7 +87,8 @@ INLINE void heavy_ball(const step_coefficients *c, float *restrict x, float *res
     }
 }
 
-/* delayed-nesterov, other arrivals (step.h): S += g; x -= eta (c mu m + g/N) */
+/* delayed-nesterov, an arrival without a momentum step (step.h): S += g;
+ * x -= eta (c mu m + g/N) */
 INLINE void arrival(const step_coefficients *c, float *restrict x,
                     const float *restrict m, float *restrict s, float *restrict d,
                     size_t count)
@@ -101,7 +102,7 @@ INLINE void arrival(const step_coefficients *c, float *restrict x,
     }
 }
 
-/* delayed-nesterov, every N-th arrival: m = mu m + (S + g)/N, S = 0;
+/* delayed-nesterov, every N-th arrival (momentum step): m = mu m + (S + g)/N, S = 0;
  * x -= eta ((1 - cN + c) mu m + g/N) */
 INLINE void last_arrival(const step_coefficients *c, float *restrict x,
                          float *restrict m, float *restrict s, float *restrict d,

@@ -22,9 +22,9 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
     p[delay] += k * constant * fresh;
     p[delay + 1] += k * linear * fresh;
     /* Tests whether all roots are inside the unit circle (Schur-Cohn). This is the case
-     * if |p_0| < |p_n|, and the same is true for (p - (p_0/p_n) p*)/z, which has one
-     * root fewer. Here n is the degree of p, and p* has the coefficients of p in
-     * reverse order. */
+     * if |p_0| < |p_n| and all roots of (p - (p_0/p_n) p*)/z, which has one root fewer,
+     * are inside the circle, too. Here n is the degree of p, and p* has the
+     * coefficients of p in reverse order. */
     int degree = delay + 2;
     for (int n = degree; n > 0; n--) {
         double ratio = p[0] / p[n], next[DEGREE_MAX + 1];
@@ -73,9 +73,10 @@ static pl_status check_noloco(const pl_method_settings *s)
     if (!(s->consensus > 0 && s->consensus < limit))
         return pl_fail(
             PL_ERR_CONFIG,
-            "noloco with outer.momentum %g (%s) needs a consensus weight above 0 and "
-            "below %.4g, but it is %g: its holders would drift apart; change the "
-            "weight or outer.momentum",
+            "noloco with outer.momentum %g (%s) needs a consensus weight "
+            "(outer.consensus, or outer.lr if it is -1) above 0 and below %.4g, but it "
+            "is %g: the holders of a module would drift apart; change the weight or "
+            "outer.momentum",
             s->momentum, pl_rule_name(s->rule), limit, s->consensus);
     return check_step_limit(s, 0, 0);
 }
@@ -97,7 +98,7 @@ static pl_status check_streaming(const pl_method_settings *s)
         return pl_fail(
             PL_ERR_CONFIG,
             "streaming cannot place %d fragments at equal offsets in %d inner "
-            "steps; the number of fragments must divide the number of steps",
+            "steps; outer.fragments must divide train.tau",
             s->fragments, s->inner_steps);
     if (s->overlap < 0 || s->overlap >= s->inner_steps / s->fragments)
         return pl_fail(
@@ -146,7 +147,7 @@ pl_status pl_method_check(const pl_method_settings *s)
     if (!either && heavy != (s->rule == PL_RULE_HEAVY_BALL)) {
         return pl_fail(
             PL_ERR_CONFIG,
-            "outer.method=%s cannot use the momentum rule %s; do not set the rule",
+            "outer.method=%s cannot use the momentum rule %s; set outer.rule=auto",
             pl_traits(s->method)->name, pl_rule_name(s->rule));
     }
     switch (s->method) {

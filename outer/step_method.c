@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-/* Default lr, momentum and rule of each method. They are the paper's values, unless the
- * paper gives none or pl_method_check would refuse them as unstable. (DiLoCo's values
- * 0.7 and 0.9 are not stable if updates are used late, so methods that use updates late
- * have smaller values.) */
+/* Default lr, momentum and rule of each method. They are the values of the method's
+ * paper, unless the paper gives none or pl_method_check would refuse these values as
+ * unstable. (DiLoCo's values 0.7 and 0.9 are not stable if updates are used late, so
+ * methods that use updates late have smaller values.) */
 static const pl_method_traits traits[PL_METHOD_COUNT] = {
     [PL_METHOD_DILOCO] = {"diloco", 0.7, 0.9, PL_RULE_NESTEROV, .settles = true},
     [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV, .settles = false},

@@ -1,6 +1,6 @@
 /* The outer methods: their names, coefficients, defaults and limits.
  *
- *   diloco            Nesterov as torch.optim.SGD has it; momentum 0 is plain SGD
+ *   diloco            Nesterov as in torch.optim.SGD; momentum 0 is plain SGD
  *   fedavg            lr 1, momentum 0: the mean of the contributors' parameters
  *   heavy-ball        m = mu m + g, x -= eta m
  *   noloco            contributors step in pairs, without a home (outer/gossip.h)

@@ -3,12 +3,12 @@
  *
  * Streaming (arXiv:2501.18512): a path's blocks form F fragments. Each fragment is sent
  * every H inner steps: fragment p after the inner steps s = (p+1) H/F (mod H).
- * `overlap` steps later its next version is mixed into the local parameters. With F =
- * 1, overlap 0 and mix 0 this is DiLoCo.
+ * `overlap` steps later the fragment's next version is mixed into the local parameters.
+ * With F = 1, overlap 0 and mix 0 this is DiLoCo.
  *
  * Eager (arXiv:2502.12996): a contributor takes its step at once. It uses the mean of
- * the previous phase (gbar), in which its previous update is replaced by its new one; M
- * is the number of contributors:
+ * the previous phase (gbar), in which the contributor's previous update is replaced by
+ * its new update; M is the number of contributors:
  *
  *   g~_i(t) = gbar(t-1) + (g_i(t) - g_i(t-1)) / M
  *

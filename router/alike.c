@@ -1,5 +1,5 @@
-/* Groups documents whose features have the same bytes: no router can send them to
- * different paths. Finds the group with the largest weight (alike.h). */
+/* Groups documents whose features have the same bytes (alike.h): no router can send
+ * them to different paths. Finds the group with the largest weight (router.h). */
 #include "router/alike.h"
 #include "router/router.h"
 #include <stdlib.h>
@@ -72,8 +72,8 @@ static pl_status hash_rows(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Finds the group with the largest weight. `order` [n] lists the rows group by
- * group. */
+/* Writes to *out the heaviest of these groups, if it is heavier than the group in *out.
+ * `order` [n] lists the rows group by group. */
 static void find_heaviest(const hashing *h, const double *weights, const size_t *order,
                           size_t n, pl_alike *out)
 {
@@ -88,9 +88,9 @@ static void find_heaviest(const hashing *h, const double *weights, const size_t 
     }
 }
 
-/* Sorts the documents by the hashes of their features, and compares the features only
- * of documents with equal hashes. The features may be a file on disk; so most of the
- * file is read once and in order. */
+/* Sorts the documents by the hashes of their features, and compares only the features
+ * of documents with equal hashes. The reason is that the features may be a file on
+ * disk: this way most of the file is read only once, and in order. */
 pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
                                    const double *weights, pl_alike *out)
 {
@@ -98,7 +98,7 @@ pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
     void *memory = NULL;
     *out = (pl_alike){0};
     PL_CHECK(pl_try_alloc(n * (sizeof(hashed_row) + sizeof(size_t)),
-                          "documents in groups", &memory));
+                          "grouping documents with equal features", &memory));
     h.rows = memory;
     size_t *order = (size_t *)(h.rows + n), end;
     pl_status status = pl_parallel(

@@ -41,8 +41,8 @@
 
 enum { PIECES_AN_ITEM = 512, PATIENCE_A_PATH = 64, PATIENCE_MAX = 1 << 14 };
 static const double ROUNDING = 1e-9; /* relative tolerance for sums of weights */
-/* The weight that a raise aims at is below the limit by this fraction of (limit -
- * mean). */
+/* A raise should leave a path with a weight that is below the limit by this fraction of
+ * (limit - mean weight). */
 static const double ROOM = 0.125;
 static const size_t NO_PIECE = SIZE_MAX;
 
@@ -80,7 +80,7 @@ typedef struct auction {
     bool *raised;
     offer *offers; /* [n_pieces] the pieces of the paths in `raises` */
     size_t n_offers;
-    double *costs; /* [n_threads, n_paths] */
+    double *costs; /* [n_threads, n_paths] scratch memory of each thread */
 } auction;
 
 static double *costs_of(const auction *a, size_t number, int thread)
@@ -217,8 +217,9 @@ static pl_status raise_prices(auction *a, double surplus)
 }
 
 /* Chooses the paths that raise their prices. Without `together` this is only `path`,
- * the heaviest one. With `together` (after n_paths raises without success) these are
- * all paths in `raised`. Returns the weight that must leave the chosen paths. */
+ * the heaviest path. With `together` (after n_paths raises without success) these are
+ * all paths in `raised`; but if `raised` has every path, only `path` is chosen. Returns
+ * the weight that must leave the chosen paths. */
 static double choose_raises(auction *a, int path, bool together)
 {
     size_t n_paths = (size_t)a->job->router->n_paths, n_raised = 0;

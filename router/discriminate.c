@@ -160,8 +160,8 @@ static pl_status descend(descent *w, double *loss)
         PL_CHECK(measure_descent(w, &f, loss));
         if (f > last) {
             steep = fmin(2.0 * steep, most);
-            /* f has risen: repeats the step without momentum, from the best rows so
-             * far */
+            /* f has risen: repeats the step without momentum, from the rows after the
+             * last step */
             if (momentum > 0) {
                 momentum = 0;
                 last = INFINITY;
@@ -187,8 +187,8 @@ pl_status discriminate_fit(const discriminate_job *job, double *residuals, float
     descent w = {.job = job, .residuals = residuals};
     void *memory = NULL;
     pl_status status;
-    PL_TRY(
-        pl_try_alloc((4 * n + job->n) * sizeof(double), "the router's rows", &memory));
+    PL_TRY(pl_try_alloc((4 * n + job->n) * sizeof(double), "fitting a linear router",
+                        &memory));
     w.at = memory;
     w.gradient = w.at + n;
     w.rows = w.gradient + n;

@@ -16,10 +16,13 @@ int pl_router_feature_rows(int prefix, bool device)
     return rows < 1 ? 1 : rows;
 }
 
-/* Returns the number of documents of a group: as many as fill a batch if each has one
+/* Returns the number of documents of a group. A borrowed model computes all n_docs
+ * documents. Otherwise a group has as many documents as fill a batch if each has one
  * window, but on a processor at most DOCUMENTS, and on a GPU at least DOCUMENTS. */
-static size_t documents_of(const pl_feature_job *job, bool device)
+static size_t documents_of(const pl_feature_job *job, size_t n_docs, bool device)
 {
+    if (job->model)
+        return n_docs;
     const size_t rows = (size_t)pl_router_feature_rows(job->prefix, device);
     const size_t fewer = rows < DOCUMENTS ? rows : DOCUMENTS;
     const size_t more = rows > DOCUMENTS ? rows : DOCUMENTS;
@@ -27,10 +30,10 @@ static size_t documents_of(const pl_feature_job *job, bool device)
 }
 
 typedef struct lane {
-    pl_backend *backend;
+    pl_backend *backend; /* NULL if the model is borrowed */
     pl_model *model;
     size_t most, n;   /* number of rows of a batch, and number of filled rows */
-    int32_t *tokens;  /* [most, prefix] */
+    int32_t *tokens;  /* [most, prefix] the windows, one per row */
     int32_t *lengths; /* [most] number of tokens of each row */
     uint32_t *docs;   /* [most] the document of each row */
     float *shares;    /* [most] the row's weight in the document's mean */
@@ -40,7 +43,7 @@ typedef struct lane {
 typedef struct pass {
     const pl_feature_job *job;
     const pl_tokens *tokens;
-    size_t n_docs, width, group; /* group: documents of a group */
+    size_t n_docs, width, group; /* group: number of documents per group */
     lane *lanes;
     int n_lanes;
     float *features;
@@ -49,7 +52,7 @@ typedef struct pass {
 static pl_status check_feature_job(const pl_feature_job *job)
 {
     int context = pl_topology_shape(job->topology)->context;
-    if (job->n_threads < 1)
+    if (!job->model && job->n_threads < 1)
         return pl_fail(PL_ERR_ARG, "features need at least 1 thread, but %d were given",
                        job->n_threads);
     if (job->prefix < 1 || job->prefix > context)
@@ -69,17 +72,19 @@ static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
                                   .device = i,
                                   .device_turns = true};
     void *memory = NULL;
-    PL_CHECK(pl_backend_open(&backend, &out->backend));
-    const pl_model_options model = {
-        .batch = pl_router_feature_rows(job->prefix, out->backend->n_devices > 0),
-        .context = job->prefix};
-    PL_CHECK(pl_model_create(out->backend, job->topology, &model, &out->model));
-    PL_CHECK(pl_model_load(out->model, job->params));
+    pl_model_options model = {.batch = job->batch, .context = job->prefix};
+    out->model = job->model;
+    if (!job->model) {
+        PL_CHECK(pl_backend_open(&backend, &out->backend));
+        model.batch = pl_router_feature_rows(job->prefix, out->backend->n_devices > 0);
+        PL_CHECK(pl_model_create(out->backend, job->topology, &model, &out->model));
+        PL_CHECK(pl_model_load(out->model, job->params));
+    }
     const size_t width = (size_t)pl_topology_shape(job->topology)->width;
     const size_t words = (size_t)job->prefix + 3 + width; /* of 4 bytes, per row */
     out->most = (size_t)model.batch;
-    PL_CHECK(
-        pl_try_alloc(out->most * words * sizeof(int32_t), "feature batch", &memory));
+    PL_CHECK(pl_try_alloc(out->most * words * sizeof(int32_t),
+                          "a batch of features of documents", &memory));
     out->tokens = memory;
     out->lengths = out->tokens + out->most * (size_t)job->prefix;
     out->docs = (uint32_t *)(out->lengths + out->most);
@@ -91,7 +96,8 @@ static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
 static void close_lane(lane *l)
 {
     pl_free_aligned(l->tokens);
-    pl_model_destroy(&l->model);
+    if (l->backend)
+        pl_model_destroy(&l->model);
     pl_backend_close(&l->backend);
 }
 
@@ -102,6 +108,8 @@ static pl_status flush_batch(const pass *p, lane *l)
     const size_t C = p->width;
     if (l->n == 0)
         return PL_OK;
+    if (p->job->check)
+        PL_CHECK(p->job->check(p->job->check_context));
     PL_CHECK(pl_model_features(l->model, l->tokens, l->lengths, (int)l->n,
                                p->job->prefix, l->rows));
     for (size_t b = 0; b < l->n; ++b) {
@@ -144,6 +152,17 @@ static pl_status one_group(void *context, size_t item, int thread)
     return flush_batch(p, l);
 }
 
+uint64_t pl_router_feature_tokens(const pl_tokens *tokens, int prefix, int windows)
+{
+    const size_t T = (size_t)prefix;
+    uint64_t n = 0;
+    for (uint32_t d = 0; d < pl_tokens_n_docs(tokens); ++d) {
+        const pl_token_doc *doc = pl_tokens_doc(tokens, d);
+        n += windows_of(doc, T, windows) * (doc->n_tokens < T ? doc->n_tokens : T);
+    }
+    return n;
+}
+
 pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
                              float *features)
 {
@@ -152,16 +171,17 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     PL_CHECK(check_feature_job(job));
     p.n_docs = pl_tokens_n_docs(tokens);
     p.width = (size_t)pl_topology_shape(job->topology)->width;
-    p.lanes = pl_alloc((size_t)job->n_threads * sizeof *p.lanes);
+    const int n_threads = job->model ? 1 : job->n_threads;
+    p.lanes = pl_alloc((size_t)n_threads * sizeof *p.lanes);
     size_t n_groups = 0;
     int n_lanes = 1; /* the backend of the first lane tells the number of GPUs */
     while (p.n_lanes < n_lanes) {
         lane *l = &p.lanes[p.n_lanes++];
         PL_TRY(open_feature_lane(job, p.n_lanes - 1, l));
-        const int n_devices = l->backend->n_devices;
-        p.group = documents_of(job, n_devices > 0);
-        n_groups = (p.n_docs + p.group - 1) / p.group;
-        n_lanes = (size_t)job->n_threads < n_groups ? job->n_threads : (int)n_groups;
+        const int n_devices = l->backend ? l->backend->n_devices : 0;
+        p.group = documents_of(job, p.n_docs, n_devices > 0);
+        n_groups = p.n_docs > 0 ? (p.n_docs + p.group - 1) / p.group : 0;
+        n_lanes = (size_t)n_threads < n_groups ? n_threads : (int)n_groups;
         n_lanes = n_devices > 0 && n_devices < n_lanes ? n_devices : n_lanes;
     }
     if (n_groups > 0)

@@ -16,11 +16,11 @@ typedef struct work {
     const kmeans_job *job;
     void *memory;     /* the block that holds the arrays below */
     float *centroids; /* [k, dim] */
-    double *sums;     /* [k, dim] */
+    double *sums;     /* [k, dim] sum of the points of each cluster */
     double *distance; /* [n] squared distance to the nearest centroid */
-    int *label;       /* [n] */
+    int *label;       /* [n] cluster of each point */
     int *before;      /* [n] labels of the previous iteration */
-    size_t *count;    /* [k] */
+    size_t *count;    /* [k] number of points of each cluster */
     int n_seeded;     /* number of centroids that exist while seeding */
 } work;
 
@@ -234,7 +234,7 @@ static pl_status lloyd(work *w, double *total)
     return PL_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- public functions ---- */
 
 static pl_status check_kmeans_job(const kmeans_job *job)
 {

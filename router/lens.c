@@ -18,7 +18,8 @@ pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows)
 {
     size_t C = (size_t)dim, n_rows = with_rows ? (size_t)rank * C : 0;
     void *memory = NULL;
-    PL_CHECK(pl_try_alloc((2 * C + n_rows) * sizeof(float), "lens", &memory));
+    PL_CHECK(pl_try_alloc((2 * C + n_rows) * sizeof(float),
+                          "the transform of the router's features", &memory));
     *l = (lens){.dim = dim, .rank = rank, .mean = memory};
     l->scale = l->mean + C;
     l->rows = with_rows ? l->scale + C : NULL;
@@ -32,8 +33,9 @@ void lens_clear(lens *l)
 }
 
 /* Reads the features twice: first for the means, then for the deviations from the
- * means. A single pass would lose precision if all values had a large common offset. A
- * column that does not vary has scale 0. */
+ * means. A single pass would lose precision if all values had a large common offset.
+ * With `standardize`, a column that does not vary gets scale 0; otherwise every scale
+ * is 1. */
 static void fit_columns(lens *l, const float *features, size_t n, bool standardize)
 {
     size_t C = (size_t)l->dim;
@@ -56,7 +58,7 @@ static void fit_columns(lens *l, const float *features, size_t n, bool standardi
     pl_free(sum);
 }
 
-/* ---- rows ---- */
+/* ---- the rows of the projection ---- */
 
 typedef struct rows_fit {
     const lens *lens;
@@ -64,17 +66,17 @@ typedef struct rows_fit {
     const float *features;
     size_t n;
     size_t white;    /* number of whitened components */
-    double *rows;    /* [white, dim] */
+    double *rows;    /* [white, dim] the rows that whiten (fit_white) */
     double *turn;    /* [rank, white] the projection that sharpening found */
     size_t n_sample; /* sharpening uses n_sample points: every stride-th point */
     size_t stride;
-    float *sample; /* [n_sample, white] */
+    float *sample; /* [n_sample, white] the sample, whitened */
 } rows_fit;
 
 /* Computes the rows that whiten: each principal direction divided by the square root of
  * its variance. Directions with almost no variance are noise, which must not be scaled
- * up. So `white` becomes the number of the other directions. If there is any variance,
- * at least one direction is kept. */
+ * up, so their rows become zero, and `white` becomes the number of the remaining
+ * directions. If there is any variance, at least one direction is kept. */
 static pl_status fit_white(rows_fit *f)
 {
     size_t C = (size_t)f->lens->dim, n_kept = 0;
@@ -178,7 +180,7 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
     pl_status status;
     PL_TRY(pl_try_alloc((C + R) * white * sizeof(double) +
                             f.n_sample * white * sizeof(float),
-                        "the router's view", &memory));
+                        "fitting the transform of the router's features", &memory));
     f.rows = memory;
     f.turn = f.rows + white * C;
     f.sample = (float *)(f.turn + R * white);

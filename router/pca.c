@@ -27,7 +27,7 @@ typedef struct work {
     size_t n_points;    /* number of points in the block */
     double *covariance; /* [C, C] */
     double *q, *next;   /* [R, C] directions as rows */
-    double *small;      /* [R, R] */
+    double *small;      /* [R, R] the covariance along the directions q */
     double *turn;       /* [R, R] eigenvectors of `small` as rows */
     double *values;     /* [R] eigenvalues of `small` */
 } work;

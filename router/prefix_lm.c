@@ -169,7 +169,7 @@ void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n)
     }
 }
 
-/* ---- terms ---- */
+/* ---- logarithms of counts ---- */
 static double sum_counts(const uint32_t *counts, size_t n)
 {
     uint64_t sum = 0;

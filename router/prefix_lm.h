@@ -21,10 +21,10 @@ struct pl_prefix_lm {
     uint32_t *buckets; /* [n_rows] the buckets of frequent pairs, in rising order */
     uint32_t *tokens;  /* [vocab, n_paths] how often each token occurred on each path */
     uint32_t *pairs;   /* [n_rows, n_paths] the same for each frequent pair */
-    /* Computed by prefix_lm_finish; [n_rows, n_paths], [vocab, n_paths], [vocab,
-     * n_paths]. pair_terms: logarithms of the smoothed counts of pairs. before_terms:
-     * logarithms of the smoothed counts of tokens. alone_terms: log p of a token
-     * without regard to the previous token. */
+    /* prefix_lm_finish computes these arrays. pair_terms [n_rows, n_paths]: logarithms
+     * of the smoothed counts of pairs. before_terms [vocab, n_paths]: logarithms of the
+     * smoothed counts of tokens. alone_terms [vocab, n_paths]: log p of a token without
+     * regard to the previous token. */
     float *pair_terms, *before_terms, *alone_terms;
 };
 
@@ -52,7 +52,8 @@ void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n);
 /* Computes the logarithms of a model. Call it after all texts were added, before
  * prefix_lm_score. */
 PL_MUST_CHECK pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads);
-/* Adds to nats [n_paths] -log p of all tokens except the first, for each path. */
+/* Adds to nats [n_paths], for each path, the sum of -log p over all tokens except the
+ * first. */
 void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n,
                      double *nats);
 

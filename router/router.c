@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- the object ---- */
+/* ---- creating a router ---- */
 
 pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, int dim,
                         int rank, bool with_rows, pl_router **out)
@@ -47,7 +47,7 @@ void pl_router_destroy(pl_router **router)
     *router = NULL;
 }
 
-/* ---- deciding ---- */
+/* ---- costs of paths ---- */
 
 int router_n_centroids(const pl_router *router)
 {

@@ -16,8 +16,8 @@
  * documents. A prefix model is an immutable object in the store.
  *
  * Features are transformed before distances are computed (lens: standardise, whiten,
- * sharpen, unit length). Hidden states have a few directions with large variance that
- * say little about a document.
+ * sharpen, scale to unit length), because hidden states have a few directions with
+ * large variance that say little about a document.
  *
  * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (discriminate,
  * arrange, balance), features, shards, prefix_lm, prefix_lm_fit, prefix_lm_code, judge
@@ -34,7 +34,7 @@ extern "C" {
 typedef enum pl_router_kind {
     PL_ROUTER_KMEANS,
     PL_ROUTER_PRODUCT,
-    PL_ROUTER_LINEAR /* discriminative */
+    PL_ROUTER_LINEAR /* the discriminative router */
 } pl_router_kind;
 
 typedef struct pl_router_options {
@@ -104,11 +104,11 @@ void pl_router_destroy(pl_router **router);
 void pl_router_route(const pl_router *router, const float *feature, int top,
                      int *paths);
 
-/* Computes features [n_docs, width]. The feature of a document is computed from its
- * first `prefix` tokens (with BOS), or from all its tokens if it has fewer. If
- * `windows` is above 1, the feature is the mean over up to `windows` windows of
- * `prefix` tokens, which are evenly spaced in the document. The result does not depend
- * on n_threads. `params` are the fp32 parameters of the base model. */
+/* pl_router_features computes features [n_docs, width]. The feature of a document is
+ * computed from its first `prefix` tokens (with BOS), or from all its tokens if it has
+ * fewer. If `windows` is above 1, the feature is the mean over up to `windows` windows
+ * of `prefix` tokens, which are evenly spaced in the document. The result does not
+ * depend on n_threads. `params` are the fp32 parameters of the base model. */
 typedef struct pl_feature_job {
     const pl_topology *topology;
     const float *params;
@@ -118,10 +118,22 @@ typedef struct pl_feature_job {
     /* largest number of windows per document; with 0 or 1 only the first window is
      * used */
     int windows;
+    /* NULL: creates a model per thread. Otherwise a borrowed model with this batch and
+     * the context `prefix`, whose parameters are loaded; params, precision, backend and
+     * n_threads are then ignored. */
+    pl_model *model;
+    int batch;
+    /* NULL, or a function that each thread calls before each batch. If the function
+     * fails, the computation ends with its status. */
+    pl_status (*check)(void *context);
+    void *check_context;
 } pl_feature_job;
 /* Returns the number of rows of `prefix` tokens that a model for features computes at
  * once, on a GPU or on a processor. */
 int pl_router_feature_rows(int prefix, bool device);
+/* Returns the number of tokens from which the features of all documents are computed,
+ * with `prefix` and `windows` as in pl_feature_job. */
+uint64_t pl_router_feature_tokens(const pl_tokens *tokens, int prefix, int windows);
 PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
                                            const pl_tokens *tokens, float *features);
 
@@ -146,7 +158,8 @@ void pl_shards_clear(pl_shards *shards);
  * One tiny language model per path, made of counts of tokens and of pairs of tokens. A
  * text goes to the path whose model gives it the highest likelihood. */
 typedef struct pl_prefix_lm pl_prefix_lm;
-/* largest number of counts of a model: size of the vocabulary times number of paths */
+/* largest number of counts in one table of a model; the table of tokens has one count
+ * per token of the vocabulary and path */
 enum { PL_PREFIX_LM_CELLS_MAX = 1 << 28 };
 typedef struct pl_prefix_lm_job {
     const pl_tokens *tokens;
@@ -162,14 +175,15 @@ PL_MUST_CHECK pl_status pl_prefix_lm_count(const pl_prefix_lm_job *job,
 void pl_prefix_lm_destroy(pl_prefix_lm **lm);
 int pl_prefix_lm_n_paths(const pl_prefix_lm *lm);
 PL_MUST_CHECK pl_status pl_prefix_lm_encode(const pl_prefix_lm *lm, pl_buf *out);
-/* Decodes a prefix model. ERR_DAMAGED. ERR_UNSUPPORTED: the format version is not
- * known. ERR_NOMEM. */
+/* Decodes a prefix model. ERR_DAMAGED: the bytes are damaged. ERR_UNSUPPORTED: the
+ * format version is not known. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
                                             pl_prefix_lm **out);
-/* The largest size in bytes of a model for this vocabulary and number of paths. */
+/* Returns the most memory, in bytes, that a model for this vocabulary and number of
+ * paths can need. */
 uint64_t pl_prefix_lm_bytes(int vocab, int n_paths);
-/* Writes to nats [n_paths], for each path, -log p of all tokens except the first under
- * the path's model. */
+/* Writes to nats [n_paths], for each path, the sum of -log p over all tokens except the
+ * first, where p is the probability of a token under the path's model. */
 void pl_prefix_lm_nats(const pl_prefix_lm *lm, const int32_t *tokens, int n,
                        double *nats);
 /* Writes one row of n - 1 losses per path: -log p of each token except the first. Row i
@@ -200,7 +214,8 @@ PL_MUST_CHECK pl_status pl_router_map(const float *features, size_t n, int dim,
 
 /* How well an assignment matches labels. purity: fraction of documents that have the
  * most frequent label of their cluster. nmi: normalised mutual information, which is
- * the mutual information of clusters and labels / mean of their entropies. */
+ * the mutual information of clusters and labels, divided by the mean of the two
+ * entropies. */
 typedef struct pl_judgement {
     double purity, nmi;
 } pl_judgement;

@@ -16,11 +16,11 @@ typedef struct fit {
     const float *features;
     size_t n;
     double *weights;   /* [n] weight of each document */
-    float *z;          /* [n, rank] */
-    float *scratch;    /* [n_threads, dim] */
-    double *distances; /* [n, n_centroids] */
-    int *path;         /* [n] */
-    int *label;        /* [n] labels at one level */
+    float *z;          /* [n, rank] transformed features */
+    float *scratch;    /* [n_threads, dim] memory of each thread */
+    double *distances; /* [n, n_centroids] from router_distances */
+    int *path;         /* [n] path of each document */
+    int *label;        /* [n] label of each document at one level */
 } fit;
 
 static pl_status check_levels(const pl_router_options *options)
@@ -106,10 +106,11 @@ static pl_status check_fit(const float *features, size_t n, int dim,
     if (dim < 1 || dim > ROUTER_DIM_MAX || rank_of(options, dim) < levels_of(options))
         return pl_fail(
             PL_ERR_CONFIG,
-            "features have %d elements, of which the router uses %d: there are too "
-            "many elements, or fewer used elements than parts (%d, one per level of "
-            "product k-means); use a larger router.components or a smaller model.width",
-            dim, rank_of(options, dim), levels_of(options));
+            "features have %d elements, of which the router uses %d; features may "
+            "have 1 to %d elements, and the router must use at least %d (one per level "
+            "of product k-means); use a larger router.components or a smaller "
+            "model.width",
+            dim, rank_of(options, dim), (int)ROUTER_DIM_MAX, levels_of(options));
     if (n < (size_t)options->n_paths)
         return pl_fail(PL_ERR_DATA,
                        "fewer documents than paths: %d paths but only %zu documents; "
@@ -224,8 +225,8 @@ static pl_status balance_shards(fit *f)
     return PL_OK;
 }
 
-/* Sets the inertia to the mean squared distance between a document and its path. For a
- * linear router the inertia stays the cross-entropy of the fit. */
+/* Sets the inertia to the mean squared distance between a document and the centroids of
+ * its path. For a linear router the inertia stays the cross-entropy of the fit. */
 static void take_inertia(fit *f)
 {
     pl_router *router = f->router;

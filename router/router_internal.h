@@ -15,8 +15,11 @@ extern "C" {
  *   cost(path) = sum_l |z_l - centroid[l][e_l]|^2 + bias[path]
  *
  * A document goes to the path with the least cost; if costs are equal, to the first
- * one. The linear router has one level and cost(path) = -(centroid[path] . [z, 1]) +
- * bias[path], where the centroid is a row of weights with an intercept at its end. */
+ * such path. The linear router has one level and
+ *
+ *   cost(path) = -(centroid[path] . [z, 1]) + bias[path]
+ *
+ * Here the centroid is a row of weights with an intercept at its end. */
 struct pl_router {
     pl_router_kind kind;
     int n_paths, n_levels;
@@ -24,8 +27,8 @@ struct pl_router {
     lens lens;
     float *centroids[PL_LEVELS_MAX]; /* per level: [experts, router_row_size] */
     double *bias; /* [n_paths] prices; all 0 if shards are not balanced */
-    /* mean squared distance to the nearest centroid; for a linear router, mean
-     * cross-entropy in nats */
+    /* mean squared distance between a document and the centroids of its path; for a
+     * linear router, mean cross-entropy in nats */
     double inertia;
 };
 

@@ -63,8 +63,8 @@ static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane 
         PL_CHECK(pl_backend_open(&backend, &out->backend));
         PL_CHECK(pl_model_create(out->backend, options->topology, &model, &out->model));
     }
-    PL_CHECK(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)), "scorer batch",
-                          &memory));
+    PL_CHECK(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)),
+                          "a batch of windows to score", &memory));
     out->tokens = memory;
     out->targets = out->tokens + n;
     out->losses = (float *)(out->targets + n);
@@ -140,7 +140,7 @@ typedef struct pass {
     int prefix;
     window *windows;
     size_t n_windows;
-    double *nats; /* [n_windows] */
+    double *nats; /* [n_windows] sum of the losses of each window */
     /* losses of all targets; the losses of a window begin at index `place`; NULL: only
      * sums are computed */
     float *losses;

@@ -3,8 +3,8 @@
  * A document is cut into windows of T = `context` targets, exactly as the sampler cuts
  * it for training: the targets of window w are the tokens w*T+1 to w*T+T of the
  * document. Each window is scored alone. A token counts as a target only if its index
- * in the document is at least `prefix`, because the tokens before determined the
- * path. */
+ * in the document is at least `prefix`, because the first `prefix` tokens determined
+ * the path. */
 #ifndef PL_ROUTER_SCORER_H
 #define PL_ROUTER_SCORER_H
 #include "corpus/corpus.h"
@@ -58,7 +58,7 @@ PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *t
 
 /* Writes the loss in nats of every target, including targets in the prefix. `losses`
  * has pl_doc_targets elements per document, document after document in the order of
- * `docs`; those of a blank document are not written. Errors as in
+ * `docs`; the elements of a blank document are not written. Errors as in
  * pl_score_documents. */
 PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
                                          const uint32_t *docs, size_t n, float *losses);

@@ -81,8 +81,8 @@ static pl_status nearest_documents(sorting *s, int path, uint32_t *docs)
 {
     void *memory = NULL;
     pl_status status;
-    PL_TRY(pl_try_alloc(s->n * (sizeof(candidate) + sizeof(double)), "empty paths",
-                        &memory));
+    PL_TRY(pl_try_alloc(s->n * (sizeof(candidate) + sizeof(double)),
+                        "filling empty shards", &memory));
     candidate *candidates = memory;
     s->costs = (double *)(candidates + s->n);
     s->path = path;
@@ -98,7 +98,7 @@ done:
     return status;
 }
 
-/* ---- lists ---- */
+/* ---- the lists of documents ---- */
 /* Fills the lists of documents of all paths. Documents are distributed in rising order,
  * so every list is sorted. */
 static pl_status fill_lists(sorting *s, pl_shards *out)
@@ -175,7 +175,7 @@ pl_status pl_shards_make(const pl_router *router, const float *features, size_t 
     void *memory = NULL;
     pl_status status;
     PL_TRY(pl_try_alloc(scratch * sizeof(double) + n_docs * s.top * sizeof(int),
-                        "sharding", &memory));
+                        "dealing documents to shards", &memory));
     s.scratch = memory;
     s.nearest = (int *)(s.scratch + scratch);
     out->n_paths = router->n_paths;

@@ -32,13 +32,13 @@ typedef struct work {
     double *means;   /* [K, C] means of the clusters */
     double *within;  /* [C, C] S_w */
     double *vectors; /* [C, C] eigenvectors of S_w as rows */
-    double *values;  /* [C] */
-    size_t *count;   /* [K] */
+    double *values;  /* [C] eigenvalues of S_w */
+    size_t *count;   /* [K] number of points of each cluster */
     /* [n, C] in the first round, later [n, R]: the projected points, scaled to length
      * 1 */
     float *view;
     float *centroids; /* [K, C] in the first round, later [K, R] */
-    int *label;       /* [n] */
+    int *label;       /* [n] cluster of each point */
 } work;
 
 static size_t columns(const work *w)
@@ -152,7 +152,7 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
     size_t doubles = w.K * w.C + 2 * square + w.C;
     PL_TRY(pl_try_alloc(doubles * sizeof(double) + w.K * sizeof(size_t) +
                             (n + w.K) * w.C * sizeof(float) + n * sizeof(int),
-                        "the router's view", &memory));
+                        "sharpening the router's features (router.sharpen)", &memory));
     w.means = memory;
     w.within = w.means + w.K * w.C;
     w.vectors = w.within + square;

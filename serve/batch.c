@@ -1,14 +1,14 @@
 /* Continuous batching: requests may join before each step and leave after it. Different
- * paths of one shape may answer them. If several of these paths share a module, the
- * decoder multiplies the rows of all their requests by that module together.
+ * paths of the same shape (pl_shape) may answer them. If several of these paths share a
+ * module, the decoder multiplies the rows of all their requests by that module at once.
  *
- * A prompt is read by itself, piece by piece, so that its matrix products have the same
- * shapes as without other requests. Requests share only the decoding steps, and the
- * rows of a step do not affect each other (modules/decoder.c). Between two steps about
- * READ tokens of prompts are read, so that a long prompt does not delay the answers of
- * other requests for long. The part of a prompt that a slot still holds is not read
- * again (prefix_cache.h), unless the request asks for the scores of the prompt's
- * tokens.
+ * A prompt is read alone, piece by piece, so that its matrix products have the same
+ * shapes as if there were no other requests. Requests share only the decoding steps,
+ * and the rows of a step do not affect each other (modules/decoder.c). Between two
+ * steps about READ tokens of prompts are read, so that a long prompt does not delay the
+ * answers of other requests for long. The part of a prompt that a slot still holds is
+ * not read again (prefix_cache.h), unless the request asks for the scores of the
+ * prompt's tokens.
  *
  * A request whose path is chosen again (rerouting.h) has a slot for each path. The
  * tokens that its paths must read before a new choice are read like a prompt: in
@@ -187,7 +187,7 @@ void pl_batch_destroy(pl_batch **batch)
     *batch = NULL;
 }
 
-/* If the path that writes has changed, tells the request which path writes now. */
+/* Tells the request about each path that has begun to write since the last call. */
 static void tell_moves(place *p)
 {
     const pl_reroute_trace *t = rerouting_trace(p->route);
@@ -368,8 +368,8 @@ static pl_status score_prompt_rows(void *context, int first, int count,
     return PL_OK;
 }
 
-/* Reads the next n tokens of a prompt. b->logits gets the logits after its last
- * token. */
+/* Reads the next n tokens of a prompt. `last` tells whether they are the prompt's last
+ * tokens; b->logits then gets the logits after them. */
 static pl_status read_prompt_tokens(pl_batch *b, int slot, int n, bool last)
 {
     place *p = &b->places[slot];
@@ -453,7 +453,7 @@ static bool is_known_whole(const place *p)
 pl_status pl_batch_step(pl_batch *b)
 {
     int32_t slots[PL_DECODER_SLOTS_MAX], tokens[PL_DECODER_SLOTS_MAX];
-    int at[PL_DECODER_SLOTS_MAX]; /* [n] the place of each row of the step */
+    int at[PL_DECODER_SLOTS_MAX]; /* [n] index of the place of each row */
     int n = 0;
     int slot, piece = 1;
     /* Ends requests whose clients have gone. */

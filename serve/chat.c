@@ -201,7 +201,7 @@ static pl_status read_message(const pl_json *value, const pl_chat_template *chat
     int i = 0;
     if (!pl_json_is_object(value))
         return pl_fail(PL_ERR_USAGE, "each item of `messages` must be an object");
-    if (strcmp(role, "developer") == 0) /* a newer name for the same role */
+    if (strcmp(role, "developer") == 0) /* a newer name of `system` */
         role = role_names[CHAT_SYSTEM];
     while (i <= CHAT_ASSISTANT && strcmp(role_names[i], role) != 0)
         i++;

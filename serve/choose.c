@@ -1,7 +1,11 @@
-/* Chooses a token in four steps: softmax at a temperature; keep the top_k likeliest
- * tokens (Fan et al. 2018, arXiv:1805.04833); of these keep the nucleus, the smallest
- * set of likeliest tokens whose probabilities sum to at least top_p (Holtzman et al.
- * 2019, arXiv:1904.09751); draw one of these tokens with one keyed random number.
+/* Chooses a token in these steps:
+ *
+ * - softmax at a temperature
+ * - drop tokens whose probability is below min_p times the highest probability
+ * - keep the top_k likeliest tokens (Fan et al. 2018, arXiv:1805.04833)
+ * - keep the nucleus: the smallest set of likeliest tokens that has at least the share
+ *   top_p of the remaining probability (Holtzman et al. 2019, arXiv:1904.09751)
+ * - draw one of these tokens with one keyed random number
  *
  * The likeliest tokens are taken from a heap, so the vocabulary need not be sorted: to
  * find m tokens in a vocabulary of V tokens costs about V + m log V steps. */
@@ -28,8 +32,8 @@ pl_status pl_chooser_create(int vocab, pl_chooser **out)
                        vocab);
     size_t n = (size_t)vocab;
     void *memory = NULL;
-    PL_CHECK(
-        pl_try_alloc(n * (sizeof(double) + 2 * sizeof(int32_t)), "chooser", &memory));
+    PL_CHECK(pl_try_alloc(n * (sizeof(double) + 2 * sizeof(int32_t)), "choosing tokens",
+                          &memory));
     pl_chooser *chooser = pl_alloc(sizeof *chooser);
     chooser->vocab = vocab;
     chooser->weight = memory;

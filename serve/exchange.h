@@ -2,9 +2,9 @@
  * of other programs.
  *
  * A path is a Llama decoder (with QK norm, a Qwen3 decoder). Its tensors have the names
- * that the library transformers uses, and its rotary pairs have the same order as
- * there, so its parameters are written to safetensors files unchanged. GGUF orders the
- * rows of q and k of a Llama differently (weights.h).
+ * that the library transformers uses, and its rotary pairs have the same order as in
+ * that library, so its parameters are written to safetensors files unchanged. GGUF
+ * orders the rows of q and k of a Llama differently (weights.h).
  *
  *   folder  model.safetensors, config.json, generation_config.json, tokenizer.model,
  *           tokenizer.json, tokenizer_config.json, special_tokens_map.json
@@ -42,7 +42,7 @@ typedef struct pl_note {
 } pl_note;
 
 typedef struct pl_export {
-    const char *name; /* name of the model, as people see it */
+    const char *name; /* name of the model, which programs show to their users */
     const pl_topology *topology;
     const float *params; /* parameters of one path */
     /* a SentencePiece model, such as tokenizer.model in a run's data folder */
@@ -61,15 +61,16 @@ typedef struct pl_export {
 PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
 /* Writes a GGUF file. The errors are those of pl_export_folder, but q8_0 is supported,
  * and a tokenizer that is not BPE over unchanged text gives ERR_UNSUPPORTED. In a q8_0
- * file, matrices whose rows are not a multiple of 32 long are written as f16. */
+ * file, a matrix whose row length is not a multiple of 32 is written as f16. */
 PL_MUST_CHECK pl_status pl_export_gguf(const pl_export *e, const char *path);
 
 typedef struct pl_import pl_import;
 
-/* `path` is either a folder with config.json and model.safetensors (or its shards), or
- * a .safetensors file with config.json beside it. After OK, every needed tensor exists
- * exactly once, with the right shape. If the model is refused, the message names the
- * field, its value, and what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
+/* `path` is either a .safetensors file with config.json beside it, or a folder with
+ * config.json and model.safetensors (or with model.safetensors.index.json and the files
+ * that this index names). After OK, every needed tensor exists exactly once, with the
+ * right shape. If the model is refused, the message names the field, its value, and
+ * what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
 PL_MUST_CHECK pl_status pl_import_open(const char *path, pl_import **out);
 void pl_import_close(pl_import **import); /* accepts NULL */
 const pl_shape *pl_import_shape(const pl_import *import);

@@ -14,8 +14,8 @@ bool pl_http_address(const char *listen, struct sockaddr_in *out);
 
 /* ERR_CONFIG if pl_exporter_open would refuse the address. */
 PL_MUST_CHECK pl_status pl_exporter_check(const char *listen);
-/* Listens at `listen`, IPv4:PORT. For each request the exporter calls `hub`, on its own
- * thread and never twice at the same time. `hub` sets *status to the hub's status; the
+/* Listens at `listen`, IPv4:PORT. For each request the exporter's thread calls `hub`;
+ * two calls never overlap. `hub` sets *status to the hub's status; the
  * exporter destroys it. ERR_BUSY: the port is in use. */
 PL_MUST_CHECK pl_status pl_exporter_open(const char *listen,
                                          pl_status (*hub)(void *context,

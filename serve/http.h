@@ -27,8 +27,9 @@ typedef struct http_page {
 } http_page;
 void http_page_make(const unsigned char *asset, size_t bytes, http_page *out);
 void http_page_clear(http_page *page);
-/* Makes an answer of the page, with type and headers. The page must outlive the answer.
- * Returns NULL if memory is short. */
+/* Makes an answer that contains the page, with its security headers; the caller sets
+ * the content type. The page must outlive the answer. Returns NULL if memory is
+ * short. */
 struct MHD_Response *http_page_response(const http_page *page);
 /* Whether the method is GET or HEAD. The caller answers both in the same way; for HEAD
  * the library leaves out the body. */

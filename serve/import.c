@@ -140,8 +140,8 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     const st_tensor *have = find_model_tensor(m, want->name, &file);
     if (!have)
         return pl_fail(PL_ERR_DATA,
-                       "%s has no tensor %s, but by config.json the model needs it; is "
-                       "the download complete?",
+                       "%s has no tensor %s, which the model needs by its config.json; "
+                       "the download may be incomplete: repeat it",
                        m->folder, want->name);
     if (has_shape(have, want))
         return PL_OK;
@@ -296,7 +296,8 @@ static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
     const st_tensor *have = find_model_tensor(m, t->name, &file);
     if (!have || !has_shape(have, t))
         return pl_fail(PL_ERR_INTERNAL,
-                       "tensor %s is missing, but was there when its file was opened",
+                       "tensor %s is missing, but was there when its file was opened; "
+                       "do not change the files during the import",
                        t->name);
     PL_CHECK(safetensors_floats(file, have, out));
     for (uint64_t i = 0; i < have->n_values; i++)

@@ -85,7 +85,8 @@ static pl_status check_architecture(const config_reader *c, bool *qk_norm)
 static pl_status check_whole_attention(const config_reader *c)
 {
     static const char remedy[] =
-        "our attention sees the whole context; use a model without sliding windows";
+        "pathloom's attention always sees the whole context; use a model without "
+        "sliding windows";
     PL_CHECK(expect_false(c, "use_sliding_window", remedy));
     const pl_json *layers = field(c, "layer_types");
     for (size_t i = 0; i < pl_json_count(layers); i++) {
@@ -212,7 +213,7 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
     if (!pl_json_is_object(root))
         PL_TRY(pl_fail(PL_ERR_DATA, "%s is not a JSON object", what));
     static const char no_bias[] =
-        "our projections have no biases; use a model without them";
+        "pathloom's projections have no biases; use a model without biases";
     PL_TRY(check_architecture(&c, &out->qk_norm));
     PL_TRY(check_whole_attention(&c));
     PL_TRY(expect_text(&c, "hidden_act", "silu",

@@ -96,8 +96,8 @@ void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
 PL_MUST_CHECK pl_status pl_read_path_at(pl_store *store, const pl_arm *arm,
                                         const pl_topology *t, int path, pl_which which,
                                         float *params);
-/* Marks all paths that use one of the modules in a list such as "L1.E3,B0.E1" as
- * closed: *closed [n_paths], which the caller frees with pl_free, also after a failure.
+/* Makes *closed [n_paths]: true for all paths that use a module of the list `modules`,
+ * such as "L1.E3,B0.E1". The caller frees *closed with pl_free, also after a failure.
  * ERR_NOT_FOUND: there is no such module. ERR_USAGE: all paths would be closed. */
 PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules,
                                        bool **closed);

@@ -266,8 +266,8 @@ pl_status pl_module_pool_compare(pl_module_pool *pool, const pl_pooled_path *pat
         *current = *current &&
                    pl_hash_equal(&path->modules[slot]->params, &modules[slot].params);
     }
-    /* The caller will close the path and open it again; it then needs the modules that
-     * have not changed. */
+    /* The caller will close the path and open it again. The modules that have not
+     * changed are then needed again, so they are kept. */
     for (int slot = 0; status == PL_OK && !*current &&
                        slot < pl_topology_n_slots(path->source.topology);
          slot++) {

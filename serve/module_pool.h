@@ -58,7 +58,8 @@ uint64_t pl_pooled_path_contents(const pl_pooled_path *path);
 PL_MUST_CHECK pl_status pl_module_pool_compare(pl_module_pool *pool,
                                                const pl_pooled_path *path,
                                                bool *current);
-/* Drops the modules that no path uses. Returns whether a module was dropped. */
+/* Drops the modules that no path uses, including those that pl_module_pool_compare has
+ * kept. Returns whether a module was dropped. */
 bool pl_module_pool_drop_kept(pl_module_pool *pool);
 
 /* ---- plan ---- */

@@ -23,7 +23,7 @@ enum {
      * which the HTTP library closes the connection */
     BUSY_MS = 10000,
     COMMENT_MS = 10000, /* how often a stream without events sends a comment */
-    WATCHED_MS = 15000  /* for this time after a question, a page counts as open */
+    WATCHED_MS = 15000  /* a page counts as open for this time after a question */
 };
 
 struct pl_page_front {
@@ -32,9 +32,9 @@ struct pl_page_front {
     bool loopback;              /* only this machine can reach the address */
     char host[INET_ADDRSTRLEN]; /* the address at which the front listens */
     http_page page;
-    pl_queue *questions; /* for the owner */
+    pl_queue *questions; /* questions that the owner has not taken yet */
     /* the three fields below are accessed by atomic operations */
-    uint64_t number;  /* of the newest state */
+    uint64_t number;  /* number of the newest state */
     int64_t asked_ms; /* time when a page last asked or listened */
     bool closing;
 };

@@ -6,10 +6,11 @@
 
 #include <math.h>
 
-/* A place for one path in memory, whose likelihood can be computed. */
+/* A place that holds one path in memory, so that likelihoods under this path can be
+ * computed. */
 typedef struct scoring {
     pl_pooled_path *pooled; /* NULL: no path was read yet */
-    int path; /* number of the path here; -1: none, or it must be read again */
+    int path; /* number of the held path; -1: none, or it must be read again */
 } scoring;
 
 struct pl_path_chooser {
@@ -24,8 +25,8 @@ struct pl_path_chooser {
     const pl_topology *topology;
     scoring *scorings; /* [n_held] path p is held in scorings[p modulo n_held] */
     int n_held;        /* largest number of held paths; 0: the router chooses */
-    double *nats;      /* [n_paths] nats of the last prompt by each path */
-    double *costs;     /* [n_paths] the router's costs; used with both methods */
+    double *nats;      /* [n_paths] each path's nats of the last prompt */
+    double *costs;     /* [n_paths] the router's costs; used in both ways of choosing */
 };
 
 static pl_model_options prefix_model(const pl_answer_settings *settings)

@@ -1,11 +1,12 @@
 /* Chooses the path that answers a prompt. The commands generate, serve and export use
- * this chooser, so all of them choose the same path for a prompt.
+ * this chooser, so all of them choose the same path for a prompt. There are two ways:
  *
- * By the router: for each path the router has a very small language model, made of
- * counts (router/prefix_lm.c). The path whose model predicts the first router.prefix
- * tokens best answers. By likelihood: every path reads these tokens, and the path that
- * predicts them best answers (serve/likelihood.c). Each module of these paths is in
- * memory once (module_pool.h).
+ * - By the router: for each path the router has a very small language model, made of
+ *   counts (router/prefix_lm.c). The path whose model predicts the first router.prefix
+ *   tokens best answers.
+ * - By likelihood: every path reads these tokens, and the path that predicts them best
+ *   answers (serve/likelihood.c). Each module of these paths is in memory once
+ *   (module_pool.h).
  *
  * Likelihoods are always computed with the run's precision and one thread, even if the
  * answer is computed with another precision or more threads. So these options never

@@ -1,4 +1,4 @@
-/* Private to serve: joins the bytes of tokens to text.
+/* Private to serve: joins the bytes of tokens into text.
  *
  * Bytes are held back while they may be the beginning of a character or of a stop text.
  * Each sequence of bytes that cannot be UTF-8 becomes one U+FFFD. So every piece of

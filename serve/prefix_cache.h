@@ -23,7 +23,9 @@ typedef struct prefix_match {
     int slot; /* the slot that the prompt will use */
     /* the slot that holds the prompt's first n_known tokens; -1: no slot has any */
     int from;
-    int n_known; /* if it is the prompt's length, the logits after it are known, too */
+    /* number of known tokens; if all tokens of the prompt are known, the logits after
+     * the prompt are known, too */
+    int n_known;
 } prefix_match;
 /* A prompt, and a number that identifies the modules of the path that reads it. */
 typedef struct prefix_prompt {

@@ -20,7 +20,7 @@
 #include <string.h>
 
 enum { FILES_MAX = 256, SAMPLE_BYTES = 512 };
-/* An object storage accepts at most this many bytes in one PUT. */
+/* Object stores accept at most this many bytes in one PUT. */
 static const uint64_t FILE_BYTES_MAX = (uint64_t)5 << 30;
 #define LFS "application/vnd.git-lfs+json"
 
@@ -66,7 +66,7 @@ static pl_status add_file(publication *p, const char *folder, const char *name)
     if (f->bytes.len > FILE_BYTES_MAX)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "%s has %llu bytes, and --push sends files of at most 5 GiB; "
-                       "export with --type bf16, or send the file with the hub's "
+                       "export with --type bf16, or send the file with the model hub's "
                        "command-line program",
                        path, (unsigned long long)f->bytes.len);
     pl_sha256(f->bytes.data, f->bytes.len, &sha);
@@ -170,7 +170,7 @@ static pl_status make_repository(publication *p)
     pl_status status = asker_post(&p->hub, "make the repository", "/api/repos/create",
                                   "application/json", &body, &answer);
     p->report->made = status == PL_OK;
-    if (p->hub.code == 409) /* it exists */
+    if (p->hub.code == 409) /* the repository exists */
         status = PL_OK;
     pl_json_destroy(&answer);
     pl_buf_destroy(&body);
@@ -229,8 +229,9 @@ static pl_status send_large(publication *p, const file *f, const pl_json *action
             snprintf(lines[n], sizeof lines[n], "%s: %s", key, value) >=
                 (int)sizeof lines[n])
             return pl_fail(PL_ERR_PROTO,
-                           "the hub asks for a header that is not valid or is too "
-                           "long, or for too many headers");
+                           "%s cannot be sent: the model hub asks for more than %d "
+                           "headers, or for one that is not valid or too long",
+                           f->name, (int)LINES_MAX);
         headers[n] = lines[n];
     }
     p->report->n_sent++;
@@ -264,11 +265,11 @@ static pl_status send_missing(publication *p, const pl_json *answer)
         if (!f)
             return pl_fail(
                 PL_ERR_PROTO,
-                "the hub asks for a file with the hash %.16s, and no file of the "
+                "the model hub asks for a file with the hash %.16s, but no file of the "
                 "folder has this hash",
                 sha);
         if (error)
-            return pl_fail(PL_ERR_PROTO, "the hub refuses %s: %.200s", f->name,
+            return pl_fail(PL_ERR_PROTO, "the model hub refuses %s: %.200s", f->name,
                            pl_json_get_text(error, "message"));
         PL_CHECK(send_large(p, f, find_part(o, "actions")));
     }
@@ -291,8 +292,8 @@ static pl_status send_all_large(publication *p)
     pl_buf_printf(&body, "]}");
     snprintf(url, sizeof url, "/%s.git/info/lfs/objects/batch", p->name);
     if (n > 0)
-        status = asker_post(&p->hub, "ask which large files the hub has", url, LFS,
-                            &body, &answer);
+        status = asker_post(&p->hub, "ask which large files are there", url, LFS, &body,
+                            &answer);
     if (status == PL_OK && n > 0)
         status = send_missing(p, answer);
     pl_buf_destroy(&body);
@@ -379,7 +380,7 @@ pl_status pl_publish(const char *folder, const char *name, pl_publish_report *ou
     PL_TRY(read_publication(&p, folder));
     snprintf(out->url, sizeof out->url, "%s/%s", p.hub.endpoint, name);
     PL_TRY(make_repository(&p));
-    PL_TRY(compare_files(&p, "ask which files the hub has"));
+    PL_TRY(compare_files(&p, "ask which files are there"));
     PL_TRY(count_changed(&p) > 0 ? find_large(&p) : PL_OK);
     out->n_files = (int)p.n;
     if (count_changed(&p) == 0)

@@ -152,12 +152,12 @@ static pl_status judge(asker *a, const ask *q, int retry_after_s)
         pl_buf_printf(&said, "; give a token that may write to the repository, in "
                              "HF_TOKEN or a file");
     if (a->code >= 300 && a->code < 400)
-        pl_buf_printf(&said, "; the repository was renamed, or the hub has another "
-                             "address: give the new name, or change HF_ENDPOINT");
+        pl_buf_printf(&said, "; the repository was renamed, or the model hub has a "
+                             "new address: give the new name, or change HF_ENDPOINT");
     if (status == PL_ERR_NET && retry_after_s > WAIT_MAX_S) {
         status = PL_ERR_TIMEOUT;
         pl_buf_printf(&said,
-                      "; the hub asks for a pause of %d s; repeat the command "
+                      "; the model hub asks for a pause of %d s; repeat the command "
                       "after this pause",
                       retry_after_s);
     }
@@ -200,8 +200,8 @@ pl_status asker_do(asker *a, const ask *q)
         is_safe(pl_buf_text(&url))
             ? ask_once(a, q, pl_buf_text(&url), &retry_after_s)
             : pl_fail(PL_ERR_PROTO,
-                      "cannot %s: the hub at %s gives an address without encryption "
-                      "(not https://)",
+                      "cannot %s: the model hub at %s gives an address without "
+                      "encryption (not https://)",
                       q->what, a->endpoint);
     for (int i = 1; i < TRIES && status == PL_ERR_NET; i++, wait_ms *= 2) {
         pl_sleep_ms(retry_after_s > 0 ? 1000 * retry_after_s : wait_ms);
@@ -214,8 +214,8 @@ pl_status asker_do(asker *a, const ask *q)
     pl_copy_text(last, sizeof last, pl_last_error());
     return pl_fail(
         PL_ERR_NET,
-        "%.800s (tried %d times); repeat the command later: files that the hub has "
-        "received are not sent again",
+        "%.800s (tried %d times); repeat the command later: files that the model hub "
+        "has received are not sent again",
         last, TRIES);
 }
 
@@ -235,7 +235,7 @@ pl_status asker_post(asker *a, const char *what, const char *url, const char *ty
         return PL_OK;
     return pl_fail(
         PL_ERR_PROTO,
-        "cannot %s: the answer of %s is not JSON; is HF_ENDPOINT the address "
-        "of a hub of models?",
+        "cannot %s: the answer of %s is not JSON; set HF_ENDPOINT to the address of a "
+        "model hub",
         what, a->endpoint);
 }

@@ -31,7 +31,7 @@ struct rerouting {
     int counted;      /* the losses of the first `counted` targets are in `evidence` */
     int path;         /* the path that writes */
     stage stage;
-    int next;       /* the next path to read, in STAGE_CHOICE without a gate */
+    int next;       /* in STAGE_CHOICE without a gate: the path that reads next */
     int64_t n_read; /* number of tokens that were read only to choose the path */
     double seconds; /* time for reading these tokens and choosing the path */
     pl_reroute_trace trace;
@@ -108,9 +108,10 @@ static void choose_piece_path(rerouting *w)
 }
 
 /* ---- reading ---- */
-/* Reads the path's next piece of the tokens before `end`; *n is the number of tokens
- * read. With `losses`, also computes the loss of the token after each of these tokens.
- * Without `losses`, `logits` gets the logits after token end - 1, unless it is NULL. */
+/* Lets a path read its next piece of the tokens before `end`; *n is the number of
+ * tokens read. With `losses`, also computes the loss of the token after each of these
+ * tokens. Without `losses`, and if the piece ends at `end`, `logits` gets the logits
+ * after the piece; it may be NULL. */
 static pl_status read_piece(rerouting *w, int path, int end, bool losses, float *logits,
                             int *n)
 {
@@ -316,7 +317,7 @@ static pl_status write_tokens(rerouting *w, sequence *s, pl_chooser *chooser,
     return PL_OK;
 }
 
-/* Opens the state on decoders of one slot each. */
+/* Opens the state with one decoder per path; each decoder has one slot. */
 static pl_status open_on_decoders(const pl_rerouter *r, const int32_t *prompt,
                                   int n_prompt, rerouting **out)
 {

@@ -32,7 +32,8 @@ typedef struct pl_rerouter {
     int n_paths;
     pl_route_rule rule;
     const pl_tokenizer *tokenizer;
-    int vocab, context; /* number of tokens, and longest sequence, of the models */
+    /* vocab: number of the models' tokens; context: their longest sequence */
+    int vocab, context;
 } pl_rerouter;
 
 /* The path that wrote the tokens from index `from` up to the next span. Indices are

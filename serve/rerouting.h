@@ -13,8 +13,8 @@
  *                          read W tokens in one piece, as a prompt is read
  *
  * Gate: the router's models read the text, which costs almost nothing. A path reads
- * only when it is chosen: it reads the tokens that it has missed as a prompt is read.
- * Its slot still has the tokens that it read before.
+ * only when it is chosen: it then reads the tokens that it has missed, in the same way
+ * as a prompt. Its slot still has the tokens that it read before.
  *
  * There is a border before each token prefix + k W (k = 0, 1, ...). When the path that
  * is chosen at a border begins to write, it has read all tokens except the last. It

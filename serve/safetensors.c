@@ -167,7 +167,7 @@ static pl_status read_file_header(safetensors *f, const uint8_t *bytes, size_t l
     if (status != PL_OK)
         return pl_fail_in(status, "the header of %s", f->name);
     if (!pl_json_is_object(f->header))
-        return pl_fail(PL_ERR_DATA, "%s: its header is not an object", f->name);
+        return pl_fail(PL_ERR_DATA, "%s: its header is not a JSON object", f->name);
     return PL_OK;
 }
 
@@ -176,7 +176,7 @@ static pl_status read_tensor_file(safetensors *f, const uint8_t *bytes, size_t l
     PL_CHECK(read_file_header(f, bytes, len));
     const pl_json *metadata = pl_json_get(f->header, "__metadata__");
     if (metadata && !pl_json_is_object(metadata))
-        return pl_fail(PL_ERR_DATA, "%s: `__metadata__` is not an object", f->name);
+        return pl_fail(PL_ERR_DATA, "%s: `__metadata__` is not a JSON object", f->name);
     for (const char *key = NULL; (key = pl_json_next_key(metadata, key));)
         if (!pl_json_text(pl_json_get(metadata, key), NULL))
             return pl_fail(PL_ERR_DATA, "%s: metadata `%.64s` is not a text", f->name,

@@ -5,7 +5,7 @@
  * The header is an object. Each tensor's name is a key, whose value has `dtype`,
  * `shape` and `data_offsets` [begin, end). The key "__metadata__" has texts. Numbers
  * are little-endian, and tensors are row-major. The tensors must cover the data without
- * gaps or overlaps: other readers require this too, and no bytes can be hidden. */
+ * gaps or overlaps: other readers require this, too, and it excludes hidden bytes. */
 #ifndef PL_SERVE_SAFETENSORS_H
 #define PL_SERVE_SAFETENSORS_H
 #include "base/base.h"

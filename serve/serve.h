@@ -137,7 +137,7 @@ typedef struct pl_generate_result {
     /* n_prompt: number of the prompt's tokens that were read; n_tokens: number of
      * tokens chosen, including the end token */
     int n_prompt, n_tokens;
-    /* how many of these n_prompt tokens were not read again, because an earlier request
+    /* how many of the n_prompt tokens were not read again, because an earlier request
      * had read them */
     int n_known;
     /* number of tokens that paths read only to choose the path again (reroute.h) */
@@ -167,19 +167,19 @@ PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
 
 /* ---- batch ---- */
 /* Requests that share decoding steps. A request may join at any time, and leaves when
- * it ends. Different paths of one shape may answer the requests. Each request gets the
- * answer that pl_generate would give (modules/model.h says when the logits are equal to
- * the last bit). Only one thread may use a batch. */
+ * it ends. Different paths of the same shape (pl_shape) may answer the requests. Each
+ * request gets the answer that pl_generate would give (modules/model.h says when the
+ * logits are equal to the last bit). Only one thread may use a batch. */
 typedef struct pl_batch pl_batch;
-/* For a request whose path is chosen again after every rule.every tokens
+/* The paths of a request whose path is chosen again after every rule.every tokens
  * (reroute.h). */
 typedef struct pl_batch_routes {
-    const pl_path *const *paths; /* [n_paths] the paths are borrowed until `done` */
+    const pl_path *const *paths; /* [n_paths] paths, borrowed until `done` is called */
     int n_paths;                 /* each path takes a slot of the batch */
     pl_route_rule rule;
-    /* Called when another path begins to write, before that path's first text. `from`
-     * is the index of that path's first token, counted from the start of the prompt.
-     * `path` is an index into `paths`. */
+    /* Called when the first path begins to write, and when another path replaces it,
+     * before the path's first text. `from` is the index of the path's first token,
+     * counted from the start of the prompt. `path` is an index into `paths`. */
     void (*moved)(void *context, int from, int path);
 } pl_batch_routes;
 typedef struct pl_batch_request {
@@ -191,8 +191,8 @@ typedef struct pl_batch_request {
     /* Called once for each request that joined, with its result and status; after a
      * failure pl_last_error has the message. */
     void (*done)(void *context, pl_status status, const pl_generate_result *result);
-    /* Called before each piece of the prompt is read. If it returns an error, the
-     * request ends with this error. May be NULL. */
+    /* Called at the start of each step while the request still has tokens to read. If
+     * it returns an error, the request ends with this error. May be NULL. */
     pl_status (*wanted)(void *context);
     void *context; /* passed to all functions of this request */
     /* Gets the scores that the options ask for, in the order of the tokens, before the
@@ -219,8 +219,9 @@ int pl_batch_active(const pl_batch *batch);
 int pl_batch_active_on(const pl_batch *batch, const pl_path *path);
 int pl_batch_room(const pl_batch *batch); /* number of free slots */
 typedef struct pl_batch_slot {
-    /* A request uses this slot. The fields below are 0 if the slot is free. They are
-     * also 0 in all slots but the first of a request whose path is chosen again. */
+    /* A request uses this slot. The fields below are 0 if the slot is free. A request
+     * whose path is chosen again uses several slots; only its first slot has these
+     * fields. */
     bool busy;
     const pl_path *path;
     /* n_prompt: tokens of the prompt; n_read: how many of them were read; n_tokens:
@@ -288,11 +289,11 @@ struct pl_completion {
 PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
                                             pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
-/* The next four functions are for requests that have other keys than a completion. The
- * first parses a body, which must be a JSON object, and calls `read` for each of its
- * keys. The second reads one key of a completion. The third tells whether a value is
- * null, so that its key counts as missing. The fourth refuses keys that are valid alone
- * but not together. */
+/* The next four functions are for the parsers of requests with keys of their own, such
+ * as those of /v1/chat/completions. The first parses a body, which must be a JSON
+ * object, and calls `read` for each of its keys. The second reads one key of a
+ * completion. The third tells whether a value is null, so that its key counts as
+ * missing. The fourth refuses keys that are valid alone but not together. */
 typedef pl_status (*pl_completion_key_fn)(void *context, const char *key,
                                           const pl_json *value);
 PL_MUST_CHECK pl_status pl_completion_each_key(const char *body, size_t len,
@@ -363,7 +364,7 @@ typedef struct pl_completion_answer {
 PL_MUST_CHECK pl_status pl_completion_write(const pl_completion_answer *answer,
                                             pl_buf *out);
 /* Appends the text of a single token: its bytes if they are UTF-8, otherwise
- * "bytes:\\xe2...". BOS, EOS and UNK become "<s>", "</s>" and "<unk>". */
+ * "bytes:\xe2...". BOS, EOS and UNK become "<s>", "</s>" and "<unk>". */
 PL_MUST_CHECK pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token,
                                       pl_buf *out);
 /* Appends {"error": {"message", "type", "code"}}. */

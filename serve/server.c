@@ -61,8 +61,8 @@ static void leave_line(server_job *job)
         __atomic_fetch_sub(&job->server->counts.waiting, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Returns the counter of an address. Addresses of one network have different counters;
- * addresses of different networks may share a counter. */
+/* Returns the counter of an address. Addresses with the same first 16 bits have
+ * different counters; other addresses may share a counter. */
 static int *address_slot(pl_server *s, uint32_t address)
 {
     return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
@@ -84,7 +84,7 @@ void server_job_leave(server_job *job)
 
 /* Counts a job that has ended, and stops counting it as waiting or as a request of its
  * address. This happens before the front learns of the end, so that a client's next
- * request is not refused because of this one. */
+ * request is not refused because of this job. */
 static void count_end(server_job *job)
 {
     /* a job that only asks for the slots is not counted */
@@ -113,7 +113,7 @@ static server_event *make_end(const server_part *part, pl_status status,
     return e;
 }
 
-/* Moves the text, scores and spans that no event has yet into an event. */
+/* Moves the part's text, scores and spans, which are in no event yet, into an event. */
 static void fill_event(server_event *e, server_part *part)
 {
     e->text = part->text;
@@ -158,7 +158,7 @@ static void refuse_job(server_job *job, pl_status status, const char *code)
 }
 
 /* Ends the parts that have not joined a batch. The caller must be an owner of the job,
- * because the last part's end releases the engine's ownership. */
+ * because the engine's ownership is released when the last part ends. */
 static void end_waiting_parts(server_job *job, pl_status status, const char *code)
 {
     static const pl_generate_result none;
@@ -203,7 +203,8 @@ static pl_status on_score(void *context, const pl_token_score *score)
     return PL_OK;
 }
 
-/* Notes that another path writes the answer from index `from` on. */
+/* Notes that a path writes the answer from index `from` on. `path` counts only the
+ * paths that may answer. */
 static void on_moved(void *context, int from, int path)
 {
     server_part *part = context;
@@ -310,7 +311,8 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
 {
     const int context = server_paths_context(s->paths);
     to->path = -1;
-    /* The front reads the name after the job's first event, so the name is set now. */
+    /* The front may read the name as soon as it has the job's first event, so the name
+     * must be set before any event. */
     pl_copy_text(to->model, sizeof to->model, "auto");
     PL_CHECK(encode_prompt(s, from, to));
     if (count_prompt_tokens(to) <= context)
@@ -496,8 +498,8 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
 {
     int busy = 0;
     while (*stop < 2) {
-        /* *stop is read only once per turn. So a turn that may end the server has
-         * refused new jobs from its beginning. */
+        /* *stop is read only once per turn of this loop. So in a turn that may end the
+         * server, new jobs are refused from the beginning. */
         bool ending = *stop > 0;
         __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
         if (*reload) {

@@ -28,8 +28,9 @@ PL_MUST_CHECK pl_status server_clients_open(const server_clients_options *option
 void server_clients_close(server_clients **clients);
 
 /* Adds a connection. The socket is borrowed until server_clients_leave. If there are
- * too many connections, sleeps a short time, in which the list closes some. Only the
- * thread that accepts connections may call this function and server_clients_leave. */
+ * too many connections, sleeps a short time, in which the thread that owns the list
+ * closes some of them. Only the thread that accepts connections may call this function
+ * and server_clients_leave. */
 server_client *server_clients_enter(server_clients *clients, int socket,
                                     uint32_t address);
 void server_clients_leave(server_clients *clients, server_client **client);

@@ -8,8 +8,8 @@
 #include <microhttpd.h>
 
 enum {
-    SERVER_TIMEOUT_S = 15, /* limit while a client sends and receives nothing */
-    SERVER_LOOK_MS = 1000  /* how long a thread waits for an event at a time */
+    SERVER_TIMEOUT_S = 15, /* a connection without traffic is closed after this time */
+    SERVER_LOOK_MS = 1000  /* longest time of one wait for an event */
 };
 
 struct pl_server_front {
@@ -20,7 +20,7 @@ struct pl_server_front {
     server_access *access; /* NULL: no key is needed */
     pl_buf certificate, private_key;
     http_page talk; /* the page that is served at / */
-    int n_busy;     /* accessed by atomic operations */
+    int n_busy;     /* requests in progress; accessed by atomic operations */
 };
 
 /* The front's data about one answer of a request. */
@@ -58,7 +58,7 @@ struct exchange {
     double began;          /* time of the first line (pl_now) */
     server_client *client;
     bool busy;              /* the request is counted in the front's n_busy */
-    pl_buf body;            /* of the request */
+    pl_buf body;            /* body of the request */
     server_job *job;        /* NULL: the engine has no job for this request */
     server_answer *answers; /* [job->n_parts] */
     int n_ended;            /* number of answers that have ended */

@@ -48,8 +48,9 @@ static pl_status become_busy(exchange *x)
                    BUSY_MAX);
 }
 
-/* Gives a parsed request to the thread that computes answers. Sets *sent if the request
- * failed and the error was sent to the client. */
+/* Gives a request to the engine. `status` is the status of parsing the request. If
+ * parsing failed, or the engine refuses the request, sends the error to the client and
+ * sets *sent. */
 static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kind,
                                   pl_completion *completion, bool *sent)
 {

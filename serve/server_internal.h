@@ -17,7 +17,7 @@ typedef struct server_counters {
     int waiting, active, loaded, modules, open;
 } server_counters;
 
-/* What the engine tells the front about one answer of a job. */
+/* A message from the engine to the front about one answer of a job. */
 typedef struct server_event {
     int index;     /* the answer's index in the job's parts */
     pl_buf text;   /* a piece of text, or the message of an error */
@@ -47,7 +47,7 @@ typedef struct server_part {
     int index;   /* number of the prompt * n + number of the answer */
     bool joined; /* the part has joined a batch, or has ended */
     pl_generate_options options;
-    pl_buf text, scores, spans; /* what no event has yet (see server_event) */
+    pl_buf text, scores, spans; /* output that is in no event yet (server_event) */
 } server_part;
 
 typedef enum server_kind {

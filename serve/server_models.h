@@ -1,5 +1,6 @@
 /* Private to serve: the models that a server offers, with names and numbers: first the
- * paths of the mixture, then the run's other arms that consist of one path.
+ * paths of the mixture, then the run's other arms that consist of one path and have the
+ * mixture's vocabulary and context.
  *
  * The list is made when the server starts and does not change, so any thread may read
  * it. */

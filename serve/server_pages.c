@@ -120,7 +120,8 @@ void server_write_metrics(pl_server *s, pl_buf *out)
     write_metric(out, "prompt_tokens_total", "counter", "Tokens of prompts.",
                  __atomic_load_n(&n->prompt_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "known_tokens_total", "counter",
-                 "Tokens of prompts not read again: an earlier request had read them.",
+                 "Tokens of prompts that were not computed again, because an earlier "
+                 "request had computed them.",
                  __atomic_load_n(&n->known_tokens, __ATOMIC_SEQ_CST));
     write_metric(out, "chosen_tokens_total", "counter", "Tokens of answers.",
                  __atomic_load_n(&n->chosen_tokens, __ATOMIC_SEQ_CST));

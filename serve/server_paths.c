@@ -1,8 +1,8 @@
 /* Keeps paths in memory. A path is a table of pointers to modules; each module is in
  * memory once (module_pool.h). When a request needs a path, its missing modules are
  * read from the store. If memory is too small, idle paths are dropped, first the path
- * that was not used for the longest time. When a path is dropped, those of its modules
- * leave memory that no other path uses.
+ * that was not used for the longest time. When a path is dropped, its modules leave
+ * memory, except those that another path uses.
  *
  * One engine computes all paths of one shape. So working memory, slots and their caches
  * do not grow with the number of paths. */
@@ -36,9 +36,10 @@ typedef struct loaded {
     /* number of reloads (server_paths.edition) when the path's versions were last found
      * to be the newest */
     int edition;
-    /* no further request may join, because another path waits for memory */
+    /* no further request may use the path, because another path waits for memory */
     bool leaving;
-    /* must not be dropped: more paths are being loaded for the same request */
+    /* the path must not be dropped, because more paths are being loaded for the same
+     * request */
     bool pinned;
     uint64_t asked;   /* number of the last use (server_paths.asked) */
     int64_t since_ms; /* time when the path was loaded */
@@ -58,9 +59,9 @@ struct server_paths {
     uint64_t budget; /* limit for the bytes of modules in memory */
     int edition;     /* number of reloads so far */
     uint64_t asked;  /* number of uses of paths so far */
-    /* until the next step: holds: an earlier request waits for several slots, so later
-     * requests take no slots; short_of_memory: an earlier request waits for memory, so
-     * later requests load no paths */
+    /* Each step resets both. holds: an earlier request waits for several slots, so
+     * later requests take no slots. short_of_memory: an earlier request waits for
+     * memory, so later requests load no paths. */
     bool holds, short_of_memory;
     bool gated;       /* the router chooses paths, also when they are chosen again */
     double routing_s; /* seconds for routing and embeddings since the last step */
@@ -324,8 +325,8 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 }
 
 /* ---- loading ---- */
-/* Paths whose modules have no newer versions stay. Of the other paths, the modules that
- * have not changed stay in memory, because the same paths will be opened again. */
+/* Paths whose modules have no newer versions stay. The other paths will be opened
+ * again, so those of their modules that have not changed stay in memory. */
 pl_status server_paths_reload(server_paths *p)
 {
     PL_CHECK(pl_store_refresh(p->mix->store));
@@ -409,8 +410,9 @@ static loaded *add_loaded(server_paths *p)
 }
 
 /* Loads a model; *out stays NULL if the model must wait for memory. While a request
- * waits for memory, later requests load nothing: they could keep modules in use whose
- * memory the first request needs, for example by loading a leaving path again. */
+ * waits for memory, later requests load nothing. Otherwise they could keep modules in
+ * use, for example by loading a leaving path again, and the first request needs the
+ * memory of these modules. */
 static pl_status load_server_path(server_paths *p, int number, loaded **out)
 {
     const server_model from = server_models_get(p->models, number);

@@ -46,8 +46,8 @@ static void problem(audit *a, const char *format, ...)
     report_problem(a, text);
 }
 
-/* ---- walking ---- */
-/* Checks a row and releases it. A failure is reported and does not stop the walk. */
+/* ---- visiting all rows of a family ---- */
+/* Checks a row and releases it. A failure is reported, and the next row is visited. */
 typedef pl_status (*check_fn)(audit *a, row_view *row);
 
 static void walk(audit *a, kv_family family, check_fn check)
@@ -90,7 +90,8 @@ static pl_status audit_version(audit *a, row_view *row)
         problem(a,
                 "the record of %s@%llu is stored under the key of a different version",
                 v.module, (unsigned long long)v.number);
-    /* Versions come in order, and each must continue the one before it. */
+    /* The versions of a module are visited in rising order, and each must continue the
+     * version before it. */
     bool same = strcmp(a->module, v.module) == 0;
     uint64_t expected = same ? a->number + 1 : 0;
     if (v.number != expected)
@@ -280,7 +281,7 @@ static pl_status check_blob(audit *a, row_view *row)
     a->report->n_blobs++;
     blob_name(&blob, &name);
     if (!pl_hash_equal(&id, &name))
-        problem(a, "the name of a blob does not match the hashes of its chunks: %s",
+        problem(a, "a blob is stored under a wrong hash: %s",
                 (row_damaged(row, "its key does not match the hashes of its chunks"),
                  pl_last_error()));
     uint64_t named = tally_count(&a->blobs, &id);
@@ -318,15 +319,16 @@ static void check_presence(audit *a, const tally *names, kv_family family,
 /* ---- chunks and packs ---- */
 static pl_hash pack_place_of(uint64_t pack, uint32_t number)
 {
-    /* the first byte is 1, so the place is never the zero hash */
+    /* the first byte is 1, so that the place is never the zero hash */
     pl_hash place = {{1}};
     row_key key = key_of_pack(pack, number);
     memcpy(place.bytes + 1, key.bytes, key.len);
     return place;
 }
 
-/* Gathers the bases that chunks name. This is a separate pass over the chunks, because
- * a chunk's count of references can be checked only when all bases are known. */
+/* Gathers the bases that chunks name (chunk_record.bases). This is a separate pass over
+ * the chunks, because a chunk's count of references can be checked only when all bases
+ * are known. */
 static pl_status note_bases(audit *a, row_view *row)
 {
     chunk_record chunk;
@@ -408,7 +410,7 @@ static void check_packs(audit *a)
     kv_cursor_close(&cursor);
 }
 
-/* ---- the chain ---- */
+/* ---- the chain of commits ---- */
 static void check_log(audit *a, const watermark *mark)
 {
     pl_hash previous = {{0}};

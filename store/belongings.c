@@ -1,4 +1,5 @@
-/* Lists the rows of a name, and moves them into another store.
+/* Lists the rows of a name (of a module, a path or an object), and moves them into
+ * another store.
  *
  * A row is moved unchanged, with its envelope. There is one exception: a version's row
  * contains the number of the commit that wrote the row, and the other store writes its
@@ -169,7 +170,7 @@ bool pl_store_has_name(pl_store *store, const char *name)
            has_name_row(store, KV_OBJECT, name);
 }
 
-/* ---- moving rows in ---- */
+/* ---- writing rows that come from another store ---- */
 static pl_status hold_all(pl_txn *txn, const row_blobs *blobs)
 {
     for (size_t i = 0; i < blobs->n; i++)
@@ -193,8 +194,8 @@ static pl_status old_blobs(const pl_txn *txn, kv_family family, const row_key *k
     return row.found ? blobs_of(&row, out) : PL_OK;
 }
 
-/* A new version gets the number of this commit. A version that exists already keeps its
- * number. */
+/* Writes a version. The record of a new version names this commit; the record of a
+ * version that exists already keeps naming the commit that made it. */
 static pl_status write_version(pl_txn *txn, pl_version *v)
 {
     pl_version old;
@@ -241,7 +242,7 @@ static pl_status write_brought_row(pl_txn *txn, const char *name, const pl_row *
     return status;
 }
 
-/* Returns whether a row with this key may belong to the name. */
+/* Returns whether a row with this key belongs to the name. */
 static bool is_key_of(const char *name, const char *refs, int family,
                       const uint8_t *key, size_t len)
 {
@@ -281,7 +282,7 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
     PL_TRY(row_open((kv_family)row->family, key, value, &again));
     PL_TRY(blobs_of(&view, &fresh));
     for (size_t i = 0; i < fresh.n; i++)
-        PL_TRY(blob_check(txn, &fresh.list[i], "a moved row", name));
+        PL_TRY(blob_check(txn, &fresh.list[i], "a blob of a moved row", name));
     PL_TRY(old_blobs(txn, (kv_family)row->family, &again.key, &old));
     PL_TRY(write_brought_row(txn, name, row, &again));
     PL_TRY(txn_spoil(txn, hold_all(txn, &fresh)));
@@ -292,7 +293,7 @@ done:
     return status;
 }
 
-/* ---- moving rows out ---- */
+/* ---- dropping rows that another store has now ---- */
 static pl_status drop_key(pl_txn *txn, kv_family family, const row_key *key)
 {
     row_blobs old = {0};

@@ -50,7 +50,7 @@ static size_t blob_chunks(const blob_record *blob)
     return (size_t)((blob->bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
 }
 
-/* Computes the hashes of up to TOGETHER chunks, starting at `at`; returns their
+/* Computes the hashes of up to TOGETHER chunks, starting at byte `at`; returns their
  * number. */
 static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
                          pl_hash hashes[TOGETHER])
@@ -63,8 +63,8 @@ static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
     return n;
 }
 
-/* Computes the hashes of up to TOGETHER chunks, starting at `at`; returns the number of
- * bytes hashed. */
+/* Appends the hashes of up to TOGETHER chunks, starting at byte `at`, to `out`. Returns
+ * the number of bytes hashed. */
 static uint64_t hash_chunks(const uint8_t *data, uint64_t at, uint64_t bytes,
                             pl_buf *out)
 {
@@ -183,7 +183,7 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
     return PL_OK;
 }
 
-/* A damaged row counts as missing, so the caller sends the blob again. */
+/* A blob whose row is damaged counts as missing, so that the blob is sent again. */
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     blob_record record;
@@ -215,7 +215,7 @@ static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
     return status;
 }
 
-/* The part of a blob to read, and where its bytes go. */
+/* A part of a blob that will be read into `out`. */
 typedef struct blob_range {
     pl_store *store;
     const pl_hash *id;
@@ -452,7 +452,7 @@ pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t
     return PL_OK;
 }
 
-/* ---- in a transaction ---- */
+/* ---- putting chunks inside a transaction ---- */
 static void note_loose(pl_txn *txn, const pl_hash *id)
 {
     if (txn->n_loose == txn->cap_loose) {
@@ -478,8 +478,8 @@ static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
 }
 
 /* Counts the bytes of the chunks of this blob that the store does not have yet. Chunks
- * whose hashes are not known yet are left out. Equal chunks that follow each other
- * count once. */
+ * whose hashes are not in the blob's record yet are left out. Equal chunks that follow
+ * each other count once. */
 static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t *bytes)
 {
     *bytes = 0;
@@ -496,7 +496,8 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     return PL_OK;
 }
 
-/* Puts the chunks from number `first` on, up to the last chunk whose hash is known. */
+/* Puts the chunks from number `first` on, up to the last chunk whose hash is in the
+ * blob's record. */
 static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
                             size_t first)
 {
@@ -546,10 +547,11 @@ static pl_status flow_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Decides whether to treat the blob as new, which is the case if the store has no chunk
- * of its first group. (Only the hash of the complete blob shows whether the blob really
- * is new.) If the blob might not fit on the disk, *out is false, so that put_known
- * counts its new bytes first. */
+/* Decides whether put_flowing may put the blob, which hashes and puts at the same time.
+ * The blob must be large, the store must have no engine, and it must have no chunk of
+ * the blob's first group: then the blob is probably new. (Only the hash of the complete
+ * blob shows whether the blob really is new.) If the blob might not fit on the disk,
+ * *out is false, so that put_known counts its new bytes first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {
@@ -598,7 +600,7 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
     return PL_OK;
 }
 
-/* ---- */
+/* ---- putting and dropping blobs ---- */
 /* The largest number of bytes in one commit. RocksDB limits a batch, and the log entry
  * made from it, to 4 GiB. */
 static const uint64_t COMMIT_BYTES_MAX = (uint64_t)3 << 30;
@@ -649,9 +651,9 @@ pl_status blob_check(const pl_txn *txn, const pl_hash *id, const char *use,
     pl_buf_destroy(&blob.chunks);
     if (!found)
         return pl_fail(PL_ERR_NOT_FOUND,
-                       "%s of %s should be blob %s, but this blob is neither in the "
-                       "store nor in the transaction; store the blob first",
-                       use, name, short_hash(id, text));
+                       "blob %s (%s of %s) is neither in the store nor in the "
+                       "transaction; store the blob first",
+                       short_hash(id, text), use, name);
     return PL_OK;
 }
 

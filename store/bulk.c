@@ -24,7 +24,7 @@ static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
     return pl_join(path, store->folder, "INCOMING");
 }
 
-/* ---- at opening ---- */
+/* ---- when a store is opened ---- */
 /* Deletes the pack rows from key `first` on, one by one. An interrupted copy left these
  * rows in table files that also have other rows, so the files cannot be dropped. */
 static pl_status delete_rows(pl_store *store, const row_key *first)
@@ -230,8 +230,8 @@ done:
     return status;
 }
 
-/* Drops the files whose keys all lie between two chunks that still exist. The function
- * reads all keys of the pack. */
+/* Drops the files of a pack whose keys all lie between two chunks that still exist. The
+ * function reads all keys of the pack. */
 static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
 {
     pl_status status = PL_OK;
@@ -259,8 +259,9 @@ done:
     return status;
 }
 
-/* Ranges of dropped chunks, and the thread that drops their files. A separate thread is
- * used because the system may need a long time to free the space of a large file. */
+/* Ranges of released chunks, and the thread that drops the files that have only such
+ * chunks. A separate thread is used because the system may need a long time to free the
+ * space of a large file. */
 struct bulk_dropping {
     kv *db;
     pl_thread *thread;
@@ -302,12 +303,13 @@ static void drop_behind(pl_txn *txn)
     }
     store->dropping = d;
     if (d->n == 0 || pl_thread_start("drop", drop_ranges, d, &d->thread) != PL_OK)
-        bulk_settle(store); /* without this thread, compaction frees the space later */
+        /* if the thread did not start, compaction frees the space later */
+        bulk_settle(store);
 }
 
-/* Drops each file whose keys all lie within a range of dropped chunks, because such a
- * file contains no other chunks. If a file cannot be dropped now, its space is freed
- * when the family is compacted, because its rows are deleted anyway. */
+/* Drops each file whose keys all lie within a range of released chunks: such a file
+ * contains no chunk that is still needed. If a file cannot be dropped now, its space is
+ * freed when the family is compacted, because its rows are deleted anyway. */
 void bulk_drop(pl_txn *txn)
 {
     if (txn->n_gone == 0)

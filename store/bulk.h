@@ -22,8 +22,8 @@
  * commit. */
 PL_MUST_CHECK pl_status bulk_clean(pl_store *store);
 
-/* Announces `new_bytes` of chunks of one blob. A small blob goes into the batch, a
- * large one into a file. */
+/* Announces chunks of one blob, together `new_bytes` long. The chunks of a small blob
+ * go into the batch, those of a large blob into a new file. */
 PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
 /* returns true between bulk_begin and bulk_end of a large blob */
 bool bulk_takes(const pl_txn *txn);
@@ -36,10 +36,11 @@ size_t bulk_files(const pl_txn *txn); /* number of files of this transaction */
 /* Makes the files part of the database. */
 PL_MUST_CHECK pl_status bulk_take_in(pl_txn *txn);
 /* bulk_let_go records a chunk that this commit releases. bulk_drop is called after the
- * commit, and drops in the background the files that contain only released chunks. */
+ * commit, and drops the files that contain only released chunks: in the background,
+ * unless txn->tidies is set. */
 void bulk_let_go(pl_txn *txn, const chunk_record *chunk);
 void bulk_drop(pl_txn *txn);
-/* waits until bulk_drop has finished in the background */
+/* waits until the background work of bulk_drop has ended */
 void bulk_settle(pl_store *store);
 /* removes files that did not become part of the database */
 void bulk_clear(pl_txn *txn);

@@ -174,7 +174,7 @@ void chunk_close(chunk_view *view)
     *view = (chunk_view){.data = NULL};
 }
 
-/* ---- in a transaction ---- */
+/* ---- writing chunks in a transaction ---- */
 /* If the chunk is stored in the database, its bytes are copied only once, directly into
  * the batch or into a table file. */
 pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,

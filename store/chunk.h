@@ -12,8 +12,8 @@
 
 typedef enum chunk_coding { CHUNK_RAW, CHUNK_PLANES, CHUNK_DELTA } chunk_coding;
 
-/* The longest allowed chain of deltas, in which each delta depends on the next. A
- * longer chain counts as damage. */
+/* The longest allowed chain of deltas: each chunk in such a chain is a delta from the
+ * next chunk. A longer chain counts as damage. */
 enum { CHUNK_DEPTH_MAX = 6 };
 
 /* A chunk that was read; `data` is valid until chunk_close. */
@@ -38,7 +38,7 @@ PL_MUST_CHECK pl_status chunk_lend(row_source from, const pl_hash *id, size_t ex
 PL_MUST_CHECK pl_status chunk_open_all(row_source from, const pl_hash *ids,
                                        const size_t *expected, size_t n,
                                        chunk_view *out);
-/* Opens a chunk for a caller that already has the chunk's record. */
+/* Like chunk_open, for a caller that already has the chunk's record. */
 PL_MUST_CHECK pl_status chunk_load(row_source from, const pl_hash *id,
                                    const chunk_record *chunk, chunk_view *out);
 void chunk_close(chunk_view *view); /* does nothing with an empty view */

@@ -24,11 +24,11 @@ typedef struct collection {
     size_t n;
     /* number of the newest version of the module that is being visited */
     uint64_t head;
-    tally released; /* references to blobs that collection would drop */
-    tally loose;    /* references to chunks that collection would drop */
+    tally released; /* blobs, once per reference that would be dropped */
+    tally loose;    /* chunks, once per reference that would be dropped */
 } collection;
 
-/* ---- choosing ---- */
+/* ---- choosing versions ---- */
 static pl_status choose_victim(void *context, const pl_version *v)
 {
     collection *c = context;
@@ -56,7 +56,7 @@ static pl_status choose_module_victims(void *context, const pl_version *head)
     return pl_store_each_version(c->store, head->module, choose_victim, c);
 }
 
-/* ---- counting ---- */
+/* ---- counting the bytes that would be freed ---- */
 static pl_status count_freed_blob(collection *c, const pl_hash *id, uint64_t released)
 {
     blob_record blob;
@@ -100,9 +100,9 @@ static void add_all(tally *to, const tally *from)
         tally_add(to, &from->names[i]);
 }
 
-/* Counts chunks and their bases. A base is dropped only after every chunk that depends
- * on it. So each round goes one level of bases further, until a round finds no further
- * bases. */
+/* Counts the chunks that would be dropped, and the bases that would be dropped with
+ * them. A base is dropped only after every chunk that depends on this base. So each
+ * turn of the loop goes one level of bases further, until it finds no further bases. */
 static pl_status count_with_bases(collection *c)
 {
     tally bases = {NULL, 0, 0};

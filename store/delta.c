@@ -1,17 +1,17 @@
 /* Compresses chunks of floats (delta.h).
  *
- * The floats of a trained model hardly compress: 24 of 32 bits are noise. Compared with
- * other versions of the module, fewer bits are noise: the values of a version between
- * two others are near the middle of both, and only the distance from the middle is
- * stored. The function o maps floats to integers that have the same order, so a small
- * step gives a small number, whatever the exponent is. For a float x, and the floats a
- * and b at its position in the two bases:
+ * The floats of a trained model hardly compress: 24 of 32 bits are noise. Fewer bits
+ * are noise if a version is compared with other versions of its module: the values of a
+ * version that lies between two other versions are near the middle of both, so only the
+ * distance from the middle is stored. The function o maps floats to integers that have
+ * the same order, so a small step gives a small number, whatever the exponent is. For a
+ * float x, and the floats a and b at its position in the two bases:
  *
  *   o(x)  = m if the sign bit of x is 0, else -m - 1         (mod 2^32)
  *   p     = o(a) + floor((o(b) - o(a)) / 2)                  as signed numbers
  *   d     = o(x) - p,  folded: d >= 0 ? 2d : -2d - 1         (mod 2^32)
  *
- * Here m are the other 31 bits of x, p is the prediction, and d is what is stored.
+ * Here m is the number in the other 31 bits of x, p is the prediction, and d is stored.
  *
  * The number of noisy bits in d depends on the exponent of p, and the decoder knows p,
  * too. So values are grouped by this exponent, in groups of at least GROUP_MIN values.
@@ -25,8 +25,8 @@
 enum { WIDTH = sizeof(uint32_t), EXPONENTS = 256, GROUP_MIN = 8192, LENGTH_BYTES = 4 };
 
 /* ---- integers in the order of floats ---- */
-/* The function o: keeps the sign bit, and inverts the other bits of negative numbers.
- * The function is its own inverse. */
+/* The function o of the comment above. It keeps the sign bit, and inverts the other
+ * bits of negative numbers. The function is its own inverse. */
 static uint32_t order_of(uint32_t bits)
 {
     return bits ^ (0u - (bits >> 31)) >> 1;
@@ -54,10 +54,10 @@ static uint32_t middle(uint32_t a, uint32_t b)
     return ((x & y) + ((x ^ y) >> 1)) ^ top;
 }
 
-/* ---- groups ---- */
+/* ---- groups of values ---- */
 typedef struct grouping {
-    uint8_t group[EXPONENTS]; /* for each exponent, its group */
-    /* for each group, its first position in sorted order */
+    uint8_t group[EXPONENTS]; /* [exponent] the group of values with this exponent */
+    /* [group] the position of its first value in sorted order */
     size_t start[EXPONENTS + 1];
     int n_groups;
 } grouping;
@@ -95,9 +95,9 @@ static void predict_values(const uint8_t *a, const uint8_t *b, size_t n,
 }
 
 /* ---- bytes of a group ---- */
-/* A plane is the list of one byte of each value of a group. If compression does not
- * make a plane shorter, the plane is stored unchanged. The decoder recognises this case
- * because the stored length then equals n. */
+/* Writes one plane of a group: it consists of one byte of each of the n values. If
+ * compression does not make a plane shorter, the plane is stored unchanged. The decoder
+ * recognises this case because the stored length then equals n. */
 static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf *out)
 {
     pl_buf_clear(work);
@@ -132,7 +132,7 @@ static pl_status take_plane(cursor *c, size_t n, pl_buf *out)
     return PL_OK;
 }
 
-/* ---- delta ---- */
+/* ---- coding relative to two bases ---- */
 static pl_status encode_delta(const uint8_t *data, uint32_t *predicted, size_t n,
                               pl_buf *out)
 {
@@ -213,7 +213,7 @@ static pl_status decode_planes(const uint8_t *coded, size_t coded_len, size_t le
     return status;
 }
 
-/* Bytes after the last whole float are stored unchanged. */
+/* The bytes after the last whole float are stored unchanged if there are bases. */
 pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
                        size_t len, pl_buf *out)
 {

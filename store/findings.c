@@ -1,5 +1,5 @@
-/* Collects the faults that audits of a store find. If a writer runs, the audit is
- * repeated to confirm the faults. */
+/* Collects the faults that audits of a store find. If an audit finds faults while a
+ * writer runs, the audit is repeated to confirm the faults. */
 #include "store/findings.h"
 #include "store/store.h"
 
@@ -60,8 +60,9 @@ bool pl_store_has_writer(const char *folder)
     return false;
 }
 
-/* The largest number of audits. While a writer runs, a reader may see some rows of a
- * commit before the others. So only faults that every audit finds are reported. */
+/* The largest number of audits that pl_store_audit_firmly makes. While a writer runs, a
+ * reader may see some rows of a commit before the others. So only faults that every
+ * audit finds are reported. */
 enum { LOOKS = 3 };
 
 pl_status pl_store_audit_firmly(const char *folder, pl_store **store, bool bytes,

@@ -6,8 +6,8 @@
 extern "C" {
 #endif
 
-/* At most this many sentences are kept. `n_all` also counts the sentences that were not
- * kept. */
+/* A pl_findings keeps at most this many sentences. `n_all` also counts the sentences
+ * that were not kept. */
 enum { PL_FINDINGS_MAX = 1000 };
 typedef struct pl_findings {
     char **sentences; /* [n] owned; pl_findings_clear frees them */

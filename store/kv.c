@@ -27,7 +27,7 @@ enum {
     RECORD_CACHE_BYTES = 4 << 20,
     WAL_BYTES = 128 << 20,
     LEVEL_BASE_BYTES = 512 << 20,
-    /* how often a follower tries to read the log before it gives up */
+    /* number of times that a follower tries to read the log before it gives up */
     FOLLOW_TRIES = 10,
     OPERATION_PUT = 1,
     OPERATION_DELETE = 2
@@ -94,8 +94,8 @@ static pl_status database_failed(const char *verb, const char *path, char *error
 {
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
-    /* These causes are checked only when a database is opened. Later, the same errors
-     * mean that files on the disk have changed. */
+    /* The first two causes are looked for only when a database is opened. Later, the
+     * same errors mean that files on the disk have changed. */
     bool opens = strcmp(verb, "open") == 0;
     if (opens &&
         (strstr(error, "Permission denied") || strstr(error, "not permitted"))) {
@@ -615,7 +615,7 @@ pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last)
     return error ? database_failed("write", db->path, error) : PL_OK;
 }
 
-/* Compacts the family. It flushes the write buffer first, so that rows that were
+/* Compacts the family. The write buffer is flushed first, so that rows that were
  * deleted while in the buffer never reach a file. */
 pl_status kv_compact(kv *db, kv_family family)
 {

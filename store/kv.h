@@ -83,7 +83,7 @@ PL_MUST_CHECK pl_status kv_refresh(kv *db);
 typedef struct kv_pin {
     const uint8_t *data;
     size_t len;
-    /* RocksDB's pinned slice or, if `copied`, memory that RocksDB allocated */
+    /* RocksDB's pinned slice; if `copied` is true, memory that RocksDB allocated */
     void *handle;
     bool copied;
 } kv_pin;
@@ -98,8 +98,8 @@ typedef struct kv_batch kv_batch;
  * batch. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **cursor); /* accepts NULL */
-/* Steps to the first or next row; *valid is false after the last. The slices are valid
- * until the next step. */
+/* Steps to the first or next row; *valid is false after the last row. The slices are
+ * valid until the next step. */
 PL_MUST_CHECK pl_status kv_cursor_next(kv_cursor *cursor, bool *valid, kv_slice *key,
                                        kv_slice *value);
 /* Makes the first step go to the lowest key that is not below `key`. */
@@ -110,8 +110,9 @@ PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 /* ---- writing ---- */
 kv_batch *kv_batch_create(kv *db);
 void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
-/* From now on the batch also keeps its operations as bytes, in the form that is hashed
- * (without operations on the pack family). Another machine can apply these bytes. */
+/* From this call on, the batch also keeps its operations as bytes, in the form that is
+ * hashed (without operations on the pack family). Another machine can carry out these
+ * operations. */
 void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
@@ -137,15 +138,16 @@ PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice ke
                                     kv_slice value);
 /* Completes the file, makes it durable and closes it. */
 PL_MUST_CHECK pl_status kv_file_finish(kv_file **file, const char *path);
-/* Accepts NULL. Files that were written stay in the folder. */
+/* Closes the file without completing it; accepts NULL. The file itself is not
+ * deleted. */
 void kv_file_drop(kv_file **file);
-/* Moves these finished files into the database, as a part of the family, atomically and
- * durably. No key may be in two of the files, or both in a file and in the family.
- * After a failure the database must not be written to again. */
+/* Moves finished files into the family of the database, atomically and durably. No key
+ * may be in two of the files, or both in a file and in the family. After a failure the
+ * database must not be written to again. */
 PL_MUST_CHECK pl_status kv_take_in(kv *db, kv_family family, const char *const *paths,
                                    size_t n);
-/* Drops the files whose keys all lie between `first` and `last`, with all rows in
- * them. */
+/* Drops the table files whose keys all lie between `first` and `last`, with all their
+ * rows. */
 PL_MUST_CHECK pl_status kv_drop_files(kv *db, kv_family family, kv_slice first,
                                       kv_slice last);
 

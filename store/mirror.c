@@ -26,22 +26,23 @@ typedef struct mirror {
     pl_store *from;
     kv *to;
     kv_batch *batch;
-    bool same_line;  /* whether the target is an earlier state of the source */
-    bool later;      /* whether the target is a later state of the source */
+    /* the target is empty, or an earlier or the same state of the source */
+    bool same_line;
+    bool later;      /* the target is a later state of the source */
     uint64_t common; /* the newest commit that source and target both have */
     /* whether the row STORE_MIRROR_ROW is in the target */
     bool marked;
     /* the places in packs that the source's chunk records name; used only if the source
      * has an engine */
     tally places;
-    /* if the copy is made in two steps: gets the content of the last batch */
+    /* gets the content of the last batch; NULL if the copy is made in one step */
     pl_buf *left;
     uint64_t to_sequence, to_epoch;
     pl_mirror_report *report;
 } mirror;
 
-/* The tags of the fields in the file LEFT, which lists what remains to be done for a
- * copy (mirror_set.c). */
+/* The tags of the fields in the file LEFT, which lists the operations that remain to be
+ * done for a copy (mirror_set.c). */
 enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_CHUNK };
 
 /* ---- walking two families side by side ---- */
@@ -56,7 +57,8 @@ static pl_status step(side *s)
     return kv_cursor_next(s->cursor, &s->valid, &s->key, &s->value);
 }
 
-/* -1: only the source has the key; 1: only the target has it; 0: both have it */
+/* Below 0: only the source has the lower of the two keys; above 0: only the target has
+ * it; 0: both keys are equal. */
 static int compare_sides(const side *from, const side *to)
 {
     if (!from->valid || !to->valid)
@@ -165,8 +167,8 @@ static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
     return PL_OK;
 }
 
-/* Reads a chunk from the source's engine and puts it into the batch. `there`: the
- * target already has a row with this key. */
+/* Reads a chunk from the source's engine and puts it into the batch. `there`: whether
+ * the target already has a row with this key. */
 static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *chunk,
                              kv_slice key, bool there)
 {
@@ -217,7 +219,7 @@ static pl_status bring_chunks(mirror *m)
     return PL_OK;
 }
 
-/* ---- everything else, in one batch ---- */
+/* ---- all other rows, in one batch ---- */
 static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
                                   const side *to, int order)
 {
@@ -273,7 +275,8 @@ static pl_status gather_records(mirror *m)
         PL_CHECK(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
-    /* a copy in a different folder needs this row, too: the epoch must not go down */
+    /* a copy in a different folder also needs this row, because an epoch must not
+     * decrease */
     pl_put_u64(&fields, 1, m->to_epoch);
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;
@@ -337,7 +340,7 @@ static pl_status leave_records(mirror *m)
     return each_pair(m, KV_PACK, drop_extra_chunk);
 }
 
-/* ---- the target ---- */
+/* ---- opening the target and comparing it with the source ---- */
 static pl_status read_target_value(kv *db, kv_family family, row_key key, pl_buf *out)
 {
     kv_pin pin;
@@ -479,7 +482,7 @@ pl_status mirror_finish(const char *folder, const pl_buf *left)
     kv *to = NULL;
     kv_batch *batch = NULL;
     pl_status status = PL_OK;
-    pl_reader_open(&r, "what is left of a copy", left->data, left->len);
+    pl_reader_open(&r, "the file LEFT of a copy", left->data, left->len);
     watermark mark = {pl_get_u64(&r, LEFT_SEQUENCE, 0), pl_get_u64(&r, LEFT_EPOCH, 0),
                       pl_get_hash(&r, LEFT_LOG, 0)};
     bool is_new = pl_get_u64(&r, LEFT_NEW_MARK, 0) != 0;

@@ -1,6 +1,6 @@
 /* Copies a store of one or several parts. The copy is made completely or not at all.
  *
- *   FOLDER/home-N/LEFT  what remains to be done in a prepared part (mirror.h)
+ *   FOLDER/home-N/LEFT  operations that remain to be done in a prepared part (mirror.h)
  *   FOLDER/new-N        a part that the folder did not have
  *   FOLDER/home-N/new   will replace a part whose history differs
  *   FOLDER/new          will replace a store in one piece whose history differs
@@ -140,7 +140,7 @@ done:
     return status;
 }
 
-/* ---- the decision ---- */
+/* ---- the file COPY, which records the decision ---- */
 static pl_status write_decision(const copy_set *c)
 {
     char path[PL_PATH_MAX], hex[PL_HASH_TEXT];
@@ -211,11 +211,11 @@ static pl_status move_into_place(const char *from, const char *to)
     return pl_failpoint("store.copy.after");
 }
 
-/* The files that a store or a part consists of. */
+/* The files and folders of which a store or a part consists. */
 static const char *const NAMES[] = {"FORMAT", "db", "HWM"};
 enum { N_NAMES = sizeof NAMES / sizeof *NAMES };
 
-/* Replaces the files of the folder by those in FOLDER/new. */
+/* Replaces the files of the folder by those in FOLDER/new, if FOLDER/new exists. */
 static pl_status swap_in_copy(const char *folder)
 {
     char fresh[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
@@ -334,8 +334,8 @@ pl_status mirror_clear(const char *folder)
 
 /* ---- before the decision ---- */
 /* Prepares an existing part for the copy: its chunks are copied into it, or a new store
- * is made inside its folder. The function first removes what an earlier, undecided copy
- * had prepared. `at` gets the folder to which the chunks were copied. */
+ * is made inside its folder. The function first removes the files that an earlier,
+ * undecided copy had prepared. `at` gets the folder to which the chunks were copied. */
 static pl_status prepare_old(pl_store *from, const char *folder, bool force,
                              char at[PL_PATH_MAX], pl_buf *left, pl_mirror_report *out)
 {
@@ -423,7 +423,7 @@ static pl_status copy_all(copy_set *c, pl_store *from, bool force,
     return end_locked(c);
 }
 
-/* ---- a store in one piece ---- */
+/* ---- copying a store in one piece ---- */
 static pl_status check_whole(const char *folder)
 {
     char path[PL_PATH_MAX];

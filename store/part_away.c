@@ -1,4 +1,4 @@
-/* Removes the last part of a store. The data of that part must no longer be needed.
+/* Removes the last part of a store. The data of this part must not be needed any more.
  *
  * The steps are: write the file home-N.removed, which announces the removal; lower the
  * number in PARTS by one; remove the folder. If the process is killed after PARTS was

@@ -3,7 +3,7 @@
  * Purpose. With several homes, every home writes a separate store: FOLDER/home-1,
  * FOLDER/home-2 and so on; FOLDER/PARTS has their number. This file makes and counts
  * the parts, opens all of them for reading as one pl_store, and implements the reading
- * functions of store.h for it. A writer always opens a single part.
+ * functions of store.h for this pl_store. A writer always opens a single part.
  *
  * Which part is read for a name
  *   - A name that was never moved is in one part. That part is found by asking each
@@ -33,15 +33,15 @@
  * A consistent view. The parts are opened one after the other, and each part by itself
  * is consistent. Three kinds of changes concern several parts. parts_refresh reads
  * again, for up to 3 seconds, until it sees each such change in all parts or in none:
- *   - a moved name: the next part has it before the old one drops it, so the view is
- *     read again until no note has changed in between (refresh_notes);
+ *   - a moved name: the next part has the name before the old part drops the name, so
+ *     the view is read again until no note has changed in between (refresh_notes);
  *   - a rollback: decided by one commit of the first part (rollback.c);
- *   - a copy over the folder: recognised by PARTS, which is written last (stamp_of).
+ *   - a copy into the folder: recognised by PARTS, which is written last (stamp_of).
  *
  * Invariants
  *   - PARTS of a new store is written before any part exists; when a store is divided,
  *     PARTS is written after home-1 is complete. A folder home-N that PARTS does not
- *     count is an error, except one that was removed and is only waiting to be cleared.
+ *     count is an error, unless it is left over from a removed part.
  *   - Listings over all parts are sorted by name, and contain each module, path or
  *     object once.
  *
@@ -384,9 +384,9 @@ static pl_status look_at_parts(pl_store *store, rollback_view *view)
 }
 
 /* Refreshes all parts. While a rollback or a copy into the folder is being made, this
- * function waits, so that the reader shows the change in all parts or in none. If parts
- * were restored one by one, the numbers of their rollbacks never become equal; so the
- * wait has a time limit. */
+ * function waits, so that the reader shows this change in all parts or in none. If
+ * parts were restored one by one, the numbers of their rollbacks never become equal; so
+ * the wait has a time limit. */
 pl_status parts_refresh(pl_store *store)
 {
     enum { PATIENCE_MS = 3000, WAIT_MS = 20 };
@@ -451,7 +451,7 @@ static pl_store *owner_of(const pl_store *store, const char *name)
     return owner;
 }
 
-/* Returns the part that the notes name, else the first part that has the name. */
+/* Returns the part that the notes name, or else the first part that has the name. */
 int pl_store_part_of(pl_store *store, const char *name)
 {
     if (store->n_parts == 0)
@@ -473,9 +473,9 @@ pl_status parts_refuse(const pl_store *store, const char *what)
                    what, store->folder, store->n_parts, store->folder);
 }
 
-/* ---- by name ---- */
-/* Makes the call for the part that owns the name. If there is no note about the name,
- * makes the call for each part until one part has the name. */
+/* ---- reading by name ---- */
+/* Makes `call` for the part that owns the name. If there is no note about the name,
+ * makes `call` for each part until a part has the name. */
 #define FIRST_PART(call)                                                               \
     do {                                                                               \
         pl_status answer = PL_ERR_NOT_FOUND;                                           \
@@ -500,8 +500,8 @@ pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
 }
 
 /* Returns the part with the newest version of a module; this part has all versions. Two
- * parts may have the module while it moves; at any other time pl_store_audit reports
- * this. */
+ * parts may have the module while it moves. (pl_store_audit reports a module that two
+ * parts have without a note.) */
 static pl_store *part_with_module(pl_store *store, const char *module)
 {
     pl_store *best = NULL;
@@ -720,7 +720,7 @@ pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
     return PL_OK;
 }
 
-/* ---- sums ---- */
+/* ---- counts and audits of all parts ---- */
 pl_status parts_count_all(pl_store *store, pl_store_stats *out)
 {
     memset(out, 0, sizeof *out);

@@ -20,12 +20,12 @@ void parts_close(pl_store *store);
 PL_MUST_CHECK pl_status parts_refresh(pl_store *store);
 PL_MUST_CHECK pl_status parts_write_counts(const char *folder, const pl_parts *parts);
 /* parts_is_removed returns whether files of a removed part are left.
- * parts_clear_removed deletes these files before a part with the same number is made
- * again. */
+ * parts_clear_removed deletes these files, at the end of the removal or before a part
+ * with the same number is made again. */
 bool parts_is_removed(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
-/* parts_make_again makes a part that was removed before, because a part that existed
- * when the store was made must exist whenever PARTS counts it. parts_unmark deletes the
+/* parts_make_again makes a part that was removed before: a part that existed when the
+ * store was made must exist whenever PARTS counts the part. parts_unmark deletes the
  * file that announced the removal. */
 PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
 PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
@@ -34,7 +34,8 @@ bool parts_is_made(const char *folder, int part);
  * only on one part. */
 PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);
 
-/* These functions do the work of the functions of store.h for a store in parts. */
+/* The following functions do the work of the functions of store.h for a store in
+ * parts. */
 /* Returns the part that has this blob; NULL if no part has it. */
 pl_store *parts_with_blob(pl_store *store, const pl_hash *blob);
 pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,

@@ -1,6 +1,6 @@
 /* Writes and reads bases. A base is written when the commits since the last base have
- * more bytes than that base. So all bases together have at most about as many bytes as
- * all commits. */
+ * more bytes than that base. So all bases that were ever written have together about as
+ * many bytes as all commits, or fewer. */
 #include "store/rebase.h"
 #include <string.h>
 
@@ -11,7 +11,7 @@ bool rebase_is_due(const remote_head *head)
     return head->log_bytes > LOG_BYTES_MIN && head->log_bytes > head->base_bytes;
 }
 
-/* ---- operations ---- */
+/* ---- reading and writing operations ---- */
 static void write_u32(pl_buf *out, size_t value)
 {
     uint8_t bytes[4];
@@ -47,7 +47,7 @@ pl_status rebase_next(kv_slice *rest, row_operation *out)
     return PL_OK;
 }
 
-/* ---- a base ---- */
+/* ---- writing a base ---- */
 typedef struct base_writer {
     pl_store *store;
     remote_head *head;

@@ -7,14 +7,14 @@
 /* Returns whether the commits since the last base have more bytes than that base, and
  * more than 4 MiB. */
 bool rebase_is_due(const remote_head *head);
-/* Writes all rows as they are now, and names them as the base in `head`. Readers do not
- * see the new base before the head is moved. */
+/* Writes all rows as they are now, and writes the name, size and hash of this new base
+ * into `head`. Readers do not see the new base before the head is moved. */
 PL_MUST_CHECK pl_status rebase_write(pl_store *store, remote_head *head);
-/* Deletes the base that `old` names, and the engine's log of the commits up to the base
- * that the head names now. */
+/* Deletes the base that `old` names, and the engine's log of the commits from this base
+ * up to the base that the store's present head names. */
 void rebase_drop(pl_store *store, const remote_head *old);
 
-/* ---- rows as bytes: what a commit did, or a base (PROTOCOL 4.6, 4.12) ---- */
+/* ---- rows as bytes: operations of a commit or of a base (PROTOCOL 4.6, 4.12) ---- */
 typedef struct row_operation {
     bool puts; /* true: the operation writes a row; false: it deletes a row */
     kv_family family;

@@ -18,7 +18,8 @@ typedef struct rebuild {
     remote_end *remote;
     kv *db;
     kv_batch *batch;
-    /* [sequence - base_sequence] log hashes of commits base_sequence + 1 .. sequence */
+    /* log hashes of the commits after the base, up to the commit in the engine's head:
+     * [head.sequence - head.base_sequence] */
     pl_hash *log;
     pl_buf bytes;
     pl_rebuild_report *report;
@@ -26,7 +27,7 @@ typedef struct rebuild {
 
 enum { BATCH_BYTES = 16 << 20 };
 
-/* ---- rows ---- */
+/* ---- writing rows ---- */
 static pl_status flush_rows(rebuild *r)
 {
     pl_status status = kv_commit(r->db, r->batch);
@@ -58,7 +59,7 @@ static pl_status lacking(const rebuild *r, const char *name, pl_status status)
     return pl_fail_in(status, "%.60s", name);
 }
 
-/* ---- the base ---- */
+/* ---- reading the base ---- */
 static pl_status take_base(rebuild *r)
 {
     char name[ENGINE_NAME_MAX];
@@ -82,8 +83,8 @@ static pl_status take_base(rebuild *r)
                    engine_place(r->remote->service));
 }
 
-/* ---- commits ---- */
-/* The last operation of a commit is its log row. */
+/* ---- reading commits ---- */
+/* Finds the log row of a commit, which is the commit's last operation. */
 static pl_status find_log_row(kv_slice rows, size_t *before, row_operation *out)
 {
     const kv_slice all = rows;
@@ -153,7 +154,7 @@ static pl_status walk_down(rebuild *r)
     return PL_OK;
 }
 
-/* ---- the folder ---- */
+/* ---- filling the folder ---- */
 static pl_status write_mark(const rebuild *r, const char *folder)
 {
     char path[PL_PATH_MAX];
@@ -212,7 +213,8 @@ static pl_status mark_done(const char *folder)
     return pl_sync_folder(folder);
 }
 
-/* ENGINE is written before FORMAT, which makes the folder a store. */
+/* Fills the folder. ENGINE is written before FORMAT, because FORMAT makes the folder a
+ * store. */
 static pl_status fill_store_folder(rebuild *r, const char *place, const char *folder)
 {
     char path[PL_PATH_MAX];

@@ -10,7 +10,7 @@
  *   0 . . . 4 . . . 8 . . . 12 . . . 16     4 between 0 and 8, ...
  *
  * So for half of all versions d is 1. To read a version, at most six versions must be
- * decoded. A version is coded as soon as version n + d exists and version n is not one
+ * decoded. Version n is coded as soon as version n + d exists and version n is not one
  * of the newest RECENT versions, from which tasks start.
  *
  * Versions may share chunks: after a rollback a new version has the chunks of an old
@@ -33,7 +33,7 @@ typedef struct recoding {
     uint64_t budget; /* number of bytes that may still be read */
 } recoding;
 
-/* ---- which version ---- */
+/* ---- choosing a version ---- */
 /* Returns the distance d from a version to the two versions relative to which it is
  * coded; 0 for a version that is coded alone. */
 static uint64_t reach_of(uint64_t number)
@@ -41,8 +41,9 @@ static uint64_t reach_of(uint64_t number)
     return number % ALONE == 0 ? 0 : number & (~number + 1);
 }
 
-/* When the newest version has the number `head`, up to three versions can be coded.
- * Finds the one with index k, from 0 to 2. Returns false if there is none. */
+/* When version `head` becomes the newest version, up to three older versions become due
+ * for coding. Finds the one with index k, from 0 to 2. Returns false if there is
+ * none. */
 static bool due(uint64_t head, int k, uint64_t *number)
 {
     static const uint64_t distance[] = {RECENT, 4, 8};
@@ -53,7 +54,7 @@ static bool due(uint64_t head, int k, uint64_t *number)
     return k == 0 ? reach <= RECENT : reach == distance[k];
 }
 
-/* ---- which chunk ---- */
+/* ---- choosing the bases of a chunk ---- */
 /* Computes the length of the longest chain of deltas that chunk `id` depends on. The
  * result is above CHUNK_DEPTH_MAX if such a chain contains the chunk `not_on`, or if a
  * chunk is missing. */
@@ -77,7 +78,7 @@ static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
     return PL_OK;
 }
 
-/* Tells whether the chunk may be coded relative to these bases. Other chunks may
+/* Sets *out to whether the chunk may be coded relative to these bases. Other chunks may
  * already depend on this chunk, so the complete chain, through the bases and through
  * those chunks, must not be longer than CHUNK_DEPTH_MAX. */
 static pl_status may_stand_on(const recoding *r, const pl_hash *id,
@@ -93,7 +94,7 @@ static pl_status may_stand_on(const recoding *r, const pl_hash *id,
     return PL_OK;
 }
 
-/* ---- one chunk ---- */
+/* ---- coding one chunk ---- */
 typedef struct chunk_work {
     pl_hash id;
     chunk_record record;
@@ -102,8 +103,8 @@ typedef struct chunk_work {
     pl_buf coded, again;
 } chunk_work;
 
-/* Raises the height of a chunk on which a new delta depends, and then the heights of
- * its bases. */
+/* Raises the height (records.h) of a chunk on which a new delta depends, and then the
+ * heights of this chunk's bases. */
 static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
 {
     chunk_record chunk;
@@ -165,8 +166,8 @@ static pl_status recode_loaded(recoding *r, chunk_work *w)
     return txn_spoil(r->txn, replace_chunk(r->txn, w));
 }
 
-/* Codes a chunk. A base whose chain is too long, or that depends on this chunk, is not
- * used. */
+/* Codes a chunk. The chunk is coded without bases if the chain through a base would be
+ * too long, or if a base depends on this chunk. */
 static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash bases[2])
 {
     bool found = false, may = false;
@@ -188,7 +189,7 @@ static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash base
     return status;
 }
 
-/* ---- one version ---- */
+/* ---- coding one version ---- */
 /* Reads the record of the blob with a version's parameters. If the blob no longer
  * exists, `out` has no chunks. */
 static pl_status params_of(const recoding *r, const char *module, uint64_t number,
@@ -250,7 +251,7 @@ done:
     return status;
 }
 
-/* ---- one module ---- */
+/* ---- coding the versions of a module ---- */
 static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any)
 {
     row_view row;
@@ -262,8 +263,8 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
         return PL_OK;
     *any = true;
     memcpy(module, key.data, key.len);
-    /* Does the work for each number that the newest version has had since the last
-     * call. */
+    /* For each version that became the newest one since the last call, codes the
+     * versions that became due with it. */
     bool whole = true;
     for (; head.recoded <= head.number && whole; head.recoded += whole)
         for (int k = 0; k < 3 && whole; k++) {

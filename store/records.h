@@ -1,5 +1,6 @@
 /* Reads and writes records. A row that does not exist is not an error here: *found is
- * false and the output is zero, and the caller can report exactly what is missing. */
+ * false and the output is zero, so that the caller can report exactly which thing is
+ * missing. */
 #ifndef PL_STORE_RECORDS_H
 #define PL_STORE_RECORDS_H
 #include "store/rows.h"
@@ -18,10 +19,10 @@ typedef struct blob_record {
     pl_buf chunks;        /* hashes of its chunks in order, PL_HASH_BYTES each */
 } blob_record;
 
-/* The record of a chunk; chunk.h describes how the bytes are stored. The bytes are
- * chunk `number` of pack `pack`, the pack of commit `pack`. `refs` is the number of
- * times that the chunk occurs in blobs, plus the number of times that it is a base of
- * another chunk. */
+/* The record of a chunk; chunk.h describes how the bytes are stored. Commit number
+ * `pack` wrote the bytes, as chunk `number` of its pack. `refs` is the number of times
+ * that the chunk occurs in blobs, plus the number of times that it is a base of another
+ * chunk. */
 typedef struct chunk_record {
     uint64_t pack, bytes, refs;
     uint32_t number;
@@ -44,7 +45,7 @@ typedef struct log_record {
     uint64_t n_files; /* number of table files that the commit added to the database */
 } log_record;
 
-/* After a failure `out` is cleared. */
+/* If a _decode function fails, `out` owns no memory. */
 PL_MUST_CHECK pl_status version_decode(row_view *row, pl_version *out);
 PL_MUST_CHECK pl_status contribution_decode(row_view *row, pl_contribution *out);
 PL_MUST_CHECK pl_status path_decode(row_view *row, pl_path_state *out);
@@ -53,8 +54,8 @@ PL_MUST_CHECK pl_status head_decode(row_view *row, head_record *out);
 PL_MUST_CHECK pl_status blob_decode(row_view *row, blob_record *out);
 PL_MUST_CHECK pl_status chunk_decode(row_view *row, chunk_record *out);
 PL_MUST_CHECK pl_status log_decode(row_view *row, log_record *out);
-/* Appends the target and a terminating NUL. `name` has PL_MODULE_NAME_MAX bytes or is
- * NULL. */
+/* Appends the ref's target to `target`, with a terminating NUL that `len` does not
+ * count. `name` has PL_MODULE_NAME_MAX bytes or is NULL. */
 PL_MUST_CHECK pl_status ref_decode(row_view *row, char *name, pl_buf *target);
 
 PL_MUST_CHECK pl_status version_read(row_source from, const char *module,

@@ -1,13 +1,13 @@
-/* Drops data that are no longer needed: merged updates, old momenta, and what `store
- * gc` collects.
+/* Drops data that are no longer needed: merged updates, old momenta, and the data that
+ * `store gc` collects.
  *
- * Records of versions are never deleted: they are the history. Only the blobs that a
- * record names are dropped, and the record is then rewritten without them. The commit
- * number in the record does not change. */
+ * Records of versions are never deleted: they are the history. Only blobs that a record
+ * names are dropped, and the record is then rewritten to say that they are gone. The
+ * commit number in the record does not change. */
 #include "store/store_internal.h"
 #include <string.h>
 
-/* ---- pending ---- */
+/* ---- pending contributions ---- */
 typedef struct pending_row {
     row_key key;
     pl_hash update;
@@ -69,7 +69,7 @@ pl_status pl_txn_drop_pending(pl_txn *txn, const char *module)
     return txn_spoil(txn, drop_rows(txn, &prefix, false));
 }
 
-/* ---- versions ---- */
+/* ---- data of versions ---- */
 static pl_status release_state(pl_txn *txn, pl_version *v)
 {
     PL_CHECK(blob_release(txn, &v->momentum));
@@ -86,8 +86,8 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Drops the momentum and the change of a version. Only the making of later versions
- * needed them. The version's row stays, but no longer names these blobs. */
+/* Drops the momentum and the change of a version. They were needed only to make later
+ * versions. The version's row stays, but no longer names these blobs. */
 static pl_status drop_version_state(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version old;
@@ -162,7 +162,7 @@ pl_status pl_txn_drop_data(pl_txn *txn, const char *module, uint64_t number)
     return status;
 }
 
-/* ---- names ---- */
+/* ---- refs and objects ---- */
 static pl_status require_row(const pl_txn *txn, kv_family family, const char *what,
                              const char *name)
 {

@@ -23,7 +23,8 @@
  *                          the number; the object
  *                          is dropped
  *
- * What a writer does when it opens a part that still has a share (rollback_resume):
+ * A writer that opens a part with a share carries the share out or drops it
+ * (rollback_resume):
  *
  *               part 1's number is the share's       part 1's number is a different one
  *   no share <------ make the share ------ share ------ drop the share ------> no share
@@ -334,7 +335,7 @@ const char *pl_store_resumed(const pl_store *store)
     return store->resumed[0] ? store->resumed : NULL;
 }
 
-/* ---- all parts ---- */
+/* ---- opening all parts, and carrying out a plan ---- */
 static pl_status open_part(pl_writers *w, const char *folder)
 {
     pl_store **part = &w->parts[w->n];

@@ -1,7 +1,7 @@
 /* Private to this folder: a rollback that concerns several parts (PROTOCOL 4.13). First
- * the rollback is prepared in every part, then a commit of the first part decides it,
- * then it is done in every part. The comment at the top of rollback.c describes the
- * steps. */
+ * the rollback is prepared in all parts except the first; then a commit of the first
+ * part decides the rollback; then the other parts carry it out. The comment at the top
+ * of rollback.c describes the steps. */
 #ifndef PL_STORE_ROLLBACK_H
 #define PL_STORE_ROLLBACK_H
 #include "store/store_internal.h"
@@ -17,7 +17,7 @@
  * the share out if the rollback was decided, and otherwise drops the share. */
 PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
 
-/* Called after parts were removed. Records that the last rollback concerned only the
+/* Called before a part is removed. Records that the last rollback concerned only the
  * first n parts. */
 PL_MUST_CHECK pl_status rollback_forget_parts(const char *folder, int n);
 
@@ -26,7 +26,7 @@ typedef enum rollback_view {
     /* a rollback is in progress, or a part was read before the others */
     ROLLBACK_MIXED,
     /* a rollback was decided, but a part has not yet carried out its share: the process
-     * is still at work, or was killed */
+     * that rolls back is still at work, or was killed */
     ROLLBACK_HALF
 } rollback_view;
 /* Compares the last rollbacks of the parts of a store that was opened for reading. */

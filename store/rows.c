@@ -91,7 +91,7 @@ pl_status check_name(const char *what, const char *name)
 {
     size_t len = strnlen(name, PL_MODULE_NAME_MAX);
     if (len == 0 || len == PL_MODULE_NAME_MAX)
-        return pl_fail(PL_ERR_ARG, "a %s name has 1 to %d bytes, not %s%zu", what,
+        return pl_fail(PL_ERR_ARG, "%s names have 1 to %d bytes, not %s%zu", what,
                        PL_MODULE_NAME_MAX - 1, len ? "at least " : "", len);
     for (size_t i = 0; i < len; i++)
         if (name[i] < 0x21 || name[i] > 0x7e)

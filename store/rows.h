@@ -39,11 +39,12 @@ typedef struct row_source {
     kv_batch *batch; /* or NULL */
     /* the engine that holds the chunks; NULL: the database holds them */
     struct remote_end *remote;
-    /* the objects that the batch will write to the engine, if there is a batch */
+    /* with a batch: the objects that its transaction will write to the engine */
     const struct remote_work *work;
 } row_source;
 
-/* A row being decoded. `fields` are valid between row_read and row_end. */
+/* A row that is being decoded. `fields` are valid from row_read or row_open until
+ * row_end. */
 typedef struct row_view {
     pl_reader fields;
     kv_pin pin;

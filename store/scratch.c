@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* Folders younger than YOUNG_S seconds are not removed, because a new folder is not
- * locked at once. At most SWEPT_AT_ONCE folders are removed at a time. */
+ * locked at once. One call removes at most SWEPT_AT_ONCE folders. */
 enum { YOUNG_S = 60, SWEPT_AT_ONCE = 16 };
 static const char prefix[] = "pathloom-read-";
 

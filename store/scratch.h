@@ -1,8 +1,8 @@
-/* Private to the store: the temporary folder of a reader. RocksDB needs a folder to
- * write into, and a reader must not write into the writer's folder. The temporary
- * folder is under TMPDIR, is locked while the reader runs, and is removed when the
- * reader closes the store. Folders of readers that were killed are removed by later
- * readers. */
+/* Private to the store: the temporary folder of a reader. RocksDB needs a folder into
+ * which it can write, and a reader must not write into the writer's folder. The
+ * temporary folder is under TMPDIR, is locked while the reader runs, and is removed
+ * when the reader closes the store. Folders of readers that were killed are removed by
+ * later readers. */
 #ifndef PL_STORE_SCRATCH_H
 #define PL_STORE_SCRATCH_H
 #include "base/base.h"

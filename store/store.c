@@ -20,7 +20,7 @@ uint64_t pl_store_sequence(const pl_store *store)
     return store->sequence;
 }
 
-/* ---- by name ---- */
+/* ---- getting one record by its name ---- */
 static pl_status missing(const char *kind, const char *name)
 {
     return pl_fail(PL_ERR_NOT_FOUND, "there is no %s %s in the store", kind, name);
@@ -115,7 +115,7 @@ pl_status pl_store_get_ref(pl_store *store, const char *name, pl_buf *target)
     return row.found ? ref_decode(&row, NULL, target) : missing("ref", name);
 }
 
-/* ---- in key order ---- */
+/* ---- visiting records in key order ---- */
 typedef struct row_walk {
     pl_store *store;
     void *context;
@@ -173,8 +173,8 @@ pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn f
 }
 
 /* Visits the newest version of a module. The head's row contains only numbers, so the
- * version is read from its own row. Both rows belong to the same state, because a
- * reader's state changes only at a refresh, and a writer has only one thread. */
+ * version is read from its own row. If a follower does not see that row yet,
+ * pl_store_get_version catches up with the writer. */
 static pl_status visit_head_row(const row_walk *walk, row_view *row)
 {
     head_record head;
@@ -315,8 +315,9 @@ static pl_status count_chunk(const row_walk *walk, row_view *row)
     return PL_OK;
 }
 
-/* Counts the records and the bytes of blobs and chunks. It reads the records of heads,
- * versions, blobs and chunks, but no bytes of blobs. A damaged row is an error. */
+/* Counts the records and the bytes of blobs and chunks. The function reads the records
+ * of heads, versions, blobs and chunks, but no bytes of blobs. A damaged row is an
+ * error. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
     if (store->n_parts > 0)
@@ -339,7 +340,7 @@ pl_status pl_store_compact(pl_store *store)
     return kv_compact(store->db, KV_PACK);
 }
 
-/* ---- names ---- */
+/* ---- visiting names of modules, paths and objects ---- */
 typedef struct name_walk {
     pl_name_fn fn;
     void *context;

@@ -20,8 +20,9 @@
  * a module is "ARM/SLOT.Ek", for example "mix/L1.E0".
  *
  * Only one thread may use an open store and its transaction, with one exception:
- * several threads may call pl_store_head, the pl_store_get_ functions and the functions
- * that read blobs at once, as long as no thread refreshes or closes the store.
+ * pl_store_head, the pl_store_get_ functions and the functions that read blobs may be
+ * called by several threads at once, as long as no thread refreshes or closes the
+ * store.
  *
  * Read the files in this order: kv (all calls of RocksDB), rows (keys and checksums),
  * records, blob, txn, watermark, store_open, store (reading). */
@@ -47,28 +48,28 @@ typedef enum pl_store_mode {
 /* Returns ERR_NOPERM if this user may not enter the folder. Without this check, such a
  * folder would look as if it contained no store. */
 PL_MUST_CHECK pl_status pl_store_check_access(const char *folder);
-/* CREATE makes a new store or opens an existing one for writing. WRITE opens an
- * existing store only. READ shows a consistent state and works while a writer runs. The
- * errors are ERR_BUSY if a running job has locked the store, ERR_UNSUPPORTED if the
- * store has a different format, and ERR_DAMAGED if commits were lost. (The text of
- * ERR_DAMAGED has the number of the last commit found and the number expected.) WRITE
- * and CREATE raise the store's epoch by 1, so every opening for writing has its own
- * epoch. */
+/* CREATE makes a new store, or opens an existing store for writing. WRITE only opens an
+ * existing store for writing. READ shows a consistent state and works while a writer
+ * runs. The errors are ERR_BUSY if a running job has locked the store, ERR_UNSUPPORTED
+ * if the store has a different format, and ERR_DAMAGED if commits were lost. (The text
+ * of ERR_DAMAGED has the number of the last commit found and the number expected.)
+ * WRITE and CREATE raise the store's epoch by 1, so every opening for writing has its
+ * own epoch. */
 PL_MUST_CHECK pl_status pl_store_open(const char *folder, pl_store_mode mode,
                                       pl_store **out);
 void pl_store_close(pl_store **store);
 /* A run with several homes has a store in parts: FOLDER/home-1 .. home-N, each with its
  * own writer. With READ, pl_store_open takes FOLDER and shows all parts as one store.
- * With WRITE or CREATE it takes the folder of one part. */
+ * With WRITE or CREATE, pl_store_open takes the folder of one part. */
 enum { PL_PARTS_MAX = 16 };
 /* Writes the path of part `part` (from 0) to `out`, and returns `out`. */
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]);
 /* Gets the number of parts of a store; *n is 0 for a store in one piece. */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);
-/* For a reader: returns the number (from 0) of the part that has this module, path or
- * object, or -1 if no part has it. */
+/* Returns the number (from 0) of the part that has this module, path or object; -1 if
+ * no part has it; 0 for a store in one piece that has it. Only for readers. */
 int pl_store_part_of(pl_store *store, const char *name);
-/* `n` is the number of parts now, and `begun` is the number of parts when the store was
+/* `n` is the present number of parts; `begun` is the number of parts when the store was
  * made. The numbers differ if homes were added to the job or removed from it since. The
  * parts with the highest numbers may not exist yet. */
 typedef struct pl_parts {
@@ -76,8 +77,8 @@ typedef struct pl_parts {
 } pl_parts;
 PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
 /* Returns false if part `part` (from 0) was added after the store was made and its home
- * has not created the folder yet. Otherwise, and always for a store in one piece,
- * returns true. */
+ * has not created the folder yet. Returns true otherwise, and always for a store in one
+ * piece. */
 bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part);
 /* Returns the number of parts before the first one for which pl_store_part_begun is
  * false; 0 for a store in one piece. */
@@ -130,14 +131,14 @@ typedef struct pl_contribution {
     int64_t path, replica, phase;
     /* the samples first_sample .. first_sample + n_samples - 1 of the path's stream */
     uint64_t first_sample, n_samples;
-    uint64_t n_tokens; /* targets that count in the loss */
-    double loss;       /* mean training loss over the phase, in nats per token */
-    double norm;       /* L2 norm of the update */
-    double weight;     /* in the round's mean, before normalisation: the shard's size */
-    double seconds;    /* time spent on inner steps */
-    uint64_t token;    /* the token of the lease */
-    char codec[16];    /* name of the update's codec: "f32", "i8", ... */
-    pl_hash update;    /* blob with the encoded update */
+    uint64_t n_tokens;     /* targets that count in the loss */
+    double loss;           /* mean training loss over the phase, in nats per token */
+    double norm;           /* L2 norm of the update */
+    double weight;         /* weight in the mean, not normalised: the shard's size */
+    double seconds;        /* time spent on inner steps */
+    uint64_t token;        /* the token of the lease */
+    char codec[16];        /* name of the update's codec: "f32", "i8", ... */
+    pl_hash update;        /* blob with the encoded update */
     uint64_t update_bytes; /* size of the encoded update */
     /* noloco: whether the mate came too late, so each holder took the outer step alone
      */
@@ -176,7 +177,7 @@ typedef struct pl_version {
     int64_t arrivals; /* delayed-nesterov: updates since the last momentum step */
     int64_t wall_ms;
     /* number of the commit that made the version. The store sets this field and
-     * has_updates; the caller need not. */
+     * has_updates; the caller need not set them. */
     uint64_t sequence;
     /* whether garbage collection has dropped the data of this version, so that only the
      * record is left */
@@ -210,7 +211,7 @@ typedef struct pl_object {
     uint64_t bytes;
 } pl_object;
 
-/* ---- reading, in any mode; ERR_NOT_FOUND says what is missing ---- */
+/* ---- reading, in any mode; the text of ERR_NOT_FOUND names the missing thing ---- */
 PL_MUST_CHECK pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob,
                                             uint64_t *bytes);
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob);
@@ -309,16 +310,16 @@ PL_MUST_CHECK pl_status pl_store_each_tag(pl_store *store, pl_snapshot_fn fn,
                                           void *ctx);
 
 typedef struct pl_store_stats {
-    /* blob_bytes, chunk_bytes: the sum of the uncompressed sizes of all blobs, and of
-     * all chunks */
+    /* blob_bytes: sum of the uncompressed sizes of all blobs; chunk_bytes: the same sum
+     * for all chunks */
     uint64_t n_modules, n_versions, n_blobs, n_chunks, blob_bytes, chunk_bytes,
         stored_bytes, /* size of all chunks as stored (compressed) */
         disk_bytes;   /* size of the files in the store's folder and in its db */
 } pl_store_stats;
 PL_MUST_CHECK pl_status pl_store_count(pl_store *store, pl_store_stats *out);
 
-/* What stored chunks are used for. The bytes of a chunk with several uses are counted
- * for the first of them in this order. */
+/* The uses of stored chunks. If a chunk has several uses, its bytes are counted for the
+ * first of these uses in this order. */
 typedef enum pl_use {
     PL_USE_HEADS,    /* parameters of the newest versions */
     PL_USE_TAGS,     /* parameters of versions that tags name */
@@ -330,8 +331,8 @@ typedef enum pl_use {
     /* encoded differences of versions, for workers that have the previous version */
     PL_USE_CHANGES,
     PL_USE_UPDATES, /* merged updates that were kept */
-    /* chunks from which only compressed chunks are computed, and further copies of a
-     * chunk that several parts have */
+    /* chunks that are needed only as bases of compressed chunks (chunk.h), and further
+     * copies of a chunk that several parts have */
     PL_USE_OTHER,
     PL_USES
 } pl_use;
@@ -349,7 +350,7 @@ const char *pl_use_name(pl_use use); /* "heads" */
 PL_MUST_CHECK pl_status pl_store_set_quota(pl_store *store, uint64_t bytes);
 /* Returns the stored bytes that are compared with the limit; 0 if there is no limit. */
 uint64_t pl_store_stored_bytes(const pl_store *store);
-/* *passes becomes true if the commit of this transaction would exceed the limit. Call
+/* Sets *passes to whether the commit of this transaction would exceed the limit. Call
  * the function only after the transaction has records that name all its new blobs: a
  * blob that no record names is dropped and does not count. */
 PL_MUST_CHECK pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes);
@@ -377,9 +378,9 @@ typedef struct pl_gc_report {
 /* Returns whether the data of this version must stay. The data of the newest versions
  * always stay. */
 typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
-/* Counts the data that need not be kept. With `run` (the store is opened with WRITE),
- * the data are dropped in many commits, and the disk space is freed. The process may be
- * killed at any time; the next call continues. */
+/* Counts the data that need not be kept. If `run` is true, also drops the data, in many
+ * commits, and frees the disk space; the store must then be open for writing. The
+ * process may be killed at any time; the next call continues. */
 PL_MUST_CHECK pl_status pl_store_collect(pl_store *store, pl_keep_fn keep,
                                          void *context, bool run, pl_gc_report *out);
 
@@ -390,7 +391,7 @@ PL_MUST_CHECK pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *conte
 
 /* ---- copying ---- */
 typedef struct pl_mirror_report {
-    /* how many records and chunks were copied; `bytes` counts only chunks */
+    /* number of records and chunks copied; `bytes`: size of the copied chunks */
     uint64_t n_records, n_chunks, bytes;
 } pl_mirror_report;
 /* Makes the store in `folder` equal to the state that `from`, opened with READ, shows.
@@ -398,10 +399,10 @@ typedef struct pl_mirror_report {
  * folder that does not exist is made.
  *
  * Without `force`, ERR_EXISTS if the folder contains anything other than an earlier
- * state of the same store. With `force`, a later state of the same store is changed row
- * by row too. Any other store is replaced by a complete copy, which is first made in
- * FOLDER/new. ERR_UNSUPPORTED if the `db` of the store to be replaced is a link or a
- * mount point; the folder itself may be a link or a mount point.
+ * state of the same store. With `force`, a later state of the same store is also
+ * changed row by row. Any other store is replaced by a complete copy, which is first
+ * made in FOLDER/new. ERR_UNSUPPORTED if the `db` of the store to be replaced is a link
+ * or a mount point; the folder itself may be a link or a mount point.
  *
  * If the process is killed, the folder either has its old state, or cannot be opened
  * (ERR_BUSY) until this function or pl_store_end_copy has finished the copy. */
@@ -415,7 +416,7 @@ PL_MUST_CHECK pl_status pl_store_mirror(pl_store *from, const char *folder, bool
 PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder,
                                               bool force, pl_mirror_report *out);
 /* Finishes a copy into this folder if the copy was decided before its process was
- * killed. Does nothing without such a copy. */
+ * killed. Does nothing if there is no such copy. */
 PL_MUST_CHECK pl_status pl_store_end_copy(const char *folder);
 /* Removes the new parts that a copy left beside the existing ones if its process was
  * killed before the copy was decided, that is, before the file COPY was written
@@ -490,11 +491,11 @@ PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t 
  * parameters, else ERR_ARG. In this and the following functions, blobs that a record
  * names must be in the store or in the transaction, else ERR_NOT_FOUND.
  *
- * Pending contributions of phase number-1 are removed. Their update blobs are removed,
- * too, unless keep.updates is set. Momentum and change of version number-2 and older
- * versions are dropped unless keep.momentum is set. keep.late delays the dropping of
- * updates, momentum and change by this number of versions; it must be the same for all
- * versions of a module. */
+ * The pending contributions of phase `number` - 1 are removed. Their update blobs are
+ * removed, too, unless keep.updates is set. The momentum and the change of version
+ * `number` - 2 and of older versions are dropped unless keep.momentum is set. keep.late
+ * delays the dropping of updates, momentum and change by this number of versions; it
+ * must be the same for all versions of a module. */
 typedef struct pl_keep {
     bool updates, momentum;
     int late;
@@ -526,17 +527,17 @@ PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
 /* Returns whether a rollback made this version. *source is then the number of the older
  * version that has the same parameters. */
 bool pl_version_source(const pl_version *version, uint64_t *source);
-/* A store in one piece, or all parts of a store, opened for writing (ERR_BUSY if
- * another process has one of them open). Opening also finishes an earlier rollback that
- * was decided but not yet done in every part. */
+/* A pl_writers has a store in one piece, or all parts of a store, open for writing.
+ * pl_writers_open returns ERR_BUSY if another process has the store or a part open, and
+ * it finishes an earlier rollback that was decided but not yet done in every part. */
 typedef struct pl_writers pl_writers;
 PL_MUST_CHECK pl_status pl_writers_open(const char *folder, pl_writers **out);
 void pl_writers_close(pl_writers **writers);
 int pl_writers_count(const pl_writers *writers);
 /* `part` counts from 0; owned by the writers */
 pl_store *pl_writers_part(pl_writers *writers, int part);
-/* Returns a reader that shows the store, with all parts, as it was when the writers
- * were opened. The writers own the reader. */
+/* Returns a reader that shows all parts of the store as they were when the writers were
+ * opened; for a store in one piece, returns the writer. The writers own the result. */
 pl_store *pl_writers_view(pl_writers *writers);
 /* Names the earlier rollback that pl_writers_open has finished; NULL if there was
  * none. */
@@ -570,7 +571,8 @@ PL_MUST_CHECK pl_status pl_writers_roll_back(pl_writers *writers,
 
 /* ---- the rows of a name, to be moved to another store ---- */
 /* A row that belongs to a module, path or object: a version, a pending update, a path's
- * state, an object, or a ref whose name begins with `refs`. The bytes are borrowed. */
+ * state, an object, or a ref whose name begins with the parameter `refs` of the
+ * functions below. The bytes are borrowed. */
 typedef struct pl_row {
     int family;                 /* a kv_family (kv.h) */
     const uint8_t *key, *value; /* the value includes its envelope (rows.h) */
@@ -584,7 +586,7 @@ typedef pl_status (*pl_blob_fn)(void *context, const pl_hash *blob);
 PL_MUST_CHECK pl_status pl_store_each_row(pl_store *store, const char *name,
                                           const char *refs, pl_row_fn fn,
                                           void *context);
-/* Visits the blobs that the row names; a blob may come several times. */
+/* Visits the blobs that the row names; a blob may be visited several times. */
 PL_MUST_CHECK pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn,
                                          void *context);
 bool pl_store_has_name(pl_store *store, const char *name);
@@ -594,11 +596,11 @@ bool pl_store_has_name(pl_store *store, const char *name);
  * damaged. */
 PL_MUST_CHECK pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
                                        const pl_row *row);
-/* Drops any row except a version; only the key of the row is used. */
+/* Drops a row; only the row's family and key are used. A version cannot be dropped. */
 PL_MUST_CHECK pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
                                         const pl_row *row);
-/* Drops all rows of a name, including its versions. Call it only when another store has
- * these rows. */
+/* Drops all rows of a name, including its versions. Call this function only when
+ * another store has these rows. */
 PL_MUST_CHECK pl_status pl_txn_drop_name(pl_txn *txn, const char *name,
                                          const char *refs);
 
@@ -606,9 +608,9 @@ PL_MUST_CHECK pl_status pl_txn_drop_name(pl_txn *txn, const char *name,
  * blob's length and the hashes of its chunks. */
 void pl_blob_hash(const void *data, uint64_t bytes, pl_hash *out);
 /* Computes the name of a blob that arrives piece by piece. Set the struct to zeros
- * first. Call pl_blob_hash_some whenever more bytes have arrived: the first `there`
- * bytes of the blob are then at `data`. At the end pl_blob_hash_end writes the hash of
- * all `bytes` to `out` and frees the struct's memory. */
+ * first. Call pl_blob_hash_some whenever more bytes have arrived; `data` has the first
+ * `there` bytes of the blob. At the end pl_blob_hash_end writes the hash of all `bytes`
+ * to `out` and frees the struct's memory. */
 typedef struct pl_blob_hashing {
     pl_buf chunks;
     uint64_t hashed;

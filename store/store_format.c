@@ -1,6 +1,6 @@
-/* Reads and writes the files FORMAT and ENGINE. FORMAT is two lines of text with the
- * number of the store's format. ENGINE is the address of the engine that has the
- * chunks. A file is valid only if its text is exactly as this code writes it. */
+/* Reads and writes the file FORMAT. It has two lines of text: the number of the store's
+ * format, and whether the chunks are in RocksDB or in an engine. The file is valid only
+ * if its text is exactly as this code writes it. */
 #include "store/store_format.h"
 #include <dirent.h>
 #include <string.h>
@@ -51,7 +51,8 @@ pl_status store_format_check(const char *folder, bool *in_engine)
 
 /* Returns whether a file with this name may be left from a process that was killed
  * while it made a store. A process that is killed in pl_replace_file leaves
- * FORMAT.tmp-PID. ENGINE may exist without FORMAT, because ENGINE is written first. */
+ * FORMAT.tmp-PID or ENGINE.tmp-PID. (folder_is_empty also accepts the file ENGINE,
+ * because it is written before FORMAT.) */
 static bool is_leftover(const char *name)
 {
     return pl_starts_with(name, "FORMAT.tmp-") || pl_starts_with(name, "ENGINE.tmp-");

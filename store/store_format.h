@@ -4,12 +4,13 @@
 #define PL_STORE_STORE_FORMAT_H
 #include "base/base.h"
 
-/* ERR_NOT_FOUND if `folder` holds no store; ERR_UNSUPPORTED if it has a different
- * format; ERR_DAMAGED if FORMAT cannot be parsed. *in_engine is set to whether the
- * chunks are in the engine that the file ENGINE names. */
+/* Checks the format of the store in `folder`. Sets *in_engine to whether the chunks are
+ * in the engine that the file ENGINE names. ERR_NOT_FOUND if there is no store;
+ * ERR_UNSUPPORTED if the store has a different format; ERR_DAMAGED if FORMAT cannot be
+ * parsed, or is missing although there is a database. */
 PL_MUST_CHECK pl_status store_format_check(const char *folder, bool *in_engine);
 
-/* Makes the folder a store. ERR_EXISTS if the folder holds other files. */
+/* Makes the folder a store. ERR_EXISTS if the folder already holds anything else. */
 PL_MUST_CHECK pl_status store_format_write(const char *folder, bool in_engine);
 /* The two steps of store_format_write, for a caller that writes files into the folder
  * between the two steps. */

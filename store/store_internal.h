@@ -67,16 +67,17 @@ struct pl_txn {
     /* whether this transaction may spend time on finding table files whose chunks were
      * all deleted one by one */
     bool tidies;
-    bulk_place *gone; /* where the released chunks are stored */
+    bulk_place *gone; /* the places of the released chunks */
     size_t n_gone, cap_gone;
     pl_hash *loose;
     size_t n_loose, cap_loose;
-    /* OK, or the error of a step that failed half-way: the commit will be refused */
+    /* OK, or the error of a step that failed half-way; such a transaction cannot be
+     * committed */
     pl_status spoiled;
 };
 
-/* A key in the meta family. The key exists while a copy is being made. During that time
- * some pack rows may not be named by any record. */
+/* The key of a row in the meta family. The row exists while a copy into the store is
+ * being made. During that time the store may have pack rows that no record names. */
 #define STORE_MIRROR_ROW "mirror"
 
 row_source store_source(const pl_store *store);
@@ -85,7 +86,8 @@ row_source txn_source(const pl_txn *txn);
  * Returns the store itself if it has no parts. */
 pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob);
 
-/* Returns the number in the first bytes of a key (at most 8, big-endian). */
+/* Returns the number in the first 8 bytes of a key, or in all its bytes if there are
+ * fewer. The number is big-endian. */
 uint64_t store_key_number(const uint8_t *key, size_t len);
 /* Checks one row of the chain of commits. The row must be commit number `expected`, and
  * must contain the hash `previous` of the row before it (not checked if `previous` is a
@@ -104,8 +106,8 @@ PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *pur
  * (usage.c). */
 PL_MUST_CHECK pl_status store_check_quota(const pl_txn *txn);
 
-/* Makes a batch durable and then moves the mark to (sequence, epoch, log hash). After
- * a failure the store refuses every further write. */
+/* Makes a batch durable, then writes `after` as the new mark (watermark.h). After a
+ * failure the store refuses every further write. */
 PL_MUST_CHECK pl_status store_write(pl_store *store, kv_batch *batch,
                                     const watermark *after);
 
@@ -133,9 +135,10 @@ PL_MUST_CHECK pl_status remote_bring(pl_txn *txn, const pl_hash *log);
  * needed. If the head cannot be moved, the store refuses all later writes. */
 PL_MUST_CHECK pl_status remote_advance(pl_txn *txn);
 
-/* Counts objects of the engine that nothing names. A home leaves such objects if it is
- * killed between writing them and its commit, or between moving the head and dropping
- * objects. With `run` (the store is opened with WRITE) these objects are dropped. */
+/* Counts objects of the engine that the store does not need. A home leaves such objects
+ * if it is killed between writing them and its commit, or between moving the head and
+ * dropping objects. If `run` is true, these objects are dropped; the store must then be
+ * open for writing. */
 PL_MUST_CHECK pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out);
 
 /* ---- dropping data (retire.c) ---- */
@@ -158,14 +161,14 @@ void blob_name(const blob_record *blob, pl_hash *out);
 pl_hash blob_chunk(const blob_record *blob, size_t i);
 
 /* ---- blobs inside a transaction ---- */
-/* blob_hold adds a reference, blob_release drops one; they ignore a zero hash.
- * blob_check returns ERR_NOT_FOUND if the blob is missing; the error contains `use`
- * ("the parameters of mix/L1.E0"). */
+/* blob_hold adds a reference to a blob, blob_release drops a reference; both ignore a
+ * zero hash. blob_check returns ERR_NOT_FOUND if the blob is missing; the error
+ * contains `use` ("the parameters of mix/L1.E0"). */
 PL_MUST_CHECK pl_status blob_check(const pl_txn *txn, const pl_hash *id,
                                    const char *use, const char *name);
 PL_MUST_CHECK pl_status blob_hold(pl_txn *txn, const pl_hash *id);
 PL_MUST_CHECK pl_status blob_release(pl_txn *txn, const pl_hash *id);
-/* Deletes blobs without references; the last step before a commit. */
+/* Deletes blobs without references. This is the last step before a commit. */
 PL_MUST_CHECK pl_status blob_sweep(pl_txn *txn);
 
 #endif

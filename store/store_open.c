@@ -99,9 +99,10 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
     return PL_OK;
 }
 
-/* RocksDB's recovery may drop the end of a log and go on with the next log. The chain
- * of commits shows such a gap. Only the newest rows can be in a log; older rows are in
- * table files. So only the newest rows are checked. */
+/* RocksDB's recovery may drop the end of one of its write-ahead logs and go on with the
+ * next log. The chain of commits shows such a gap. Only the newest rows of the chain
+ * can still be in a write-ahead log; older rows are in table files. So only the newest
+ * rows are checked. */
 static pl_status check_chain(pl_store *store)
 {
     pl_hash previous = {{0}};
@@ -145,8 +146,8 @@ static pl_status check_marked_row(const pl_store *store, const watermark *mark)
 }
 
 /* Checks that the store is not older than the mark. Only a writer also compares the
- * hash in the mark, because the newest commits of a reader may be newer than its copy
- * of the mark. */
+ * hash in the mark, because the commits that a reader sees may be newer than the mark
+ * that it has read. */
 static pl_status check_mark(const pl_store *store, const watermark *mark)
 {
     if (store->sequence < mark->sequence || store->epoch < mark->epoch)
@@ -169,7 +170,7 @@ static uint64_t file_bytes(const char *folder, const char *name)
     return stat(pl_join(path, folder, name), &info) == 0 ? (uint64_t)info.st_size : 0;
 }
 
-/* Writes a random id that distinguishes this store from others. */
+/* Writes a random id that distinguishes this store from all other stores. */
 static void put_birth(kv_batch *batch)
 {
     const uint64_t id[2] = {pl_random_fresh(), pl_random_fresh()};
@@ -208,7 +209,7 @@ static pl_status lock(pl_store *store)
     if (!pl_path_is_folder(store->folder))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", store->folder);
     pl_status status = pl_lock_folder(store->folder, &store->lock);
-    return status == PL_OK ? PL_OK : pl_fail_in(status, "the store");
+    return status == PL_OK ? PL_OK : pl_fail_in(status, "the store cannot be opened");
 }
 
 /* In a new store the file FORMAT is written first, before anything else. */
@@ -300,7 +301,7 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
-/* *out becomes true if a commit after commit `known` has added table files (bulk.h), or
+/* Sets *out to whether a commit after commit `known` has added table files (bulk.h), or
  * may have added some. */
 static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 {
@@ -318,12 +319,12 @@ static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 }
 
 /* While the writer changes files, a follower may see the families of a commit at
- * different times. So the follower reads until it has again reached commit `sequence`
- * and epoch `epoch`, which it saw before or which the mark names. A follower reads the
- * list of files first and the log afterwards, so the log may have a new commit whose
- * table files are not in the list. Therefore the follower reads again until no new
- * commit has added table files. (It does not wait until there is no new commit at all,
- * because a busy writer makes new commits all the time.) */
+ * different times. So the follower reads until it shows commit `sequence` and epoch
+ * `epoch`, which it has shown before or which the mark names. A follower reads the list
+ * of files first and the log afterwards, so the log may have a new commit whose table
+ * files are not in the list. Therefore the follower reads again until no new commit has
+ * added table files. (It does not wait until there is no new commit at all, because a
+ * busy writer makes new commits all the time.) */
 static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
 {
     uint64_t known = sequence;
@@ -373,11 +374,11 @@ static bool is_replaced(const pl_store *store, int database)
 }
 
 /* Opens the database for reading. If it cannot be opened as a follower, a power cut may
- * have damaged the end of the log, and no writer may have opened the store since. In
+ * have damaged the end of the log, and perhaps no writer has opened the store since. In
  * this case the reader shows the commits before the damage. show_newest checks that
- * they include the commit in the mark, so no acknowledged commit is missing. Such a
- * reader (`frozen`) does not see further commits, so a refresh opens the database
- * again. */
+ * these commits include the commit in the mark, so no acknowledged commit is missing.
+ * Such a reader (`frozen`) does not see further commits, so a refresh opens the
+ * database again. */
 static pl_status open_follower(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
@@ -388,7 +389,7 @@ static pl_status open_follower(pl_store *store, const char *database)
         status = kv_open(database, KV_LOOK, NULL, &fresh);
     if (status != PL_OK) {
         close_database(&held);
-        /* the database that was open before stays open and can be read */
+        /* the database that was open before this call stays open and can be read */
         return status;
     }
     kv_close(&store->db, false);
@@ -408,7 +409,8 @@ static pl_status show_newest(pl_store *store)
     if (!marked)
         return pl_fail(PL_ERR_NOT_FOUND,
                        "the store %s is still being made, or has lost its file HWM; "
-                       "try again, or open it for writing once",
+                       "try again. If HWM is lost, run a command that writes to the "
+                       "store, such as `pathloom store tag`; it makes the file again",
                        store->folder);
     /* The mark was read before the database, so the database must contain the commit in
      * the mark. A database that was opened while the writer changed files may never

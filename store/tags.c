@@ -1,7 +1,7 @@
 /* Encodes, decodes and reads tags. A tag is a record that is stored as an object.
  *
- * Any client may have written the object, so its bytes are not trusted. `store fsck`
- * checks whether the versions that a tag names exist. */
+ * Any client may have written such an object, so its bytes are not trusted. `store
+ * fsck` checks whether the versions that a tag names exist. */
 #include "store/store_internal.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A list of hashes, which is sorted and then says how often each hash occurs in it.
+/* A list of hashes that counts how often each hash was added.
  *
  * One pass over the store adds hashes in any order. The next pass goes through rows in
  * key order and asks how often each key was added. A hash takes 32 bytes of memory, and
@@ -16,8 +16,8 @@ void tally_add(tally *t, const pl_hash *name); /* adds a hash; a zero hash is ig
 /* sorts the hashes, before the first tally_count or tally_next */
 void tally_sort(tally *t);
 uint64_t tally_count(const tally *t, const pl_hash *name);
-/* Gives the hash at position *i and the number of times that it occurs, and moves *i to
- * the next different hash. Returns false at the end. */
+/* Gets the hash at position *i and the number of times that it was added, and moves *i
+ * to the next different hash. Returns false at the end. */
 bool tally_next(const tally *t, size_t *i, pl_hash *name, uint64_t *count);
 void tally_destroy(tally *t);
 

@@ -122,8 +122,8 @@ pl_status pl_txn_commit(pl_txn **handle)
     PL_TRY(store_check_quota(txn));
     PL_TRY(store_check_space(store, "the commit",
                              2 * kv_batch_bytes(txn->batch) + STORE_SPARE_BYTES));
-    /* Appends the log row, which is the last operation of the batch, and computes its
-     * hash. */
+    /* Appends the log row, which is the last operation of the batch, and computes the
+     * hash of this row. */
     pl_hash *log_hash = &after.log;
     pl_buf fields = {0}, value = {0};
     log_record entry = {.previous = txn->store->log_hash,
@@ -157,8 +157,9 @@ done:
 }
 
 /* ---- versions ---- */
-/* Checks that a version was computed from the newest version in the store: its parent
- * must have the hash of that version. The number alone does not prove this. */
+/* Checks that a version was computed from the newest version in the store: v->parent
+ * must be the hash of the newest version's parameters. The number alone does not prove
+ * this. */
 static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
 {
     pl_version parent;
@@ -298,8 +299,8 @@ pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
     return PL_OK;
 }
 
-/* Adds the reference to the new blob before it drops the one to the old blob, because
- * both may be the same blob. */
+/* Adds a reference to the new blob before it drops the reference to the old blob,
+ * because both may be the same blob. */
 static pl_status exchange_blob(pl_txn *txn, const pl_hash *old, const pl_hash *new_one)
 {
     PL_CHECK(blob_hold(txn, new_one));

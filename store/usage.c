@@ -1,6 +1,6 @@
 /* Adds up the stored bytes of chunks per use (pl_store_use), and enforces the quota
- * (pl_store_set_quota). A chunk counts for the first use that names it. The functions
- * read only records, not blobs. */
+ * (pl_store_set_quota). A chunk counts for its first use in the order of pl_use. The
+ * functions read records and tags, but no other blobs. */
 #include "store/store_internal.h"
 #include "store/tally.h"
 
@@ -149,7 +149,7 @@ done:
     return status;
 }
 
-/* ---- the limit ---- */
+/* ---- names of uses, and the quota ---- */
 const char *pl_use_name(pl_use use)
 {
     static const char *const names[PL_USES] = {

@@ -112,7 +112,8 @@ pl_status watermark_set(watermark_file *file, const watermark *mark)
         return pl_fail(put < 0 && errno == ENOSPC ? PL_ERR_NOSPACE : PL_ERR_IO,
                        "cannot write the mark of commit %llu to %s: %s",
                        (unsigned long long)mark->sequence, file->path,
-                       put < 0 || put == SLOT_BYTES ? strerror(errno) : "cut short");
+                       put < 0 || put == SLOT_BYTES ? strerror(errno)
+                                                    : "only a part was written");
     file->slot = slot;
     return pl_failpoint("mark.flush.after");
 }

@@ -1,4 +1,4 @@
-/* The high-water mark: the newest commit known to be on disk (PROTOCOL 4.3).
+/* The high-water mark: the newest commit that is known to be on disk (PROTOCOL 4.3).
  *
  * If synced commits at the end of a write-ahead log are lost, RocksDB opens the log
  * without any error. To detect this, the number of the newest acknowledged commit is

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Configures and builds a preset of CMakePresets.json in build/PRESET.
-#   sh tools/build.sh release            everything
-#   sh tools/build.sh release pathloom   these targets only
+#   sh tools/build.sh release            builds everything
+#   sh tools/build.sh release pathloom   builds only the named targets
 set -eu
 cd "$(dirname "$0")/.."
 preset=$1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains a small run with real processes. Then checks the numbers in the report, the
-# versions in the store, the text from a path, that no process is left, and that a
-# second call trains nothing again. Needs jq.
+# versions in the store and the text from a path. Also checks that no process is left,
+# and that a second call trains nothing again. Needs jq.
 #   bash tools/check_demo.sh PROGRAM FOLDER [options of `pathloom train` ...]
 set -euo pipefail
 program=$1

@@ -6,8 +6,8 @@
 #   tools/check_tree.sh [folder of the tree]
 #
 # Prints one line per violation, "file:line: what is wrong", and exits with 1 if there is
-# any. Lines that start with "warning:" are not violations. Needs a POSIX shell, awk, grep
-# and a C and C++ compiler (CC, CXX).
+# any. Lines that start with "warning:" are not violations. Needs a POSIX shell, awk,
+# grep, a C compiler (CC) and a C++ compiler (CXX).
 #
 # A function may have more than 100 lines if the comment directly above it gives the
 # reason, after the word "budget:".
@@ -59,7 +59,8 @@ function top_of(path) { sub(/\/.*/, "", path); return path }
 
 function is_door(path) { return path == top_of(path) "/" top_of(path) ".h" }
 
-# A test may use private headers of the one folder that its first line names.
+# A test may use private headers of one folder, which a comment in the first five lines
+# of the test names ("folder: NAME").
 function check_quoted(path,    to) {
     to = top_of(path)
     if (index(path, "/") == 0 || (!(to in rank) && to != top)) {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints numbers about the sources: lines per folder, static functions, and names that
-# several functions share.
+# Prints figures about the sources: lines per folder, the number of static functions,
+# and the number of names that several static functions share.
 #
 #   sh tools/figures.sh [folder of the tree]
 #

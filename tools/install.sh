@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs the missing packages of packages.txt (Debian 12). If no package is missing,
 # the script ends at once.
-#   sh tools/install.sh           what building, running and testing need
-#   sh tools/install.sh checks    also what .ci/run checks with
-#   sh tools/install.sh ceph      also what tests/ceph.sh runs
+#   sh tools/install.sh           packages for building, running and testing
+#   sh tools/install.sh checks    also the tools with which .ci/run checks the sources
+#   sh tools/install.sh ceph      also packages for tests/ceph.sh
 set -eu
 list=$(dirname "$0")/../packages.txt
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the checks that need no build: format, unchecked statuses, cppcheck, shell
-# scripts.
-#   sh tools/static.sh              all of them
-#   sh tools/static.sh format ...   the named ones
+# Runs the checks that need no build: the format of sources, statuses that the code
+# ignores, cppcheck, and shellcheck for scripts.
+#   sh tools/static.sh              runs all checks
+#   sh tools/static.sh format ...   runs only the named checks
 # Each check runs to its end and prints its findings. The exit code is 1 if a check
 # found something.
 set -u

@@ -41,8 +41,9 @@ static history_row phase_row(const phase_history *h, const phase_arm *a, size_t 
     return r;
 }
 
-/* Adds the rows of an arm, one per slot of the phase history, in order. So
- * count_audit finds the row of slot i at the arm's first row plus i. */
+/* Adds the rows of an arm: one row per slot of the phase history (a slot stands for
+ * h->stride phases), in order. count_audit relies on this order: the row of slot i is
+ * the arm's first row plus i. */
 static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
                      history *out)
 {
@@ -80,8 +81,9 @@ static pl_status count_audit(void *context, const char *name, const char *target
 }
 
 /* ---- logs ---- */
-/* Returns the first row that ended at or after this time. Returns NULL if there is no
- * such row, because the event belongs to a phase that is not finished. */
+/* Returns the row to which an event at this time belongs: the first row that ended at
+ * this time or later. Returns NULL if there is no such row; then the phase of the event
+ * is not finished. */
 static history_row *row_at(const history *h, int64_t ms)
 {
     size_t low = 0, high = h->n;
@@ -102,8 +104,9 @@ typedef struct log_count {
     int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its last process id; 0: not known */
 } log_count;
 
-/* Whether the worker that joins was restarted: it is known, and has a new process id.
- * (When the hub restarts, all workers join again with the same process ids.) */
+/* Whether the worker that joins was restarted: the worker has joined before, and its
+ * process id is now different or not known. (When the hub restarts, all workers join
+ * again with the same process ids.) */
 static bool worker_restarted(log_count *c, const page_event *e)
 {
     char value[PL_TEXT_MAX];
@@ -155,7 +158,7 @@ static void count_events(const char *logs, history *out)
     pl_free(count);
 }
 
-/* ---- the whole ---- */
+/* ---- all rows of a run ---- */
 static int compare_row_times(const void *a, const void *b)
 {
     const history_row *x = a, *y = b;
@@ -201,7 +204,7 @@ pl_status history_make(const phase_history *h, pl_store *store, const char *logs
 /* ---- output ---- */
 typedef enum column_kind { TEXT, WHOLE, REAL, NUMBER_OR_NONE } column_kind;
 typedef struct column_value {
-    char text[32]; /* value of TEXT */
+    char text[32]; /* the value, if the column's kind is TEXT */
     double number;
 } column_value;
 

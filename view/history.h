@@ -22,11 +22,11 @@ typedef struct history_row {
     double bits;   /* bits per byte of the held-out text, scored with the versions with
                     * which the phase began; 0: not scored */
     double tokens; /* tokens that the phase was trained on */
-    /* n_versions: versions that were merged from updates of the phase; n_odd: audits
-     * whose results differ */
+    /* n_versions: versions that were merged from updates of the phase; n_audits: audits
+     * of its tasks; n_odd: how many of these audits had results that differ */
     int64_t n_versions, n_audits, n_odd;
-    /* counted since the previous row: leases that expired; restarts of workers, homes
-     * and hubs */
+    /* n_expired: leases that expired since the previous row; n_restarts: restarts of
+     * workers, homes and hubs since the previous row */
     int64_t n_expired, n_restarts;
 } history_row;
 
@@ -40,16 +40,16 @@ typedef enum history_form { HISTORY_TEXT, HISTORY_CSV, HISTORY_JSON } history_fo
 /* Returns the tokens per second from the row's first lease to its last commit; 0 if no
  * time has passed between them. */
 double history_rate(const history_row *row);
-/* Makes the rows from `h`, which must have read all versions already, from the audits
- * in `store`, and from the folder `logs`, of which the newest 64 MiB of each log are
- * read. The caller clears `out`, also after a failure. */
+/* Makes the rows from `h`, from the audits in `store`, and from the logs in the folder
+ * `logs` (the newest 64 MiB of each log). `h` must have read all versions already. The
+ * caller clears `out`, also after a failure. */
 PL_MUST_CHECK pl_status history_make(const phase_history *h, pl_store *store,
                                      const char *logs, history *out);
 void history_clear(history *h);
-/* Appends all rows: a table, comma-separated values with a header, or one JSON object
- * per line. */
+/* Appends all rows to `out`: as a table, as comma-separated values with a header, or as
+ * one JSON object per line. */
 void history_write(const history *h, history_form form, pl_buf *out);
-/* Reads the run in `dir`, and writes the run's history. The job may be running. */
+/* Reads the run in `dir`, and appends its history to `out`. The job may be running. */
 PL_MUST_CHECK pl_status history_of_run(const char *dir, history_form form, pl_buf *out);
 
 #endif

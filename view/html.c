@@ -65,8 +65,8 @@ static bool find_scale(const html_line *lines, size_t n_lines, scale *out)
     return isfinite(out->low) && isfinite(out->high);
 }
 
-/* Returns a round number, 1, 2 or 5 times a power of ten, that is about a fifth of the
- * range. */
+/* Returns the smallest round number (1, 2 or 5 times a power of ten) that is at least a
+ * fifth of the range. */
 static double tick_step(const scale *s)
 {
     const double raw = (s->high - s->low) / 5, power = pow(10, floor(log10(raw)));
@@ -128,8 +128,9 @@ static void draw_line(pl_buf *out, const html_line *l, const scale *s)
         l->colour % 8, chart_x(last[0]), chart_y(s, last[1]));
 }
 
-/* Writes names at the ends of the lines, from the top to the bottom, so that they do
- * not overlap. */
+/* Writes the name and the last value of each line at the end of the line. Goes from the
+ * highest line to the lowest, and moves a name down if it would overlap the name above
+ * it. */
 static void draw_names(pl_buf *out, const html_line *lines, size_t n_lines,
                        const scale *s)
 {

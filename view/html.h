@@ -17,27 +17,28 @@ typedef struct html_line {
     size_t n;
 } html_line;
 /* Draws lines; x goes from 0 to 100 percent. `label` describes the picture for screen
- * readers. Draws nothing if the lines have no points. */
+ * readers. Draws nothing if no line has a finite value. */
 void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n_lines);
 
 /* Draws a grid of rows and columns. values [n_rows, n_columns]; NaN: an empty cell. */
 typedef struct html_grid {
     const char *label;
     const char (*names)[PL_NAME_MAX]; /* [n_rows] */
-    int name_width;                   /* in pixels; 0: 84 */
+    int name_width;                   /* in pixels; 0 means 84 */
     const double *values;
     size_t n_rows, n_columns;
 } html_grid;
 /* `range` gets the lowest value (drawn dark) and the highest value (drawn pale). If no
- * value is finite, both become infinite. If there are many rows, their names are left
- * out. */
+ * value is finite, both become infinite. If there are more than 24 rows and
+ * `name_width` is 0, the names of the rows are left out. */
 void html_draw_grid(pl_buf *out, const html_grid *grid, double range[2]);
 
-/* Draws a bar per name, with its value: a share from 0 to 1. */
+/* Draws one bar per name, and writes the name's share (0 to 1) beside the bar in
+ * percent. */
 void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
                const double *shares, size_t n);
-/* Appends a picture that a function above made, with a title, as a complete SVG
- * file. */
+/* Appends a complete SVG file to `out`: the title, and below it the picture that one of
+ * the functions above made. */
 void html_alone(pl_buf *picture, const char *title, pl_buf *out);
 
 #endif

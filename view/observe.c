@@ -22,7 +22,7 @@ enum { SKEW_MS = 2000, SKEWS_MAX = 64, READ_BYTES = 64 << 10 };
 typedef struct stream {
     char name[128];
     int file;
-    off_t at;      /* position after the bytes in the window */
+    off_t at;      /* position in the file after the bytes in the window */
     pl_buf window; /* the lines up to `used` have been taken */
     size_t used;
     bool is_long; /* the current line is longer than the window, so it is no event */
@@ -48,8 +48,8 @@ typedef struct observation {
 } observation;
 
 /* ---- streams ---- */
-/* Keeps the unread rest of the window, and reads more of the file after it. Returns
- * false at the end. */
+/* Moves the unread rest of the window to its beginning, and appends more of the file.
+ * Drops the rest if its line is too long. Returns false at the end of the file. */
 static bool fill_window(stream *s)
 {
     const size_t left = s->window.len - s->used;
@@ -85,7 +85,7 @@ static const char *next_line(stream *s, size_t *len)
     return NULL;
 }
 
-/* Reads the next event. Returns false at the end. */
+/* Reads the next event. Returns false at the end of the file. */
 static bool next_event(stream *s)
 {
     const int64_t before = (int64_t)s->next.serial;
@@ -230,9 +230,9 @@ static meeting *meeting_of(observation *o, const char *worker)
     return m;
 }
 
-/* Notes the time of an event about a worker that joined. When the hub restarts, the
- * worker joins again without worker.ready, so the times may be far apart even if the
- * clocks agree. So only the smallest distance counts. */
+/* Notes the time if the event is worker.ready or worker.joined. When the hub restarts,
+ * the worker joins again without worker.ready. Then the two times may be far apart even
+ * if the clocks agree, so only the smallest distance counts. */
 static void note_meeting(observation *o, const page_event *e)
 {
     char worker[PAGE_ROLE_MAX];
@@ -286,7 +286,7 @@ static void remark_stream(const stream *s, const observe_out *out)
     }
 }
 
-/* ---- all together ---- */
+/* ---- merging the streams ---- */
 static void end_stream(stream *s, const observe_out *out)
 {
     remark_stream(s, out);

@@ -8,9 +8,9 @@ enum {
     /* largest number of versions that a tick reads, so that questions do not wait
      * long */
     READ_AT_ONCE = 500,
-    ASK_MS = 1500,       /* limit for the time in which the hub must answer */
+    ASK_MS = 1500,       /* the hub must answer within this time */
     ASK_AGAIN_MS = 2000, /* pause after the hub did not answer */
-    SAMPLE_MS = 1000     /* least time between two samples of the progress */
+    SAMPLE_MS = 1000     /* shortest time between two samples of the progress */
 };
 
 pl_status page_open(const char *dir, page **out)
@@ -115,9 +115,10 @@ static void add_sample(page *p, int64_t now)
     p->samples[p->n_samples++] = (page_sample){now, done};
 }
 
-/* Asks the hub for its status. If no hub answers, the job may have been killed: its
- * hub's address then stays in the run. (The page could find out by taking the run's
- * lock, but the lock would block the next `train`.) */
+/* Asks the hub for its status. If the run has a hub's address but no hub answers, the
+ * job may have been killed, because then the address stays in the run. (The page could
+ * find out whether the job runs by taking the run's lock, but this would block the next
+ * `train`.) */
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();
@@ -193,7 +194,8 @@ static uint64_t serial_of(const pl_page_question *q, const char *name)
                                                                      : 0;
 }
 
-/* Makes a list of [time, path, phase, worker]. Leases of unknown paths are left out. */
+/* Makes a list with one row [time, path, phase, worker] per lease after number `since`.
+ * Paths are numbered over all arms. Leases of unknown paths are left out. */
 static pl_json *leases_json(page *p, uint64_t since)
 {
     pl_json *list = pl_json_array();

@@ -7,13 +7,14 @@
  *
  *   /state.json           the run at this moment
  *   /history?since=N      the training of every path in every phase (a cell), the rare
- *                         events and the leases; if `epoch` is the present epoch, only
- *                         cells after serial N, events after serial `events` and leases
- *                         after serial `leases`
- *   /modules.json?arm=A   the versions of an arm's modules over time; with `module` one
- *                         version of this module (`version`); with `module` and `heat`
- *                         how the module's tensors changed
- *   /router.json          a picture of how documents were dealt to paths
+ *                         events and the leases; if the argument `epoch` is the epoch
+ *                         of the history (job/phase_history.h), only cells after serial
+ *                         N, events after serial `events` and leases after serial
+ *                         `leases`
+ *   /modules.json?arm=A   the versions of an arm's modules over time; with `module`
+ *                         only one version of this module: `version`, or the newest;
+ *                         with `module` and `heat` how the module's tensors changed
+ *   /router.json          a picture that shows how documents were dealt to paths
  *   /route.json?text=T    the path that would answer the text T, and the scores of all
  *                         paths; ERR_BUSY if texts follow each other too fast */
 #ifndef PL_VIEW_PAGE_H

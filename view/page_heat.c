@@ -1,4 +1,4 @@
-/* Compares versions of a module, tensor by tensor: the heat map of the page and of
+/* Compares versions of a module, tensor by tensor, for the heat maps of the page and of
  * `store diff --svg`. */
 #include "view/page_heat.h"
 #include "home/home.h"
@@ -65,8 +65,8 @@ static pl_status add_heat_column(heat *h, const pl_version *a, const pl_version 
 }
 
 /* Adds the columns for n + 1 versions at equal distances from `from` to `to`. Versions
- * whose parameters were deleted are skipped; each of the others is compared with the
- * next. */
+ * whose parameters were deleted are skipped. Each remaining version is compared with
+ * the next one. */
 static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
                                   uint64_t to, uint64_t n, pl_json *columns)
 {
@@ -92,8 +92,9 @@ static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
     return status;
 }
 
-/* Fills in the heat map. If no two of the versions at equal distances have their
- * parameters, compares the newest n + 1 versions instead. */
+/* Adds the columns of the heat map: compares n + 1 versions at equal distances. If
+ * fewer than two of these versions still have their parameters, compares instead the
+ * newest n + 1 versions. */
 static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint64_t to,
                            bool large, pl_json *columns)
 {

@@ -7,8 +7,8 @@
  * "columns": [[version, next version, [relative change of each tensor]]]} for at most
  * 48 pairs of versions between `from` and `to`; UINT64_MAX means the newest version. A
  * list of changes is empty if its two versions are equal. If the module has so many
- * values that comparing even one pair would take long: ERR_UNSUPPORTED, or with
- * `large`, one pair is compared. */
+ * values that comparing even one pair would take long, `large` decides: if it is true,
+ * one pair is compared, otherwise the result is ERR_UNSUPPORTED. */
 PL_MUST_CHECK pl_status page_heat_json(pl_store *store, const char *module,
                                        uint64_t from, uint64_t to, bool large,
                                        pl_json **out);

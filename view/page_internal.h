@@ -14,7 +14,7 @@ typedef struct page_lease {
     int worker; /* number in the history's list of workers; -1: not listed */
 } page_lease;
 
-/* How many inner steps were done at a certain time, to compute the time left. */
+/* The number of inner steps done at a certain time; used to compute the time left. */
 typedef struct page_sample {
     int64_t ms;
     double done;
@@ -26,7 +26,7 @@ typedef struct page_route {
     text_router *router; /* NULL: not opened yet */
     uint64_t sequence;   /* commit number of the store when the router was opened */
     int64_t free_ms;     /* no text is accepted before this time */
-    char note[256]; /* why the page does not choose as the run does; "" if it does */
+    char note[256]; /* why the page does not route by the run's rule; "" if it does */
 } page_route;
 
 struct page {
@@ -37,7 +37,7 @@ struct page {
     uint64_t sequence;        /* commit number of the state that was read last */
     bool finished;            /* the run has ended */
     bool reading;             /* there are versions that were not read yet */
-    bool anew;                /* the store must be opened again */
+    bool anew;                /* page_tick must open the store again */
     phase_history history;
     page_log log;
     page_lease *leases;            /* [PAGE_LEASES_MAX] a ring of the newest leases */

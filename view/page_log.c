@@ -116,9 +116,9 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 }
 
 /* ---- files ---- */
-/* Whether the event is kept for the list of events. Events about tasks and requests,
- * and debug events, are not kept: there are too many of them, and the history shows the
- * tasks. */
+/* Whether the event is kept for the page's list of events. Events about tasks and
+ * requests, and debug events, are too frequent to be kept. (The phase history shows the
+ * tasks.) */
 static bool is_rare(const page_event *e)
 {
     static const char *const common[] = {"lease.granted", "task.done", "task.returned",

@@ -1,8 +1,9 @@
 /* Private to view: the event logs of a run's processes, RUN/log/NAME.log.
  *
- * Every line is an event with a time. The log keeps the newest of the rare events (not
- * leases and other events about tasks). Other processes wrote the lines, with names
- * that came over the network, so a line with an unexpected form is skipped. */
+ * Every line is an event with a time. A page_log keeps the newest rare events. Leases
+ * and other events about tasks are frequent, so they are not kept. Other processes
+ * wrote the lines, with names that came over the network, so a line with an unexpected
+ * form is skipped. */
 #ifndef PL_VIEW_PAGE_LOG_H
 #define PL_VIEW_PAGE_LOG_H
 #include "base/base.h"
@@ -11,7 +12,7 @@ enum {
     PAGE_EVENTS_MAX = 2000,
     PAGE_LOGS_MAX = 4200,
     PAGE_EVENT_BYTES = 1280,
-    PAGE_SHOWN_BYTES = 240, /* the page shows fewer bytes than this of an event */
+    PAGE_SHOWN_BYTES = 240, /* limit for the text of an event that the page shows */
     PAGE_ROLE_MAX = 96
 };
 

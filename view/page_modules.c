@@ -13,7 +13,8 @@
 
 enum {
     CONTRIBUTORS_MAX = 512,
-    /* largest number of values of all updates of a version together */
+    /* cosines are computed only if all updates of a version together have at most this
+     * many values */
     COSINE_VALUES_MAX = 1 << 25
 };
 

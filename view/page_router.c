@@ -14,7 +14,8 @@ enum {
     KEEP_BYTES = 256 << 20,  /* parameters of paths that stay in memory between texts */
     LEAST_PAUSE_MS = 50
 };
-/* The page routes by likelihood only if all paths together have at most this size. */
+/* The page routes by likelihood only if the parameters of all paths together have at
+ * most this many bytes. */
 static const uint64_t read_bytes_max = UINT64_C(2) << 30;
 
 /* ---- the picture ---- */
@@ -64,7 +65,7 @@ static void compute_on_processor(pl_answer_settings *settings)
         pl_copy_text(settings->precision, sizeof settings->precision, "auto");
 }
 
-/* Opens the mixture as it is now. */
+/* Opens the newest versions of the mixture, unless they are open already. */
 static pl_status open_route(page *p)
 {
     static const mixture_wish newest = {.at = NULL};

@@ -15,8 +15,8 @@ static pl_json *tenths(double value)
                                        : pl_json_make_real(round(10 * value) / 10);
 }
 
-/* Reads a whole number from the hub's status; 0 if it is too large. The status came
- * over the network, so the number may be anything. */
+/* Reads a whole number from the hub's status. The status came over the network, so the
+ * number may have any value; returns 0 if its magnitude is 1e15 or more. */
 static int64_t whole(const pl_json *o, const char *key)
 {
     const double value = pl_json_get_real(o, key);

@@ -43,8 +43,8 @@ static pl_status draw_changes(const pl_json *heat, const char *file)
     if (n_tensors == 0 || n_columns == 0)
         return pl_fail(
             PL_ERR_NOT_FOUND,
-            "there is nothing to draw: those of the versions %lld to %lld of %s that "
-            "still have their parameters are all equal, or there is only one or none",
+            "there is nothing to draw: fewer than two of the versions %lld to %lld of "
+            "%s still have their parameters, or those that have them are all equal",
             from, to, module);
     double *values = pl_alloc(n_tensors * n_columns * sizeof *values);
     char(*names)[PL_NAME_MAX] = pl_alloc(n_tensors * sizeof *names);

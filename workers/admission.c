@@ -39,8 +39,9 @@ typedef struct enrolment {
     const pl_pubkey *invite, *fresh;
     const char *name;
     pl_key_role granted;
-    /* whether the error is about the invitation or the key, so that the client gets its
-     * text; if the list could not be read or written, the client gets no details */
+    /* whether the error is about the invitation or the key; then the client gets the
+     * text of the error. If the list could not be read or written, the client gets no
+     * details. */
     bool judged;
 } enrolment;
 
@@ -87,8 +88,8 @@ static pl_status use_invitation(pl_key_list *list, void *context)
     return status;
 }
 
-/* Replaces the error by one without details: a client that enrols must not learn file
- * names of this machine. */
+/* Replaces the error by an error without details, because a client that enrols must not
+ * learn file names of this machine. */
 static pl_status list_failed(void)
 {
     on_list(pl_last_error());

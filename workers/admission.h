@@ -1,6 +1,7 @@
-/* Admission: who may connect to a process (docs/SECURITY.md). A process loads its key.
- * If others may connect to it, it opens its gate: it checks their keys against a list
- * and logs refused connections. The hub enrols keys that come with an invitation. */
+/* Admission decides who may connect to a process (docs/SECURITY.md). A process loads
+ * its key. A process to which other processes may connect also opens its gate: it
+ * checks their keys against a list and logs refused connections. The hub enrols keys
+ * that come with an invitation. */
 #ifndef PL_WORKERS_ADMISSION_H
 #define PL_WORKERS_ADMISSION_H
 #include "outer/outer.h"
@@ -11,8 +12,8 @@ extern "C" {
 
 /* `key` is the file with the key of this process. If `key` is NULL or "", the process
  * has no key and can communicate only within this machine. `list` is the file with the
- * list of keys. If it is not NULL, also opens the gate, so that other processes can
- * connect; otherwise this process can only connect to others. */
+ * list of keys. If `list` is not NULL, also opens the gate, so that other processes can
+ * connect; otherwise this process can only connect to other processes. */
 PL_MUST_CHECK pl_status pl_admission_open(const char *key, const char *list);
 
 /* Adds the key `fresh` to the list, with the role that the invitation `invite` grants,
@@ -26,7 +27,7 @@ PL_MUST_CHECK pl_status pl_admission_enrol(const char *list, const pl_pubkey *in
                                            pl_key_role *granted);
 
 /* A token is a text with everything that a machine needs to join a job: address and key
- * of the hub, and the secret of an invitation: pl1.HOST:PORT.KEY.SECRET */
+ * of the hub, and the secret of an invitation. Its form is pl1.HOST:PORT.KEY.SECRET */
 enum { PL_TOKEN_MAX = PL_ADDRESS_MAX + PL_PUBKEY_TEXT + PL_INVITE_TEXT + 8 };
 void pl_token_format(const pl_address *hub, const char *secret, char out[PL_TOKEN_MAX]);
 /* Writes the address and key of the hub to `hub`, and the invitation's key pair to

@@ -6,7 +6,7 @@ typedef struct entry {
     pl_hash hash;
     void *data;
     uint64_t bytes;
-    struct entry *next; /* the entry that was used before this one */
+    struct entry *next; /* the next entry, which was used less recently */
 } entry;
 
 struct cache {

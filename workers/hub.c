@@ -219,8 +219,9 @@ static pl_status back_up(hub *h, int worker, int64_t now_ms)
 }
 
 /* Gives the worker a ready task, or the next phase of the task that it holds. If no
- * task is ready for any worker, *search becomes false, so that no task is searched for
- * the next workers. A key on trial has one lease at a time. */
+ * task is ready for any worker, *search becomes false, so that the hub does not search
+ * again for the next workers. Workers on trial with the same key have at most one lease
+ * together. */
 static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
@@ -281,8 +282,8 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
 }
 
 /* Serves all waiting workers in the order in which they asked, but workers on trial
- * come last. Thousands of workers may wait, so tasks are searched only after an event
- * that may have made a task ready. */
+ * come last. Thousands of workers may wait, so the hub searches for ready tasks only
+ * after an event that may have made a task ready. */
 static pl_status serve_waiting(hub *h)
 {
     int64_t now = pl_now_ms();
@@ -327,7 +328,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     PL_CHECK(PL_HEAR(m, task_req, &q));
     int index = hub_find_worker(h, q.name);
     if (index < 0)
-        /* the hub has restarted */
+        /* for example because the hub has restarted */
         return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
     hub_worker *w = &h->workers[index];
     PL_CHECK(hub_check_owner(w, peer));
@@ -461,7 +462,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
         return PL_OK;
     }
     a->type = PL_MSG_RENEWED;
-    if (!q.trains) /* the worker does not train this task: it fetches or sends it */
+    if (!q.trains) /* the worker fetches or sends this task, but does not train it */
         return PL_OK;
     hub_worker *w = &h->workers[rep.worker];
     int step = possible_step(h, rep.path, q.step);

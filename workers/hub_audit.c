@@ -15,7 +15,7 @@
  *
  * If a connected worker with one of the job's own keys can do an audit, only such
  * workers get it. Without this rule, a person with several keys could let one key audit
- * results of another one, by naming a device that no other worker has. Or the person
+ * results of another key, by naming a device that no other worker has. Or the person
  * could use two keys to accuse a third worker.
  *
  * No worker audits a result that was made under its own name or key. Before the hub
@@ -26,8 +26,8 @@
 enum { ASK_MS = 1000, ASKED_MAX = 10, FAILURES_MAX = 3, LOOK_MS = 200 };
 
 /* ---- finding an audit ---- */
-/* NULL if this worker does not have the lease of such an audit: only the worker with
- * the lease may report the result. */
+/* Returns NULL if this worker does not have the lease of an audit with this token: only
+ * the worker with the lease may report the result. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
 {
     for (size_t i = 0; token != 0 && i < h->n_audits; i++)
@@ -158,9 +158,10 @@ static pl_status tell_fenced(hub *h, const pl_fence *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Fences the worker whose result differs from the two others. The key is that of the
- * lease under which the result was made. If a different key has the worker's name by
- * now, the fence shows the key instead of the name. */
+/* Fences the worker whose result differs from the two others. The fence has the key of
+ * the lease under which the result was made, unless this is one of the job's own keys.
+ * If the worker's name now belongs to a different key, the fence has the text of the
+ * key instead of the name. */
 static pl_status fence_odd(hub *h, const hub_audit *a)
 {
     const pl_audit *row = &a->row;
@@ -173,8 +174,8 @@ static pl_status fence_odd(hub *h, const hub_audit *a)
     memset(&f, 0, sizeof f);
     pl_copy_text(f.name, sizeof f.name, name);
     const pl_key_role role = pl_gate_role(key, &own);
-    /* If the job's own keys were made again, a worker with one of these keys may have a
-     * new key by now. */
+    /* If the job's own keys have been replaced, a worker that had one of the old keys
+     * may have a new key by now. */
     own = own || (moved && role == PL_AS_NONE && h->workers[w].own_key);
     if (own && moved) {
         pl_log(PL_LOG_WARN, "audit.unfenced", "worker=%s task=%s phase=%lld", name,
@@ -490,9 +491,9 @@ static int trust_in(const hub_worker *w)
 }
 
 /* Finds out whether a connected worker can do the audit, the highest trust of such a
- * worker, and whether one with this trust has the first worker's kind of device. The
- * list of workers is searched only every LOOK_MS, because thousands of workers may ask
- * for tasks. */
+ * worker, and whether a worker with this trust has the first worker's kind of device.
+ * The list of workers is searched only every LOOK_MS, because thousands of workers may
+ * ask for tasks. */
 static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
 {
     if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
@@ -558,7 +559,8 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
 }
 
 /* Whether the hub may lack rows of audits: a worker's DONE may arrive before the home's
- * row, and the home's next state will have the row. False if the job has no audits. */
+ * row, and the home's next state will have the row. Returns false if the hub has seen
+ * no audit so far. */
 static bool misses_rows(const hub *h)
 {
     bool audits = h->n_audits > 0;
@@ -637,8 +639,8 @@ static pl_status take_likeness(hub_audit *a, const pl_message *m)
     return PL_OK;
 }
 
-/* Sets the worker and the device of the first result. If several workers sent the
- * updates, these are the sender of the first update that differs, and its device. */
+/* Sets the worker, device and key of the first result to those of the sender of the
+ * first update that differs, because several workers may have sent the updates. */
 static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *device)
 {
     int n = 0;
@@ -735,8 +737,8 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
         if (!closed && pl_hash_none(&a->row.results[0].digest) &&
             now_ms - a->asked_ms > ASK_MS) {
             PL_CHECK(ask_updates(h, a, now_ms));
-            /* all homes were connected in ASKED_MAX questions, and some update was
-             * found at no home, so no home will have it later */
+            /* If an update is still missing after more than ASKED_MAX questions to
+             * homes that were all connected, no home will have this update later. */
             if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX) {
                 void_audit(a, "the homes do not have all updates of the task");
                 count_verdict(h, a);

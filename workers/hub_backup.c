@@ -7,7 +7,8 @@
  *   left        seconds until the task of a lease will end: computed from its progress
  *               if the holder has reported twice, else from the holder's promise. A
  *               task that is t seconds late is expected to need t seconds more. If
- *               neither is known, the time since the grant is used.
+ *               neither progress nor promise is known, the time since the grant is
+ *               used.
  *
  * A backup begins if left >= 2 promise(idle worker) and it saves at least 0.2 s. A
  * smaller gain is not certain, because reports are slightly old. Both workers deliver
@@ -145,9 +146,9 @@ static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
     return until_ms;
 }
 
-/* Whether a second worker may begin the path's task. It may not if the holder has
- * reported the task as done, unless the holder is on trial or no home has confirmed the
- * report in time. */
+/* Whether a second worker may begin the path's task. It must not begin if the holder
+ * has reported the task as done, unless the holder is on trial or no home has confirmed
+ * the report in time. */
 static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
 {
     const plan_lease *l = &path->lease;

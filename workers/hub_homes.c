@@ -205,9 +205,9 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
     return hub_settle(h, path);
 }
 
-/* Tells a home that it owns a name. The home may not know this: the old home has given
- * the name away, but the process that moved the name may have died before it told the
- * new home. */
+/* Tells a home that it owns a name. Perhaps the home does not know this: the old home
+ * has given the name away, but the process that moved the name may have died before it
+ * told the new home. */
 static pl_status tell_owner(hub_home *home, const char *name, uint64_t stamp)
 {
     pl_message m = {0};
@@ -263,7 +263,8 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     pl_msg_module_record module;
     if (len > sizeof texts)
         return pl_fail(PL_ERR_PROTO,
-                       "a home sent a record of %zu bytes, which is too long", len);
+                       "a home sent a record of %zu bytes; a record has at most %zu",
+                       len, sizeof texts);
     pl_reader_open(&r, "state of a home", data, len);
     r.texts = texts;
     if (hub_is_audit_record(&r))
@@ -376,8 +377,9 @@ static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
     PL_CHECK(PL_HEAR(m, blob, &is));
     if (m->data.len != is.total)
         return pl_fail(PL_ERR_PROTO,
-                       "an arm definition of %llu bytes does not fit into one message",
-                       (unsigned long long)is.total);
+                       "a home sent %zu of the %llu bytes of an arm definition; the "
+                       "definition must fit into one message",
+                       m->data.len, (unsigned long long)is.total);
     pl_blob_hash(m->data.data, m->data.len, &blob);
     PL_CHECK(pl_arm_decode(m->data.data, m->data.len, &arm));
     pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d",
@@ -408,8 +410,9 @@ static pl_status apply_message(hub *h, hub_home *home, pl_message *m)
 }
 
 /* Notes the epoch of a home. If the epoch has changed, the home has restarted. Then it
- * knows neither which tokens to refuse nor where to send events. So the hub tells it
- * the tokens and sends GET_STATE, because a home sends events to the sender of that. */
+ * knows neither which tokens to refuse nor where to send events. So the hub tells the
+ * home the tokens, and sends GET_STATE: a home sends its events to the sender of
+ * GET_STATE. */
 static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
 {
     if (epoch == 0 || epoch == home->epoch)

@@ -9,8 +9,8 @@
  *
  * One thread runs one loop (serve_workers in hub.c):
  *
- *   hear_workers   handles up to 256 messages of workers. All are answered at once,
- *                  except a question for a task (TASK_REQ): the worker joins the queue
+ *   hear_workers   handles up to 256 messages of workers, and answers them at once. But
+ *                  a worker that asks for a task (TASK_REQ) joins the queue
  *   hub_hear_home  handles all messages of one home; called for every home
  *   hub_tend       applies some records of the homes' states, asks homes for their
  *                  states again, ends expired leases, continues audits, then gives
@@ -33,14 +33,14 @@
  *    | +-- NO_WORK after PARK_MS                                  |
  *    +------- DONE, RELEASE, LEASE_LOST, or no renewal in time ---+
  *
- * Tasks are granted only while every home is known and welcome (hub_homes_ready; homes
- * that were added during the job need only be known), and while no failure ends the
- * job. A hub that restarted first waits for the lifetime of a lease, in which workers
- * may renew the leases that they hold. A worker whose key is not one of the job's own
- * keys is on trial: until it has delivered a task, again after a lease of its key has
- * expired, and while one of its results is audited. A worker on trial has one lease at
- * a time and is served last, and its task may also be leased to a second worker
- * (hub_names.c, hub_backup.c).
+ * Tasks are granted only while every home is known and welcome (hub_homes_ready, which
+ * does not wait for homes that were added during the job), and while no failure ends
+ * the job. After a restart the hub first waits for the lifetime of a lease. In this
+ * time workers renew the leases that they hold. A worker whose key is not one of the
+ * job's own keys is on trial: until it has delivered a task, again after a lease of its
+ * key has expired, and while one of its results is audited. A worker on trial has one
+ * lease at a time and is served last, and its task may also be leased to a second
+ * worker (hub_names.c, hub_backup.c).
  *
  * Invariants
  *   - A worker's DONE does not end a phase; only the homes' report does (plan_done.c).
@@ -98,7 +98,7 @@ typedef struct hub_audit {
     int n_slots;
     /* [n_slots] hashes of the updates that the homes accepted; zeros: not known yet */
     pl_hash *hashes;
-    hub_sender *senders; /* [n_slots] */
+    hub_sender *senders; /* [n_slots] the senders of these updates */
     /* whether the updates were made on different kinds of devices */
     bool mixed;
     /* [n_slots] request numbers of the questions for these hashes */
@@ -106,18 +106,20 @@ typedef struct hub_audit {
     /* number of parts of a result that are compared between different kinds of devices:
      * one per slot, then the moments */
     int n_parts;
-    /* [n_parts] seeds of the parts' likenesses, which the homes chose */
+    /* [n_parts] seeds of the parts' likenesses (outer/likeness.h); the homes chose the
+     * seeds */
     uint64_t *seeds;
     /* [PL_AUDIT_RESULTS, n_parts] likeness of each part of each result */
     pl_likeness *likeness;
-    int n_asked; /* how often the homes were asked while all of them answered */
-    /* times when the homes were last asked for hashes, and the home told the results */
+    int n_asked; /* how often hashes were asked for while all homes were connected */
+    /* time when the hub last asked the homes for hashes, and time when it last sent the
+     * results to the home that keeps the row */
     int64_t asked_ms, told_ms;
     /* time of the hub's last search for workers that can do the audit; the next three
      * fields are the results of this search */
     int64_t looked_ms;
     bool has_any; /* whether a connected worker can do the audit */
-    int trust;    /* the highest trust of such a worker (trust_in) */
+    int trust;    /* the highest trust of such a worker (trust_in in hub_audit.c) */
     /* whether a worker with that trust has the same kind of device as the first
      * worker */
     bool has_kin;
@@ -138,19 +140,21 @@ typedef struct hub_worker {
     /* whether the key is one of the job's own keys, which several workers may share */
     bool own_key;
     bool had_task; /* whether at least one task was leased to this worker */
-    bool delivers; /* whether it delivered a task and no lease has expired since then */
-    /* whether this worker itself delivered a task; and whether it delivered another one
-     * after that, while none of its results was audited */
+    /* whether a worker with this key has delivered a task, and no lease of such a
+     * worker was lost since then (hub_same_holder) */
+    bool delivers;
+    /* whether this worker itself has delivered a task; and whether it has delivered
+     * another task after that, while none of its results was audited */
     bool delivered, proven;
     /* the reason why the worker's messages are refused; "": not fenced */
     char fenced[PL_FENCED_TEXT_MAX];
     pl_peer peer;
     int64_t seen_ms;
     bool left;      /* whether the worker's process has said that it leaves */
-    int n_failures; /* number of tasks in a row that the worker gave back as failed */
+    int n_failures; /* number of failures in a row (count_failure in hub_names.c) */
     int n_bars;     /* how often the worker was barred since its last delivery */
     int64_t barred_until_ms;
-    /* reason of the last failure, as the worker reported it */
+    /* reason of the last failure, from the worker's report or from the hub */
     char failure[PL_FENCED_TEXT_MAX];
     bool waiting; /* whether a TASK_REQ of the worker waits for an answer */
     /* whether the worker is in the hub's queue, even if it no longer waits */
@@ -186,7 +190,9 @@ typedef struct hub_home {
     pl_socket *socket;
     /* epoch of the home's store; a different epoch means that the home has restarted */
     uint64_t epoch;
-    bool known;        /* whether the home's whole state was applied after WELCOME */
+    /* whether the home's whole state was applied after WELCOME; always true for a home
+     * that was added during the job */
+    bool known;
     bool welcome;      /* whether the home answered HELLO and was not away since then */
     bool added;        /* whether the home was added during the job */
     int64_t heard_ms;  /* time when the home's last message arrived */
@@ -215,8 +221,8 @@ typedef struct hub {
     hub_home *homes; /* [PL_HOMES_MAX] the first n_homes are in use */
     int n_homes;
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
-    /* the table of the homes' weights, from home 1, by which names are dealt to homes
-     * (net/placement.h); "": all homes have equal weights */
+    /* the table of the homes' weights, which home 1 sent; the weights decide which home
+     * owns a name (net/placement.h). "": all homes have equal weights */
     char table[PL_PLACES_TEXT];
     pl_name_table *place_index; /* name -> index in places */
     hub_place *places;
@@ -231,7 +237,8 @@ typedef struct hub {
     int64_t expired_ms; /* time of the last check for expired leases */
     int64_t overdue_ms; /* time of the last call of hub_end_overdue */
     double slowest_s;   /* the longest time from grant to DONE of any task so far */
-    /* [n_slow] leases that may need backups; those with the most time left first */
+    /* [n_slow] leases that may need backups; leases with the most time left come
+     * first */
     hub_slow slow[HUB_SLOW_MAX];
     int n_slow;
     int64_t slow_ms; /* time when the list `slow` was made */
@@ -315,7 +322,8 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w);
 /* Returns the number of leases of this worker and of all workers with the same key
  * (hub_same_holder). */
 int hub_n_held(const hub *h, const hub_worker *w);
-/* Notes that the worker lost a lease without a usable result. `hub` is a hub. */
+/* Notes that the worker lost a lease without a usable result. `hub` points to the hub;
+ * it is a void pointer because plan_expire calls this function. */
 void hub_note_lost(void *hub, int worker);
 /* Notes that a task was given back as failed. A failure may bar the worker, drop the
  * state with which the task began, or end the job. */
@@ -327,7 +335,7 @@ void hub_note_success(hub *h, int worker, double held_s);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);
 /* Ends the path's lease. This counts as a failure of the lease's holder. */
 void hub_end_lease(hub *h, plan_path *path, int64_t now_ms);
-/* Ends leases, also those of audits, that their workers have held for too long. */
+/* Ends leases of tasks and of audits that their workers have held for too long. */
 void hub_end_overdue(hub *h, int64_t now_ms);
 
 /* hub_audit.c */
@@ -339,8 +347,8 @@ hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
  * or NULL. */
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
-/* Handles a worker's DONE for an audit. The data of `m` are the likeness, if one is
- * needed. */
+/* Handles a worker's DONE for an audit. The data of `m` are the likenesses of the
+ * result's parts, if the audit needs them. */
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
 /* Ends the lease of an audit without a result. `reason` says why the worker failed;
  * NULL: the lease ended without a failure. */

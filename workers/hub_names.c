@@ -99,10 +99,11 @@ static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
     return PL_OK;
 }
 
-/* Refuses names that only their owner may use: the names of the job's own workers, and
- * names that the list of keys assigns to other keys. This is checked even if the hub
- * has restarted and knows no worker yet. Any other name belongs to the key that uses it
- * first, until the list assigns the name to another key (hub_enrol). */
+/* Refuses names that only their owner may use: texts of keys, the names of the job's
+ * own workers, and names that the list of keys assigns to other keys. This is checked
+ * even if the hub has restarted and knows no worker yet. Any other name belongs to the
+ * key that uses it first, until the list assigns the name to another key
+ * (hub_enrol). */
 static pl_status check_reserved(const char *name, const pl_peer *peer)
 {
     pl_pubkey owner;
@@ -190,7 +191,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     PL_CHECK(place_worker(h, &fresh, out));
     h->workers[*out] = fresh;
     pl_name_table_put(h->worker_names, name, *out);
-    /* the new worker takes over the failures and bars of other workers with its key */
+    /* the new worker gets the failures, bars and `delivers` of workers with its key */
     for (int i = 0; i < h->n_workers; i++)
         if (i != *out && hub_same_holder(&h->workers[i], &h->workers[*out])) {
             h->workers[*out].n_failures = h->workers[i].n_failures;
@@ -216,8 +217,8 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
-/* Refuses a name that a worker with a different key uses and keeps. Does not check
- * names that are in the list: pl_admission_enrol checks those. */
+/* Refuses a name that a worker with a different key uses and may keep (keeps_name).
+ * Does not check names that are in the list: pl_admission_enrol checks such names. */
 static pl_status check_unused(const hub *h, const char *name, const pl_pubkey *key)
 {
     pl_pubkey owner;
@@ -343,8 +344,8 @@ static bool has_others_state(hub *h, const plan_path *path, pl_status why)
            pl_path_layout_of(&h->tasks.arms[task.arm].arm).params < 0;
 }
 
-/* Drops a state with which no worker can continue. The path then continues like a path
- * that has finished no phase. */
+/* Drops a state with which no worker can continue. The path then continues without a
+ * state, like a path that has finished no phase. */
 static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
 {
     int maker = hub_find_worker(h, path->state_of);
@@ -420,9 +421,10 @@ int hub_n_held(const hub *h, const hub_worker *w)
     return n;
 }
 
-/* From now on the worker is on trial, unless it has one of the job's own keys. If it
- * was on trial already, the lost lease counts as a failure. Otherwise it does not
- * count: perhaps only the connection broke, and all leases of the worker expired. */
+/* Puts the worker on trial again, unless it has one of the job's own keys. If the
+ * worker was on trial already, the lost lease counts as a failure. Otherwise the lost
+ * lease does not count: perhaps only the connection broke, and all leases of the worker
+ * expired. */
 void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;

@@ -2,7 +2,8 @@
  * tests read. */
 #include "workers/hub_internal.h"
 
-/* Describes a lease: seconds since its grant and since its last renewal. */
+/* Describes a lease: its worker, the seconds since its grant and since its last
+ * renewal, and the failures of its task. */
 static pl_json *lease_json(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     pl_json *o = pl_json_object();
@@ -38,8 +39,8 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
 }
 
 /* Adds to the status how well the arm predicts held-out text: the bits per byte, and
- * after how many phases the oldest of the paths' scores was computed. Adds nothing
- * until every path has a score. */
+ * the phase of the oldest of the paths' scores (plan_path.held_phase). Adds nothing
+ * until every path with held-out text has a score. */
 static void put_held(const plan_arm *arm, pl_json *o)
 {
     const int replicas = pl_topology_n_replicas(arm->topology);
@@ -153,9 +154,9 @@ static pl_json *home_json(const hub *h, int i, int64_t now_ms)
     return o;
 }
 
-/* Lists at most `most` workers; connected workers come first. A worker that has left
- * and never got a task is always omitted, because otherwise a person with many keys
- * could fill the list. Returns the number of workers in the list. */
+/* Lists at most `most` workers; connected workers come first. A worker that is away and
+ * never got a task is always omitted, because otherwise a person with many keys could
+ * fill the list. Returns the number of workers in the list. */
 static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
 {
     int n = 0;
@@ -217,7 +218,7 @@ void hub_status_json(hub *h, pl_buf *out)
         n /= 2;
 }
 
-/* ---- the end ---- */
+/* ---- the end of the job ---- */
 /* Whether an arm besides `base` exists, and all tasks and audits of all arms are
  * done. */
 static bool is_finished(const hub *h)

@@ -257,8 +257,9 @@ static bool was_told_to_end(int how)
     return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
-/* Counts the end of a child; `killed`: it was not a crash. Sets the time of its next
- * start; the delay grows with each crash. Too many ends in a row end the job. */
+/* Counts the end of a child; `killed` means that the end was not a crash. Sets the time
+ * of the child's next start; the delay grows with each crash. Too many ends in a row
+ * are an error, which ends the job. */
 static pl_status count_death(child *c, bool killed, pl_status why, const char *words)
 {
     int64_t now = pl_now_ms();

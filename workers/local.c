@@ -37,7 +37,8 @@ pl_status local_step_eager(const local_slot *s, const float *mean_before)
                                         s->arm->outer.rescale, m.holders);
     pl_outer_state state = {.params = s->params, .momentum = s->velocity};
     float *mean = NULL;
-    PL_CHECK(pl_try_alloc_bare(s->n * sizeof *mean, "an eager step", (void **)&mean));
+    PL_CHECK(pl_try_alloc_bare(s->n * sizeof *mean, "the mean update of an eager step",
+                               (void **)&mean));
     pl_eager_update(s->last, first ? NULL : s->before, first ? NULL : mean_before,
                     m.holders, s->n, mean);
     pl_status status = pl_outer_apply(&step, &state, mean, s->n, NULL);
@@ -61,10 +62,12 @@ pl_status local_step_gossip(const local_slot *s, const float *mate,
     bool two = sends_two(s);
     float *shown = NULL;
     if (!two)
-        /* one vector is enough only if gamma equals beta, this round's learning rate */
+        /* With one vector, gamma must equal beta, this round's learning rate
+         * (outer/gossip.h). */
         step.gamma = step.beta;
     if (mate) {
-        PL_CHECK(pl_try_alloc(s->n * sizeof *shown, "a mate's offer", (void **)&shown));
+        PL_CHECK(
+            pl_try_alloc(s->n * sizeof *shown, "a mate's vector", (void **)&shown));
         subtract(s->base, two ? mate_start : mate, s->n, shown);
     }
     const pl_gossip_view own = {s->last, s->before}, other = {mate, shown};

@@ -24,8 +24,9 @@ typedef struct local_slot {
  * s->params becomes the start of this phase. mean_before [n]: the mean update that the
  * home stored with the version s->base; not read in phase 1. */
 PL_MUST_CHECK pl_status local_step_eager(const local_slot *s, const float *mean_before);
-/* The same for noloco. mate: the mate's decoded update, or NULL if the path met no
- * mate. mate_start: the mate's second vector, if two are sent (pl_round_vectors). */
+/* Does the same for noloco. mate: the mate's decoded update, or NULL if the path met no
+ * mate. mate_start: the second vector of the mate's update, if updates have two vectors
+ * (pl_round_vectors). */
 PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate,
                                           const float *mate_start);
 
@@ -44,9 +45,9 @@ float local_carries(const local_slot *s);
  * update plus residual that the codec left out; on return, the new residual. before:
  * the residual of this round. */
 void local_keep_left(const local_slot *s, const float *before, float *left);
-/* Writes to the path's vectors what the next phase needs. Call this after training.
- * `sent` is the update as the receiver decodes it; `sent_start` is its second vector,
- * if two vectors are sent. */
+/* Writes the data that the next phase needs to the path's vectors. Call this after
+ * training. `sent` is the update as the receiver decodes it; `sent_start` is the second
+ * vector of the update, if two vectors are sent. */
 void local_keep(const local_slot *s, const float *start, const float *now,
                 const float *sent, const float *sent_start);
 

@@ -151,7 +151,7 @@ static void sample(pl_buf *out, const family *f, const pl_json *o, const label *
         put_sample(out, f, labels, n, value);
 }
 
-/* ---- labels ---- */
+/* ---- samples of each kind of object ---- */
 static void of_paths(pl_buf *out, const family *f, const pl_json *arm)
 {
     const pl_json *paths = pl_json_get(arm, "paths");

@@ -6,9 +6,10 @@
 #include <math.h>
 
 /* ---- 8 bits ---- */
-/* Returns e: the values of the block are stored as 8-bit codes c of value c * 2^e. If e
- * is INT16_MIN, all are zero. Rounding again changes nothing: the largest |c| of a
- * block is between 64 and 127, so the rounded values give the same e. */
+/* Returns the exponent e of a block: each value is stored as an 8-bit code c, which
+ * means c * 2^e. If e is INT16_MIN, all values are zero. Rounding again changes
+ * nothing: the largest |c| of a block is between 64 and 127, so the rounded values give
+ * the same e. */
 static int exponent_of(const float *values, size_t n)
 {
     float most = 0;

@@ -16,7 +16,7 @@ void state_round(const pl_arm *arm, float *state, size_t n_params);
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out);
 /* Unpacks a blob. Vectors that the blob does not contain become zero; if `blob` is
  * NULL, all vectors become zero. This function cannot detect damage: any bytes of the
- * right length are a valid state. So the caller must check the blob's hash before. */
+ * right length are a valid state. So the caller must have checked the blob's hash. */
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params,
                   float *state);
 

@@ -156,8 +156,8 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
-/* Asks the other worker as it would ask a home, because a worker answers in the same
- * way. But the time limit is shorter. */
+/* Asks the other worker with the client that is made for homes, because a worker
+ * answers in the same way. But the time limit is shorter. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {

@@ -24,7 +24,7 @@ typedef struct peer peer;
 pl_status peer_create(const char *bind, peer **out, char *address);
 void peer_destroy(peer *p); /* accepts NULL */
 /* Adds an offer and takes ownership of it. Older offers of the same path and module are
- * freed, except that of the previous round. Any thread may call this function. */
+ * freed, except the offer of the previous round. Any thread may call this function. */
 void peer_put(peer *p, peer_offer *offer);
 
 /* How to ask another worker. `idle` is called while this worker waits for the answer,

@@ -1,9 +1,9 @@
 /* The plan: decides which task is next, and records which worker has which lease.
  *
- * Purpose. The hub (hub.c) answers every question of a worker by calling this file.
- * Nothing here opens a socket, reads a clock or logs: the caller passes the time as
- * `now_ms`. Tests can therefore simulate whole jobs, restarts and lost messages in
- * memory.
+ * Purpose. For every question of a worker, the hub (hub.c) calls functions of this
+ * file. No function here opens a socket, reads a clock or logs: the caller passes the
+ * time as `now_ms`. Tests can therefore simulate whole jobs, restarts and lost messages
+ * in memory.
  *
  * State. A task is one (path, replica) of an arm in the phase that it has reached.
  * Phases and versions come from the homes (plan_hear, plan_set_version). Phases and
@@ -17,8 +17,8 @@
  *      holder that continues before its results of phase t - 1 have arrived does not
  *      need versions that are made only from these results (pl_round_predicts);
  *   3. the method's own condition holds:
- *      noloco             the mates of phase t - 1 have finished it, or offer their
- *                         updates, or the deadline is over
+ *      noloco             the mates of phase t - 1 have finished that phase, or offer
+ *                         their updates, or the deadline is over
  *      streaming          every update for the versions that the path will mix in is
  *                         done or has a worker
  *      delayed-nesterov   the path is at most `staleness` phases ahead of the slowest
@@ -258,8 +258,8 @@ bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
     return path->phase > phase || now_ms - path->phase_ms >= deadline_ms;
 }
 
-/* Whether all mates that the path meets before `phase` have finished the phase before
- * it, or have workers that offer their updates; or the deadline is over. */
+/* Whether all mates that the path meets before `phase` have finished phase `phase` - 1,
+ * or have workers that offer their updates; or whether the deadline is over. */
 static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t now_ms)
 {
     if (phase == 0 || plan_is_late(a, index, phase, now_ms))
@@ -442,9 +442,10 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
     return backs_up ? &path->backup : NULL;
 }
 
-/* False with noloco and delayed-nesterov: a phase begins with the updates that have
- * arrived by that time, so two workers could begin with different updates. False if the
- * moments never leave a worker: two workers would have different moments. */
+/* Returns false with noloco and delayed-nesterov: there a phase begins with the updates
+ * that have arrived by that time, so two workers could begin with different updates.
+ * Also returns false if the moments never leave a worker: two workers would have
+ * different moments. */
 bool plan_may_back_up(const plan_arm *arm)
 {
     const pl_method_traits *of = pl_traits(arm->arm.outer.method.method);
@@ -489,9 +490,9 @@ int plan_n_held(const plan *p, int worker)
     return n;
 }
 
-/* Accepts a lease that the hub granted before it restarted: its holder renews it now.
- * The token must be of an earlier epoch, because the hub knows all leases that it
- * granted in the present epoch. */
+/* Accepts a lease that the hub granted before the hub restarted; the lease's holder
+ * renews it now. The token must be of an earlier epoch, because the hub knows all
+ * leases that it granted in the present epoch. */
 static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t token,
                     int worker, int64_t now_ms)
 {

@@ -17,7 +17,8 @@ typedef struct plan_lease {
     bool taken_up;
     uint64_t token;
     int64_t phase;
-    /* granted_ms: for the lease's phase; before_ms: if the lease was extended, the
+    /* deadline_ms: time when the lease ends unless it is renewed; granted_ms: time when
+     * the lease was granted for its phase; before_ms: if the lease was extended, the
      * granted_ms of the previous phase, otherwise 0 */
     int64_t deadline_ms, granted_ms, before_ms;
     int worker;      /* index of the worker that holds the lease */
@@ -95,7 +96,7 @@ typedef struct plan_path {
     int64_t mates_phase;
     /* [n_slots] the mates that the path meets after its last phase (noloco) */
     int *mates;
-    int64_t offered; /* number of phases whose updates a worker offers (noloco) */
+    int64_t offered; /* 1 + newest phase whose updates a worker offers (noloco) */
     int offered_by;
     int64_t phase_ms; /* time when the hub learned that `phase` phases are finished */
     plan_lease lease;
@@ -134,13 +135,13 @@ typedef struct plan {
     uint64_t epoch;   /* number of this start of the hub: the high half of tokens */
     uint32_t counter; /* the low half of the newest token */
     uint64_t n_granted, n_expired, n_failed;
-    /* n_granted counts all leases; n_backups counts those that were backups, and
-     * n_backups_won the backups that delivered first */
+    /* n_granted counts all leases; n_backups counts the backups, and n_backups_won the
+     * backups that delivered first */
     uint64_t n_backups, n_backups_won;
 } plan;
 
 typedef struct plan_task {
-    int arm, index; /* index = path * R + replica */
+    int arm, index; /* index = path * number of replicas + replica */
 } plan_task;
 
 void plan_clear(plan *p);
@@ -167,9 +168,9 @@ void plan_withdraw(plan *p, int worker);
  * the path and is valid until the next call with another phase. */
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase);
 /* Whether the path has waited for its mates as long as the arm's outer.deadline_s. Then
- * `phase` may begin without the missing mates (noloco). The time is counted from the
- * homes' report that the path has finished the phase before `phase`. An offer does not
- * start it, because an offer may be false. */
+ * `phase` may begin without the missing mates (noloco). The waiting time begins with
+ * the homes' report that the path has finished the phase before `phase`. It does not
+ * begin with an offer, because an offer may be false. */
 bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms);
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
 /* Chooses the best ready task for this worker. Tasks that score documents are best,
@@ -205,7 +206,7 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
  * path's phase, or the next phase if the lease was extended. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
-/* Whether this worker has the lease under this token. False for token 0. */
+/* Whether the lease has this token and belongs to this worker. False for token 0. */
 bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker);
 /* Returns the path's lease, or else its active backup, if the worker has it under this
  * token; otherwise NULL. The lease need not be active. */

@@ -7,7 +7,8 @@ static plan_ended *ended_of(plan_path *path, int64_t phase)
     return &path->ended[phase % PLAN_ENDED_MAX];
 }
 
-/* `by` is the token of the last finished phase. Those of earlier phases are unknown. */
+/* `by` is the token under which the last finished phase arrived. The tokens of earlier
+ * phases are unknown. */
 void plan_note_ended(plan_path *path, int64_t phase, uint64_t by)
 {
     const plan_lease *lease = &path->lease;
@@ -120,7 +121,8 @@ void plan_await_next(plan_path *path)
 
 /* Finds the report of the worker that did a finished phase. Returns the index of the
  * worker's lease in plan_ended.leases, or -1 if there is no such report. *at becomes
- * the index of the report. Drops reports about finished phases without a lease. */
+ * the index of the report. Drops reports about finished phases for which the reporting
+ * worker had no lease. */
 static int find_settled(plan_path *path, int *at)
 {
     for (int i = 0; i < path->n_said;) {

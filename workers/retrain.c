@@ -37,12 +37,13 @@ static pl_status cannot(const char *module, const char *why)
 }
 
 /* Refuses methods whose phases depend on anything except versions and the path's
- * moments. */
+ * moments and residual. */
 static pl_status check_method(const retraining *r)
 {
     const pl_arm *arm = r->arm;
     if (pl_traits(arm->outer.method.method)->arrives)
-        return cannot(r->module, "which versions they began with depended on timing");
+        return cannot(r->module,
+                      "the versions with which they began depended on timing");
     if (r->layout.params >= 0 || r->layout.last >= 0)
         return cannot(r->module, "their paths keep parameters of their own");
     if (arm->outer.state == PL_STATE_LOCAL)

@@ -56,11 +56,11 @@ static void fill_contribution(const sender *s, pl_contribution *c)
 /* The encoded updates of a task, in the order of the slots that send an update. */
 typedef struct parcel {
     int n;                      /* number of slots that send an update in this phase */
-    pl_submission *submissions; /* [n] */
+    pl_submission *submissions; /* [n] the updates as they are sent */
     pl_submit_result *results;  /* [n + 1] the homes' answers: modules, then the path */
     char (*texts)[256];         /* [n + 1] the texts of these answers */
     char (*names)[96];          /* [n] names of the modules */
-    pl_buf *encoded;            /* [n_slots] */
+    pl_buf *encoded;            /* [n_slots] the encoded update of each slot */
     /* Scratch memory for the values of the largest slot. The last two are NULL if the
      * path's state has only moments. */
     float *update, *sent, *sent_start;
@@ -294,8 +294,9 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     return PL_OK;
 }
 
-/* Computes the likenesses of an audit's results: the hub uses them to compare devices
- * that round differently. The likeness of a slot that sends no update stays zero. */
+/* Computes the likenesses of an audit's results (outer/likeness.h). With them the hub
+ * compares results of devices that round differently. The likeness of a slot that sends
+ * no update stays zero. */
 static pl_status liken(worker_task *task, const parcel *p)
 {
     const pl_arm *arm = &task->arm->arm;
@@ -304,8 +305,8 @@ static pl_status liken(worker_task *task, const parcel *p)
     if (task->n_seeds != (size_t)pl_audit_parts(topology))
         return pl_fail(PL_ERR_PROTO,
                        "the hub sent %zu seeds for the audit of %s, but the arm needs "
-                       "another number",
-                       task->n_seeds, task->name);
+                       "%zu",
+                       task->n_seeds, task->name, (size_t)pl_audit_parts(topology));
     pl_likeness *out = task->likeness = pl_alloc(task->n_seeds * sizeof *out);
     for (int slot = 0; slot < n_slots; slot++) {
         int module = pl_topology_module_of_path(topology, slot, task->path);
@@ -389,7 +390,7 @@ static pl_status send_results(sender *s)
     describe_path(s, &state);
     if (task->again) {
         /* An audit sends nothing to the homes. The hub gets the hashes of the results,
-         * and compares them with those of other workers. */
+         * and compares them with the hashes of other workers' results. */
         task->n_made = (size_t)p.n + 1;
         task->made = pl_alloc(task->n_made * sizeof *task->made);
         for (int i = 0; i < p.n; i++)
@@ -424,7 +425,8 @@ static void send_one_task(void *self, void *job)
     task->status =
         task->token == s->failed
             ? pl_fail(PL_ERR_STALE,
-                      "the previous phase of %s was not sent, so this one cannot be",
+                      "the results of the previous phase of %s could not be sent, so "
+                      "those of this phase cannot be sent either",
                       task->name)
             : check_task_lease(s);
     if (task->status == PL_OK)

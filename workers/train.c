@@ -19,9 +19,9 @@ struct trainer {
     _Atomic double loss, rate;
 };
 
-/* Whether both topologies have the same slots, and the same tensors in them. They may
- * differ if topology.graft has cut a level: its tensors are then in two slots, each of
- * which may be frozen. */
+/* Whether both topologies have the same slots, and the same tensors in them. The
+ * topologies may differ if topology.graft has cut a level: the level's tensors are then
+ * in two slots, each of which may be frozen. */
 static bool same_layout(const pl_topology *a, const pl_topology *b)
 {
     const int n = pl_topology_n_tensors(a), n_slots = pl_topology_n_slots(a);
@@ -128,7 +128,8 @@ static pl_status save_params(trainer *t, train_job *job)
 {
     size_t bytes = pl_topology_path_params(job->topology) * sizeof(float);
     if (!job->params)
-        PL_CHECK(pl_try_alloc_bare(bytes, "a path", (void **)&job->params));
+        PL_CHECK(
+            pl_try_alloc_bare(bytes, "a path's parameters", (void **)&job->params));
     return pl_model_save(t->model, job->params);
 }
 
@@ -206,7 +207,8 @@ static pl_status count_batch(void *context)
 static pl_status note_job_scores(train_job *job, const pl_score *scores, size_t n)
 {
     double nats = 0, *out;
-    PL_CHECK(pl_try_alloc(n * sizeof *out, "scores", (void **)&job->state));
+    PL_CHECK(
+        pl_try_alloc(n * sizeof *out, "the scores of documents", (void **)&job->state));
     out = (double *)job->state;
     for (size_t i = 0; i < n; i++) {
         out[i] = scores[i].nats;
@@ -215,6 +217,28 @@ static pl_status note_job_scores(train_job *job, const pl_score *scores, size_t 
     }
     job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
     return PL_OK;
+}
+
+/* Computes the routing features of the documents of the shard. */
+static pl_status compute_features(trainer *t, train_job *job)
+{
+    const pl_arm *arm = job->arm;
+    const size_t n = (size_t)pl_arm_scores_bytes(arm);
+    const pl_feature_job of = {.topology = t->topology,
+                               .model = t->model,
+                               .batch = pl_arm_pass(&arm->inner),
+                               .prefix = arm->inner.context,
+                               .windows = arm->feature_windows,
+                               .check = count_batch,
+                               .check_context = t};
+    if (pl_tokens_n_docs(job->shard) != arm->n_scored)
+        return pl_fail(PL_ERR_DATA, "a shard of %s has %u documents instead of %lld",
+                       arm->name, pl_tokens_n_docs(job->shard),
+                       (long long)arm->n_scored);
+    PL_CHECK(pl_try_alloc(n, "the features of documents", (void **)&job->state));
+    job->n_tokens =
+        pl_router_feature_tokens(job->shard, of.prefix, arm->feature_windows);
+    return pl_router_features(&of, job->shard, job->state);
 }
 
 /* Scores n documents of a token file with the parameters that are loaded in the
@@ -250,9 +274,13 @@ static pl_status score_shard(trainer *t, train_job *job)
     const double start = pl_now();
     pl_status status = PL_OK;
     pl_score *scores = pl_alloc(n * sizeof *scores);
-    PL_TRY(score_with_model(t, job, job->shard, job->arm->inner.skip_prefix,
-                            count_batch, scores, n));
-    PL_TRY(note_job_scores(job, scores, n));
+    if (job->arm->feature_windows > 0) {
+        PL_TRY(compute_features(t, job));
+    } else {
+        PL_TRY(score_with_model(t, job, job->shard, job->arm->inner.skip_prefix,
+                                count_batch, scores, n));
+        PL_TRY(note_job_scores(job, scores, n));
+    }
     job->n_samples = pl_phase_samples(job->arm);
     job->seconds = pl_now() - start;
     if (job->seconds > 0)
@@ -343,8 +371,8 @@ static void train_one_job(void *self, void *given)
         pl_copy_text(job->error, sizeof job->error, pl_last_error());
 }
 
-/* Writes the text that names the device and, if there are several, the number of
- * threads: another number of threads splits sums, and rounds, differently. */
+/* Writes the text that names the device and, if there are several threads, their
+ * number, because sums are rounded differently with a different number of threads. */
 static void name_device(const pl_backend *backend, char device[96])
 {
     if (backend->n_threads > 1)

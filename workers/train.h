@@ -29,7 +29,8 @@ typedef struct train_job {
     /* The path's state [n_vectors, path_params]; owned. The steps change only the first
      * two vectors, the moments m and v. NULL on entry means all zeros. If the arm
      * scores documents instead of training (arm->n_scored > 0), `state` is NULL on
-     * entry; on return it has the score of each document: [n_scored] f64, in nats. */
+     * entry; on return it has the score of each document: [n_scored] f64, in nats. With
+     * arm->feature_windows it has the features instead: [n_scored, width] f32. */
     float *state;
     /* output */
     pl_status status;
@@ -40,7 +41,8 @@ typedef struct train_job {
     double overhead_s; /* seconds of the job outside inner steps */
     double waited_s;   /* the part of overhead_s spent waiting for merged parameters */
     double gradient;   /* mean norm of the gradient over the steps, before clipping */
-    /* loss of the held-out text in nats; 0: not scored, or the score is not possible */
+    /* loss of the held-out text in nats; 0: the text was not scored, or the score is
+     * out of range */
     double held_nats;
     uint64_t first_sample, n_samples, n_tokens;
 } train_job;
@@ -51,13 +53,13 @@ typedef struct trainer trainer;
  * pl_worker_options. `device` gets the text that names device and number of threads. */
 pl_status trainer_create(const pl_backend_options *backend, bool recompute,
                          trainer **out, char device[96]);
-void trainer_destroy(trainer **t); /* cancels a running job before */
+void trainer_destroy(trainer **t); /* first cancels a running job */
 void trainer_start(trainer *t, train_job *job);
 train_job *trainer_take(trainer *t); /* returns a finished job, or NULL */
 /* a file descriptor that is readable when a job is finished */
 int trainer_fd(const trainer *t);
-/* Gives the running job the merged parameters [path_params], for which it waits after
- * mix_step steps. They are borrowed until trainer_take returns the job. */
+/* Gives the running job the merged parameters [path_params]; the job waits for them
+ * after mix_step steps. They are borrowed until trainer_take returns the job. */
 void trainer_give_merged(trainer *t, const float *merged);
 void trainer_cancel(trainer *t); /* the job ends early with ERR_CANCELLED */
 /* Returns the step and the loss that the running job has reached, and its speed. */

@@ -79,7 +79,7 @@ static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
     return is_fatal(why) ? pl_fail(why, "%s", text) : PL_OK;
 }
 
-/* ---- fetched ---- */
+/* ---- fetched tasks ---- */
 static bool is_local(const char *address)
 {
     pl_address at;
@@ -90,12 +90,15 @@ static pl_status check_task(const pl_msg_task *said, const worker_task *task)
 {
     if (said->lease.len > sizeof task->lease)
         return pl_fail(PL_ERR_PROTO,
-                       "the hub sent a lease of %zu bytes, which is too long",
-                       said->lease.len);
+                       "the hub sent a lease of %zu bytes; a lease has at most %zu",
+                       said->lease.len, sizeof task->lease);
     if (said->path < 0 || said->path > INT32_MAX || said->replica < 0 ||
         said->replica > INT32_MAX || said->phase < 0)
         return pl_fail(PL_ERR_PROTO,
-                       "the hub sent a task with an impossible path, replica or phase");
+                       "the hub sent a task of path %lld, replica %lld, phase %lld; "
+                       "path and replica must be 0 to %d, and the phase 0 or more",
+                       (long long)said->path, (long long)said->replica,
+                       (long long)said->phase, (int)INT32_MAX);
     return PL_OK;
 }
 
@@ -211,7 +214,7 @@ static pl_status take_task(worker *w, pl_message *m)
     return status;
 }
 
-/* ---- trained ---- */
+/* ---- trained tasks ---- */
 static void start_next(worker *w)
 {
     worker_task *task = w->next;
@@ -269,7 +272,7 @@ static pl_status take_trained(worker *w)
     return status;
 }
 
-/* ---- sent ---- */
+/* ---- sent tasks ---- */
 static pl_status take_packed(worker *w)
 {
     worker_task *task;
@@ -310,8 +313,9 @@ static bool uses_shard(const worker_task *task, const worker_shard *shard)
     return task && (task->shard == shard || task->held == shard);
 }
 
-/* Takes a task that the sender has sent, and frees it. But it stays if the task that is
- * being fetched continues from it, because the state must be copied first. */
+/* Takes a task that the sender has sent, and frees it. But if the task that is being
+ * fetched continues from the sent task, the sent task stays, because its state must be
+ * copied first. */
 static pl_status take_sent(worker *w)
 {
     pl_status status = PL_OK;
@@ -332,7 +336,7 @@ static pl_status take_sent(worker *w)
         status = give_task_up(w, task, task->status, task->error);
     }
     worker_task_free(&task);
-    /* gives memory back: of shards that no task uses, and of messages that were sent */
+    /* gives back the memory of shards that no task uses, and of sent messages */
     for (int i = 0; i < w->n_shards; i++) {
         const worker_shard *shard = w->shards[i];
         bool used = uses_shard(w->fetching, shard) || uses_shard(w->next, shard) ||
@@ -546,8 +550,8 @@ static pl_status bring_merged(worker *w)
      * gives its task back, so that it is free to do that worker's task. */
     if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY,
-                         "the versions that %s waits for have not been made in time",
-                         task->name);
+                         "the versions that %s waits for were not made within %.1f s",
+                         task->name, 3e-3 * w->ttl_ms);
     pl_copy_text(text, sizeof text, pl_last_error());
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
@@ -580,7 +584,8 @@ static pl_status give_back(worker *w, worker_task *task)
 }
 
 /* Stops the worker. Gives back a task that does not train yet. Finishes and sends the
- * other tasks, unless grace_ms ends before or options->stop becomes 2. */
+ * other tasks. But if grace_ms ends or options->stop becomes 2, gives these tasks back,
+ * too. */
 static pl_status drain_worker(worker *w)
 {
     int64_t start = pl_now_ms();

@@ -147,7 +147,7 @@ done:
     return status;
 }
 
-/* Fetches a blob into `out`. Keeps it in the cache, because other paths need it too. */
+/* Fetches a blob into `out`, and also keeps it in the cache for other paths. */
 static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
                               size_t floats, float *out)
 {
@@ -338,9 +338,9 @@ static pl_status fetch_state(worker *w, worker_task *task)
     }
     if (state.phase != task->phase)
         return pl_fail(PL_ERR_STALE,
-                       "the home says that %s is in phase %lld, which is not the phase "
-                       "of this task",
-                       task->name, (long long)state.phase);
+                       "the home says that %s is in phase %lld, but this task is phase "
+                       "%lld",
+                       task->name, (long long)state.phase, (long long)task->phase);
     task->n_tokens_before = state.n_tokens;
     task->seconds_before = state.seconds;
     /* `fresh`: the path begins without a state, as in the first phase. In a later phase
@@ -387,7 +387,7 @@ static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_
     pl_status status = PL_OK;
     if (task->phase < 2)
         return PL_OK;
-    PL_TRY(pl_try_alloc(2 * s->n * sizeof *momentum, "an outer state",
+    PL_TRY(pl_try_alloc(2 * s->n * sizeof *momentum, "an outer momentum",
                         (void **)&momentum));
     PL_TRY(fetch_floats(w, name, &task->bases[slot].momentum, 2 * s->n, momentum));
     memcpy(task->other + pl_topology_slot(s->topology, slot)->offset, momentum + s->n,
@@ -492,11 +492,11 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
                           wish, said);
 }
 
-/* Gets the update of the mate; `out` stays empty if the pair is split, so that each
- * goes on alone. With a deadline, the module's home decides whether the pair meets or
- * is split. This worker first asks the home for its decision, and then tries to fetch
- * the update. If the home had not decided, the worker asks to meet if it has the
- * update, or to split if it has not and the deadline is over. */
+/* Gets the update of the mate. `out` stays empty if the pair is split; then each of the
+ * two goes on alone. With a deadline, the module's home decides whether the pair meets
+ * or is split. This worker first asks the home for its decision, and then tries to
+ * fetch the update. If the home has not decided yet, the worker asks to meet if it got
+ * the update, or to split if it did not get the update and the deadline is over. */
 static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
                            const char *name, int mate, pl_buf *out)
 {
@@ -563,7 +563,7 @@ static pl_status fetch_others(worker *w, worker_task *task)
     if (task->layout.last < 0 || task->phase == 0)
         return PL_OK;
     PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
-                          "others' updates", (void **)&task->other));
+                          "updates of other contributors", (void **)&task->other));
     for (int slot = 0; slot < n_slots; slot++) {
         /* Only the module, path and length of `s` are used, not its vectors. So any
          * memory may be passed as `state`. */
@@ -580,7 +580,7 @@ static pl_status fetch_others(worker *w, worker_task *task)
     return PL_OK;
 }
 
-/* ---- where training begins ---- */
+/* ---- the parameters with which training begins ---- */
 static pl_status begin_slot(worker_task *task, int slot)
 {
     local_slot s = worker_slot(task, slot, task->state);

@@ -49,8 +49,8 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     pl_reader_open(&r, "WELCOME", answer->body.data, answer->body.len);
     if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n < (size_t)w->n_homes))
         return pl_fail(PL_ERR_PROTO,
-                       "the hub named %zu homes: none, too many or fewer than before",
-                       n);
+                       "the hub named %zu homes, but this worker expects %d to %d", n,
+                       w->welcome ? w->n_homes : 1, PL_HOMES_MAX);
     if (w->welcome && n > (size_t)w->n_homes)
         n = (size_t)w->n_homes;
     if (w->options->n_homes > 0 && n != (size_t)w->options->n_homes)
@@ -65,7 +65,7 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
         PL_CHECK(know_home(w, (int)i, address));
     }
     if (!w->welcome &&
-        said.table) /* if the table is old, homes redirect this worker's requests */
+        said.table) /* not read again: if it becomes old, homes redirect requests */
         PL_CHECK(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
@@ -81,8 +81,8 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
 }
 
 /* Returns the newest task that this worker trains or sends, or NULL. When the worker
- * asks for a task, it names this one: the hub may then let it continue the same path
- * before the results have arrived. */
+ * asks for a task, it names this newest task. Then the hub may let the worker continue
+ * the same path before the results have arrived. */
 static const worker_task *newest(const worker *w)
 {
     const worker_task *task = w->training;

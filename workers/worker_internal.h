@@ -28,8 +28,8 @@ typedef struct worker_shard {
     pl_tokens *tokens;
 } worker_shard;
 
-/* A leased task and the work on it. At any time only one thread works on a task. But
- * the main thread renews its lease at any time, and sets `packed` and `lost`. */
+/* A leased task and the work on it. Only one thread at a time works on a task. But the
+ * main thread may renew the task's lease and set `packed` and `lost` at any time. */
 typedef struct worker_task {
     /* A lease may be extended to the next phase before the earlier phase has arrived.
      * This task then takes the state from `after`, the task of that earlier phase.
@@ -49,7 +49,8 @@ typedef struct worker_task {
     int64_t phase;
     int64_t renewed_ms; /* time when the last RENEW was sent */
     uint64_t renewal;   /* request number of that RENEW */
-    /* nonzero if the hub has taken the task away; see worker_task_lost */
+    /* nonzero if this worker has lost the task and must not finish it; see
+     * worker_task_lost */
     int lost;
     double granted; /* time when the lease was granted, in seconds */
     /* number of seconds in which the trainer had this task but did no steps */
@@ -98,11 +99,12 @@ typedef struct worker_task {
     uint64_t *seeds;       /* [n_seeds] seeds of the likeness, part after part */
     size_t n_seeds;        /* number of seeds; 0: the hub does not need a likeness */
     pl_likeness *likeness; /* [n_seeds] the likeness; the sender computes it */
-    /* whether the deadline has passed; then the task may start even if updates of mates
-     * are missing */
+    /* whether outer.deadline_s has passed; then the task may start even if updates of
+     * mates are missing */
     bool late;
-    /* [2, n_params] vectors of others that slots need to begin: updates of mates
-     * (noloco), or the mean of the previous round (eager); NULL for other methods */
+    /* [2, n_params] vectors from outside that the task needs to begin: updates of mates
+     * (noloco), or the mean update of the previous round (eager); NULL for all other
+     * methods */
     float *other;
     bool *has_other; /* [n_slots] whether `other` has a vector for the slot */
     /* [n_slots] norm of the mean update that makes the predicted version of each
@@ -138,7 +140,8 @@ typedef struct worker {
     bool finished; /* whether the hub has said that the job is finished */
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, ttl_ms;
-    /* weights by which names are dealt to homes; if places.n is 0, all are equal */
+    /* the homes' weights, which decide which home owns a name (net/placement.h); if
+     * places.n is 0, all weights are equal */
     pl_places places;
     pl_client *homes; /* the client with which the worker's main thread fetches data */
     trainer *inner;
@@ -218,8 +221,8 @@ worker_task *worker_task_of_renewal(worker *w, uint64_t request);
 /* sender.c: sends one update per module, then the path's state. Tasks come back in the
  * order in which they were pushed, with `status` and `error`. */
 pl_status sender_create(const worker *w, sender **out);
-/* Waits until all pushed tasks are finished. Tasks that are marked as lost are not
- * sent. */
+/* Waits until all pushed tasks are finished, then frees the sender. Tasks that are
+ * marked as lost are not sent. */
 void sender_destroy(sender *s);
 void sender_push(sender *s, worker_task *task);
 worker_task *sender_take(sender *s); /* returns NULL if no task is ready */

@@ -111,15 +111,17 @@ PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *nam
                                           const char *const *argv,
                                           const char *ready_file);
 /* Waits until the child `name` is ready, and writes its address to `address`. ERR_ARG:
- * the child has no ready_file. ERR_TIMEOUT. Other errors as for pl_launcher_tend. */
+ * the child has no ready_file. ERR_TIMEOUT: the child was not ready within timeout_ms.
+ * Other errors as for pl_launcher_tend. */
 PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *name,
                                             int timeout_ms, char *address, size_t size);
 /* Reaps children that died and starts them again; call it often. If a child ends by
  * itself with a code of sysexits.h except 75 (an error of configuration, data or disk),
- * its error is returned. A fenced worker is only left out, as long as another worker
- * runs. Any other child that died is started again, after a delay that grows with each
- * crash in a row. 8 crashes in a row are an error, and so are 200 ends in a row by
- * SIGKILL, by SIGTERM or with code 0. */
+ * its error is returned. But if the child is a worker that the hub has fenced and
+ * another worker runs, the job goes on without this worker. Any other child that died
+ * is started again, after a delay that grows with each crash in a row. 8 crashes in a
+ * row are an error, and so are 200 ends in a row by SIGKILL, by SIGTERM or with code
+ * 0. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
 /* Returns which child was started again last, and how it had ended, for example

@@ -4,8 +4,9 @@
 #
 #   sh bench/rivals/generate.sh [--model 2m,13m,124m] [--run RUN] [--threads N] [--rounds N]
 #
-# With --serve it compares the HTTP servers of both programs: the tokens/s of one and of
-# several requests at once, for one path and for four. FOLDER gets the models (2.5 GB).
+# With --serve the script compares the HTTP servers of both programs: the tokens/s of one
+# request and of several requests at once, for one path and for four paths. FOLDER gets
+# the models (2.5 GB).
 #
 #   sh bench/rivals/generate.sh --serve --work FOLDER [--threads N] [--rounds N] [--tokens N]
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compares tokens per second of a training step: pathloom, PyTorch and llm.c on this
-# machine, in turn, in one run. Prints a table in Markdown.
+# Compares the tokens per second of a training step of pathloom, PyTorch and llm.c on
+# this machine. The three are measured in turn. Prints a table in Markdown.
 #
 #   sh bench/rivals/run.sh [--models "2m 13m 124m"] [--cpus N] [--rounds N] [--quick]
 #                          [--build build/release] [--python PYTHON] [--llmc FOLDER]
@@ -101,7 +101,8 @@ ours() { # MODEL: tokens/s
         sed -n 's/.*"processes":'"$cpus"',"threads":1,"tokens_per_s":\([0-9]*\).*/\1/p'
 }
 
-# theirs MODEL MODE PRECISION PROCESSES THREADS: prints tokens/s, 0 if it does not run
+# theirs MODEL MODE PRECISION PROCESSES THREADS: prints the tokens/s of PyTorch; 0 if this
+# variant does not run
 theirs() {
     i=0
     shape=$(shape "$1")

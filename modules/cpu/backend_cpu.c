@@ -11,11 +11,11 @@
 typedef struct cpu_isa {
     const char *name;
     const pl_ops *ops;
-    bool usable;    /* this machine has the instruction set */
-    bool bf16;      /* the instruction set multiplies bf16 */
-    bool fast_bf16; /* this machine multiplies bf16 faster than f32 */
-    bool f16;       /* the instruction set has fp16 arithmetic */
-    bool tiles;     /* our own code (dw_cpu.c) computes dw faster than a library */
+    bool usable;    /* whether this machine has the instruction set */
+    bool bf16;      /* whether the instruction set multiplies bf16 */
+    bool fast_bf16; /* whether this machine multiplies bf16 faster than f32 */
+    bool f16;       /* whether the instruction set has fp16 arithmetic */
+    bool tiles;     /* whether dw_cpu.c computes dw faster than a library */
 } cpu_isa;
 
 enum { N_ISA = 5 };
@@ -202,7 +202,7 @@ static void *grow(cpu_state *self, cpu_block *block, size_t bytes, const char *w
 
 void *cpu_scratch(cpu_state *self, size_t bytes)
 {
-    return grow(self, &self->scratch, bytes, "the operations' scratch");
+    return grow(self, &self->scratch, bytes, "the scratch memory of operations");
 }
 
 void *cpu_packed(cpu_state *self, size_t bytes)

@@ -165,7 +165,7 @@ ALWAYS_INLINE void dot_tile(vfloat sums[TILE][LANES], int at, const group *x,
         for (int r = 0; r < ROWS; r++) {
             const uint8_t *row = w[r] + (size_t)g * GROUP;
             u[r] = load_group(row);
-            /* matvec_cpu.c says why */
+            /* prefetches rows that are needed next (matvec_cpu.c says why) */
             __builtin_prefetch(row + (size_t)n_groups * ROWS * GROUP);
         }
         for (int n = 0; n < n_x; n++)

@@ -86,8 +86,8 @@ static inline shape text_shape(const shape *s, int n)
     text.Tp = padded_positions(n);
     return text;
 }
-/* Returns the end of the text that begins at `first` of a row. texts[t] is where the
- * text of position t begins; NULL: the row is one text. */
+/* Returns the end of the text that begins at position `first` of a row. texts[t] is
+ * where the text of position t begins; NULL: the row is one text. */
 static inline int text_end(const int32_t *texts, int T, int first)
 {
     int end = texts != NULL ? first + 1 : T;

@@ -1,7 +1,7 @@
 /* The last linear layer together with cross-entropy, for ROWS rows at a time. It
  * computes the logits in scratch memory in fp32, then their gradient in the type of
  * activations, then the two products of the backward pass. The logits of these rows and
- * the weights stay in the outer cache. */
+ * the weights stay in the last-level cache. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

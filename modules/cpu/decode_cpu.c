@@ -1,7 +1,7 @@
-/* Computes the attention of rows to the cached keys and values of their sequences. If
- * all rows are a piece of one prompt, they are computed in blocks if attention_cpu.c
- * can do that. All other rows are computed one by one, so that the result of a row does
- * not depend on other rows. */
+/* Computes the attention of rows to the cached keys and values of their sequences. The
+ * rows of a piece of a prompt are computed in blocks, if attention_cpu.c can do that.
+ * All other rows are computed one by one, so that the result of a row does not depend
+ * on other rows. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 

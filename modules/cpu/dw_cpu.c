@@ -1,6 +1,6 @@
 /* The gradient of a weight, dw += dout^T x, by our own tiles (product.h). It is used
  * for bf16 on machines where no library is faster. The sum runs over the rows of both
- * operands, so they must be transposed; this file does that while it packs them.
+ * operands, so both must be transposed; this file transposes them while it packs them.
  *
  * x is packed as a whole. BLOCK columns of dout at a time are packed; they stay in the
  * second-level cache while all of x is read. At most DEEP rows are summed before the

@@ -53,8 +53,9 @@ PL_MUST_CHECK pl_status cpu_block_grow(cpu_block *block, size_t bytes,
 PL_MUST_CHECK pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out);
 PL_MUST_CHECK pl_status gemm_blas_open(int n_threads, gemm **out);
 
-/* Products of bf16 matrices for a processor without bf16 instructions. The library for
- * f32 computes them in f32. ERR_UNSUPPORTED if the build has no library for f32. */
+/* Products of bf16 matrices for a processor without bf16 instructions, or a build
+ * without a library for bf16. The library for f32 computes these products in f32.
+ * ERR_UNSUPPORTED if the build has no library for f32. */
 PL_MUST_CHECK pl_status gemm_wide_open(int n_threads, gemm **out);
 
 /* Multiplies f32 matrices in fp16 by our own tiles. The processor must have

@@ -3,8 +3,8 @@
  * A primitive is compiled for one shape, so primitives are kept in a table whose key is
  * the shape and kind of a call. After the first step every call finds its primitive
  * there. All products use plain row-major matrices. If weights are reordered into
- * oneDNN's blocks, products are 2% faster on Zen 4, but the reordering in each step
- * takes as long as is gained. */
+ * oneDNN's blocks, products are 2% faster on Zen 4, but reordering them in each step
+ * costs the time that is gained. */
 #include "modules/cpu/gemm.h"
 #include <dnnl.h>
 #include <stdio.h>

@@ -8,11 +8,11 @@
  *
  * Errors. For normally distributed numbers the error of an element of c is 1.8e-3 of
  * its usual size; most of it comes from the sums of chunks. If the factors were rounded
- * to bf16 instead, it would be 2.4e-3. An element that is 2^18 times smaller than the
- * largest of its row of `a`, or of its panel of `b`, loses digits. An element that is
- * 2^29 times smaller becomes zero, even if an element of c depends on nothing else. If
- * the product of the largest elements exceeds 2^134, c is infinite. A factor that is
- * not finite makes c NaN or infinite.
+ * to bf16 instead, the error would be 2.4e-3. An element that is 2^18 times smaller
+ * than the largest of its row of `a`, or of its panel of `b`, loses digits. An element
+ * that is 2^29 times smaller becomes zero, even if an element of c depends on nothing
+ * else. If the product of the largest elements exceeds 2^134, c is infinite. A factor
+ * that is not finite makes c NaN or infinite.
  *
  * A row of c depends only on the same row of `a` and on `b`, not on the other rows or
  * on the number of threads. */
@@ -22,10 +22,10 @@
 #if defined(__AVX512FP16__)
 /* A tile of c: MR rows and two vectors of halves. */
 enum { MR = 12, HALVES = 32, NR = 2 * HALVES, CHUNK = 128 };
-/* Limits for what is packed at once. Of `b`, at most DEEP rows, COLUMNS columns and
- * B_BYTES bytes are packed, so that they fit into the second-level cache. Of `a`, the
- * rows of one tile are packed, or of GROUP tiles if `a` is read by columns, so that
- * whole cache lines are read. */
+/* Limits of the parts that are packed at once. Of `b`, at most DEEP rows, COLUMNS
+ * columns and B_BYTES bytes are packed, so that they fit into the second-level cache.
+ * Of `a`, the rows of one tile are packed, or of GROUP tiles if `a` is read by columns,
+ * so that whole cache lines are read. */
 enum { DEEP = 1024, B_BYTES = 768 << 10, COLUMNS = 1024, GROUP = 4 };
 enum { PANELS = COLUMNS / NR, GROUP_ROWS = GROUP * MR, EDGE = 3 * 64 };
 
@@ -108,7 +108,7 @@ ALWAYS_INLINE __m256i to_halves(vfloat x)
     return (__m256i)_mm512_cvtxps_ph((__m512)x);
 }
 
-/* Converts to halves, each stored twice in its word. */
+/* Converts floats to halves, and stores each half twice in a word. */
 ALWAYS_INLINE vfloat to_words(vfloat x)
 {
     const __m512i half = _mm512_cvtepu16_epi32(to_halves(x));
@@ -145,8 +145,8 @@ ALWAYS_INLINE vfloat load_columns(const float *x, int first, int n)
     return v_load_n(x + first, left);
 }
 
-/* Multiplies each float by the scale of its row and replaces it by a word with the
- * rounded half twice. The function works on whole vectors: the order of the MR rows
+/* Multiplies each float by the scale of its row and replaces it by a word that holds
+ * the rounded half twice. The function works on whole vectors: the order of the MR rows
  * repeats after TURN vectors. The last vector may extend beyond the tile. */
 static void round_columns(char *words, int depth, const float *scale)
 {

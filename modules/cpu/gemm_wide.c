@@ -1,6 +1,6 @@
-/* Multiplies bf16 matrices in f32, for a machine without bf16 instructions. The
- * matrices are converted to f32, which is exact. The library for f32 multiplies them. A
- * result in bf16 is rounded once.
+/* Multiplies bf16 matrices in f32, for a machine without bf16 instructions or a build
+ * without a library for bf16. The matrices are converted to f32, which is exact. The
+ * library for f32 multiplies them. A result in bf16 is rounded once.
  *
  * `a` is converted as a whole. The columns of c, and the part of b that they need, are
  * taken in blocks, so that the converted values stay in a cache. */

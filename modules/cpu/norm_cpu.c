@@ -157,7 +157,7 @@ void OP(head_norm_forward)(pl_backend *be, pl_act *qkv, pl_act *before, float *r
 }
 
 /* Replaces the gradient of a head's output in dx by the gradient of its input, and adds
- * to dw. */
+ * the head's part to dw. */
 ALWAYS_INLINE void backward_head(pl_act *dx, float *dw, const pl_act *x, const float *w,
                                  float rstd, int D, const pl_type type)
 {

@@ -4,8 +4,8 @@
 #define PL_MODULES_CPU_OPS_CPU_H
 #include "modules/cpu/state.h"
 
-/* Operations of backend_cpu.c and matmul_cpu.c. These two files are compiled only once;
- * the last three of the functions choose the instruction set when they are called. */
+/* Operations of backend_cpu.c and matmul_cpu.c. These two files are compiled only once:
+ * their products call the library that the backend has opened (gemm.h). */
 #define CPU_DECLARE(op) pl_op_##op cpu_##op;
 PL_OPS_OF_MEMORY(CPU_DECLARE)
 PL_OPS_OF_WEIGHTS(CPU_DECLARE)

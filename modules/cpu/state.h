@@ -3,8 +3,8 @@
  * The files that hold operations (`*_cpu.c`) are compiled once per instruction set,
  * with different compiler flags and a different value of CPU_ISA. OP() appends this
  * value to every name with external linkage. When a backend is created, it chooses the
- * table of one instruction set. Files without OP() are compiled once, for any
- * machine. */
+ * table of one instruction set. Files without OP() are compiled once: gemm_f16.c for
+ * AVX512-FP16, all others for any machine. */
 #ifndef PL_MODULES_CPU_STATE_H
 #define PL_MODULES_CPU_STATE_H
 #include "modules/cpu/gemm.h"
@@ -62,7 +62,8 @@ static inline cpu_state *cpu_self(const pl_backend *be)
  * and is divided among threads by whole rows. The result of such work does not depend
  * on the number of threads. Waking a waiting thread costs about as much as moving
  * TEAM_BYTES, and more if the thread sleeps. If the number differs from that of the
- * previous parallel region, libgomp starts new threads. */
+ * previous parallel region, libgomp starts new threads; so a number between 1 and all
+ * is never used. */
 static inline int cpu_team(const pl_backend *be, size_t bytes)
 {
     enum { TEAM_BYTES = 64 << 10 };

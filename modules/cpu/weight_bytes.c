@@ -19,8 +19,8 @@ size_t cpu_weight_stride(const pl_weight *w)
     return ((size_t)w->I + CPU_BYTE_GROUP - 1) / CPU_BYTE_GROUP * CPU_BYTE_GROUP;
 }
 
-/* Does not write the padding of rows: it is later multiplied by zeros, so its values do
- * not matter. */
+/* Does not write the padding of rows. The padding is later multiplied by zeros, so its
+ * values do not matter. */
 void cpu_weight_encode(const pl_weight *w)
 {
     const size_t stride = cpu_weight_stride(w);

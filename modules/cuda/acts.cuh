@@ -43,7 +43,8 @@ __device__ inline unsigned pack_acts(float low, float high)
 #endif
 }
 
-/* What one load of V elements of type T reads; to_floats converts it. */
+/* The type of the value that one load of V elements of type T returns; to_floats
+ * converts such a value. */
 template <int V, class T> struct raw_of {
     typedef T type;
 };

@@ -243,7 +243,7 @@ template <class P> __device__ inline int group_end(int row)
     return row / P::GROUP * P::GROUP + P::GROUP;
 }
 
-/* Turns results into fragments of operands. */
+/* Turns the fragments of results into fragments of operands. */
 template <int N>
 __device__ inline void pack_weights(unsigned (&out)[N / 2][4], const float (&w)[N][4])
 {
@@ -252,8 +252,8 @@ __device__ inline void pack_weights(unsigned (&out)[N / 2][4], const float (&w)[
         pack_a(out[k], w[2 * k], w[2 * k + 1]);
 }
 
-/* Writes this warp's c [16, 8 N] as rows of a head from row `first` on, but not from T
- * on. scale[0] multiplies the lane's row g, scale[1] its row g + 8. */
+/* Writes this warp's c [16, 8 N] to rows first .. first + 15 of a head, except rows
+ * from T on. scale[0] multiplies the lane's row g, scale[1] its row g + 8. */
 template <int N>
 __device__ inline void store_rows(act *to, size_t stride, const float (&c)[N][4],
                                   const float scale[2], int first, int T, int D)
@@ -292,7 +292,7 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
     const pl_status status = device_check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              (int)bytes),
-        "the shared memory of attention");
+        "setting the size of shared memory for attention");
     cuda_note_failure(cuda_self(be), status);
     return status == PL_OK;
 }

@@ -68,7 +68,7 @@ static void compute_delta(pl_backend *be, float *delta, const act *dout, const a
 /* ---- keys and values ---- */
 
 /* For STEP queries: lse, delta, and where the query's text begins, which never
- * decreases. Queries after T have values that give p = 0. */
+ * decreases. Queries from T on have values that give p = 0. */
 template <int STEP> struct query_numbers {
     float lse[STEP], delta[STEP];
     int begin[STEP];

@@ -129,7 +129,8 @@ static __device__ void attend(act *out, float *lse, const act *qkv,
     const int begin[2] = {text_begin(s, b, my_row + lane / 4),
                           text_begin(s, b, my_row + lane / 4 + 8)};
     int stage = 0;
-    /* Waits for the keys and values from `key` on, and starts the copy of the next. */
+    /* Waits for the keys and values from `key` on, and starts the copy of the next
+     * ones. */
     const auto take_stage = [&](int key) {
         act *here = stages + stage * STAGE;
         stage = stage + 1 < STAGES ? stage + 1 : 0;

@@ -26,7 +26,7 @@ static void note_device(pl_backend *be, cudaError_t error, const char *what)
 static pl_status cuda_sync(pl_backend *be)
 {
     cuda_state *self = cuda_self(be);
-    cuda_note_failure(self, device_sync(self->stream, "an operation"));
+    cuda_note_failure(self, device_sync(self->stream, "running operations"));
     const pl_status status = self->failure;
     self->failure = PL_OK;
     return status == PL_OK ? PL_OK : pl_fail(status, "%s", self->failure_text);
@@ -49,11 +49,12 @@ static pl_status cuda_alloc(pl_backend *be, size_t bytes, const char *what, void
     return status;
 }
 
-/* cudaFree waits for work that is still running. */
+/* cudaFree waits for work that is still running, so kernels may still use the memory
+ * when this function is called. */
 static void cuda_release(pl_backend *be, void *memory)
 {
     cuda_state *self = cuda_self(be);
-    cuda_note_failure(self, device_check(cudaFree(memory), "a release"));
+    cuda_note_failure(self, device_check(cudaFree(memory), "freeing memory"));
 }
 
 static void cuda_upload(pl_backend *be, void *device, const void *host, size_t bytes)
@@ -72,7 +73,8 @@ static void cuda_download(pl_backend *be, void *host, const void *device, size_t
 
 static void cuda_fill_zero(pl_backend *be, void *device, size_t bytes)
 {
-    note_device(be, cudaMemsetAsync(device, 0, bytes, cuda_stream(be)), "a fill");
+    note_device(be, cudaMemsetAsync(device, 0, bytes, cuda_stream(be)),
+                "filling memory with zeros");
 }
 
 void *cuda_scratch(cuda_state *self, size_t bytes)
@@ -84,7 +86,7 @@ void *cuda_scratch(cuda_state *self, size_t bytes)
     self->scratch_bytes = 0;
     self->generation++;
     pl_status status =
-        device_check(cudaMalloc(&self->scratch, bytes), "the operations' scratch");
+        device_check(cudaMalloc(&self->scratch, bytes), "the operations' buffer");
     if (status == PL_OK)
         status = device_clear_for_libraries(self->scratch, bytes, self->stream);
     cuda_note_failure(self, status);
@@ -135,11 +137,11 @@ static pl_status find_device(const pl_backend_options *options, int *out,
                        ordinal, n);
     *out = ordinal;
     PL_CHECK(device_check(cudaGetDeviceProperties(properties, ordinal),
-                          "the properties of the device"));
+                          "reading the properties of the device"));
     if (properties->major < CAPABILITY_MIN)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "CUDA device %d (%s) has compute capability %d.%d; the cuda "
-                       "backend needs 8.0: choose backend cpu",
+                       "backend needs 8.0 or higher: choose backend cpu",
                        ordinal, properties->name, properties->major, properties->minor);
     return PL_OK;
 }
@@ -159,9 +161,10 @@ static pl_status measure_memory(cuda_state *self)
 
 static pl_status start_device(cuda_state *self)
 {
-    PL_CHECK(device_check(cudaSetDevice(self->device), "the choice of a device"));
-    PL_CHECK(device_check(
-        cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking), "a stream"));
+    PL_CHECK(device_check(cudaSetDevice(self->device), "selecting the device"));
+    PL_CHECK(
+        device_check(cudaStreamCreateWithFlags(&self->stream, cudaStreamNonBlocking),
+                     "creating a stream"));
     PL_CHECK(transit_open(&self->transit));
     PL_CHECK(gemm_cuda_open(self->stream, &self->gemm));
     return measure_memory(self);
@@ -209,8 +212,8 @@ static pl_status check_precision(const pl_backend_options *options,
                        "precision bf16 or choose backend cpu");
     if (is_precision(options, "fp8") && p->major * 10 + p->minor < CAPABILITY_FP8)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s has compute capability %d.%d; precision fp8 needs 8.9: set "
-                       "precision bf16",
+                       "%s has compute capability %d.%d; precision fp8 needs 8.9 or "
+                       "higher: set precision bf16",
                        p->name, p->major, p->minor);
     return PL_OK;
 }

@@ -85,7 +85,8 @@ template <int W> static void classify(pl_backend *be, unsigned n, classifier_row
                   cuda_stream(be), c);
 }
 
-/* The rows of a chunk in scratch, and the options of the computation. */
+/* A chunk of rows: its input, its logits and their gradients in scratch, and the sizes
+ * of its products. */
 struct classifier_chunk {
     const pl_weight *w;
     const act *in;

@@ -1,6 +1,6 @@
 /* Decoding: appends rows of several sequences to the caches of their keys and values,
  * and computes attention to the caches. Appending uses one thread for each pair of
- * elements that is rotated, and for each element of v.
+ * elements of q and k, which is rotated, and for each pair of elements of v.
  *
  * Attention: the positions of a sequence are divided into stretches of KEYS positions.
  * A block computes one stretch for all query heads that share a kv head; these heads
@@ -101,7 +101,8 @@ struct decode_rows {
 };
 
 /* Replaces scores [HEADS, KEYS] by exp(score - largest), and by 0 from key n on. Each
- * lane gets the largest score and the sum of its two rows. `unit` is scale * log2 e. */
+ * lane gets the largest score and the sum for each of its two rows. `unit` is scale *
+ * log2 e. */
 static __device__ void weigh_scores(float s[KEYS / 8][4], float largest[2],
                                     float sum[2], int n, float unit)
 {
@@ -158,8 +159,8 @@ static __device__ void weigh_columns(decode_parts parts, size_t at,
     }
 }
 
-/* Computes the stretches. The grid is [stretches, kv heads times tiles of HEADS query
- * heads, rows]. */
+/* Computes the results of the stretches. The grid is [stretches, kv heads times tiles
+ * of HEADS query heads, rows]. */
 template <int HD>
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     decode_stretch_kernel(decode_parts parts, decode_rows rows, attention_shape s)

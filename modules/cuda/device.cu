@@ -10,14 +10,15 @@ pl_status device_check(cudaError_t error, const char *what)
     if (error == cudaErrorMemoryAllocation)
         return pl_fail(PL_ERR_NOMEM, "the CUDA device has too little memory for %s",
                        what);
-    return pl_fail(PL_ERR_DEVICE, "the CUDA device failed at %s: %s (error %d)", what,
+    return pl_fail(PL_ERR_DEVICE, "the CUDA device failed (%s): %s (error %d)", what,
                    cudaGetErrorString(error), (int)error);
 }
 
 pl_status device_clear_for_libraries(void *memory, size_t bytes, cudaStream_t stream)
 {
 #ifdef __CUDACC__
-    return device_check(cudaMemsetAsync(memory, 0, bytes, stream), "a fill");
+    return device_check(cudaMemsetAsync(memory, 0, bytes, stream),
+                        "filling memory with zeros");
 #else
     (void)memory, (void)bytes, (void)stream;
     return PL_OK;

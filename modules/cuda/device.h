@@ -3,10 +3,11 @@
  * Every CUDA source includes this header instead of NVIDIA's headers. With nvcc, this
  * header includes those of NVIDIA. With a host compiler, it includes those of
  * tests/gpu/emulation/toolkit, and the kernels run on the CPU with checks
- * (docs/CUDA.md). GPU and emulation differ in five points: how a kernel is launched,
- * where dynamic shared memory lies, how a kernel waits for earlier kernels, which
- * memory is cleared for initcheck (all in this header), and how a tensor-core
- * instruction is executed (mma.cuh). */
+ * (docs/CUDA.md). GPU and emulation differ in these points: how a kernel is launched,
+ * where dynamic shared memory lies, how a kernel waits for earlier kernels, how memory
+ * is prefetched, which memory is cleared for initcheck (all in this header), how
+ * instructions of tensor cores and asynchronous copies are executed (mma.cuh), how two
+ * acts are packed (acts.cuh), and how cuBLASLt is found (blas.cu). */
 #ifndef PL_MODULES_CUDA_DEVICE_H
 #define PL_MODULES_CUDA_DEVICE_H
 #include "base/base.h"
@@ -59,7 +60,8 @@ static inline void device_launch_early(void (*kernel)(P...), dim3 grid, dim3 blo
 #endif
 
 /* Allows the next kernel to start, and waits until all earlier kernels have ended and
- * their results are visible. A kernel that was launched by PL_LAUNCH does not wait. */
+ * their results are visible. In a kernel that was launched by PL_LAUNCH this function
+ * does not wait. */
 __device__ inline void wait_for_earlier()
 {
 #ifndef __CUDACC__
@@ -87,7 +89,7 @@ __device__ inline void prefetch_l2(const void *from, size_t bytes)
 #endif
 }
 
-/* Whether the kernels that a device of this capability (major * 100 + minor * 10) runs
+/* Whether a device of this capability (major * 100 + minor * 10) runs kernels that
  * contain the instruction of wait_for_earlier. */
 static inline bool device_launches_early(int capability)
 {

@@ -39,7 +39,7 @@ static pl_status check(const cuda_gemm *gemm, cublasStatus_t status, const char 
 {
     if (status == CUBLAS_STATUS_SUCCESS)
         return PL_OK;
-    return pl_fail(PL_ERR_DEVICE, "cuBLASLt failed at %s: %s", what,
+    return pl_fail(PL_ERR_DEVICE, "cuBLASLt failed (%s): %s", what,
                    gemm->api.cublasLtGetStatusString(status));
 }
 
@@ -49,7 +49,7 @@ pl_status gemm_cuda_open(cudaStream_t stream, cuda_gemm **out)
     cuda_gemm *gemm = (cuda_gemm *)pl_alloc(sizeof *gemm);
     pl_status status = blas_load(&gemm->api);
     if (status == PL_OK)
-        status = check(gemm, gemm->api.cublasLtCreate(&gemm->handle), "its start");
+        status = check(gemm, gemm->api.cublasLtCreate(&gemm->handle), "starting it");
     if (status == PL_OK)
         status = device_check(cudaMalloc(&gemm->workspace, workspace_bytes),
                               "the workspace of matrix products");
@@ -130,7 +130,7 @@ static pl_status set(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
 {
     return check(
         gemm, gemm->api.cublasLtMatmulDescSetAttribute(desc, attribute, value, bytes),
-        "a plan");
+        "describing a matrix product");
 }
 
 /* Scales are passed as addresses. The addresses differ from call to call, so they are
@@ -156,7 +156,7 @@ static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
     PL_CHECK(check(
         gemm,
         gemm->api.cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "a plan"));
+        "describing a matrix product"));
     PL_CHECK(set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     PL_CHECK(
         set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
@@ -174,7 +174,7 @@ static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, in
     return check(gemm,
                  gemm->api.cublasLtMatrixLayoutCreate(out, type, (uint64_t)columns,
                                                       (uint64_t)rows, (int64_t)stride),
-                 "a plan");
+                 "describing a matrix product");
 }
 
 static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
@@ -216,7 +216,7 @@ static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t prefer
         PL_CHECK(check(gemm,
                        gemm->api.cublasLtMatmulPreferenceSetAttribute(
                            preference, wish.attribute, wish.value, wish.bytes),
-                       "a preference"));
+                       "setting the conditions for an algorithm"));
     return PL_OK;
 }
 
@@ -226,14 +226,14 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
     PL_CHECK(check(gemm, gemm->api.cublasLtMatmulPreferenceCreate(&preference),
-                   "a preference"));
+                   "setting the conditions for an algorithm"));
     pl_status status = prefer(gemm, preference, &plan->key);
     if (status == PL_OK)
         status = check(gemm,
                        gemm->api.cublasLtMatmulAlgoGetHeuristic(
                            gemm->handle, plan->desc, plan->first, plan->second, plan->c,
                            plan->c, preference, 1, &result, &found),
-                       "the choice of an algorithm");
+                       "choosing an algorithm");
     (void)gemm->api.cublasLtMatmulPreferenceDestroy(preference);
     if (status == PL_OK && (found == 0 || result.state != CUBLAS_STATUS_SUCCESS))
         status = pl_fail(PL_ERR_DEVICE,
@@ -329,5 +329,5 @@ pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call, cudaStream_t str
                      gemm->handle, plan->desc, &one, call->b, plan->first, call->a,
                      plan->second, &beta, call->c, plan->c, call->c, plan->c,
                      &plan->algo, gemm->workspace, workspace_bytes, stream),
-                 "a matrix product");
+                 "starting a matrix product");
 }

@@ -80,8 +80,8 @@ static bool can_be_small(const cuda_state *self, int O, int I)
     return self->forward_small && O % 16 == 0 && I % 16 == 0;
 }
 
-/* Allocates one block: `first` bytes, then `second` bytes from the next cache line
- * on. */
+/* Allocates one block: `first` bytes, then `second` bytes from the next multiple of 256
+ * bytes on. */
 static pl_status alloc_copy(pl_backend *be, size_t first, size_t second, uint8_t **out)
 {
     void *memory = NULL;

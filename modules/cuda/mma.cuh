@@ -144,7 +144,7 @@ template <int LEFT> __device__ inline void copy_wait()
  *
  * Tiles consist of panels of 64 columns. A row of a panel has 128 bytes, and its eight
  * chunks of 16 bytes are stored in the order chunk ^ row % 8 (the 128-byte swizzle), so
- * that reading a column meets no bank twice. A panel begins at a multiple of 1024
+ * that reading a column uses no bank twice. A panel begins at a multiple of 1024
  * bytes. */
 
 /* Whether the device for which the compiler compiles now has these instructions. */
@@ -156,9 +156,10 @@ template <int LEFT> __device__ inline void copy_wait()
 
 enum { PANEL_COLUMNS = 64, PANEL_ROW_BYTES = 128 };
 
-/* Describes the operand that begins at `from` to the instruction. `panel` is the number
- * of bytes from one panel to the next, for operands whose columns are the columns of
- * the product. group_operand(..) + n / OPERAND_UNIT begins n bytes later. */
+/* Returns the number with which an instruction finds the operand that begins at `from`.
+ * `panel` is the number of bytes from one panel to the next; it matters only for
+ * operands whose columns are the columns of the product. group_operand(..) + n /
+ * OPERAND_UNIT is the operand that begins n bytes later. */
 enum { OPERAND_UNIT = 16 };
 __device__ inline uint64_t group_operand(const act *from, int panel)
 {
@@ -244,8 +245,8 @@ __device__ inline void group_multiply_weights(float (*c)[4], const unsigned a[4]
 #endif
 }
 
-/* Must be called after the last use of the registers of products, before the products
- * are started. */
+/* Must be called after the last use of the registers that the products read or write,
+ * and before the products are started. */
 __device__ inline void group_begin()
 {
 #ifdef __CUDACC__
@@ -264,7 +265,7 @@ __device__ inline void group_commit()
 #endif
 }
 
-/* Waits until all but the newest LEFT sets are complete. */
+/* Waits until all but the newest LEFT groups of products are complete. */
 template <int LEFT> __device__ inline void group_wait()
 {
 #ifdef __CUDACC__

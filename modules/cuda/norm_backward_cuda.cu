@@ -13,7 +13,8 @@
 enum { TOGETHER = 2, SPAN = ACTS_WIDE, THREADS = 1024 };
 enum { MAX_WARPS = THREADS / WARP_SIZE, CHUNK = CUDA_NORM_CHUNK };
 
-/* What a thread holds of the rows: pairs of acts, and the gains of its columns. */
+/* The part of the rows that a thread holds: pairs of acts, and the gains of its
+ * columns. */
 struct row_spans {
     unsigned dy[TOGETHER][SPAN / 2], x[TOGETHER][SPAN / 2], dx[TOGETHER][SPAN / 2];
     float gain[SPAN];
@@ -34,8 +35,8 @@ static __device__ void load_pairs(unsigned pairs[SPAN / 2], const act *from, int
     }
 }
 
-/* Loads the columns from c on of `rows` rows, of which the first one begins at `row`.
- */
+/* Loads this thread's columns, from c on, of `rows` rows; the first row begins at index
+ * `row`. */
 template <int V>
 static __device__ void load_spans(row_spans *s, const act *dx, const act *dout,
                                   const act *x, const float *w, size_t row, int rows,

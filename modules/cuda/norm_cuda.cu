@@ -14,7 +14,7 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 
-enum { ROWS = 4 }; /* rows per block: one per warp */
+enum { ROWS = 4 }; /* heads of QK norm per block: one per warp */
 enum { ROW_THREADS_MAX = 1024 };
 enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK };
 

@@ -25,7 +25,8 @@ struct pl_weight {
 };
 
 /* CUDA_MATVEC_ROWS and CUDA_ROWS_MAX are the largest numbers of rows of x that
- * matvec_cuda.cu and rows_cuda.cu multiply. Both read the matrix only once. */
+ * matvec_cuda.cu and rows_cuda.cu multiply. The kernels of both files read the matrix
+ * only once. */
 enum { CUDA_MATVEC_ROWS = 4, CUDA_ROWS_MAX = 64 };
 
 /* Returns the number of bytes between the rows of an int8 weight, a multiple of 16. */
@@ -55,9 +56,9 @@ __device__ inline void to_floats(float *out, uint2 raw)
 }
 
 /* Loads rows first .. first+n-1 of a matrix of O rows into the L2 cache, up to 16 KiB.
- * Called by each block of a kernel that waits for earlier kernels; only the first
- * blocks do it, because the others probably begin later. Rows are aligned to 16 bytes.
- */
+ * Each block of a kernel that waits for earlier kernels calls this function. Only the
+ * first blocks load rows, because the others probably begin later. Rows are aligned to
+ * 16 bytes. */
 __device__ inline void prefetch_rows(const void *matrix, size_t row_bytes, int first,
                                      int n, int O)
 {
@@ -84,8 +85,9 @@ struct cuda_state {
     /* whether groups of four warps multiply in attention (mma.cuh) */
     bool group_products;
     bool launches_early; /* whether PL_LAUNCH_EARLY may start kernels early */
-    /* One block that an operation may use until the next one starts on the stream. The
-     * block grows at the first call with a larger shape, and never shrinks. */
+    /* One block of memory that an operation may use until the next operation starts on
+     * the stream. The block grows at the first call with a larger shape, and never
+     * shrinks. */
     void *scratch;
     size_t scratch_bytes;
     /* cosines, then sines, of position * frequency: [rope_positions, rope_size / 2]
@@ -103,9 +105,9 @@ struct cuda_state {
     char failure_text[512];
 };
 
-/* Every operation calls this function first, which sets the thread's device. CUDA uses
- * device 0 in each thread that has set no device, and the thread that trains is not the
- * thread that opened the backend. */
+/* Every operation begins with a call of this function, which sets the thread's device.
+ * CUDA uses device 0 in each thread that has set no device, and the thread that trains
+ * is not the thread that opened the backend. */
 static inline cuda_state *cuda_self(const pl_backend *be)
 {
     cuda_state *self = static_cast<cuda_state *>(be->self);

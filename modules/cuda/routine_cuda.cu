@@ -35,12 +35,13 @@ static pl_status capture(cuda_state *self, void (*work)(void *), void *context,
     cudaGraph_t graph = NULL;
     PL_CHECK(device_check(
         cudaStreamBeginCapture(self->stream, cudaStreamCaptureModeThreadLocal),
-        "the beginning of a capture"));
+        "starting the capture of a CUDA graph"));
     work(context);
     pl_status status = device_check(cudaStreamEndCapture(self->stream, &graph),
-                                    "the end of a capture");
+                                    "ending the capture of a CUDA graph");
     if (status == PL_OK)
-        status = device_check(cudaGraphInstantiate(out, graph, 0), "making a graph");
+        status =
+            device_check(cudaGraphInstantiate(out, graph, 0), "making a CUDA graph");
     if (graph)
         (void)cudaGraphDestroy(graph);
     return status;
@@ -83,8 +84,8 @@ void cuda_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
     if (r->n_calls == 1 && !r->refused)
         make_graph(be, r, work, context);
     if (r->exec)
-        cuda_note_failure(
-            self, device_check(cudaGraphLaunch(r->exec, self->stream), "a graph"));
+        cuda_note_failure(self, device_check(cudaGraphLaunch(r->exec, self->stream),
+                                             "running a CUDA graph"));
     else
         work(context);
     r->n_calls++;

@@ -40,8 +40,8 @@ static __device__ __forceinline__ uint2 load_bytes(const rows_call *c, int o, in
     return *reinterpret_cast<const uint2 *>(c->bytes + row * c->stride + column);
 }
 
-/* Converts two of the bytes to a pair of bf16. A small integer needs only the upper
- * half of a float. */
+/* Converts bytes `first` and first + 1 of a word to a pair of bf16. A small integer
+ * needs only the upper half of a float. */
 static __device__ unsigned convert_pair(unsigned word, int first)
 {
     const float low = (float)(int8_t)(word >> (8 * first) & 255u);
@@ -49,7 +49,8 @@ static __device__ unsigned convert_pair(unsigned word, int first)
     return __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x7632);
 }
 
-/* Loads the same eight columns of row n of x, or zeros after the last row or column. */
+/* Loads eight columns of row n of x, from column k on; zeros after the last row or
+ * column. */
 static __device__ void load_acts_pairs(unsigned out[4], const rows_call *c, int n,
                                        int k)
 {
@@ -60,8 +61,8 @@ static __device__ void load_acts_pairs(unsigned out[4], const rows_call *c, int 
     out[0] = raw.x, out[1] = raw.y, out[2] = raw.z, out[3] = raw.w;
 }
 
-/* Multiplies 32 columns from `k` on, of which this lane has 8. `raw` has its bytes of
- * rows g and g+8 of each tile of w. */
+/* Multiplies 32 columns from `k` on, of which this lane has 8. `raw` has this lane's
+ * bytes of rows g and g+8 of each tile of w. */
 template <int TILES, int M>
 static __device__ void multiply_columns(float sum[M][TILES][4], const rows_call *c,
                                         const uint2 raw[M][2], int k)

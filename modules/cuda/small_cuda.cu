@@ -46,7 +46,7 @@ static __device__ unsigned pack_four(const float x[4], float inverse)
     return packed;
 }
 
-/* n is a multiple of ACTS_WIDE. */
+/* Converts x to fp8 and writes its scale; n is a multiple of ACTS_WIDE. */
 static __global__ void __launch_bounds__(THREADS)
     small_encode_kernel(uint8_t *out, float *scale, const float *parts, int n_parts,
                         const act *x, size_t n)

@@ -12,7 +12,7 @@ pl_status transit_open(device_transit *transit)
         transit->memory[i] = static_cast<uint8_t *>(memory);
         PL_CHECK(device_check(
             cudaEventCreateWithFlags(&transit->passed[i], cudaEventDisableTiming),
-            "an event"));
+            "creating an event"));
     }
     return PL_OK;
 }
@@ -43,7 +43,7 @@ static size_t piece_at(size_t bytes, size_t at)
 pl_status transit_upload(device_transit *transit, cudaStream_t stream, void *device,
                          const void *host, size_t bytes)
 {
-    static const char what[] = "an upload";
+    static const char what[] = "copying data to the device";
     uint8_t *to = static_cast<uint8_t *>(device);
     const uint8_t *from = static_cast<const uint8_t *>(host);
     for (size_t at = 0; at < bytes; at += TRANSIT_PIECE_BYTES) {
@@ -77,7 +77,7 @@ static pl_status take_arrival(const device_transit *transit, const arrival *piec
 pl_status transit_download(device_transit *transit, cudaStream_t stream, void *host,
                            const void *device, size_t bytes)
 {
-    static const char what[] = "a download";
+    static const char what[] = "copying data from the device";
     uint8_t *to = static_cast<uint8_t *>(host);
     const uint8_t *from = static_cast<const uint8_t *>(device);
     arrival last = {};

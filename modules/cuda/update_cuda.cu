@@ -1,5 +1,6 @@
-/* The optimizer's step on a whole path (modules/ops.h, update_apply): two launches, and
- * with Muon some more for each of its matrices.
+/* The optimizer's step on a whole path (modules/ops.h, update_apply): two launches,
+ * with Muon some more for each of its matrices, and with fp8 two more for each weight
+ * that has an fp8 copy.
  *
  *   squares   a fixed number of blocks, each over its share of the gradients; its
  *             sum becomes NaN if a loss in its share is not finite
@@ -196,9 +197,9 @@ static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
     return n;
 }
 
-/* ---- the door ---- */
+/* ---- the operations of the table ---- */
 
-/* The sums, Muon's working memory and the pieces are one block of device memory. */
+/* The sums, Muon's working memory and the pieces lie in one block of device memory. */
 static pl_status place(cuda_state *self, const pl_update_plan *plan, pl_update *u)
 {
     const size_t muon = pl_update_work_floats(plan->runs, plan->n_runs) * sizeof(float);
@@ -245,7 +246,7 @@ void cuda_update_destroy(pl_backend *be, pl_update **update)
     if (!*update)
         return;
     cuda_state *self = cuda_self(be);
-    cuda_note_failure(self, device_check(cudaFree((*update)->parts), "a release"));
+    cuda_note_failure(self, device_check(cudaFree((*update)->parts), "freeing memory"));
     pl_free(*update);
     *update = NULL;
 }

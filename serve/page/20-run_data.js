@@ -1,8 +1,8 @@
-/* The run's data in the browser: the newest state, and the history so far, to which each
- * refresh adds what is new. */
+/* The run's data in the browser: the newest state, and the history so far. Each refresh
+ * adds new records to the history. */
 const data = {
   state: null, lost: '', paths: [], heldBytes: [], workers: [], cells: [], leases: [], events: [],
-  epoch: 0, serial: 0, eventsSerial: 0, leasesSerial: 0, now: null, // null: live
+  epoch: 0, serial: 0, eventsSerial: 0, leasesSerial: 0, now: null, // time that is shown, in ms; null: the newest state
 };
 
 function takeHistory(h) {
@@ -91,8 +91,8 @@ function timeRange() {
 }
 
 /* Groups the arms of the run: all chapters of the mixture form one group, and each other
- * arm is a group. A group has its arms in order (parts), the names of its paths, and the
- * number of its phases. */
+ * arm is a group. Arms that only score documents (score...) are left out. A group has its
+ * arms in order (parts), the names of its paths, and the number of its phases. */
 function groups() {
   const list = [], byName = new Map();
   for (const arm of data.state ? data.state.arms : []) {

@@ -33,7 +33,8 @@ function spread(labels, least, top, bottom) {
   return labels;
 }
 
-/* Draws a chart into an element. series: [{ name, colour, points: [[x, y]], weak }] */
+/* Draws a chart into an element. Each series has a name, a colour and points [[x, y]].
+ * `weak`: a thin line; `dash`: a dashed line; `quiet`: no label. */
 function lineChart(holder, series, options) {
   const width = Math.max(280, holder.clientWidth || 600), height = options.height || 260;
   const left = 40, right = options.right || 92, top = 12, bottom = 34;

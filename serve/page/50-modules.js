@@ -229,7 +229,7 @@ function drawHeat() {
   const none = !h.columns.length;
   $('heat').hidden = none;
   $('heat-empty').hidden = !none;
-  $('heat-empty').textContent = h.trouble || 'Fewer than two versions of this module have their parameters, so there is no change to show.';
+  $('heat-empty').textContent = h.trouble || 'Fewer than two versions of this module still have their parameters, so there is no change to show.';
   $('heat-sub').textContent = h.module + (h.columns.some((c) => c[1] - c[0] > 1) ? ', from each compared version to the next one' : ', from each version to the next one');
   if (none) return;
   const at = heatLayout(), { pen } = sized($('heat'), at.height);

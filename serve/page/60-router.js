@@ -1,8 +1,8 @@
-/* Draws the view of the router: documents as points, where a text would go, the margins,
- * and how the domains are spread over the shards. */
+/* Draws the view of the router: the path that a given text would get, the documents as
+ * points, the domains of each shard, and the margins. */
 const router = { map: null, asked: '', trouble: '', by: 'path', point: null, order: [],
   text: '', sent: '', answer: null, refused: '', timer: null, sending: null, bar: null };
-const TEXT_BYTES = 4000; // the server takes 4,095; the first tokens choose the path
+const TEXT_BYTES = 4000; // the server accepts at most 4,095 bytes; only the first tokens choose the path
 
 function makeRouter(main) {
   main.append(
@@ -69,7 +69,7 @@ async function sendText() {
   try {
     const answer = await fetch(query('/route.json', { text }), { headers: headers(), cache: 'no-store', signal: sending.signal });
     if (router.sending !== sending) return;
-    if (answer.status === 503) { router.timer = setTimeout(sendText, 300); return; } // too many texts
+    if (answer.status === 503) { router.timer = setTimeout(sendText, 300); return; } // the server routed another text a moment ago
     if (answer.status === 401) $('token').hidden = false;
     if (!answer.ok) throw new Error((await answer.text()).trim() || 'HTTP ' + answer.status);
     Object.assign(router, { answer: await answer.json(), refused: '' });

@@ -2,8 +2,9 @@
  *
  * If the answer to a request is lost, the request may have been carried out. Repeating
  * a request is safe. A put succeeds if the object already exists with the same bytes,
- * and a swap succeeds if the object already has the new content. A put to an object
- * with other bytes, and a swap of an object with other content, are errors. */
+ * and a swap succeeds if the object already has the new content. A put fails if the
+ * object exists with different bytes; a swap fails if the content is neither the
+ * expected nor the new content. */
 #include "store/engine/engine.h"
 #include <string.h>
 
@@ -57,7 +58,9 @@ static pl_status take_option(const char *key, const char *value, engine_url *url
         if (strcmp(key, names[i]) == 0)
             return pl_copy_text(texts[i].out, texts[i].size, value)
                        ? PL_OK
-                       : pl_fail(PL_ERR_CONFIG, "%s is too long", key);
+                       : pl_fail(PL_ERR_CONFIG,
+                                 "the option %s is longer than %zu bytes", key,
+                                 texts[i].size - 1);
     if (strcmp(key, "patience") == 0) {
         int64_t seconds = 0;
         if (pl_parse_int(value, &seconds) != PL_OK || seconds < 1 ||
@@ -69,7 +72,7 @@ static pl_status take_option(const char *key, const char *value, engine_url *url
         return PL_OK;
     }
     const char *near = pl_nearest(key, names, sizeof names / sizeof *names);
-    return pl_fail(PL_ERR_CONFIG, "an engine has no option `%s`%s%s%s", key,
+    return pl_fail(PL_ERR_CONFIG, "a storage engine has no option `%s`%s%s%s", key,
                    near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
@@ -353,7 +356,7 @@ pl_status engine_drop(engine *e, const char *name)
 }
 
 /* Lists objects. An interrupted listing is not started again, because the caller has
- * already got a part of it. The engines themselves repeat the request for a page that
+ * already got a part of it. For S3, engine_s3.c repeats a request for a page that
  * failed. */
 pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context)
 {
@@ -362,7 +365,7 @@ pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *c
                                prefix);
 }
 
-/* ---- many at once ---- */
+/* ---- many objects at once ---- */
 typedef struct many {
     engine *e;
     const engine_object *objects;

@@ -40,7 +40,7 @@ typedef struct engine_url {
     char region[64];        /* s3 */
     int64_t patience_ms;
 } engine_url;
-/* Parses a URL. ERR_CONFIG: the error says what is wrong with the URL. */
+/* Parses a URL. The text of ERR_CONFIG says what is wrong with the URL. */
 PL_MUST_CHECK pl_status engine_url_parse(const char *text, engine_url *out);
 /* Writes the URL for one part of a store: `name` is added to the namespace or
  * prefix. */
@@ -54,16 +54,16 @@ typedef struct engine_entry {
 } engine_entry;
 typedef pl_status (*engine_entry_fn)(void *context, const engine_entry *entry);
 
-/* Each operation makes one attempt with a time limit. A temporary failure is ERR_NET or
- * ERR_TIMEOUT. After these two errors it is unknown whether the request was carried
- * out.
+/* Each operation makes one attempt with a time limit (a list in S3 repeats requests). A
+ * temporary failure is ERR_NET or ERR_TIMEOUT. After these two errors it is unknown
+ * whether the request was carried out.
  *
  *   put   writes a new object; ERR_EXISTS if an object with that name exists
  *   get   appends the content to `out`; ERR_NOT_FOUND if there is no such object
  *   swap  writes `next` if the content is `expected`, else ERR_STALE; an empty
  *         `expected` means that there must be no object
  *   drop  deletes the object; no error if there is none
- *   list  names that start with `prefix`, in any order */
+ *   list  visits the objects whose names start with `prefix`, in any order */
 typedef struct engine_ops {
     pl_status (*put)(void *self, const char *name, const void *data, size_t len);
     pl_status (*get)(void *self, const char *name, pl_buf *out);
@@ -98,17 +98,17 @@ PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data
 PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
 /* Replaces the content `expected` of an object by `next`. The call also succeeds if the
  * content already is `next`, so two writers must never write equal contents. ERR_STALE:
- * the content is a different one. ERR_STALE is also returned if the swap succeeded, its
- * answer was lost, and another writer has swapped since. After ERR_STALE the caller
- * must not write again. */
+ * the content is neither `expected` nor `next`. This also happens if the swap
+ * succeeded, its answer was lost, and another writer has made a swap since. After
+ * ERR_STALE the caller must not write again. */
 PL_MUST_CHECK pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
                                     const pl_buf *next);
 PL_MUST_CHECK pl_status engine_drop(engine *e, const char *name);
 PL_MUST_CHECK pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn,
                                     void *context);
 
-/* Handles many objects, ENGINE_THREADS at a time. If several objects fail, returns the
- * failure of the first one in the list. */
+/* engine_put_all and engine_drop_all handle many objects, ENGINE_THREADS at a time. If
+ * several objects fail, they return the failure of the first of these in the list. */
 typedef struct engine_object {
     char name[ENGINE_NAME_MAX];
     const void *data; /* borrowed */

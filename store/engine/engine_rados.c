@@ -2,10 +2,10 @@
  *
  * The hash of the head's bytes is stored as an attribute of the head. A swap compares
  * this hash, writes the bytes and writes the new hash. The storage daemon that has the
- * object does this in one operation, so a swap is atomic. Calls block, and several
- * threads make them. A call fails after OPERATION_S seconds; otherwise a daemon that
- * hangs would block the call for ever. If the pool is full, a call fails at once
- * (FULL_TRY) and does not wait until there is room.
+ * object does this in one operation, so a swap is atomic. A call blocks its thread, and
+ * several threads make calls. A call fails after OPERATION_S seconds; otherwise a
+ * daemon that hangs would block the call for ever. If the pool is full, a call fails at
+ * once (FULL_TRY) and does not wait until there is room.
  *
  * The program does not link librados but loads it when an engine is opened, because the
  * library and its dependencies take 10 MiB of memory in every process. */
@@ -150,7 +150,7 @@ static pl_status rados_drop(void *self, const char *name)
 
 /* ---- reading ---- */
 /* Reads an object. A chunk needs one request. A larger object needs several requests.
- * The head is never so large, so it is read in one piece. */
+ * The head is always small enough to be read in one piece. */
 static pl_status rados_get(void *self, const char *name, pl_buf *out)
 {
     rados_engine *e = self;

@@ -7,8 +7,8 @@
  * part of the URL's path and not of the host name, so no wildcard names in DNS are
  * needed.
  *
- * Keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or
- * from the file that AWS's own tools use (s3_keys.h). */
+ * The access keys come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+ * AWS_SESSION_TOKEN, or from the file that AWS's own tools use (s3_keys.h). */
 #include "store/engine/s3_keys.h"
 #include "store/engine/s3_text.h"
 #include <string.h>
@@ -24,8 +24,8 @@ typedef struct s3_engine {
 } s3_engine;
 
 /* ---- one request ---- */
-/* Sends a request. `answer` is emptied first and gets the content, or the server's
- * error text. */
+/* Sends a request. The buffer r->answer is emptied first; then it gets the content, or
+ * the server's error text. */
 static pl_status request(s3_engine *e, const char *method, const char *url,
                          const char *condition, pl_web_request *r)
 {
@@ -90,9 +90,9 @@ static pl_status s3_get(void *self, const char *name, pl_buf *out)
     return get_tagged(self, name, out, etag);
 }
 
-/* Removes the quotes from an ETag. In the standard a tag has quotes, but radosgw (16.2)
- * compares the condition with the tag without quotes. So a swap tries the tag in both
- * forms. Returns false if there are no quotes. */
+/* Removes the quotes from an ETag. By the standard a tag in a condition has quotes, but
+ * radosgw (16.2) compares the condition with the tag without quotes. So a swap tries
+ * both forms. Returns false if there are no quotes. */
 static bool unquote(char etag[128])
 {
     size_t len = strlen(etag);
@@ -146,7 +146,7 @@ static pl_status s3_drop(void *self, const char *name)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-/* ---- lists ---- */
+/* ---- listing objects ---- */
 enum { FEW_TRIES = 5 };
 
 /* Requests one page of the list. curl 7.88 signs the query unchanged, so this function
@@ -203,8 +203,8 @@ static void s3_close(void *self)
 
 static const engine_ops OPS = {s3_put, s3_get, s3_swap, s3_drop, s3_list, s3_close};
 
-/* Makes one put of the probe. Each request is retried separately, because a busy
- * service may never answer all requests of a probe in a row. */
+/* Makes one put for the function probe. Each put is retried separately, because a busy
+ * service may never answer all puts of a probe in a row. */
 static pl_status probe_put(s3_engine *e, const char *name, const char *condition)
 {
     pl_status status = put_if(e, name, condition, "probe", 5);

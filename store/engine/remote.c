@@ -227,7 +227,7 @@ void remote_drop_doomed(remote_end *r, int64_t now_ms)
     memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
 }
 
-/* Finds an object that this transaction has staged and not written to the engine yet.
+/* Finds an object that this transaction has staged but not yet written to the engine.
  * Returns NULL if there is none. */
 static const engine_object *find_staged(const row_source *from, const char *name,
                                         uint32_t number)

@@ -40,7 +40,7 @@ typedef struct remote_head {
 /* Objects that will be dropped soon (remote_doom). */
 typedef struct remote_doomed {
     engine_object *names;
-    int64_t *since_ms; /* when each object was doomed, in rising order */
+    int64_t *since_ms; /* when remote_doom marked each object, in rising order */
     size_t n, cap;
 } remote_doomed;
 
@@ -68,8 +68,8 @@ void remote_close(remote_end **r); /* accepts NULL */
 
 /* ---- chunks ---- */
 /* remote_stage adds a chunk to the objects that the commit will write. remote_release
- * takes it out again if this transaction staged it (`staged`); otherwise it adds the
- * chunk to the objects that will be dropped after the commit. */
+ * takes the chunk out again if this transaction staged it (`staged`); otherwise the
+ * function adds the chunk to the objects that will be dropped after the commit. */
 void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chunk,
                   const void *data, size_t len);
 void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
@@ -79,10 +79,10 @@ PL_MUST_CHECK pl_status remote_fetch(const row_source *from, const pl_hash *id,
                                      const chunk_record *chunk, pl_buf *out);
 void remote_work_clear(remote_work *work);
 
-/* Marks objects that no commit needs any more. An object is dropped by the first commit
- * that is at least REMOTE_LINGER_MS later, or at the latest by pl_store_close, so
- * readers that are a little behind the writer still find it. If the process is killed
- * before that, the object stays, and `store gc` finds it. */
+/* remote_doom marks objects that no commit needs any more. A marked object is dropped
+ * by the first commit that is at least REMOTE_LINGER_MS later, or at the latest by
+ * pl_store_close, so readers that are a little behind the writer still find the object.
+ * If the process is killed before that, the object stays, and `store gc` finds it. */
 enum { REMOTE_LINGER_MS = 10000 };
 void remote_doom(remote_end *r, const remote_work *work);
 void remote_drop_doomed(remote_end *r, int64_t now_ms);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- as bytes ---- */
+/* ---- the head as bytes ---- */
 enum { HEAD_FORMAT = 1, HEAD_FORMAT_TAG = 1 };
 static const pl_field head_fields[] = {
     PL_FIELD(remote_head, 2, store),         PL_FIELD(remote_head, 3, holder),
@@ -27,18 +27,19 @@ static pl_status remote_head_decode(const pl_buf *bytes, remote_head *out)
     pl_hash sum;
     memset(out, 0, sizeof *out);
     if (bytes->len < PL_HASH_BYTES)
-        return pl_fail(PL_ERR_DAMAGED, "the head is cut off");
+        return pl_fail(PL_ERR_DAMAGED, "the object head is cut off");
     size_t len = bytes->len - PL_HASH_BYTES;
     pl_hash_of("head", bytes->data, len, &sum);
     if (memcmp(sum.bytes, bytes->data + len, PL_HASH_BYTES) != 0)
-        return pl_fail(PL_ERR_DAMAGED, "the head does not match its checksum");
+        return pl_fail(PL_ERR_DAMAGED, "the object head does not match its checksum");
     pl_reader_open(&r, "the head", bytes->data, len);
     if (pl_get_u64(&r, HEAD_FORMAT_TAG, 0) > HEAD_FORMAT)
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the head was written by a newer release; use that release");
+                       "the object head was written by a newer release; use that "
+                       "release");
     pl_get_fields(&r, head_fields, out);
     if (pl_reader_status(&r) != PL_OK || out->base_sequence > out->sequence)
-        return pl_fail(PL_ERR_DAMAGED, "the head cannot be read");
+        return pl_fail(PL_ERR_DAMAGED, "the object head cannot be read");
     return PL_OK;
 }
 

@@ -5,10 +5,11 @@
  * commits with a higher number than the commit in the head, which belong to that home
  * or to a home that was killed.
  *
- * Chunks and bases are dropped only if their epoch is lower, commits only if their
- * number is not above that of the commit in the head. This store has every commit that
- * was acknowledged under lower epochs, so such an object can be dropped at once. A
- * reader counts the objects that a writer would drop if it opened the store now. */
+ * Chunks and bases are dropped only if their epoch is lower than this store's epoch,
+ * commits only if their number is not above that of the commit in the head. This store
+ * has every commit that was acknowledged under lower epochs, so such an object can be
+ * dropped at once. A reader counts the objects that a writer would drop if it opened
+ * the store now. */
 #include "store/store_internal.h"
 #include <inttypes.h>
 #include <string.h>
@@ -43,8 +44,8 @@ static bool is_named_chunk(const pl_store *store, const pl_hash *id, const char 
 }
 
 /* Returns whether objects of this epoch can be garbage. For a writer, objects of its
- * present epoch cannot: they are named by records, about to be dropped, or being
- * written. */
+ * present epoch are never garbage: they are named by records, about to be dropped, or
+ * being written. */
 static bool is_past(const pl_store *store, uint64_t epoch)
 {
     return store->mode == PL_STORE_READ ? epoch <= store->epoch : epoch < store->epoch;
@@ -106,8 +107,8 @@ static bool is_garbage(const pl_store *store, const char *name)
         bool is_own = epoch == head->base_epoch && sequence == head->base_sequence;
         return is_past(store, epoch) && !is_own;
     }
-    /* engine_s3.c makes such an object as a test; a home that was killed may have left
-     * it */
+    /* engine_s3.c makes such an object for a test; a home that was killed may have left
+     * one */
     return pl_starts_with(name, "probe/");
 }
 
@@ -128,8 +129,8 @@ static pl_status note_garbage(void *context, const engine_entry *entry)
     return PL_OK;
 }
 
-/* Counts garbage, and drops it with `run`. A reader may also count objects of commits
- * that it has not read yet, but it drops nothing. */
+/* Counts garbage; if `run` is true, also drops the garbage. A reader may also count
+ * objects of commits that it has not read yet, but it drops nothing. */
 pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
 {
     sweep s = {.store = store, .report = out};

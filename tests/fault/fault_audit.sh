@@ -41,7 +41,8 @@ count() { # pattern, folder
 
 make_corpus base modules docs
 echo "1. without audits"
-dealt="--set router.em=2 --set router.share=0.2" # four more tasks score documents
+# Four more tasks score documents, and four compute features, two for each chapter.
+dealt="--set router.em=2 --set router.share=0.2 --set router.feature_docs=60"
 # shellcheck disable=SC2086 # the list is several words
 (run_job calm $dealt) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
@@ -51,7 +52,7 @@ take_data calm twice
 # shellcheck disable=SC2086
 (run_job twice --set fleet.audit=1 $dealt) >"$work/twice.out" 2>&1 || fail "the audited run"
 agreed=$(count 'audit.closed .*verdict=agreed' twice)
-[ "$agreed" -eq 29 ] || fail "$agreed audits of 29 tasks"
+[ "$agreed" -eq 33 ] || fail "$agreed audits of 33 tasks"
 [ "$(count 'audit.differs' twice)" -eq 0 ] || fail "honest workers differ"
 grep -v '^object audit/\|^ref audit/' "$work/calm.facts" >"$work/plain.facts"
 facts twice || fail "the store of the audited run cannot be read, or has too few versions"

@@ -28,7 +28,8 @@ run_job() { # folder; in a subshell, which becomes the launcher
         --set train.schedule=wsd --set train.base_replicas=3 --set train.micro_batch=3 \
         --set train.pack=true --set train.optimizer=muon \
         --set train.base_steps=150 --set eval.baselines=diloco,dense-batch \
-        --set eval.max_tokens=2000 --set router.em=5,10 --set router.share=0.1
+        --set eval.max_tokens=2000 --set router.em=5,10 --set router.share=0.1 \
+        --set router.feature_docs=40
 }
 
 hashes() { # folder

@@ -58,6 +58,7 @@ home.commit.before home 30
 home.reply.before home 30
 home.merge.before home 20
 home.arm.after home 1
+features.arm.before train 1
 chapter.shards.before train 1
 chapter.modules.before train 1
 chapter.arm.before train 1
@@ -115,10 +116,11 @@ every_point() {
 }
 
 # The job has two chapters, so that documents are distributed again for the second one.
+# The workers compute the features of the documents.
 # At its end the best versions are tagged.
 points_job() { # folder
     tiny_job "$1" --set router.em=2 --set router.share=0.2 \
-        --set train.holdout=0.1
+        --set router.feature_docs=50 --set train.holdout=0.1
 }
 
 # Continues a stopped process after its leases have run out.

@@ -36,6 +36,19 @@ says '^router   kmeans'
 says 'documents scored by 4 paths of mix in '
 says 'documents scored by 4 paths of mix~1 in '
 
+# If the workers compute the features, documents go to the same paths. On the backend
+# ref the size of a batch does not change the features.
+(tiny_job launcher --set workers.backend=ref --set train.phases=1) >"$work/out" 2>&1 ||
+    fail "the job whose launcher computes the features"
+grep -q 'computed by the workers' "$work/out" && fail "the workers computed few features"
+(tiny_job workers --set workers.backend=ref --set train.phases=1 \
+    --set router.feature_docs=40) >"$work/out" 2>&1 ||
+    fail "the job whose workers compute the features"
+says '^router   the features of [0-9]* documents were computed by the workers in 3 tasks'
+cmp "$work/launcher/router.json" "$work/workers/router.json" >>"$work/out" ||
+    fail "the documents went to other paths"
+ask store fsck --run "$work/workers" || fail "fsck of the job whose workers compute features"
+
 # The same command again: nothing is left to train, and the program knows every chapter.
 # shellcheck disable=SC2086
 (tiny_job run $chapters) >"$work/out" 2>&1 || fail "the job again"

@@ -180,7 +180,7 @@ refused 78 "model.import" \
 sed 's/"attention_bias": false/"attention_bias": true/' "$work/moved/config.json" \
     > "$work/config.json"
 cp "$work/config.json" "$work/moved/config.json"
-refused 69 "attention_bias is true; our projections have no biases" \
+refused 69 "attention_bias is true; pathloom's projections have no biases" \
     "$pathloom" import "$work/moved" --out "$work/x.yaml"
 [ ! -e "$work/x.yaml" ] || fail "a refused import left a configuration"
 rm -rf "$work"

@@ -45,7 +45,7 @@ for code in $("$pathloom" explain | cut -d' ' -f1); do
         grep -q "EXIT_[A-Z]* = $code " cli/cli.h ||
         complain "explained, and nowhere said: $code"
 done
-"$pathloom" explain 130 | grep -q "The same command continues" ||
+"$pathloom" explain 130 | grep -q "it continues where it stopped" ||
     complain "the exit code of a stopped job is not explained"
 "$pathloom" explain 75 | grep -q "train ends with exit code 130" ||
     complain "75 claims what ends with 130"

@@ -68,7 +68,7 @@ for how in '' --history; do
     [ "$(shares L2.E0 $how)" = "$(shares L2.E0@1)" ] || fail "blame L2.E0 $how"
 done
 store blame L2.E0 --run "$run"
-says 'mix/L2.E0@5, version 1 by a rollback: 2 contributors'
+says 'mix/L2.E0@5, which a rollback made from version 1: 2 contributors'
 store blame L2.E0@0 --run "$run"
 says 'no worker trained it'
 

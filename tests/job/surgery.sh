@@ -69,7 +69,7 @@ says '    mix/L1.E0@1  norm .*  weight 1 '
 verb store log elected.merged/L1.E0
 says 'merge ties  scale 1  density 0.3'
 verb store blame elected.merged/L1.E0
-says '^elected.merged/L1.E0@0: 2 versions, merged'
+says '^elected.merged/L1.E0@0: 2 versions were merged'
 says ' %  mix/L1.E0@2$'
 verb store fsck
 verb store diff mean late
@@ -145,7 +145,7 @@ says 'paths that use L2.E1 do not answer'
 verb eval --without L2.E1 --json
 says '"without": *"L2.E1"'
 verb route --prompt "int main(" --without L2.E1,L1.E0
-says 'which has no second'
+says 'the only path that may answer'
 grep -q inf "$work/verb.out" && fail "a closed path has infinite numbers"
 alone() { # prints the answers of the run without the paths through L2.E1
     text --without L2.E1 && bits --without L2.E1 &&

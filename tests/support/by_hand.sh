@@ -1,6 +1,7 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by scripts that start the processes of a job one by one and wait for results.
-# Such a script must set `pathloom` and `work` (a folder of its own), and define `fail`.
+# This file is sourced by scripts that start the processes of a job one by one and wait
+# for results. Such a script must set `pathloom` (the program) and `work` (a folder that
+# only this script uses), and define `fail`.
 
 children=
 trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
@@ -15,8 +16,8 @@ start() { # name, command
     children="$children $pid"
 }
 
-# Repeats the command until it succeeds. After that many tenths of a second the script
-# fails with the message.
+# Repeats the command until it succeeds. If it has not succeeded after about the given
+# time, the script fails with the message.
 await() { # tenths of a second, message, command
     left=$1
     what=$2

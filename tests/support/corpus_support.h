@@ -22,8 +22,8 @@ int make_scratch(void **state);
 
 int remove_scratch(void **state);
 
-/* Returns the path of `name` in the scratch folder. The path stays valid for the next
- * few calls only. */
+/* Returns the path of `name` in the scratch folder. The eighth call after this one
+ * overwrites the path. */
 const char *in_scratch(const char *name);
 
 void write_bytes(const char *name, const void *data, size_t len);
@@ -45,16 +45,17 @@ void write_text(const char *name, const char *text);
 
 void put_le(pl_buf *buf, uint64_t value, int bytes);
 
-/* Returns token t of document d, which has n tokens, in the files of build_tokens. Its
- * value depends on d and t, so a test can see from which place a window came. */
+/* Returns token t of document d, which has n tokens, in the files of build_tokens. The
+ * token's value depends on d and t, so a test can see from which place a window
+ * came. */
 int32_t test_token(size_t d, size_t t, size_t n);
 
 /* Appends a token file of n documents to `out`. Document d has lens[d] tokens, and
  * belongs to the domain "one" if d is even, else to "two". */
 void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out);
 
-/* Appends words of 12 syllables to `out` until it has `len` bytes or a few more. A
- * tokenizer can learn from this text. */
+/* Appends random words to `out` until `out` has `len` bytes or a few more. Each word is
+ * made of one to three of 12 syllables, so a tokenizer can learn from this text. */
 void make_words(uint64_t seed, size_t len, pl_buf *out);
 
 /* Makes the scratch folder, and trains a tokenizer with `vocab` tokens on the text of

@@ -27,11 +27,13 @@ enum {
 
 typedef struct holder {
     float *params, *velocity, *last, *before; /* the parts of the path's state */
-    /* parameters before and after the phase; the update; its first vector as a receiver
-     * decodes it; the codec's residual; the second vector as a receiver decodes it */
+    /* start, now: parameters before and after the phase; sent, sent_start: first and
+     * second vector of the update, as a receiver decodes them; residual: the codec's
+     * residual */
     float *start, *now, *update, *sent, *residual, *sent_start;
-    /* what the method's equations give in double precision: parameters, velocity,
-     * share * update in this round and in the previous one, and noloco's step */
+    /* results of the method's equations in double precision. x: parameters; v:
+     * velocity; d, d_before: share * update in this round and in the previous one;
+     * step: noloco's step */
     double *x, *v, *d, *d_before, *step;
 } holder;
 
@@ -40,10 +42,10 @@ typedef struct world {
     pl_topology *topology;
     int k;
     size_t n;
-    float *zero; /* parameters of version 0: zeros */
+    float *zero; /* parameters of version 0 */
     double *mean_before;
     holder of[HOLDERS_MAX];
-    /* in that round the holder did not get its mate's update */
+    /* [round][holder] true: in this round the holder did not get its mate's update */
     bool is_split[PHASES][HOLDERS_MAX];
     /* the home, in tests that start one */
     char dir[64], store[PL_PATH_MAX], ready[PL_PATH_MAX];

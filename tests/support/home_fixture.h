@@ -33,7 +33,7 @@ typedef struct child {
     /* kind: "home", "relay" or "hub"; ready: the file into which the child writes its
      * address when it is ready */
     char kind[8], ready[PL_PATH_MAX], address[PL_ADDRESS_MAX];
-    /* for a home the folder of its store, for a relay the address of its home */
+    /* for a home the folder of its store, for a relay or hub the address of its home */
     char target[PL_PATH_MAX];
     char wait_ms[16], expect[16];
     pid_t pid;
@@ -48,8 +48,9 @@ pl_status run_home(char **argv, pl_home_options o);
 pl_status run_relay(char **argv);
 
 /* Runs a home or a relay until SIGTERM, and returns the exit code. The test's main
- * calls this if it has the seven arguments that start_failing_child gives to a child.
- * `home` contains the options of a home that differ from the defaults. */
+ * calls this function if the program was started as a child, with the arguments that
+ * start_failing_child passes. `home` contains the options of a home that differ from
+ * the defaults. */
 int run_child(char **argv, pl_home_options home);
 
 void name_child(child *c, const char *dir, const char *kind, const char *file);

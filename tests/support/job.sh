@@ -1,6 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# Sourced by scripts that run whole jobs. They set `pathloom` and run in the project's root.
-# A script that must clean up more on failure defines its own `fail`.
+# This file is sourced by scripts that run whole jobs. Such a script sets `pathloom`
+# (the program) and runs in the project's root. If it must clean up more after a
+# failure, it defines its own `fail`.
 stopped='' job=''
 
 # Sets `work` to $1, which becomes an empty folder that only this script uses.
@@ -45,7 +46,7 @@ small_job() { # folder, options
         --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@"
 }
 
-# Waits until the hub knows the job's mixture, so that it can give out its tasks.
+# Waits until the hub knows the job's mixture and can therefore lease its tasks.
 training_begins() { # folder
     tries=2400
     until grep -qs 'arm.added arm=mix' "$work/$1/log/hub.log"; do
@@ -103,8 +104,9 @@ refused() { # exit code, words that the error must contain, command
     grep -q "$words" "$work/refused.out" || fail "no \`$words\`: $*"
 }
 
-# Sets `value` to a pseudo-random number below $1 and advances `seed`. Do not call it in
-# $(...): a subshell would get the same number again and again.
+# Sets `value` to a pseudo-random number below $1 and advances `seed`. Do not call this
+# function in $(...): `seed` would advance only in the subshell, so every call would
+# give the same number.
 random() {
     seed=$(((seed * 1103515245 + 12345) % 2147483648))
     value=$(((seed / 65536) % $1))

@@ -105,7 +105,9 @@ static void join(const job *j, party *p)
     assert_int_equal(ask_plainly(p, &m), PL_MSG_WELCOME);
 }
 
-/* Joins as the worker `mine`. Its key counts as a key of the job's own processes. */
+/* Makes the worker `mine` with the name `name`, and joins as this worker. The name of
+ * its key in the list begins with PL_KEY_OWN, so the hub takes it for one of the job's
+ * own processes. */
 static void join_own(job *j, party *mine, const char *name)
 {
     char own[PL_KEY_NAME_MAX];

@@ -24,7 +24,8 @@ float *naive_floats(const double *x, size_t n);
 void naive_rmsnorm(double *out, const double *x, const double *w, int N, int C,
                    double eps);
 
-/* Normalises each head of q and k in qkv [N,(H+2G)*D], in place; w [2,D]. */
+/* Normalises each head of q and k in qkv [N,(H+2G)*D], in place. w [2,D]: the weights
+ * for q, then those for k. */
 void naive_head_norm(double *qkv, const double *w, int N, int H, int G, int D,
                      double eps);
 
@@ -49,8 +50,8 @@ void naive_losses(double *loss, const double *x, const double *w,
 typedef double (*naive_scalar)(void *context);
 double naive_slope(naive_scalar f, void *context, double *x);
 
-/* Returns the sum of squared differences divided by the sum of squares of `want`, or
- * undivided if `want` is zero. */
+/* Returns the sum of squared differences, divided by the sum of squares of `want`. If
+ * this divisor is 0, the sum is not divided. */
 double naive_error(const float *got, const double *want, size_t n);
 
 #endif

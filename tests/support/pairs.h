@@ -23,7 +23,7 @@ static const backend_case backend_cases[] = {
 };
 enum { N_BACKENDS = sizeof backend_cases / sizeof backend_cases[0] };
 
-/* The reference and the backend under test. */
+/* be[0]: the reference backend; be[1]: the backend under test. */
 typedef struct pair {
     pl_backend *be[2];
     double tolerance;
@@ -43,9 +43,10 @@ pl_model *fresh_model(const pl_topology *t, pl_backend *be,
  * the shape allows. */
 pl_model *fresh_reader(const pl_topology *t, pl_backend *be);
 
-/* Runs `check` for every backend, or only for the one that PAIRS_OF names. If this
- * machine lacks a backend, the output names it and the test goes on without it. But
- * `ref`, and `cpu` in f32, must open on every machine. */
+/* Runs `check` for every backend, or, if the macro PAIRS_OF is defined, only for the
+ * backend with this name. If this machine lacks a backend, the output names the
+ * backend, and the test goes on without it. But `ref`, and `cpu` in f32, must open on
+ * every machine. */
 static inline void for_each_backend(void (*check)(const pair *p))
 {
     for (int i = 0; i < N_BACKENDS; i++) {

@@ -61,14 +61,15 @@ worker send_one(fixture *f, const char *address, int path);
 
 pl_hash wait_version(fixture *f, const char *module);
 
-/* Returns the hash of version 1 of the embedding if the workers of all four paths send
- * their updates to the home, without a relay. It is computed once per codec. */
+/* Returns the hash that version 1 of the embedding has if the workers of all four paths
+ * send their updates to the home, without a relay. The hash is computed once per
+ * codec. */
 pl_hash version_without_relay(const char *codec);
 
 void assert_version(fixture *f, const char *codec);
 
-/* Returns how many different updates version 1 of the embedding names. Checks that it
- * names every path as a contributor. */
+/* Returns how many different updates version 1 of the embedding names. Checks that this
+ * version names every path as a contributor. */
 int n_updates(fixture *f);
 
 #endif

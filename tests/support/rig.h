@@ -46,8 +46,9 @@ rig open_rig(const pl_shape *shape, int batch, bool training);
 
 void close_rig(rig *r);
 
-/* Returns shape i of four, all with four heads: 0 tied, two key-value heads; 1 not
- * tied, one key-value head; 2 four key-value heads; 3 as 0, and with QK norm. */
+/* Returns shape i of four. All have four heads, and all except shape 1 have a tied
+ * embedding. The numbers of key-value heads are 2, 1, 4 and 2. Shape 3 also has QK
+ * norm. */
 pl_shape shape_case(int i);
 enum { N_SHAPES = 4 };
 

@@ -1,6 +1,6 @@
-/* Starts the test's own program again, with the folder of a store as the only argument.
- * That process works on the store until it is killed, and writes numbers of 8 bytes to
- * standard output. */
+/* Starts the test's own program again as a child process, with the folder of a store as
+ * the only argument. The child works on the store until it is killed, and writes
+ * numbers of 8 bytes to standard output. */
 #ifndef PL_TESTS_STORE_CHILD_H
 #define PL_TESTS_STORE_CHILD_H
 #include "tests/support/store_fixture.h"

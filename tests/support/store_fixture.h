@@ -28,9 +28,9 @@
         assert_non_null(strstr(pl_last_error(), word));                                \
     } while (0)
 
-/* If PL_TEST_ENGINE names an engine, prepares `folder` for a store that keeps its
- * chunks in this engine, under the name of the folder. So the same tests can run with
- * every engine (tests/ceph.sh). */
+/* If the environment variable PL_TEST_ENGINE names an engine, prepares `folder` for a
+ * store that keeps its chunks in this engine, under the name of the folder. So the same
+ * tests can run with every engine (tests/ceph.sh). */
 int use_engine(const char *folder);
 
 int make_folder(void **state);
@@ -46,7 +46,7 @@ pl_store *open_store(const char *folder, pl_store_mode mode);
 
 pl_txn *begin(pl_store *store);
 
-/* Commits version `number` of a module in a transaction of its own. The parameters are
+/* Commits version `number` of a module in a separate transaction. The parameters are
  * make_bytes(seed, n). A version above 0 also has a momentum of n bytes. */
 void commit_version(pl_store *store, const char *module, uint64_t number, uint64_t seed,
                     size_t n);

@@ -1,8 +1,8 @@
 # Functions that define tests from scripts. Such a script runs whole jobs. The path of a
 # script is relative to tests/.
 
-# pl_script_test(name labels seconds script arguments...) makes a test of a script,
-# which runs in the project's root.
+# pl_script_test(name labels seconds script arguments...) makes a test that runs a
+# script in the project's root, for at most this many seconds.
 function(pl_script_test name labels seconds script)
   if(TARGET pathloom)
     add_test(NAME ${name}

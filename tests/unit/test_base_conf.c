@@ -125,8 +125,9 @@ static void an_unknown_key_names_the_nearest_and_the_line(void **state)
     assert_string_equal(pl_last_error(), expected);
     assert_int_equal(pl_conf_set(&table, &got, "zzzzzzzz", "1", "--set"),
                      PL_ERR_CONFIG);
-    assert_string_equal(pl_last_error(),
-                        "unknown key `zzzzzzzz` (--set); no key resembles it");
+    assert_string_equal(
+        pl_last_error(),
+        "unknown key `zzzzzzzz` (--set); `pathloom init` lists all keys");
 }
 
 static void a_bad_value_names_key_range_unit_and_line(void **state)

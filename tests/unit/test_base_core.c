@@ -78,7 +78,8 @@ static void memory_that_is_not_there_is_an_error_with_both_numbers(void **state)
         assert_int_equal(pl_try_alloc(sizes[i], "the optimizer", &memory),
                          PL_ERR_NOMEM);
         assert_null(memory);
-        assert_true(pl_starts_with(pl_last_error(), "the optimizer needs "));
+        assert_true(pl_starts_with(pl_last_error(),
+                                   "there is not enough memory for the optimizer: "));
     }
 }
 

@@ -470,6 +470,44 @@ static void scores_need_no_updates_and_must_be_losses(void **state)
     pl_arm_clear(&arm);
 }
 
+static void features_must_be_finite_and_have_the_right_size(void **state)
+{
+    fixture *f = *state;
+    pl_arm arm;
+    pl_path_state s;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    char text[256];
+    float features[64] = {0};
+    define_grid(&arm, "f32");
+    const size_t n = (size_t)arm.shape.width;
+    assert_true(2 * n <= 64);
+    pl_copy_text(arm.name, sizeof arm.name, "features~0");
+    arm.inner.phases = 1;
+    arm.n_scored = 2;
+    arm.feature_windows = 1;
+    publish_arm(f->client, &arm, f->topology);
+    memset(&s, 0, sizeof s);
+    pl_arm_path_name(&arm, f->topology, 1, 0, s.name);
+    s.phase = 1;
+    s.samples = pl_phase_samples(&arm);
+    pl_lease lease = lease_of(&arm, 1, 0, 0);
+    act_under(f->client, &lease);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, features, 2 * 8, &result, text),
+        PL_ERR_DATA); /* the size of two scores, not of two features */
+    features[n + 1] = INFINITY;
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, features, 2 * n * 4, &result, text),
+        PL_ERR_DATA);
+    assert_non_null(strstr(pl_last_error(), "must be finite"));
+    features[n + 1] = -3; /* a feature may be negative, a score may not */
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, features, 2 * n * 4, &result, text),
+        PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    pl_arm_clear(&arm);
+}
+
 static void path_state_waits_for_the_updates_of_its_task(void **state)
 {
     fixture *f = *state;
@@ -690,6 +728,7 @@ int main(int argc, char **argv)
         TEST(update_of_a_wrong_base_is_rejected),
         TEST(path_that_does_not_hold_the_module_is_rejected),
         TEST(scores_need_no_updates_and_must_be_losses),
+        TEST(features_must_be_finite_and_have_the_right_size),
         TEST(path_state_waits_for_the_updates_of_its_task),
         TEST(defining_an_arm_twice_is_fine_but_not_otherwise),
         TEST(blob_of_several_pieces_arrives_whole),

@@ -290,7 +290,7 @@ static void what_our_model_lacks_is_refused_by_field_and_value(void **state)
                  {"\"model_type\": \"llama\"", "\"model_type\": \"gpt2\"",
                   "model_type is \"gpt2\"; only Llama"},
                  {"\"attention_bias\": false", "\"attention_bias\": true",
-                  "attention_bias is true; our projections have no biases"},
+                  "attention_bias is true; pathloom's projections have no biases"},
                  {"\"mlp_bias\": false", "\"mlp_bias\": true", "mlp_bias is true"},
                  {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"",
                   "hidden_act is \"gelu\""},

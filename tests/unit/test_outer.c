@@ -232,7 +232,20 @@ static void beginnings_survive_encoding(void **state)
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
     assert_int_equal(back.n_scored, 25);
+    assert_int_equal(back.feature_windows, 0);
+    assert_int_equal(pl_arm_scores_bytes(&back), 25 * 8);
     pl_arm_clear(&back);
+    arm.feature_windows = 4;
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_OK);
+    assert_int_equal(back.feature_windows, 4);
+    assert_int_equal(pl_arm_scores_bytes(&back), 25 * 4 * arm.shape.width);
+    pl_arm_clear(&back);
+    arm.n_scored = 1 << 27; /* features of more than 1 GiB */
+    pl_buf_clear(&bytes);
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
     pl_buf_destroy(&bytes);
     pl_arm_clear(&arm);
 }

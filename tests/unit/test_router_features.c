@@ -129,6 +129,46 @@ static void several_windows_give_their_mean(void **state)
     check_means(LONG);
 }
 
+static pl_status count_check(void *n)
+{
+    ++*(int *)n;
+    return PL_OK;
+}
+
+/* A worker computes features with its own model, in batches of any size. On `ref` the
+ * rows of a batch do not influence each other, so the bytes must be equal. */
+static void borrowed_model_gives_the_same_features(void **state)
+{
+    (void)state;
+    enum { BATCH = 2 };
+    static float own[N_DOCS * WIDTH], borrowed[N_DOCS * WIDTH];
+    const pl_model_options options = {
+        .batch = BATCH, .context = PREFIX, .training = true};
+    pl_model *model = NULL;
+    int n_checks = 0;
+    pl_feature_job job = make_job(2, PREFIX);
+    job.windows = 3;
+    assert_ok(pl_router_features(&job, tokens, own));
+    assert_ok(pl_model_create(backend, topology, &options, &model));
+    assert_ok(pl_model_load(model, params));
+    job = (pl_feature_job){.topology = topology,
+                           .model = model,
+                           .batch = BATCH,
+                           .prefix = PREFIX,
+                           .windows = 3,
+                           .check = count_check,
+                           .check_context = &n_checks};
+    assert_ok(pl_router_features(&job, tokens, borrowed));
+    assert_memory_equal(own, borrowed, sizeof own);
+    assert_true(n_checks > N_DOCS / BATCH);
+    uint64_t most = 0;
+    for (uint32_t d = 0; d < N_DOCS; ++d)
+        most += pl_tokens_doc(tokens, d)->n_tokens;
+    assert_true(pl_router_feature_tokens(tokens, PREFIX, 3) <= 3 * PREFIX * N_DOCS);
+    assert_true(pl_router_feature_tokens(tokens, LONG, 1000) >= most);
+    pl_model_destroy(&model);
+}
+
 static void impossible_jobs_are_refused(void **state)
 {
     (void)state;
@@ -143,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(features_do_not_depend_on_threads),
         cmocka_unit_test(several_windows_give_their_mean),
+        cmocka_unit_test(borrowed_model_gives_the_same_features),
         cmocka_unit_test(impossible_jobs_are_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

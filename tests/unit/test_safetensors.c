@@ -174,11 +174,11 @@ static void headers_that_are_no_object_of_texts_are_refused(void **state)
 {
     (void)state;
     pl_buf nest = {0};
-    refused("[]", 0, "not an object");
-    refused("7", 0, "not an object");
+    refused("[]", 0, "not a JSON object");
+    refused("7", 0, "not a JSON object");
     refused("", 0, "the header of");
     refused("{", 0, "the header of");
-    refused("{\"__metadata__\":[]}", 0, "not an object");
+    refused("{\"__metadata__\":[]}", 0, "not a JSON object");
     refused("{\"__metadata__\":{\"n\":1}}", 0, "`n` is not a text");
     refused("{\"__metadata__\":{\"x\":\"\xff\"}}", 0, "the header of");
     for (int i = 0; i < 100000; i++)
