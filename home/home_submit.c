@@ -528,19 +528,21 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
     return true;
 }
 
-/* Refuses a feature that is NaN or infinite. */
+/* Refuses a feature that is NaN, or larger than the hidden state of any usable model. A
+ * single such feature would make all other documents look the same to the router. */
 static pl_status check_features(const pl_path_state *state, const uint8_t *features,
                                 uint64_t bytes)
 {
+    enum { LARGEST = 1000000 };
     float value = 0;
     for (uint64_t at = 0; at < bytes; at += sizeof value) {
         memcpy(&value, features + at, sizeof value);
-        if (!isfinite(value))
+        if (!(fabsf(value) <= (float)LARGEST))
             return pl_fail(PL_ERR_DATA,
                            "number %llu of the features of %s is %g, but features must "
-                           "be finite",
+                           "be from -%d to %d",
                            (unsigned long long)(at / sizeof value), state->name,
-                           (double)value);
+                           (double)value, LARGEST, LARGEST);
     }
     return PL_OK;
 }

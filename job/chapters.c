@@ -131,19 +131,13 @@ static pl_status read_scores(chapter *c)
 {
     const int n_paths = pl_topology_n_paths(c->from);
     pl_buf blob = {0};
-    pl_path_state state;
     char name[PL_MODULE_NAME_MAX];
     pl_status status;
     PL_TRY(routing_alloc(c->r, scores_bytes(c), "the scores of the documents",
                          (void **)&c->scores));
     for (int p = 0; p < n_paths; p++) {
         pl_arm_path_name(&c->scoring, c->from, p, 0, name);
-        PL_TRY(pl_client_get_path(c->r->client, name, &state));
-        pl_buf_clear(&blob);
-        PL_TRY(pl_client_get_blob(c->r->client, name, &state.moments, &blob));
-        if (blob.len != c->n_docs * sizeof(double))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED, "%s has %zu bytes of scores instead of %zu",
-                           name, blob.len, c->n_docs * sizeof(double)));
+        PL_TRY(stages_read_state(c->r, name, c->n_docs * sizeof(double), &blob));
         for (size_t i = 0; i < c->n_docs; i++) {
             double nats;
             memcpy(&nats, blob.data + i * sizeof nats, sizeof nats);

@@ -254,9 +254,9 @@ static const pl_key keys[] = {
      false},
     {"router.feature_docs", PL_KEY_INT, AT(feature_docs), "0", 0, 1e8, NULL,
      "documents",
-     "number of training documents per task when the workers compute the features; 0: "
-     "as many as have 8 MiB of features; if all documents fit into one task, the "
-     "launcher computes the features",
+     "number of training documents per task when the workers compute the features (a "
+     "corpus has at most 1024 such tasks); 0: as many as have 8 MiB of features; if all "
+     "documents fit into one task, the launcher computes the features",
      false},
     {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",
      "number of shards that get each training document: the shards with the nearest "

@@ -9,27 +9,41 @@
 #include "job/stages.h"
 #include "router/router.h"
 
+#include <math.h>
 #include <string.h>
 
 /* TASK_BYTES: if router.feature_docs is 0, the features of all documents of a task
- * together have about this many bytes. TASKS_MAX: largest number of tasks. */
-enum { TASK_BYTES = 8 << 20, TASKS_MAX = 1024 };
+ * together have about this many bytes. TASK_BYTES_MAX and TASKS_MAX: limits for the
+ * features of a task, and for the number of tasks. */
+enum { TASK_BYTES = 8 << 20, TASK_BYTES_MAX = 1 << 30, TASKS_MAX = 1024 };
 
 typedef struct slices {
     size_t n;        /* number of documents */
     size_t per_task; /* number of documents per task */
-    int n_tasks;
+    int experts[2];  /* number of modules of the first two levels of the arm */
+    int n_tasks;     /* the product of experts: each path of the arm is a task */
 } slices;
 
-static slices cut_slices(const pl_run *r, const routing *g)
+static slices cut_slices(const pl_run *r, const routing *g, int n_levels)
 {
     const size_t row = (size_t)g->dim * sizeof(float);
     size_t per = (size_t)r->cfg.feature_docs;
     if (per == 0)
         per = TASK_BYTES / row > 0 ? TASK_BYTES / row : 1;
+    if (per > TASK_BYTES_MAX / row)
+        per = TASK_BYTES_MAX / row;
     if (per * TASKS_MAX < g->n)
         per = (g->n + TASKS_MAX - 1) / TASKS_MAX;
-    return (slices){g->n, per, (int)((g->n + per - 1) / per)};
+    const int n = (int)((g->n + per - 1) / per);
+    /* With two levels, each level has about sqrt(n) modules instead of n. */
+    slices s = {.n = g->n, .experts = {n, 1}};
+    if (n_levels > 1) {
+        s.experts[0] = (int)ceil(sqrt(n));
+        s.experts[1] = (n + s.experts[0] - 1) / s.experts[0];
+    }
+    s.n_tasks = s.experts[0] * s.experts[1];
+    s.per_task = (g->n + (size_t)s.n_tasks - 1) / (size_t)s.n_tasks;
+    return s;
 }
 
 /* Returns the first document of a task. All tasks have the same number of documents, so
@@ -40,21 +54,21 @@ static size_t first_document(const slices *s, int task)
     return first < last ? first : last;
 }
 
-/* Makes the definition of the arm. A task computes at most as many tokens at once as a
- * step of training, so that the worker needs no more memory than for training. */
-static pl_status define_arm(const pl_run *r, const slices *s, const char *name,
-                            pl_arm *arm)
+/* Makes `arm`, the definition of the base model, the definition of the arm that
+ * computes features. A task computes at most as many tokens at once as a step of
+ * training, so that the worker needs no more memory than for training. */
+static void define_arm(const pl_run *r, const slices *s, const char *name, pl_arm *arm)
 {
     const config *c = &r->cfg;
     const int prefix = config_feature_prefix(c),
               windows = c->sees > 1 ? (int)c->sees : 1;
     const int64_t trained = (int64_t)config_pass(c) * c->context / prefix;
-    int64_t rows = pl_router_feature_rows(prefix, false);
+    int64_t rows = pl_router_feature_rows(prefix, true);
     rows = rows > trained ? trained : rows;
     rows = rows < 1 ? 1 : rows;
-    PL_CHECK(run_arm(r, "base", arm));
     pl_copy_text(arm->name, sizeof arm->name, name);
-    arm->spec.experts[0] = s->n_tasks;
+    for (int l = 0; l < arm->spec.n_levels && l < 2; l++)
+        arm->spec.experts[l] = s->experts[l];
     arm->spec.embed_choice = arm->spec.head_choice = PL_CHOICE_COMMON;
     memset(arm->spec.absent, 0, sizeof arm->spec.absent);
     arm->spec.replicas = 1;
@@ -72,7 +86,12 @@ static pl_status define_arm(const pl_run *r, const slices *s, const char *name,
     pl_free(arm->weights);
     arm->shards = pl_alloc((size_t)s->n_tasks * sizeof *arm->shards);
     arm->weights = pl_alloc((size_t)s->n_tasks * sizeof *arm->weights);
-    return PL_OK;
+}
+
+static void list_documents(const slices *s, int task, uint32_t *docs)
+{
+    for (size_t i = 0; i < s->per_task; i++)
+        docs[i] = (uint32_t)(first_document(s, task) + i);
 }
 
 static pl_status publish(pl_run *r, const slices *s, const float *params, pl_arm *arm,
@@ -82,8 +101,7 @@ static pl_status publish(pl_run *r, const slices *s, const float *params, pl_arm
     pl_status status = PL_OK;
     for (int task = 0; task < s->n_tasks; task++) {
         PL_TRY(run_stopped(r));
-        for (size_t i = 0; i < s->per_task; i++)
-            docs[i] = (uint32_t)(first_document(s, task) + i);
+        list_documents(s, task, docs);
         PL_TRY(stages_put_shard(r, arm, t, task, docs, s->per_task));
     }
     PL_TRY(pl_failpoint("features.arm.before"));
@@ -93,24 +111,65 @@ done:
     return status;
 }
 
+/* Whether the arm `name` exists and has computed the features of the same documents. */
+static pl_status is_same_text(pl_run *r, const slices *s, const char *name, bool *same)
+{
+    char object[PL_MODULE_NAME_MAX];
+    uint32_t *docs = pl_alloc(s->per_task * sizeof *docs);
+    pl_buf bytes = {0};
+    pl_arm arm = {.n_shards = 0};
+    pl_hash blob;
+    pl_status status = PL_OK;
+    snprintf(object, sizeof object, "arm/%s", name);
+    PL_TRY(stages_arm_exists(r, name, same));
+    if (!*same)
+        goto done;
+    PL_TRY(pl_client_get_object(r->client, object, &blob));
+    PL_TRY(pl_client_get_blob(r->client, object, &blob, &bytes));
+    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &arm));
+    *same = arm.n_shards == s->n_tasks;
+    for (int task = 0; *same && task < s->n_tasks; task++) {
+        list_documents(s, task, docs);
+        pl_buf_clear(&bytes);
+        PL_TRY(pl_tokens_subset(r->train, docs, s->per_task, &bytes));
+        pl_blob_hash(bytes.data, bytes.len, &blob);
+        *same = pl_hash_equal(&blob, &arm.shards[task]);
+    }
+done:
+    pl_arm_clear(&arm);
+    pl_buf_destroy(&bytes);
+    pl_free(docs);
+    return status;
+}
+
+/* Names the arm that computes the features for a chapter. If an earlier chapter has
+ * computed the features of the same text, this is the arm of that chapter. (Forgotten
+ * documents change the text.) */
+static pl_status choose_arm(pl_run *r, const slices *s, int chapter,
+                            char name[PL_ARM_NAME_MAX], bool *exists)
+{
+    pl_features_name(chapter, name);
+    PL_CHECK(stages_arm_exists(r, name, exists));
+    for (int c = chapter - 1; c >= 0 && !*exists; c--) {
+        pl_features_name(c, name);
+        PL_CHECK(is_same_text(r, s, name, exists));
+    }
+    if (!*exists)
+        pl_features_name(chapter, name);
+    return PL_OK;
+}
+
 static pl_status read_features(pl_run *r, const slices *s, const pl_arm *arm,
                                const pl_topology *t, routing *g)
 {
-    const size_t dim = (size_t)g->dim;
     pl_buf blob = {0};
-    pl_path_state state;
     char name[PL_MODULE_NAME_MAX];
     pl_status status = PL_OK;
     for (int task = 0; task < s->n_tasks; task++) {
         pl_arm_path_name(arm, t, task, 0, name);
-        PL_TRY(pl_client_get_path(r->client, name, &state));
-        pl_buf_clear(&blob);
-        PL_TRY(pl_client_get_blob(r->client, name, &state.moments, &blob));
-        if (blob.len != pl_arm_scores_bytes(arm))
-            PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                           "%s has %zu bytes of features instead of %llu", name,
-                           blob.len, (unsigned long long)pl_arm_scores_bytes(arm)));
-        memcpy(g->features + first_document(s, task) * dim, blob.data, blob.len);
+        PL_TRY(stages_read_state(r, name, pl_arm_scores_bytes(arm), &blob));
+        memcpy(g->features + first_document(s, task) * (size_t)g->dim, blob.data,
+               blob.len);
     }
 done:
     pl_buf_destroy(&blob);
@@ -119,29 +178,31 @@ done:
 
 pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g, bool *done)
 {
-    const slices s = cut_slices(r, g);
     const double start = pl_now();
+    slices s;
     pl_arm arm;
     pl_topology *t = NULL;
     bool exists = false;
     char name[PL_ARM_NAME_MAX], took[16];
     const char *const shown[] = {name};
+    pl_status status = run_arm(r, "base", &arm);
+    PL_TRY(status);
+    s = cut_slices(r, g, arm.spec.n_levels);
     *done = s.n_tasks > 1;
     if (!*done)
-        return PL_OK;
-    pl_features_name(g->chapter, name);
-    pl_status status = define_arm(r, &s, name, &arm);
-    PL_TRY(status);
+        goto done;
+    PL_TRY(choose_arm(r, &s, g->chapter, name, &exists));
+    define_arm(r, &s, name, &arm);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    PL_TRY(stages_arm_exists(r, name, &exists));
     if (!exists)
         PL_TRY(publish(r, &s, params, &arm, t));
     PL_TRY(progress_wait(r, shown, 1, 1));
     PL_TRY(read_features(r, &s, &arm, t, g));
     pl_human_seconds(pl_now() - start, took);
-    say("router   the features of %zu documents were computed by the workers in %d "
-        "tasks, in %s",
-        s.n, s.n_tasks, took);
+    if (!exists)
+        say("router   the features of %zu documents were computed by the workers in %d "
+            "tasks, in %s",
+            s.n, s.n_tasks, took);
 done:
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);

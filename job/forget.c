@@ -179,17 +179,19 @@ static pl_status find_documents(forgetting *f)
 /* Marks the chapters that must be made again. A chapter that deals documents reads the
  * text of all documents. So the first chapter that deals documents is made again, and
  * all later chapters. All chapters after the first chapter that changes are also made
- * again. The features of the first chapter are deleted, because nothing reads them
- * after the router of that chapter exists. */
+ * again. The features of the first chapter are always deleted, because they were
+ * computed from the text of all documents; they are computed again only if documents
+ * are dealt again. */
 static pl_status drop_chapters(forgetting *f)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     char name[PL_ARM_NAME_MAX];
-    bool drops = false;
+    bool drops = false, deals = false;
     int n = 0;
     PL_CHECK(config_chapters(&f->r.cfg, chapters, &n));
     for (int c = 0; c < n; c++) {
-        drops = drops || (c > 0 && (chapters[c].deals || chapters[c].splits));
+        deals = deals || (c > 0 && (chapters[c].deals || chapters[c].splits));
+        drops = drops || deals;
         pl_features_name(c, name);
         pl_rewind_arm *features = pl_rewind_find(&f->rewind, name);
         if ((drops || c == 0) && features)
@@ -203,6 +205,12 @@ static pl_status drop_chapters(forgetting *f)
         if (drops && arm)
             pl_rewind_drop(arm);
         drops = drops || (arm && arm->is_changed);
+    }
+    pl_features_name(0, name);
+    pl_rewind_arm *first = pl_rewind_find(&f->rewind, name);
+    if (first && !deals && !f->q->from_start) {
+        first->n_again = 0;
+        first->again_s = 0;
     }
     return PL_OK;
 }
@@ -341,6 +349,8 @@ static void say_arm(const pl_rewind_arm *a)
     const char *why = a->drops ? ", from its beginning" : "";
     if (!a->is_changed)
         say("%-8s %lld phases are kept", a->arm.name, (long long)a->n_phases);
+    else if (a->drops && a->n_again == 0)
+        say("%-8s is deleted, because nothing reads it any more", a->arm.name);
     else if (a->n_again > a->n_changed)
         say("%-8s %lld of %lld phases change; %lld more are repeated, because the "
             "states of paths were not kept (store.keep_states)",

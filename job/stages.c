@@ -210,22 +210,29 @@ pl_status stage_base(pl_run *r)
     return progress_wait(r, names, 1, 1);
 }
 
+pl_status stages_read_state(pl_run *r, const char *path, uint64_t bytes, pl_buf *out)
+{
+    pl_path_state state;
+    pl_buf_clear(out);
+    PL_CHECK(pl_client_get_path(r->client, path, &state));
+    PL_CHECK(pl_client_get_blob(r->client, path, &state.moments, out));
+    if (out->len == bytes)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED, "the state of %s has %zu bytes instead of %llu",
+                   path, out->len, (unsigned long long)bytes);
+}
+
 /* Adds to `sum` the moments that a replica of the base model had at its end, divided by
  * the number of replicas. */
 static pl_status add_moments(pl_run *r, const pl_arm *arm, const pl_topology *t,
                              int replica, float *sum)
 {
-    pl_path_state state;
     pl_buf bytes = {0};
     char name[PL_MODULE_NAME_MAX];
     size_t n = pl_path_moments_floats(arm, pl_topology_path_params(t));
     pl_status status = PL_OK;
     pl_arm_path_name(arm, t, 0, replica, name);
-    PL_TRY(pl_client_get_path(r->client, name, &state));
-    PL_TRY(pl_client_get_blob(r->client, name, &state.moments, &bytes));
-    if (bytes.len != n * sizeof *sum)
-        PL_TRY(pl_fail(PL_ERR_DAMAGED, "the state of %s has %zu bytes instead of %zu",
-                       name, bytes.len, n * sizeof *sum));
+    PL_TRY(stages_read_state(r, name, n * sizeof *sum, &bytes));
     const float *own = (const float *)(const void *)bytes.data;
     for (size_t i = 0; i < n; i++)
         sum[i] += own[i] / (float)pl_topology_n_replicas(t);

@@ -23,6 +23,9 @@ PL_MUST_CHECK pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing 
  * before. */
 PL_MUST_CHECK pl_status stages_put_arm(pl_run *r, const pl_arm *arm);
 
+/* Reads the state of a path (ARM/p01.r0), which must have this number of bytes. */
+PL_MUST_CHECK pl_status stages_read_state(pl_run *r, const char *path, uint64_t bytes,
+                                          pl_buf *out);
 /* Stores version 0 of every module, with the parameters `params` of a path of a dense
  * arm, and then the arm's definition. So the hub sees either the complete arm or no
  * arm. */

@@ -298,8 +298,8 @@ static pl_status check_scoring(const pl_arm *arm)
     return pl_fail(
         PL_ERR_PROTO,
         "arm %s cannot score %lld documents per shard: an arm that scores needs 1 to "
-        "%d documents per shard, one phase, one replica, a method whose paths keep no "
-        "vectors, and no moments or states to begin with",
+        "%d documents per shard with results of at most 1 GiB, one phase, one replica, "
+        "a method whose paths keep no vectors, and no moments or states to begin with",
         arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
 }
 

@@ -290,6 +290,20 @@ static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, si
     }
 }
 
+/* Subtracts from each of the n features their mean over the documents. All features of
+ * a model have a large part in common, beside which wrong features would look right. */
+static void subtract_mean(float *features, size_t n, size_t width)
+{
+    for (size_t c = 0; c < width; c++) {
+        double sum = 0;
+        for (size_t i = c; i < n * width; i += width)
+            sum += (double)features[i];
+        const float mean = (float)(sum / (double)n);
+        for (size_t i = c; i < n * width; i += width)
+            features[i] -= mean;
+    }
+}
+
 /* Computes the likeness of the scores or features that an arm with n_scored > 0 makes.
  * They take the place of the first moment. */
 static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
@@ -306,8 +320,10 @@ static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
                        (long long)arm->n_scored, (unsigned long long)bytes,
                        (unsigned long long)pl_arm_scores_bytes(arm));
     PL_CHECK(pl_try_alloc(n * sizeof *scores, "scores", (void **)&scores));
-    if (features)
+    if (features) {
         memcpy(scores, data, n * sizeof *scores);
+        subtract_mean(scores, (size_t)arm->n_scored, (size_t)arm->shape.width);
+    }
     for (size_t i = 0; !features && i < n; i++) {
         double nats;
         memcpy(&nats, data + i * sizeof nats, sizeof nats);

@@ -75,13 +75,18 @@ static void put_path_held(const plan_arm *arm, int index, pl_json *o)
     }
 }
 
+/* The paths of an arm that computed features are left out when the arm is finished: a
+ * large corpus has many of them, and nobody needs them any more. */
 static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
 {
     const plan_arm *arm = &h->tasks.arms[index];
     pl_json *o = pl_json_object(), *paths = pl_json_array();
     int64_t done = 0;
+    const bool lists = arm->arm.feature_windows == 0 || !plan_arm_finished(arm);
     for (int i = 0; i < arm->n_tasks; i++) {
         done += arm->paths[i].phase;
+        if (!lists)
+            continue;
         pl_json *path = path_json(h, &arm->paths[i], now_ms);
         put_path_held(arm, i, path);
         pl_json_push(paths, path);

@@ -1,7 +1,11 @@
 """Compares the speed of serving with llama.cpp: same weights, over HTTP, in turn.
 
     sh bench/rivals/generate.sh --serve --work FOLDER [--threads 2] [--rounds 3] [--tokens 64]
+        [--llama-server PROGRAM]
 
+PROGRAM is the server of a llama.cpp that was compiled on this machine. By default the
+server of the package xllamacpp is used, which does not use all instructions of new
+processors.
 FOLDER gets a run of 2x2 modules of the shape 124m (random weights, trained for one step)
 and, for llama.cpp, each of its four paths as a GGUF file of type q8_0; a second call
 reuses these files. Pathloom serves the run in int8. The rows of the table:
@@ -22,6 +26,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -161,13 +166,21 @@ sys.stdin.read()
 
 
 class Server:
-    """A process that serves until `end`. The first lines that it prints have its address."""
+    """A process that serves until `end`. Without `address`, the first lines that the process
+    prints have its address."""
 
-    def __init__(self, command):
+    def __init__(self, command, address=""):
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL if address else subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
-        self.address = ""
+        self.address = address
+        while address and not self.answers():
+            if self.process.poll() is not None:
+                sys.exit(f"{command[0]} did not start")
+            time.sleep(0.1)
         while not self.address:
             line = self.process.stdout.readline().decode()
             if not line:
@@ -175,6 +188,12 @@ class Server:
             for word in line.split():
                 if word.startswith("http://"):
                     self.address = word.rstrip("/").removesuffix("/v1")
+
+    def answers(self):
+        try:
+            return urllib.request.urlopen(self.address + "/health").status == 200
+        except OSError:
+            return False
 
     def end(self):
         self.process.terminate()
@@ -187,7 +206,19 @@ def start_pathloom(options, run, slots):
                    "--slots", str(slots)])  # fmt: skip
 
 
-def start_llama(name, slots, threads):
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start_llama(options, name, slots, threads):
+    if options.llama_server:
+        port = free_port()
+        return Server([options.llama_server, "--model", name, "--parallel", str(slots),
+                       "--ctx-size", str(slots * CONTEXT), "--threads", str(threads),
+                       "--threads-batch", str(threads), "--port", str(port)],
+                      f"http://127.0.0.1:{port}")  # fmt: skip
     return Server([sys.executable, "-c", LLAMA, name, str(slots), str(threads), str(CONTEXT)])
 
 
@@ -223,7 +254,7 @@ def compare(options, run, files, paths, n):
     slots = max(1, n // len(paths))
     threads = max(1, options.threads // len(paths))
     ours = start_pathloom(options, run, n)
-    theirs = [start_llama(files[PATHS.index(path)], slots, threads) for path in paths]
+    theirs = [start_llama(options, files[PATHS.index(path)], slots, threads) for path in paths]
     turns = [i % len(paths) for i in range(n)]
     rows, client = [], 0
     for _ in range(options.rounds + 1):
@@ -251,7 +282,7 @@ def compare_prefix(options, run, files):
     """Sends each long prompt twice to both servers; prints the median of each time."""
     for name, server, path in (
         ("pathloom", start_pathloom(options, run, 1), PATHS[0]),
-        ("llama.cpp", start_llama(files[0], 1, options.threads), None),
+        ("llama.cpp", start_llama(options, files[0], 1, options.threads), None),
     ):
         times = ([], [])
         for prompt in range(options.rounds + 1):
@@ -271,11 +302,12 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--llama-server", default="")
     options = parser.parse_args()
     os.makedirs(options.work, exist_ok=True)
     run, files = make_run(options)
     print(
-        f"llama.cpp of xllamacpp {xllamacpp.__version__}, q8_0 beside int8, "
+        f"{options.llama_server or 'xllamacpp ' + xllamacpp.__version__}, q8_0 beside int8, "
         f"{options.threads} threads, median of {options.rounds} rounds; tokens/s\n"
         "paths requests  pathloom llama.cpp   ratio"
     )

@@ -106,10 +106,6 @@ pl_job_test(other_user "fault;workers" fault/other_user.sh ${program} ${CMAKE_BI
 pl_test_limit(other_user 300)
 
 # Modules move between homes while a job trains and processes of the job are killed.
-if(TARGET pathloom)
-  add_test(NAME moving_homes
-    COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/moving_homes.sh $<TARGET_FILE:pathloom>
-            ${CMAKE_BINARY_DIR}/moving_homes
-    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(moving_homes PROPERTIES LABELS "fault;store" TIMEOUT 600 PROCESSORS 2)
-endif()
+pl_job_test(moving_homes "fault;store" fault/moving_homes.sh ${program}
+  ${CMAKE_BINARY_DIR}/moving_homes)
+pl_test_limit(moving_homes 600)

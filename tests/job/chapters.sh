@@ -44,7 +44,7 @@ grep -q 'computed by the workers' "$work/out" && fail "the workers computed few 
 (tiny_job workers --set workers.backend=ref --set train.phases=1 \
     --set router.feature_docs=40) >"$work/out" 2>&1 ||
     fail "the job whose workers compute the features"
-says '^router   the features of [0-9]* documents were computed by the workers in 3 tasks'
+says '^router   the features of [0-9]* documents were computed by the workers in 4 tasks'
 cmp "$work/launcher/router.json" "$work/workers/router.json" >>"$work/out" ||
     fail "the documents went to other paths"
 ask store fsck --run "$work/workers" || fail "fsck of the job whose workers compute features"

@@ -349,6 +349,53 @@ static void other_texts_are_refused(void **state)
     }
 }
 
+/* All features have a large part in common. An audit must see nevertheless that
+ * features belong to other documents, or are the same for all documents; a difference
+ * that comes from rounding must stay small. */
+static void wrong_features_are_unlike_the_right_ones(void **state)
+{
+    enum { DOCS = 40, WIDTH = 16, WRONG = 3 };
+    static float right[DOCS * WIDTH], other[WRONG][DOCS * WIDTH];
+    const pl_shape shape = {.vocab = 32,
+                            .width = WIDTH,
+                            .n_heads = 2,
+                            .n_kv_heads = 2,
+                            .head_size = 8,
+                            .ffn = 16,
+                            .n_blocks = 1,
+                            .context = 8,
+                            .tied = true,
+                            .rope_theta = 100.0,
+                            .norm_eps = 1e-5};
+    pl_topology_spec spec = {.replicas = 1};
+    pl_topology *t = NULL;
+    pl_likeness of[PL_AUDIT_MOMENTS], its[PL_AUDIT_MOMENTS];
+    pl_arm arm = arm_of("features~0", 1);
+    (void)state;
+    arm.shape = shape;
+    arm.n_scored = DOCS;
+    arm.feature_windows = 1;
+    assert_int_equal(pl_topology_parse_levels("1", &spec), PL_OK);
+    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+    for (int i = 0; i < DOCS * WIDTH; i++) {
+        const double part = sin(1.0 + i * (i % 7 + 1.0));
+        right[i] = 10.0f + (float)part;
+        other[0][i] = right[i] + 0.01f * (float)sin(i * 3.0);  /* rounding */
+        other[1][i] = 10.0f;                                   /* the same for all */
+        other[2][(i + 5 * WIDTH) % (DOCS * WIDTH)] = right[i]; /* other documents */
+    }
+    assert_int_equal(pl_audit_moments(&arm, t, 7, right, sizeof right, of), PL_OK);
+    for (int k = 0; k < WRONG; k++) {
+        assert_int_equal(pl_audit_moments(&arm, t, 7, other[k], sizeof other[k], its),
+                         PL_OK);
+        const double d = pl_likeness_distance(&of[0], &its[0]);
+        assert_true(k == 0 ? d < 0.1 : d > 0.6);
+    }
+    assert_int_equal(pl_audit_moments(&arm, t, 7, right, sizeof right - 4, of),
+                     PL_ERR_DATA);
+    pl_topology_destroy(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +407,7 @@ int main(void)
         cmocka_unit_test(likeness_tells_angles_and_factors),
         cmocka_unit_test(likeness_is_of_seed_and_part),
         cmocka_unit_test(likeness_is_of_what_travels),
+        cmocka_unit_test(wrong_features_are_unlike_the_right_ones),
         cmocka_unit_test(row_says_all_of_it),
         cmocka_unit_test(longest_row_fits),
         cmocka_unit_test(other_texts_are_refused),

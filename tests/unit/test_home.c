@@ -499,7 +499,7 @@ static void features_must_be_finite_and_have_the_right_size(void **state)
     assert_int_equal(
         pl_client_submit_path(f->client, &s, features, 2 * n * 4, &result, text),
         PL_ERR_DATA);
-    assert_non_null(strstr(pl_last_error(), "must be finite"));
+    assert_non_null(strstr(pl_last_error(), "must be from -1000000 to 1000000"));
     features[n + 1] = -3; /* a feature may be negative, a score may not */
     assert_int_equal(
         pl_client_submit_path(f->client, &s, features, 2 * n * 4, &result, text),
