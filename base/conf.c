@@ -658,7 +658,7 @@ static void put_reference_row(const pl_key *key, pl_buf *out)
     put_cell(pl_buf_text(&wanted), out);
     pl_buf_printf(out, " | `%s` | ", *key->initial ? key->initial : "\"\"");
     put_cell(help_of(key), out);
-    pl_buf_printf(out, "%s |\n", key->local ? "; does not change results" : "");
+    pl_buf_printf(out, "%s |\n", key->local ? "; does not change training" : "");
     pl_buf_destroy(&wanted);
 }
 

@@ -29,7 +29,7 @@ typedef struct pl_key {
     const char *choices; /* "a|b|c", CHOICE only */
     const char *unit;    /* "steps", "bytes", "" */
     const char *help;    /* one sentence */
-    /* if true, the key does not change results, and the canonical text omits it */
+    /* if true, the key does not change the training, and the canonical text omits it */
     bool local;
 } pl_key;
 

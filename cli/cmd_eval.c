@@ -86,7 +86,7 @@ static const cli_option options[] = {
     CLI_SELECT(eval_request, select),
     CLI_JSON(eval_request, json),
     CLI_SETTINGS(eval_request, settings,
-                 "set a key that does not change results, such as eval.max_tokens"),
+                 "set a key that does not change training, such as eval.max_tokens"),
 };
 
 static int run_eval(int argc, char **argv)

@@ -148,7 +148,7 @@ static const cli_option options[] = {
                "file of this machine's key, which is made if it does not exist"),
     CLI_OPTION("only-enrol", CLI_FLAG, process, only_enrol, NULL,
                "only add the key to the job; do not work yet"),
-    CLI_SETTINGS(process, settings, "set a key that does not change results"),
+    CLI_SETTINGS(process, settings, "set a key that does not change training"),
     COMPUTE_OPTIONS,
     LOG_OPTIONS,
 };

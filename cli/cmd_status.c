@@ -65,8 +65,8 @@ static void print_status(const pl_json *status)
         if (pl_json_get_text(h, "last_rejection")[0])
             say("rejected %s", pl_json_get_text(h, "last_rejection"));
     }
-    say("leases   %.0f granted, %.0f expired; tasks failed %.0f; backups %.0f, %.0f "
-        "came first",
+    say("leases   %.0f granted, %.0f expired; tasks failed %.0f; backups %.0f, of "
+        "which %.0f finished first",
         pl_json_get_real(status, "leases_granted"),
         pl_json_get_real(status, "leases_expired"),
         pl_json_get_real(status, "tasks_failed"),

@@ -78,7 +78,7 @@ static void put_head(screen *s, const pl_json *status)
     put_screen_line(s, "%s tokens/s  workers %d busy of %d  tasks failed %.0f",
                     pl_human_count(rate, tokens), busy, here,
                     pl_json_get_real(status, "tasks_failed"));
-    put_screen_line(s, "leases   %.0f granted, %.0f expired  backups %.0f, %.0f won",
+    put_screen_line(s, "leases   %.0f granted, %.0f expired  backups %.0f, %.0f first",
                     pl_json_get_real(status, "leases_granted"),
                     pl_json_get_real(status, "leases_expired"),
                     pl_json_get_real(status, "backups_granted"),

@@ -8,7 +8,7 @@
     CLI_OPTION("run", CLI_TEXT, process, run, "RUN",                                   \
                "folder of the run: its configuration, keys and addresses"),            \
         CLI_SETTINGS(process, settings,                                                \
-                     "set a key that does not change results, for this process"),      \
+                     "set a key that does not change training, for this process"),     \
         CLI_OPTION("key", CLI_TEXT, process, key, "FILE",                              \
                    "file with the key of this process; needed if other machines can "  \
                    "reach the job"),                                                   \

@@ -7,10 +7,10 @@
 extern "C" {
 #endif
 
-/* Sums over the `n` values of one tensor or of a whole module. A value is a in the
- * first version and b in the second; d = b - a. `aa` is the sum of a * a; `bb`, `ab`
- * and `dd` likewise. `max` is the largest |d|, `n_changed` the number of values whose
- * bits differ. */
+/* Sums over the `n` values of one tensor or of a whole module. For each value let `a`
+ * be its number in the first version, `b` its number in the second, and d = b - a. `aa`
+ * is the sum of a * a; `bb`, `ab` and `dd` likewise. `max` is the largest |d|,
+ * `n_changed` the number of values whose bits differ. */
 typedef struct pl_difference {
     double aa, bb, ab, dd, max;
     uint64_t n, n_changed;

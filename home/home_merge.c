@@ -438,7 +438,8 @@ static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved
 
 /* Versions of small modules share a commit: if only one path has a module, each update
  * completes a round, and one commit per round would take longer than the merge. A
- * module that has reached its quorum and waits for more updates stays in the list. */
+ * module whose round has reached its quorum, but still waits for more updates, stays in
+ * h->whole, the list of modules whose round may be ready. */
 pl_status home_merge_ready(home *h)
 {
     /* unsaved: see merge_rounds; n_left: number of modules that stay in the list */

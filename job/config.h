@@ -154,8 +154,8 @@ bool config_is_baseline(const char *name);
 bool config_wants(const config *c, const char *baseline);
 /* The mixture is trained in chapters (job/chapters.c). A new chapter begins where
  * documents are dealt again (router.em), where the topology changes (topology.split,
- * topology.graft), where modules are frozen (train.freeze), and for each number of
- * train.more. */
+ * topology.graft), and where modules are frozen (train.freeze). Each number in the
+ * list train.more (such as 8,4) also begins a chapter, with this number of phases. */
 typedef struct config_chapter {
     int64_t begin,
         /* the chapter has phases begin to end - 1 of each path; the phases of

@@ -255,7 +255,8 @@ static const pl_key keys[] = {
     {"router.feature_docs", PL_KEY_INT, AT(feature_docs), "0", 0, 1e8, NULL,
      "documents",
      "number of training documents per task when the workers compute the features (a "
-     "corpus has at most 1024 such tasks); 0: as many as have 8 MiB of features; if all "
+     "corpus has at most 1024 such tasks); 0: as many as have 8 MiB of features; if "
+     "all "
      "documents fit into one task, the launcher computes the features",
      false},
     {"router.overlap", PL_KEY_INT, AT(overlap), "1", 1, 64, NULL, "shards",

@@ -212,10 +212,23 @@ static void take_prepared(const pl_run *r, int64_t *vocab, int64_t *bytes)
     pl_json_destroy(&json);
 }
 
+/* Chooses Muon for training on processors, where it was better than AdamW after the
+ * same time (docs/results/dial.md). A learning rate that the user gave is probably
+ * meant for AdamW. */
+static pl_status choose_optimizer(train_dial *d, pl_run *r)
+{
+    if (r->n_gpus > 0 || given_sets(d->settings, "preset") ||
+        given_sets(d->settings, "train.lr"))
+        return PL_OK;
+    choose_text(d, "train.optimizer", "muon", "better than adamw after the same time");
+    return lay_keys(d, r);
+}
+
 pl_status train_dial_begin(train_dial *d, pl_run *r)
 {
     int64_t vocab, bytes;
     PL_CHECK(check_size(r));
+    PL_CHECK(choose_optimizer(d, r));
     note_given(d, r);
     d->facts.workers = r->n_workers > 0 ? r->n_workers : 1;
     PL_CHECK(measure_before(d, r));

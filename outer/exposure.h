@@ -1,8 +1,9 @@
 /* Counts on how many tokens of certain documents each path and each module of an arm
  * was trained.
  *
- * The records of contributions contain the numbers of their samples. With these numbers
- * the sampler draws the same samples from the path's data shard again. The count of a
+ * The record of a contribution says which samples of the path's stream were used (the
+ * first one, and how many). So the sampler can draw them from the path's data shard
+ * again. The count of a
  * module includes all contributions to its versions. The count of a path includes its
  * finished phases. */
 #ifndef PL_OUTER_EXPOSURE_H

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Values from the record of a version about the step that made the version. */
+/* Facts about the outer step that made a version, read from the version's record. */
 typedef struct pl_health_step {
     const char *method; /* as in the version's record */
     double lr, momentum;

@@ -38,8 +38,9 @@ PL_MUST_CHECK pl_status server_paths_join(server_paths *p, int model,
  * with all paths that may answer. The function `moved` gets an index among these paths;
  * server_paths_open_path turns the index into the path's number in the mixture. If the
  * server answers by likelihood, the losses of the paths choose ("history"); otherwise
- * the router chooses ("gate", reroute.h). ERR_USAGE if the server has too few slots or
- * too little memory for all paths. */
+ * the router chooses ("gate", reroute.h). ERR_USAGE if these are more paths
+ * than `serve --slots` or `serve --paths` allows, or if their modules do not fit into
+ * memory. */
 PL_MUST_CHECK pl_status server_paths_join_all(server_paths *p, int every,
                                               void (*moved)(void *context, int from,
                                                             int path),

@@ -282,9 +282,10 @@ static pl_status gather_records(mirror *m)
     return PL_OK;
 }
 
-/* Returns whether the target's mark must be lowered before the last batch. After that
- * batch, a mark above the newest commit would look as if commits were lost. So the mark
- * is first set to a commit that the old and the new state both have. */
+/* Returns whether the target's high-water mark (watermark.h) must be lowered before the
+ * last batch. If the target is a later state of the source, this batch removes the
+ * target's newest commits, and a mark that names one of them would be reported as lost
+ * commits. So the mark is first set to a commit that both states have. */
 static bool needs_new_mark(const mirror *m)
 {
     return m->later;

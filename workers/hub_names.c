@@ -255,9 +255,9 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Limits log lines about workers without one of the job's own keys: ten lines per
- * second for all these workers together. Without this limit one key could fill the
- * disk. */
+/* Limits log lines about workers without one of the job's own keys: for all these
+ * workers together, ten lines per second on average and 200 lines at once. Without this
+ * limit one key could fill the disk. */
 bool hub_may_log(hub *h, const pl_peer *peer)
 {
     enum { PER_S = 10, AT_ONCE = 200 };

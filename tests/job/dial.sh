@@ -34,7 +34,7 @@ train() { # folder, arguments
 train timed --for 20s --set train.batch=4 --set train.tau=5 ||
     fail "--for 20s: $(tail -n 1 "$work/timed.err")"
 grep -q '^dial     20s, of which .* are left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"
-for key in data.vocab model.width model.heads model.blocks topology.levels train.lr \
+for key in train.optimizer data.vocab model.width model.heads model.blocks topology.levels train.lr \
     train.base_steps train.phases eval.baselines; do
     own=$(printed timed "$key")
     [ -n "$own" ] || fail "$key is not among the chosen keys"
