@@ -13,12 +13,11 @@ function(pl_script_test name labels seconds script)
 endfunction()
 # pl_job_test(name labels script arguments...) makes a script test that lasts at most 15
 # minutes and whose processes need two cores. tests/run.sh runs one small test beside
-# it, which uses the time in which these processes wait. The job tests begin first (COST),
-# because otherwise they would run alone at the end.
+# it, which uses the time in which these processes wait.
 function(pl_job_test name labels script)
   pl_script_test(${name} "${labels}" 900 ${script} ${ARGN})
   if(TEST ${name})
-    set_tests_properties(${name} PROPERTIES PROCESSORS 2 COST 1000)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
   endif()
 endfunction()
 function(pl_test_limit name seconds)
