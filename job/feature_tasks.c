@@ -121,10 +121,13 @@ static pl_status is_same_text(pl_run *r, const slices *s, const char *name, bool
     pl_hash blob;
     pl_status status = PL_OK;
     snprintf(object, sizeof object, "arm/%s", name);
-    PL_TRY(stages_arm_exists(r, name, same));
-    if (!*same)
+    status = pl_client_get_object(r->client, object, &blob);
+    *same = false;
+    if (status == PL_ERR_NOT_FOUND) {
+        status = PL_OK;
         goto done;
-    PL_TRY(pl_client_get_object(r->client, object, &blob));
+    }
+    PL_TRY(status);
     PL_TRY(pl_client_get_blob(r->client, object, &blob, &bytes));
     PL_TRY(pl_arm_decode(bytes.data, bytes.len, &arm));
     *same = arm.n_shards == s->n_tasks;

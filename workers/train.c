@@ -268,26 +268,29 @@ static pl_status score_with_model(trainer *t, const train_job *job,
     return status;
 }
 
-static pl_status score_shard(trainer *t, train_job *job)
+static pl_status compute_scores(trainer *t, train_job *job)
 {
     const size_t n = (size_t)job->arm->n_scored;
-    const double start = pl_now();
-    pl_status status = PL_OK;
     pl_score *scores = pl_alloc(n * sizeof *scores);
-    if (job->arm->feature_windows > 0) {
-        PL_TRY(compute_features(t, job));
-    } else {
-        PL_TRY(score_with_model(t, job, job->shard, job->arm->inner.skip_prefix,
-                                count_batch, scores, n));
-        PL_TRY(note_job_scores(job, scores, n));
-    }
+    pl_status status = score_with_model(t, job, job->shard, job->arm->inner.skip_prefix,
+                                        count_batch, scores, n);
+    if (status == PL_OK)
+        status = note_job_scores(job, scores, n);
+    pl_free(scores);
+    return status;
+}
+
+/* Scores the documents of the shard, or computes their features. */
+static pl_status score_shard(trainer *t, train_job *job)
+{
+    const double start = pl_now();
+    PL_CHECK(job->arm->feature_windows > 0 ? compute_features(t, job)
+                                           : compute_scores(t, job));
     job->n_samples = pl_phase_samples(job->arm);
     job->seconds = pl_now() - start;
     if (job->seconds > 0)
         atomic_store(&t->rate, (double)job->n_tokens / job->seconds);
-done:
-    pl_free(scores);
-    return status;
+    return PL_OK;
 }
 
 static pl_status check_held(void *trainer_)

@@ -427,6 +427,19 @@ static void path_that_does_not_hold_the_module_is_rejected(void **state)
     pl_buf_destroy(&encoded);
 }
 
+/* Publishes an arm that scores, and takes the lease of path 1. `s` becomes the state
+ * with which the path's only phase ends. */
+static void begin_scoring(fixture *f, const pl_arm *arm, pl_path_state *s)
+{
+    publish_arm(f->client, arm, f->topology);
+    memset(s, 0, sizeof *s);
+    pl_arm_path_name(arm, f->topology, 1, 0, s->name);
+    s->phase = 1;
+    s->samples = pl_phase_samples(arm);
+    pl_lease lease = lease_of(arm, 1, 0, 0);
+    act_under(f->client, &lease);
+}
+
 /* In this arm paths score documents. The home must refuse scores that cannot be losses:
  * with such a score the job would fail later, when it fits a router to the scores. */
 static void scores_need_no_updates_and_must_be_losses(void **state)
@@ -447,13 +460,7 @@ static void scores_need_no_updates_and_must_be_losses(void **state)
     pl_copy_text(arm.name, sizeof arm.name, "score~1");
     arm.inner.phases = 1;
     arm.n_scored = N;
-    publish_arm(f->client, &arm, f->topology);
-    memset(&s, 0, sizeof s);
-    pl_arm_path_name(&arm, f->topology, 1, 0, s.name);
-    s.phase = 1;
-    s.samples = pl_phase_samples(&arm);
-    pl_lease lease = lease_of(&arm, 1, 0, 0);
-    act_under(f->client, &lease);
+    begin_scoring(f, &arm, &s);
     assert_int_equal(pl_client_submit_path(f->client, &s, scores, 8, &result, text),
                      PL_ERR_DATA); /* one score is sent instead of three */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -485,13 +492,7 @@ static void features_must_be_finite_and_have_the_right_size(void **state)
     arm.inner.phases = 1;
     arm.n_scored = 2;
     arm.feature_windows = 1;
-    publish_arm(f->client, &arm, f->topology);
-    memset(&s, 0, sizeof s);
-    pl_arm_path_name(&arm, f->topology, 1, 0, s.name);
-    s.phase = 1;
-    s.samples = pl_phase_samples(&arm);
-    pl_lease lease = lease_of(&arm, 1, 0, 0);
-    act_under(f->client, &lease);
+    begin_scoring(f, &arm, &s);
     assert_int_equal(
         pl_client_submit_path(f->client, &s, features, 2 * 8, &result, text),
         PL_ERR_DATA); /* the size of two scores, not of two features */
