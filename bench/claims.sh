@@ -46,12 +46,12 @@ if [ -n "$quick" ]; then
     out=${out:-claims-quick}
     seeds=${seeds:-1}
     common="train.base_steps=300 train.tau=25 train.phases=6"
-    steps=150 em=1 em_twice=1,3
+    steps=150 em=1 em_twice=1,3 tasks=5
 else
     out=${out:-claims}
     seeds=${seeds:-1 2 3}
     common="train.base_steps=1200 train.tau=50 train.phases=8"
-    steps=400 em=2 em_twice=2,4
+    steps=400 em=2 em_twice=2,4 tasks=8
 fi
 common="$common eval.sample_tokens=0 eval.max_tokens=200000"
 first=${seeds%% *}
@@ -320,19 +320,20 @@ if wanted S9; then
         "0.96 to 1.04" "$sync" "mean within 3 %" "$(verdict "$(check near 0.03 "$sync")")"
 fi
 
-# Prints the share of the workers' time, in percent, that is lost on a link of 50 Mb/s.
-# The run has one path with two replicas, and the given options.
+# Prints the share of the workers' time, in percent, that is lost on a link of 50 Mb/s,
+# from task 2 of each worker to task `tasks`. The run has one path with two replicas,
+# and the given options.
 exposed() { # name, key=value...
     name=$1
     shift
-    set -- train.phases=10 "$@"
+    set -- "train.phases=$((tasks + 2))" "$@"
     for pair in "$@"; do
         shift
         set -- "$@" --set "$pair"
     done
     for rate in 50mbit free; do
         rm -rf "$out/S10-$name-$rate"
-        sh "$root/bench/exposed.sh" $rate 2 8 "$out/S10-$name-$rate" "$@" || return 1
+        sh "$root/bench/exposed.sh" $rate 2 "$tasks" "$out/S10-$name-$rate" "$@" || return 1
     done >"$work/exposed" || return 1
     sed 's/.*waiting for data \([-0-9.]*\) %, without a task \([-0-9.]*\) %.*/\1 \2/' \
         "$work/exposed" | awk '{ share[NR] = $1 + $2 } END { printf("%.1f", share[1] - share[2]) }'

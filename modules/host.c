@@ -21,7 +21,7 @@ size_t pl_muon_work_floats(int O, int I)
 {
     const size_t rows = whole_tiles(O), cols = whole_tiles(I);
     const size_t side = rows < cols ? rows : cols;
-    return 2 * rows * cols + 2 * side * side;
+    return 2 * rows * cols + 3 * side * side;
 }
 
 size_t pl_update_work_floats(const pl_update_run *runs, int n_runs)
@@ -66,7 +66,7 @@ static void step_run(pl_backend *be, const pl_update *update, const pl_update_ru
         adam.weight_decay = 0.0f;
     if (run->rows > 0)
         be->ops->muon(be, p->params + at, p->moments + at, p->grads + at, update->work,
-                      run->rows, run->cols, factor, &adam);
+                      pl_update_run_matrices(run), run->rows, run->cols, factor, &adam);
     else
         be->ops->adamw(be, p->params + at, p->moments + at,
                        p->moments + p->n_params + run->second, p->grads + at, run->n,

@@ -36,8 +36,10 @@ typedef struct pl_model_plan {
     /* numbers of bytes on the device; params_bytes includes the copies of matrices that
      * products read (compute copies, ops.h) */
     uint64_t params_bytes, grads_bytes, moments_bytes, acts_bytes;
-    /* working memory of Muon; on a GPU also the working memory of the other operations
-     * and of cuBLAS, the rotary table, and the optimizer's list of pieces */
+    /* working memory of Muon for the largest matrix (not counted: on cpu each further
+     * thread that steps a matrix needs as much); on a GPU also the working memory of
+     * the other operations and of cuBLAS, the rotary table, and the optimizer's list of
+     * pieces */
     uint64_t scratch_bytes;
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,

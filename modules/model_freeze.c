@@ -19,8 +19,8 @@ static void append_piece(pl_model *m, const pl_update_run *piece)
         m->trained[m->n_trained++] = *piece;
 }
 
-/* Appends the parts of the run that lie in slots that train. A matrix that Muon updates
- * lies in one slot, so it is either taken as a whole or left out. */
+/* Appends the parts of the run that lie in slots that train. A run of matrices that
+ * Muon updates lies in one slot, so it is either taken as a whole or left out. */
 static void cut_run(pl_model *m, const pl_update_run *run)
 {
     const size_t end = run->offset + run->n;

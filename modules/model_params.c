@@ -58,16 +58,22 @@ void model_place_tensors(const pl_topology *t, param_places *out)
     }
 }
 
-/* Adds one run for each of the matrices into which Muon divides the tensor. */
+/* Adds the matrices into which Muon divides the tensor: a run with those of full size,
+ * and one with the rest of the rows. */
 static void cut_matrix(pl_model *m, const pl_update_run *whole, const pl_tensor *tensor)
 {
     const int rows = model_muon_rows(&m->options, tensor);
-    for (int row = 0; row < tensor->rows; row += rows) {
-        pl_update_run run = *whole;
-        run.rows = tensor->rows - row < rows ? tensor->rows - row : rows;
-        run.cols = tensor->cols;
-        run.n = (size_t)run.rows * (size_t)run.cols;
-        run.offset += (size_t)row * (size_t)run.cols;
+    const int rest = tensor->rows % rows, full = tensor->rows - rest;
+    const size_t cols = (size_t)tensor->cols;
+    pl_update_run run = *whole;
+    run.rows = rows;
+    run.cols = tensor->cols;
+    run.n = (size_t)full * cols;
+    m->runs[m->n_runs++] = run;
+    if (rest > 0) {
+        run.rows = rest;
+        run.n = (size_t)rest * cols;
+        run.offset += (size_t)full * cols;
         m->runs[m->n_runs++] = run;
     }
 }

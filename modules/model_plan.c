@@ -190,19 +190,15 @@ int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
                : tensor->rows;
 }
 
-/* Returns an upper limit for the number of the optimizer's runs that end in the
- * tensor. */
-static size_t runs_of(const pl_model_options *options, const pl_tensor *tensor)
-{
-    const int rows = model_muon_rows(options, tensor);
-    return options->muon ? (size_t)((tensor->rows + rows - 1) / rows) : 1;
-}
-
+/* If Muon's matrices do not all have the same number of rows, a tensor makes two runs.
+ */
 size_t model_most_runs(const pl_topology *topology, const pl_model_options *options)
 {
     size_t n = 0;
-    for (int i = 0; i < pl_topology_n_tensors(topology); i++)
-        n += runs_of(options, pl_topology_tensor(topology, i));
+    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(topology, i);
+        n += options->muon && tensor->rows % model_muon_rows(options, tensor) ? 2 : 1;
+    }
     return n;
 }
 
@@ -279,11 +275,10 @@ static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
  * ends where its run ends, so each run may need one more piece. */
 static size_t update_bytes(const pl_topology *topology, const pl_model_options *options)
 {
-    size_t pieces = 0;
+    size_t pieces = model_most_runs(topology, options);
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *tensor = pl_topology_tensor(topology, i);
-        pieces += (size_t)tensor->rows * (size_t)tensor->cols / CUDA_PIECE +
-                  runs_of(options, tensor);
+        pieces += (size_t)tensor->rows * (size_t)tensor->cols / CUDA_PIECE;
     }
     return CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
 }

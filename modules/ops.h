@@ -37,14 +37,19 @@ typedef struct pl_step_numbers {
 } pl_step_numbers;
 
 /* A run: consecutive parameters that the optimizer treats in the same way. AdamW
- * updates them, all with weight decay or all without; or they are one matrix that Muon
- * updates. */
+ * updates them, all with weight decay or all without; or they are matrices of one size
+ * that Muon updates. */
 typedef struct pl_update_run {
     size_t offset, n;
     size_t second; /* AdamW: index of the second moment of the first parameter */
     bool decay;
-    int rows, cols; /* size of the matrix if Muon updates it; 0 for AdamW */
+    int rows, cols; /* size of each matrix if Muon updates them; 0 for AdamW */
 } pl_update_run;
+/* Returns the number of matrices in a run that Muon updates. */
+static inline int pl_update_run_matrices(const pl_update_run *run)
+{
+    return (int)(run->n / ((size_t)run->rows * (size_t)run->cols));
+}
 
 /* The memory that the optimizer works on. Vectors lie in memory of the backend, lists
  * in that of the host. Vectors and lists are borrowed while the update exists. */
@@ -203,19 +208,19 @@ typedef void pl_op_sum_squares(pl_backend *be, double *out, const float *g, size
  * then g is set to zero. */
 typedef void pl_op_adamw(pl_backend *be, float *p, float *m, float *v, float *g,
                          size_t n, float grad_scale, const pl_adamw *adam);
-/* Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) on one matrix
- * [O,I], with the scale of arXiv:2502.16982, so that AdamW's learning rate and weight
- * decay can be used. mu is PL_MUON_MOMENTUM; g is scaled by grad_scale first:
+/* Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) on each of n
+ * matrices [n,O,I], with the scale of arXiv:2502.16982, so that AdamW's learning rate
+ * and weight decay can be used. mu is PL_MUON_MOMENTUM. g is scaled by grad_scale; then
  *   m = mu m + (1-mu) g;  u = mu m + (1-mu) g                    (Nesterov)
  *   X = u / (|u| + 1e-7), |u| the Frobenius norm, and PL_MUON_ITERATIONS times
  *   X = a X + X (b S + c S S), S = X^T X                         (Newton-Schulz)
  *   p -= lr * (0.2 sqrt(max(O,I)) X + wd * p)
- * then g is set to zero. The iteration brings the singular values of X near 1. For O <
- * I the iteration works on the transpose of X. `work` has pl_muon_work_floats floats;
- * its contents do not matter before or after the call. The order of all sums depends on
- * O and I alone, not on the number of threads. */
+ * and g is set to zero. The iteration brings the singular values of X near 1. For O < I
+ * the iteration works on the transpose of X. `work` has pl_muon_work_floats floats; its
+ * contents do not matter before or after the call. The order of all sums depends on O
+ * and I alone, neither on n nor on the number of threads. */
 typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *work,
-                        int O, int I, float grad_scale, const pl_adamw *adam);
+                        int n, int O, int I, float grad_scale, const pl_adamw *adam);
 #define PL_MUON_MOMENTUM 0.95f
 #define PL_MUON_SCALE    0.2f
 #define PL_MUON_TINY     1e-7f
@@ -225,8 +230,8 @@ typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *wor
         3.4445f, -4.7750f, 2.0315f                                                     \
     }
 enum { PL_MUON_ITERATIONS = 5 };
-/* Returns how many floats of working memory muon needs: two matrices of the size of X
- * and two of the size of S, with sides rounded up to whole tiles. */
+/* Returns how many floats of working memory muon needs for one matrix: two matrices of
+ * the size of X and three of the size of S, with sides rounded up to whole tiles. */
 size_t pl_muon_work_floats(int O, int I);
 /* Returns the largest pl_muon_work_floats among the runs; 0 if AdamW updates all of
  * them. */

@@ -126,8 +126,8 @@ static void iterate_matrix(pl_backend *be, const muon_work *w, int O, int I)
                 tall ? w->mix16 : w->x16, true);
 }
 
-void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int O,
-                    int I, const muon_rates *rates)
+static void step_matrix(pl_backend *be, float *p, float *u, act *copy, float *work,
+                        int O, int I, const muon_rates *rates)
 {
     const size_t n = (size_t)O * (size_t)I;
     const unsigned blocks = blocks_for(n, THREADS);
@@ -142,12 +142,20 @@ void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, 
               n, scale, *rates);
 }
 
-void cuda_muon(pl_backend *be, float *p, float *m, float *g, float *work, int O, int I,
-               float grad_scale, const pl_adamw *adam)
+void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int n,
+                    int O, int I, const muon_rates *rates)
 {
-    const size_t n = (size_t)O * (size_t)I;
+    const size_t size = (size_t)O * (size_t)I;
+    for (int k = 0; k < n; k++, p += size, u += size, copy += copy ? size : 0)
+        step_matrix(be, p, u, copy, work, O, I, rates);
+}
+
+void cuda_muon(pl_backend *be, float *p, float *m, float *g, float *work, int n, int O,
+               int I, float grad_scale, const pl_adamw *adam)
+{
+    const size_t all = (size_t)n * (size_t)O * (size_t)I;
     const muon_rates rates = {adam->lr, adam->weight_decay, NULL, NULL};
-    PL_LAUNCH(muon_momentum_kernel, blocks_for(n, THREADS), THREADS, 0, cuda_stream(be),
-              m, g, n, grad_scale);
-    cuda_muon_step(be, p, g, NULL, work, O, I, &rates);
+    PL_LAUNCH(muon_momentum_kernel, blocks_for(all, THREADS), THREADS, 0,
+              cuda_stream(be), m, g, all, grad_scale);
+    cuda_muon_step(be, p, g, NULL, work, n, O, I, &rates);
 }

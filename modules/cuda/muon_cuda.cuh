@@ -22,9 +22,9 @@ struct muon_rates {
     const double *squares;
 };
 
-/* Updates the matrix p [O,I] from u, which becomes zero. Writes p's compute copy unless
- * `copy` is NULL. */
-void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int O,
-                    int I, const muon_rates *rates);
+/* Updates the matrices p [n,O,I] from u, which becomes zero. Writes p's compute copy
+ * unless `copy` is NULL. */
+void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int n,
+                    int O, int I, const muon_rates *rates);
 
 #endif

@@ -271,8 +271,8 @@ static void step_matrices(pl_backend *be, const pl_update *u,
         const pl_update_run *run = &u->runs[i];
         if (run->rows > 0)
             cuda_muon_step(be, u->params + run->offset, u->grads + run->offset,
-                           copy_at(u, run->offset), u->work, run->rows, run->cols,
-                           &rates);
+                           copy_at(u, run->offset), u->work,
+                           pl_update_run_matrices(run), run->rows, run->cols, &rates);
     }
 }
 

@@ -47,10 +47,9 @@ static void iterate(newton_schulz *s)
     s->y = done;
 }
 
-void ref_muon(pl_backend *be, float *p, float *m, float *g, float *work, int O, int I,
-              float grad_scale, const pl_adamw *adam)
+static void step_matrix(float *p, float *m, float *g, float *work, int O, int I,
+                        float grad_scale, const pl_adamw *adam)
 {
-    (void)be;
     const size_t n = (size_t)O * (size_t)I, S = (size_t)(O < I ? O : I);
     const float mu = PL_MUON_MOMENTUM;
     const float scale = PL_MUON_SCALE * sqrtf((float)(O < I ? I : O));
@@ -73,5 +72,15 @@ void ref_muon(pl_backend *be, float *p, float *m, float *g, float *work, int O, 
         float step = scale * s.x[O <= I ? i : col * (size_t)O + row];
         p[i] -= adam->lr * (step + adam->weight_decay * p[i]);
         g[i] = 0.0f;
+    }
+}
+
+void ref_muon(pl_backend *be, float *p, float *m, float *g, float *work, int n, int O,
+              int I, float grad_scale, const pl_adamw *adam)
+{
+    (void)be;
+    for (int k = 0; k < n; k++) {
+        const size_t at = (size_t)k * (size_t)O * (size_t)I;
+        step_matrix(p + at, m + at, g + at, work, O, I, grad_scale, adam);
     }
 }

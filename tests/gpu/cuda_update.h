@@ -32,8 +32,8 @@ static inline float *floats_there(pl_backend *be, const std::vector<float> &valu
 }
 
 /* Moves the second matrix by `shift` floats, so that its address may be unaligned. If
- * `muon` is set, Muon steps the first matrix as it is, and the second matrix as its
- * transpose. */
+ * `muon` is set, Muon steps the first matrix as it is, and the second matrix as two
+ * matrices that are higher than wide. */
 static inline void open_optimizer(optimizer *o, const char *backend, size_t shift,
                                   float clip, bool muon)
 {
@@ -63,7 +63,7 @@ static inline void open_optimizer(optimizer *o, const char *backend, size_t shif
     if (muon)
         o->runs = {{0, UPDATE_MATRIX, 0, true, UPDATE_ROWS, UPDATE_COLUMNS},
                    {UPDATE_MATRIX, second - UPDATE_MATRIX, 0, false, 0, 0},
-                   {second, UPDATE_MATRIX, 0, true, UPDATE_COLUMNS, UPDATE_ROWS}};
+                   {second, UPDATE_MATRIX, 0, true, UPDATE_COLUMNS / 2, UPDATE_ROWS}};
     o->plan = {there,
                floats_there(be, grads),
                floats_there(be, moments),
@@ -125,8 +125,9 @@ static inline void update_by_parts(optimizer *o)
         float *m = p->moments + run.offset, *g = p->grads + run.offset;
         adam.weight_decay = run.decay ? adam.weight_decay : 0.0f;
         if (run.rows > 0)
-            be->ops->muon(be, p->params + run.offset, m, g, work, run.rows, run.cols,
-                          factor, &adam);
+            be->ops->muon(be, p->params + run.offset, m, g, work,
+                          pl_update_run_matrices(&run), run.rows, run.cols, factor,
+                          &adam);
         else
             be->ops->adamw(be, p->params + run.offset, m,
                            p->moments + o->n + run.second, g, run.n, factor, &adam);

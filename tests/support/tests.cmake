@@ -12,13 +12,24 @@ function(pl_script_test name labels seconds script)
   endif()
 endfunction()
 # pl_job_test(name labels script arguments...) makes a script test that lasts at most 15
-# minutes and whose processes need two cores. tests/run.sh runs one small test beside
-# it, which uses the time in which these processes wait.
+# minutes. Its processes wait for each other for more than half of the time, so
+# tests/run.sh runs other tests beside it. Job tests are the longest, so they start
+# first: small tests fill the gaps at the end.
 function(pl_job_test name labels script)
   pl_script_test(${name} "${labels}" 900 ${script} ${ARGN})
   if(TEST ${name})
-    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+    set_tests_properties(${name} PROPERTIES COST 1000)
   endif()
+endfunction()
+# Marks job tests that keep two cores busy or compare the times of processes. Beside
+# such a test, tests/run.sh runs at most one other on two cores. They start before all
+# others, because a test that needs two places waits until two are free.
+function(pl_needs_two_cores)
+  foreach(name ${ARGN})
+    if(TEST ${name})
+      set_tests_properties(${name} PROPERTIES PROCESSORS 2 COST 2000)
+    endif()
+  endforeach()
 endfunction()
 function(pl_test_limit name seconds)
   if(TEST ${name})

@@ -70,11 +70,13 @@ static void frozen_slots_keep_every_byte_and_count_in_no_norm(void **state)
     close_rig(&plain);
 }
 
-static void frozen_matrices_of_muon_stay_whole(void **state)
+static void expect_frozen_matrices(int muon_rows)
 {
-    (void)state;
-    const pl_model_options options = {
-        .batch = B2, .context = T5, .training = true, .muon = true};
+    const pl_model_options options = {.batch = B2,
+                                      .context = T5,
+                                      .training = true,
+                                      .muon = true,
+                                      .muon_rows = muon_rows};
     rig r = open_rig(&tiny, 2, true);
     pl_model *model = NULL;
     pl_step_result result;
@@ -102,6 +104,14 @@ static void frozen_matrices_of_muon_stay_whole(void **state)
     free(frozen), free(after);
     pl_model_destroy(&model);
     close_rig(&r);
+}
+
+/* Shows this for whole matrices, and for several matrices and a rest per tensor. */
+static void frozen_matrices_of_muon_stay_whole(void **state)
+{
+    (void)state;
+    expect_frozen_matrices(0);
+    expect_frozen_matrices(3);
 }
 
 int main(void)

@@ -56,7 +56,7 @@ static void step_matrix(const char *name, int n_threads, int O, int I, matrices 
     memset(x->m, 0, sizeof x->m);
     for (int step = 0; step < STEPS; step++) {
         draw_gradient(x->g, O, I, step);
-        be->ops->muon(be, x->p, x->m, x->g, work, O, I, grad_scale, &rates);
+        be->ops->muon(be, x->p, x->m, x->g, work, 1, O, I, grad_scale, &rates);
         for (int i = 0; i < O * I; i++)
             assert_true(x->g[i] == 0.0f);
     }
@@ -171,6 +171,84 @@ static void threads_do_not_change_a_byte(void **state)
     free(one), free(many);
 }
 
+/* ---- several matrices in one call ---- */
+enum { ALL_MAX = 2 * 400 * 128, BEYOND = 64 };
+typedef struct many_matrices {
+    float p[ALL_MAX + BEYOND], m[ALL_MAX + BEYOND], g[ALL_MAX + BEYOND];
+} many_matrices;
+
+/* Steps n matrices with calls of `per_call` matrices each. */
+static void step_many(const char *name, int n_threads, int n, int per_call, int O,
+                      int I, many_matrices *x)
+{
+    pl_backend *be = open_backend(name, n_threads);
+    const size_t bytes = pl_muon_work_floats(O, I) * sizeof(float);
+    void *work = NULL;
+    assert_int_equal(be->ops->alloc(be, bytes, "a test", &work), PL_OK);
+    for (int i = 0; i < ALL_MAX + BEYOND; i++) {
+        x->p[i] = x->m[i] = 1.0f;
+        x->g[i] = pl_random_normal(1, 3, (uint64_t)i);
+    }
+    for (int at = 0; at < n * O * I; at += per_call * O * I)
+        be->ops->muon(be, x->p + at, x->m + at, x->g + at, work, per_call, O, I,
+                      grad_scale, &rates);
+    assert_int_equal(be->ops->sync(be), PL_OK);
+    be->ops->release(be, work);
+    pl_backend_close(&be);
+}
+
+/* Shows that several matrices in one call get the bytes that each gets alone with one
+ * thread, and that nothing after them changes. With these sizes threads divide the
+ * matrices in some cases, and in others the rows of each (two of 400 x 128 with three
+ * threads). */
+static void matrices_do_not_depend_on_each_other(void **state)
+{
+    (void)state;
+    static const struct {
+        int n, O, I;
+    } cases[] = {{9, 66, 130}, {3, 130, 66}, {2, 400, 128}};
+    many_matrices *alone = calloc(1, sizeof *alone), *all = calloc(1, sizeof *all);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const int n = cases[c].n, O = cases[c].O, I = cases[c].I;
+        step_many("cpu", 1, n, 1, O, I, alone);
+        assert_true(alone->p[n * O * I - 1] != 1.0f && alone->p[n * O * I] == 1.0f);
+        for (int n_threads = 1; n_threads < 5; n_threads++) {
+            step_many("cpu", n_threads, n, n, O, I, all);
+            assert_memory_equal(alone, all, sizeof *all);
+        }
+    }
+    step_many("ref", 1, 3, 1, 5, 9, alone);
+    step_many("ref", 1, 3, 3, 5, 9, all);
+    assert_memory_equal(alone, all, sizeof *all);
+    free(alone), free(all);
+}
+
+/* Shows that cpu, which computes with the Gram matrix, is accurate for a gradient in
+ * which one direction is a hundred times as large as all others together. */
+static void one_large_direction_does_not_hide_the_others(void **state)
+{
+    (void)state;
+    enum { O = 64, I = 1024, N = O * I };
+    many_matrices *x = calloc(1, sizeof *x);
+    double *p = calloc(N, sizeof *p), *m = calloc(N, sizeof *m);
+    pl_backend *be = open_backend("cpu", 1);
+    void *work = NULL;
+    assert_int_equal(
+        be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "", &work),
+        PL_OK);
+    for (int i = 0; i < N; i++)
+        x->g[i] = pl_random_normal(1, 4, (uint64_t)i) +
+                  100.0f * pl_random_normal(1, 5, (uint64_t)(i / I)) *
+                      pl_random_normal(1, 6, (uint64_t)(i % I));
+    step_double(p, m, x->g, O, I);
+    be->ops->muon(be, x->p, x->m, x->g, work, 1, O, I, grad_scale, &rates);
+    printf("%g\n", distance(x->p, p, N));
+    assert_true(distance(x->p, p, N) < 1e-6);
+    be->ops->release(be, work);
+    pl_backend_close(&be);
+    free(x), free(p), free(m);
+}
+
 /* Shows that with a learning rate of 1 the root mean square of a step's elements is
  * about 0.2, as in a typical step of AdamW. */
 static void a_step_has_the_length_that_its_scale_says(void **state)
@@ -185,7 +263,7 @@ static void a_step_has_the_length_that_its_scale_says(void **state)
         be->ops->alloc(be, pl_muon_work_floats(128, 64) * sizeof(float), "", &work),
         PL_OK);
     draw_gradient(x->g, 128, 64, 0);
-    be->ops->muon(be, x->p, x->m, x->g, work, 128, 64, 1e-3f, &adam);
+    be->ops->muon(be, x->p, x->m, x->g, work, 1, 128, 64, 1e-3f, &adam);
     for (int i = 0; i < 128 * 64; i++)
         squares += (double)x->p[i] * (double)x->p[i];
     assert_true(sqrt(squares / (128 * 64)) > 0.14);
@@ -206,7 +284,7 @@ static void a_gradient_of_zeros_changes_nothing_but_the_decay(void **state)
         PL_OK);
     for (int i = 0; i < 15; i++)
         x->p[i] = 1.0f;
-    be->ops->muon(be, x->p, x->m, x->g, work, 3, 5, 1.0f, &rates);
+    be->ops->muon(be, x->p, x->m, x->g, work, 1, 3, 5, 1.0f, &rates);
     for (int i = 0; i < 15; i++)
         assert_true(fabsf(x->p[i] - 0.998f) < 1e-6f);
     be->ops->release(be, work);
@@ -358,7 +436,7 @@ static void some_rows_are_stepped_as_a_matrix_of_their_own(void **state)
     assert_int_equal(r.be->ops->alloc(r.be, floats, "a test", &work), PL_OK);
     for (int row = 0; row < FFN; row += ROWS) {
         const int O = FFN - row < ROWS ? FFN - row : ROWS, at = row * WIDTH;
-        r.be->ops->muon(r.be, before + at, m + at, g + at, work, O, WIDTH, 20.0f,
+        r.be->ops->muon(r.be, before + at, m + at, g + at, work, 1, O, WIDTH, 20.0f,
                         &adam);
     }
     for (int i = 0; i < FFN * WIDTH; i++)
@@ -514,6 +592,8 @@ int main(void)
         cmocka_unit_test(ref_follows_the_equation),
         cmocka_unit_test(cpu_follows_the_equation),
         cmocka_unit_test(threads_do_not_change_a_byte),
+        cmocka_unit_test(matrices_do_not_depend_on_each_other),
+        cmocka_unit_test(one_large_direction_does_not_hide_the_others),
         cmocka_unit_test(a_step_has_the_length_that_its_scale_says),
         cmocka_unit_test(a_gradient_of_zeros_changes_nothing_but_the_decay),
         cmocka_unit_test(a_model_goes_on_from_its_smaller_state_with_the_same_bytes),
