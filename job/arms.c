@@ -243,6 +243,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     out->outer.schedule.phases = out->inner.phases;
     if (is_base) {
         out->spec.replicas = (int)c->base_replicas;
+        out->inner.threads = (int)c->base_threads;
         out->inner.lr = c->base_lr;
         out->inner.warmup = (int)c->base_warmup;
         out->inner.phases = base_steps(c) / out->inner.tau;

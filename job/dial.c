@@ -14,6 +14,8 @@ static const double GAIN = 0.009, EVEN = 1.9;
  * For larger numbers, the gain is assumed to stay the same. */
 static const double MOST = 4.6;
 static const double REPEATS = 15;
+/* The number of tokens of AdamW that one token of Muon is worth. */
+static const double MUON_TOKENS = 1.3;
 
 /* The fraction of its time in which a worker trains. BUSY_ALONE: on the base model; the
  * rest of the time its state is saved. BUSY: on paths, which also wait for each
@@ -101,8 +103,8 @@ static double predict_bits(const dial_facts *f, const dial_choice *c)
     const double text = fmin(c->tokens, f->tokens);
     const double again = text > 0 ? c->tokens / text - 1 : 0;
     const double d = 1e-6 * text * (1 + REPEATS * (1 - exp(-again / REPEATS)));
-    const double n = 1e-6 * c->params;
-    return E_BITS + A * pow(n, -A_POWER) + B * pow(d, -B_POWER) +
+    const double n = 1e-6 * c->params, worth = f->muon ? MUON_TOKENS : 1;
+    return E_BITS + A * pow(n, -A_POWER) + B * pow(worth * d, -B_POWER) +
            GAIN * log2((double)c->paths) * (EVEN - fmin(log2(d / n), MOST));
 }
 

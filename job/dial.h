@@ -9,7 +9,8 @@
  *   mixture of P  = dense + GAIN log2(P) (EVEN - log2(D / N))
  *
  * N is the number of parameters of a path in millions. D is the number of training
- * tokens in millions, including the tokens of the base model. P is the number of paths.
+ * tokens in millions, including the tokens of the base model; in dense(N, D) a token of
+ * Muon counts as MUON_TOKENS tokens of AdamW. P is the number of paths.
  * E, A, B, a, b, GAIN, EVEN and REPEATS are constants. Text that is read again
  * counts less each time (Muennighoff et al. 2023, arXiv:2305.16264, eq. 5): R further
  * epochs after the first count as REPEATS (1 - exp(-R / REPEATS)) epochs.

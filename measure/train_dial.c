@@ -38,6 +38,9 @@ pl_status train_dial_read(train_dial *d, const char *file)
     return PL_OK;
 }
 
+/* number of pairs that determine the shape of a model whose speed is measured */
+enum { SHAPE_PAIRS = 2 };
+
 /* ---- keys ---- */
 /* Notes a chosen key and the reason, unless the user gave this key. */
 static void choose_text(train_dial *d, const char *key, const char *value,
@@ -57,13 +60,15 @@ static void choose_int(train_dial *d, const char *key, int64_t value, const char
     choose_text(d, key, text, why);
 }
 
-/* Sets these KEY=VALUE pairs in the run, and then the user's pairs, which override
- * them. */
+/* Sets in the run the keys that were chosen so far, then these KEY=VALUE pairs, and
+ * then the user's pairs. Later pairs override earlier ones. */
 static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *pairs,
                             int n_pairs)
 {
-    const char *sets[DIAL_KEYS_MAX + GIVEN_PAIRS_MAX];
+    const char *sets[DIAL_KEYS_MAX + SHAPE_PAIRS + GIVEN_PAIRS_MAX];
     int n = 0;
+    for (int i = 0; i < d->keys.n; i++)
+        sets[n++] = d->keys.pair[i];
     for (int i = 0; i < n_pairs; i++)
         sets[n++] = pairs[i];
     for (int i = 0; i < d->settings->n; i++)
@@ -73,10 +78,7 @@ static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *p
 
 static pl_status lay_keys(const train_dial *d, pl_run *r)
 {
-    const char *pairs[DIAL_KEYS_MAX];
-    for (int i = 0; i < d->keys.n; i++)
-        pairs[i] = d->keys.pair[i];
-    return lay_before(d, r, pairs, d->keys.n);
+    return lay_before(d, r, NULL, 0);
 }
 
 /* ---- facts ---- */
@@ -86,8 +88,9 @@ static double seconds_left(const train_dial *d, const pl_run *r)
 }
 
 /* Measures the speed of the run's present model and stores it as the i-th speed: first
- * of one worker alone, then of all workers together. Each measurement takes 1/120 of
- * the time that the user gave, but at least 0.3 s and at most 5 s. */
+ * of one worker alone, with the threads that it has for the base model, then of all
+ * workers together. Each measurement takes 1/120 of the time that the user gave, but at
+ * least 0.3 s and at most 5 s. */
 static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
 {
     enum { WAYS = 2, SHARE = 60 };
@@ -96,11 +99,15 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
     dial_speed *s = &d->facts.speeds[i];
     s->flops = dial_flops((double)pl_topology_path_params(r->topology), c->width,
                           c->blocks, c->context);
-    PL_CHECK(measure_workers(c, 1, r->n_gpus, seconds, &s->alone));
-    if (r->n_workers == 1)
+    const int threads = (int)c->threads;
+    const int alone = c->base_threads > 0 ? (int)c->base_threads : threads;
+    measured_crew crew = {1, alone, r->n_gpus};
+    PL_CHECK(measure_workers(c, &crew, seconds, &s->alone));
+    crew = (measured_crew){r->n_workers, threads, r->n_gpus};
+    if (r->n_workers == 1 && alone == threads)
         s->together = s->alone;
     else
-        PL_CHECK(measure_workers(c, r->n_workers, r->n_gpus, seconds, &s->together));
+        PL_CHECK(measure_workers(c, &crew, seconds, &s->together));
     /* A worker alone cannot be slower than together with others. If it seems slower,
      * other programs have disturbed the measurement. */
     s->alone = fmax(s->alone, s->together);
@@ -113,8 +120,9 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
  * user's model, or, if the user gave no model, of a small and of a larger model. */
 static pl_status measure_before(train_dial *d, pl_run *r)
 {
-    static const char *const small[] = {"model.width=64", "model.heads=2"},
-                             *const large[] = {"model.width=192", "model.heads=6"};
+    static const char *const small[SHAPE_PAIRS] = {"model.width=64", "model.heads=2"},
+                             *const large[SHAPE_PAIRS] = {"model.width=192",
+                                                          "model.heads=6"};
     if (!d->time)
         return PL_OK;
     if (r->n_workers == 0)
@@ -124,9 +132,9 @@ static pl_status measure_before(train_dial *d, pl_run *r)
             "starts no workers here; use --tokens instead");
     if (d->facts.params > 0)
         return measure_speed(d, r, 0);
-    PL_CHECK(lay_before(d, r, small, 2));
+    PL_CHECK(lay_before(d, r, small, SHAPE_PAIRS));
     PL_CHECK(measure_speed(d, r, 0));
-    PL_CHECK(lay_before(d, r, large, 2));
+    PL_CHECK(lay_before(d, r, large, SHAPE_PAIRS));
     return measure_speed(d, r, 1);
 }
 
@@ -224,11 +232,31 @@ static pl_status choose_optimizer(train_dial *d, pl_run *r)
     return lay_keys(d, r);
 }
 
+/* Only one worker trains the base model, or one per replica. On processors it gets the
+ * threads of all workers of this machine, but at most MOST: small models gain little
+ * from more threads. */
+static pl_status choose_base_threads(train_dial *d, pl_run *r)
+{
+    enum { MOST = 4 };
+    const config *c = &r->cfg;
+    int64_t n = r->n_workers * c->threads;
+    if (n > pl_cpu_count())
+        n = pl_cpu_count();
+    n /= c->base_replicas;
+    if (n > MOST)
+        n = MOST;
+    if (r->n_gpus > 0 || n <= c->threads)
+        return PL_OK;
+    choose_int(d, "train.base_threads", n, "only one worker trains the base model");
+    return lay_keys(d, r);
+}
+
 pl_status train_dial_begin(train_dial *d, pl_run *r)
 {
     int64_t vocab, bytes;
     PL_CHECK(check_size(r));
     PL_CHECK(choose_optimizer(d, r));
+    PL_CHECK(choose_base_threads(d, r));
     note_given(d, r);
     d->facts.workers = r->n_workers > 0 ? r->n_workers : 1;
     PL_CHECK(measure_before(d, r));
@@ -313,8 +341,8 @@ static void print_keys(const train_dial *d, const dial_choice *c)
     char human[4][16];
     const dial_facts *f = &d->facts;
     if (d->time)
-        say("dial     %s, of which %s are left; %d worker%s: %s tokens/s if one works "
-            "alone, %s each if all work",
+        say("dial     %s, of which %s are left; %d worker%s: %s tokens/s if one trains "
+            "the base model, %s each if all work",
             pl_human_seconds(d->seconds, human[0]),
             pl_human_seconds(f->seconds, human[1]), f->workers,
             f->workers == 1 ? "" : "s", pl_human_count(f->speeds[0].alone, human[2]),

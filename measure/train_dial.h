@@ -5,7 +5,7 @@
 #include "job/job.h"
 
 /* The n keys that were chosen: pair[i] is KEY=VALUE, why[i] the reason for it. */
-enum { DIAL_KEYS_MAX = 16 };
+enum { DIAL_KEYS_MAX = 24 };
 typedef struct dial_keys {
     char pair[DIAL_KEYS_MAX][64], why[DIAL_KEYS_MAX][112];
     int n;

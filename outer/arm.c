@@ -68,6 +68,7 @@ static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 15, spec.embed_choice),
     PL_FIELD(pl_arm, 15, spec.head_choice),
     PL_FIELD(pl_arm, 16, spec.replicas),
+    PL_FIELD_NONZERO(pl_arm, 17, inner.threads),
     PL_FIELD(pl_arm, 30, inner.batch),
     PL_FIELD(pl_arm, 30, inner.context),
     PL_FIELD(pl_arm, 30, inner.tau),
@@ -309,14 +310,15 @@ static pl_status check_inner(const pl_arm *arm)
     if (in->batch < 1 || in->micro_batch < 0 || in->micro_batch > in->batch ||
         in->context < 1 || in->tau < 1 || in->phases < 0 ||
         in->context > arm->shape.context || in->first_step < 0 || in->decay < 0 ||
-        in->decay > (int64_t)in->tau * in->phases || in->muon_rows < 0)
+        in->decay > (int64_t)in->tau * in->phases || in->muon_rows < 0 ||
+        in->threads < 0 || in->threads > PL_TASK_THREADS_MAX)
         return pl_fail(
             PL_ERR_PROTO,
             "arm %s has settings that no training can have; at least one of these is "
             "wrong: batch %d, micro-batch %d, context %d, tau %d, phases %d, decay "
-            "%d, first step %d, muon_rows %d",
+            "%d, first step %d, muon_rows %d, threads %d",
             arm->name, in->batch, in->micro_batch, in->context, in->tau, in->phases,
-            in->decay, in->first_step, in->muon_rows);
+            in->decay, in->first_step, in->muon_rows, in->threads);
     return PL_OK;
 }
 

@@ -49,6 +49,7 @@ typedef enum pl_state_kind {
     PL_STATE_COUNT
 } pl_state_kind;
 
+enum { PL_TASK_THREADS_MAX = 256 };
 typedef struct pl_inner {
     int batch; /* B, sequences per step */
     /* number of sequences per forward and backward pass; a step adds the gradients of
@@ -78,6 +79,9 @@ typedef struct pl_inner {
     /* Muon treats each group of this many rows as a separate matrix; 0: all rows
      * together */
     int muon_rows;
+    /* number of threads with which a worker computes a task; 0: the worker's own
+     * number */
+    int threads;
 } pl_inner;
 
 typedef struct pl_outer {

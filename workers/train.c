@@ -7,6 +7,7 @@ struct trainer {
     pl_backend_options options;
     bool recompute, remarked, muon;
     pl_backend *backend;
+    int threads; /* with which the backend was opened */
     pl_model *model;
     pl_topology *topology;         /* of the model */
     int batch, context, muon_rows; /* with which the model was created */
@@ -33,6 +34,24 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
             pl_topology_tensor(a, i)->slot != pl_topology_tensor(b, i)->slot)
             return false;
     return true;
+}
+
+/* Opens the backend again if the tasks of the job's arm need a different number of
+ * threads. */
+static pl_status fit_threads(trainer *t, const pl_inner *in)
+{
+    pl_backend_options options = t->options;
+    pl_backend *backend = NULL;
+    if (in->threads > 0)
+        options.n_threads = in->threads;
+    if (options.n_threads == t->threads)
+        return PL_OK;
+    PL_CHECK(pl_backend_open(&options, &backend));
+    pl_model_destroy(&t->model);
+    pl_backend_close(&t->backend);
+    t->backend = backend;
+    t->threads = options.n_threads;
+    return PL_OK;
 }
 
 /* Creates a model for the job, unless the present model fits the job. Usually it does,
@@ -351,6 +370,7 @@ static pl_status run_job(trainer *t, train_job *job)
 {
     pl_status status = PL_OK;
     double start = pl_now();
+    PL_TRY(fit_threads(t, &job->arm->inner));
     PL_TRY(fit_model(t, job));
     PL_TRY(freeze_slots(t, job));
     PL_TRY(pl_model_load(t->model, job->start));
@@ -392,6 +412,7 @@ pl_status trainer_create(const pl_backend_options *backend, bool recompute,
     t->options = *backend;
     t->recompute = recompute;
     PL_TRY(pl_backend_open(backend, &t->backend));
+    t->threads = backend->n_threads;
     name_device(t->backend, device);
     PL_TRY(pl_actor_start("trainer", train_one_job, t, &t->actor));
     *out = t;

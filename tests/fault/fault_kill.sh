@@ -25,7 +25,8 @@ make_corpus base modules outer store workers docs docs/results
 
 run_job() { # folder; in a subshell, which becomes the launcher
     small_job "$@" --workers 3 --set train.tau=25 --set train.phases=20 \
-        --set train.schedule=wsd --set train.base_replicas=3 --set train.micro_batch=3 \
+        --set train.schedule=wsd --set train.base_replicas=3 --set train.base_threads=2 \
+        --set train.micro_batch=3 \
         --set train.pack=true --set train.optimizer=muon \
         --set train.base_steps=150 --set eval.baselines=diloco,dense-batch \
         --set eval.max_tokens=2000 --set router.em=5,10 --set router.share=0.1 \

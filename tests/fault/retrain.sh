@@ -50,7 +50,8 @@ unknown() { # WORD, NAME, OPTIONS
 
 same plain
 same own_schedules --set train.schedule=cosine
-same continued --set train.optimizer=muon --set train.schedule=wsd --set train.base_replicas=2 --set train.micro_batch=3 \
+same continued --set train.optimizer=muon --set train.schedule=wsd --set train.base_replicas=2 \
+    --set train.base_threads=2 --set train.micro_batch=3 \
     --set train.pack=true
 same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16
 same shared --set codec.name=i8-shared --set codec.down=i8

@@ -123,6 +123,22 @@ static void replicas_divide_the_base_model(void **state)
     pl_topology_destroy(&r.topology);
 }
 
+static void only_the_base_model_has_its_own_number_of_threads(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"mix", "dense", "diloco"};
+    const char *const sets[] = {"train.base_threads=3", NULL};
+    pl_arm arm;
+    configure(sets);
+    assert_int_equal(inner_of("base", &arm).threads, 3);
+    pl_arm_clear(&arm);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_int_equal(inner_of(others[i], &arm).threads, 0);
+        pl_arm_clear(&arm);
+    }
+    pl_topology_destroy(&r.topology);
+}
+
 static void a_cosine_begins_anew_in_every_arm(void **state)
 {
     (void)state;
@@ -359,6 +375,7 @@ int main(void)
         cmocka_unit_test(every_arm_goes_on_where_the_base_model_stopped),
         cmocka_unit_test(the_outer_step_settles_while_the_rate_decays),
         cmocka_unit_test(replicas_divide_the_base_model),
+        cmocka_unit_test(only_the_base_model_has_its_own_number_of_threads),
         cmocka_unit_test(a_cosine_begins_anew_in_every_arm),
         cmocka_unit_test(chapters_share_one_schedule),
         cmocka_unit_test(more_phases_are_warmed_up_anew),

@@ -73,6 +73,19 @@ static void more_time_never_predicts_a_worse_model(void **state)
     }
 }
 
+static void muon_predicts_fewer_bits_with_twice_the_learning_rate(void **state)
+{
+    (void)state;
+    dial_facts f = two_cores;
+    f.width = 128, f.heads = 4, f.blocks = 4, f.params = 1.05e6;
+    f.paths = 4, f.batch = 8;
+    const dial_choice adamw = chosen(&f);
+    f.muon = true;
+    const dial_choice muon = chosen(&f);
+    assert_true(muon.bits < adamw.bits && muon.bits > adamw.bits - 0.2);
+    assert_true(fabs(muon.lr / adamw.lr - 2) < 1e-9);
+}
+
 static void half_of_the_tokens_train_the_base_model(void **state)
 {
     (void)state;
@@ -301,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_choice_fills_the_time_it_has),
         cmocka_unit_test(more_time_never_predicts_a_worse_model),
+        cmocka_unit_test(muon_predicts_fewer_bits_with_twice_the_learning_rate),
         cmocka_unit_test(half_of_the_tokens_train_the_base_model),
         cmocka_unit_test(the_base_model_is_planned_with_the_speed_of_one_worker),
         cmocka_unit_test(rates_lie_between_what_was_measured),

@@ -393,13 +393,21 @@ static void adding_a_home_moves_only_what_goes_to_it(void **state)
 static void an_impossible_inner_loop_is_refused(void **state)
 {
     static const struct {
-        int batch, micro_batch, decay, first_step, phases, muon_rows;
+        int batch, micro_batch, decay, first_step, phases, muon_rows, threads;
         pl_status expected;
-    } cases[] = {{4, 0, 0, 0, 3, 0, PL_OK},         {4, 4, 30, 900, 3, 64, PL_OK},
-                 {4, 5, 0, 0, 3, 0, PL_ERR_PROTO},  {4, -1, 0, 0, 3, 0, PL_ERR_PROTO},
-                 {4, 0, 31, 0, 3, 0, PL_ERR_PROTO}, {4, 0, -1, 0, 3, 0, PL_ERR_PROTO},
-                 {4, 0, 0, -1, 3, 0, PL_ERR_PROTO}, {0, 0, 0, 0, 3, 0, PL_ERR_PROTO},
-                 {4, 0, 0, 0, -1, 0, PL_ERR_PROTO}, {4, 0, 0, 0, 3, -1, PL_ERR_PROTO}};
+    } cases[] = {{4, 0, 0, 0, 3, 0, 0, PL_OK},
+                 {4, 4, 30, 900, 3, 64, 2, PL_OK},
+                 {4, 0, 0, 0, 3, 0, PL_TASK_THREADS_MAX, PL_OK},
+                 {4, 5, 0, 0, 3, 0, 0, PL_ERR_PROTO},
+                 {4, -1, 0, 0, 3, 0, 0, PL_ERR_PROTO},
+                 {4, 0, 31, 0, 3, 0, 0, PL_ERR_PROTO},
+                 {4, 0, -1, 0, 3, 0, 0, PL_ERR_PROTO},
+                 {4, 0, 0, -1, 3, 0, 0, PL_ERR_PROTO},
+                 {0, 0, 0, 0, 3, 0, 0, PL_ERR_PROTO},
+                 {4, 0, 0, 0, -1, 0, 0, PL_ERR_PROTO},
+                 {4, 0, 0, 0, 3, -1, 0, PL_ERR_PROTO},
+                 {4, 0, 0, 0, 3, 0, -1, PL_ERR_PROTO},
+                 {4, 0, 0, 0, 3, 0, PL_TASK_THREADS_MAX + 1, PL_ERR_PROTO}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_arm arm, back;
@@ -411,6 +419,7 @@ static void an_impossible_inner_loop_is_refused(void **state)
         arm.inner.first_step = cases[i].first_step;
         arm.inner.phases = cases[i].phases;
         arm.inner.muon_rows = cases[i].muon_rows;
+        arm.inner.threads = cases[i].threads;
         pl_arm_encode(&arm, &bytes);
         assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back),
                          cases[i].expected);
@@ -418,7 +427,8 @@ static void an_impossible_inner_loop_is_refused(void **state)
             assert_non_null(strstr(pl_last_error(), "that no training can have"));
         else
             assert_true(back.inner.first_step == arm.inner.first_step &&
-                        back.inner.muon_rows == arm.inner.muon_rows);
+                        back.inner.muon_rows == arm.inner.muon_rows &&
+                        back.inner.threads == arm.inner.threads);
         pl_arm_clear(&back);
         pl_arm_clear(&arm);
         pl_buf_destroy(&bytes);
