@@ -54,8 +54,8 @@ typedef struct config {
     config_text levels, level_blocks, private_blocks, embed, head, split, graft;
     int64_t replicas;
 
-    int64_t batch, muon_rows, micro_batch, tau, phases, base_steps, base_replicas, base_threads,
-        warmup, base_warmup;
+    int64_t batch, muon_rows, micro_batch, tau, phases, base_steps, base_replicas,
+        base_threads, warmup, base_warmup;
     config_text optimizer, schedule;
     double decay_share, batch_lr;
     double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;

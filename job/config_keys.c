@@ -184,9 +184,10 @@ static const pl_key keys[] = {
      "does an equal part of train.base_steps, and their parameters are averaged every "
      "train.tau steps",
      false},
-    {"train.base_threads", PL_KEY_INT, AT(base_threads), "0", 0, 256, NULL, "threads",
-     "number of threads with which a worker trains the base model: the machine's other "
-     "processors have nothing else to do then; 0: as workers.threads; a different "
+    {"train.base_threads", PL_KEY_INT, AT(base_threads), "0", 0, PL_TASK_THREADS_MAX,
+     NULL, "threads",
+     "number of threads with which a worker trains the base model on a CPU; usually "
+     "only one worker has something to do then; 0: as workers.threads; a different "
      "number can change the order of sums",
      false},
     {"train.schedule", PL_KEY_CHOICE, AT(schedule), "wsd", 0, 0, "cosine|wsd", "",

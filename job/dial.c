@@ -348,7 +348,7 @@ void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes)
         *vocab = rungs[i].vocab;
     }
     const double speed =
-        fmin(READ_BYTES, READ_PER_TOKEN * dial_rate(f, SMALL_FLOPS, true));
+        fmin(READ_BYTES, READ_PER_TOKEN * dial_rate(f, SMALL_FLOPS, false));
     const double most =
         f->seconds > 0 ? f->seconds * READING * speed : best.tokens * BYTES_PER_TOKEN;
     *bytes = (int64_t)fmax(fmin(most, 9e15), 4.0 * DIAL_LEAST_BYTES);

@@ -77,7 +77,7 @@ static void define_arm(const pl_run *r, const slices *s, const char *name, pl_ar
     pl_inner *in = &arm->inner;
     in->context = prefix;
     in->batch = (int)rows;
-    in->micro_batch = in->skip_prefix = in->decay = in->first_step = 0;
+    in->micro_batch = in->skip_prefix = in->decay = in->first_step = in->threads = 0;
     in->tau = (int)(((int64_t)s->per_task * windows + rows - 1) / rows);
     in->phases = 1;
     in->pack = false;

@@ -108,9 +108,10 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
         s->together = s->alone;
     else
         PL_CHECK(measure_workers(c, &crew, seconds, &s->together));
-    /* A worker alone cannot be slower than together with others. If it seems slower,
-     * other programs have disturbed the measurement. */
-    s->alone = fmax(s->alone, s->together);
+    /* With the same threads, a worker alone cannot be slower than together with others.
+     * If it seems slower, other programs have disturbed the measurement. */
+    if (alone == threads)
+        s->alone = fmax(s->alone, s->together);
     PL_CHECK(run_stopped(r));
     d->facts.n_speeds = i + 1;
     return PL_OK;
@@ -232,9 +233,10 @@ static pl_status choose_optimizer(train_dial *d, pl_run *r)
     return lay_keys(d, r);
 }
 
-/* Only one worker trains the base model, or one per replica. On processors it gets the
- * threads of all workers of this machine, but at most MOST: small models gain little
- * from more threads. */
+/* Usually one worker trains the base model, or one per replica. On processors it gets
+ * the threads of all workers of this machine, but at most MOST: small models gain
+ * little from more threads. Measurements come later (keep_base_threads), so this is
+ * done only if the user gave a time. */
 static pl_status choose_base_threads(train_dial *d, pl_run *r)
 {
     enum { MOST = 4 };
@@ -245,7 +247,7 @@ static pl_status choose_base_threads(train_dial *d, pl_run *r)
     n /= c->base_replicas;
     if (n > MOST)
         n = MOST;
-    if (r->n_gpus > 0 || n <= c->threads)
+    if (!d->time || r->n_gpus > 0 || c->base_steps == 0 || n <= c->threads)
         return PL_OK;
     choose_int(d, "train.base_threads", n, "only one worker trains the base model");
     return lay_keys(d, r);
@@ -363,6 +365,25 @@ static void print_keys(const train_dial *d, const dial_choice *c)
 /* Chooses the model by the speeds that were measured before the text was known. Then,
  * if the user gave a time, measures the speed of the chosen model, because the length
  * of the training depends on this speed. Finally, chooses the training. */
+/* Takes train.base_threads back if the chosen model gains less than a tenth by it, and
+ * measures again. */
+static pl_status keep_base_threads(train_dial *d, pl_run *r)
+{
+    static const char key[] = "train.base_threads";
+    const dial_speed *s = &d->facts.speeds[0];
+    dial_keys *k = &d->keys;
+    int i = 0;
+    while (i < k->n && !pl_starts_with(k->pair[i], key))
+        i++;
+    if (i == k->n || s->alone >= 1.1 * s->together)
+        return PL_OK;
+    snprintf(k->pair[i], sizeof k->pair[i], "%s=0", key);
+    pl_copy_text(k->why[i], sizeof k->why[i],
+                 "more threads would not train the base model faster");
+    PL_CHECK(lay_keys(d, r));
+    return measure_speed(d, r, 0);
+}
+
 pl_status train_dial_finish(train_dial *d, pl_run *r)
 {
     dial_facts *f = &d->facts;
@@ -377,8 +398,10 @@ pl_status train_dial_finish(train_dial *d, pl_run *r)
     dial_choose(f, c);
     choose_keys(d, c, n_before);
     PL_CHECK(lay_keys(d, r));
-    if (d->time)
+    if (d->time) {
         PL_CHECK(measure_speed(d, r, 0));
+        PL_CHECK(keep_base_threads(d, r));
+    }
     dial_facts measured = *f;
     measured.seconds = seconds_left(d, r);
     measured.width = c->width;

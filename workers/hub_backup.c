@@ -51,6 +51,9 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
     hub_pace *p = &w->pace;
     if (!(inner_s > 0) || inner_s > 1e9)
         return;
+    /* Such tasks say nothing about the other tasks of this worker. */
+    if (arm->inner.threads > 0)
+        return;
     p->slot_s = blend(p->n_tasks, p->slot_s, inner_s / slots_of(arm));
     if (total_s >= inner_s)
         p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);

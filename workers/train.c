@@ -37,14 +37,14 @@ static bool same_layout(const pl_topology *a, const pl_topology *b)
 }
 
 /* Opens the backend again if the tasks of the job's arm need a different number of
- * threads. */
+ * threads. The backends ref and cuda always use one. */
 static pl_status fit_threads(trainer *t, const pl_inner *in)
 {
     pl_backend_options options = t->options;
     pl_backend *backend = NULL;
     if (in->threads > 0)
         options.n_threads = in->threads;
-    if (options.n_threads == t->threads)
+    if (options.n_threads == t->threads || strcmp(t->backend->name, "cpu") != 0)
         return PL_OK;
     PL_CHECK(pl_backend_open(&options, &backend));
     pl_model_destroy(&t->model);
@@ -83,13 +83,13 @@ static pl_status fit_model(trainer *t, const train_job *job)
     pl_model_plan_on(t->backend, t->topology, &options, &plan);
     pl_log(PL_LOG_INFO, "model.made",
            "parameters=%s gradients=%s moments=%s activations=%s scratch=%s "
-           "recompute=%d device=\"%s\"",
+           "recompute=%d threads=%d device=\"%s\"",
            pl_human_bytes((double)plan.params_bytes, text[0]),
            pl_human_bytes((double)plan.grads_bytes, text[1]),
            pl_human_bytes((double)plan.moments_bytes, text[2]),
            pl_human_bytes((double)plan.acts_bytes, text[3]),
            pl_human_bytes((double)plan.scratch_bytes, text[4]), (int)options.recompute,
-           t->backend->device);
+           t->backend->n_threads, t->backend->device);
     return PL_OK;
 }
 

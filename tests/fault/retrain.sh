@@ -51,8 +51,7 @@ unknown() { # WORD, NAME, OPTIONS
 same plain
 same own_schedules --set train.schedule=cosine
 same continued --set train.optimizer=muon --set train.schedule=wsd --set train.base_replicas=2 \
-    --set train.base_threads=2 --set train.micro_batch=3 \
-    --set train.pack=true
+    --set train.micro_batch=3 --set train.pack=true
 same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16
 same shared --set codec.name=i8-shared --set codec.down=i8
 same chapters --set router.em=3 --set router.share=0.2 # L1.E0 means mix~1/L1.E0
@@ -64,6 +63,27 @@ for name in plain continued; do # `continued` has two replicas of the base model
     "$check" "$work/$name/store" 1 >"$work/out" 2>&1 || fail "retrain_check of $name"
     cat "$work/out"
 done
+
+# The base model is trained with two threads and the mixture with one. The base model has
+# the bytes that workers with two threads make, and its tasks can be repeated.
+base_hashes() { # NAME
+    "$pathloom" store ls --run "$work/$1" --json |
+        sed -n 's/.*"module": *"\(base[^"]*\)".*"version": *\([0-9]*\).*"hash": *"\([^"]*\)".*/\1 \2 \3/p' |
+        sort
+}
+same threads --set train.base_threads=2
+for n in 1 2; do
+    cat "$work"/threads/log/worker-*.log | grep -q "model.made.* threads=$n " ||
+        fail "threads: no model was trained with $n threads"
+done
+"$pathloom" store verify base/L1.E0@1 --tasks --run "$work/threads" --json >"$work/out" 2>&1 ||
+    fail "threads: the task of the base model"
+grep -q '"verdict":"same"' "$work/out" || fail "threads: the task of the base model was not compared"
+same own_threads --set workers.threads=2
+base_hashes threads >"$work/a"
+base_hashes own_threads >"$work/b"
+[ -s "$work/a" ] && cmp -s "$work/a" "$work/b" || fail "threads: the base model has other bytes"
+
 "$pathloom" store verify L1.E0 --tasks --store "$work/plain/store" >"$work/out" 2>&1
 [ $? -eq 64 ] || fail "--tasks with --store was not refused"
 echo "$n_same tasks were trained again, with equal results"

@@ -264,8 +264,10 @@ static void no_more_text_is_read_than_the_time_allows(void **state)
     assert_int_equal(vocab, 2048);
     assert_in_range(bytes, 4000000, 18000000);
     dial_facts slow = f;
-    slow.speeds[0].alone /= 4;
-    slow.speeds[1].alone /= 4;
+    for (int i = 0; i < slow.n_speeds; i++) {
+        slow.speeds[i].alone /= 4;
+        slow.speeds[i].together /= 4;
+    }
     dial_text(&slow, &vocab, &more);
     assert_true(more < bytes);
     f.seconds = 3600;
