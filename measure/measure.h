@@ -43,14 +43,14 @@ pl_status measure_engine(const measure_options *o);
 pl_status measure_generate(const measure_options *o);
 
 /* the workers of a job that train at once, and the threads of each */
-typedef struct measured_crew {
+typedef struct measured_workers {
     int workers, threads, n_gpus;
-} measured_crew;
-/* Computes the tokens per second of one worker while all workers of the crew train
+} measured_workers;
+/* Computes the tokens per second of one worker while all these workers train
  * (measure_crew.c). On CPUs, as many processes train the model of this configuration
  * for `seconds` seconds, and the result is their mean rate. On GPUs one process trains
  * alone, and its rate is divided by the number of workers per GPU. */
-PL_MUST_CHECK pl_status measure_workers(const config *c, const measured_crew *crew,
+PL_MUST_CHECK pl_status measure_workers(const config *c, const measured_workers *of,
                                         double seconds, double *tokens_per_s);
 
 #endif

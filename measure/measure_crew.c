@@ -144,7 +144,7 @@ pl_status measure_crew_run(const measure_options *o, const measured_model *model
     return status;
 }
 
-pl_status measure_workers(const config *c, const measured_crew *crew, double seconds,
+pl_status measure_workers(const config *c, const measured_workers *of, double seconds,
                           double *tokens_per_s)
 {
     const measure_options o = {.backend = c->backend,
@@ -152,19 +152,19 @@ pl_status measure_workers(const config *c, const measured_crew *crew, double sec
                                .seconds = seconds,
                                .muon = config_has_muon(c),
                                .muon_rows = (int)c->muon_rows};
-    const int workers = crew->workers, n_gpus = crew->n_gpus;
+    const int workers = of->workers, n_gpus = of->n_gpus;
     measured_model model = {.name = "own", .batch = config_pass(c), .rounds = 1};
-    measure_crew run = {.processes = workers, .threads = crew->threads};
+    measure_crew crew = {.processes = workers, .threads = of->threads};
     double step;
     PL_CHECK(config_shape(c, &model.shape));
     if (n_gpus == 0) {
-        PL_CHECK(measure_crew_run(&o, &model, &run));
-        *tokens_per_s = run.tokens_per_s / workers;
+        PL_CHECK(measure_crew_run(&o, &model, &crew));
+        *tokens_per_s = crew.tokens_per_s / workers;
         return PL_OK;
     }
     /* On GPUs this process measures, not a child, because a child that is forked after
      * CUDA has started cannot use CUDA. */
-    PL_CHECK(time_crew_training(&o, &model, run.threads, &step));
+    PL_CHECK(time_crew_training(&o, &model, crew.threads, &step));
     const int sharers = workers > n_gpus ? (workers + n_gpus - 1) / n_gpus : 1;
     *tokens_per_s = model.batch * model.shape.context / step / sharers;
     return PL_OK;

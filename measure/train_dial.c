@@ -101,13 +101,13 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
                           c->blocks, c->context);
     const int threads = (int)c->threads;
     const int alone = c->base_threads > 0 ? (int)c->base_threads : threads;
-    measured_crew crew = {1, alone, r->n_gpus};
-    PL_CHECK(measure_workers(c, &crew, seconds, &s->alone));
-    crew = (measured_crew){r->n_workers, threads, r->n_gpus};
+    const measured_workers one = {1, alone, r->n_gpus},
+                           all = {r->n_workers, threads, r->n_gpus};
+    PL_CHECK(measure_workers(c, &one, seconds, &s->alone));
     if (r->n_workers == 1 && alone == threads)
         s->together = s->alone;
     else
-        PL_CHECK(measure_workers(c, &crew, seconds, &s->together));
+        PL_CHECK(measure_workers(c, &all, seconds, &s->together));
     /* With the same threads, a worker alone cannot be slower than together with others.
      * If it seems slower, other programs have disturbed the measurement. */
     if (alone == threads)

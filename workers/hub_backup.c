@@ -51,7 +51,8 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
     hub_pace *p = &w->pace;
     if (!(inner_s > 0) || inner_s > 1e9)
         return;
-    /* Such tasks say nothing about the other tasks of this worker. */
+    /* A task with its own number of threads says nothing about the speed of the
+     * worker's other tasks. */
     if (arm->inner.threads > 0)
         return;
     p->slot_s = blend(p->n_tasks, p->slot_s, inner_s / slots_of(arm));

@@ -7,7 +7,6 @@ struct trainer {
     pl_backend_options options;
     bool recompute, remarked, muon;
     pl_backend *backend;
-    int threads; /* with which the backend was opened */
     pl_model *model;
     pl_topology *topology;         /* of the model */
     int batch, context, muon_rows; /* with which the model was created */
@@ -44,13 +43,13 @@ static pl_status fit_threads(trainer *t, const pl_inner *in)
     pl_backend *backend = NULL;
     if (in->threads > 0)
         options.n_threads = in->threads;
-    if (options.n_threads == t->threads || strcmp(t->backend->name, "cpu") != 0)
+    if (options.n_threads == t->backend->n_threads ||
+        strcmp(t->backend->name, "cpu") != 0)
         return PL_OK;
     PL_CHECK(pl_backend_open(&options, &backend));
     pl_model_destroy(&t->model);
     pl_backend_close(&t->backend);
     t->backend = backend;
-    t->threads = options.n_threads;
     return PL_OK;
 }
 
@@ -412,7 +411,6 @@ pl_status trainer_create(const pl_backend_options *backend, bool recompute,
     t->options = *backend;
     t->recompute = recompute;
     PL_TRY(pl_backend_open(backend, &t->backend));
-    t->threads = backend->n_threads;
     name_device(t->backend, device);
     PL_TRY(pl_actor_start("trainer", train_one_job, t, &t->actor));
     *out = t;

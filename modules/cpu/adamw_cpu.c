@@ -24,7 +24,7 @@ static float run_squares(const float *g, size_t n)
     return v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
-static double chunk_squares(const float *g, size_t n)
+double OP(chunk_squares)(const float *g, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i += RUN)
@@ -42,7 +42,7 @@ void OP(sum_squares)(pl_backend *be, double *out, const float *g, size_t n)
 #pragma omp parallel for schedule(static) num_threads(be->n_threads)
     for (size_t c = 0; c < n_chunks; c++) {
         const size_t left = n - c * CHUNK;
-        parts[c] = chunk_squares(g + c * CHUNK, left < CHUNK ? left : CHUNK);
+        parts[c] = OP(chunk_squares)(g + c * CHUNK, left < CHUNK ? left : CHUNK);
     }
     for (size_t c = 0; c < n_chunks; c++)
         *out += parts[c];

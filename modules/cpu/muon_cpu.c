@@ -172,25 +172,7 @@ static void add_momentum(float *m, float *g, size_t n, float grad_scale)
     }
 }
 
-/* Returns the sum of the squares of u [n]. The sums of pieces are added in double. */
-static double sum_squares(const float *u, size_t n)
-{
-    enum { PIECE = 1024 };
-    double sum = 0;
-    for (size_t at = 0; at < n; at += PIECE) {
-        const size_t end = at + PIECE < n ? at + PIECE : n;
-        vfloat squares = {0};
-        for (size_t i = at; i < end; i += LANES) {
-            const vfloat x = v_load_n(u + i, end - i < LANES ? (int)(end - i) : LANES);
-            squares += x * x;
-        }
-        sum += (double)v_sum(squares);
-    }
-    return sum;
-}
-
-/* The matrix u [O,I], or p, is walked through in squares of LANES x LANES elements.
- * Returns how many of the rows o .. o+LANES-1 exist. */
+/* Returns how many of the rows o .. o+LANES-1 of a matrix with O rows exist. */
 static int rows_left(int o, int O)
 {
     return o >= O ? 0 : v_left(o, O);
@@ -308,7 +290,7 @@ static void step_matrix(const muon_job *job, size_t at, float *work, int team)
     newton_schulz s = place_matrices(work, O, I);
     float *u = job->g + at;
     add_momentum(job->m + at, u, n, job->grad_scale);
-    const double norm = sqrt(sum_squares(u, n));
+    const double norm = sqrt(OP(chunk_squares)(u, n));
     load_panels(&s.x, u, O, I, (float)(1.0 / (norm + (double)PL_MUON_TINY)));
     iterate_gram(&s, team);
     const panel_product last = {.c = &s.y,

@@ -19,6 +19,8 @@ CPU_DECLARE(logits)
 PL_OPS_OF_CASTS(CPU_DECLARE)
 PL_OPS_OF_MODELS(CPU_DECLARE)
 #undef CPU_DECLARE
+/* adamw_cpu.c: returns the sum of the squares of g [n], by one thread */
+double OP(chunk_squares)(const float *g, size_t n);
 /* bytes_cpu.c: out [N,O] = x w^T for a weight with one byte per element (int8) */
 void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                         const pl_weight *w, int N);
