@@ -8,7 +8,8 @@
 #
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd),
 # as tools/corpus.sh makes them; without them the text that this machine has is used.
-# --quick means one seed and short runs, which take about 20 minutes on two cores.
+# --quick means one seed and short runs of small models, which take QUICKTIME on two
+# cores.
 # Otherwise there are three seeds, which take about two hours. Runs that already exist
 # in FOLDER (default claims, or claims-quick) are only read, so an interrupted script
 # continues where it stopped. The exit code is 0 if all runs worked, even if claims
@@ -45,15 +46,16 @@ train=${1:-} valid=${2:-}
 if [ -n "$quick" ]; then
     out=${out:-claims-quick}
     seeds=${seeds:-1}
-    common="train.base_steps=300 train.tau=25 train.phases=6"
-    steps=150 em=1 em_twice=1,3 tasks=5
+    common="train.base_steps=300 train.tau=25 train.phases=6 eval.max_tokens=100000
+        model.width=64 model.heads=2"
+    steps=150 em=1 em_twice=1,3 tasks=4
 else
     out=${out:-claims}
     seeds=${seeds:-1 2 3}
-    common="train.base_steps=1200 train.tau=50 train.phases=8"
+    common="train.base_steps=1200 train.tau=50 train.phases=8 eval.max_tokens=200000"
     steps=400 em=2 em_twice=2,4 tasks=8
 fi
-common="$common eval.sample_tokens=0 eval.max_tokens=200000"
+common="$common eval.sample_tokens=0"
 first=${seeds%% *}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -182,6 +184,8 @@ table_head() {
 seconds=0 control=''
 table_head | tee "$work/table"
 run 2x2 topology.levels=2x2 eval.baselines=dense,diloco,dense-eq
+# All further runs on this text use the same tokenizer, which takes long to train.
+common="$common data.tokenizer=$out/2x2/seed$first/data/tokenizer.model"
 control="$(ppl 2x2 dense-eq | awk '{ printf("%.2f ", $1) }')perplexity; mixture over it $(ratio 2x2 mix 2x2 dense-eq)"
 
 if wanted S1; then
@@ -254,6 +258,7 @@ if wanted S5; then
     [ -s "$out/few.jsonl" ] || few_documents >"$out/few.jsonl"
     all_documents=$train train=$out/few.jsonl
     run early topology.levels=16 eval.baselines=none train.holdout=0.15 data.vocab=1024 \
+        data.tokenizer= \
         model.width=96 model.heads=3 model.blocks=2 model.context=64 train.batch=4 \
         train.base_steps=200 train.tau=40 train.phases=12 router.prefix=16
     train=$all_documents
@@ -283,7 +288,7 @@ if wanted S7; then
     began=$(date +%s)
     mkdir -p "$out/S7"
     [ -e "$out/S7/run" ] || ln -s "../4x4/seed$first" "$out/S7/run"
-    sh "$root/bench/routing.sh" "$train" "$valid" "$out/S7" >"$out/S7.md"
+    TEXTS=mixed sh "$root/bench/routing.sh" "$train" "$valid" "$out/S7" >"$out/S7.md"
     seconds=$((seconds + $(date +%s) - began))
     # Perplexities on mixed documents, for the rules once, history 128 to 16, and oracle
     # 64.

@@ -8,7 +8,8 @@
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd). A
 # mixed document consists of pieces of about 1,000 bytes from six documents of VALID;
 # each piece has a different domain than the piece before it. The run is trained on
-# TRAIN unchanged. A run that already exists is only read.
+# TRAIN unchanged. A run that already exists is only read. TEXTS=mixed evaluates only the
+# mixed documents.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 train=$1 valid=$2 out=$3
@@ -82,7 +83,7 @@ if [ ! -s "$out/run/report.json" ]; then
     }
 fi
 mixed "$valid" >"$out/mixed.jsonl"
-for text in plain mixed; do
+for text in ${TEXTS:-plain mixed}; do
     file=$out/mixed.jsonl
     [ "$text" = mixed ] || file=$valid
     "$pathloom" eval --run "$out/run" --on "$file" --every 128,64,32,16 --json \

@@ -14,13 +14,22 @@ static const double GAIN = 0.009, EVEN = 1.9;
  * For larger numbers, the gain is assumed to stay the same. */
 static const double MOST = 4.6;
 static const double REPEATS = 15;
+/* A path reads its shard at most this many times. A shard is so small that a path would
+ * soon learn it by heart. */
+static const double PATH_EPOCHS = 4;
 /* The number of tokens of AdamW that one token of Muon is worth. */
 static const double MUON_TOKENS = 1.3;
 
-/* The fraction of its time in which a worker trains. BUSY_ALONE: on the base model; the
- * rest of the time its state is saved. BUSY: on paths, which also wait for each
- * other. */
-static const double BUSY_ALONE = 0.96, BUSY = 0.94;
+/* The fraction of its time in which a worker trains while others train too: paths wait
+ * for each other. */
+static const double BUSY = 0.97;
+/* The seconds between two tasks of a worker: its update and its moments are sent and
+ * merged, and it gets new parameters. PER_TASK: of every task; PER_PARAM: per parameter
+ * of a path. OF_BASE: the base model's share of such a time per train.tau steps; its
+ * tasks are longer. */
+static const double PER_TASK = 0.05, PER_PARAM = 4e-8, OF_BASE = 0.12;
+/* The time between two tasks takes at most about this fraction of a task's time. */
+static const double EXCHANGE = 0.2;
 /* An evaluation's forward pass is this many times as fast as a training step. */
 static const double FORWARD = 3;
 /* The fraction of the given time that evaluation may take. */
@@ -168,20 +177,52 @@ static double tokens_of_evaluation(const dial_facts *f, const dial_choice *c,
     return fmin(f->valid_tokens, fmax(most, LEAST_EVALUATION));
 }
 
+/* The seconds that a worker needs for one step: if it trains alone, and if all workers
+ * train. Both are 0 if no speed was measured. */
+typedef struct step_seconds {
+    double alone, together;
+} step_seconds;
+
+static double seconds_between_tasks(const dial_choice *c)
+{
+    return PER_TASK + PER_PARAM * c->params;
+}
+
+/* Returns how many steps of a path read its shard PATH_EPOCHS times. */
+static double most_path_steps(const dial_facts *f, const dial_choice *c)
+{
+    const double step = (double)(c->paths * c->batch * f->context);
+    return fmax(PATH_EPOCHS * f->tokens / step, LEAST_STEPS);
+}
+
 /* Divides the steps of a path into phases. A longer training has more and longer
  * phases: 6 of 50 steps for 300 steps, 12 of 61 for 732, 20 of 78 for 1,560, as in
- * docs/results/pays.md. The base model takes as many steps as all paths together, and
- * so trains on half of all tokens. */
-static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps)
+ * docs/results/pays.md. On a fast machine phases are longer, so that workers do not
+ * spend most of their time between tasks; but there are at least FEWEST phases. The
+ * base model takes as many steps as all paths together, and so trains on half of all
+ * tokens. If a path would read its shard too often, the base model gets the remaining
+ * steps. */
+static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps,
+                               const step_seconds *step)
 {
-    const double wanted = f->tau > 0 ? (double)f->tau : round(7 * cbrt(steps));
+    static const double FEWEST = 4;
+    const double paths = (double)c->paths, all = steps;
+    if (f->phases == 0)
+        steps = fmin(steps, most_path_steps(f, c));
+    double wanted = round(7 * cbrt(steps));
+    if (step->together > 0)
+        wanted = fmax(wanted, fmin(seconds_between_tasks(c) / EXCHANGE / step->together,
+                                   steps / FEWEST));
+    if (f->tau > 0)
+        wanted = (double)f->tau;
     double phases = fmin(PHASES_MAX, fmax(2, round(steps / wanted)));
     if (f->phases > 0)
         phases = (double)f->phases;
     double tau = fmin(TAU_MAX, fmax(1, floor(steps / phases)));
     if (f->tau > 0)
         tau = (double)f->tau;
-    double base = tau * fmin(floor(STEPS_MAX / tau), (double)c->paths * phases);
+    double base = paths * phases + floor(2 * paths * (all - steps) / tau);
+    base = tau * fmin(floor(STEPS_MAX / tau), base);
     if (f->base_steps > 0)
         base = (double)f->base_steps;
     c->tau = (int64_t)tau;
@@ -189,20 +230,16 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     c->base_steps = (int64_t)base;
 }
 
-/* The seconds that a worker needs for one step: if it trains alone, and if all workers
- * train. */
-typedef struct step_seconds {
-    double alone, together;
-} step_seconds;
-
 static void predict_parts(const dial_facts *f, dial_choice *c, const step_seconds *step,
                           double forward)
 {
+    const double tau = fmax((double)c->tau, 1), between = seconds_between_tasks(c);
     c->part[DIAL_START] = START;
-    c->part[DIAL_BASE] = (double)c->base_steps * step->alone;
+    c->part[DIAL_BASE] =
+        (double)c->base_steps * (step->alone + OF_BASE * between / tau);
     c->part[DIAL_ROUTING] = seconds_of_routing(f, forward);
     c->part[DIAL_PATHS] =
-        (double)(c->tau * c->phases) * steps_of_arms(f, c) * step->together;
+        (double)c->phases * steps_of_arms(f, c) * (tau * step->together + between);
     c->part[DIAL_EVALUATION] =
         END + (double)c->eval_tokens * models_of_evaluation(f, c) / forward;
     c->seconds = 0;
@@ -211,16 +248,25 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
 }
 
 /* Returns the number of steps of each path for which the other parts of the run leave
- * time. The user's keys may fix the length of some of these parts. */
+ * time. The user's keys may fix the length of some of these parts. The time between
+ * tasks depends on the length of the phases, and so on the result; repeating the
+ * calculation with the last result finds it. */
 static double steps_in_time(const dial_facts *f, const dial_choice *c,
                             const step_seconds *step, double forward)
 {
-    dial_choice none = *c;
-    none.base_steps = f->base_steps;
-    none.tau = 0;
-    predict_parts(f, &none, step, forward);
-    const double base = f->base_steps > 0 ? 0 : (double)c->paths * step->alone;
-    return (f->seconds - none.seconds) / (base + steps_of_arms(f, c) * step->together);
+    enum { ROUNDS = 8 };
+    dial_choice trial = *c;
+    double steps = LEAST_STEPS;
+    for (int i = 0; i < ROUNDS; i++) {
+        const double tried = fmin(fmax(steps, LEAST_STEPS), STEPS_MAX);
+        divide_into_phases(f, &trial, tried, step);
+        predict_parts(f, &trial, step, forward);
+        double training = trial.part[DIAL_PATHS];
+        if (f->base_steps == 0)
+            training += trial.part[DIAL_BASE];
+        steps = tried * (f->seconds - (trial.seconds - training)) / training;
+    }
+    return steps;
 }
 
 static void choose_steps(const dial_facts *f, dial_choice *c)
@@ -231,12 +277,13 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
     const double forward = FORWARD * together * f->workers;
     double steps = f->n_tokens / (2 * paths * tokens);
     c->eval_tokens = (int64_t)tokens_of_evaluation(f, c, forward);
-    const step_seconds step = {tokens / (dial_rate(f, flops, true) * BUSY_ALONE),
-                               tokens / together};
+    const step_seconds step = {
+        together > 0 ? tokens / (dial_rate(f, flops, true) * BUSY) : 0,
+        together > 0 ? tokens / together : 0};
     if (f->seconds > 0)
         steps = steps_in_time(f, c, &step, forward);
     c->short_of_time = f->seconds > 0 && steps < LEAST_STEPS;
-    divide_into_phases(f, c, fmin(fmax(steps, LEAST_STEPS), STEPS_MAX));
+    divide_into_phases(f, c, fmin(fmax(steps, LEAST_STEPS), STEPS_MAX), &step);
     if (together > 0)
         predict_parts(f, c, &step, forward);
     c->tokens = ((double)c->base_steps + paths * (double)(c->tau * c->phases)) * tokens;

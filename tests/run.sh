@@ -14,7 +14,7 @@ case ${1:-} in
 --all) shift ;;
 esac
 verdict=0
-ctest --preset release -j "$(($(nproc) + 1))" "$@" || verdict=$?
+ctest --preset release -j "$(($(nproc) + 2))" "$@" || verdict=$?
 # Prints parts of tests that did not run on this machine. If a whole test did not run,
 # ctest lists it.
 log=build/release/Testing/Temporary/LastTest.log

@@ -8,7 +8,7 @@
 #
 # The list pins the version of every package, so two calls make the same documents. A
 # document is a file of 400 bytes to 256 KiB in UTF-8; a file that occurs twice counts
-# once. One of a hundred documents goes to valid.jsonl.zst; the SHA-256 of a text
+# once; of an HTML file only the text counts. One of a hundred documents goes to valid.jsonl.zst; the SHA-256 of a text
 # decides whether it goes there. If a domain has more text than the list allows, the
 # documents with the lowest SHA-256 are kept. OUT/packages has the names and versions of
 # the packages. Needs apt-get, dpkg-deb, tar, perl and zstd, and about 2.5 GB of disk
@@ -87,7 +87,17 @@ documents() { # DOMAIN MEGABYTES
                               : open($in, "<", $name)) or die "cannot read $name: $!\n";
             binmode $in;
             local $/;
-            return scalar(<$in>) // "";
+            my $text = scalar(<$in>) // "";
+            return $name =~ /\.html$/ ? without_marks($text) : $text;
+        }
+        sub without_marks { # the text of an HTML page, without empty lines
+            my $text = shift;
+            $text =~ s/<!--.*?-->|<(script|style|head)\b.*?<\/\1>|<[^>]*>//gsi;
+            my %sign = (lt => "<", gt => ">", quot => "\"", nbsp => " ", amp => "&");
+            $text =~ s/&(lt|gt|quot|nbsp|amp);/$sign{$1}/g;
+            $text =~ s/\s*\n\s*/\n/g;
+            $text =~ s/^\n//;
+            return $text;
         }
         while (my $name = <STDIN>) {
             chomp $name;

@@ -48,6 +48,11 @@ printf 'too short' >tiny-text/usr/share/pages/short.txt
 (page 999 && printf '\000') >tiny-text/usr/share/pages/binary.txt
 (page 998 && printf '\377') >tiny-text/usr/share/pages/latin.txt
 gzip tiny-text/usr/share/pages/8.txt
+{
+    printf '<html><head><title>page</title></head>\n<body class="x"><!-- a\nremark -->\n'
+    page html | sed 's/^/<p>/; s/house/\&lt;house\&gt; \&amp;lt;/; s/$/<\/p><br>/'
+    printf '<script>page();\n</script></body></html>\n'
+} >tiny-text/usr/share/pages/marks.html
 for n in 1 2 3; do page "source $n" >source/$n.c; done
 tar -cJf tiny-source/usr/src/source.tar.xz source
 for name in tiny-text tiny-source; do
@@ -58,6 +63,7 @@ cat >list <<'LIST'
 pages tiny-text 1:2.0-1 1 *.txt *.txt.gz
 source tiny-source 1:2.0-1 1 *.c
 few tiny-text 1:2.0-1 0.005 *.txt
+marks tiny-text 1:2.0-1 1 *.html
 LIST
 
 make() { # OUT
@@ -74,6 +80,11 @@ cat a.train a.valid >all
 [ "$(grep -c '"domain":"source"' all)" -eq 3 ] || fail "source: not 3 documents"
 few=$(grep -c '"domain":"few"' all)
 { [ "$few" -ge 3 ] && [ "$few" -le 8 ]; } || fail "few: $few documents in 5 kB"
+grep '"domain":"marks"' all >marks || fail "the page in HTML is missing"
+[ "$(sed 's/.*"text":"\(.*\)"}/\1/; s/\\n/\n/g' marks | grep -v '^$' |
+    grep -c '^page html line [0-9]* says .* of the <house> &lt;$')" -eq 12 ] ||
+    fail "the text of the page in HTML is $(cat marks)"
+! grep -q 'class\|script\|remark\|title' marks || fail "marks of HTML are in the corpus"
 ! grep -q 'page 99[89]' all || fail "a file that is not UTF-8 text is in the corpus"
 held=$(grep -c '"domain":"pages"' a.valid) || fail "no page is held out"
 [ "$held" -le 15 ] || fail "$held of 300 pages are held out"

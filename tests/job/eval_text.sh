@@ -131,6 +131,11 @@ for rule in history gate oracle; do
     grep -q "^   $rule, every 16 " "$work/text" || fail "no row $rule, every 16"
 done
 grep -q '^ *3  prose ' "$work/text" || fail "no line for document 3"
+# The advice to route again must be there if re-routing lowers perplexity by a tenth.
+awk '/mixture, by likelihood/ { once = $(NF - 3) } /mixture, re-routed/ { again = $(NF - 3) }
+    /route_every/ { advice = 1 }
+    END { exit !(once > 0 && again > 0 && advice + 0 == (again <= 0.9 * once)) }' \
+    "$work/text" || fail "the advice to route again does not fit the rows"
 
 # ---- a path for each piece of the text that the program writes ----
 rerouted() { # file, options
