@@ -49,7 +49,8 @@ typedef struct pl_run {
     pl_socket *hub;
     char hub_address[PL_ADDRESS_MAX], homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, n_workers, n_relays;
-    char device[96]; /* device of the job's own workers; "": there are none */
+    /* pl_backend_kind of the job's own workers; "": there are none */
+    char device[PL_DEVICE_MAX];
     /* number of GPUs over which the job's own workers are spread; 0: they use
      * processors */
     int n_gpus;

@@ -165,11 +165,11 @@ pl_status run_find_device(pl_run *r)
     if (r->n_workers == 0) /* all workers run on other machines, with other devices */
         return PL_OK;
     pl_backend_options options = {
-        .name = c->backend, .n_threads = 1, .precision = c->precision};
+        .name = c->backend, .n_threads = (int)c->threads, .precision = c->precision};
     pl_status status = pl_backend_open(&options, &backend);
     if (status != PL_OK)
         return pl_fail_in(status, "workers.backend");
-    pl_copy_text(r->device, sizeof r->device, backend->device);
+    pl_backend_kind(backend, r->device);
     r->n_gpus = backend->n_devices;
     r->n_workers = run_local_workers(c, r->n_gpus);
     r->n_relays = (int)c->relays < r->n_workers ? (int)c->relays : r->n_workers;

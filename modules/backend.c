@@ -113,6 +113,14 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
                    "unknown backend \"%s\"; choose auto, cpu, cuda or ref", name);
 }
 
+void pl_backend_kind(const pl_backend *backend, char kind[PL_DEVICE_MAX])
+{
+    if (backend->n_threads > 1)
+        snprintf(kind, PL_DEVICE_MAX, "%.80s %dt", backend->device, backend->n_threads);
+    else
+        pl_copy_text(kind, PL_DEVICE_MAX, backend->device);
+}
+
 void pl_backend_close(pl_backend **backend)
 {
     if (!*backend)

@@ -9,13 +9,14 @@ extern "C" {
 #endif
 
 typedef enum pl_type { PL_F32, PL_BF16 } pl_type;
+enum { PL_DEVICE_MAX = 96 }; /* bytes of a device's text, with its final 0 */
 
 struct pl_backend {
     const pl_ops *ops;
     const char *name; /* "ref", "cpu", "cuda" */
-    /* e.g. "cpu bf16 avx512_bf16 onednn 2.6.3"; backends with the same text give the
-     * same bytes */
-    char device[96];
+    /* e.g. "cpu bf16 avx512_bf16 onednn 2.6.3"; backends with the same text and
+     * the same number of threads (pl_backend_kind) give the same bytes */
+    char device[PL_DEVICE_MAX];
     /* a sentence for users that says which feature this backend cannot use (a GPU, a
      * CUDA graph), and why; "" if there is nothing to say */
     char remark[512];
@@ -58,6 +59,10 @@ typedef struct pl_backend_options {
 PL_MUST_CHECK pl_status pl_backend_open(const pl_backend_options *options,
                                         pl_backend **out);
 void pl_backend_close(pl_backend **backend);
+/* Writes the text on which the bytes of a training depend: the device and, if there are
+ * several threads, their number, because sums are rounded differently with a different
+ * number of threads. */
+void pl_backend_kind(const pl_backend *backend, char kind[PL_DEVICE_MAX]);
 
 #ifdef __cplusplus
 }

@@ -393,25 +393,15 @@ static void train_one_job(void *self, void *given)
         pl_copy_text(job->error, sizeof job->error, pl_last_error());
 }
 
-/* Writes the text that names the device and, if there are several threads, their
- * number, because sums are rounded differently with a different number of threads. */
-static void name_device(const pl_backend *backend, char device[96])
-{
-    if (backend->n_threads > 1)
-        snprintf(device, 96, "%.80s %dt", backend->device, backend->n_threads);
-    else
-        pl_copy_text(device, 96, backend->device);
-}
-
 pl_status trainer_create(const pl_backend_options *backend, bool recompute,
-                         trainer **out, char device[96])
+                         trainer **out, char device[PL_DEVICE_MAX])
 {
     pl_status status = PL_OK;
     trainer *t = pl_alloc(sizeof *t);
     t->options = *backend;
     t->recompute = recompute;
     PL_TRY(pl_backend_open(backend, &t->backend));
-    name_device(t->backend, device);
+    pl_backend_kind(t->backend, device);
     PL_TRY(pl_actor_start("trainer", train_one_job, t, &t->actor));
     *out = t;
     t = NULL;

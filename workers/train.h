@@ -50,9 +50,9 @@ typedef struct train_job {
 typedef struct trainer trainer;
 
 /* Starts a thread that owns a backend and a model. `recompute`: as in
- * pl_worker_options. `device` gets the text that names device and number of threads. */
+ * pl_worker_options. `device` gets the text of pl_backend_kind. */
 pl_status trainer_create(const pl_backend_options *backend, bool recompute,
-                         trainer **out, char device[96]);
+                         trainer **out, char device[PL_DEVICE_MAX]);
 void trainer_destroy(trainer **t); /* first cancels a running job */
 void trainer_start(trainer *t, train_job *job);
 train_job *trainer_take(trainer *t); /* returns a finished job, or NULL */

@@ -133,7 +133,7 @@ typedef struct sender sender;
 
 typedef struct worker {
     const pl_worker_options *options;
-    char device[96];
+    char device[PL_DEVICE_MAX];
     pl_socket *hub;
     int64_t heard_ms; /* time when the last message from the hub arrived */
     bool welcome;

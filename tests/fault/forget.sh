@@ -203,10 +203,10 @@ grep 'best-' "$work/held.facts" >"$work/best"
 grep 'best-' "$work/held-one.facts" | cmp -s "$work/best" - &&
     fail "the best versions were not chosen again"
 
-echo "6. after a module was dropped"
+echo "6. after a module was dropped, with workers of two threads"
 drop_job() { # folder, options
     # shellcheck disable=SC2086 # the list is several words
-    forget_job "$@" $kept --set topology.graft=3:drop:L2.E1
+    forget_job "$@" $kept --set topology.graft=3:drop:L2.E1 --set workers.threads=2
 }
 (drop_job drop) >"$work/drop.out" 2>&1 || fail "a run that drops a module"
 document=''
