@@ -8,8 +8,8 @@
 #
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd),
 # as tools/corpus.sh makes them; without them the text that this machine has is used.
-# --quick means one seed and short runs of small models, which take QUICKTIME on two
-# cores.
+# --quick means one seed and short runs of small models, which take about 15 minutes on
+# two cores without instructions for bf16, and less with them.
 # Otherwise there are three seeds, which take about two hours. Runs that already exist
 # in FOLDER (default claims, or claims-quick) are only read, so an interrupted script
 # continues where it stopped. The exit code is 0 if all runs worked, even if claims
@@ -46,19 +46,31 @@ train=${1:-} valid=${2:-}
 if [ -n "$quick" ]; then
     out=${out:-claims-quick}
     seeds=${seeds:-1}
-    common="train.base_steps=300 train.tau=25 train.phases=6 eval.max_tokens=100000
-        model.width=64 model.heads=2"
-    steps=150 em=1 em_twice=1,3 tasks=4
+    tau=25 phases=4 em=1 em_twice=1,2 tasks=3
+    common="train.base_steps=200 train.batch=4 eval.max_tokens=50000
+        data.max_bytes=4000000 model.width=64 model.heads=2"
 else
     out=${out:-claims}
     seeds=${seeds:-1 2 3}
-    common="train.base_steps=1200 train.tau=50 train.phases=8 eval.max_tokens=200000"
-    steps=400 em=2 em_twice=2,4 tasks=8
+    tau=50 phases=8 em=2 em_twice=2,4 tasks=8
+    common="train.base_steps=1200 eval.max_tokens=200000"
 fi
-common="$common eval.sample_tokens=0"
+common="$common train.tau=$tau train.phases=$phases eval.sample_tokens=0"
 first=${seeds%% *}
 mkdir -p "$out"
 out=$(realpath "$out")
+case $out in
+*[[:space:]]*)
+    echo "claims.sh: the name of the folder $out has a blank; choose another with --out" >&2
+    exit 64
+    ;;
+esac
+# Runs with other settings cannot be compared with those of this call.
+[ -s "$out/settings" ] || echo "$common" >"$out/settings"
+[ "$(cat "$out/settings")" = "$common" ] || {
+    echo "claims.sh: the runs in $out have other settings; delete this folder, or choose another with --out" >&2
+    exit 64
+}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
@@ -260,7 +272,7 @@ if wanted S5; then
     run early topology.levels=16 eval.baselines=none train.holdout=0.15 data.vocab=1024 \
         data.tokenizer= \
         model.width=96 model.heads=3 model.blocks=2 model.context=64 train.batch=4 \
-        train.base_steps=200 train.tau=40 train.phases=12 router.prefix=16
+        train.base_steps=200 train.tau=40 "train.phases=$((2 * phases))" router.prefix=16
     train=$all_documents
     best=$(ratio_of_best early)
     row S5 "each path may answer with an earlier version (16 paths, 400 short documents)" \
@@ -270,7 +282,7 @@ fi
 
 if wanted S6; then
     few="train.phases=16 data.max_bytes=6000000 eval.baselines=none"
-    [ -z "$quick" ] || few="train.phases=8 data.max_bytes=2000000 train.batch=4 eval.baselines=none"
+    [ -z "$quick" ] || few="train.phases=2 data.max_bytes=2000000 eval.baselines=none"
     # shellcheck disable=SC2086 # words without blanks
     {
         run flat-16 topology.levels=16 $few
@@ -288,7 +300,7 @@ if wanted S7; then
     began=$(date +%s)
     mkdir -p "$out/S7"
     [ -e "$out/S7/run" ] || ln -s "../4x4/seed$first" "$out/S7/run"
-    TEXTS=mixed sh "$root/bench/routing.sh" "$train" "$valid" "$out/S7" >"$out/S7.md"
+    TEXTS=mixed MIXED=${quick:+80} sh "$root/bench/routing.sh" "$train" "$valid" "$out/S7" >"$out/S7.md"
     seconds=$((seconds + $(date +%s) - began))
     # Perplexities on mixed documents, for the rules once, history 128 to 16, and oracle
     # 64.
@@ -318,10 +330,10 @@ fi
 if wanted S9; then
     # A merge after every step averages the weights of the paths. This is the nearest
     # that Pathloom comes to synchronous training; each path keeps separate moments.
-    run 2x2-sync topology.levels=2x2 outer.method=fedavg train.tau=1 "train.phases=$steps" \
+    run 2x2-sync topology.levels=2x2 outer.method=fedavg train.tau=1 "train.phases=$((tau * phases))" \
         eval.baselines=none
     sync=$(ratio 2x2 mix 2x2-sync mix)
-    row S9 "merging every $((steps / (quick ? 6 : 8))) steps is as good as after every step (2x2)" \
+    row S9 "merging every $tau steps is as good as after every step (2x2)" \
         "0.96 to 1.04" "$sync" "mean within 3 %" "$(verdict "$(check near 0.03 "$sync")")"
 fi
 

@@ -9,7 +9,7 @@
 # mixed document consists of pieces of about 1,000 bytes from six documents of VALID;
 # each piece has a different domain than the piece before it. The run is trained on
 # TRAIN unchanged. A run that already exists is only read. TEXTS=mixed evaluates only the
-# mixed documents.
+# mixed documents, and MIXED=N only the first N of them.
 set -eu
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 train=$1 valid=$2 out=$3
@@ -82,7 +82,7 @@ if [ ! -s "$out/run/report.json" ]; then
         exit 1
     }
 fi
-mixed "$valid" >"$out/mixed.jsonl"
+mixed "$valid" | head -n "${MIXED:-100000}" >"$out/mixed.jsonl"
 for text in ${TEXTS:-plain mixed}; do
     file=$out/mixed.jsonl
     [ "$text" = mixed ] || file=$valid

@@ -14,9 +14,9 @@ static const double GAIN = 0.009, EVEN = 1.9;
  * For larger numbers, the gain is assumed to stay the same. */
 static const double MOST = 4.6;
 static const double REPEATS = 15;
-/* A path reads its shard at most this many times. A shard is so small that a path would
- * soon learn it by heart. */
-static const double PATH_EPOCHS = 4;
+/* A path reads a shard of mean size at most this many times. A shard is so small that a
+ * path would soon learn it by heart. */
+static const double PATH_EPOCHS = 2;
 /* The number of tokens of AdamW that one token of Muon is worth. */
 static const double MUON_TOKENS = 1.3;
 
@@ -27,7 +27,7 @@ static const double BUSY = 0.97;
  * merged, and it gets new parameters. PER_TASK: of every task; PER_PARAM: per parameter
  * of a path. OF_BASE: the base model's share of such a time per train.tau steps; its
  * tasks are longer. */
-static const double PER_TASK = 0.05, PER_PARAM = 4e-8, OF_BASE = 0.12;
+static const double PER_TASK = 0.08, PER_PARAM = 4e-8, OF_BASE = 0.12;
 /* The time between two tasks takes at most about this fraction of a task's time. */
 static const double EXCHANGE = 0.2;
 /* An evaluation's forward pass is this many times as fast as a training step. */
@@ -198,7 +198,7 @@ static double most_path_steps(const dial_facts *f, const dial_choice *c)
 /* Divides the steps of a path into phases. A longer training has more and longer
  * phases: 6 of 50 steps for 300 steps, 12 of 61 for 732, 20 of 78 for 1,560, as in
  * docs/results/pays.md. On a fast machine phases are longer, so that workers do not
- * spend most of their time between tasks; but there are at least FEWEST phases. The
+ * spend most of their time between tasks, if at least FEWEST phases remain. The
  * base model takes as many steps as all paths together, and so trains on half of all
  * tokens. If a path would read its shard too often, the base model gets the remaining
  * steps. */
@@ -207,7 +207,7 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
 {
     static const double FEWEST = 4;
     const double paths = (double)c->paths, all = steps;
-    if (f->phases == 0)
+    if (f->phases == 0 && f->base_steps == 0)
         steps = fmin(steps, most_path_steps(f, c));
     double wanted = round(7 * cbrt(steps));
     if (step->together > 0)
@@ -247,26 +247,27 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
         c->seconds += c->part[i];
 }
 
-/* Returns the number of steps of each path for which the other parts of the run leave
- * time. The user's keys may fix the length of some of these parts. The time between
- * tasks depends on the length of the phases, and so on the result; repeating the
- * calculation with the last result finds it. */
+/* Returns the largest number of steps of each path with which the run ends in the given
+ * time; 0 if LEAST_STEPS are too many. The user's keys may fix the length of some parts
+ * of the run. */
 static double steps_in_time(const dial_facts *f, const dial_choice *c,
                             const step_seconds *step, double forward)
 {
-    enum { ROUNDS = 8 };
+    enum { HALVINGS = 50 };
     dial_choice trial = *c;
-    double steps = LEAST_STEPS;
-    for (int i = 0; i < ROUNDS; i++) {
-        const double tried = fmin(fmax(steps, LEAST_STEPS), STEPS_MAX);
+    double fits = 0, tried = LEAST_STEPS, too_many = STEPS_MAX;
+    for (int i = 0; i < HALVINGS; i++) {
         divide_into_phases(f, &trial, tried, step);
         predict_parts(f, &trial, step, forward);
-        double training = trial.part[DIAL_PATHS];
-        if (f->base_steps == 0)
-            training += trial.part[DIAL_BASE];
-        steps = tried * (f->seconds - (trial.seconds - training)) / training;
+        if (trial.seconds <= f->seconds)
+            fits = tried;
+        else if (fits > 0)
+            too_many = tried;
+        else
+            return 0;
+        tried = sqrt(fits * too_many);
     }
-    return steps;
+    return fits;
 }
 
 static void choose_steps(const dial_facts *f, dial_choice *c)

@@ -14,7 +14,7 @@
  * E, A, B, a, b, GAIN, EVEN and REPEATS are constants. Text that is read again
  * counts less each time (Muennighoff et al. 2023, arXiv:2305.16264, eq. 5): R further
  * epochs after the first count as REPEATS (1 - exp(-R / REPEATS)) epochs. A path reads
- * its shard at most PATH_EPOCHS times; the base model gets the other steps.
+ * a shard of mean size at most PATH_EPOCHS times; the base model gets the other steps.
  * docs/results/dial.md has the measurements to which the constants were fitted. */
 #ifndef PL_JOB_DIAL_H
 #define PL_JOB_DIAL_H

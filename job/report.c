@@ -255,19 +255,21 @@ static void print_documents(const pl_run *r, const evaluation *e)
     pl_buf_destroy(&line);
 }
 
-/* If re-routing gains much, tells the user how to get this gain in answers. */
+/* If re-routing gains much, tells the user how answers are routed again. A prompt and
+ * its answer are at most one window long, so they need a shorter distance than windows
+ * have. */
 static void print_advice(const pl_run *r, const evaluation *e)
 {
     static const double MUCH = 0.9;
     const evaluation_row *mix = &e->rows[e->answer], *again = &e->rows[ROW_WINDOWS];
     if (!again->present || again->ppl > MUCH * mix->ppl)
         return;
+    const long long prefix = (long long)r->cfg.prefix;
     say("   the first %lld tokens of a document often choose a path that does not fit "
-        "the\n   rest: re-routed, perplexity is %.1f %% below that of row *. `pathloom "
-        "generate\n   --route-every %lld`, or `route_every` in a request to `serve`, "
-        "routes again",
-        (long long)r->cfg.prefix, 100 * (1 - again->ppl / mix->ppl),
-        (long long)r->cfg.context);
+        "the\n   rest: re-routed for each window of %lld tokens, perplexity is %.1f %% "
+        "below that of\n   row *. `pathloom generate --route-every %lld`, or "
+        "`route_every` in a request to\n   `serve`, routes again by a longer beginning",
+        prefix, (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl), prefix);
 }
 
 static void print_result_notes(const pl_run *r, const evaluation *e)

@@ -315,10 +315,11 @@ static void choose_training(train_dial *d, const dial_choice *c)
                "8 sequences if the training has up to 30M tokens, else more");
     snprintf(lr, sizeof lr, "%.3g", c->lr);
     choose_text(d, "train.lr", lr, "lower for wider models, higher for larger batches");
-    choose_int(d, "train.base_steps", c->base_steps,
-               c->base_steps > c->paths * c->tau * c->phases
-                   ? "paths read their text 4 times, the base model gets the other steps"
-                   : "half of all tokens train the base model");
+    choose_int(
+        d, "train.base_steps", c->base_steps,
+        c->base_steps > c->paths * c->tau * c->phases
+            ? "paths read their text about twice; other steps go to the base model"
+            : "half of all tokens train the base model");
     choose_int(d, "train.tau", c->tau, "longer trainings have longer phases");
     snprintf(why, sizeof why, "%s tokens in all, %.1f passes over the text%s%s",
              pl_human_count(c->tokens, human[0]), c->epochs, d->time ? ": about " : "",

@@ -8,8 +8,8 @@
 #
 # The list pins the version of every package, so two calls make the same documents. A
 # document is a file of 400 bytes to 256 KiB in UTF-8; a file that occurs twice counts
-# once; of an HTML file only the text counts. One of a hundred documents goes to valid.jsonl.zst; the SHA-256 of a text
-# decides whether it goes there. If a domain has more text than the list allows, the
+# once; of an HTML file only the text counts. One of a hundred documents goes to
+# valid.jsonl.zst; the SHA-256 of a text decides whether it goes there. If a domain has more text than the list allows, the
 # documents with the lowest SHA-256 are kept. OUT/packages has the names and versions of
 # the packages. Needs apt-get, dpkg-deb, tar, perl and zstd, and about 2.5 GB of disk
 # while it runs. Exit code 69: a tool or a package is missing.
@@ -92,10 +92,13 @@ documents() { # DOMAIN MEGABYTES
         }
         sub without_marks { # the text of an HTML page, without empty lines
             my $text = shift;
-            $text =~ s/<!--.*?-->|<(script|style|head)\b.*?<\/\1>|<[^>]*>//gsi;
-            my %sign = (lt => "<", gt => ">", quot => "\"", nbsp => " ", amp => "&");
-            $text =~ s/&(lt|gt|quot|nbsp|amp);/$sign{$1}/g;
-            $text =~ s/\s*\n\s*/\n/g;
+            my $inline = "a|abbr|acronym|b|code|em|font|i|kbd|s|small|span|strong|sub|sup|tt|u|var";
+            $text =~ s/<!--.*?-->|<(script|style|head)\b.*?<\/\1>|<\/?($inline)\b[^>]*>//gsi;
+            $text =~ s/<[^>]*>/\n/g;
+            my %sign = (lt => 60, gt => 62, quot => 34, nbsp => 32, amp => 38);
+            $text =~ s/&(?:(lt|gt|quot|nbsp|amp)|#([0-9]{1,6})|#x([0-9a-f]{1,5}));/
+                my $c = chr($1 ? $sign{lc $1} : $2 || hex $3); utf8::encode($c); $c/gie;
+            $text =~ s/\s*\n/\n/g;
             $text =~ s/^\n//;
             return $text;
         }
@@ -116,7 +119,7 @@ documents() { # DOMAIN MEGABYTES
             $text =~ s/\t/\\t/g;
             $text =~ s/([\x01-\x1f])/sprintf("\\u%04x", ord $1)/ge;
             my $set = hex(substr $hash, -8) % 100 == 0 ? "valid" : "train";
-            print "$set\t{\"domain\":\"$domain\",\"text\":\"$text\"}\n";
+            print "$set\t{\"text\":\"$text\",\"domain\":\"$domain\"}\n";
         }' "$1" "$2"
 }
 

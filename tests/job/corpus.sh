@@ -50,7 +50,7 @@ printf 'too short' >tiny-text/usr/share/pages/short.txt
 gzip tiny-text/usr/share/pages/8.txt
 {
     printf '<html><head><title>page</title></head>\n<body class="x"><!-- a\nremark -->\n'
-    page html | sed 's/^/<p>/; s/house/\&lt;house\&gt; \&amp;lt;/; s/$/<\/p><br>/'
+    page html | sed 's/^/<p>  a<td>b<p>/; s/over/o<b>v<\/b>er/; s/house/\&lt;house\&gt; \&amp;lt; \&#252;\&#xfc;/; s/$/<\/p><br>/'
     printf '<script>page();\n</script></body></html>\n'
 } >tiny-text/usr/share/pages/marks.html
 for n in 1 2 3; do page "source $n" >source/$n.c; done
@@ -81,15 +81,15 @@ cat a.train a.valid >all
 few=$(grep -c '"domain":"few"' all)
 { [ "$few" -ge 3 ] && [ "$few" -le 8 ]; } || fail "few: $few documents in 5 kB"
 grep '"domain":"marks"' all >marks || fail "the page in HTML is missing"
-[ "$(sed 's/.*"text":"\(.*\)"}/\1/; s/\\n/\n/g' marks | grep -v '^$' |
-    grep -c '^page html line [0-9]* says .* of the <house> &lt;$')" -eq 12 ] ||
+[ "$(sed 's/.*"text":"\(.*\)","domain.*/\1/; s/\\n/\n/g' marks | grep -v '^$' |
+    grep -c '^page html line [0-9]* says .*over.* of the <house> &lt; üü$')" -eq 12 ] ||
     fail "the text of the page in HTML is $(cat marks)"
 ! grep -q 'class\|script\|remark\|title' marks || fail "marks of HTML are in the corpus"
 ! grep -q 'page 99[89]' all || fail "a file that is not UTF-8 text is in the corpus"
 held=$(grep -c '"domain":"pages"' a.valid) || fail "no page is held out"
 [ "$held" -le 15 ] || fail "$held of 300 pages are held out"
 perl -MDigest::SHA=sha256_hex -ne '
-    my ($text) = /"domain":"pages","text":"(.*)"}$/ or next;
+    my ($text) = /^{"text":"(.*)","domain":"pages"}$/ or next;
     $text =~ s/\\n/\n/g; $text =~ s/\\t/\t/g; $text =~ s/\\(["\\])/$1/g;
     my $held = hex(substr sha256_hex($text), -8) % 100 == 0;
     die "a document is in the wrong part\n" if $held != ($ARGV eq "a.valid")

@@ -115,7 +115,7 @@ static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
     /* The paths train as many tokens as the base model. Two workers of half the speed
      * need the same time for them. */
     assert_true(faster.part[DIAL_PATHS] > tokens / 200e3);
-    assert_true(faster.part[DIAL_PATHS] < 1.2 * tokens / 200e3);
+    assert_true(faster.part[DIAL_PATHS] < 1.25 * tokens / 200e3);
 }
 
 static void rates_lie_between_what_was_measured(void **state)
@@ -203,7 +203,7 @@ static void text_that_is_read_again_counts_less(void **state)
     assert_true(poor.params <= rich.params);
 }
 
-static void paths_read_their_text_four_times_at_most(void **state)
+static void paths_read_their_text_twice_at_most(void **state)
 {
     dial_facts f = two_cores;
     (void)state;
@@ -211,8 +211,8 @@ static void paths_read_their_text_four_times_at_most(void **state)
     f.seconds = 900;
     dial_choice c = chosen(&f);
     const double step = (double)(c.paths * c.batch * f.context);
-    assert_true((double)(c.tau * c.phases) * step < 4.1 * f.tokens);
-    assert_true((double)(c.tau * c.phases) * step > 3.5 * f.tokens);
+    assert_true((double)(c.tau * c.phases) * step < 2.1 * f.tokens);
+    assert_true((double)(c.tau * c.phases) * step > 1.8 * f.tokens);
     assert_true(c.base_steps > 2 * c.paths * c.tau * c.phases);
     assert_true(fabs(c.seconds / 900 - 1) < 0.05);
     f.phases = 300; /* set by the user */
@@ -238,7 +238,7 @@ static void a_fast_machine_has_longer_phases(void **state)
     const double training =
         (double)(fast.paths * fast.tau * fast.phases * fast.batch * f.context) / 4e6;
     assert_true(fast.part[DIAL_PATHS] > 1.05 * training);
-    assert_true(fast.part[DIAL_PATHS] < 1.5 * training);
+    assert_true(fast.part[DIAL_PATHS] < 1.6 * training);
 }
 
 static void fixed_keys_stay_and_enter_the_choice(void **state)
@@ -261,6 +261,17 @@ static void fixed_keys_stay_and_enter_the_choice(void **state)
     c = chosen(&f);
     assert_int_equal(c.phases, 3);
     assert_true(c.seconds < 60);
+    f.base_steps = f.tau = 0;
+    f.phases = 300;
+    f.seconds = 1800;
+    c = chosen(&f);
+    assert_int_equal(c.phases, 300);
+    assert_true(fabs(c.seconds / 1800 - 1) < 0.05);
+    f.phases = 0;
+    f.tau = 1000; /* one more phase would take more time than there is */
+    c = chosen(&f);
+    const double phase = (c.part[DIAL_BASE] + c.part[DIAL_PATHS]) / (double)c.phases;
+    assert_true(c.seconds <= 1800 && c.seconds + 1.1 * phase > 1800);
 }
 
 static void baselines_take_time_from_the_mixture(void **state)
@@ -363,7 +374,7 @@ int main(void)
         cmocka_unit_test(a_megabyte_has_few_paths),
         cmocka_unit_test(text_smaller_than_a_batch_still_has_a_choice),
         cmocka_unit_test(text_that_is_read_again_counts_less),
-        cmocka_unit_test(paths_read_their_text_four_times_at_most),
+        cmocka_unit_test(paths_read_their_text_twice_at_most),
         cmocka_unit_test(a_fast_machine_has_longer_phases),
         cmocka_unit_test(fixed_keys_stay_and_enter_the_choice),
         cmocka_unit_test(baselines_take_time_from_the_mixture),
