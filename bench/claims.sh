@@ -343,7 +343,9 @@ fi
 exposed() { # name, key=value...
     name=$1
     shift
-    set -- "train.phases=$((tasks + 2))" "$@"
+    set -- "data.corpus=$train" "data.valid=$valid" data.max_bytes=4000000 \
+        "data.tokenizer=$out/2x2/seed$first/data/tokenizer.model" \
+        "train.phases=$((tasks + 2))" "$@"
     for pair in "$@"; do
         shift
         set -- "$@" --set "$pair"
