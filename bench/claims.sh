@@ -9,7 +9,7 @@
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd),
 # as tools/corpus.sh makes them; without them the text that this machine has is used.
 # --quick means one seed and short runs of small models, which take about 15 minutes on
-# two cores without instructions for bf16, and less with them.
+# two cores without instructions for bf16; they train on 4 MB of TRAIN, drawn at random.
 # Otherwise there are three seeds, which take about two hours. Runs that already exist
 # in FOLDER (default claims, or claims-quick) are only read, so an interrupted script
 # continues where it stopped. The exit code is 0 if all runs worked, even if claims
@@ -48,7 +48,7 @@ if [ -n "$quick" ]; then
     seeds=${seeds:-1}
     tau=25 phases=4 em=1 em_twice=1,2 tasks=3
     common="train.base_steps=200 train.batch=4 eval.max_tokens=50000
-        data.max_bytes=4000000 model.width=64 model.heads=2"
+        model.width=64 model.heads=2"
 else
     out=${out:-claims}
     seeds=${seeds:-1 2 3}
@@ -108,6 +108,27 @@ machine_text() {
 if [ -z "$train" ]; then
     [ -s "$out/valid.jsonl" ] || machine_text
     train=$out/train.jsonl valid=$out/valid.jsonl
+fi
+
+# Prints the whole training text.
+documents() {
+    case $documents in
+    *.zst) zstdcat "$documents" ;;
+    *) cat "$documents" ;;
+    esac
+}
+
+# The domains of TRAIN may follow each other, so a part of it must be drawn at random.
+documents=$train
+if [ -n "$quick" ]; then
+    [ -s "$out/part.jsonl" ] || documents | perl -MList::Util=shuffle -e '
+        srand 1;
+        my $left = 4e6;
+        for (shuffle <STDIN>) {
+            last if ($left -= length) < 0;
+            print;
+        }' >"$out/part.jsonl"
+    train=$out/part.jsonl
 fi
 
 wanted() { # claim
@@ -197,7 +218,8 @@ seconds=0 control=''
 table_head | tee "$work/table"
 run 2x2 topology.levels=2x2 eval.baselines=dense,diloco,dense-eq
 # All further runs on this text use the same tokenizer, which takes long to train.
-common="$common data.tokenizer=$out/2x2/seed$first/data/tokenizer.model"
+tokenizer=data.tokenizer=$out/2x2/seed$first/data/tokenizer.model
+common="$common $tokenizer"
 control="$(ppl 2x2 dense-eq | awk '{ printf("%.2f ", $1) }')perplexity; mixture over it $(ratio 2x2 mix 2x2 dense-eq)"
 
 if wanted S1; then
@@ -240,10 +262,7 @@ fi
 # Writes about 400 documents, each cut at the first end of a line after 1,000 bytes. A
 # document without a line end after 1,000 bytes is not written.
 few_documents() {
-    case $train in
-    *.zst) zstdcat "$train" ;;
-    *) cat "$train" ;;
-    esac | awk '
+    documents | awk '
         NR % 12 == 1 && match($0, /^\{"text": *"/) {
             text = substr($0, RLENGTH + 1)
             gsub(/\\\\/, "\001", text)
@@ -343,8 +362,7 @@ fi
 exposed() { # name, key=value...
     name=$1
     shift
-    set -- "data.corpus=$train" "data.valid=$valid" data.max_bytes=4000000 \
-        "data.tokenizer=$out/2x2/seed$first/data/tokenizer.model" \
+    set -- "data.corpus=$train" "data.valid=$valid" data.max_bytes=4000000 "$tokenizer" \
         "train.phases=$((tasks + 2))" "$@"
     for pair in "$@"; do
         shift

@@ -20,8 +20,8 @@ static const double PATH_EPOCHS = 2;
 /* The number of tokens of AdamW that one token of Muon is worth. */
 static const double MUON_TOKENS = 1.3;
 
-/* The fraction of its time in which a worker trains while others train too: paths wait
- * for each other. */
+/* The fraction of its time in which a worker trains, apart from the time between its
+ * tasks. */
 static const double BUSY = 0.97;
 /* The seconds between two tasks of a worker: its update and its moments are sent and
  * merged, and it gets new parameters. PER_TASK: of every task; PER_PARAM: per parameter
@@ -178,7 +178,7 @@ static double tokens_of_evaluation(const dial_facts *f, const dial_choice *c,
 }
 
 /* The seconds that a worker needs for one step: if it trains alone, and if all workers
- * train. Both are 0 if no speed was measured. */
+ * train. Both are infinite if no speed was measured. */
 typedef struct step_seconds {
     double alone, together;
 } step_seconds;
@@ -209,10 +209,8 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     const double paths = (double)c->paths, all = steps;
     if (f->phases == 0 && f->base_steps == 0)
         steps = fmin(steps, most_path_steps(f, c));
-    double wanted = round(7 * cbrt(steps));
-    if (step->together > 0)
-        wanted = fmax(wanted, fmin(seconds_between_tasks(c) / EXCHANGE / step->together,
-                                   steps / FEWEST));
+    const double longer = seconds_between_tasks(c) / EXCHANGE / step->together;
+    double wanted = fmax(round(7 * cbrt(steps)), fmin(longer, steps / FEWEST));
     if (f->tau > 0)
         wanted = (double)f->tau;
     double phases = fmin(PHASES_MAX, fmax(2, round(steps / wanted)));
@@ -233,7 +231,7 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
 static void predict_parts(const dial_facts *f, dial_choice *c, const step_seconds *step,
                           double forward)
 {
-    const double tau = fmax((double)c->tau, 1), between = seconds_between_tasks(c);
+    const double tau = (double)c->tau, between = seconds_between_tasks(c);
     c->part[DIAL_START] = START;
     c->part[DIAL_BASE] =
         (double)c->base_steps * (step->alone + OF_BASE * between / tau);
@@ -278,9 +276,8 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
     const double forward = FORWARD * together * f->workers;
     double steps = f->n_tokens / (2 * paths * tokens);
     c->eval_tokens = (int64_t)tokens_of_evaluation(f, c, forward);
-    const step_seconds step = {
-        together > 0 ? tokens / (dial_rate(f, flops, true) * BUSY) : 0,
-        together > 0 ? tokens / together : 0};
+    const step_seconds step = {tokens / (dial_rate(f, flops, true) * BUSY),
+                               tokens / together};
     if (f->seconds > 0)
         steps = steps_in_time(f, c, &step, forward);
     c->short_of_time = f->seconds > 0 && steps < LEAST_STEPS;

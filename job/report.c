@@ -255,9 +255,9 @@ static void print_documents(const pl_run *r, const evaluation *e)
     pl_buf_destroy(&line);
 }
 
-/* If re-routing gains much, tells the user how answers are routed again. A prompt and
- * its answer are at most one window long, so they need a shorter distance than windows
- * have. */
+/* If re-routing gains much, tells the user how answers are routed again. A prompt with
+ * its answer has at most model.context tokens, so the advice names a smaller number of
+ * tokens. */
 static void print_advice(const pl_run *r, const evaluation *e)
 {
     static const double MUCH = 0.9;
@@ -268,7 +268,8 @@ static void print_advice(const pl_run *r, const evaluation *e)
     say("   the first %lld tokens of a document often choose a path that does not fit "
         "the\n   rest: re-routed for each window of %lld tokens, perplexity is %.1f %% "
         "below that of\n   row *. `pathloom generate --route-every %lld`, or "
-        "`route_every` in a request to\n   `serve`, routes again by a longer beginning",
+        "`route_every` in a request to\n   `serve`, chooses the path again by more "
+        "text",
         prefix, (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl), prefix);
 }
 

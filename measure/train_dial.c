@@ -365,9 +365,6 @@ static void print_keys(const train_dial *d, const dial_choice *c)
             pl_human_seconds(c->seconds, human[0]));
 }
 
-/* Chooses the model by the speeds that were measured before the text was known. Then,
- * if the user gave a time, measures the speed of the chosen model, because the length
- * of the training depends on this speed. Finally, chooses the training. */
 /* Takes train.base_threads back if the chosen model gains less than a tenth by it, and
  * measures again. */
 static pl_status keep_base_threads(train_dial *d, pl_run *r)
@@ -387,6 +384,9 @@ static pl_status keep_base_threads(train_dial *d, pl_run *r)
     return measure_speed(d, r, 0);
 }
 
+/* Chooses the model by the speeds that were measured before the text was known. Then,
+ * if the user gave a time, measures the speed of the chosen model, because the length
+ * of the training depends on this speed. Finally, chooses the training. */
 pl_status train_dial_finish(train_dial *d, pl_run *r)
 {
     dial_facts *f = &d->facts;

@@ -59,9 +59,9 @@ typedef struct pl_backend_options {
 PL_MUST_CHECK pl_status pl_backend_open(const pl_backend_options *options,
                                         pl_backend **out);
 void pl_backend_close(pl_backend **backend);
-/* Writes the text on which the bytes of a training depend: the device and, if there are
- * several threads, their number, because sums are rounded differently with a different
- * number of threads. */
+/* Writes the text that names the kind of device. Workers with equal texts compute equal
+ * bytes. So the text has the number of threads, if there are several: with another
+ * number, sums are rounded differently. */
 void pl_backend_kind(const pl_backend *backend, char kind[PL_DEVICE_MAX]);
 
 #ifdef __cplusplus

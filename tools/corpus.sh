@@ -9,9 +9,9 @@
 # The list pins the version of every package, so two calls make the same documents. A
 # document is a file of 400 bytes to 256 KiB in UTF-8; a file that occurs twice counts
 # once; of an HTML file only the text counts. One of a hundred documents goes to
-# valid.jsonl.zst; the SHA-256 of a text decides whether it goes there. If a domain has more text than the list allows, the
-# documents with the lowest SHA-256 are kept. OUT/packages has the names and versions of
-# the packages. Needs apt-get, dpkg-deb, tar, perl and zstd, and about 2.5 GB of disk
+# valid.jsonl.zst; the SHA-256 of a text decides whether it goes there. If a domain has
+# more text than the list allows, the documents with the lowest SHA-256 are kept.
+# OUT/packages has the names and versions of the packages. Needs apt-get, dpkg-deb, tar, perl and zstd, and about 2.5 GB of disk
 # while it runs. Exit code 69: a tool or a package is missing.
 set -eu
 usage() {
