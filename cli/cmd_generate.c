@@ -1,5 +1,5 @@
-/* pathloom generate: writes text. The first tokens of the prompt choose a path, and
- * that path generates. */
+/* pathloom generate: writes text. The prompt chooses a path, and that path
+ * generates. */
 #include "cli/cli.h"
 #include "serve/serve.h"
 
@@ -18,13 +18,13 @@ static const cli_option options[] = {
     CLI_RUN(request, dir),
     CLI_ANSWER(request, wish),
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
-               "beginning of the text; its first tokens choose the path"),
+               "beginning of the text; it chooses the path"),
     CLI_OPTION("path", CLI_TEXT, request, path, "pNN",
                "let this path answer, for any prompt"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "router: the router chooses the path; likelihood: the path under which "
-               "the prompt's first tokens are likeliest; auto: likelihood, if there "
-               "are at most 16 paths (router.answer)"),
+               "the prompt is likeliest; auto: likelihood, if there are at most 16 "
+               "paths (router.answer)"),
     CLI_SELECT(request, select),
     CLI_NUMBER("route-every", CLI_INT, request, every, "W", 1, 1 << 20,
                "choose the path again every W tokens, by the text so far; all paths "

@@ -120,7 +120,7 @@ static void show_routing(const routing_call *call)
     row_text(&r, "route", route->by_likelihood ? "likelihood" : "router", NULL);
     row_text(&r, "why", route->why, "%s");
     row_int(&r, "tokens", route->n_tokens, NULL);
-    row_int(&r, "tokens_seen", route->n_seen, "\nthe first %s tokens choose the path");
+    row_int(&r, "tokens_seen", route->n_seen, "\nthe paths read the first %s tokens");
     if (route->nats) {
         char likely[PL_NAME_MAX];
         pl_topology_path_name(t, route->likeliest, likely);
@@ -171,9 +171,11 @@ const cli_verb verb_route = {
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes =
-        "nats: -log p of the first tokens (router.prefix) under the path. behind: "
-        "difference to the best path. posterior: the path's share of the likelihoods "
-        "of all paths. router cost: lower is better. *: the path that generate, serve "
-        "and export --prompt choose.",
+        "nats: -log p of the first tokens (router.prefix) under the path, plus that of "
+        "the later tokens by the router's counts. behind: difference to the best path. "
+        "posterior: the path's share of the likelihoods of all paths. router cost: "
+        "-log "
+        "p of all tokens by the router's counts. *: the path that generate, serve and "
+        "export --prompt choose.",
     .computes = true,
     .run = run_route};

@@ -294,11 +294,12 @@ static const pl_key keys[] = {
      false},
     {"router.answer", PL_KEY_CHOICE, AT(answer), "auto", 0, 0, "auto|router|likelihood",
      "",
-     "how the first router.prefix tokens of a prompt (generate, serve) or of a "
-     "held-out document (eval) choose its path; router: the path whose training "
-     "documents have the most similar counts of tokens and pairs of tokens; "
-     "likelihood: the path that gives these tokens the highest likelihood (every path "
-     "reads them); auto: likelihood in a run of at most 16 paths, else router",
+     "how a prompt (generate, serve), or the first router.prefix tokens of a held-out "
+     "document (eval), choose the path; router: the path whose training documents have "
+     "the most similar counts of tokens and pairs of tokens; likelihood: the path that "
+     "gives the text the highest likelihood (every path reads the first router.prefix "
+     "tokens, and the router's counts judge the later ones); auto: likelihood in a run "
+     "of at most 16 paths, else router",
      true},
     {"router.em", PL_KEY_TEXT, AT(em), "", 0, 0, NULL, "phases",
      "phases after which the training documents are dealt to the paths again, such as "

@@ -267,9 +267,10 @@ static void print_advice(const pl_run *r, const evaluation *e)
     const long long prefix = (long long)r->cfg.prefix;
     say("   the first %lld tokens of a document often choose a path that does not fit "
         "the\n   rest: re-routed for each window of %lld tokens, perplexity is %.1f %% "
-        "below that of\n   row *. `pathloom generate --route-every %lld`, or "
-        "`route_every` in a request to\n   `serve`, chooses the path again by more "
-        "text",
+        "below that of\n   row *. A longer prompt chooses its path by all of its "
+        "tokens. "
+        "`pathloom generate\n   --route-every %lld`, or `route_every` in a request to "
+        "`serve`, also chooses the path\n   again while the answer is written",
         prefix, (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl), prefix);
 }
 
@@ -282,11 +283,11 @@ static void print_result_notes(const pl_run *r, const evaluation *e)
         "   row answers with one model of %.2f M parameters. Time is what the training "
         "takes\n"
         "   with one machine per path at %s tokens/s each. *: as generate and serve "
-        "answer)",
+        "answer a\n   prompt of %lld tokens)",
         e->n_docs, pl_human_count((double)e->n_targets, count),
         (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
         (double)pl_topology_path_params(r->topology) / 1e6,
-        pl_human_count(e->rate, rate));
+        pl_human_count(e->rate, rate), (long long)r->cfg.prefix);
     if (e->wish.mixture.at)
         say("   (the mixture answers with the versions of tag %s)", e->wish.mixture.at);
     if (e->wish.mixture.without)

@@ -50,7 +50,7 @@ void text_router_close(text_router **router)
 static const char *why_of(const text_router *t, const text_route *route)
 {
     if (route->by_likelihood)
-        return "its likelihood of the first tokens is the highest";
+        return "its likelihood of the text is the highest";
     if (route->n_paths == 1)
         return "it is the only path";
     if (route->n_seen < 1)

@@ -21,7 +21,7 @@ void text_router_close(text_router **router); /* accepts NULL */
 typedef struct text_route {
     int n_paths, path; /* path: the path that answers */
     /* n_tokens: tokens of the text, without BOS; n_seen: number of first tokens that
-     * choose the path */
+     * the paths read if likelihood decides */
     int n_tokens, n_seen;
     bool by_likelihood; /* likelihood decides, not the router */
     const char *why;

@@ -21,7 +21,7 @@ typedef struct pl_which {
 typedef struct pl_answer_settings {
     char backend[16], precision[16];
     char rule[16];  /* router.answer: "auto", "router" or "likelihood" */
-    int prefix;     /* router.prefix: number of first tokens that choose the path */
+    int prefix;     /* router.prefix: number of first tokens that all paths read */
     pl_which which; /* the versions that answer */
     /* [n_paths], borrowed: true for paths that are never chosen and never read; NULL:
      * all paths may answer */

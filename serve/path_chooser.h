@@ -2,11 +2,13 @@
  * this chooser, so all of them choose the same path for a prompt. There are two ways:
  *
  * - By the router: for each path the router has a very small language model, made of
- *   counts (router/prefix_lm.c). The path whose model predicts the first router.prefix
- *   tokens best answers.
- * - By likelihood: every path reads these tokens, and the path that predicts them best
- *   answers (serve/likelihood.c). Each module of these paths is in memory once
- *   (module_pool.h).
+ *   counts (router/prefix_lm.c). The path whose model predicts the text best answers.
+ * - By likelihood: every path reads the first router.prefix tokens
+ * (serve/likelihood.c). The path with the lowest sum of two losses answers: its own
+ * loss of these tokens, and the router's loss of the later ones, which would cost much
+ * to read with every path. Many texts begin with the same licence or the same system
+ * message, so the first tokens alone often say nothing (docs/results/routing.md). Each
+ * module of the paths is in memory once (module_pool.h).
  *
  * Likelihoods are always computed with the run's precision and one thread, even if the
  * answer is computed with another precision or more threads. So these options never
@@ -59,13 +61,15 @@ typedef struct pl_path_choice {
     int path;
     bool by_likelihood; /* false: the router chose the path */
     double margin_nats; /* nats of the second best path minus nats of the chosen one */
-    /* [n_paths] by likelihood: the nats of each path, valid until the chooser's next
-     * call; NULL: the router chose the path */
+    /* [n_paths] by likelihood: for each path, its nats of the first tokens plus the
+     * router's nats of the later tokens, valid until the chooser's next call; NULL: the
+     * router chose the path */
     const double *nats;
 } pl_path_choice;
 /* Chooses the path for a text of n tokens. tokens[0] is BOS. If BOS is the only token,
  * the router chooses. Closed paths (settings.closed) are never chosen; their nats are
- * infinite. */
+ * infinite. A caller who wants to score the text gives only the tokens that are not
+ * scored. */
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);

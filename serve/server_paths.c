@@ -300,6 +300,11 @@ int server_paths_context(const server_paths *p)
     return p->mix->arm.shape.context;
 }
 
+int server_paths_prefix(const server_paths *p)
+{
+    return p->mix->settings.prefix;
+}
+
 /* ---- routing ---- */
 /* Routing blocks the only thread that computes answers. So while requests are being
  * answered, routing may take about ROUTE_MS between two decoding steps; then it pauses

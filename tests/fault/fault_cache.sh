@@ -13,7 +13,7 @@ own_folder "$2"
 make_corpus base corpus
 
 run() { # folder, options
-    small_job "$@" --set train.tau=20 --set train.phases=20 --set train.base_steps=20 \
+    small_job "$@" --set train.tau=20 --set train.phases=8 --set train.base_steps=20 \
         --set fleet.audit=1 \
         >"$work/$1.out" 2>&1
 }

@@ -30,8 +30,8 @@ run_job() { # folder, options; in a subshell, which becomes the launcher
         mkdir "$work/$out"
         cp -r "$work/data" "$work/$out/"
     fi
-    small_job "$out" --workers 3 --set train.tau=15 --set train.phases=6 \
-        --set train.base_steps=15 --set workers.ttl_ms=1000 "$@"
+    small_job "$out" --workers 3 --set train.tau=9 --set train.phases=6 \
+        --set train.base_steps=8 --set workers.ttl_ms=1000 "$@"
 }
 
 shoot() { # launcher pid
@@ -56,7 +56,7 @@ run_both() { # options
     (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 ||
         fail "the undisturbed run"
     [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job "$case.shot" "$@" \
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 run_job "$case.shot" "$@" \
         >"$work/$case.shot.out" 2>&1 & # slow steps leave time for the kills
     job=$!
     shoot "$job"
@@ -84,7 +84,7 @@ same() { # name, options
     rm -rf "$work/$case".*
 }
 
-# Each module must have each of the 6 phases of a path once. A phase has 15 steps or
+# Each module must have each of the 6 phases of a path once. A phase has 9 steps or
 # fewer, with 4 samples per step.
 count_phases() {
     for module in $(sed -n 's,^\(mix/[^p][^ ]*\) .*,\1,p' "$work/$case.shot.facts"); do
@@ -94,7 +94,7 @@ count_phases() {
             awk '
                 $1 "." $2 != path { wrong += path != "" && n != 6
                                     path = $1 "." $2; n = 0 }
-                { wrong += $4 != 60 * n || $5 < 1 || $5 > 60; n++ }
+                { wrong += $4 != 36 * n || $5 < 1 || $5 > 36; n++ }
                 END { exit n != 6 || wrong > 0 }' ||
             fail "$module does not have every phase once"
     done

@@ -45,7 +45,7 @@ if(TARGET pl_workers AND NOT PL_ONLY_MODULES)
   add_executable(adversary fault/adversary.c fault/adversary_line.c fault/adversary_hub.c fault/adversary_home.c
     fault/adversary_raw.c fault/hostile.c)
   target_link_libraries(adversary pl_workers)
-  pl_job_test(adversary "fault;workers" adversary.sh --minutes 2 --seed 1
+  pl_job_test(adversary "fault;workers" adversary.sh --minutes 1 --seed 1
     --build ${CMAKE_BINARY_DIR})
 endif()
 

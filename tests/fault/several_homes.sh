@@ -97,12 +97,12 @@ cp -r "$work/three/store/home-2" "$work/lost/store/"
 rm "$work/lost/store/PARTS"
 refused 65 'its file PARTS is missing' "$pathloom" train --out "$work/lost"
 
-(train whole --set train.phases=12 --set train.tau=20) || fail "the run of 12 phases"
+(train whole --set train.phases=8 --set train.tau=10) || fail "the run of 12 phases"
 versions --run "$work/whole" >"$work/whole.versions"
 
 # A slow job gets one more home, and is copied while it trains. Training continues from
 # the copy.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train half --set store.homes=2 --set train.phases=12 --set train.tau=20 &
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:60 train half --set store.homes=2 --set train.phases=8 --set train.tau=10 &
 job=$!
 training_begins half
 store backup "$work/half.copy" --run "$work/half"

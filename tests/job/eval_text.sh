@@ -59,16 +59,29 @@ whole=$(grep -o '"row":"mix-likelihood"[^}]*' "$work/on.json" |
     sed 's/.*"bits_per_byte":\([0-9.]*\).*/\1/')
 about "$bits" "$whole" || fail "documents have $bits bits per byte, the whole $whole"
 
+# Writes the text whose tokens, with BOS, are the first router.prefix tokens of a file.
+beginning() { # file
+    low=1 high=200
+    while [ $low -lt $high ]; do
+        bytes=$(((low + high + 1) / 2))
+        head -c $bytes "$1" >"$work/beginning"
+        "$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
+            fail "route"
+        if [ "$(number "$work/route.json" tokens)" -lt 16 ]; then low=$bytes; else high=$((bytes - 1)); fi
+    done
+    head -c $low "$1" >"$work/beginning"
+}
+
 # The document's path must be the path that answers a prompt with the same beginning.
+beginning base/buf.h
 path=$(documents "$work/on.json" | sed -n '1s/.*"path":"\([^"]*\)".*/\1/p')
-"$pathloom" generate --run "$run" --prompt "$(head -c 90 base/buf.h)" --max-tokens 1 \
+"$pathloom" generate --run "$run" --prompt "$(cat "$work/beginning")" --max-tokens 1 \
     --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
 grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate and eval --on choose different paths"
 
 # `route` must name the same path and say why. The path that answers must have the
 # fewest nats, the margin must be the one in the list of documents, and the posteriors
 # must add up to 1.
-head -c 90 base/buf.h >"$work/beginning"
 "$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
     fail "route"
 grep -q "^{\"path\":\"$path\",\"route\":\"likelihood\"" "$work/route.json" ||
@@ -84,6 +97,18 @@ grep -o '{"path":"p[^}]*}' "$work/route.json" | tr -d '{}"' | tr ',' '\n' |
 "$pathloom" route --run "$run" --prompt "$(cat "$work/beginning")" --json >"$work/prompt.json" ||
     fail "route --prompt"
 cmp -s "$work/route.json" "$work/prompt.json" || fail "--prompt and --file differ"
+# Later tokens must count, and only by the router's counts: for each path they must add
+# the same number to its nats and to its router cost.
+head -c 600 base/buf.h >"$work/longer"
+"$pathloom" route --run "$run" --file "$work/longer" --json >"$work/longer.json" ||
+    fail "route of a longer text"
+for json in route longer; do
+    grep -o '{"path":"p[^}]*}' "$work/$json.json" |
+        sed 's/.*"nats":\([0-9.]*\).*"router_cost":\([0-9.]*\).*/\1 \2/' >"$work/$json.nats"
+done
+paste -d ' ' "$work/route.nats" "$work/longer.nats" |
+    awk '{ own = $3 - $1; router = $4 - $2; wrong += !(router > 1 && own - router < 1e-3 && router - own < 1e-3) }
+        END { exit !(NR == 4 && !wrong) }' || fail "the tokens after the prefix count wrongly"
 "$pathloom" route --run "$run" --route router --json --file - <"$work/beginning" \
     >"$work/router.json" || fail "route --route router"
 answer=$(sed 's/^{"path":"\([^"]*\)".*/\1/' "$work/router.json")

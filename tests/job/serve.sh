@@ -209,8 +209,8 @@ nats() { # PROMPT
     "$pathloom" generate --run "$work/run" --prompt "$1" --max-tokens 1 --json |
         sed 's/.*"nats"://'
 }
-[ "$(nats 'for (int i = 0; i < n; i++) {')" = "$(nats 'for (int i = 0; i < n; i++) a')" ] ||
-    fail "tokens after the prefix count"
+[ "$(nats 'for (int i = 0; i < n; i++) {')" != "$(nats 'for (int i = 0; i < n; i++) a')" ] ||
+    fail "tokens after the prefix do not count"
 [ "$(nats 'for (int')" != "$(nats 'for (int i')" ] || fail "tokens of the prefix do not count"
 ok
 mkdir "$work/begin" # this run's prefix is only BOS, for which no loss can be computed
@@ -496,7 +496,20 @@ sleep 0.5
 kill -HUP "$server"
 sleep 0.5
 alike likelihood
-[ "$(sort -u "$work/paths.likelihood")" = p00 ] ||
-    fail "equal paths: the lowest answers, not $(sort -u "$work/paths.likelihood")"
+# Of equal paths the lowest answers, unless the router prefers a different path because
+# of tokens after the first router.prefix.
+[ "$(sort -u "$work/paths.likelihood" | grep -vc p00)" -gt 0 ] ||
+    fail "tokens after the prefix do not choose the path"
+for prompt in 'The ' 'int x' 'for (int'; do
+    ask "{\"prompt\": \"$prompt\", \"max_tokens\": 1}" > "$work/short"
+    [ "$(field path "$work/short")" = p00 ] ||
+        fail "equal paths: the lowest answers \`$prompt\`, not $(field path "$work/short")"
+done
+# Tokens that the answer scores do not choose the path.
+while read -r prompt; do
+    ask "{\"prompt\": \"$prompt\", \"max_tokens\": 1, \"echo\": true, \"logprobs\": 0}" > "$work/scored"
+    [ "$(field path "$work/scored")" = p00 ] ||
+        fail "tokens of \`$prompt\` that are scored choose the path $(field path "$work/scored")"
+done < "$work/prompts"
 ends TERM
 echo "PASSED: $checks checks"

@@ -54,7 +54,7 @@ train() { # options
     exec "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
         --set data.vocab=512 --set model.width=48 --set model.heads=2 \
         --set model.blocks=2 --set model.context=64 --set train.batch=4 \
-        --set train.tau=40 --set train.phases=60 --set train.base_steps=30 \
+        --set train.tau=4 --set train.phases=30 --set train.base_steps=30 \
         --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \
         --set eval.sample_tokens=0 --set store.keep_updates=true "$@"
 }
@@ -74,7 +74,7 @@ wait_for_version() {
 }
 
 # ---- while the job trains; its steps are slow enough for this script ----
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train) >"$work/train.log" 2>&1 &
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150 train) >"$work/train.log" 2>&1 &
 job=$!
 wait_for_version 5
 store 0 tag early 3 --note "for the test"
@@ -102,14 +102,14 @@ kill -INT "$job"
 wait "$job"
 job=
 before=$(versions)
-[ "$before" -lt 60 ] || fail "the job was too fast to be stopped"
+[ "$before" -lt 30 ] || fail "the job was too fast to be stopped"
 store 0 rollback mix --to early
 says "continues with phase"
 store 0 diff mix early
 ! grep -q 'changed *[1-9]' "$work/out" || fail "a rolled back version differs"
 store_json fsck
 (train) >"$work/train.log" 2>&1 || fail "training does not continue after a rollback"
-[ "$(versions)" -eq 60 ] || fail "version $(versions) instead of 60 at the end"
+[ "$(versions)" -eq 30 ] || fail "version $(versions) instead of 30 at the end"
 store_json fsck
 store 0 verify L1.E0
 store 66 verify "L1.E0@$((before + 1))"
@@ -169,7 +169,7 @@ store 66 cat L1.E0 no.such.tensor
 store 66 tag other 99
 # ---- each verb of the list of verbs, while a long job trains ----
 rm -rf "$work/run"
-(train --set train.phases=2000) >"$work/train.log" 2>&1 &
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:50 train --set train.phases=2000) >"$work/train.log" 2>&1 &
 job=$!
 wait_for_version 3
 store_json tag early 2
