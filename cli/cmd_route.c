@@ -120,7 +120,8 @@ static void show_routing(const routing_call *call)
     row_text(&r, "route", route->by_likelihood ? "likelihood" : "router", NULL);
     row_text(&r, "why", route->why, "%s");
     row_int(&r, "tokens", route->n_tokens, NULL);
-    row_int(&r, "tokens_seen", route->n_seen, "\nthe paths read the first %s tokens");
+    row_int(&r, "tokens_seen", route->n_seen,
+            route->nats ? "\nthe paths read the first %s tokens" : NULL);
     if (route->nats) {
         char likely[PL_NAME_MAX];
         pl_topology_path_name(t, route->likeliest, likely);

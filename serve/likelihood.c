@@ -1,9 +1,10 @@
 /* Finds the path under which a text is likeliest.
  *
  * A path that was trained on one kind of text predicts the first tokens of such a text
- * better than the other paths do. So no router is needed: each path reads the first
- * tokens, and the path that predicts them best writes the answer. This method needs no
- * further training, and costs one short forward pass per path. */
+ * better than the other paths do. So each path reads the first tokens, and the path
+ * that predicts them best writes the answer. This method needs no further training, and
+ * costs one short forward pass per path. For a longer prompt path_chooser.c adds the
+ * router's losses of the later tokens. */
 #include "serve/serve.h"
 #include <math.h>
 

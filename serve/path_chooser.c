@@ -20,8 +20,8 @@ struct pl_path_chooser {
     /* the fields below are used if paths are chosen by likelihood */
     pl_backend *backend; /* computes likelihoods */
     pl_module_pool *pool;
-    pl_model *model; /* computes the losses of one path after another */
-    const pl_arm *arm;
+    pl_model *model;   /* computes the losses of one path after another */
+    const pl_arm *arm; /* NULL: the newest chapter, or that of the tag */
     const pl_topology *topology;
     scoring *scorings; /* [n_held] path p is held in scorings[p modulo n_held] */
     int n_held;        /* largest number of held paths; 0: the router chooses */
@@ -78,7 +78,9 @@ pl_status pl_path_chooser_by_router(pl_path_chooser *c)
     char chapter[PL_ARM_NAME_MAX], name[PL_MODULE_NAME_MAX];
     if (c->router)
         return PL_OK;
-    if (c->settings->which.at)
+    if (c->arm)
+        pl_copy_text(chapter, sizeof chapter, c->arm->name);
+    else if (c->settings->which.at)
         pl_copy_text(chapter, sizeof chapter, c->settings->which.at->arm);
     else
         pl_newest_chapter(c->store, chapter);
@@ -123,6 +125,7 @@ pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c, const pl_arm *arm,
 pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
                                  const pl_topology *topology)
 {
+    c->arm = arm;
     if (!pl_answers_by_likelihood(c->settings->rule, c->settings->prefix,
                                   pl_topology_n_paths(topology)))
         return PL_OK;

@@ -3,12 +3,12 @@
  *
  * - By the router: for each path the router has a very small language model, made of
  *   counts (router/prefix_lm.c). The path whose model predicts the text best answers.
- * - By likelihood: every path reads the first router.prefix tokens
- * (serve/likelihood.c). The path with the lowest sum of two losses answers: its own
- * loss of these tokens, and the router's loss of the later ones, which would cost much
- * to read with every path. Many texts begin with the same licence or the same system
- * message, so the first tokens alone often say nothing (docs/results/routing.md). Each
- * module of the paths is in memory once (module_pool.h).
+ * - By likelihood: every path reads the first router.prefix tokens (likelihood.c). The
+ *   path with the lowest sum of two losses answers: its own loss of these tokens, and
+ *   the router's loss of the later ones, which would cost much to read with every path.
+ *   Many texts begin with the same licence or the same system message, so the first
+ *   tokens alone often say nothing (docs/results/routing.md). Each module of the paths
+ *   is in memory once (module_pool.h).
  *
  * Likelihoods are always computed with the run's precision and one thread, even if the
  * answer is computed with another precision or more threads. So these options never

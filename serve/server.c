@@ -243,24 +243,33 @@ static const int32_t *get_prompt_tokens(const server_prompt *prompt)
     return (const int32_t *)(const void *)prompt->tokens.data;
 }
 
+/* A request whose purpose is the scores of its prompt: evaluation tools ask for at most
+ * one token. Only the first router.prefix tokens choose its path, as in `pathloom
+ * eval`: a score of tokens that chose the path would be too good. */
+static bool is_evaluation(const server_job *job)
+{
+    const pl_generate_options *o = &job->completion.options;
+    return o->prompt_scores && o->max_tokens <= 1;
+}
+
 /* Chooses the path of a prompt. If the prompt does not begin with BOS, BOS is put
  * before it for this choice, because the paths were trained on texts that begin with
- * BOS. If the answer scores the tokens of the prompt, only the first router.prefix of
- * them choose the path, as in `pathloom eval`: a score of tokens that chose the path
- * would be too good. */
-static pl_status route_prompt(pl_server *s, bool scored, server_prompt *prompt)
+ * BOS. */
+static pl_status route_prompt(pl_server *s, const server_job *job,
+                              server_prompt *prompt)
 {
     const int32_t bos = PL_TOKEN_BOS, *tokens = get_prompt_tokens(prompt);
-    const int prefix = server_paths_prefix(s->paths);
+    const bool starts = tokens[0] == bos;
+    int n = count_prompt_tokens(prompt) + !starts;
     pl_buf text = {0};
-    if (tokens[0] != bos)
+    if (is_evaluation(job) && n > server_paths_prefix(s->paths))
+        n = server_paths_prefix(s->paths);
+    if (!starts) {
         pl_buf_append(&text, &bos, sizeof bos);
-    pl_buf_append(&text, tokens, prompt->tokens.len);
-    int n = (int)(text.len / sizeof bos);
-    if (scored && n > prefix)
-        n = prefix;
-    const pl_status status = server_paths_route(
-        s->paths, (const int32_t *)(const void *)text.data, n, &prompt->path);
+        pl_buf_append(&text, tokens, (size_t)(n - 1) * sizeof *tokens);
+        tokens = (const int32_t *)(const void *)text.data;
+    }
+    const pl_status status = server_paths_route(s->paths, tokens, n, &prompt->path);
     pl_buf_destroy(&text);
     return status;
 }
@@ -280,7 +289,7 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     if (server_models_is_auto(job->completion.model) && embeds)
         PL_CHECK(server_models_find(models, "base", &prompt->path));
     else if (server_models_is_auto(job->completion.model))
-        PL_CHECK(route_prompt(s, job->completion.options.prompt_scores, prompt));
+        PL_CHECK(route_prompt(s, job, prompt));
     else
         PL_CHECK(server_models_find(models, job->completion.model, &prompt->path));
     if (prompt->path >= 0)

@@ -2,7 +2,7 @@
  * points, the domains of each shard, and the margins. */
 const router = { map: null, asked: '', trouble: '', by: 'path', point: null, order: [],
   text: '', sent: '', answer: null, refused: '', timer: null, sending: null, bar: null };
-const TEXT_BYTES = 4000; // the server accepts at most 4,095 bytes; only the first tokens choose the path
+const TEXT_BYTES = 4000; // the server accepts at most 4,095 bytes
 
 function makeRouter(main) {
   main.append(
@@ -83,7 +83,7 @@ const share = (v) => (v >= 0.9995 ? '100 %' : digits(100 * v, 1) + ' %');
 function drawAnswer() {
   const a = router.answer, say = $('ask-readout'), table = $('ask-paths');
   const cut = cutText(router.text).length < router.text.length;
-  $('ask-sub').textContent = router.map ? `every path reads the first ${router.map.prefix} tokens, and the router’s counts judge the later ones` : '';
+  $('ask-sub').textContent = router.map && a && a.by_likelihood ? `every path reads the first ${router.map.prefix} tokens, and the router’s counts judge the later ones` : '';
   if (!a) {
     say.textContent = router.refused || 'The text is sent only to the program `pathloom page`, which does not keep it. The newest versions of the paths answer.';
     table.replaceChildren();
@@ -91,7 +91,7 @@ function drawAnswer() {
   }
   const margin = a.by_likelihood ? a.margin_nats : a.router_margin;
   say.replaceChildren(el('b', {}, a.path + ' answers'), `: ${a.why}` + (margin === null ? '' : `, ${digits(margin, 2)} nats ahead of the second path`) +
-    `; ${a.tokens} tokens chose it` + (a.router_path !== a.path ? `; the router alone would choose ${a.router_path}` : '') + (cut ? '; only the beginning was sent' : '') + '.' +
+    `; ${a.tokens} tokens chose it` + (a.router_path !== a.path ? `; the router alone would choose ${a.router_path}` : '') + (cut ? '; only the beginning was sent, so the whole text may get a different path' : '') + '.' +
     (a.note ? ' ' + a.note + '.' : ''));
   const key = a.by_likelihood ? 1 : 3, rows = a.paths.map((p, i) => ({ p, i })).sort((x, y) => (x.p[key] ?? Infinity) - (y.p[key] ?? Infinity)).slice(0, 16);
   const least = Math.min(...a.paths.map((p) => p[3] ?? Infinity)), shareOf = (p) => (p[2] !== null ? p[2] : Math.exp(least - p[3]) / a.paths.reduce((n, q) => n + Math.exp(least - q[3]), 0));

@@ -97,7 +97,7 @@ cp -r "$work/three/store/home-2" "$work/lost/store/"
 rm "$work/lost/store/PARTS"
 refused 65 'its file PARTS is missing' "$pathloom" train --out "$work/lost"
 
-(train whole --set train.phases=8 --set train.tau=10) || fail "the run of 12 phases"
+(train whole --set train.phases=8 --set train.tau=10) || fail "the run of 8 phases"
 versions --run "$work/whole" >"$work/whole.versions"
 
 # A slow job gets one more home, and is copied while it trains. Training continues from

@@ -14,7 +14,7 @@ run=$work/run
 run_job() {
     small_job run --set train.tau=10 --set train.phases=14 --set train.base_steps=10 \
         --set train.lr=0.004 --set train.warmup=1 --set eval.max_tokens=0 \
-        --set data.valid_share=0.04
+        --set data.valid_share=0.08
 }
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job >"$work/run.out" 2>&1 &
 job=$!

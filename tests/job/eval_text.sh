@@ -59,22 +59,27 @@ whole=$(grep -o '"row":"mix-likelihood"[^}]*' "$work/on.json" |
     sed 's/.*"bits_per_byte":\([0-9.]*\).*/\1/')
 about "$bits" "$whole" || fail "documents have $bits bits per byte, the whole $whole"
 
-# Writes the text whose tokens, with BOS, are the first router.prefix tokens of a file.
+# Writes the text whose tokens, with BOS, are the first 16 (router.prefix) of a file. It
+# ends before a blank, because a part of a word may have other tokens than the word.
+# False if the 16 tokens end within a word.
 beginning() { # file
-    low=1 high=200
-    while [ $low -lt $high ]; do
-        bytes=$(((low + high + 1) / 2))
-        head -c $bytes "$1" >"$work/beginning"
+    for bytes in $(head -c 200 "$1" | grep -obE '[^[:space:]][[:space:]]' | sed 's/:.*//'); do
+        head -c $((bytes + 1)) "$1" >"$work/beginning"
         "$pathloom" route --run "$run" --file "$work/beginning" --json >"$work/route.json" ||
             fail "route"
-        if [ "$(number "$work/route.json" tokens)" -lt 16 ]; then low=$bytes; else high=$((bytes - 1)); fi
+        tokens=$(number "$work/route.json" tokens)
+        [ "$tokens" -lt 15 ] || break
     done
-    head -c $low "$1" >"$work/beginning"
+    [ "$tokens" -eq 15 ]
 }
 
 # The document's path must be the path that answers a prompt with the same beginning.
-beginning base/buf.h
-path=$(documents "$work/on.json" | sed -n '1s/.*"path":"\([^"]*\)".*/\1/p')
+document=1 source=base/buf.h
+beginning $source || {
+    document=2 source=docs/GLOSSARY.md
+    beginning $source || fail "no document has 16 tokens that end with a word"
+}
+path=$(documents "$work/on.json" | sed -n "${document}s/.*\"path\":\"\([^\"]*\)\".*/\1/p")
 "$pathloom" generate --run "$run" --prompt "$(cat "$work/beginning")" --max-tokens 1 \
     --json >"$work/generate.json" 2>"$work/generate.out" || fail "generate"
 grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate and eval --on choose different paths"
@@ -86,7 +91,7 @@ grep -q "\"path\":\"$path\"" "$work/generate.json" || fail "generate and eval --
     fail "route"
 grep -q "^{\"path\":\"$path\",\"route\":\"likelihood\"" "$work/route.json" ||
     fail "route and eval --on choose different paths"
-margin=$(documents "$work/on.json" | sed -n '1s/.*"margin_nats":\([0-9.]*\).*/\1/p')
+margin=$(documents "$work/on.json" | sed -n "${document}s/.*\"margin_nats\":\([0-9.]*\).*/\1/p")
 awk -v a="$(number "$work/route.json" margin_nats)" -v b="$margin" \
     'BEGIN { exit !(a - b < 1e-3 && b - a < 1e-3) }' || fail "route and eval --on print different margins"
 grep -o '{"path":"p[^}]*}' "$work/route.json" | tr -d '{}"' | tr ',' '\n' |
@@ -99,7 +104,7 @@ grep -o '{"path":"p[^}]*}' "$work/route.json" | tr -d '{}"' | tr ',' '\n' |
 cmp -s "$work/route.json" "$work/prompt.json" || fail "--prompt and --file differ"
 # Later tokens must count, and only by the router's counts: for each path they must add
 # the same number to its nats and to its router cost.
-head -c 600 base/buf.h >"$work/longer"
+head -c 600 $source >"$work/longer"
 "$pathloom" route --run "$run" --file "$work/longer" --json >"$work/longer.json" ||
     fail "route of a longer text"
 for json in route longer; do

@@ -496,16 +496,18 @@ sleep 0.5
 kill -HUP "$server"
 sleep 0.5
 alike likelihood
-# Of equal paths the lowest answers, unless the router prefers a different path because
-# of tokens after the first router.prefix.
-[ "$(sort -u "$work/paths.likelihood" | grep -vc p00)" -gt 0 ] ||
-    fail "tokens after the prefix do not choose the path"
+# Of equal paths the lowest answers a prompt that is not longer than router.prefix.
 for prompt in 'The ' 'int x' 'for (int'; do
     ask "{\"prompt\": \"$prompt\", \"max_tokens\": 1}" > "$work/short"
     [ "$(field path "$work/short")" = p00 ] ||
         fail "equal paths: the lowest answers \`$prompt\`, not $(field path "$work/short")"
 done
-# Tokens that the answer scores do not choose the path.
+# A request that only scores its prompt gets its path by the first tokens, and any other
+# request by all.
+while read -r prompt; do
+    ask "{\"prompt\": \"$prompt\", \"max_tokens\": 2, \"echo\": true, \"logprobs\": 0}" > "$work/echoed"
+    field path "$work/echoed"
+done < "$work/prompts" | cmp - "$work/paths.likelihood" || fail "echo changes the path"
 while read -r prompt; do
     ask "{\"prompt\": \"$prompt\", \"max_tokens\": 1, \"echo\": true, \"logprobs\": 0}" > "$work/scored"
     [ "$(field path "$work/scored")" = p00 ] ||
