@@ -175,8 +175,7 @@ const cli_verb verb_route = {
         "nats: -log p of the first tokens (router.prefix) under the path, plus that of "
         "the later tokens by the router's counts. behind: difference to the best path. "
         "posterior: the path's share of the likelihoods of all paths. router cost: "
-        "-log "
-        "p of all tokens by the router's counts. *: the path that generate, serve and "
-        "export --prompt choose.",
+        "-log p of all tokens by the router's counts. *: the path that generate, serve "
+        "and export --prompt choose.",
     .computes = true,
     .run = run_route};

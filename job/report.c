@@ -268,9 +268,9 @@ static void print_advice(const pl_run *r, const evaluation *e)
     say("   the first %lld tokens of a document often choose a path that does not fit "
         "the\n   rest: re-routed for each window of %lld tokens, perplexity is %.1f %% "
         "below that of\n   row *. A longer prompt chooses its path by all of its "
-        "tokens. "
-        "`pathloom generate\n   --route-every %lld`, or `route_every` in a request to "
-        "`serve`, also chooses the path\n   again while the answer is written",
+        "tokens. `pathloom generate\n   --route-every %lld`, or `route_every` in a "
+        "request to `serve`, also chooses the path\n   again while the answer is "
+        "written",
         prefix, (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl), prefix);
 }
 
