@@ -8,7 +8,7 @@
 #
 # TRAIN and VALID are JSON lines with `text` and `domain` (also compressed with zstd),
 # as tools/corpus.sh makes them; without them the text that this machine has is used.
-# --quick means one seed and short runs of small models, which take about 15 minutes on
+# --quick means one seed and short runs of small models, which take less than 15 minutes on
 # two cores without instructions for bf16; they train on 4 MB of TRAIN, drawn at random.
 # Otherwise there are three seeds, which take about two hours. Runs that already exist
 # in FOLDER (default claims, or claims-quick) are only read, so an interrupted script

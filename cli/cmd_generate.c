@@ -18,7 +18,7 @@ static const cli_option options[] = {
     CLI_RUN(request, dir),
     CLI_ANSWER(request, wish),
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
-               "beginning of the text; it chooses the path"),
+               "beginning of the text; its tokens choose the path"),
     CLI_OPTION("path", CLI_TEXT, request, path, "pNN",
                "let this path answer, for any prompt"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",

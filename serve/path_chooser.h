@@ -68,8 +68,7 @@ typedef struct pl_path_choice {
 } pl_path_choice;
 /* Chooses the path for a text of n tokens. tokens[0] is BOS. If BOS is the only token,
  * the router chooses. Closed paths (settings.closed) are never chosen; their nats are
- * infinite. A caller who wants to score the text gives only the tokens that are not
- * scored. */
+ * infinite. A caller who scores the text gives only its first router.prefix tokens. */
 PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
                                                const int32_t *tokens, int n,
                                                pl_path_choice *out);

@@ -11,8 +11,9 @@
 # once; of an HTML file only the text counts. One of a hundred documents goes to
 # valid.jsonl.zst; the SHA-256 of a text decides whether it goes there. If a domain has
 # more text than the list allows, the documents with the lowest SHA-256 are kept.
-# OUT/packages has the names and versions of the packages. Needs apt-get, dpkg-deb, tar, perl and zstd, and about 2.5 GB of disk
-# while it runs. Exit code 69: a tool or a package is missing.
+# OUT/packages has the names and versions of the packages. Needs apt-get, dpkg-deb, tar,
+# perl and zstd, and about 2.5 GB of disk while it runs. Exit code 69: a tool or a
+# package is missing.
 set -eu
 usage() {
     echo "corpus.sh: $1; the top of tools/corpus.sh lists the options" >&2

@@ -77,7 +77,7 @@ beginning() { # file
 document=1 source=base/buf.h
 beginning $source || {
     document=2 source=docs/GLOSSARY.md
-    beginning $source || fail "no document has 16 tokens that end with a word"
+    beginning $source || fail "in neither document do the first 16 tokens end with a word"
 }
 path=$(documents "$work/on.json" | sed -n "${document}s/.*\"path\":\"\([^\"]*\)\".*/\1/p")
 "$pathloom" generate --run "$run" --prompt "$(cat "$work/beginning")" --max-tokens 1 \
