@@ -84,37 +84,67 @@ static double natural_log(double x)
         exponent++;
     }
     double s = (m - 1.0) / (m + 1.0), s2 = s * s, sum = 0.0;
+#pragma GCC unroll 11
     for (int k = 21; k >= 1; k -= 2)
         sum = sum * s2 + 1.0 / k;
     return 2.0 * s * sum + exponent * 0.6931471805599453;
 }
 
-/* One block gives four values, which are two pairs of Box and Muller (1958). Adding a
- * half keeps the argument of the logarithm above zero; so no value is above 6.8 in
- * magnitude. */
-float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
+typedef struct normals {
+    float of_cosine, of_sine;
+} normals;
+
+/* Returns two normal values (Box and Muller 1958). Adding a half keeps the argument of
+ * the logarithm above zero; so no value is above 6.8 in magnitude. */
+static normals draw_normals(uint32_t for_radius, uint32_t for_turn)
 {
-    uint32_t words[4];
-    pl_philox(seed, stream, index / 4, words);
-    size_t pair = index % 4 / 2 * 2;
-    double radius = sqrt(-2.0 * natural_log((words[pair] + 0.5) * 0x1p-32));
-    double cosine, sine;
+    const double radius = sqrt(-2.0 * natural_log((for_radius + 0.5) * 0x1p-32));
     /* Computes cos and sin of 2 pi * turn, where turn is in [0, 1). The quadrant is
      * split off exactly; on |x| <= pi/4 the terms of the Taylor series after x^17 are
      * below 1e-17. */
-    double turn = words[pair + 1] * 0x1p-32;
-    int quadrant = (int)(turn * 4.0 + 0.5);
-    double x = (turn * 4.0 - quadrant) * 1.5707963267948966;
-    double x2 = x * x, c = 1.0, s = 1.0;
+    const double turn = for_turn * 0x1p-32;
+    const int quadrant = (int)(turn * 4.0 + 0.5);
+    const double x = (turn * 4.0 - quadrant) * 1.5707963267948966, x2 = x * x;
+    double c = 1.0, s = 1.0;
+#pragma GCC unroll 8
     for (int k = 16; k >= 2; k -= 2) {
         c = 1.0 - c * x2 / (k * (k - 1));
         s = 1.0 - s * x2 / (k * (k + 1));
     }
-    s *= x;
-    double cosines[4] = {c, -s, -c, s}, sines[4] = {s, c, -s, -c};
-    cosine = cosines[quadrant % 4];
-    sine = sines[quadrant % 4];
-    return (float)(radius * (index % 2 ? sine : cosine));
+    const float cosine = (float)(radius * c), sine = (float)(radius * (s * x));
+    switch (quadrant % 4) {
+    case 0:
+        return (normals){cosine, sine};
+    case 1:
+        return (normals){-sine, cosine};
+    case 2:
+        return (normals){-cosine, -sine};
+    default:
+        return (normals){sine, -cosine};
+    }
+}
+
+/* One block gives four values, which are two pairs. */
+float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t words[4];
+    pl_philox(seed, stream, index / 4, words);
+    const size_t pair = index % 4 / 2 * 2;
+    const normals two = draw_normals(words[pair], words[pair + 1]);
+    return index % 2 ? two.of_sine : two.of_cosine;
+}
+
+void pl_random_normals(uint64_t seed, uint64_t stream, size_t n, float *out)
+{
+    uint32_t words[4] = {0};
+    for (size_t i = 0; i < n; i += 2) {
+        if (i % 4 == 0)
+            pl_philox(seed, stream, i / 4, words);
+        const normals two = draw_normals(words[i % 4], words[i % 4 + 1]);
+        out[i] = two.of_cosine;
+        if (i + 1 < n)
+            out[i + 1] = two.of_sine;
+    }
 }
 
 /* A balanced Feistel network over numbers of 2h bits, with the smallest h for which n-1

@@ -10,8 +10,10 @@ void pl_tensor_init(const pl_tensor *tensor, uint64_t seed, float *values)
     size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
     uint64_t stream = pl_stream(tensor->name, 0, 0);
     float std = (float)tensor->init_std;
+    if (std > 0.0f)
+        pl_random_normals(seed, stream, n, values);
     for (size_t i = 0; i < n; i++)
-        values[i] = std > 0.0f ? std * pl_random_normal(seed, stream, i) : 1.0f;
+        values[i] = std > 0.0f ? std * values[i] : 1.0f;
 }
 
 void pl_topology_init(const pl_topology *t, int slot, uint64_t seed, float *params)

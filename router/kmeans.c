@@ -7,6 +7,7 @@
  * If two choices are equally good, the lower index is used. A cluster that loses its
  * last point gets the point that is farthest from the centroid of its cluster, so all k
  * centroids stay in use. */
+#include "base/sanitize.h"
 #include "router/kmeans.h"
 #include <string.h>
 
@@ -24,8 +25,10 @@ typedef struct work {
     int n_seeded;     /* number of centroids that exist while seeding */
 } work;
 
-double square_distance(const float *a, const float *b, int dim)
+PL_CHECKS_RANGES double square_distance(const float *a, const float *b, int dim)
 {
+    pl_check_range(a, (size_t)dim * sizeof *a);
+    pl_check_range(b, (size_t)dim * sizeof *b);
     double lane[8] = {0.0};
     int d = 0;
     for (; d + 8 <= dim; d += 8)

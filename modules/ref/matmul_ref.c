@@ -3,13 +3,16 @@
  *   out = x W^T      dx = dout W      dW += dout^T x
  *
  * Every inner loop runs along a row of W, so that memory is read in order. */
+#include "base/sanitize.h"
 #include "modules/ref/ref.h"
 #include <string.h>
 
 enum { LANES = 16 };
 
-float ref_dot(const float *restrict a, const float *restrict b, int n)
+PL_CHECKS_RANGES float ref_dot(const float *restrict a, const float *restrict b, int n)
 {
+    pl_check_range(a, (size_t)n * sizeof *a);
+    pl_check_range(b, (size_t)n * sizeof *b);
     float lane[LANES] = {0};
     int i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -24,8 +27,11 @@ float ref_dot(const float *restrict a, const float *restrict b, int n)
     return lane[0];
 }
 
-void ref_axpy(float *restrict y, float a, const float *restrict x, int n)
+PL_CHECKS_RANGES void ref_axpy(float *restrict y, float a, const float *restrict x,
+                               int n)
 {
+    pl_check_range(y, (size_t)n * sizeof *y);
+    pl_check_range(x, (size_t)n * sizeof *x);
     for (int i = 0; i < n; i++)
         y[i] += a * x[i];
 }

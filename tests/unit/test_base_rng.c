@@ -98,6 +98,20 @@ static void normal_values_are_those_of_box_and_muller(void **state)
     }
 }
 
+static void many_normal_values_are_the_single_ones(void **state)
+{
+    (void)state;
+    enum { MOST = 9 };
+    for (size_t n = 0; n <= MOST; n++) {
+        float values[MOST + 1];
+        values[n] = 7.0f;
+        pl_random_normals(7, 8, n, values);
+        for (size_t i = 0; i < n; i++)
+            assert_true(values[i] == pl_random_normal(7, 8, i));
+        assert_true(values[n] == 7.0f);
+    }
+}
+
 static void normal_values_keep_their_bits(void **state)
 {
     (void)state;
@@ -169,6 +183,7 @@ int main(void)
         cmocka_unit_test(uniform_values_fill_the_unit_interval),
         cmocka_unit_test(normal_values_have_the_moments_of_the_normal_law),
         cmocka_unit_test(normal_values_are_those_of_box_and_muller),
+        cmocka_unit_test(many_normal_values_are_the_single_ones),
         cmocka_unit_test(normal_values_keep_their_bits),
         cmocka_unit_test(a_permutation_is_a_bijection_for_every_size_up_to_200),
         cmocka_unit_test(a_permutation_depends_on_seed_and_stream),

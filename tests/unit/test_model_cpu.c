@@ -237,8 +237,9 @@ static void check_inference(const pair *p)
         const pl_model_options options = {.batch = MODEL_B, .context = 48};
         pl_model *of[2] = {new_model(t, p->be[1], false),
                            fresh_model(t, p->be[1], &options)};
+        pl_random_normals(9, (uint64_t)kind, n, params);
         for (size_t i = 0; i < n; i++)
-            params[i] = 0.1f * pl_random_normal(9, (uint64_t)kind, i);
+            params[i] *= 0.1f;
         for (int side = 0; side < 2; side++) {
             assert_int_equal(pl_model_load(of[side], params), PL_OK);
             assert_int_equal(pl_model_losses(of[side], tokens, targets, MODEL_B,
