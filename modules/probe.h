@@ -21,7 +21,8 @@ typedef struct pl_probe_options {
     int batch;  /* sequences per step */
     int rounds; /* number of rounds, at least 1; a warm-up round comes before them */
     /* used only by pl_probe_step, which trains for this many seconds and returns the
-     * mean time of a step; 0: pl_probe_step returns the time of the fastest step */
+     * mean time of a step, on a GPU that of the second half; 0: pl_probe_step returns
+     * the time of the fastest step */
     double seconds;
     /* whether pl_probe also measures how many bytes per second the memory reads and
      * writes */

@@ -29,10 +29,10 @@ statuses() {
 
 # tools/cppcheck.supp lists the suppressed findings, each with its reason.
 analysis() {
-    product c | cppcheck --quiet --std=c11 --error-exitcode=1 -j "$(nproc)" \
+    product c | xargs -n 40 -P "$(nproc)" cppcheck --quiet --std=c11 --error-exitcode=1 \
         -D_GNU_SOURCE '-DPL_VERSION="0"' -DCPU_ISA=portable -D__cppcheck__ -U__clang__ -U__cplusplus -I. \
         --enable=warning,performance,portability --inline-suppr \
-        --suppressions-list=tools/cppcheck.supp --file-list=-
+        --suppressions-list=tools/cppcheck.supp
 }
 
 # Excludes SC2046, because in these scripts $(command) without quotes gives several
