@@ -1,6 +1,6 @@
-/* Checks a range of memory at once, for short loops that most of the time of tests with
- * AddressSanitizer would go to if it checked each access of them. Without
- * AddressSanitizer nothing here has an effect. */
+/* Checks whole ranges of memory in short loops that would take most of the time of the
+ * tests if AddressSanitizer checked each access in them. Without AddressSanitizer
+ * nothing here has an effect. */
 #ifndef PL_BASE_SANITIZE_H
 #define PL_BASE_SANITIZE_H
 #include <stddef.h>
@@ -8,7 +8,8 @@
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
-/* for a function that calls pl_check_range for all memory that it reads or writes */
+/* Marks a function that calls pl_check_range for each array whose length its caller
+ * gives. No sanitizer checks the other accesses of this function. */
 #define PL_CHECKS_RANGES __attribute__((no_sanitize("address", "undefined")))
 
 static inline void pl_check_range(const void *at, size_t bytes)

@@ -7,7 +7,6 @@
  * If two choices are equally good, the lower index is used. A cluster that loses its
  * last point gets the point that is farthest from the centroid of its cluster, so all k
  * centroids stay in use. */
-#include "base/sanitize.h"
 #include "router/kmeans.h"
 #include <string.h>
 

@@ -3,7 +3,6 @@
  *   out = x W^T      dx = dout W      dW += dout^T x
  *
  * Every inner loop runs along a row of W, so that memory is read in order. */
-#include "base/sanitize.h"
 #include "modules/ref/ref.h"
 #include <string.h>
 
