@@ -36,6 +36,7 @@ static const uint8_t order[ROUNDS][WORDS] = {
     {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
     {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3}};
 
+/* These functions become part of compress, which checks the blocks that they read. */
 #define INSIDE PL_CHECKS_RANGES static inline __attribute__((always_inline))
 
 INSIDE uint64_t word_at(const uint8_t *at)

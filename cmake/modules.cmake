@@ -53,8 +53,11 @@ else() # without OpenMP, its pragmas have no effect
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_wide.c PROPERTIES
   COMPILE_OPTIONS "${PL_CPU_OPTIONS}")
-set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/ref/matmul_ref.c PROPERTIES
-  COMPILE_OPTIONS -O3)
+# Tests spend most of their time in the products of ref.
+if(PL_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL Debug)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/ref/matmul_ref.c PROPERTIES
+    COMPILE_OPTIONS -O3)
+endif()
 # Tests whether the compiler supports fp16 arithmetic.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(CMAKE_REQUIRED_FLAGS -mavx512fp16)

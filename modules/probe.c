@@ -125,9 +125,9 @@ pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
             *seconds = INFINITY;
         PL_TRY(time_step(options, train, seconds));
     }
-    /* A GPU that was idle needs some time under load until its clock has risen, so the
-     * first half of the time is not measured there. */
-    const double parts = be->memory_bytes > 0 ? 2 : 1;
+    /* The clock of an idle GPU may be low at first, so there the first half of the time
+     * only warms up. */
+    const int parts = be->memory_bytes > 0 ? 2 : 1;
     for (int part = 0; options->seconds > 0 && part < parts; part++)
         PL_TRY(time_mean_step(options, options->seconds / parts, train, seconds));
 done:

@@ -96,6 +96,28 @@ static void short_operations_of_a_gpu_share_a_wait(void **state)
     assert_true(report.memory_rate > 0.0 && isfinite(report.memory_rate));
 }
 
+static void the_mean_time_of_a_step_is_above_zero(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ref", "cuda"};
+    const pl_probe_options options = {
+        .shape = &probe_shape, .batch = B, .rounds = 1, .seconds = 1e-3};
+    for (int i = 0; i < 2; i++) {
+        const pl_backend_options backend = {
+            .name = names[i], .n_threads = 1, .precision = "auto"};
+        pl_backend *be = NULL;
+        double seconds = 0;
+        if (pl_backend_open(&backend, &be) != PL_OK) {
+            assert_int_equal(i, 1);
+            print_message("cuda: not on this machine\n");
+            return;
+        }
+        assert_int_equal(pl_probe_step(be, &options, &seconds), PL_OK);
+        assert_true(seconds > 0.0 && isfinite(seconds));
+        pl_backend_close(&be);
+    }
+}
+
 static void a_shape_that_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -118,6 +140,7 @@ int main(void)
         cmocka_unit_test(products_count_six_flops_a_matrix_element_and_token),
         cmocka_unit_test(every_operation_has_a_time_and_bytes),
         cmocka_unit_test(short_operations_of_a_gpu_share_a_wait),
+        cmocka_unit_test(the_mean_time_of_a_step_is_above_zero),
         cmocka_unit_test(a_shape_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
