@@ -94,8 +94,9 @@ typedef struct normals {
     float of_cosine, of_sine;
 } normals;
 
-/* Returns two normal values (Box and Muller 1958). Adding a half keeps the argument of
- * the logarithm above zero; so no value is above 6.8 in magnitude. */
+/* Returns two normal values, made from two random words (Box and Muller 1958). Adding a
+ * half keeps the argument of the logarithm above zero; so no value is above 6.8 in
+ * magnitude. */
 static normals draw_normals(uint32_t for_radius, uint32_t for_turn)
 {
     const double radius = sqrt(-2.0 * natural_log((for_radius + 0.5) * 0x1p-32));
@@ -124,7 +125,7 @@ static normals draw_normals(uint32_t for_radius, uint32_t for_turn)
     }
 }
 
-/* One block gives four values, which are two pairs. */
+/* One block of Philox has four words, which give two pairs of values. */
 float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t words[4];

@@ -19,8 +19,8 @@ uint32_t pl_random_u32(uint64_t seed, uint64_t stream, uint64_t index);
 double pl_random_uniform(uint64_t seed, uint64_t stream,
                          uint64_t index); /* [0,1), 53 bits */
 float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index); /* Box-Muller */
-/* Writes the values of pl_random_normal for the indices 0..n-1. This takes
- * fewer operations, because values are computed in pairs. */
+/* Writes to out[i] what pl_random_normal returns for the index i, for i in 0..n-1. Each
+ * computation gives two values, so half as many are needed. */
 void pl_random_normals(uint64_t seed, uint64_t stream, size_t n, float *out);
 
 /* Returns element i of a keyed permutation of 0..n-1 (a cycle-walking Feistel network),

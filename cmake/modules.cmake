@@ -53,7 +53,7 @@ else() # without OpenMP, its pragmas have no effect
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/cpu/gemm_wide.c PROPERTIES
   COMPILE_OPTIONS "${PL_CPU_OPTIONS}")
-# Tests spend most of their time in the products of ref.
+# Tests that compare with ref spend much of their time in its products.
 if(PL_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL Debug)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/modules/ref/matmul_ref.c PROPERTIES
     COMPILE_OPTIONS -O3)

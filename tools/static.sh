@@ -27,8 +27,8 @@ statuses() {
         -Wno-unknown-pragmas -Wno-unused-parameter -Werror
 }
 
-# tools/cppcheck.supp lists the suppressed findings, each with its reason. cppcheck
-# follows calls only between files of the same 40.
+# tools/cppcheck.supp lists the suppressed findings, each with its reason. Each
+# process of cppcheck gets 40 files, and follows calls only between these.
 analysis() {
     product c | xargs -n 40 -P "$(nproc)" cppcheck --quiet --std=c11 --error-exitcode=1 \
         -D_GNU_SOURCE '-DPL_VERSION="0"' -DCPU_ISA=portable -D__cppcheck__ -U__clang__ -U__cplusplus -I. \

@@ -288,8 +288,7 @@ const uint8_t (*meet(const void *value, size_t bytes, unsigned mask, const char 
     thread *t = running();
     warp *w = running_warp();
     const unsigned lane = now.current % WARP, first = now.current - lane;
-    if (w->n_arrived > 0 &&
-        (w->line != line || (w->file != file && strcmp(w->file, file) != 0)))
+    if (w->n_arrived > 0 && (w->line != line || strcmp(w->file, file) != 0))
         machine_find(true, "%s:%d: lanes of its warp wait at %s:%d", file, line,
                      w->file, w->line);
     t->parity = !t->parity;
@@ -471,8 +470,7 @@ int emulated_barrier(emulated_vote vote, int predicate, const char *file, int li
         now.barrier_file = file;
         now.barrier_line = line;
         now.barrier_count = 0;
-    } else if (now.barrier_line != line ||
-               (now.barrier_file != file && strcmp(now.barrier_file, file) != 0)) {
+    } else if (now.barrier_line != line || strcmp(now.barrier_file, file) != 0) {
         machine_find(true, "%s:%d: threads of its block wait at %s:%d", file, line,
                      now.barrier_file, now.barrier_line);
     }
