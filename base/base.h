@@ -4,7 +4,7 @@
  * messages and stored values), fields (reads and writes structs as records), hash, rng,
  * keys (the keys that may connect), then the interfaces to foreign libraries: wire and
  * gate (ZeroMQ), zip (zstd), json (jansson), conf (libyaml), thread (pthreads), web
- * (libcurl).
+ * (libcurl), library (shared libraries that are loaded when they are needed).
  *
  * With the build option PL_ONLY_MODULES only the first group of headers is included.
  * These headers need only the C library and pthreads. The folder `modules` uses no
@@ -17,6 +17,7 @@
 #include "base/failpoint.h"
 #include "base/fs.h"
 #include "base/le.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name_table.h"

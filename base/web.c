@@ -1,14 +1,38 @@
 /* Makes HTTP requests through libcurl (web.h). */
 #include "base/web.h"
+#include "base/library.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include <ctype.h>
+#define CURL_DISABLE_TYPECHECK /* its macros cannot call through a pointer */
 #include <curl/curl.h>
 #include <string.h>
 #include <strings.h>
 
 enum { CONNECT_S = 10 };
+
+#define CURL_FUNCTIONS(X)                                                              \
+    X(curl_global_init)                                                                \
+    X(curl_easy_init)                                                                  \
+    X(curl_easy_reset)                                                                 \
+    X(curl_easy_setopt)                                                                \
+    X(curl_easy_perform)                                                               \
+    X(curl_easy_getinfo)                                                               \
+    X(curl_easy_strerror)                                                              \
+    X(curl_easy_cleanup)                                                               \
+    X(curl_slist_append)                                                               \
+    X(curl_slist_free_all)
+
+static struct {
+    CURL_FUNCTIONS(PL_LIBRARY_MEMBER)
+} curl;
+
+static pl_status load_curl(void)
+{
+    static const char *const names[] = {CURL_FUNCTIONS(PL_LIBRARY_NAME)};
+    return pl_library_load("libcurl.so.4", "libcurl4", names, &curl, sizeof curl);
+}
 
 struct pl_web {
     pl_queue *idle; /* idle curl handles, each with its connection */
@@ -79,42 +103,42 @@ static void set_body(CURL *h, exchange *x)
 {
     const bool put = strcmp(x->request->method, "PUT") == 0;
     if (put || strcmp(x->request->method, "POST") == 0) {
-        curl_easy_setopt(h, put ? CURLOPT_UPLOAD : CURLOPT_POST, 1L);
-        curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
-        curl_easy_setopt(h, CURLOPT_READDATA, x);
-        curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
-        curl_easy_setopt(h, CURLOPT_SEEKDATA, x);
-        curl_easy_setopt(h,
-                         put ? CURLOPT_INFILESIZE_LARGE : CURLOPT_POSTFIELDSIZE_LARGE,
-                         (curl_off_t)x->request->len);
+        curl.curl_easy_setopt(h, put ? CURLOPT_UPLOAD : CURLOPT_POST, 1L);
+        curl.curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
+        curl.curl_easy_setopt(h, CURLOPT_READDATA, x);
+        curl.curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
+        curl.curl_easy_setopt(h, CURLOPT_SEEKDATA, x);
+        curl.curl_easy_setopt(
+            h, put ? CURLOPT_INFILESIZE_LARGE : CURLOPT_POSTFIELDSIZE_LARGE,
+            (curl_off_t)x->request->len);
     } else if (strcmp(x->request->method, "GET") != 0) {
-        curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, x->request->method);
+        curl.curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, x->request->method);
     }
 }
 
 static void set_request(CURL *h, exchange *x)
 {
     const pl_web_request *r = x->request;
-    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+    curl.curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
     /* Waits at most 1 ms for the answer to `Expect: 100-continue` before sending the
      * body. An empty header `Expect:` would avoid the wait, too, but curl 7.88 includes
      * it in the signature without sending it. */
-    curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
-    curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->silent_s);
-    curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)r->most_s);
-    curl_easy_setopt(h, CURLOPT_URL, r->url);
+    curl.curl_easy_setopt(h, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
+    curl.curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->silent_s);
+    curl.curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)r->most_s);
+    curl.curl_easy_setopt(h, CURLOPT_URL, r->url);
     if (r->direct)
-        curl_easy_setopt(h, CURLOPT_PROXY, "");
-    curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
-    curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
-    curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
-    curl_easy_setopt(h, CURLOPT_HEADERDATA, x);
+        curl.curl_easy_setopt(h, CURLOPT_PROXY, "");
+    curl.curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
+    curl.curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
+    curl.curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
+    curl.curl_easy_setopt(h, CURLOPT_HEADERDATA, x);
     if (r->signing) {
-        curl_easy_setopt(h, CURLOPT_USERNAME, r->id);
-        curl_easy_setopt(h, CURLOPT_PASSWORD, r->secret);
-        curl_easy_setopt(h, CURLOPT_AWS_SIGV4, r->signing);
+        curl.curl_easy_setopt(h, CURLOPT_USERNAME, r->id);
+        curl.curl_easy_setopt(h, CURLOPT_PASSWORD, r->secret);
+        curl.curl_easy_setopt(h, CURLOPT_AWS_SIGV4, r->signing);
     }
     set_body(h, x);
 }
@@ -136,9 +160,9 @@ static pl_status request_failed(CURLcode code, const exchange *x)
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
         return pl_fail(PL_ERR_CONFIG, "%s; check the address of the service",
-                       curl_easy_strerror(code));
+                       curl.curl_easy_strerror(code));
     default:
-        return pl_fail(PL_ERR_NET, "%s", curl_easy_strerror(code));
+        return pl_fail(PL_ERR_NET, "%s", curl.curl_easy_strerror(code));
     }
 }
 
@@ -150,22 +174,22 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
     curl_off_t wait_s = 0;
     CURL *h = pl_queue_pop(web->idle, 0);
     if (!h)
-        h = curl_easy_init();
+        h = curl.curl_easy_init();
     if (!h)
         return pl_fail(PL_ERR_OS, "libcurl cannot make a connection handle");
     for (int i = 0; i < PL_WEB_HEADERS_MAX && r->headers[i]; i++)
-        headers = curl_slist_append(headers, r->headers[i]);
+        headers = curl.curl_slist_append(headers, r->headers[i]);
     pl_buf_clear(r->answer);
     r->etag[0] = '\0';
-    curl_easy_reset(h); /* resets the options but keeps the connection */
+    curl.curl_easy_reset(h); /* resets the options but keeps the connection */
     set_request(h, &x);
-    curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
-    CURLcode result = curl_easy_perform(h);
-    curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &code);
-    curl_easy_getinfo(h, CURLINFO_RETRY_AFTER, &wait_s);
+    curl.curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+    CURLcode result = curl.curl_easy_perform(h);
+    curl.curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &code);
+    curl.curl_easy_getinfo(h, CURLINFO_RETRY_AFTER, &wait_s);
     r->code = (int)code;
     r->retry_after_s = wait_s > 0 && wait_s < 86400 ? (int)wait_s : 0;
-    curl_slist_free_all(headers);
+    curl.curl_slist_free_all(headers);
     pl_queue_push(web->idle, h);
     return result == CURLE_OK ? PL_OK : request_failed(result, &x);
 }
@@ -174,7 +198,8 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
 pl_status pl_web_open(pl_web **out)
 {
     *out = NULL;
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+    PL_CHECK(load_curl());
+    if (curl.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return pl_fail(PL_ERR_OS, "libcurl cannot be initialised");
     pl_web *w = pl_alloc(sizeof *w);
     pl_status status = pl_queue_create(&w->idle);
@@ -193,7 +218,7 @@ void pl_web_close(pl_web **web)
     if (!w)
         return;
     while ((h = pl_queue_pop(w->idle, 0)))
-        curl_easy_cleanup(h);
+        curl.curl_easy_cleanup(h);
     pl_queue_destroy(&w->idle);
     pl_free(w);
 }

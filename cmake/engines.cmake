@@ -4,9 +4,7 @@
 # engine is opened, so only its header is needed here.
 find_path(RADOS_INCLUDE rados/librados.h)
 
-set(PL_ENGINE_LIBS)
 if(RADOS_INCLUDE)
-  list(APPEND PL_ENGINE_LIBS ${CMAKE_DL_LIBS})
   set(PL_ENGINE_SKIP engine_rados_absent)
 else()
   set(PL_ENGINE_SKIP engine_rados\\.c)

@@ -15,6 +15,33 @@
 
 enum { BLOCK_BYTES = 1 << 16 };
 
+#define ARCHIVE_FUNCTIONS(X)                                                           \
+    X(archive_read_new)                                                                \
+    X(archive_read_free)                                                               \
+    X(archive_read_support_filter_gzip)                                                \
+    X(archive_read_support_filter_zstd)                                                \
+    X(archive_read_support_filter_xz)                                                  \
+    X(archive_read_support_filter_bzip2)                                               \
+    X(archive_read_support_format_raw)                                                 \
+    X(archive_read_support_format_empty)                                               \
+    X(archive_read_open_fd)                                                            \
+    X(archive_read_next_header)                                                        \
+    X(archive_read_data)                                                               \
+    X(archive_filter_code)                                                             \
+    X(archive_errno)                                                                   \
+    X(archive_error_string)
+
+static struct {
+    ARCHIVE_FUNCTIONS(PL_LIBRARY_MEMBER)
+} library;
+
+static pl_status load_archive_library(void)
+{
+    static const char *const names[] = {ARCHIVE_FUNCTIONS(PL_LIBRARY_NAME)};
+    return pl_library_load("libarchive.so.13", "libarchive13", names, &library,
+                           sizeof library);
+}
+
 struct text_stream {
     struct archive *archive;
     int fd;
@@ -65,8 +92,8 @@ static pl_status open_failed(const char *path)
 /* Reports a failed read: the disk failed (EIO), or the compressed stream is broken. */
 static pl_status stream_failed(const text_stream *stream)
 {
-    const char *reason = archive_error_string(stream->archive);
-    if (archive_errno(stream->archive) == EIO)
+    const char *reason = library.archive_error_string(stream->archive);
+    if (library.archive_errno(stream->archive) == EIO)
         return pl_fail(PL_ERR_IO, "reading '%s' failed: %s", stream->path, reason);
     return pl_fail(PL_ERR_DATA,
                    "the compressed file '%s' is truncated or broken (%s): make or "
@@ -78,20 +105,21 @@ static pl_status stream_failed(const text_stream *stream)
  * archive_read_support_filter_all would start other programs for rarer formats. */
 static pl_status open_archive(text_stream *stream)
 {
-    struct archive *archive = archive_read_new();
+    PL_CHECK(load_archive_library());
+    struct archive *archive = library.archive_read_new();
     if (!archive)
         return pl_fail(PL_ERR_NOMEM, "no memory to read '%s'", stream->path);
     stream->archive = archive;
     struct archive_entry *entry;
-    archive_read_support_filter_gzip(archive);
-    archive_read_support_filter_zstd(archive);
-    archive_read_support_filter_xz(archive);
-    archive_read_support_filter_bzip2(archive);
-    archive_read_support_format_raw(archive);
-    archive_read_support_format_empty(archive);
-    if (archive_read_open_fd(archive, stream->fd, BLOCK_BYTES) != ARCHIVE_OK)
+    library.archive_read_support_filter_gzip(archive);
+    library.archive_read_support_filter_zstd(archive);
+    library.archive_read_support_filter_xz(archive);
+    library.archive_read_support_filter_bzip2(archive);
+    library.archive_read_support_format_raw(archive);
+    library.archive_read_support_format_empty(archive);
+    if (library.archive_read_open_fd(archive, stream->fd, BLOCK_BYTES) != ARCHIVE_OK)
         return stream_failed(stream);
-    int result = archive_read_next_header(archive, &entry);
+    int result = library.archive_read_next_header(archive, &entry);
     stream->at_end = result == ARCHIVE_EOF;
     return result == ARCHIVE_OK || result == ARCHIVE_EOF ? PL_OK
                                                          : stream_failed(stream);
@@ -119,7 +147,7 @@ pl_status text_stream_open(const char *path, text_stream **out)
     /* The library does not recognise a compressed file that was truncated to a few
      * bytes; without this check such a file would count as text. */
     const compression *named = compression_of(stream->path);
-    if (named && archive_filter_code(stream->archive, 0) != named->filter)
+    if (named && library.archive_filter_code(stream->archive, 0) != named->filter)
         PL_TRY(pl_fail(PL_ERR_DATA,
                        "'%s' does not begin like a %s file, although its name has this "
                        "suffix: the file is incomplete or has the wrong name",
@@ -136,7 +164,7 @@ void text_stream_close(text_stream **stream)
     if (!*stream)
         return;
     if ((*stream)->archive)
-        archive_read_free((*stream)->archive);
+        library.archive_read_free((*stream)->archive);
     if ((*stream)->fd >= 0)
         close((*stream)->fd);
     pl_free(*stream);
@@ -153,8 +181,8 @@ pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *e
     if (out->cap - out->len < max / 2)
         pl_buf_reserve(out, max);
     size_t room = out->cap - out->len;
-    la_ssize_t n = archive_read_data(stream->archive, out->data + out->len,
-                                     room < max ? room : max);
+    la_ssize_t n = library.archive_read_data(stream->archive, out->data + out->len,
+                                             room < max ? room : max);
     if (n < 0)
         return stream_failed(stream);
     out->len += (size_t)n;

@@ -80,10 +80,11 @@ pl_status pl_exporter_open(const char *listen,
     struct sockaddr_in at;
     *out = NULL;
     PL_CHECK(parse_listen(listen, &at));
+    PL_CHECK(http_load());
     pl_exporter *e = pl_alloc(sizeof *e);
     e->hub = hub;
     e->context = context;
-    e->daemon = MHD_start_daemon(
+    e->daemon = mhd.MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_metrics_request, e,
         MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
@@ -101,7 +102,7 @@ void pl_exporter_close(pl_exporter **e)
 {
     if (!*e)
         return;
-    MHD_stop_daemon((*e)->daemon);
+    mhd.MHD_stop_daemon((*e)->daemon);
     pl_free(*e);
     *e = NULL;
 }

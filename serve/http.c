@@ -6,18 +6,27 @@
 #include <errno.h>
 #include <string.h>
 
+struct http_library mhd;
+
+pl_status http_load(void)
+{
+    static const char *const names[] = {MHD_FUNCTIONS(PL_LIBRARY_NAME)};
+    return pl_library_load("libmicrohttpd.so.12", "libmicrohttpd12", names, &mhd,
+                           sizeof mhd);
+}
+
 enum MHD_Result http_queue(struct MHD_Connection *c, unsigned code, const char *type,
                            const http_header *headers, size_t n_headers,
                            struct MHD_Response *r)
 {
     if (!r)
         return MHD_NO;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    MHD_add_response_header(r, "Cache-Control", "no-store");
+    mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    mhd.MHD_add_response_header(r, "Cache-Control", "no-store");
     for (size_t i = 0; i < n_headers; i++)
-        MHD_add_response_header(r, headers[i].name, headers[i].value);
-    enum MHD_Result result = MHD_queue_response(c, code, r);
-    MHD_destroy_response(r);
+        mhd.MHD_add_response_header(r, headers[i].name, headers[i].value);
+    enum MHD_Result result = mhd.MHD_queue_response(c, code, r);
+    mhd.MHD_destroy_response(r);
     return result;
 }
 
@@ -32,7 +41,7 @@ enum MHD_Result http_reply(struct MHD_Connection *c, unsigned code, const char *
     } bytes = {data};
     return http_queue(
         c, code, type, NULL, 0,
-        MHD_create_response_from_buffer(len, bytes.out, MHD_RESPMEM_MUST_COPY));
+        mhd.MHD_create_response_from_buffer(len, bytes.out, MHD_RESPMEM_MUST_COPY));
 }
 
 enum MHD_Result http_reply_text(struct MHD_Connection *c, unsigned code,
@@ -71,13 +80,13 @@ void http_page_clear(http_page *page)
 
 struct MHD_Response *http_page_response(const http_page *page)
 {
-    struct MHD_Response *r = MHD_create_response_from_buffer(
+    struct MHD_Response *r = mhd.MHD_create_response_from_buffer(
         page->html.len, page->html.data, MHD_RESPMEM_PERSISTENT);
     if (!r)
         return NULL;
-    MHD_add_response_header(r, "Content-Security-Policy", page->policy);
-    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    mhd.MHD_add_response_header(r, "Content-Security-Policy", page->policy);
+    mhd.MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    mhd.MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
     return r;
 }
 

@@ -4,6 +4,28 @@
 #include "base/base.h"
 #include <microhttpd.h>
 
+#define MHD_FUNCTIONS(X)                                                               \
+    X(MHD_start_daemon)                                                                \
+    X(MHD_stop_daemon)                                                                 \
+    X(MHD_get_daemon_info)                                                             \
+    X(MHD_is_feature_supported)                                                        \
+    X(MHD_get_connection_info)                                                         \
+    X(MHD_get_connection_values)                                                       \
+    X(MHD_set_connection_option)                                                       \
+    X(MHD_lookup_connection_value)                                                     \
+    X(MHD_create_response_from_buffer)                                                 \
+    X(MHD_create_response_from_callback)                                               \
+    X(MHD_add_response_header)                                                         \
+    X(MHD_queue_response)                                                              \
+    X(MHD_destroy_response)
+
+/* The functions of libmicrohttpd. http_load must have succeeded before the first call;
+ * the functions that start a server do it. */
+extern struct http_library {
+    MHD_FUNCTIONS(PL_LIBRARY_MEMBER)
+} mhd;
+PL_MUST_CHECK pl_status http_load(void);
+
 typedef struct http_header {
     const char *name, *value;
 } http_header;

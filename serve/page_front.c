@@ -86,7 +86,7 @@ static pl_page_question *make_question(struct MHD_Connection *c, const char *url
     pl_page_question *q = pl_alloc(sizeof *q);
     q->owners = 1;
     if (!pl_copy_text(q->url, sizeof q->url, url) ||
-        MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, note_argument, q) < 0 ||
+        mhd.MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, note_argument, q) < 0 ||
         q->refused || pl_queue_create(&q->answers) != PL_OK) {
         release_question(q);
         return NULL;
@@ -158,7 +158,7 @@ static bool ask_owner(pl_page_front *f, pl_page_question *q)
 static int socket_of(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     return info ? info->connect_fd : -1;
 }
 
@@ -232,8 +232,8 @@ static enum MHD_Result reply_with_events(pl_page_front *f, struct MHD_Connection
     s->socket = socket_of(c);
     s->number = UINT64_MAX;
     return http_queue(c, MHD_HTTP_OK, "text/event-stream", NULL, 0,
-                      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
-                                                        write_event, s, pl_free));
+                      mhd.MHD_create_response_from_callback(
+                          MHD_SIZE_UNKNOWN, BLOCK_BYTES, write_event, s, pl_free));
 }
 
 /* ---- requests ---- */
@@ -241,7 +241,7 @@ static enum MHD_Result reply_with_events(pl_page_front *f, struct MHD_Connection
 static bool is_own_host(const pl_page_front *f, struct MHD_Connection *c)
 {
     const char *host =
-        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+        mhd.MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
     size_t len = host ? strcspn(host, ":") : 0;
     return len > 0 &&
            ((len == strlen("localhost") && strncasecmp(host, "localhost", len) == 0) ||
@@ -251,9 +251,9 @@ static bool is_own_host(const pl_page_front *f, struct MHD_Connection *c)
 static bool has_token(const pl_page_front *f, struct MHD_Connection *c)
 {
     return !f->access ||
-           server_access_find(
-               f->access, MHD_lookup_connection_value(c, MHD_HEADER_KIND,
-                                                      MHD_HTTP_HEADER_AUTHORIZATION));
+           server_access_find(f->access,
+                              mhd.MHD_lookup_connection_value(
+                                  c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION));
 }
 
 static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
@@ -300,10 +300,11 @@ static pl_status open_page_front(pl_page_front *f, const pl_page_front_options *
                        o->listen);
     if (o->tokens)
         PL_CHECK(server_access_load(o->tokens, &f->access));
+    PL_CHECK(http_load());
     PL_CHECK(pl_queue_create(&f->questions));
     http_page_make(page_asset, page_asset_bytes, &f->page);
     errno = 0;
-    f->daemon = MHD_start_daemon(
+    f->daemon = mhd.MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
         0, NULL, NULL, on_page_request, f, MHD_OPTION_SOCK_ADDR, at,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
@@ -330,7 +331,7 @@ pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front
         return status;
     }
     const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
+        mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
     snprintf(address, 64, "%s:%u", f->host, info ? (unsigned)info->port : 0u);
     *out = f;
     return PL_OK;
@@ -343,7 +344,7 @@ void pl_page_front_close(pl_page_front **front)
         return;
     __atomic_store_n(&f->closing, true, __ATOMIC_SEQ_CST);
     if (f->daemon)
-        MHD_stop_daemon(f->daemon);
+        mhd.MHD_stop_daemon(f->daemon);
     for (pl_page_question *q; f->questions && (q = pl_queue_pop(f->questions, 0));)
         release_question(q);
     if (f->questions)

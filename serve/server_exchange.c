@@ -11,33 +11,33 @@ enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *
     const char *origin = x->front->options.cors;
     if (!r)
         return MHD_NO;
-    MHD_add_response_header(r, "Cache-Control", "no-store");
+    mhd.MHD_add_response_header(r, "Cache-Control", "no-store");
     if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
-        MHD_add_response_header(r, "Retry-After", "1");
+        mhd.MHD_add_response_header(r, "Retry-After", "1");
     if (code == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (origin) {
-        MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
-        MHD_add_response_header(r, "Access-Control-Allow-Methods",
-                                "GET, POST, OPTIONS");
-        MHD_add_response_header(r, "Access-Control-Allow-Headers",
-                                "Authorization, Content-Type");
-        MHD_add_response_header(r, "Vary", "Origin");
+        mhd.MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
+        mhd.MHD_add_response_header(r, "Access-Control-Allow-Methods",
+                                    "GET, POST, OPTIONS");
+        mhd.MHD_add_response_header(r, "Access-Control-Allow-Headers",
+                                    "Authorization, Content-Type");
+        mhd.MHD_add_response_header(r, "Vary", "Origin");
     }
     x->status = code;
-    enum MHD_Result result = MHD_queue_response(x->connection, code, r);
-    MHD_destroy_response(r);
+    enum MHD_Result result = mhd.MHD_queue_response(x->connection, code, r);
+    mhd.MHD_destroy_response(r);
     return result;
 }
 
 enum MHD_Result exchange_send(exchange *x, unsigned code, const char *type,
                               pl_buf *body)
 {
-    struct MHD_Response *r =
-        MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *r = mhd.MHD_create_response_from_buffer(body->len, body->data,
+                                                                 MHD_RESPMEM_MUST_COPY);
     pl_buf_destroy(body);
     if (r)
-        MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     return exchange_queue(x, code, r);
 }
 
@@ -79,7 +79,7 @@ enum MHD_Result exchange_end(exchange *x, pl_status status, pl_buf *body)
 int exchange_socket(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     return info ? info->connect_fd : -1;
 }
 
@@ -115,7 +115,7 @@ server_event *exchange_wait(exchange *x)
 uint32_t exchange_address(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     if (!info || info->client_addr->sa_family != AF_INET)
         return 0;
     struct sockaddr_in at;
@@ -125,5 +125,6 @@ uint32_t exchange_address(struct MHD_Connection *c)
 
 void exchange_rest(exchange *x, unsigned seconds)
 {
-    MHD_set_connection_option(x->connection, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+    mhd.MHD_set_connection_option(x->connection, MHD_CONNECTION_OPTION_TIMEOUT,
+                                  seconds);
 }

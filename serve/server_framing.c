@@ -1,7 +1,7 @@
 /* Finds requests whose end is not certain (server_framing.h). */
 #include "serve/server_framing.h"
 #include "base/base.h"
-#include <microhttpd.h>
+#include "serve/http.h"
 #include <string.h>
 #include <strings.h>
 
@@ -52,7 +52,7 @@ static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
 const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigned *http)
 {
     framing f = {0};
-    MHD_get_connection_values(c, MHD_HEADER_KIND, look_at_header, &f);
+    mhd.MHD_get_connection_values(c, MHD_HEADER_KIND, look_at_header, &f);
     *http = MHD_HTTP_BAD_REQUEST;
     if (f.odd)
         return "a header's name or value has characters that are not allowed there";

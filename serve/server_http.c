@@ -154,8 +154,8 @@ static enum MHD_Result answer_talk(exchange *x)
 {
     struct MHD_Response *r = http_page_response(&x->front->talk);
     if (r)
-        MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                "text/html; charset=utf-8");
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                    "text/html; charset=utf-8");
     return exchange_queue(x, MHD_HTTP_OK, r);
 }
 
@@ -285,8 +285,8 @@ static enum MHD_Result answer_unknown(exchange *x)
 static bool is_too_large(struct MHD_Connection *c)
 {
     int64_t bytes = 0;
-    const char *length =
-        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const char *length = mhd.MHD_lookup_connection_value(
+        c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     return length &&
            (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX);
 }
@@ -296,11 +296,12 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
     pl_buf body = {0};
     pl_completion_write_error(doubt, "invalid_request_error", "framing", &body);
     struct MHD_Response *r =
-        MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_COPY);
+        mhd.MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_COPY);
     pl_buf_destroy(&body);
     if (r) {
-        MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
-        MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                    "application/json");
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     }
     return exchange_queue(x, http, r);
 }
@@ -311,7 +312,7 @@ static enum MHD_Result answer_preflight(exchange *x)
 {
     return exchange_queue(
         x, MHD_HTTP_NO_CONTENT,
-        MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
+        mhd.MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
 }
 
 /* Whether the request has a valid key, or needs none. */
@@ -321,8 +322,8 @@ static bool is_allowed(exchange *x)
     if (!access || (x->route && x->route->open))
         return true;
     x->user = server_access_find(
-        access, MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND,
-                                            MHD_HTTP_HEADER_AUTHORIZATION));
+        access, mhd.MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND,
+                                                MHD_HTTP_HEADER_AUTHORIZATION));
     if (!x->user)
         x->user = "";
     return x->user[0] != '\0';
@@ -376,7 +377,7 @@ static exchange *begin_exchange(pl_server_front *front, struct MHD_Connection *c
     x->user = "";
     x->began = pl_now();
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     x->client = info->socket_context;
     server_client_waits(x->client);
     x->created = (int64_t)time(NULL);
@@ -497,7 +498,7 @@ static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr
     set_tls(f, extra);
     if (f->options.tls_cert)
         flags |= MHD_USE_TLS;
-    return MHD_start_daemon(
+    return mhd.MHD_start_daemon(
         flags, 0, NULL, NULL, on_api_request, f, MHD_OPTION_SOCK_ADDR, at,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_TIMEOUT_S,
@@ -524,7 +525,7 @@ static pl_status read_front_files(pl_server_front *f)
                        "only one of --tls-cert and --tls-key is given; give both");
     if (!o->tls_cert)
         return PL_OK;
-    if (MHD_is_feature_supported(MHD_FEATURE_SSL) != MHD_YES)
+    if (mhd.MHD_is_feature_supported(MHD_FEATURE_SSL) != MHD_YES)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "this libmicrohttpd was built without TLS; leave out --tls-cert "
                        "and put a proxy with TLS in front of the server");
@@ -553,6 +554,7 @@ static pl_status open_front(pl_server_front *f, const struct sockaddr_in *at)
         .places = PLACES,
         .request_s = REQUEST_S,
         .answer_s = server_options(f->server)->timeout_s + REQUEST_S};
+    PL_CHECK(http_load());
     PL_CHECK(read_front_files(f));
     http_page_make(talk_asset, talk_asset_bytes, &f->talk);
     PL_CHECK(server_clients_open(&places, &f->clients));
@@ -580,7 +582,7 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
         return status;
     }
     const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
+        mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
     inet_ntop(AF_INET, &at.sin_addr, host, sizeof host);
     snprintf(address, 64, "%s:%u", host, info ? (unsigned)info->port : 0u);
     *out = f;
@@ -593,7 +595,7 @@ void pl_server_front_close(pl_server_front **front)
     if (!f)
         return;
     if (f->daemon)
-        MHD_stop_daemon(f->daemon);
+        mhd.MHD_stop_daemon(f->daemon);
     if (f->clients)
         server_clients_close(&f->clients);
     server_access_destroy(&f->access);

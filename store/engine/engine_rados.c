@@ -7,19 +7,16 @@
  * daemon that hangs would block the call for ever. If the pool is full, a call fails at
  * once (FULL_TRY) and does not wait until there is room.
  *
- * The program does not link librados but loads it when an engine is opened, because the
- * library and its dependencies take 10 MiB of memory in every process. */
+ * The library is loaded when an engine is opened (base/library.h): with everything on
+ * which it depends it takes 10 MiB of memory. */
 #include "store/engine/engine.h"
-#include <dlfcn.h>
 #include <errno.h>
 #include <rados/librados.h>
 #include <string.h>
 
-#define LIBRARY        "librados.so.2"
 #define OPERATION_S    "10"
 #define HASH_ATTRIBUTE "pathloom.hash"
 
-/* X(name): librados.name is the address of the function `name` of librados. */
 #define RADOS_FUNCTIONS(X)                                                             \
     X(rados_create2)                                                                   \
     X(rados_shutdown)                                                                  \
@@ -45,14 +42,11 @@
 
 enum { READ_STEP_BYTES = (1 << 20) + 4096 };
 
-typedef struct librados {
-#define LIBRADOS_MEMBER(name) __typeof__(&name) name;
-    RADOS_FUNCTIONS(LIBRADOS_MEMBER)
-#undef LIBRADOS_MEMBER
-} librados;
+static struct {
+    RADOS_FUNCTIONS(PL_LIBRARY_MEMBER)
+} ceph;
 
 typedef struct rados_engine {
-    librados ceph;
     rados_t cluster;
     rados_ioctx_t pool;
 } rados_engine;
@@ -96,24 +90,23 @@ static pl_status refused(int error)
 /* ---- writing ---- */
 static pl_status operate(rados_engine *e, rados_write_op_t op, const char *name)
 {
-    int error = e->ceph.rados_write_op_operate(op, e->pool, name, NULL,
-                                               LIBRADOS_OPERATION_FULL_TRY);
-    e->ceph.rados_release_write_op(op);
+    int error = ceph.rados_write_op_operate(op, e->pool, name, NULL,
+                                            LIBRADOS_OPERATION_FULL_TRY);
+    ceph.rados_release_write_op(op);
     return error < 0 ? refused(error) : PL_OK;
 }
 
-static void put_op_bytes(const rados_engine *e, rados_write_op_t op, const void *data,
-                         size_t len)
+static void put_op_bytes(rados_write_op_t op, const void *data, size_t len)
 {
-    e->ceph.rados_write_op_write_full(op, len ? data : "", len);
+    ceph.rados_write_op_write_full(op, len ? data : "", len);
 }
 
 static pl_status rados_put(void *self, const char *name, const void *data, size_t len)
 {
     rados_engine *e = self;
-    rados_write_op_t op = e->ceph.rados_create_write_op();
-    e->ceph.rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
-    put_op_bytes(e, op, data, len);
+    rados_write_op_t op = ceph.rados_create_write_op();
+    ceph.rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
+    put_op_bytes(op, data, len);
     return operate(e, op, name);
 }
 
@@ -122,18 +115,17 @@ static pl_status rados_swap(void *self, const char *name, const pl_buf *expected
 {
     rados_engine *e = self;
     pl_hash before, after;
-    rados_write_op_t op = e->ceph.rados_create_write_op();
+    rados_write_op_t op = ceph.rados_create_write_op();
     pl_hash_of("swap", expected->data, expected->len, &before);
     pl_hash_of("swap", next->data, next->len, &after);
     if (expected->len > 0)
-        e->ceph.rados_write_op_cmpxattr(op, HASH_ATTRIBUTE, LIBRADOS_CMPXATTR_OP_EQ,
-                                        (const char *)before.bytes,
-                                        sizeof before.bytes);
+        ceph.rados_write_op_cmpxattr(op, HASH_ATTRIBUTE, LIBRADOS_CMPXATTR_OP_EQ,
+                                     (const char *)before.bytes, sizeof before.bytes);
     else
-        e->ceph.rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
-    put_op_bytes(e, op, next->data, next->len);
-    e->ceph.rados_write_op_setxattr(op, HASH_ATTRIBUTE, (const char *)after.bytes,
-                                    sizeof after.bytes);
+        ceph.rados_write_op_create(op, LIBRADOS_CREATE_EXCLUSIVE, NULL);
+    put_op_bytes(op, next->data, next->len);
+    ceph.rados_write_op_setxattr(op, HASH_ATTRIBUTE, (const char *)after.bytes,
+                                 sizeof after.bytes);
     pl_status status = operate(e, op, name);
     return status == PL_ERR_EXISTS || status == PL_ERR_NOT_FOUND ? PL_ERR_STALE
                                                                  : status;
@@ -142,8 +134,8 @@ static pl_status rados_swap(void *self, const char *name, const pl_buf *expected
 static pl_status rados_drop(void *self, const char *name)
 {
     rados_engine *e = self;
-    rados_write_op_t op = e->ceph.rados_create_write_op();
-    e->ceph.rados_write_op_remove(op);
+    rados_write_op_t op = ceph.rados_create_write_op();
+    ceph.rados_write_op_remove(op);
     pl_status status = operate(e, op, name);
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
@@ -156,8 +148,8 @@ static pl_status rados_get(void *self, const char *name, pl_buf *out)
     rados_engine *e = self;
     for (uint64_t at = 0; at <= ENGINE_OBJECT_MAX;) {
         pl_buf_reserve(out, READ_STEP_BYTES);
-        int n = e->ceph.rados_read(e->pool, name, (char *)out->data + out->len,
-                                   READ_STEP_BYTES, at);
+        int n = ceph.rados_read(e->pool, name, (char *)out->data + out->len,
+                                READ_STEP_BYTES, at);
         if (n < 0)
             return refused(n);
         out->len += (size_t)n;
@@ -173,7 +165,7 @@ static pl_status visit_rados_object(rados_engine *e, const char *name,
 {
     engine_entry entry = {.name = name};
     time_t changed;
-    int error = e->ceph.rados_stat(e->pool, name, &entry.bytes, &changed);
+    int error = ceph.rados_stat(e->pool, name, &entry.bytes, &changed);
     if (error == -ENOENT)
         return PL_OK; /* the object was dropped meanwhile */
     return error < 0 ? refused(error) : fn(context, &entry);
@@ -186,51 +178,33 @@ static pl_status rados_list(void *self, const char *prefix, engine_entry_fn fn,
     rados_list_ctx_t walk;
     const char *name;
     pl_status status = PL_OK;
-    int error = e->ceph.rados_nobjects_list_open(e->pool, &walk);
+    int error = ceph.rados_nobjects_list_open(e->pool, &walk);
     if (error < 0)
         return refused(error);
     while (status == PL_OK &&
-           (error = e->ceph.rados_nobjects_list_next(walk, &name, NULL, NULL)) == 0)
+           (error = ceph.rados_nobjects_list_next(walk, &name, NULL, NULL)) == 0)
         if (pl_starts_with(name, prefix))
             status = visit_rados_object(e, name, fn, context);
     if (status == PL_OK && error != -ENOENT)
         status = refused(error);
-    e->ceph.rados_nobjects_list_close(walk);
+    ceph.rados_nobjects_list_close(walk);
     return status;
 }
 
 /* ---- open and close ---- */
-static pl_status find_function(void *library, const char *name, void *function)
+static pl_status load_librados(void)
 {
-    void *found = dlsym(library, name);
-    memcpy(function, &found, sizeof found);
-    return found ? PL_OK
-                 : pl_fail(PL_ERR_UNSUPPORTED,
-                           "%s has no function %s: it is too old; install a "
-                           "newer librados2",
-                           LIBRARY, name);
-}
-
-/* Finds the functions of the library, which stays loaded. */
-static pl_status load_librados(librados *out)
-{
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "librados cannot be loaded (%s); install librados2", dlerror());
-#define LIBRADOS_FIND(name) PL_CHECK(find_function(library, #name, &out->name));
-    RADOS_FUNCTIONS(LIBRADOS_FIND)
-#undef LIBRADOS_FIND
-    return PL_OK;
+    static const char *const names[] = {RADOS_FUNCTIONS(PL_LIBRARY_NAME)};
+    return pl_library_load("librados.so.2", "librados2", names, &ceph, sizeof ceph);
 }
 
 static void rados_close(void *self)
 {
     rados_engine *e = self;
     if (e->pool)
-        e->ceph.rados_ioctx_destroy(e->pool);
+        ceph.rados_ioctx_destroy(e->pool);
     if (e->cluster)
-        e->ceph.rados_shutdown(e->cluster);
+        ceph.rados_shutdown(e->cluster);
     pl_free(e);
 }
 
@@ -243,17 +217,17 @@ static pl_status configure_rados(rados_engine *e, const engine_url *url)
                                          "client_mount_timeout"};
     char client[80];
     snprintf(client, sizeof client, "client.%s", url->id[0] ? url->id : "admin");
-    int error = e->ceph.rados_create2(&e->cluster, "ceph", client, 0);
+    int error = ceph.rados_create2(&e->cluster, "ceph", client, 0);
     if (error < 0)
         return pl_fail(PL_ERR_OS, "librados does not start: %s", strerror(-error));
-    error = e->ceph.rados_conf_read_file(e->cluster, url->conf[0] ? url->conf : NULL);
+    error = ceph.rados_conf_read_file(e->cluster, url->conf[0] ? url->conf : NULL);
     if (error < 0)
         return pl_fail(
             PL_ERR_CONFIG,
             "the Ceph configuration %s cannot be read: %s; name one with ?conf=PATH",
             url->conf[0] ? url->conf : "/etc/ceph/ceph.conf", strerror(-error));
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
-        if (e->ceph.rados_conf_set(e->cluster, bounds[i], OPERATION_S) < 0)
+        if (ceph.rados_conf_set(e->cluster, bounds[i], OPERATION_S) < 0)
             return pl_fail(PL_ERR_UNSUPPORTED,
                            "this librados does not know the option %s", bounds[i]);
     return PL_OK;
@@ -261,17 +235,17 @@ static pl_status configure_rados(rados_engine *e, const engine_url *url)
 
 static pl_status connect_to(rados_engine *e, const engine_url *url)
 {
-    int error = e->ceph.rados_connect(e->cluster);
+    int error = ceph.rados_connect(e->cluster);
     if (error < 0)
         return pl_fail_in(refused(error), "cannot connect to Ceph");
-    error = e->ceph.rados_ioctx_create(e->cluster, url->place, &e->pool);
+    error = ceph.rados_ioctx_create(e->cluster, url->place, &e->pool);
     if (error == -ENOENT)
         return pl_fail(PL_ERR_CONFIG,
                        "Ceph has no pool %s; make it: `ceph osd pool create %s`",
                        url->place, url->place);
     if (error < 0)
         return pl_fail_in(refused(error), "cannot open the pool %s", url->place);
-    e->ceph.rados_ioctx_set_namespace(e->pool, url->space);
+    ceph.rados_ioctx_set_namespace(e->pool, url->space);
     return PL_OK;
 }
 
@@ -280,7 +254,7 @@ pl_status engine_rados_open(const engine_url *url, bool to_write,
 {
     (void)to_write; /* RADOS supports everything that a writer needs */
     rados_engine *e = pl_alloc(sizeof *e);
-    pl_status status = load_librados(&e->ceph);
+    pl_status status = load_librados();
     if (status == PL_OK)
         status = configure_rados(e, url);
     if (status == PL_OK)

@@ -21,7 +21,7 @@ n_cases=0
 . tests/fault/chaos_job.sh
 own_folder "$work"
 
-make_corpus base modules outer home net workers docs
+make_corpus outer workers
 
 run_job() { # folder, options; in a subshell, which becomes the launcher
     out=$1
@@ -31,7 +31,8 @@ run_job() { # folder, options; in a subshell, which becomes the launcher
         cp -r "$work/data" "$work/$out/"
     fi
     small_job "$out" --workers 3 --set train.tau=9 --set train.phases=6 \
-        --set train.base_steps=8 --set workers.ttl_ms=1000 "$@"
+        --set train.base_steps=8 --set train.batch=2 --set model.context=32 \
+        --set workers.ttl_ms=1000 "$@"
 }
 
 shoot() { # launcher pid
@@ -85,7 +86,7 @@ same() { # name, options
 }
 
 # Each module must have each of the 6 phases of a path once. A phase has 9 steps or
-# fewer, with 4 samples per step.
+# fewer, with 2 samples per step.
 count_phases() {
     for module in $(sed -n 's,^\(mix/[^p][^ ]*\) .*,\1,p' "$work/$case.shot.facts"); do
         "$pathloom" store log "$module" --run "$work/$case.shot" --json |
@@ -94,7 +95,7 @@ count_phases() {
             awk '
                 $1 "." $2 != path { wrong += path != "" && n != 6
                                     path = $1 "." $2; n = 0 }
-                { wrong += $4 != 36 * n || $5 < 1 || $5 > 36; n++ }
+                { wrong += $4 != 18 * n || $5 < 1 || $5 > 18; n++ }
                 END { exit n != 6 || wrong > 0 }' ||
             fail "$module does not have every phase once"
     done
