@@ -34,6 +34,17 @@ make_corpus() { # folders
     done
 }
 
+# Makes a corpus as make_corpus does, but only of the first 60 lines of each file. The
+# tokenizer is then trained, and the text encoded, in a quarter of the time.
+make_short_corpus() { # folders
+    for folder in "$@"; do
+        mkdir -p "$work/corpus/$folder"
+        awk -v to="$work/corpus/$folder/" '
+            FNR == 1 { close(out); n = split(FILENAME, part, "/"); out = to part[n] }
+            FNR <= 60 { print >out }' "$folder"/*.[chm]*
+    done
+}
+
 # Trains a 2x2 mixture of a small model. The launcher replaces the shell, so call this
 # function in a subshell or in the background.
 small_job() { # folder, options
