@@ -57,6 +57,12 @@ small_job() { # folder, options
         --set eval.max_tokens=500 --set eval.sample_tokens=0 "$@"
 }
 
+# Copies the token files of an earlier run, so that this run need not make them.
+take_data() { # folder of that run, folder of this one
+    mkdir -p "$work/$2"
+    cp -r "$work/$1/data" "$work/$2/"
+}
+
 # Waits until the hub knows the job's mixture and can therefore lease its tasks.
 training_begins() { # folder
     tries=2400
