@@ -88,7 +88,7 @@ modules_reach() { # folder, version
         tries=$((tries - 1))
         [ $tries -gt 0 ] || fail "the modules of $1 do not reach version $2"
         kill -0 "$job" 2>/dev/null || fail "training into $1 ended before version $2"
-        sleep 0.1
+        sleep 0.2
     done
 }
 
