@@ -31,9 +31,9 @@ train() { # folder, arguments
 }
 
 # Trains a run to its end. The user sets two of its keys.
-train timed --for 12s --set train.batch=4 --set train.tau=5 ||
-    fail "--for 12s: $(tail -n 1 "$work/timed.err")"
-grep -q '^dial     12s, of which .* are left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"
+train timed --for 8s --set train.batch=4 --set train.tau=5 ||
+    fail "--for 8s: $(tail -n 1 "$work/timed.err")"
+grep -q '^dial     8\.00s, of which .* are left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"
 for key in train.optimizer data.vocab model.width model.heads model.blocks topology.levels train.lr \
     train.base_steps train.phases eval.baselines; do
     own=$(printed timed "$key")
@@ -57,7 +57,7 @@ grep -q '^dial     took .* planned: start .*, base model .*, routing .*, paths .
 
 # The same command again must use the keys that were chosen first.
 cp "$work/timed/run.yaml" "$work/before.yaml"
-train timed --for 12s --set train.batch=4 --set train.tau=5 || fail "the run does not resume"
+train timed --for 8s --set train.batch=4 --set train.tau=5 || fail "the run does not resume"
 grep -q 'the keys of this run were chosen before' "$work/timed.out" ||
     fail "the resumed run chooses again"
 cmp -s "$work/before.yaml" "$work/timed/run.yaml" || fail "the resumed run has other keys"
@@ -71,7 +71,7 @@ steps=$(printed tokens train.base_steps)
 
 # If a command is killed after it has read the text, the same command must continue with
 # this text. The time is also too short for the smallest run.
-train short --for 1s --set eval.max_tokens=2000 &
+train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 &
 job=$!
 for _ in $(seq 600); do
     [ -e "$work/short/data/data.json" ] && break
@@ -82,7 +82,7 @@ pkill -9 -P $job
 kill -9 $job 2>/dev/null
 wait $job
 sleep 0.5
-train short --for 1s --set eval.max_tokens=2000 ||
+train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 ||
     fail "the same command again: $(tail -n 1 "$work/short.err")"
 grep -q '; prepared before, verified$' "$work/short.out" || fail "the text is read again"
 grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
