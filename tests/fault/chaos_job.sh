@@ -18,12 +18,6 @@ tiny_job() { # folder, options
         --set workers.ttl_ms=500 "$@"
 }
 
-# Copies the token files of an earlier run, so that this run need not make them.
-take_data() { # folder of that run, folder of this one
-    mkdir -p "$work/$2"
-    cp -r "$work/$1/data" "$work/$2/"
-}
-
 # Prints everything that must be equal in two runs: versions with their hashes and
 # contributions, states of paths, and objects. A contribution that is missing or counted
 # twice makes a difference.

@@ -29,11 +29,8 @@ log_names() { # module: prints the versions in its log
     sed -n 's/^\(mix[^ ]*@[0-9]*\) .*/\1/p' "$work/ask.out" | tr '\n' ' '
 }
 
-make_corpus base modules docs
 # With a few long documents the shards could not have about the same size.
-for file in "$work"/corpus/*/*; do
-    head -c 8000 "$file" >"$work/short" && mv "$work/short" "$file"
-done
+make_short_corpus base modules docs
 
 echo "1. undisturbed"
 (drop_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"

@@ -39,18 +39,18 @@ count() { # pattern, folder
     cat "$work/$2"/log/hub.log | grep -c "$1"
 }
 
-make_corpus base modules docs
+make_short_corpus base modules docs
 echo "1. without audits"
 # Four more tasks score documents, and two compute features, for both chapters.
 dealt="--set router.em=2 --set router.share=0.2 --set router.feature_docs=60"
 # shellcheck disable=SC2086 # the list is several words
-(run_job calm $dealt) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+(run_job calm --set train.tau=8 $dealt) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
 
 echo "2. every task twice"
 take_data calm twice
 # shellcheck disable=SC2086
-(run_job twice --set fleet.audit=1 $dealt) >"$work/twice.out" 2>&1 || fail "the audited run"
+(run_job twice --set train.tau=8 --set fleet.audit=1 $dealt) >"$work/twice.out" 2>&1 || fail "the audited run"
 agreed=$(count 'audit.closed .*verdict=agreed' twice)
 [ "$agreed" -eq 31 ] || fail "$agreed audits of 31 tasks"
 [ "$(count 'audit.differs' twice)" -eq 0 ] || fail "honest workers differ"
@@ -129,7 +129,7 @@ echo "a wrong update was found; then: pathloom $fix"
 others=
 kinds_job() { # folder, fail point: a job with three workers of different kinds
     take_data calm "$1"
-    tiny_job "$1" --workers 1 --set train.tau=20 --set train.phases=12 \
+    tiny_job "$1" --workers 1 --set train.tau=12 --set train.phases=12 \
         --set fleet.audit=1 --set workers.backend=cpu --set workers.precision=f32 \
         >"$work/$1.out" 2>&1 &
     job=$!

@@ -13,7 +13,7 @@ own_folder "$2"
 make_corpus base corpus
 
 run() { # folder, options
-    small_job "$@" --set train.tau=20 --set train.phases=8 --set train.base_steps=20 \
+    small_job "$@" --set train.tau=10 --set train.phases=8 --set train.base_steps=10 \
         --set fleet.audit=1 \
         >"$work/$1.out" 2>&1
 }
@@ -43,6 +43,7 @@ versions --run "$work/calm" >"$work/calm.hashes"
 all_agreed calm
 
 # ---- tokens change during training; the size and the time of the file do not ----
+take_data calm hurt
 (run hurt) &
 job=$!
 training_begins hurt
@@ -65,6 +66,7 @@ grep -q 'task.abandoned .*changed while it was in use' "$work"/hurt/log/worker-*
 grep -q 'shard.damaged' "$work"/hurt/log/worker-*.log || fail "no worker fetched a damaged shard again"
 
 # ---- the shard of another path, undamaged ----
+take_data calm swapped
 (run swapped) &
 job=$!
 training_begins swapped

@@ -21,15 +21,15 @@ own_folder "$2"
 
 # All runs have the same corpus: sources and pages of this project.
 cat README.md docs/*.md >"$work/0.txt" 2>/dev/null
-make_corpus base outer store docs
+make_short_corpus base outer store docs
 
 run_job() { # folder; in a subshell, which becomes the launcher
     small_job "$@" --workers 3 --set train.tau=12 --set train.phases=10 \
         --set train.schedule=wsd --set train.base_replicas=3 --set train.base_threads=2 \
         --set train.micro_batch=3 \
         --set train.pack=true --set train.optimizer=muon \
-        --set train.base_steps=50 --set eval.baselines=diloco,dense-batch \
-        --set eval.max_tokens=2000 --set router.em=3,6 --set router.share=0.1 \
+        --set model.context=32 --set train.base_steps=20 --set eval.baselines=diloco,dense-batch \
+        --set eval.max_tokens=500 --set router.em=3,6 --set router.share=0.1 \
         --set router.feature_docs=40
 }
 
@@ -45,8 +45,9 @@ echo "1. undisturbed"
 hashes calm
 
 echo "2. processes killed at random moments"
+take_data calm shot
 # Steps are slow, so that the script has time for its kills.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job shot >"$work/shot.out" 2>&1 &
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 run_job shot >"$work/shot.out" 2>&1 &
 job=$!
 shots=0
 workers=0
@@ -79,9 +80,10 @@ cmp -s "$work/calm.hashes" "$work/shot.hashes" || {
 }
 
 echo "3. the whole job killed and given again"
+take_data calm back
 rounds=0
 while :; do
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job back >"$work/back.out" 2>&1 &
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 run_job back >"$work/back.out" 2>&1 &
     job=$!
     random 20
     sleep "$((value / 10)).$((5 + value % 5))"

@@ -15,10 +15,10 @@ holder_mean=$2
 phases=6
 . tests/fault/chaos_job.sh
 own_folder "$3"
-make_corpus base outer home net
+make_short_corpus base outer home net
 
 # Steps are slow, so that the script can stop a worker in the middle of a task.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 small_job run --workers 4 --set train.tau=150 --set train.phases=$phases \
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100 small_job run --workers 4 --set train.tau=15 --set train.phases=$phases \
     --set train.base_steps=15 --set topology.levels=2x2 --set workers.ttl_ms=400000 \
     --set outer.method=noloco --set outer.deadline_s=0.3 >"$work/run.out" 2>&1 &
 job=$!
@@ -27,12 +27,12 @@ job=$!
 log=$work/run/log/hub.log
 
 wait_for() { # seconds, paths, phases
-    tries=$(($1 * 20))
+    tries=$(($1 * 5))
     while [ "$(finished run "$3")" -lt "$2" ]; do
         tries=$((tries - 1))
         [ "$tries" -gt 0 ] || fail "only $(finished run "$3") of $2 paths have $3 phases"
         kill -0 "$job" 2>/dev/null || fail "the run ended while a worker was stopped"
-        sleep 0.05
+        sleep 0.2
     done
 }
 
@@ -58,7 +58,7 @@ while [ "$held" -eq 0 ]; do
     until arrived; do
         tries=$((tries - 1))
         [ "$tries" -gt 0 ] || fail "no worker begins a task after its earlier results have arrived"
-        sleep 0.02
+        sleep 0.1
     done
     stop_worker "$name"
     start=$(date +%s)

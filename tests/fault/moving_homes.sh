@@ -12,13 +12,13 @@ seed=${4:-7}
 first_seed=$seed
 . tests/support/job.sh
 own_folder "$2"
-make_corpus base modules outer home net workers docs
+make_short_corpus base modules outer home net workers docs
 kills=0 moves=0
 
 train() { # run, options; in a subshell or in the background
     run=$1
     shift
-    small_job "$run" --set train.tau=8 --set train.phases=$((16 * rounds)) \
+    small_job "$run" --set train.tau=8 --set train.phases=$((12 * rounds)) \
         --set train.base_steps=10 --set store.keep_updates=true --set store.homes=2 "$@" \
         >"$work/$run.out" 2>&1
 }
@@ -27,6 +27,7 @@ train() { # run, options; in a subshell or in the background
 versions --run "$work/alone" >"$work/alone.versions"
 [ "$(wc -l <"$work/alone.versions")" -gt 11 ] || fail "too few modules"
 
+take_data alone moved
 # Steps are slow, so that the changes happen during the training on any machine.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train moved &
 job=$!

@@ -11,7 +11,7 @@ check=$2
 seed=1
 . tests/fault/chaos_job.sh
 own_folder "$3"
-make_corpus base modules docs
+make_short_corpus base modules docs
 n_same=0
 
 fail() {
@@ -24,6 +24,7 @@ fail() {
 run() {
     name=$1
     shift
+    [ "$name" = plain ] || take_data plain "$name"
     (tiny_job "$name" "$@") >"$work/job.out" 2>&1 || fail "$name: the job"
     code=0
     "$pathloom" store verify L1.E0@3 --tasks --run "$work/$name" --json \

@@ -9,11 +9,12 @@ set -u
 pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
-make_corpus base modules outer home net workers docs
+make_short_corpus base modules outer home net workers docs
 
 train() { # run, options; in a subshell or in the background
     run=$1
     shift
+    [ -e "$work/$run/data" ] || [ "$run" = one ] || take_data one "$run"
     small_job "$run" --set train.tau=10 --set train.phases=4 --set train.base_steps=10 "$@" \
         >"$work/$run.out" 2>&1
 }
@@ -145,7 +146,7 @@ cmp -s "$work/gone.versions" "$work/whole.versions" && fail "nothing was rolled 
 echo "training continues after a rollback, and completes a rollback that was killed"
 
 # Rolls back before any path has finished a phase, when no path has a state yet.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 train early --set train.phases=3 --set train.tau=150 &
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100 train early --set train.phases=3 --set train.tau=15 &
 job=$!
 training_begins early
 kill -9 "$job"

@@ -26,7 +26,7 @@ says() { # pattern
     grep -q -- "$1" "$work/out" || fail "the output does not say '$1'"
 }
 
-make_corpus base modules docs
+make_short_corpus base modules docs
 chapters="--set router.em=2,3 --set router.share=0.2 --set eval.baselines=dense"
 
 # shellcheck disable=SC2086 # the list is several words
@@ -38,9 +38,11 @@ says 'documents scored by 4 paths of mix~1 in '
 
 # If the workers compute the features, documents go to the same paths. On the backend
 # ref the size of a batch does not change the features.
+take_data run launcher
 (tiny_job launcher --set workers.backend=ref --set train.phases=1) >"$work/out" 2>&1 ||
     fail "the job whose launcher computes the features"
 grep -q 'computed by the workers' "$work/out" && fail "the workers computed few features"
+take_data run workers
 (tiny_job workers --set workers.backend=ref --set train.phases=1 \
     --set router.feature_docs=40) >"$work/out" 2>&1 ||
     fail "the job whose workers compute the features"

@@ -10,7 +10,7 @@ pathloom=$1
 work=$2
 . tests/fault/chaos_job.sh
 own_folder "$work"
-cat docs/*.md base/*.[ch] modules/*.[ch] home/*.[ch] store/*.[ch] >"$work/text.txt"
+cat docs/*.md base/*.[ch] modules/*.[ch] home/*.[ch] store/*.[ch] | head -c 1050000 >"$work/text.txt"
 [ "$(wc -c <"$work/text.txt")" -gt 1000000 ] || fail "the corpus is too small for the dial"
 
 # Prints a value of the run's configuration.
@@ -31,9 +31,9 @@ train() { # folder, arguments
 }
 
 # Trains a run to its end. The user sets two of its keys.
-train timed --for 20s --set train.batch=4 --set train.tau=5 ||
-    fail "--for 20s: $(tail -n 1 "$work/timed.err")"
-grep -q '^dial     20s, of which .* are left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"
+train timed --for 8s --set train.batch=4 --set train.tau=5 ||
+    fail "--for 8s: $(tail -n 1 "$work/timed.err")"
+grep -q '^dial     8\.00s, of which .* are left; 2 workers: ' "$work/timed.out" || fail "no dial is printed"
 for key in train.optimizer data.vocab model.width model.heads model.blocks topology.levels train.lr \
     train.base_steps train.phases eval.baselines; do
     own=$(printed timed "$key")
@@ -57,27 +57,24 @@ grep -q '^dial     took .* planned: start .*, base model .*, routing .*, paths .
 
 # The same command again must use the keys that were chosen first.
 cp "$work/timed/run.yaml" "$work/before.yaml"
-train timed --for 20s --set train.batch=4 --set train.tau=5 || fail "the run does not resume"
+train timed --for 8s --set train.batch=4 --set train.tau=5 || fail "the run does not resume"
 grep -q 'the keys of this run were chosen before' "$work/timed.out" ||
     fail "the resumed run chooses again"
 cmp -s "$work/before.yaml" "$work/timed/run.yaml" || fail "the resumed run has other keys"
 
-train tokens --tokens 200k || fail "--tokens 200k: $(tail -n 1 "$work/tokens.err")"
-grep -q '^dial     200.0k tokens$' "$work/tokens.out" || fail "--tokens is not printed"
+train tokens --tokens 100k --set eval.max_tokens=2000 ||
+    fail "--tokens 100k: $(tail -n 1 "$work/tokens.err")"
+grep -q '^dial     100.0k tokens$' "$work/tokens.out" || fail "--tokens is not printed"
 steps=$(printed tokens train.base_steps)
-[ $((steps * 2 * 8 * 128)) -gt 150000 ] && [ $((steps * 2 * 8 * 128)) -lt 250000 ] ||
-    fail "200k tokens became $steps steps of the base model"
-
-train short --for 1s || fail "--for 1s: $(tail -n 1 "$work/short.err")"
-grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
-    fail "a time that is too short causes no warning"
+[ $((steps * 2 * 8 * 128)) -gt 75000 ] && [ $((steps * 2 * 8 * 128)) -lt 125000 ] ||
+    fail "100k tokens became $steps steps of the base model"
 
 # If a command is killed after it has read the text, the same command must continue with
-# this text.
-train killed --for 1s &
+# this text. The time is also too short for the smallest run.
+train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 &
 job=$!
 for _ in $(seq 600); do
-    [ -e "$work/killed/data/data.json" ] && break
+    [ -e "$work/short/data/data.json" ] && break
     kill -0 $job 2>/dev/null || fail "the run ends without data"
     sleep 0.05
 done
@@ -85,7 +82,11 @@ pkill -9 -P $job
 kill -9 $job 2>/dev/null
 wait $job
 sleep 0.5
-train killed --for 1s || fail "the same command again: $(tail -n 1 "$work/killed.err")"
+train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 ||
+    fail "the same command again: $(tail -n 1 "$work/short.err")"
+grep -q '; prepared before, verified$' "$work/short.out" || fail "the text is read again"
+grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
+    fail "a time that is too short causes no warning"
 
 # For a bad value, checks the exit code, that stderr is one sentence, and that no folder
 # was made.

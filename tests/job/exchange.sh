@@ -37,6 +37,7 @@ train() { # OUT ARGUMENT ...
     "$pathloom" train "$@" --corpus tests --out "$out" --set data.valid_share=0.2 \
         --set train.tau=10 --set train.phases=2 --set train.batch=4 \
         --set router.prefix=8 --set eval.baselines=none --set eval.sample_tokens=0 \
+        --set eval.max_tokens=2000 \
         > "$work/log" 2>&1 || {
         tail -n 5 "$work/log"
         fail "training into $out"

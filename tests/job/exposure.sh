@@ -8,7 +8,7 @@ set -u
 pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
-make_corpus base docs codec
+make_short_corpus base docs codec
 
 exposure() { # what, options: prints NAME TOKENS OF_TOKENS for each path and module
     what=$1
@@ -26,7 +26,10 @@ recorded() { # prints PATH TOKENS for each path of the mixture
 
 for run in plain packed; do
     pack=false
-    [ $run = plain ] || pack=true
+    [ $run = plain ] || {
+        take_data plain $run
+        pack=true
+    }
     (small_job $run --set train.tau=8 --set train.phases=3 --set train.base_steps=8 \
         --set train.pack=$pack --set topology.replicas=2) >"$work/run.out" 2>&1 ||
         fail "the run $run"

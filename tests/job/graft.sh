@@ -45,8 +45,8 @@ whole() { # runs the checks that must succeed after every change
 
 # The run has 2x2 modules in its levels: 4 embeddings, 4 heads, and 4 modules of the two
 # levels.
-make_corpus base modules docs
-(tiny_job run --set model.blocks=4 --set topology.private= --set data.valid_share=0.3 --set eval.max_tokens=20000 --set train.phases=3 --set eval.curves=1 \
+make_short_corpus base modules docs
+(tiny_job run --set model.blocks=4 --set topology.private= --set data.valid_share=0.3 --set eval.max_tokens=4000 --set train.phases=3 --set eval.curves=1 \
     --set outer.method=diloco --set train.weight_decay=0.1) >"$work/run.out" 2>&1 ||
     fail "the run"
 ask store tag end --run "$run" || fail "tag"
@@ -144,8 +144,9 @@ says '^         p001 ends; its documents go to the other paths'
 says '^         p111 ends; its [0-9]* documents go to the other paths'
 
 echo "5. a level is cut while the workers train, and only its first half is frozen"
+take_data run live
 (tiny_job live --set model.blocks=4 --set topology.private= --set data.valid_share=0.3 \
-    --set eval.max_tokens=20000 --set train.phases=4 --set topology.graft=2:cut:L1 \
+    --set eval.max_tokens=4000 --set train.phases=4 --set topology.graft=2:cut:L1 \
     --set train.freeze=2:L1) >"$work/live.out" 2>&1 || fail "a cut in a live run"
 was=$run
 run=$work/live

@@ -11,7 +11,7 @@ work=$2
 . "$(dirname "$0")/../support/job.sh"
 rm -rf "$work"
 mkdir -p "$work/hand"
-make_corpus base docs
+make_short_corpus base docs
 
 keys="store.homes=2 store.keep_updates=true store.norm_gate=50 store.staging=64M
     store.compress=off codec.name=i4 workers.precision=f32 workers.patience_s=30"
@@ -22,7 +22,8 @@ settings() {
 }
 
 # shellcheck disable=SC2046 # the list is several words
-small_job own $(settings) >"$work/own.out" 2>&1 &
+small_job own --set train.tau=10 --set train.phases=3 --set train.base_steps=10 \
+    $(settings) >"$work/own.out" 2>&1 &
 wait $! || fail "the job of one command: $(tail -n 2 "$work/own.out")"
 
 # The same configuration is written first, and then every process is started by hand.

@@ -21,16 +21,18 @@ worker_peak() {
     done | sort -n | tail -n 1
 }
 
-make_corpus base modules store outer home net docs
+mkdir -p "$work/corpus/all"
+cat base/*.[ch] modules/*.[ch] store/*.[ch] home/*.[ch] docs/*.md | head -c 1100000 |
+    split -a 4 -C 8000 - "$work/corpus/all/"
 "$pathloom" train --corpus "$work/corpus" --out "$work/run" --workers 2 \
-    --set data.max_bytes=2M --set train.base_steps=8 --set train.tau=2 \
+    --set data.max_bytes=1M --set train.base_steps=2 --set train.tau=1 \
     --set train.phases=16 --set eval.baselines=none --set eval.max_tokens=2000 \
     --set eval.sample_tokens=0 >"$work/run.out" 2>&1 &
 job=$! early=0
 while kill -0 "$job" 2>/dev/null; do
     done_tasks=$(grep -cs 'task.done task=mix' "$work/run/log/hub.log")
     [ "${done_tasks:-0}" -gt $((4 * 8)) ] || early=$(worker_peak) # until half of the phases are done
-    sleep 0.1
+    sleep 0.3
 done
 wait "$job" || fail "the job ends with $?"
 job=

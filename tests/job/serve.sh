@@ -11,6 +11,9 @@ pathloom=$1
 serve_odd=$2
 work=$3
 server=
+# With these settings, `generate` and `serve` need not execute themselves once more
+# (execute_with_settings in cli/main.c), which is a third of the time of a short answer.
+export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=2000 OPENBLAS_NUM_THREADS=1
 rm -rf "$work"
 mkdir -p "$work"
 checks=0
@@ -90,24 +93,34 @@ field() { # NAME FILE
 }
 
 # alike RULE [OPTION OF GENERATE ...]: for each prompt, the server must choose the same
-# path as `generate` by this rule. $work/paths.RULE gets the chosen paths.
+# path as `generate` by this rule. $work/paths.RULE gets the chosen paths. What
+# `generate` chooses with these options is kept for the next call.
 alike() {
     rule=$1
     shift
     grep -q "serve.routing by=$rule" "$work/stderr" || fail "the server does not route by $rule"
+    told=$work/told.$rule.$(echo "$*" | tr -d ' ')
+    [ -e "$told" ] || tell_paths "$@"
     : > "$work/paths.$rule"
-    while read -r prompt; do
-        "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 1 --json \
-            "$@" > "$work/alone" || fail "generate: $prompt"
+    while read -r path prompt; do
         ask "{\"prompt\": \"$prompt\", \"max_tokens\": 1}" > "$work/answer"
-        path=$(field path "$work/alone")
-        [ "$(field route "$work/alone")" = "$rule" ] || fail "generate is not by $rule"
-        [ -n "$path" ] || fail "generate names no path: $prompt"
         [ "$(field model "$work/answer")" = "$path" ] ||
             fail "by $rule generate takes $path, the server not: $(cat "$work/answer")"
         echo "$path" >> "$work/paths.$rule"
-    done < "$work/prompts"
+    done < "$told"
     ok
+}
+
+# Writes the path that `generate` chooses for each prompt, and the prompt, into $told.
+tell_paths() { # OPTION OF GENERATE ...
+    while read -r prompt; do
+        "$pathloom" generate --run "$work/run" --prompt "$prompt" --max-tokens 1 --json \
+            "$@" > "$work/alone" || fail "generate: $prompt"
+        path=$(field path "$work/alone")
+        [ "$(field route "$work/alone")" = "$rule" ] || fail "generate is not by $rule"
+        [ -n "$path" ] || fail "generate names no path: $prompt"
+        echo "$path $prompt" >> "$told"
+    done < "$work/prompts"
 }
 
 several() { # RULE: checks that the prompts did not all get the same path
@@ -120,7 +133,8 @@ metric() { # NAME
 
 "$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
     --set train.tau=20 --set train.phases=4 --set train.batch=4 --set router.prefix=8 \
-    --set eval.baselines=none --set eval.sample_tokens=0 --set data.vocab=600 \
+    --set eval.baselines=none --set eval.sample_tokens=0 \
+    --set eval.max_tokens=2000 --set data.vocab=600 \
     --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
     --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
     --set train.base_steps=20 --set topology.levels=2x2 > "$work/log" 2>&1 ||
@@ -492,6 +506,7 @@ several likelihood
 # is the base model ----
 "$pathloom" store rollback mix --to 0 --run "$work/run" > "$work/stdout" 2>&1 ||
     fail "rollback: $(cat "$work/stdout")"
+rm "$work"/told.*
 sleep 0.5
 kill -HUP "$server"
 sleep 0.5

@@ -75,7 +75,8 @@ refused() { # HTTP-STATUS WORDS BODY
 
 "$pathloom" train --corpus tests --out "$work/run" --set data.valid_share=0.2 \
     --set train.tau=10 --set train.phases=2 --set train.batch=4 --set router.prefix=8 \
-    --set eval.baselines=dense --set eval.sample_tokens=0 --set data.vocab=600 \
+    --set eval.baselines=dense --set eval.sample_tokens=0 \
+    --set eval.max_tokens=2000 --set data.vocab=600 \
     --set data.max_bytes=600000 --set model.width=48 --set model.heads=2 \
     --set model.kv_heads=1 --set model.blocks=2 --set model.context=64 \
     --set train.base_steps=20 --set topology.levels=2 > "$work/log" 2>&1 ||

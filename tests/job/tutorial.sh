@@ -7,13 +7,14 @@ set -u
 PATH=$(cd "$(dirname "$1")" && pwd):$PATH
 . tests/support/job.sh
 own_folder "$2"
+make_short_corpus modules outer corpus docs docs/results
 mkdir -p "$work/text/python" "$work/text/manual"
-cp modules/*.c outer/*.c corpus/*.c "$work/text/python/"
+mv "$work"/corpus/docs/*.md "$work"/corpus/docs/results/*.md "$work/text/manual/"
+mv "$work"/corpus/*/*.c "$work/text/python/"
 # The name and bytes of this file never change, so its hash always decides that it is
 # not held out.
 awk 'BEGIN { for (i = 0; i < 200; i++) print "def f" i "(x): return x + " i }' \
     >"$work/text/python/abc.py"
-cp docs/*.md docs/results/*.md "$work/text/manual/"
 small="--set data.vocab=400 --set model.width=32 --set model.heads=2 --set model.blocks=2
     --set model.context=32 --set train.batch=2 --set train.tau=4 --set router.prefix=8
     --set router.share=0.2 --set eval.max_tokens=200 --set eval.sample_tokens=0

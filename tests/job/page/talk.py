@@ -37,7 +37,8 @@ def ask(browser, first, second, prompt):
 browser = chrome.Browser(chromium, pictures)
 browser.screen(1280, 900, "light")
 browser.send("Page.navigate", url=url)
-browser.wait("document.readyState === 'complete' && typeof talk === 'object' && talk.models.length > 4")
+# The page writes the number of paths and the facts after its second request.
+browser.wait("document.readyState === 'complete' && typeof talk === 'object' && talk.models.length > 4 && $('facts').textContent")
 check("4 paths" in browser.value("$('life').textContent"), "the number of paths")
 
 # With one answer, checks the path that the API chooses, the text, and the probability
