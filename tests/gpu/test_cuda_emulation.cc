@@ -434,6 +434,70 @@ static void a_missing_barrier_is_found(void **)
     in_every_order(check_missing_barrier);
 }
 
+/* Writes single bytes, then reads them as whole words. If `skip` is set, byte 5 is left
+ * out. */
+static __global__ void bytes_kernel(unsigned *out, bool wait, bool skip)
+{
+    __shared__ __align__(4) unsigned char bytes[256];
+    for (unsigned i = (threadIdx.x + 1) % 64; i < 256; i += 64)
+        if (!skip || i != 5)
+            bytes[i] = (unsigned char)i;
+    if (wait)
+        __syncthreads();
+    out[threadIdx.x] = ((const unsigned *)(const void *)bytes)[threadIdx.x];
+}
+
+/* Words whose bytes had different histories are found in later kernels as in the
+ * first, and a word that is written as a whole has one history again. */
+static void check_bytes_of_words(void)
+{
+    unsigned *out = zeros<unsigned>(64);
+    for (int round = 0; round < 2; round++) {
+        PL_LAUNCH(bytes_kernel, 1, 64, 0, NULL, out, true, false);
+        expect_no_finding();
+        assert_int_equal(at(out, 1), 0x07060504);
+        PL_LAUNCH(bytes_kernel, 1, 64, 0, NULL, out, true, true);
+        expect_finding("kernel bytes_kernel, block (0,0,0), thread (1,0,0)",
+                       "nobody wrote (byte 1 of 4)");
+        PL_LAUNCH(bytes_kernel, 1, 64, 0, NULL, out, false, false);
+        expect_finding("kernel bytes_kernel", "shared memory");
+        check_missing_barrier();
+    }
+    cudaFree(out);
+}
+
+static void each_byte_of_a_word_is_checked(void **)
+{
+    in_every_order(check_bytes_of_words);
+}
+
+/* The first kernel writes single bytes of device memory, all except byte 5. */
+static __global__ void scatter_kernel(unsigned char *out)
+{
+    if (threadIdx.x != 5)
+        out[threadIdx.x] = (unsigned char)threadIdx.x;
+}
+
+static void each_byte_of_a_word_in_device_memory_is_checked(void **)
+{
+    unsigned char *raw = NULL;
+    unsigned *out = zeros<unsigned>(32);
+    assert_int_equal(cudaMalloc(&raw, 128), cudaSuccess);
+    PL_LAUNCH(scatter_kernel, 1, 128, 0, NULL, raw);
+    PL_LAUNCH(read_kernel, 1, 1, 0, NULL, (int *)out, (int *)(void *)raw);
+    expect_no_finding();
+    assert_int_equal(at(out, 0), 0x03020100);
+    PL_LAUNCH(read_kernel, 1, 32, 0, NULL, (int *)out, (int *)(void *)raw);
+    expect_finding("kernel read_kernel, block (0,0,0), thread (1,0,0)",
+                   "nobody wrote (byte 1 of 4)");
+    assert_int_equal(cudaMemset(raw + 5, 9, 1), cudaSuccess);
+    PL_LAUNCH(read_kernel, 1, 32, 0, NULL, (int *)out, (int *)(void *)raw);
+    expect_no_finding();
+    assert_int_equal(at(out, 1), 0x07060904);
+    cudaFree(raw);
+    cudaFree(out);
+}
+
 static __global__ void warp_kernel(int *out, bool wait)
 {
     __shared__ int line[32];
@@ -711,6 +775,8 @@ int main(void)
         cmocka_unit_test(memory_that_nobody_wrote_is_found),
         cmocka_unit_test(a_vector_that_is_not_aligned_is_found),
         cmocka_unit_test(a_missing_barrier_is_found),
+        cmocka_unit_test(each_byte_of_a_word_is_checked),
+        cmocka_unit_test(each_byte_of_a_word_in_device_memory_is_checked),
         cmocka_unit_test(a_missing_barrier_within_a_warp_is_found),
         cmocka_unit_test(blocks_that_meet_at_one_place_are_found),
         cmocka_unit_test(a_barrier_that_some_do_not_reach_is_found),

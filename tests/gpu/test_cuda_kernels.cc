@@ -107,9 +107,9 @@ static void nor_with_bytes_in_products(void **)
 
 enum { PATHS = 4 };
 
-/* Returns the logits of four steps of four sequences after their prompts. Each sequence
- * has a different path of 2x2 modules. With `together`, all sequences share a step;
- * otherwise each sequence has its own steps. */
+/* Returns the logits of three steps of four sequences after their prompts. Each
+ * sequence has a different path of 2x2 modules. With `together`, all sequences share a
+ * step; otherwise each sequence has its own steps. */
 static std::vector<float> read_paths(const char *precision, bool together)
 {
     static const int32_t slots[] = {2, 0, 3, 1}; /* so that rows must be rearranged */
@@ -149,7 +149,7 @@ static std::vector<float> read_paths(const char *precision, bool together)
         pl_decoder_use(decoder, p, paths[p]);
         check(pl_decoder_prefill(decoder, p, prompt, 1 + p, logits.data()));
     }
-    for (int step = 0; step < 4; step++) {
+    for (int step = 0; step < 3; step++) {
         int32_t tokens[PATHS];
         for (int i = 0; i < PATHS; i++)
             tokens[i] = (slots[i] * 7 + step * 5) % VOCABULARY;

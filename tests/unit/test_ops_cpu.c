@@ -293,7 +293,8 @@ static void head_norm_agrees_with_ref(void **state)
 
 /* ---- matrix products ---- */
 
-/* rows N, outputs O, inputs I; the last two need several blocks of gemm_wide.c */
+/* rows N, outputs O, inputs I; the last two need several blocks of gemm_wide.c, and are
+ * left out on an emulated device */
 static const int matmul_shapes[][3] = {
     {1, 1, 1},        {3, 5, 7},       {37, 344, 128},  {64, 384, 128},
     {1, 1792, 896},   {33, 129, 65},   {128, 688, 128}, {130, 96, 1003},
@@ -329,7 +330,8 @@ static void drop_weight(const pair *p, twin_weight *w)
 
 static void check_matmul(const pair *p)
 {
-    for (int i = 0; i < COUNT(matmul_shapes); i++) {
+    const bool emulated = strstr(p->be[1]->device, "emulated");
+    for (int i = 0; i < COUNT(matmul_shapes) - (emulated ? 2 : 0); i++) {
         const int *s = matmul_shapes[i];
         int N = s[0], O = s[1], I = s[2];
         twin_weight w = make_weight(p, O, I, 1, 0.1f);
@@ -395,9 +397,9 @@ static void a_refreshed_weight_is_the_new_master(void **state)
 static const int attention_shapes[][5] = {
     /* rows B, tokens T, heads H, heads of keys and values G, elements of a head D */
     {1, 1, 1, 1, 16},    {2, 37, 4, 2, 32},  {1, 128, 4, 4, 32}, {2, 65, 3, 1, 64},
-    {1, 37, 2, 2, 128},  {3, 16, 6, 3, 16},  {1, 200, 2, 1, 64}, {2, 1, 4, 2, 32},
+    {1, 37, 4, 2, 128},  {3, 16, 6, 3, 16},  {1, 200, 2, 1, 64}, {2, 1, 4, 2, 32},
     {1, 70, 2, 1, 96},   {1, 70, 2, 1, 80},  {1, 35, 3, 1, 34},  {2, 20, 20, 1, 16},
-    {1, 300, 2, 1, 128}, {1, 150, 2, 1, 40},
+    {1, 260, 1, 1, 128}, {1, 150, 2, 1, 40},
 };
 
 /* Divides B rows of T tokens into texts of random lengths, 1 to `longest`. at[side]

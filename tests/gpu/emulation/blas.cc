@@ -97,15 +97,33 @@ bool operand_fits(const char *name, const operand *x, uint32_t alignment)
     return false;
 }
 
-/* Returns the sum of a[k] b[k]; if `backwards` is set, begins with the last k. */
-float dot(const float *a, const float *b, uint64_t K, bool backwards)
+enum : uint64_t { COLUMNS = 32 };
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* Sets sums[i] to the sum of a[k][i] b[k] for i < COLUMNS; if `backwards` is set,
+ * begins with the last k. */
+void add_products(float *sums, const float *a, const float *b, uint64_t K,
+                  bool backwards)
 {
-    float sum = 0.0f;
+    four columns[COLUMNS / 4] = {};
     for (uint64_t i = 0; i < K; i++) {
         const uint64_t k = backwards ? K - 1 - i : i;
-        sum += a[k] * b[k];
+        for (uint64_t j = 0; j < COLUMNS / 4; j++)
+            columns[j] += *(const four *)(a + k * COLUMNS + 4 * j) * b[k];
     }
-    return sum;
+    memcpy(sums, columns, sizeof columns);
+}
+
+/* Returns the rows [M,K] in panels of COLUMNS rows. Element (m, k) is in panel
+ * m / COLUMNS at k * COLUMNS + m % COLUMNS. Rows that do not exist are zero. */
+std::vector<float> panels_of(const std::vector<float> &rows, uint64_t M, uint64_t K)
+{
+    std::vector<float> panels((M + COLUMNS - 1) / COLUMNS * COLUMNS * K);
+    for (uint64_t m = 0; m < M; m++)
+        for (uint64_t k = 0; k < K; k++)
+            panels[m / COLUMNS * COLUMNS * K + k * COLUMNS + m % COLUMNS] =
+                rows[m * K + k];
+    return panels;
 }
 
 bool is_slow(const product *p)
@@ -145,12 +163,17 @@ void multiply(const product *p)
     float alpha = p->alpha;
     for (const float *scale : p->scales)
         alpha *= scale ? *scale : 1.0f;
-    for (uint64_t n = 0; n < N; n++)
-        for (uint64_t m = 0; m < M; m++) {
-            float sum = alpha * dot(&a[m * K], &b[n * K], K, backwards);
-            if (p->beta != 0.0f)
-                sum += p->beta * element(&p->c, m, n);
-            store(&p->d, m, n, sum);
+    const std::vector<float> panels = panels_of(a, M, K);
+    for (uint64_t first = 0; first < M; first += COLUMNS)
+        for (uint64_t n = 0; n < N; n++) {
+            float sums[COLUMNS];
+            add_products(sums, &panels[first * K], &b[n * K], K, backwards);
+            for (uint64_t m = first; m < M && m < first + COLUMNS; m++) {
+                float sum = alpha * sums[m - first];
+                if (p->beta != 0.0f)
+                    sum += p->beta * element(&p->c, m, n);
+                store(&p->d, m, n, sum);
+            }
         }
 }
 

@@ -53,10 +53,13 @@ static void switch_context(fiber_context *from, fiber_context *to)
 }
 
 /* Prepares a stack as if `entry` had been called and had paused immediately. The stack
- * has six registers, the return address, and a word that aligns it for the ABI. */
+ * has six registers, the return address, and a word that aligns it for the ABI. Stacks
+ * begin at different offsets in their pages, because otherwise the stacks of a warp
+ * would compete for the same few lines of the cache. */
 static void prepare_context(fiber *f, void (*entry)(void))
 {
-    void **top = (void **)(f->stack + FIBER_STACK_BYTES) - 8;
+    const size_t offset = (size_t)(f - fibers) % 32 * 128;
+    void **top = (void **)(f->stack + FIBER_STACK_BYTES - offset) - 8;
     for (int i = 0; i < 8; i++)
         top[i] = NULL;
     top[6] = (void *)entry;
@@ -113,17 +116,30 @@ static void about_to_switch(void **save, const void *stack, size_t bytes)
 static void forget_stack(fiber *)
 {
 }
-static void arrived(void *saved, const void **stack, size_t *bytes)
+static void arrived(void *, const void **stack, size_t *bytes)
 {
-    (void)saved, (void)stack, (void)bytes;
+    if (stack)
+        *stack = NULL, *bytes = 0;
 }
 #endif
 
 static void (*first_entry)(void);
+static bool from_host; /* the last switch was one from the host's stack */
+
+/* Ends a switch to a fiber. A switch from the host's stack tells where this stack is.
+ */
+static void arrive_in_fiber(void *saved)
+{
+    const void *stack;
+    size_t bytes;
+    arrived(saved, &stack, &bytes);
+    if (from_host)
+        host_stack = stack, host_stack_bytes = bytes;
+}
 
 static void enter()
 {
-    arrived(NULL, &host_stack, &host_stack_bytes);
+    arrive_in_fiber(NULL);
     first_entry();
     abort(); /* an entry must pause forever and never return */
 }
@@ -138,9 +154,19 @@ void fiber_prepare(fiber *f, void (*entry)(void))
 
 void fiber_resume(fiber *f)
 {
+    from_host = true;
     about_to_switch(&host.fake_stack, f->stack, FIBER_STACK_BYTES);
     switch_context(&host, &f->context);
     arrived(host.fake_stack, NULL, NULL);
+}
+
+void fiber_switch(fiber *f, fiber *to, bool forever)
+{
+    from_host = false;
+    about_to_switch(forever ? NULL : &f->context.fake_stack, to->stack,
+                    FIBER_STACK_BYTES);
+    switch_context(&f->context, &to->context);
+    arrive_in_fiber(f->context.fake_stack);
 }
 
 void fiber_pause(fiber *f, bool forever)
@@ -148,5 +174,5 @@ void fiber_pause(fiber *f, bool forever)
     about_to_switch(forever ? NULL : &f->context.fake_stack, host_stack,
                     host_stack_bytes);
     switch_context(&f->context, &host);
-    arrived(f->context.fake_stack, &host_stack, &host_stack_bytes);
+    arrive_in_fiber(f->context.fake_stack);
 }

@@ -30,8 +30,9 @@ void fiber_prepare(fiber *f, void (*entry)(void));
 /* Switches from the host's stack to fiber f. Returns when f, or another fiber, calls
  * fiber_pause. */
 void fiber_resume(fiber *f);
-/* Switches from fiber f to the host's stack. If `forever` is set, f must not be resumed
- * again. */
+/* Switches from fiber f to fiber `to`, or to the host's stack. If `forever` is set, f
+ * must not be resumed again. */
+void fiber_switch(fiber *f, fiber *to, bool forever);
 void fiber_pause(fiber *f, bool forever);
 
 #endif

@@ -16,7 +16,7 @@
 
 namespace
 {
-enum { WARP = 32, VALUE_BYTES = 64, THREADS_MAX = FIBERS_MAX };
+enum { WARP = 32, VALUE_BYTES = 24, THREADS_MAX = FIBERS_MAX };
 
 enum thread_state { READY, AT_BARRIER, AT_WARP, ENDED };
 
@@ -26,7 +26,8 @@ struct pending_copy {
     int valid;
 };
 
-struct thread {
+/* The members in use at each switch share a line of the cache. */
+struct alignas(64) thread {
     fiber *fib;
     thread_state state;
     const char *file; /* file and line of the barrier at which it waits */
@@ -46,8 +47,8 @@ struct warp {
     const char *file;
     int line;
     uint16_t meetings;
-    uint8_t values[2][WARP][VALUE_BYTES];
-    bool has_product[2]; /* for each row: its product was computed */
+    uint8_t values[2][WARP * VALUE_BYTES]; /* without gaps between the lanes */
+    bool has_product[2];                   /* for each row: its product was computed */
     float product[2][16][8];
 };
 
@@ -58,8 +59,8 @@ struct grid_state {
     uint3 block_index;
     thread threads[THREADS_MAX];
     warp warps[THREADS_MAX / WARP];
-    std::vector<unsigned> ready; /* in the order in which they became ready */
-    size_t next_ready;
+    /* A ring of the threads that can run, in the order in which they became ready. */
+    unsigned ready[THREADS_MAX], first_ready, n_ready;
     unsigned current, n_ended, n_at_barrier;
     bool waited; /* a thread of the grid has waited for earlier kernels */
     const char *barrier_file;
@@ -111,42 +112,64 @@ unsigned full_mask(unsigned w)
 
 /* ---- threads that can run ---- */
 
+unsigned *ready_at(unsigned i)
+{
+    return &now.ready[(now.first_ready + i) % THREADS_MAX];
+}
+
 void make_ready(unsigned t)
 {
     now.threads[t].state = READY;
-    now.ready.push_back(t);
+    *ready_at(now.n_ready++) = t;
 }
 
 bool take_ready(unsigned *t)
 {
-    const size_t n = now.ready.size() - now.next_ready;
-    if (n == 0)
+    if (now.n_ready == 0)
         return false;
-    unsigned *first = now.ready.data() + now.next_ready;
     if (order == EMULATION_REVERSE) {
-        *t = now.ready.back();
-        now.ready.pop_back();
-    } else {
-        if (order == EMULATION_RANDOM)
-            std::swap(first[0], first[next_random() % n]);
-        *t = first[0];
-        now.next_ready++;
+        *t = *ready_at(--now.n_ready);
+        return true;
     }
-    if (now.next_ready == now.ready.size()) {
-        now.ready.clear();
-        now.next_ready = 0;
-    }
+    if (order == EMULATION_RANDOM)
+        std::swap(*ready_at(0), *ready_at((unsigned)(next_random() % now.n_ready)));
+    *t = *ready_at(0);
+    now.first_ready++;
+    now.n_ready--;
     return true;
 }
 
-/* Switches to the scheduler until this thread is ready again. */
+void tell_memory(const thread *t)
+{
+    memory_now.thread = (uint16_t)now.current;
+    memory_now.early = now.call->early && !t->waited;
+    memory_now.meetings = running_warp()->meetings;
+    memory_now.stack = t->fib->stack;
+    memory_now.stack_end = t->fib->stack + FIBER_STACK_BYTES;
+}
+
+/* Switches from the running thread to the next thread that can run or, if there is
+ * none, to run_block. */
+void switch_thread(bool forever)
+{
+    thread *t = running();
+    if (!take_ready(&now.current)) {
+        fiber_pause(t->fib, forever);
+        return;
+    }
+    tell_memory(running());
+    if (running() != t)
+        fiber_switch(t->fib, running()->fib, forever);
+}
+
+/* Runs other threads until this thread is ready again. */
 void wait_here(thread_state state, const char *file, int line)
 {
     thread *t = running();
     t->state = state;
     t->file = file;
     t->line = line;
-    fiber_pause(t->fib, false);
+    switch_thread(false);
 }
 
 void thread_body()
@@ -158,25 +181,15 @@ void thread_body()
         machine_find(true, "ends with products it never waited for");
     running()->state = ENDED;
     now.n_ended++;
-    fiber_pause(running()->fib, true);
+    switch_thread(true);
 }
 
 /* ---- one block ---- */
 
-void tell_memory(const thread *t)
-{
-    memory_now.thread = (uint16_t)now.current;
-    memory_now.early = now.call->early && !t->waited;
-    memory_now.meetings = running_warp()->meetings;
-    memory_now.stack = t->fib->stack;
-    memory_now.stack_end = t->fib->stack + FIBER_STACK_BYTES;
-}
-
 void begin_block()
 {
     now.n_ended = now.n_at_barrier = 0;
-    now.ready.clear();
-    now.next_ready = 0;
+    now.n_ready = 0;
     memory_now.block_phase = memory_now.phase = now.next_phase++;
     for (unsigned w = 0; w < now.n_warps; w++) {
         now.warps[w].arrived = now.warps[w].n_arrived = 0;
@@ -188,8 +201,10 @@ void begin_block()
         t->index = uint3{i % now.block.x, i / now.block.x % now.block.y,
                          i / now.block.x / now.block.y};
         t->parity = t->waited = false;
-        t->groups.assign(1, {});
-        t->products.assign(1, {});
+        if (t->groups.size() != 1 || !t->groups[0].empty())
+            t->groups.assign(1, {});
+        if (t->products.size() != 1 || !t->products[0].empty())
+            t->products.assign(1, {});
         fiber_prepare(t->fib, thread_body);
         make_ready(i);
     }
@@ -220,12 +235,11 @@ void find_stuck()
 void run_block()
 {
     begin_block();
-    while (!machine_has_finding() && take_ready(&now.current)) {
-        tell_memory(running());
-        memory_now.active = true;
-        fiber_resume(running()->fib);
-        memory_now.active = false;
-    }
+    (void)take_ready(&now.current);
+    tell_memory(running());
+    memory_now.active = true;
+    fiber_resume(running()->fib);
+    memory_now.active = false;
     if (!machine_has_finding() && now.n_ended < now.n_threads)
         find_stuck();
 }
@@ -269,9 +283,14 @@ void finish_barrier()
         make_ready(i);
 }
 
+bool same_place(const char *file, int line, const char *other_file, int other_line)
+{
+    return line == other_line && (file == other_file || strcmp(file, other_file) == 0);
+}
+
 void check_lanes(unsigned mask, const char *file, int line)
 {
-    const unsigned w = now.current / WARP, full = full_mask(w);
+    const unsigned full = full_mask(now.current / WARP);
     if ((mask & full) != full)
         machine_find(true,
                      "%s:%d: mask 0x%08x leaves out lanes of the warp; kernels here "
@@ -281,20 +300,22 @@ void check_lanes(unsigned mask, const char *file, int line)
 
 /* Stores the thread's value, waits for its warp, and returns the values of all
  * lanes. */
-const uint8_t (*meet(const void *value, size_t bytes, unsigned mask, const char *file,
-                     int line))[VALUE_BYTES]
+template <size_t BYTES>
+const uint8_t (*meet(const void *value, unsigned mask, const char *file,
+                     int line))[BYTES]
 {
+    static_assert(BYTES <= VALUE_BYTES, "a value larger than the warp's rows allow");
     check_lanes(mask, file, line);
     thread *t = running();
     warp *w = running_warp();
     const unsigned lane = now.current % WARP, first = now.current - lane;
-    if (w->n_arrived > 0 && (w->line != line || strcmp(w->file, file) != 0))
+    if (w->n_arrived > 0 && !same_place(w->file, w->line, file, line))
         machine_find(true, "%s:%d: lanes of its warp wait at %s:%d", file, line,
                      w->file, w->line);
     t->parity = !t->parity;
     if (w->n_arrived == 0)
         w->has_product[t->parity] = false;
-    memcpy(w->values[t->parity][lane], value, bytes);
+    memcpy(w->values[t->parity] + lane * BYTES, value, BYTES);
     w->file = file;
     w->line = line;
     if (++w->n_arrived == lanes_of(now.current / WARP)) {
@@ -304,7 +325,7 @@ const uint8_t (*meet(const void *value, size_t bytes, unsigned mask, const char 
             make_ready(first + i);
     }
     wait_here(AT_WARP, file, line);
-    return w->values[t->parity];
+    return reinterpret_cast<const uint8_t(*)[BYTES]>(w->values[t->parity]);
 }
 } // namespace
 
@@ -470,7 +491,7 @@ int emulated_barrier(emulated_vote vote, int predicate, const char *file, int li
         now.barrier_file = file;
         now.barrier_line = line;
         now.barrier_count = 0;
-    } else if (now.barrier_line != line || strcmp(now.barrier_file, file) != 0) {
+    } else if (!same_place(now.barrier_file, now.barrier_line, file, line)) {
         machine_find(true, "%s:%d: threads of its block wait at %s:%d", file, line,
                      now.barrier_file, now.barrier_line);
     }
@@ -488,13 +509,13 @@ int emulated_barrier(emulated_vote vote, int predicate, const char *file, int li
 
 void emulated_meet_warp(unsigned mask, const char *file, int line)
 {
-    (void)meet("", 1, mask, file, line);
+    (void)meet<1>("", mask, file, line);
 }
 
 void emulated_shuffle_value(void *value, size_t bytes, emulated_shuffle how, int lane,
                             int width, unsigned mask, const char *file, int line)
 {
-    const int self = (int)(now.current % WARP), low = self / width * width;
+    const int self = (int)(now.current % WARP), low = self & -width;
     int from = self;
     if (how == EMULATED_IDX)
         from = low + (lane & (width - 1));
@@ -507,14 +528,20 @@ void emulated_shuffle_value(void *value, size_t bytes, emulated_shuffle how, int
     if (from >= (int)lanes_of(now.current / WARP))
         machine_find(true, "%s:%d: takes the value of lane %d, which does not exist",
                      file, line, from);
-    memcpy(value, meet(value, bytes, mask, file, line)[from], bytes);
+    if (bytes == 4) {
+        memcpy(value, meet<4>(value, mask, file, line)[from], 4);
+        return;
+    }
+    uint8_t wide[16] = {};
+    memcpy(wide, value, bytes);
+    memcpy(value, meet<sizeof wide>(wide, mask, file, line)[from], bytes);
 }
 
 int64_t emulated_reduce(int64_t value, emulated_reduction how, unsigned mask,
                         const char *file, int line)
 {
     const unsigned n = lanes_of(now.current / WARP);
-    const uint8_t(*values)[VALUE_BYTES] = meet(&value, sizeof value, mask, file, line);
+    const uint8_t(*values)[sizeof value] = meet<sizeof value>(&value, mask, file, line);
     int64_t result = 0;
     for (unsigned i = 0; i < n; i++) {
         int64_t x;
@@ -562,9 +589,9 @@ float half_of(uint32_t pair, int upper)
 
 /* Multiplies the operands that the warp has stored. One lane does this for all
  * lanes. */
-void make_product(float product[16][8], const uint8_t (*values)[VALUE_BYTES])
+void make_product(float product[16][8], const uint8_t (*values)[sizeof(mma_operands)])
 {
-    float a[16][16], b[8][16];
+    float a[16][16], b[16][8];
     for (int lane = 0; lane < WARP; lane++) {
         const int g = lane / 4, p = lane % 4;
         mma_operands o;
@@ -574,15 +601,15 @@ void make_product(float product[16][8], const uint8_t (*values)[VALUE_BYTES])
                 a[g + i % 2 * 8][2 * p + i / 2 * 8 + upper] = half_of(o.a[i], upper);
         for (int i = 0; i < 2; i++)
             for (int upper = 0; upper < 2; upper++)
-                b[g][2 * p + i * 8 + upper] = half_of(o.b[i], upper);
+                b[2 * p + i * 8 + upper][g] = half_of(o.b[i], upper);
     }
-    for (int row = 0; row < 16; row++)
-        for (int column = 0; column < 8; column++) {
-            float sum = 0.0f;
-            for (int k = 0; k < 16; k++)
-                sum += a[row][k] * b[column][k];
-            product[row][column] = sum;
-        }
+    for (int row = 0; row < 16; row++) {
+        float sums[8] = {};
+        for (int k = 0; k < 16; k++)
+            for (int column = 0; column < 8; column++)
+                sums[column] += a[row][k] * b[k][column];
+        memcpy(product[row], sums, sizeof sums);
+    }
 }
 } // namespace
 
@@ -592,7 +619,7 @@ void emulated_mma_16816_bf16(float c[4], const uint32_t a[4], const uint32_t b[2
     mma_operands o;
     memcpy(o.a, a, sizeof o.a);
     memcpy(o.b, b, sizeof o.b);
-    const uint8_t(*values)[VALUE_BYTES] = meet(&o, sizeof o, 0xffffffffu, file, line);
+    const uint8_t(*values)[sizeof o] = meet<sizeof o>(&o, 0xffffffffu, file, line);
     const int lane = (int)(now.current % WARP), g = lane / 4, p = lane % 4;
     const bool parity = running()->parity;
     warp *w = running_warp();
@@ -615,8 +642,8 @@ void emulated_ldmatrix_x4(uint32_t out[4], const void *row, bool transposed,
                      line, row);
     uint16_t mine[8];
     memcpy(mine, row, sizeof mine);
-    const uint8_t(*values)[VALUE_BYTES] =
-        meet(mine, sizeof mine, 0xffffffffu, file, line);
+    const uint8_t(*values)[sizeof mine] =
+        meet<sizeof mine>(mine, 0xffffffffu, file, line);
     const unsigned lane = now.current % WARP, g = lane / 4, p = lane % 4;
     for (unsigned m = 0; m < 4; m++) {
         uint16_t pair[2];
@@ -688,8 +715,8 @@ void emulated_group_multiply(float (*c)[4], int n, const uint32_t *a, uint64_t a
 {
     pending_product x = {c, n, a != NULL, transposed, add, {}, a_tile, b_tile};
     const uint32_t none[4] = {};
-    const uint8_t(*values)[VALUE_BYTES] =
-        meet(a ? a : none, sizeof none, 0xffffffffu, file, line);
+    const uint8_t(*values)[sizeof none] =
+        meet<sizeof none>(a ? a : none, 0xffffffffu, file, line);
     for (int p = 0; p < 4; p++)
         for (int i = 0; i < 4; i++) {
             uint32_t pairs[4];
@@ -758,25 +785,3 @@ ATOMICS(unsigned)
 ATOMICS(unsigned long long)
 #undef ATOMICS
 #undef ATOMIC
-
-unsigned __brev(unsigned x)
-{
-    unsigned y = 0;
-    for (int i = 0; i < 32; i++)
-        y |= (x >> i & 1u) << (31 - i);
-    return y;
-}
-
-unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
-{
-    const uint64_t both = (uint64_t)y << 32 | x;
-    unsigned result = 0;
-    for (int i = 0; i < 4; i++) {
-        const unsigned which = selector >> (4 * i) & 7u;
-        unsigned byte = (unsigned)(both >> (8 * which)) & 0xffu;
-        if (selector >> (4 * i) & 8u)
-            byte = byte & 0x80u ? 0xffu : 0u;
-        result |= byte << (8 * i);
-    }
-    return result;
-}

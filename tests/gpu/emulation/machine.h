@@ -80,8 +80,8 @@ void memory_set(void *to, int value, size_t bytes);
 bool memory_is_device(const void *address);
 size_t memory_free_bytes(void);
 size_t memory_total_bytes(void);
-/* For blas.cc: the host may touch device memory only between memory_open and
- * memory_close. */
+/* The host may touch device memory only between memory_open and memory_close. Pairs of
+ * these calls may be nested. */
 void memory_open(void);
 void memory_close(void);
 void memory_mark_written(const void *address, size_t bytes);

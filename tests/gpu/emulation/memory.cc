@@ -9,14 +9,16 @@
  *   shared memory     the same; at the start of each block it counts as unwritten
  *   anything else     a finding
  *
- * Each byte has a shadow, which names its last writer and reader. A phase begins at the
- * start of a block and at each of its barriers. Two accesses of different threads, of
- * which at least one writes, are a race in three cases: they are in different blocks of
- * one launch; they are in different warps in the same phase; they are in one warp in
- * the same phase, with no warp operation between them.
+ * Each byte has a shadow, which names its last writer and reader. The four bytes of an
+ * aligned word share one shadow until an access touches only some of them. A phase
+ * begins at the start of a block and at each of its barriers. Two accesses of different
+ * threads, of which at least one writes, are a race in three cases: they are in
+ * different blocks of one launch; they are in different warps in the same phase; they
+ * are in one warp in the same phase, with no warp operation between them.
  *
  * Device memory is one mapping. It can be accessed only while kernels and copies run.
- * So host code that uses a device pointer faults, as it would with a device. */
+ * So host code that uses a device pointer faults, as it would with a device. Opening
+ * and closing the mapping is cheap if it has large pages. */
 #include "tests/gpu/emulation/machine.h"
 #include <algorithm>
 #include <link.h>
@@ -29,7 +31,7 @@ __thread memory_observer memory_now;
 namespace
 {
 enum : size_t { ARENA_BYTES = (size_t)1 << 29, ALIGNMENT = 256, GAP = 256 };
-enum : size_t { POISON_BYTES = 64 << 10 };
+enum : size_t { POISON_BYTES = 64 << 10, WORD = 4, LARGE_PAGE = (size_t)2 << 20 };
 enum : uint16_t { MANY_LANES = 1 << 15, MANY_WARPS = 1 << 14, THREAD_BITS = 1023 };
 
 struct access_mark {
@@ -39,6 +41,15 @@ struct access_mark {
 struct shadow {
     access_mark write, read;
     uint32_t first_read; /* the phase of the first read in this launch */
+    /* If this is not 0, the bytes of the word have their own shadows, and this is the
+     * phase of the last access to them. */
+    uint32_t apart;
+};
+
+/* The shadows of a range of memory. A byte's own shadow counts only if its word's bytes
+ * are apart. */
+struct shadows {
+    shadow *words, *bytes;
 };
 
 struct allocation {
@@ -48,7 +59,8 @@ struct allocation {
 };
 
 uint8_t *arena;
-shadow *arena_shadow;
+shadows arena_shadows;
+unsigned n_open; /* number of calls of memory_open that memory_close has not ended */
 std::vector<allocation> allocations; /* sorted by address */
 size_t last_found;
 
@@ -57,7 +69,7 @@ size_t last_found;
 struct region {
     uint8_t *start;
     size_t bytes;
-    shadow *marks;
+    shadows marks;
 };
 region dynamic_part, static_part;
 uint8_t *image, *image_end;   /* the memory of the program and of its constants */
@@ -70,6 +82,22 @@ void *reserve(size_t bytes, int rights)
     if (memory == MAP_FAILED)
         abort();
     return memory;
+}
+
+/* Reserves memory that gets large pages, if the machine has them, when it is used. */
+void *reserve_large(size_t bytes, int rights)
+{
+    const uintptr_t start = (uintptr_t)reserve(bytes + LARGE_PAGE, rights);
+    void *memory = (void *)((start + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE);
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+shadows new_shadows(size_t bytes)
+{
+    const int rights = PROT_READ | PROT_WRITE;
+    return {(shadow *)reserve((bytes / WORD + 1) * sizeof(shadow), rights),
+            (shadow *)reserve((bytes + WORD) * sizeof(shadow), rights)};
 }
 
 /* dl_iterate_phdr passes the program itself first; the return value 1 ends the
@@ -98,20 +126,59 @@ void set_up()
 {
     if (arena)
         return;
-    arena = (uint8_t *)reserve(ARENA_BYTES, PROT_NONE);
-    arena_shadow =
-        (shadow *)reserve(ARENA_BYTES * sizeof(shadow), PROT_READ | PROT_WRITE);
+    arena = (uint8_t *)reserve_large(ARENA_BYTES, PROT_NONE);
+    arena_shadows = new_shadows(ARENA_BYTES);
     dl_iterate_phdr(note_program, NULL);
-    static_part.marks = (shadow *)calloc(static_part.bytes + 1, sizeof(shadow));
+    static_part.marks = new_shadows(static_part.bytes);
     dynamic_part.start = (uint8_t *)reserve(SHARED_BYTES_MAX, PROT_READ | PROT_WRITE);
-    dynamic_part.marks = (shadow *)calloc(SHARED_BYTES_MAX, sizeof(shadow));
-    if (!static_part.marks || !dynamic_part.marks)
-        abort();
+    dynamic_part.marks = new_shadows(SHARED_BYTES_MAX);
 }
 
 bool inside(const uint8_t *at, size_t bytes, const uint8_t *start, const uint8_t *end)
 {
     return at >= start && at < end && bytes <= (size_t)(end - at);
+}
+
+/* ---- the shadows of bytes and words ---- */
+
+/* Gives a word whose bytes are apart one shadow again, if its bytes were last accessed
+ * before the phase `oldest` and either all or none of them count as written. Accesses
+ * before `oldest` do not count otherwise. Returns whether the word has one shadow. */
+bool join(shadow *word, const shadow *bytes, uint32_t written, uint32_t oldest)
+{
+    if (word->apart >= oldest)
+        return false;
+    const bool first = bytes[0].write.phase >= written;
+    for (size_t i = 1; i < WORD; i++)
+        if ((bytes[i].write.phase >= written) != first)
+            return false;
+    *word = shadow();
+    word->write.phase = first ? 1 : 0;
+    return true;
+}
+
+/* Gives each byte of the word its own shadow. */
+void split(shadow *word, shadow *bytes)
+{
+    for (size_t i = 0; i < WORD && word->apart == 0; i++)
+        bytes[i] = *word;
+    word->apart = std::max(memory_now.phase, 1u);
+}
+
+/* Returns the shadow of the byte at offset `at`, and in `n` the number of bytes, one or
+ * WORD, that share it. An access touches this byte and the `left - 1` bytes behind
+ * it. */
+shadow *shadow_at(const shadows *x, size_t at, size_t left, uint32_t written,
+                  uint32_t oldest, size_t *n)
+{
+    shadow *word = &x->words[at / WORD], *bytes = &x->bytes[at / WORD * WORD];
+    const bool whole = at % WORD == 0 && left >= WORD;
+    *n = WORD;
+    if (whole && (word->apart == 0 || join(word, bytes, written, oldest)))
+        return word;
+    *n = 1;
+    split(word, bytes);
+    return &bytes[at % WORD];
 }
 
 /* ---- races ---- */
@@ -120,7 +187,7 @@ bool inside(const uint8_t *at, size_t bytes, const uint8_t *start, const uint8_t
  * the same time. Accesses before the phase `oldest` do not count. This phase is the
  * start of the launch for device memory, and the start of the block for shared
  * memory. */
-bool unordered(const access_mark *mark, uint32_t oldest)
+inline bool unordered(const access_mark *mark, uint32_t oldest)
 {
     if (mark->phase < oldest)
         return false;
@@ -185,19 +252,21 @@ const char *verb(memory_access access)
     return access == MEMORY_READ ? "reads" : "writes";
 }
 
-/* Checks an access to the bytes that have these marks, and updates the marks. A byte
- * may be read if it was written in the phase `written` or later. */
-void check_marks(shadow *marks, const void *address, size_t bytes, memory_access access,
-                 uint32_t written, bool shared)
+/* Checks an access to the bytes from offset `at` on of memory that has these shadows,
+ * and updates the shadows. A byte may be read if it was written in the phase `written`
+ * or later. */
+void check_marks(const shadows *marks, size_t at, const void *address, size_t bytes,
+                 memory_access access, uint32_t written, bool shared)
 {
     const char *kind = shared ? "shared" : "device";
     const uint32_t oldest = shared ? memory_now.block_phase : memory_now.launch_phase;
-    for (size_t i = 0; i < bytes; i++) {
-        if (access != MEMORY_WRITE && marks[i].write.phase < written)
+    for (size_t i = 0, n; i < bytes; i += n) {
+        shadow *s = shadow_at(marks, at + i, bytes - i, written, oldest, &n);
+        if (access != MEMORY_WRITE && s->write.phase < written)
             machine_find(true,
                          "reads %s memory at %p that nobody wrote (byte %zu of %zu)",
                          kind, address, i, bytes);
-        const char *race = race_at(&marks[i], access, oldest);
+        const char *race = race_at(s, access, oldest);
         if (race)
             machine_find(
                 true, "%s: no barrier between them, %s memory at %p (byte %zu of %zu)",
@@ -248,8 +317,8 @@ void check_device(const uint8_t *at, size_t bytes, memory_access access)
                      verb(access), bytes, (const void *)at, (size_t)(at - a->start),
                      a->bytes);
     else
-        check_marks(arena_shadow + (at - arena), at, bytes, access, a->written ? 0 : 1,
-                    false);
+        check_marks(&arena_shadows, (size_t)(at - arena), at, bytes, access,
+                    a->written ? 0 : 1, false);
 }
 } // namespace
 
@@ -265,12 +334,12 @@ void memory_check(const void *address, size_t bytes, memory_access access)
         check_device(at, bytes, access);
     else if (inside(at, bytes, dynamic_part.start,
                     dynamic_part.start + dynamic_part.bytes))
-        check_marks(dynamic_part.marks + (at - dynamic_part.start), at, bytes, access,
-                    memory_now.block_phase, true);
+        check_marks(&dynamic_part.marks, (size_t)(at - dynamic_part.start), at, bytes,
+                    access, memory_now.block_phase, true);
     else if (inside(at, bytes, static_part.start,
                     static_part.start + static_part.bytes))
-        check_marks(static_part.marks + (at - static_part.start), at, bytes, access,
-                    memory_now.block_phase, true);
+        check_marks(&static_part.marks, (size_t)(at - static_part.start), at, bytes,
+                    access, memory_now.block_phase, true);
     else if (access != MEMORY_READ ||
              !(inside(at, bytes, memory_now.arguments, memory_now.arguments_end) ||
                inside(at, bytes, image, image_end)))
@@ -309,13 +378,13 @@ uint8_t *memory_dynamic_shared(void)
 void memory_open(void)
 {
     set_up();
-    if (mprotect(arena, ARENA_BYTES, PROT_READ | PROT_WRITE) != 0)
+    if (n_open++ == 0 && mprotect(arena, ARENA_BYTES, PROT_READ | PROT_WRITE) != 0)
         abort();
 }
 
 void memory_close(void)
 {
-    if (mprotect(arena, ARENA_BYTES, PROT_NONE) != 0)
+    if (--n_open == 0 && mprotect(arena, ARENA_BYTES, PROT_NONE) != 0)
         abort();
 }
 
@@ -339,7 +408,8 @@ void *memory_allocate(size_t bytes)
         return NULL;
     allocations.insert(allocations.begin() + (ptrdiff_t)i,
                        allocation{at, bytes, false});
-    memset((void *)(arena_shadow + (at - arena)), 0, bytes * sizeof(shadow));
+    memset((void *)(arena_shadows.words + (size_t)(at - arena) / WORD), 0,
+           (bytes / WORD + 1) * sizeof(shadow));
     memory_open();
     memset(at, 0xff, std::min<size_t>(bytes, POISON_BYTES));
     memory_close();
@@ -388,9 +458,12 @@ void memory_mark_written(const void *address, size_t bytes)
     if (allocations[(size_t)i].start == at && allocations[(size_t)i].bytes == bytes)
         allocations[(size_t)i].written = true;
     else
-        for (size_t k = 0; k < bytes; k++)
-            if (arena_shadow[at - arena + (ptrdiff_t)k].write.phase == 0)
-                arena_shadow[at - arena + (ptrdiff_t)k].write.phase = 1;
+        for (size_t k = 0, n; k < bytes; k += n) {
+            shadow *s = shadow_at(&arena_shadows, (size_t)(at - arena) + k, bytes - k,
+                                  1, memory_now.launch_phase, &n);
+            if (s->write.phase == 0)
+                s->write.phase = 1;
+        }
 }
 
 void memory_copy_in(void *to, const void *from, size_t bytes)

@@ -74,12 +74,16 @@ emulated_stream *stream_of(cudaStream_t stream)
 /* Runs the steps of the stream up to number `until`. */
 void drain(emulated_stream *stream, uint64_t until)
 {
+    if (stream->done >= until)
+        return;
+    memory_open();
     while (stream->done < until && !stream->pending.empty() && !machine_has_finding()) {
         const std::function<void()> step = stream->pending.front();
         stream->pending.pop_front();
         step();
         stream->done++;
     }
+    memory_close();
     /* After its first failure a device does nothing more. */
     if (machine_has_finding()) {
         stream->pending.clear();

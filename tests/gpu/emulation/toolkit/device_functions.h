@@ -302,8 +302,26 @@ static inline unsigned __umulhi(unsigned x, unsigned y)
 {
     return (unsigned)((uint64_t)x * y >> 32);
 }
-unsigned __brev(unsigned x);
-unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
+static inline unsigned __brev(unsigned x)
+{
+    unsigned y = 0;
+    for (int i = 0; i < 32; i++)
+        y |= (x >> i & 1u) << (31 - i);
+    return y;
+}
+static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector)
+{
+    const uint64_t both = (uint64_t)y << 32 | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; i++) {
+        const unsigned which = selector >> (4 * i) & 7u;
+        unsigned byte = (unsigned)(both >> (8 * which)) & 0xffu;
+        if (selector >> (4 * i) & 8u)
+            byte = byte & 0x80u ? 0xffu : 0u;
+        result |= byte << (8 * i);
+    }
+    return result;
+}
 
 #define EMULATED_MIN_MAX(type)                                                         \
     static inline type min(type x, type y)                                             \
