@@ -64,7 +64,7 @@ static bool read_point(const char *text, size_t len, point *out)
     for (size_t a = 0; a < sizeof actions / sizeof *actions; a++)
         if (is_word(word, word_len, actions[a])) {
             out->what = (action)a;
-            return out->nth > 0;
+            return out->nth > 0 || (out->nth == 0 && out->what == STOP);
         }
     return false;
 }
@@ -124,7 +124,8 @@ static pl_status run_armed_point(const char *name, const char *spec)
                            (int)len, spec);
         if (p.what == SLEEP && is_meant(&p, name))
             pl_sleep_ms(p.nth);
-        else if (is_meant(&p, name) && atomic_fetch_add(&passages[i], 1) + 1 == p.nth &&
+        else if (is_meant(&p, name) &&
+                 (atomic_fetch_add(&passages[i], 1) + 1 == p.nth || p.nth == 0) &&
                  is_first(p.name))
             return act_on_point(p.what, name);
         spec += len + (spec[len] == ',');

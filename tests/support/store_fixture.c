@@ -1,5 +1,7 @@
 /* Defines the functions of store_fixture.h. */
 #include "tests/support/store_fixture.h"
+#include <dirent.h>
+#include <sys/stat.h>
 
 int use_engine(const char *folder)
 {
@@ -20,6 +22,60 @@ int make_folder(void **state)
     pl_join(path, root ? root : "/tmp", "pl-store-XXXXXX");
     *state = path;
     return mkdtemp(path) ? use_engine(path) : -1;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    pl_buf bytes = {0};
+    assert_ok(pl_read_file(from, &bytes));
+    FILE *file = fopen(to, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes.data, 1, bytes.len, file), bytes.len);
+    fclose(file);
+    pl_buf_destroy(&bytes);
+}
+
+bool same_file(const char *a, const char *b)
+{
+    pl_buf in_a = {0}, in_b = {0};
+    bool same = pl_read_file(a, &in_a) == PL_OK && pl_read_file(b, &in_b) == PL_OK &&
+                in_a.len == in_b.len &&
+                (in_a.len == 0 || memcmp(in_a.data, in_b.data, in_a.len) == 0);
+    pl_buf_destroy(&in_a);
+    pl_buf_destroy(&in_b);
+    return same;
+}
+
+/* Makes the file a link to the same file in the folder `before`, if there is one. */
+static bool link_same(const char *file, const char *before, const char *name,
+                      const char *to)
+{
+    char other[PL_PATH_MAX];
+    return before && strcmp(name, "HWM") != 0 &&
+           pl_path_exists(pl_join(other, before, name)) && same_file(file, other) &&
+           link(other, to) == 0;
+}
+
+void copy_folder(const char *from, const char *to, const char *before)
+{
+    assert_int_equal(mkdir(to, 0777), 0);
+    DIR *entries = opendir(from);
+    assert_non_null(entries);
+    for (struct dirent *e; (e = readdir(entries));) {
+        char source[PL_PATH_MAX], target[PL_PATH_MAX];
+        pl_join(source, from, e->d_name);
+        pl_join(target, to, e->d_name);
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        if (pl_path_is_folder(source)) {
+            char inner[PL_PATH_MAX];
+            copy_folder(source, target,
+                        before ? pl_join(inner, before, e->d_name) : NULL);
+        } else if (!link_same(source, before, e->d_name, target)) {
+            copy_file(source, target);
+        }
+    }
+    closedir(entries);
 }
 
 int drop_folder(void **state)

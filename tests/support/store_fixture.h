@@ -35,6 +35,13 @@ int use_engine(const char *folder);
 
 int make_folder(void **state);
 
+/* Copies a folder with everything in it. It must have no symbolic links. `before` is
+ * NULL or an older copy: files that are the same in it are not copied, but get one more
+ * name. A store can bear this, because it writes no file a second time except HWM. */
+void copy_folder(const char *from, const char *to, const char *before);
+
+bool same_file(const char *a, const char *b);
+
 int drop_folder(void **state);
 
 /* Makes n bytes, which depend only on the seed. */

@@ -14,6 +14,26 @@
 
 enum { PASSAGES = 5, ALIVE = 40 };
 
+/* Returns how many times a process stopped before it ended. */
+static int count_stops(const char *spec)
+{
+    int how = 0, n = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("PATHLOOM_FAILPOINT", spec, 1);
+        execl("/proc/self/exe", "test_failpoint", "home", (char *)NULL);
+        _exit(99);
+    }
+    for (;; n++) {
+        assert_int_equal(waitpid(child, &how, WUNTRACED), child);
+        if (!WIFSTOPPED(how))
+            break;
+        kill(child, SIGCONT);
+    }
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == ALIVE);
+    return n;
+}
+
 /* Runs a process that passes three fail points five times each, and returns its wait
  * status. If no fail point ends the process, its exit code is 40 (ALIVE) plus the
  * number of times that a fail point returned an error. If `role` is a path, the process
@@ -70,6 +90,13 @@ static void a_point_acts_at_its_nth_passage_as_it_was_told(void **state)
     how = live_with("b.before:stop:2", NULL, "home");
     assert_true(WIFSTOPPED(how) && WSTOPSIG(how) == SIGSTOP);
     assert_lives(live_with("b.before:error:3", NULL, "home"), 1);
+}
+
+static void a_stop_with_0_stops_at_every_passage(void **state)
+{
+    (void)state;
+    assert_int_equal(count_stops("b.before:stop:0"), PASSAGES);
+    assert_int_equal(count_stops("b.before:stop:0,a.after:stop:2"), PASSAGES + 1);
 }
 
 static void a_point_that_sleeps_does_at_every_passage(void **state)
@@ -149,6 +176,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_point_acts_at_its_nth_passage_as_it_was_told),
+        cmocka_unit_test(a_stop_with_0_stops_at_every_passage),
         cmocka_unit_test(a_point_that_sleeps_does_at_every_passage),
         cmocka_unit_test(points_that_are_not_reached_do_nothing),
         cmocka_unit_test(several_points_act_each_by_itself),

@@ -4,6 +4,7 @@
  * a process is killed at any point, each name must have one owner, which has all rows
  * of the name. */
 #include "tests/support/home_fixture.h"
+#include "tests/support/store_fixture.h"
 
 enum { HOMES = 2, VERSIONS = 4, FLOATS = 3000 };
 static const char MODULE[] = "mix/L1.E0", PATH[] = "mix/p00.r0",
@@ -16,6 +17,10 @@ typedef struct fixture {
     int n_deaths;
     pl_hash params[VERSIONS];
 } fixture;
+
+/* The stores with which each test begins. They are made once and copied, because making
+ * a store takes long. */
+static fixture made;
 
 /* Starts each home that has ended again, as a launcher does. */
 static pl_status revive(void *context)
@@ -123,9 +128,8 @@ static void connect_client(fixture *f)
     assert_int_equal(pl_client_create(&options, &f->client), PL_OK);
 }
 
-static fixture *open_fixture(const char *first, const char *second)
+static void name_homes(fixture *f)
 {
-    fixture *f = pl_alloc(sizeof *f);
     char name[] = "/tmp/pl-moving-XXXXXX";
     assert_non_null(mkdtemp(name));
     pl_copy_text(f->dir, sizeof f->dir, name);
@@ -136,7 +140,29 @@ static fixture *open_fixture(const char *first, const char *second)
         snprintf(file, sizeof file, "home-%d", i + 1);
         pl_join(f->homes[i].target, f->dir, file);
     }
-    fill(f);
+}
+
+static int make_stores(void **state)
+{
+    (void)state;
+    name_homes(&made);
+    fill(&made);
+    return 0;
+}
+
+static int drop_stores(void **state)
+{
+    (void)state;
+    return pl_remove_tree(made.dir) == PL_OK ? 0 : -1;
+}
+
+static fixture *open_fixture(const char *first, const char *second)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    name_homes(f);
+    memcpy(f->params, made.params, sizeof f->params);
+    for (int i = 0; i < HOMES; i++)
+        copy_folder(made.homes[i].target, f->homes[i].target, NULL);
     start_failing_child(&f->homes[0], first);
     start_failing_child(&f->homes[1], second);
     connect_client(f);
@@ -513,5 +539,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(weights_move_what_they_should_and_clients_hear_of_them),
         cmocka_unit_test(homes_stand_still_for_a_moment),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_stores, drop_stores);
 }

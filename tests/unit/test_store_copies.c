@@ -4,7 +4,7 @@
  * killed, and whatever number of parts there was before, either all parts have the new
  * state or none has it. */
 #include "store/store.h"
-#include "tests/support/store_child.h"
+#include "tests/support/kill_states.h"
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -14,6 +14,7 @@ static const char *const modules[PARTS] = {"mix/L1.E0", "mix/L1.E1", "mix/L2.E0"
 
 typedef struct places {
     char source[PL_PATH_MAX], target[PL_PATH_MAX], kept[PL_PATH_MAX];
+    char states[PL_PATH_MAX]; /* what killed copies leave of the target */
 } places;
 
 static places places_in(const char *folder)
@@ -22,6 +23,7 @@ static places places_in(const char *folder)
     pl_join(p.source, folder, "source");
     pl_join(p.target, folder, "target");
     pl_join(p.kept, folder, "kept");
+    pl_join(p.states, folder, "states");
     return p;
 }
 
@@ -75,30 +77,41 @@ static pl_status copy(const char *source, const char *target, bool force)
     return status;
 }
 
-/* Makes the source with two parts in the old state, and copies it to `kept`. After this
- * the source gets a third part and more versions, up to NEW. */
-static places make_both(const char *folder)
+/* The stores with which the tests begin are made once, in the folders `both` and `ways`
+ * of this folder. Each test gets a copy. */
+static void *first_stores;
+
+static places copy_first_stores(const char *name, const char *folder)
 {
-    places p = places_in(folder);
+    char from[PL_PATH_MAX];
+    places p = places_in(folder), first = places_in(pl_join(from, first_stores, name));
+    copy_folder(first.source, p.source, NULL);
+    copy_folder(first.kept, p.kept, NULL);
+    return p;
+}
+
+/* The source had two parts in the old state, and was copied to `kept`. After this the
+ * source got a third part and more versions, up to NEW. */
+static places take_both(const char *folder)
+{
+    return copy_first_stores("both", folder);
+}
+
+static void make_both(void)
+{
+    char folder[PL_PATH_MAX];
+    places p = places_in(pl_join(folder, first_stores, "both"));
     assert_ok(pl_store_make_parts(p.source, BEGUN));
     train_to(p.source, BEGUN, OLD);
     assert_ok(copy(p.source, p.kept, false));
     assert_ok(pl_store_grow_parts(p.source, PARTS));
     train_to(p.source, PARTS, NEW);
-    return p;
 }
 
 static void take_kept(const places *p)
 {
-    char command[3 * PL_PATH_MAX];
     assert_ok(pl_remove_tree(p->target));
-    snprintf(command, sizeof command, "cp -r %s %s", p->kept, p->target);
-    assert_int_equal(system(command), 0);
-}
-
-static int copy_until(const places *p, const char *point, int passage)
-{
-    return die_at(point, passage, "copy", p->source, p->target);
+    copy_folder(p->kept, p->target, NULL);
 }
 
 static int force_until(const places *p, const char *point, int passage)
@@ -106,43 +119,48 @@ static int force_until(const places *p, const char *point, int passage)
     return die_at(point, passage, "force", p->source, p->target);
 }
 
-static const char *const points[] = {
-    "kv.commit.before", "kv.commit.after",   "mark.write.before",
-    "mark.flush.after", "fs.write.before",   "fs.rename.after",
-    "fs.folder.after",  "store.copy.before", "store.copy.after"};
-enum { POINTS = sizeof points / sizeof *points };
+static const char *const points[] = {"kv.commit.before",  "kv.commit.after",
+                                     "mark.write.before", "mark.flush.after",
+                                     "fs.write.before",   "fs.rename.after",
+                                     "fs.folder.after",   "store.copy.before",
+                                     "store.copy.after",  NULL};
+
+/* Makes the states in which a copy over the target can be killed, and returns their
+ * number. `how` is "copy" or "force". */
+static int make_states(const places *p, const char *how)
+{
+    return make_kill_states(points, how, p->source, p->target, p->target, p->states);
+}
 
 static void an_older_copy_stays_or_is_replaced(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     pl_parts counts;
-    int n_deaths = 0, n_old = 0, n_decided = 0;
-    for (int k = 0; k < POINTS; k++)
-        for (int passage = 1; passage < PASSAGES_MAX; passage++) {
-            take_kept(&p);
-            if (!copy_until(&p, points[k], passage))
-                break;
-            n_deaths++;
-            pl_status status = pl_store_count_parts(p.target, &counts);
-            /* The killed process had decided the copy, so the next one completes it. */
-            if (status == PL_ERR_BUSY) {
-                assert_says("was interrupted");
-                assert_ok(pl_store_end_copy(p.target));
-                assert_int_equal(look(p.target, PARTS), NEW);
-                n_decided++;
-            } else if (status == PL_OK && counts.n == BEGUN) {
-                assert_int_equal(look(p.target, BEGUN), OLD);
-                n_old++;
-            } else {
-                assert_int_equal(look(p.target, PARTS), NEW);
-            }
-            if (passage % 3 == 0) { /* a copy that is repeated must never be refused */
-                assert_ok(copy(p.source, p.target, false));
-                assert_int_equal(look(p.target, PARTS), NEW);
-            }
+    int n_old = 0, n_decided = 0;
+    take_kept(&p);
+    const int n_states = make_states(&p, "copy");
+    for (int n = 1; n <= n_states; n++) {
+        take_kill_state(p.states, n, p.target);
+        pl_status status = pl_store_count_parts(p.target, &counts);
+        /* The killed process had decided the copy, so the next one completes it. */
+        if (status == PL_ERR_BUSY) {
+            assert_says("was interrupted");
+            assert_ok(pl_store_end_copy(p.target));
+            assert_int_equal(look(p.target, PARTS), NEW);
+            n_decided++;
+        } else if (status == PL_OK && counts.n == BEGUN) {
+            assert_int_equal(look(p.target, BEGUN), OLD);
+            n_old++;
+        } else {
+            assert_int_equal(look(p.target, PARTS), NEW);
         }
-    print_message("%d kills: old state after %d, copy had to be completed after %d\n",
-                  n_deaths, n_old, n_decided);
+        if (n % 3 == 0) { /* a copy that is repeated must never be refused */
+            assert_ok(copy(p.source, p.target, false));
+            assert_int_equal(look(p.target, PARTS), NEW);
+        }
+    }
+    print_message("%d states: old %d times, copy had to be completed %d times\n",
+                  n_states, n_old, n_decided);
     assert_true(n_old > 10 && n_decided > 10);
 }
 
@@ -179,10 +197,16 @@ static bool has(const char *folder, const char *module, uint64_t number, uint64_
     return same;
 }
 
-/* Makes two stores without parts that have the same versions up to OLD. */
-static places make_ways(const char *folder)
+/* The two stores without parts have the same versions up to OLD. */
+static places take_ways(const char *folder)
 {
-    places p = places_in(folder);
+    return copy_first_stores("ways", folder);
+}
+
+static void make_ways(void)
+{
+    char folder[PL_PATH_MAX];
+    places p = places_in(pl_join(folder, first_stores, "ways"));
     pl_store *store = open_store(p.source, PL_STORE_CREATE);
     for (uint64_t next = 0; next <= OLD; next++)
         commit_version(store, modules[0], next, next, BYTES);
@@ -193,7 +217,22 @@ static places make_ways(const char *folder)
     for (uint64_t next = OLD + 1; next <= NEW; next++)
         commit_version(store, modules[0], next, next, BYTES);
     pl_store_close(&store);
-    return p;
+}
+
+static int make_first_stores(void **state)
+{
+    (void)state;
+    if (make_folder(&first_stores) != 0)
+        return -1;
+    make_both();
+    make_ways();
+    return 0;
+}
+
+static int drop_first_stores(void **state)
+{
+    (void)state;
+    return drop_folder(&first_stores);
 }
 
 /* Counts killed copies: all; those after which the target had its old state; those that
@@ -236,29 +275,27 @@ static bool whole_is_new(const char *folder)
 
 static void another_way_stays_or_is_replaced(void **state)
 {
-    places p = make_ways(*state);
+    places p = take_ways(*state);
     tally t = {0};
     take_kept(&p);
     assert_int_equal(copy(p.source, p.target, false), PL_ERR_EXISTS);
     assert_true(whole_is_old(p.target));
-    for (int k = 0; k < POINTS; k++)
-        for (int passage = 1; passage < PASSAGES_MAX; passage++) {
-            take_kept(&p);
-            if (!force_until(&p, points[k], passage))
-                break;
-            look_after_death(&p, &t, whole_is_old, whole_is_new);
-            if (passage % 3 == 0) {
-                assert_ok(copy(p.source, p.target, true));
-                assert_true(whole_is_new(p.target));
-            }
-            /* A writer can open the store, and its epoch is higher than before. */
-            pl_store *store = open_store(p.target, PL_STORE_WRITE);
-            assert_true(pl_store_epoch(store) > 2);
-            pl_store_close(&store);
+    const int n_states = make_states(&p, "force");
+    for (int n = 1; n <= n_states; n++) {
+        take_kill_state(p.states, n, p.target);
+        look_after_death(&p, &t, whole_is_old, whole_is_new);
+        if (n % 3 == 0) {
+            assert_ok(copy(p.source, p.target, true));
+            assert_true(whole_is_new(p.target));
         }
-    print_message("%d kills: old state after %d, copy had to be completed after %d\n",
+        /* A writer can open the store, and its epoch is higher than before. */
+        pl_store *store = open_store(p.target, PL_STORE_WRITE);
+        assert_true(pl_store_epoch(store) > 2);
+        pl_store_close(&store);
+    }
+    print_message("%d states: old %d times, copy had to be completed %d times\n",
                   t.n_deaths, t.n_old, t.n_decided);
-    assert_true(t.n_old > 10 && t.n_decided > 5);
+    assert_true(t.n_old > 5 && t.n_decided > 5);
 }
 
 static bool parts_are_old(const char *folder)
@@ -276,18 +313,17 @@ static bool parts_are_new(const char *folder)
  * and so only this part is copied completely. */
 static void a_part_that_went_another_way_is_replaced_with_all(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     char part[PL_PATH_MAX];
     tally t = {0};
     go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
-    for (int k = 0; k < POINTS; k++)
-        for (int passage = 1 + k % 2; passage < PASSAGES_MAX; passage += 2) {
-            take_kept(&p);
-            if (!force_until(&p, points[k], passage))
-                break;
-            look_after_death(&p, &t, parts_are_old, parts_are_new);
-        }
-    print_message("%d kills: old state after %d, copy had to be completed after %d\n",
+    take_kept(&p);
+    const int n_states = make_states(&p, "force");
+    for (int n = 1; n <= n_states; n++) {
+        take_kill_state(p.states, n, p.target);
+        look_after_death(&p, &t, parts_are_old, parts_are_new);
+    }
+    print_message("%d states: old %d times, copy had to be completed %d times\n",
                   t.n_deaths, t.n_old, t.n_decided);
     assert_true(t.n_old > 10 && t.n_decided > 10);
 }
@@ -297,7 +333,7 @@ static void a_part_that_went_another_way_is_replaced_with_all(void **state)
  * names must not replace chunks of the target. */
 static void a_later_state_goes_back_in_place(void **state)
 {
-    places p = make_ways(*state);
+    places p = take_ways(*state);
     char path[PL_PATH_MAX];
     tally t = {0};
     pl_store *store = open_store(p.source, PL_STORE_WRITE);
@@ -305,21 +341,20 @@ static void a_later_state_goes_back_in_place(void **state)
     assert_ok(pl_remove_tree(p.kept));
     assert_ok(copy(p.source, p.kept, false));
     go_another_way(p.kept, modules[0], NEW + 1, NEW + 2);
-    for (int k = 0; k < POINTS; k++)
-        for (int passage = 1; passage < PASSAGES_MAX; passage++) {
-            take_kept(&p);
-            if (!force_until(&p, points[k], passage))
-                break;
-            look_after_death(&p, &t, whole_is_old, whole_is_new);
-            assert_false(pl_path_exists(pl_join(path, p.target, "new")));
-        }
-    print_message("%d kills: old state after %d\n", t.n_deaths, t.n_old);
+    take_kept(&p);
+    const int n_states = make_states(&p, "force");
+    for (int n = 1; n <= n_states; n++) {
+        take_kill_state(p.states, n, p.target);
+        look_after_death(&p, &t, whole_is_old, whole_is_new);
+        assert_false(pl_path_exists(pl_join(path, p.target, "new")));
+    }
+    print_message("%d states: old %d times\n", t.n_deaths, t.n_old);
     assert_true(t.n_old > 3 && t.n_decided == 0);
 }
 
 static void a_reader_sees_what_took_its_place(void **state)
 {
-    places p = make_ways(*state);
+    places p = take_ways(*state);
     pl_version head;
     pl_store *reader = open_store(p.kept, PL_STORE_READ);
     assert_ok(copy(p.source, p.kept, true));
@@ -333,31 +368,32 @@ static void a_reader_sees_what_took_its_place(void **state)
 
 static void a_first_copy_is_whole_or_not_there(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     pl_store *store = NULL;
     int n_none = 0;
-    for (int k = 0; k < POINTS; k++)
-        for (int passage = 1 + k % 3; passage < PASSAGES_MAX; passage += 3) {
-            assert_ok(pl_remove_tree(p.target));
-            if (!copy_until(&p, points[k], passage))
-                break;
-            assert_ok(pl_store_end_copy(p.target));
-            pl_status status = pl_store_open(p.target, PL_STORE_READ, &store);
-            pl_store_close(&store);
-            n_none += status == PL_ERR_NOT_FOUND;
-            if (status == PL_OK)
-                assert_int_equal(look(p.target, PARTS), NEW);
-            else
-                assert_int_equal(status, PL_ERR_NOT_FOUND);
-            assert_ok(copy(p.source, p.target, false));
+    const int n_states = make_states(&p, "copy");
+    for (int n = 1; n <= n_states; n++) {
+        take_kill_state(p.states, n, p.target);
+        assert_ok(pl_store_end_copy(p.target));
+        pl_status status = pl_store_open(p.target, PL_STORE_READ, &store);
+        pl_store_close(&store);
+        n_none += status == PL_ERR_NOT_FOUND;
+        if (status == PL_OK)
             assert_int_equal(look(p.target, PARTS), NEW);
-        }
+        else
+            assert_int_equal(status, PL_ERR_NOT_FOUND);
+        if (n % 3 > 0) /* a copy of everything takes long */
+            continue;
+        assert_ok(copy(p.source, p.target, false));
+        assert_int_equal(look(p.target, PARTS), NEW);
+    }
+    print_message("%d states: no store %d times\n", n_states, n_none);
     assert_true(n_none > 5);
 }
 
 static void a_copy_knows_how_many_parts_there_were_first(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     pl_parts counts;
     assert_ok(copy(p.source, p.target, false));
     assert_ok(pl_store_count_parts(p.target, &counts));
@@ -367,7 +403,7 @@ static void a_copy_knows_how_many_parts_there_were_first(void **state)
 
 static void a_part_more_is_not_dropped_without_a_word(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     pl_parts counts;
     assert_int_equal(copy(p.kept, p.source, false), PL_ERR_EXISTS);
     assert_says("has 3 parts, but the store to copy has 2");
@@ -382,7 +418,7 @@ static void a_part_more_is_not_dropped_without_a_word(void **state)
  * and a store in one piece. */
 static void other_targets_are_refused(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     char part[PL_PATH_MAX];
     pl_store *writer = open_store(pl_store_part(p.kept, 1, part), PL_STORE_WRITE);
     assert_int_equal(copy(p.source, p.kept, false), PL_ERR_BUSY);
@@ -434,7 +470,7 @@ static void a_part_on_another_disk_is_replaced_where_it_lies(void **state)
 {
     static const char *const at[] = {"store.copy.before", "store.copy.after",
                                      "fs.rename.after"};
-    places p = make_both(*state);
+    places p = take_both(*state);
     char other[PL_PATH_MAX], part[PL_PATH_MAX], there[PL_PATH_MAX];
     tally t = {0};
     make_other_disk(other, *state);
@@ -459,12 +495,12 @@ static void a_part_on_another_disk_is_replaced_where_it_lies(void **state)
 
 static void what_cannot_be_replaced_where_it_lies_stays(void **state)
 {
-    places p = make_both(*state), one;
+    places p = take_both(*state), one;
     char other[PL_PATH_MAX], path[PL_PATH_MAX], ways[PL_PATH_MAX];
     char away[PL_PATH_MAX], there[PL_PATH_MAX];
     make_other_disk(other, *state);
     assert_ok(pl_make_folders(pl_join(ways, *state, "ways")));
-    one = make_ways(ways);
+    one = take_ways(ways);
     move_away(pl_join(path, one.kept, "db"), other);
     assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
     assert_says("is a link or a mount point");
@@ -495,7 +531,7 @@ static void assert_waits(pl_store *reader)
 
 static void a_reader_waits_while_a_copy_takes_the_place(void **state)
 {
-    places p = make_ways(*state);
+    places p = take_ways(*state);
     int n = 0;
     for (int passage = 1; passage < PASSAGES_MAX; passage++, n++) {
         take_kept(&p);
@@ -515,7 +551,7 @@ static void a_reader_waits_while_a_copy_takes_the_place(void **state)
 
 static void a_reader_of_parts_waits_as_well(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     char part[PL_PATH_MAX];
     pl_store *store = NULL;
     go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
@@ -537,7 +573,7 @@ static void a_reader_of_parts_waits_as_well(void **state)
 
 static void a_reader_of_more_parts_says_that_there_are_fewer(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     pl_store *reader = open_store(p.source, PL_STORE_READ);
     assert_ok(copy(p.kept, p.source, true));
     assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
@@ -549,7 +585,7 @@ static void a_reader_of_more_parts_says_that_there_are_fewer(void **state)
  * the inode number of a removed folder to a new one. */
 static void a_reader_is_not_taken_in_by_a_number(void **state)
 {
-    places p = make_ways(*state);
+    places p = take_ways(*state);
     char path[PL_PATH_MAX], second[PL_PATH_MAX];
     struct stat first, now;
     take_kept(&p);
@@ -570,7 +606,7 @@ static void a_reader_is_not_taken_in_by_a_number(void **state)
 static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
 {
     enum { COPIES = 3, SLEEP_MS = 15 };
-    places p = make_ways(*state);
+    places p = take_ways(*state);
     char spec[64];
     int n_busy = 0, n_seen = 0;
     snprintf(spec, sizeof spec, "store.copy.before:sleep:%d", SLEEP_MS);
@@ -602,13 +638,15 @@ static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
 /* ---- files that remain of a copy that was killed before its decision ---- */
 static void what_a_killed_copy_made_goes_when_the_store_is_written(void **state)
 {
-    places p = make_ways(*state);
+    places p = take_ways(*state);
+    static const char *const commits[] = {"kv.commit.before", NULL};
     char fresh[PL_PATH_MAX];
     int n = 0;
-    for (int passage = 1; passage < PASSAGES_MAX; passage++) {
-        take_kept(&p);
-        if (!force_until(&p, "kv.commit.before", passage))
-            break;
+    take_kept(&p);
+    const int n_states =
+        make_kill_states(commits, "force", p.source, p.target, p.target, p.states);
+    for (int i = 1; i <= n_states; i++) {
+        take_kill_state(p.states, i, p.target);
         n += pl_path_exists(pl_join(fresh, p.target, "new"));
         pl_store *store = open_store(p.target, PL_STORE_WRITE);
         pl_store_close(&store);
@@ -620,7 +658,7 @@ static void what_a_killed_copy_made_goes_when_the_store_is_written(void **state)
 
 static void parts_that_a_killed_copy_made_go(void **state)
 {
-    places p = make_both(*state);
+    places p = take_both(*state);
     char fresh[PL_PATH_MAX], part[PL_PATH_MAX], inner[PL_PATH_MAX], away[PL_PATH_MAX];
     go_another_way(pl_store_part(p.kept, 1, part), modules[1], OLD + 1, NEW + 2);
     take_kept(&p);
@@ -667,5 +705,5 @@ int main(int argc, char **argv)
         copy_test(what_a_killed_copy_made_goes_when_the_store_is_written),
         copy_test(parts_that_a_killed_copy_made_go),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_first_stores, drop_first_stores);
 }

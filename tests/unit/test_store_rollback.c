@@ -3,10 +3,10 @@
  * Kills a rollback over several parts between any two of its writes. After this the
  * store must have the whole rollback, or nothing of it. */
 #include "store/store.h"
-#include "tests/support/store_child.h"
+#include "tests/support/kill_states.h"
 #include <signal.h>
 
-enum { PARTS = 3, BYTES = 3000, PHASE = 4, PASSAGES_MAX = 40 };
+enum { PARTS = 3, BYTES = 3000, PHASE = 4 };
 
 static const char *const modules[PARTS] = {"mix/L1.E0", "mix/L1.E1", "mix/L2.E0"};
 static const char *const paths[PARTS] = {"mix/p0.r0", "mix/p1.r0", "mix/p2.r0"};
@@ -145,43 +145,45 @@ static void a_rollback_goes_back_in_all_parts(void **state)
 
 static void whoever_dies_leaves_nothing_or_all(void **state)
 {
-    static const char *const points[] = {"kv.commit.before", "kv.commit.after",
+    static const char *const points[] = {"kv.commit.before",  "kv.commit.after",
                                          "mark.write.before", "mark.write.after",
-                                         "mark.flush.after"};
-    int n_deaths = 0, n_went = 0, n_half = 0;
-    for (size_t p = 0; p < sizeof points / sizeof *points; p++)
-        for (int passage = 1; passage < PASSAGES_MAX; passage++) {
-            pl_store *store = NULL;
-            make_parts(*state);
-            if (roll_back_until(*state, points[p], passage) == 0)
-                break;
-            n_deaths++;
-            /* A reader sees the state before or after the rollback, or gets an error.
-             * It waits some seconds before this error, so the test opens a reader only
-             * sometimes. */
-            bool looks = passage % 3 == (int)p % 3;
-            pl_status seen =
-                looks ? pl_store_open(*state, PL_STORE_READ, &store) : PL_ERR_BUSY;
-            int saw = seen == PL_OK ? look(store) : 1;
-            if (seen != PL_OK && looks) {
-                assert_int_equal(seen, PL_ERR_BUSY);
-                assert_says("was interrupted");
-                n_half++;
-            }
-            pl_store_close(&store);
-            open_as_homes(*state, passage % 2 == 0);
-            store = open_store(*state, PL_STORE_READ);
-            int went = look(store);
-            pl_store_close(&store);
-            if (looks)
-                assert_int_equal(went, saw);
-            assert_sound(*state, went);
-            n_went += went;
+                                         "mark.flush.after",  NULL};
+    char folder[PL_PATH_MAX], states[PL_PATH_MAX];
+    int n_went = 0, n_half = 0;
+    pl_join(folder, *state, "store");
+    pl_join(states, *state, "states");
+    make_parts(folder);
+    const int n_states =
+        make_kill_states(points, "roll-back", folder, NULL, folder, states);
+    for (int n = 1; n <= n_states; n++) {
+        pl_store *store = NULL;
+        take_kill_state(states, n, folder);
+        /* A reader sees the state before or after the rollback, or gets an error. It
+         * waits some seconds before this error, so the test opens a reader only
+         * sometimes. */
+        bool looks = n % 3 == 0;
+        pl_status seen =
+            looks ? pl_store_open(folder, PL_STORE_READ, &store) : PL_ERR_BUSY;
+        int saw = seen == PL_OK ? look(store) : 1;
+        if (seen != PL_OK && looks) {
+            assert_int_equal(seen, PL_ERR_BUSY);
+            assert_says("was interrupted");
+            n_half++;
         }
-    print_message("%d kills: rollback complete after %d, error for a reader after %d\n",
-                  n_deaths, n_went, n_half);
-    assert_true(n_deaths > 30);
-    assert_true(n_went > 5 && n_went < n_deaths - 10);
+        pl_store_close(&store);
+        open_as_homes(folder, n % 4 < 2);
+        store = open_store(folder, PL_STORE_READ);
+        int went = look(store);
+        pl_store_close(&store);
+        if (looks)
+            assert_int_equal(went, saw);
+        assert_sound(folder, went);
+        n_went += went;
+    }
+    print_message("%d states: rollback complete in %d, error for a reader in %d\n",
+                  n_states, n_went, n_half);
+    assert_true(n_states > 15);
+    assert_true(n_went > 5 && n_went < n_states - 5);
     assert_true(n_half > 0);
 }
 
