@@ -6,6 +6,7 @@
  * it without contraction to fused multiply-add (-ffp-contract=off, --fmad=false). */
 #include "base/rng.h"
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/random.h>
@@ -71,7 +72,7 @@ double pl_random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
 /* Returns ln x for x > 0 (not subnormal). Let x = m 2^e with m in [sqrt 1/2, sqrt 2),
  * and let s = (m-1)/(m+1). Then ln m = 2 (s + s^3/3 + s^5/5 + ...). Since s^2 < 0.03,
  * eleven terms reach double precision. */
-static double natural_log(double x)
+static inline double natural_log(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -97,7 +98,7 @@ typedef struct normals {
 /* Returns two normal values, made from two random words (Box and Muller 1958). Adding a
  * half keeps the argument of the logarithm above zero; so no value is above 6.8 in
  * magnitude. */
-static normals draw_normals(uint32_t for_radius, uint32_t for_turn)
+static inline normals draw_normals(uint32_t for_radius, uint32_t for_turn)
 {
     const double radius = sqrt(-2.0 * natural_log((for_radius + 0.5) * 0x1p-32));
     /* Computes cos and sin of 2 pi * turn, where turn is in [0, 1). The quadrant is
@@ -130,22 +131,27 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t words[4];
     pl_philox(seed, stream, index / 4, words);
-    const size_t pair = index % 4 / 2 * 2;
-    const normals two = draw_normals(words[pair], words[pair + 1]);
+    const bool second = index % 4 >= 2;
+    const normals two =
+        draw_normals(second ? words[2] : words[0], second ? words[3] : words[1]);
     return index % 2 ? two.of_sine : two.of_cosine;
 }
 
 void pl_random_normals(uint64_t seed, uint64_t stream, size_t n, float *out)
 {
-    uint32_t words[4] = {0};
-    for (size_t i = 0; i < n; i += 2) {
-        if (i % 4 == 0)
-            pl_philox(seed, stream, i / 4, words);
-        const normals two = draw_normals(words[i % 4], words[i % 4 + 1]);
-        out[i] = two.of_cosine;
-        if (i + 1 < n)
-            out[i + 1] = two.of_sine;
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        uint32_t words[4];
+        pl_philox(seed, stream, i / 4, words);
+        const normals first = draw_normals(words[0], words[1]);
+        const normals second = draw_normals(words[2], words[3]);
+        out[i] = first.of_cosine;
+        out[i + 1] = first.of_sine;
+        out[i + 2] = second.of_cosine;
+        out[i + 3] = second.of_sine;
     }
+    for (; i < n; i++)
+        out[i] = pl_random_normal(seed, stream, i);
 }
 
 /* A balanced Feistel network over numbers of 2h bits, with the smallest h for which n-1

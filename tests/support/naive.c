@@ -47,13 +47,19 @@ void naive_head_norm(double *qkv, const double *w, int N, int H, int G, int D,
     }
 }
 
-void naive_matmul(double *out, const double *x, const double *w, int N, int O, int I)
+/* Central differences spend most of their time here. */
+PL_CHECKS_RANGES void naive_matmul(double *out, const double *x, const double *w, int N,
+                                   int O, int I)
 {
+    pl_check_range(out, (size_t)(N * O) * sizeof *out);
+    pl_check_range(x, (size_t)(N * I) * sizeof *x);
+    pl_check_range(w, (size_t)(O * I) * sizeof *w);
     for (int n = 0; n < N; n++)
         for (int o = 0; o < O; o++) {
-            out[n * O + o] = 0.0;
+            double sum = 0.0;
             for (int i = 0; i < I; i++)
-                out[n * O + o] += x[n * I + i] * w[o * I + i];
+                sum += x[n * I + i] * w[o * I + i];
+            out[n * O + o] = sum;
         }
 }
 

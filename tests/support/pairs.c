@@ -22,17 +22,54 @@ pl_topology *one_path(const pl_shape *shape)
     return t;
 }
 
+const float *kept_normals(uint64_t seed, uint64_t stream, size_t n)
+{
+    enum { KEPT_MAX = 64 };
+    static struct {
+        uint64_t seed, stream;
+        size_t n;
+        float *values;
+    } kept[KEPT_MAX];
+    int i = 0;
+    while (kept[i].values && (kept[i].seed != seed || kept[i].stream != stream))
+        assert_true(++i < KEPT_MAX);
+    if (!kept[i].values || kept[i].n < n) {
+        free(kept[i].values);
+        kept[i].seed = seed, kept[i].stream = stream, kept[i].n = n;
+        kept[i].values = malloc((n + 1) * sizeof(float)); /* not NULL if n is 0 */
+        assert_non_null(kept[i].values);
+        pl_random_normals(seed, stream, n, kept[i].values);
+    }
+    return kept[i].values;
+}
+
+/* Returns the parameters with which a training begins. They depend only on the shape
+ * and on the division into slots, and are kept for the next model. */
+static const float *first_params(const pl_topology *t)
+{
+    static pl_shape shape;
+    static int n_slots;
+    static float *params;
+    if (params && n_slots == pl_topology_n_slots(t) &&
+        pl_shape_equal(&shape, pl_topology_shape(t)))
+        return params;
+    free(params);
+    shape = *pl_topology_shape(t);
+    n_slots = pl_topology_n_slots(t);
+    params = calloc(pl_topology_path_params(t), sizeof *params);
+    assert_non_null(params);
+    for (int s = 0; s < n_slots; s++)
+        pl_topology_init(t, s, 4, params + pl_topology_slot(t, s)->offset);
+    return params;
+}
+
 pl_model *fresh_model(const pl_topology *t, pl_backend *be,
                       const pl_model_options *options)
 {
     pl_model *model;
-    float *params = calloc(pl_topology_path_params(t), sizeof *params);
     if (pl_model_create(be, t, options, &model) != PL_OK)
         fail_msg("%s", pl_last_error());
-    for (int s = 0; s < pl_topology_n_slots(t); s++)
-        pl_topology_init(t, s, 4, params + pl_topology_slot(t, s)->offset);
-    assert_int_equal(pl_model_load(model, params), PL_OK);
-    free(params);
+    assert_int_equal(pl_model_load(model, first_params(t)), PL_OK);
     return model;
 }
 

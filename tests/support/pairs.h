@@ -32,6 +32,10 @@ typedef struct pair {
 
 pl_backend *open_side(const char *name, const char *precision, int n_threads);
 
+/* Returns the first n values of pl_random_normals for a seed and a stream. The memory
+ * is kept for later calls, so that tests draw each value only once. */
+const float *kept_normals(uint64_t seed, uint64_t stream, size_t n);
+
 /* Makes a topology with only one path. */
 pl_topology *one_path(const pl_shape *shape);
 

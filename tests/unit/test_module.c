@@ -43,9 +43,9 @@ static pl_topology *make_topology(int kind)
 static void fill_module(const pl_topology *t, int module, float *out)
 {
     const pl_slot *s = pl_topology_slot(t, pl_topology_module_slot(t, module));
-    pl_random_normals(5, (uint64_t)module, s->n_params, out);
+    const float *normals = kept_normals(5, (uint64_t)module, s->n_params);
     for (size_t i = 0; i < s->n_params; i++)
-        out[i] *= 0.2f;
+        out[i] = 0.2f * normals[i];
 }
 
 static float *path_params(const pl_topology *t, int path)

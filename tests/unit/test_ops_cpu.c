@@ -66,11 +66,11 @@ static twin make_twin(const pair *p, size_t n, bool is_act, uint64_t stream,
                       float scale)
 {
     twin x = {.n = n, .is_act = is_act};
+    const float *normals = kept_normals(11, stream, n);
     float *host = malloc(n * sizeof *host);
     assert_non_null(host);
-    pl_random_normals(11, stream, n, host);
     for (size_t i = 0; i < n; i++)
-        host[i] = representable(p, scale * host[i]);
+        host[i] = representable(p, scale * normals[i]);
     for (int side = 0; side < 2; side++) {
         size_t bytes = is_act ? pl_type_bytes(p->be[side]->act) : sizeof(float);
         x.at[side] = new_buffer(p->be[side], n * bytes);

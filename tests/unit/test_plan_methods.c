@@ -42,6 +42,7 @@ typedef struct worker {
 
 /* The data of the home about a module. */
 typedef struct module {
+    char name[96];
     int64_t version;
     /* Which updates have arrived, by round and task. */
     bool in[ROUNDS_MAX][TASKS_MAX];
@@ -151,11 +152,8 @@ static void deliver_updates(game *g, work *w)
  * times. */
 static void tell_hub(game *g)
 {
-    char name[96];
-    for (int m = 0; m < pl_topology_n_modules(g->arm->topology); m++) {
-        pl_arm_module_name(&g->arm->arm, g->arm->topology, m, name);
-        plan_set_version(&g->p, name, (uint64_t)g->modules[m].version);
-    }
+    for (int m = 0; m < pl_topology_n_modules(g->arm->topology); m++)
+        plan_set_version(&g->p, g->modules[m].name, (uint64_t)g->modules[m].version);
     for (int i = 0; i < g->arm->n_tasks; i++)
         finish(&g->arm->paths[i], g->phases[i], g->now);
 }
@@ -500,6 +498,8 @@ static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_s
     g.arm = g.p.arms;
     int n_modules = pl_topology_n_modules(g.arm->topology);
     g.modules = pl_alloc((size_t)n_modules * sizeof *g.modules);
+    for (int m = 0; m < n_modules; m++)
+        pl_arm_module_name(&g.arm->arm, g.arm->topology, m, g.modules[m].name);
     tell_hub(&g);
     while (!plan_arm_finished(g.arm) && moves++ < MOVES_MAX)
         move(&g);
