@@ -41,7 +41,7 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
 }
 
 /* Memory in every process for code and data of the program and its libraries. */
-enum { PROCESS_BYTES = 28 << 20 };
+enum { PROCESS_BYTES = 22 << 20 };
 
 /* Returns the memory for those messages of one transfer that are on their way at the
  * same time: a quarter of the transfer, but at least two and at most eight messages of

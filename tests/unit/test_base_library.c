@@ -1,0 +1,73 @@
+/* folder: base; label: unit */
+/* Tests the loading of shared libraries (base/library.h). */
+#include "base/base.h"
+#include <math.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define MATHS        "libm.so.6"
+#define FUNCTIONS(X) X(cos) X(atan2)
+
+static const char *const names[] = {FUNCTIONS(PL_LIBRARY_NAME)};
+
+static void functions_of_a_library_can_be_called(void **state)
+{
+    static struct {
+        FUNCTIONS(PL_LIBRARY_MEMBER)
+    } maths;
+    (void)state;
+    for (int call = 0; call < 2; call++) {
+        assert_int_equal(pl_library_load(MATHS, "libc6", names, &maths, sizeof maths),
+                         PL_OK);
+        assert_true(maths.cos(0.0) == 1.0);
+        assert_true(maths.atan2(0.0, 1.0) == 0.0);
+    }
+}
+
+static void a_missing_library_or_function_is_named_with_its_package(void **state)
+{
+    static const char *const wrong[] = {"cos", "pl_no_such_function"};
+    static struct {
+        FUNCTIONS(PL_LIBRARY_MEMBER)
+    } maths;
+    (void)state;
+    assert_int_equal(
+        pl_library_load("libpl-none.so.7", "libnone7", names, &maths, sizeof maths),
+        PL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(pl_last_error(), "libpl-none.so.7"));
+    assert_non_null(strstr(pl_last_error(), "libnone7"));
+    assert_int_equal(pl_library_load(MATHS, "libc6", wrong, &maths, sizeof maths),
+                     PL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(pl_last_error(), "pl_no_such_function"));
+    assert_null(maths.cos); /* a library is complete or not there */
+}
+
+/* Loads the library from all threads at once, and calls a function. */
+static pl_status load_and_call(void *context, size_t item, int thread)
+{
+    static struct {
+        FUNCTIONS(PL_LIBRARY_MEMBER)
+    } maths;
+    (void)context, (void)item, (void)thread;
+    PL_CHECK(pl_library_load(MATHS, "libc6", names, &maths, sizeof maths));
+    return maths.cos(0.0) == 1.0 ? PL_OK : pl_fail(PL_ERR_DATA, "a wrong function");
+}
+
+static void several_threads_may_load_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(pl_parallel(8, 64, load_and_call, NULL), PL_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions_of_a_library_can_be_called),
+        cmocka_unit_test(a_missing_library_or_function_is_named_with_its_package),
+        cmocka_unit_test(several_threads_may_load_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
