@@ -1,5 +1,6 @@
 /* Threads: a parallel loop over items, named threads, a queue that an event loop can
- * poll, and a thread that processes such a queue. Only thread.c uses locks. */
+ * poll, and a thread that processes such a queue. Only thread.c and library.c
+ * use locks. */
 #ifndef PL_BASE_THREAD_H
 #define PL_BASE_THREAD_H
 #include "base/status.h"

@@ -5,12 +5,10 @@
 # configure time and link every program with nvcc.
 file(GLOB PL_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cuda/*.cu)
 find_program(PL_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
-set(capabilities "80;90")
-if(DEFINED ENV{PL_CUDA_ARCHITECTURES})
-  set(capabilities $ENV{PL_CUDA_ARCHITECTURES})
+set(PL_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to compile for; the highest one also as PTX")
+if(DEFINED ENV{PL_CUDA_ARCHITECTURES}) # not kept for later builds in this folder
+  set(PL_CUDA_ARCHITECTURES $ENV{PL_CUDA_ARCHITECTURES})
 endif()
-set(PL_CUDA_ARCHITECTURES ${capabilities} CACHE STRING
-    "compute capabilities to compile for; the highest one also as PTX")
 
 set(PL_NVCC_OPTIONS -std=c++17 -O3 -lineinfo --fmad=false --expt-relaxed-constexpr
     -Xcompiler=-Wall,-Wextra,-Wno-unused-function -D_GNU_SOURCE -I${CMAKE_SOURCE_DIR})

@@ -40,8 +40,22 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
     return gossips ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
 }
 
-/* Memory in every process for code and data of the program and its libraries. */
-enum { PROCESS_BYTES = 22 << 20 };
+/* Memory in every process for code and data of the program and its libraries, and in
+ * addition for the libraries that are loaded for a store in Ceph, for a store in S3,
+ * and to answer over HTTP. */
+enum {
+    PROCESS_BYTES = 22 << 20,
+    RADOS_BYTES = 10 << 20,
+    CURL_BYTES = 6 << 20,
+    HTTP_BYTES = 3 << 20
+};
+
+static uint64_t engine_library_bytes(const char *engine)
+{
+    return pl_starts_with(engine, "rados://") ? RADOS_BYTES
+           : pl_starts_with(engine, "s3://")  ? CURL_BYTES
+                                              : 0;
+}
 
 /* Returns the memory for those messages of one transfer that are on their way at the
  * same time: a quarter of the transfer, but at least two and at most eight messages of
@@ -130,7 +144,6 @@ static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
     enum { WRITTEN_BYTES = 54 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
-    enum { RADOS_BYTES = 10 << 20 }; /* the library of Ceph */
     uint64_t largest = 0;
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
         uint64_t n = pl_topology_slot(r->topology, s)->n_params;
@@ -141,10 +154,9 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     /* If the workers are on other machines, their number is not known; then one worker
      * per path is assumed. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
-    uint64_t library = pl_starts_with(r->cfg.engine, "rados://") ? RADOS_BYTES : 0;
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
-    return PROCESS_BYTES + library + database + kept +
+    return PROCESS_BYTES + engine_library_bytes(r->cfg.engine) + database + kept +
            VECTORS * largest * sizeof(float) +
            updates_bytes(r, largest * sizeof(float)) + equalizing_bytes(r, outer) +
            senders * (task + transfer_bytes(task));
@@ -422,10 +434,11 @@ pl_status run_plan(pl_run *r)
         stored = quota;
     uint64_t disk = stored + STORE_RESERVE_BYTES + DATABASE_BYTES;
     uint64_t have = pl_memory_available_bytes(), free_disk = pl_disk_free_bytes(r->dir);
-    r->planned = (run_memory){.worker = worker_bytes(r, &outer),
-                              .home = home_bytes(r, &outer, stored),
-                              .hub = PROCESS_BYTES,
-                              .launcher = launcher_bytes(r)};
+    r->planned =
+        (run_memory){.worker = worker_bytes(r, &outer),
+                     .home = home_bytes(r, &outer, stored),
+                     .hub = PROCESS_BYTES + (r->cfg.metrics[0] ? HTTP_BYTES : 0),
+                     .launcher = launcher_bytes(r)};
     uint64_t memory = r->planned.worker * (uint64_t)r->n_workers +
                       r->planned.home * (uint64_t)r->n_homes + r->planned.hub +
                       r->planned.launcher;

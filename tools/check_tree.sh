@@ -44,7 +44,7 @@ BEGIN {
     foreign("^jansson", "^base/json\\.c$")
     foreign("^yaml", "^base/conf\\.c$")
     foreign("^(sodium|xxh)", "^base/(hash|keys)\\.c$")
-    foreign("^(pthread|threads|semaphore)\\.h", "^base/thread\\.c$")
+    foreign("^(pthread|threads|semaphore)\\.h", "^base/(thread|library)\\.c$")
     foreign("^rocksdb", "^store/kv(_file\\.cc|\\.c)$")
     foreign("^rados", "^store/engine/engine_rados\\.c$")
     foreign("^curl", "^base/web\\.c$")

@@ -29,7 +29,7 @@ versions --run "$work/alone" >"$work/alone.versions"
 
 take_data alone moved
 # Steps are slow, so that the changes happen during the training on any machine.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 train moved &
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30 train moved &
 job=$!
 training_begins moved
 

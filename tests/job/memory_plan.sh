@@ -32,7 +32,7 @@ job=$! early=0
 while kill -0 "$job" 2>/dev/null; do
     done_tasks=$(grep -cs 'task.done task=mix' "$work/run/log/hub.log")
     [ "${done_tasks:-0}" -gt $((4 * 8)) ] || early=$(worker_peak) # until half of the phases are done
-    sleep 0.3
+    sleep 0.2
 done
 wait "$job" || fail "the job ends with $?"
 job=

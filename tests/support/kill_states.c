@@ -1,6 +1,7 @@
 /* Defines the functions of kill_states.h. */
 #include "tests/support/kill_states.h"
 #include <dirent.h>
+#include <sys/prctl.h>
 
 static const char *state_path(const char *states, int n, char out[PL_PATH_MAX])
 {
@@ -50,6 +51,7 @@ static pid_t start_stopping(const char *const *points, const char *program,
         pl_buf_printf(&spec, "%s%s:stop:0", i ? "," : "", points[i]);
     pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test fails while it is stopped */
         setenv("PATHLOOM_FAILPOINT", pl_buf_text(&spec), 1);
         execl("/proc/self/exe", program, folder, more, (char *)NULL);
         _exit(99);

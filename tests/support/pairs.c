@@ -43,8 +43,8 @@ const float *kept_normals(uint64_t seed, uint64_t stream, size_t n)
     return kept[i].values;
 }
 
-/* Returns the parameters with which a training begins. They depend only on the shape
- * and on the division into slots, and are kept for the next model. */
+/* Returns the parameters with which a training begins. They are kept for the next
+ * model with the same shape and the same number of slots. */
 static const float *first_params(const pl_topology *t)
 {
     static pl_shape shape;

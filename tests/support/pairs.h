@@ -33,7 +33,8 @@ typedef struct pair {
 pl_backend *open_side(const char *name, const char *precision, int n_threads);
 
 /* Returns the first n values of pl_random_normals for a seed and a stream. The memory
- * is kept for later calls, so that tests draw each value only once. */
+ * is valid until a call with the same seed and stream asks for more values. It is kept,
+ * so that tests draw each value only once. */
 const float *kept_normals(uint64_t seed, uint64_t stream, size_t n);
 
 /* Makes a topology with only one path. */

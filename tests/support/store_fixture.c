@@ -51,7 +51,7 @@ static bool link_same(const char *file, const char *before, const char *name,
                       const char *to)
 {
     char other[PL_PATH_MAX];
-    return before && strcmp(name, "HWM") != 0 &&
+    return before && strcmp(name, "HWM") != 0 && !pl_ends_with(name, ".log") &&
            pl_path_exists(pl_join(other, before, name)) && same_file(file, other) &&
            link(other, to) == 0;
 }

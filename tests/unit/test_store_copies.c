@@ -235,10 +235,10 @@ static int drop_first_stores(void **state)
     return drop_folder(&first_stores);
 }
 
-/* Counts killed copies: all; those after which the target had its old state; those that
- * were decided, so that the test completed them. */
+/* Counts the states that killed copies leave: all; those in which the target was old;
+ * those in which the copy was decided, so that the test completed it. */
 typedef struct tally {
-    int n_deaths, n_old, n_decided;
+    int n_states, n_old, n_decided;
 } tally;
 
 /* After a kill the store must be old, or must be new, or must refuse to open until the
@@ -249,7 +249,7 @@ static void look_after_death(const places *p, tally *t, bool (*is_old)(const cha
     pl_store *store = NULL;
     pl_status status = pl_store_open(p->target, PL_STORE_READ, &store);
     pl_store_close(&store);
-    t->n_deaths++;
+    t->n_states++;
     if (status == PL_ERR_BUSY) {
         assert_says("was interrupted");
         assert_ok(pl_store_end_copy(p->target));
@@ -294,7 +294,7 @@ static void another_way_stays_or_is_replaced(void **state)
         pl_store_close(&store);
     }
     print_message("%d states: old %d times, copy had to be completed %d times\n",
-                  t.n_deaths, t.n_old, t.n_decided);
+                  t.n_states, t.n_old, t.n_decided);
     assert_true(t.n_old > 5 && t.n_decided > 5);
 }
 
@@ -324,7 +324,7 @@ static void a_part_that_went_another_way_is_replaced_with_all(void **state)
         look_after_death(&p, &t, parts_are_old, parts_are_new);
     }
     print_message("%d states: old %d times, copy had to be completed %d times\n",
-                  t.n_deaths, t.n_old, t.n_decided);
+                  t.n_states, t.n_old, t.n_decided);
     assert_true(t.n_old > 10 && t.n_decided > 10);
 }
 
@@ -348,7 +348,7 @@ static void a_later_state_goes_back_in_place(void **state)
         look_after_death(&p, &t, whole_is_old, whole_is_new);
         assert_false(pl_path_exists(pl_join(path, p.target, "new")));
     }
-    print_message("%d states: old %d times\n", t.n_deaths, t.n_old);
+    print_message("%d states: old %d times\n", t.n_states, t.n_old);
     assert_true(t.n_old > 3 && t.n_decided == 0);
 }
 

@@ -17,8 +17,9 @@
  * are in one warp in the same phase, with no warp operation between them.
  *
  * Device memory is one mapping. It can be accessed only while kernels and copies run.
- * So host code that uses a device pointer faults, as it would with a device. Opening
- * and closing the mapping is cheap if it has large pages. */
+ * So host code that uses a device pointer faults, as it would with a device, unless a
+ * stream runs at that moment. Opening and closing the mapping is cheap if it has large
+ * pages. */
 #include "tests/gpu/emulation/machine.h"
 #include <algorithm>
 #include <link.h>
