@@ -40,14 +40,13 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
     return gossips ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
 }
 
-/* Memory in every process for code and data of the program and its libraries, and in
- * addition for the libraries that are loaded for a store in Ceph, for a store in S3,
- * and to answer over HTTP. */
+/* PROCESS_BYTES is the memory in every process for code and data of the program and the
+ * linked libraries. The others are for libraries that only some processes load. */
 enum {
     PROCESS_BYTES = 22 << 20,
-    RADOS_BYTES = 10 << 20,
-    CURL_BYTES = 6 << 20,
-    HTTP_BYTES = 3 << 20
+    RADOS_BYTES = 10 << 20, /* a home whose store is in Ceph */
+    CURL_BYTES = 6 << 20,   /* a home whose store is in S3 */
+    HTTP_BYTES = 3 << 20    /* a hub that answers with metrics */
 };
 
 static uint64_t engine_library_bytes(const char *engine)

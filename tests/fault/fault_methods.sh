@@ -26,10 +26,8 @@ make_corpus outer workers
 run_job() { # folder, options; in a subshell, which becomes the launcher
     out=$1
     shift
-    if [ -d "$work/data" ]; then # the tokens are the same for all runs
-        mkdir "$work/$out"
-        cp -r "$work/data" "$work/$out/"
-    fi
+    # the tokens are the same for all runs
+    [ ! -d "$work/data" ] || take_data . "$out"
     small_job "$out" --workers 3 --set train.tau=9 --set train.phases=6 \
         --set train.base_steps=8 --set train.batch=2 --set model.context=32 \
         --set workers.ttl_ms=1000 "$@"

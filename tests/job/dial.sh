@@ -71,23 +71,28 @@ steps=$(printed tokens train.base_steps)
 
 # If a command is killed after it has read the text, the same command must continue with
 # this text. The time is also too short for the smallest run.
-train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 &
-job=$!
-for _ in $(seq 600); do
-    [ -e "$work/short/data/data.json" ] && break
-    kill -0 $job 2>/dev/null || fail "the run ends without data"
-    sleep 0.05
+# On a slow machine the kill may come after the command has chosen its keys and written
+# run.yaml; then this is tried again.
+for attempt in 1 2 3 4 5; do
+    rm -rf "$work/short"
+    train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 &
+    job=$!
+    for _ in $(seq 600); do
+        [ -e "$work/short/data/data.json" ] && break
+        kill -0 $job 2>/dev/null || fail "the run ends without data"
+        sleep 0.05
+    done
+    pkill -9 -P $job
+    kill -9 $job 2>/dev/null
+    wait $job
+    sleep 0.5
+    [ -e "$work/short/run.yaml" ] || break
+    [ "$attempt" -lt 5 ] || fail "the command chooses its keys before it can be killed"
 done
-pkill -9 -P $job
-kill -9 $job 2>/dev/null
-wait $job
-sleep 0.5
 train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 ||
     fail "the same command again: $(tail -n 1 "$work/short.err")"
 grep -q '; prepared before, verified$' "$work/short.out" || fail "the text is read again"
-# If the machine is slow, the command was killed after it had chosen the keys.
-grep -q -e '^note     the smallest run takes about .* more time than is left' \
-    -e 'the keys of this run were chosen before' "$work/short.out" ||
+grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
     fail "a time that is too short causes no warning"
 
 # For a bad value, checks the exit code, that stderr is one sentence, and that no folder

@@ -37,8 +37,8 @@ int make_folder(void **state);
 
 /* Copies a folder with everything in it. It must have no symbolic links. `before` is
  * NULL or an older copy: files that are the same in it are not copied, but get one more
- * name. A store can bear this, because it changes no file in
- * place except HWM and logs, which are always copied. */
+ * name. A store can bear this, because it changes no file in place except HWM and
+ * logs, which are always copied. */
 void copy_folder(const char *from, const char *to, const char *before);
 
 bool same_file(const char *a, const char *b);

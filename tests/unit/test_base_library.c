@@ -42,10 +42,10 @@ static void a_missing_library_or_function_is_named_with_its_package(void **state
     assert_int_equal(pl_library_load(MATHS, "libc6", wrong, &maths, sizeof maths),
                      PL_ERR_UNSUPPORTED);
     assert_non_null(strstr(pl_last_error(), "pl_no_such_function"));
-    assert_null(maths.cos); /* a library is complete or not there */
+    assert_null(maths.cos); /* so a later call does not take it for loaded */
 }
 
-/* Loads the library from all threads at once, and calls a function. */
+/* Every thread runs this at the same time as the others. */
 static pl_status load_and_call(void *context, size_t item, int thread)
 {
     static struct {

@@ -190,7 +190,7 @@ static void whoever_dies_can_be_followed_by_another(void **state)
         pl_store_close(&store);
     }
     print_message("%d states; in %d of them the home was gone\n", n_states, n_less);
-    assert_true(n_states > 10 && n_less > 0);
+    assert_true(n_states > 13 && n_less > 0);
 }
 
 #define away_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)

@@ -182,8 +182,8 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
     }
     print_message("%d states: rollback complete in %d, error for a reader in %d\n",
                   n_states, n_went, n_half);
-    assert_true(n_states > 15);
-    assert_true(n_went > 5 && n_went < n_states - 5);
+    assert_true(n_states > 18);
+    assert_true(n_went > 5 && n_went < n_states - 10);
     assert_true(n_half > 0);
 }
 
