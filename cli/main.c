@@ -4,7 +4,6 @@
 #include "cli/store_call.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -121,44 +120,41 @@ static int run_verb(int argc, char **argv)
     return code;
 }
 
-static bool memory_is_limited(void)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-}
-
-/* Executes the program once more with settings that libraries read when they are
- * loaded. Child processes inherit the settings. If the execution fails, the program
- * continues without them.
- * - OpenMP's waiting threads spin for a short time before they sleep. If they spin for
- *   a long time, they use the processor that the other threads need. If they sleep at
- *   once, waking them takes longer than many operations. The 2,000 turns that are set
- *   here take some tens of microseconds. Only verbs that compute need this setting.
- * - OpenBLAS starts no threads of its own, because pathloom does not use them. Under a
- *   limit on memory (ulimit -v) such a thread may wait for memory for ever, and the
- *   program would wait for the thread. */
+/* Executes the program once more with settings that OpenMP reads when it is loaded.
+ * Child processes inherit the settings. If the execution fails, the program continues
+ * without them.
+ *
+ * OpenMP's waiting threads spin for a short time before they sleep. If they spin for a
+ * long time, they use the processor that the other threads need. If they sleep at once,
+ * waking them takes longer than many operations. The 2,000 turns that are set here take
+ * some tens of microseconds. Only verbs that compute need this setting. */
 static void execute_with_settings(char **argv)
 {
     char self[4096];
     const cli_verb *v = find_cli_verb(argv[1]);
-    const bool spins =
-        v && v->computes && !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
-    const bool starts_threads = !getenv("OPENBLAS_NUM_THREADS");
-    if (!spins && !(starts_threads && memory_is_limited()))
+    if (!v || !v->computes || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
         return;
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || (starts_threads && setenv("OPENBLAS_NUM_THREADS", "1", 1) != 0) ||
-        (spins && (setenv("OMP_WAIT_POLICY", "passive", 1) != 0 ||
-                   setenv("GOMP_SPINCOUNT", "2000", 1) != 0)))
+    if (n <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0 ||
+        setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
         return;
     self[n] = '\0';
     execv(self, argv);
 }
 
+/* Prepares the environment for OpenBLAS, which reads it when it is loaded later.
+ * - pathloom does not use threads of OpenBLAS. While such a thread waits for work, it
+ *   spins for 0.1 s. Under a limit on memory (ulimit -v) it may wait for memory for
+ *   ever, and the program would wait for the thread.
+ * - OPENBLAS_CORETYPE could make OpenBLAS use the kernels of an older processor. */
+static void prepare_openblas(void)
+{
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    unsetenv("OPENBLAS_CORETYPE");
+}
+
 int main(int argc, char **argv)
 {
-    /* An inherited core type could make the BLAS library slow. */
-    unsetenv("OPENBLAS_CORETYPE");
     /* If a file reaches a size limit, the write must fail with an error. Without this,
      * the system would kill the process. */
     signal(SIGXFSZ, SIG_IGN);
@@ -166,6 +162,7 @@ int main(int argc, char **argv)
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
+    prepare_openblas();
     execute_with_settings(argv);
     /* Flushing stdout shows whether the disk is full, for example in `pathloom init >
      * RUN.yaml`. */

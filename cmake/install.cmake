@@ -23,9 +23,9 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # The program dpkg-shlibdeps finds the libraries that are linked. The others are loaded
-# when they are needed: two to read a corpus and to answer over HTTP, two only for a
-# store in Ceph or S3 and to publish models.
+# when they are needed: two to read a corpus and to answer over HTTP, two to multiply
+# matrices, two only for a store in Ceph or S3 and to publish models.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libarchive13, libmicrohttpd12")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libarchive13, libdnnl2, libmicrohttpd12, libopenblas0")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libcurl4, librados2")
 include(CPack)

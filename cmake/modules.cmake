@@ -1,5 +1,6 @@
 # Builds the backends. GEMM libraries are tested by linking a small program, because
-# Debian's cblas.h declares functions that its OpenBLAS does not export. The cpu
+# Debian's cblas.h declares functions that its OpenBLAS does not export. They are not
+# linked: the first backend that needs one loads it (base/library.h). The cpu
 # backend's operations are compiled once per instruction set.
 include(CheckCSourceCompiles)
 find_library(OPENBLAS_LIBRARY openblas)
@@ -26,13 +27,11 @@ endif()
 set(PL_MODULES_LIBS)
 set(PL_MODULES_SKIP "modules/cpu/(table|attention|attention_backward|decode|matvec|bytes|norm|rope|swiglu|classifier|embed|adamw|muon|dw)_cpu")
 if(PL_DNNL_LINKS)
-  list(APPEND PL_MODULES_LIBS ${DNNL_LIBRARY})
   target_compile_definitions(pl_options INTERFACE PL_HAVE_DNNL)
 else()
   list(APPEND PL_MODULES_SKIP "modules/cpu/gemm_dnnl")
 endif()
 if(PL_OPENBLAS_LINKS)
-  list(APPEND PL_MODULES_LIBS ${OPENBLAS_LIBRARY})
   target_compile_definitions(pl_options INTERFACE PL_HAVE_OPENBLAS)
 else()
   list(APPEND PL_MODULES_SKIP "modules/cpu/gemm_blas")

@@ -43,10 +43,11 @@ static uint64_t offers(const pl_run *r, const pl_outer *outer)
 /* PROCESS_BYTES is the memory in every process for code and data of the program and the
  * linked libraries. The others are for libraries that only some processes load. */
 enum {
-    PROCESS_BYTES = 22 << 20,
-    RADOS_BYTES = 10 << 20, /* a home whose store is in Ceph */
-    CURL_BYTES = 6 << 20,   /* a home whose store is in S3 */
-    HTTP_BYTES = 3 << 20    /* a hub that answers with metrics */
+    PROCESS_BYTES = 17 << 20,
+    PRODUCTS_BYTES = 5 << 20, /* a process that multiplies matrices on the processor */
+    RADOS_BYTES = 10 << 20,   /* a home whose store is in Ceph */
+    CURL_BYTES = 6 << 20,     /* a home whose store is in S3 */
+    HTTP_BYTES = 3 << 20      /* a hub that answers with metrics */
 };
 
 static uint64_t engine_library_bytes(const char *engine)
@@ -102,8 +103,8 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
     model += plan.scratch_bytes;
     if (r->n_gpus > 0)
         model = 0; /* the model is in the GPU's memory, which run_gpu_check checks */
-    return PROCESS_BYTES + model + (tasks + offers(r, outer)) * path + packed +
-           pl_worker_cache_bytes(&arm, r->topology, most) +
+    return PROCESS_BYTES + PRODUCTS_BYTES + model + (tasks + offers(r, outer)) * path +
+           packed + pl_worker_cache_bytes(&arm, r->topology, most) +
            (local < most ? local : most) + transfer_bytes(state * path);
 }
 
@@ -187,7 +188,7 @@ static uint64_t launcher_bytes(const pl_run *r)
     uint64_t prepares = READING_BYTES + (c->tokenizer[0] ? 0 : FACTOR * sample);
     uint64_t scores = (uint64_t)pl_cpu_count() * pl_model_plan_sum(&plan) + losses +
                       pl_prefix_lm_bytes((int)c->vocab, n_paths) + STORE_READER_BYTES;
-    return PROCESS_BYTES + (prepares > scores ? prepares : scores);
+    return PROCESS_BYTES + PRODUCTS_BYTES + (prepares > scores ? prepares : scores);
 }
 
 /* STORE_RESERVE_BYTES: disk space that a home keeps free for its commits.

@@ -44,28 +44,6 @@ static void look_at_processor(doctor *d)
     pl_buf_destroy(&info);
 }
 
-/* Looks for OPENBLAS_CORETYPE in the environment with which the process began. getenv
- * does not find the variable, because `main` has removed it. */
-static void look_at_coretype(doctor *d)
-{
-    pl_buf before = {0};
-    const char *found = NULL;
-    if (pl_read_file("/proc/self/environ", &before) != PL_OK)
-        return;
-    pl_buf_append(&before, "", 1);
-    for (size_t at = 0; at + 1 < before.len;
-         at += strlen((const char *)before.data + at) + 1)
-        if (pl_starts_with((const char *)before.data + at, "OPENBLAS_CORETYPE="))
-            found = (const char *)before.data + at;
-    if (found)
-        doctor_say(d, HEALTH_WARN, "environment",
-                   "pathloom ignores this variable; unset it for other programs",
-                   "%s can make OpenBLAS use kernels for a different processor", found);
-    else
-        doctor_say(d, HEALTH_OK, "environment", "", "OPENBLAS_CORETYPE is not set");
-    pl_buf_destroy(&before);
-}
-
 /* ---- disk ---- */
 static int by_flush_time(const void *a, const void *b)
 {
@@ -148,7 +126,6 @@ void doctor_machine(doctor *d)
         doctor_say(d, HEALTH_FAIL, "backend", "install the libraries of packages.txt",
                    "%s", pl_last_error());
     pl_backend_close(&backend);
-    look_at_coretype(d);
     char text[128];
     bool safe = pl_wire_library(text);
     doctor_say(d, safe ? HEALTH_OK : HEALTH_FAIL, "libraries",

@@ -9,10 +9,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Functions by which OpenBLAS drops and chooses its kernels. They are NULL if the
- * library has kernels for only one kind of processor. */
-extern void gotoblas_dynamic_quit(void) __attribute__((weak));
-extern void gotoblas_dynamic_init(void) __attribute__((weak));
+/* Functions by which OpenBLAS drops and chooses its kernels. A library that has kernels
+ * for only one kind of processor lacks them. */
+extern void gotoblas_dynamic_quit(void);
+extern void gotoblas_dynamic_init(void);
+
+#define BLAS_FUNCTIONS(X)                                                              \
+    X(cblas_sgemm)                                                                     \
+    X(openblas_get_config)                                                             \
+    X(openblas_get_corename)                                                           \
+    X(openblas_set_num_threads)
+#define CORE_FUNCTIONS(X) X(gotoblas_dynamic_quit) X(gotoblas_dynamic_init)
+
+static struct {
+    BLAS_FUNCTIONS(PL_LIBRARY_MEMBER)
+} blas;
+static struct {
+    CORE_FUNCTIONS(PL_LIBRARY_MEMBER)
+} core;
+
+static pl_status load_blas(const char *const *names, void *functions, size_t bytes)
+{
+    return pl_library_load("libopenblas.so.0", "libopenblas0", names, functions, bytes);
+}
 
 typedef struct gemm_blas {
     gemm head;
@@ -26,9 +45,10 @@ static void blas_rows(const gemm_call *call, float *c, const float *a, const flo
     const int M = call->M, N = call->N, K = call->K;
     const bool ta = call->kind == GEMM_TN, tb = call->kind == GEMM_NT;
     const float *first = ta ? a + m0 : a + (size_t)m0 * (size_t)K;
-    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,
-                tb ? CblasTrans : CblasNoTrans, rows, N, K, 1.0f, first, ta ? M : K, b,
-                tb ? K : N, call->add ? 1.0f : 0.0f, c + (size_t)m0 * (size_t)N, N);
+    blas.cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,
+                     tb ? CblasTrans : CblasNoTrans, rows, N, K, 1.0f, first,
+                     ta ? M : K, b, tb ? K : N, call->add ? 1.0f : 0.0f,
+                     c + (size_t)m0 * (size_t)N, N);
 }
 
 static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a,
@@ -54,7 +74,7 @@ static const char *better_core(void)
 #if defined(__x86_64__)
     static const char *const old[] = {"Prescott",   "Core2",   "Penryn",
                                       "Dunnington", "Nehalem", "Barcelona"};
-    const char *now = openblas_get_corename();
+    const char *now = blas.openblas_get_corename();
     bool outdated = false;
     for (size_t i = 0; i < sizeof old / sizeof *old; i++)
         outdated = outdated || strcmp(now, old[i]) == 0;
@@ -77,12 +97,13 @@ static const char *better_core(void)
 static void choose_core(void)
 {
     static const char key[] = "OPENBLAS_CORETYPE";
-    const char *core = better_core();
-    if (!core || !gotoblas_dynamic_quit || !gotoblas_dynamic_init)
+    static const char *const names[] = {CORE_FUNCTIONS(PL_LIBRARY_NAME)};
+    const char *better = better_core();
+    if (!better || load_blas(names, &core, sizeof core) != PL_OK)
         return;
-    setenv(key, core, 1);
-    gotoblas_dynamic_quit();
-    gotoblas_dynamic_init();
+    setenv(key, better, 1);
+    core.gotoblas_dynamic_quit();
+    core.gotoblas_dynamic_init();
     unsetenv(key);
 }
 
@@ -94,14 +115,16 @@ static void blas_close(gemm **g)
 
 pl_status gemm_blas_open(int n_threads, gemm **out)
 {
+    static const char *const names[] = {BLAS_FUNCTIONS(PL_LIBRARY_NAME)};
     static bool is_chosen;
+    PL_CHECK(load_blas(names, &blas, sizeof blas));
     pl_once(&is_chosen, choose_core);
     gemm_blas *g = pl_alloc(sizeof *g);
     char name[16] = "openblas", version[16] = "?";
-    openblas_set_num_threads(1);
-    sscanf(openblas_get_config(), "%15s %15s", name, version);
+    blas.openblas_set_num_threads(1);
+    sscanf(blas.openblas_get_config(), "%15s %15s", name, version);
     snprintf(g->head.text, sizeof g->head.text, "openblas %s %.16s", version,
-             openblas_get_corename());
+             blas.openblas_get_corename());
     g->head.run = blas_run;
     g->head.close = blas_close;
     g->n_threads = n_threads;

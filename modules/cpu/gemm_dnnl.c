@@ -4,7 +4,9 @@
  * the shape and kind of a call. After the first step every call finds its primitive
  * there. All products use plain row-major matrices. If weights are reordered into
  * oneDNN's blocks, products are 2% faster on Zen 4, but reordering them in each step
- * costs the time that is gained. */
+ * costs the time that is gained.
+ *
+ * The library is loaded when the first product of bf16 is prepared. */
 #include "modules/cpu/gemm.h"
 #include <dnnl.h>
 #include <stdio.h>
@@ -12,6 +14,43 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+
+#define DNNL_FUNCTIONS(X)                                                              \
+    X(dnnl_memory_destroy)                                                             \
+    X(dnnl_primitive_destroy)                                                          \
+    X(dnnl_memory_desc_init_by_strides)                                                \
+    X(dnnl_primitive_attr_create)                                                      \
+    X(dnnl_primitive_attr_set_scratchpad_mode)                                         \
+    X(dnnl_post_ops_create)                                                            \
+    X(dnnl_post_ops_append_sum)                                                        \
+    X(dnnl_primitive_attr_set_post_ops)                                                \
+    X(dnnl_post_ops_destroy)                                                           \
+    X(dnnl_matmul_desc_init)                                                           \
+    X(dnnl_primitive_desc_create)                                                      \
+    X(dnnl_primitive_desc_query_md)                                                    \
+    X(dnnl_primitive_attr_destroy)                                                     \
+    X(dnnl_primitive_create)                                                           \
+    X(dnnl_memory_create)                                                              \
+    X(dnnl_memory_desc_get_size)                                                       \
+    X(dnnl_primitive_desc_destroy)                                                     \
+    X(dnnl_memory_set_data_handle)                                                     \
+    X(dnnl_primitive_execute)                                                          \
+    X(dnnl_stream_destroy)                                                             \
+    X(dnnl_engine_destroy)                                                             \
+    X(dnnl_version)                                                                    \
+    X(dnnl_get_effective_cpu_isa)                                                      \
+    X(dnnl_engine_create)                                                              \
+    X(dnnl_stream_create)
+
+static struct {
+    DNNL_FUNCTIONS(PL_LIBRARY_MEMBER)
+} dnnl;
+
+static pl_status load_dnnl(void)
+{
+    static const char *const names[] = {DNNL_FUNCTIONS(PL_LIBRARY_NAME)};
+    return pl_library_load("libdnnl.so.2", "libdnnl2", names, &dnnl, sizeof dnnl);
+}
 
 enum {
     TABLE_SIZE = 256
@@ -61,8 +100,8 @@ static void set_threads(int n_threads)
 static void entry_destroy(gemm_entry *entry)
 {
     for (int i = 0; i < N_ARGS; i++)
-        dnnl_memory_destroy(entry->memory[i]);
-    dnnl_primitive_destroy(entry->primitive);
+        dnnl.dnnl_memory_destroy(entry->memory[i]);
+    dnnl.dnnl_primitive_destroy(entry->primitive);
     *entry = (gemm_entry){0};
 }
 
@@ -71,7 +110,7 @@ static pl_status matrix(dnnl_memory_desc_t *out, pl_type type, int rows, int col
 {
     const dnnl_dims_t dims = {rows, cols};
     const dnnl_dims_t strides = {transposed ? 1 : cols, transposed ? rows : 1};
-    return check_dnnl(dnnl_memory_desc_init_by_strides(
+    return check_dnnl(dnnl.dnnl_memory_desc_init_by_strides(
                           out, 2, dims, type == PL_F32 ? dnnl_f32 : dnnl_bf16, strides),
                       "describe a matrix");
 }
@@ -80,17 +119,18 @@ static pl_status attributes(dnnl_primitive_attr_t *out, bool add)
 {
     pl_status status = PL_OK;
     dnnl_post_ops_t sum = NULL;
-    PL_TRY(check_dnnl(dnnl_primitive_attr_create(out), "make attributes"));
+    PL_TRY(check_dnnl(dnnl.dnnl_primitive_attr_create(out), "make attributes"));
     PL_TRY(check_dnnl(
-        dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user),
+        dnnl.dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user),
         "take a scratchpad"));
     if (add) {
-        PL_TRY(check_dnnl(dnnl_post_ops_create(&sum), "make a sum"));
-        PL_TRY(check_dnnl(dnnl_post_ops_append_sum(sum, 1.0f), "append a sum"));
-        PL_TRY(check_dnnl(dnnl_primitive_attr_set_post_ops(*out, sum), "set a sum"));
+        PL_TRY(check_dnnl(dnnl.dnnl_post_ops_create(&sum), "make a sum"));
+        PL_TRY(check_dnnl(dnnl.dnnl_post_ops_append_sum(sum, 1.0f), "append a sum"));
+        PL_TRY(
+            check_dnnl(dnnl.dnnl_primitive_attr_set_post_ops(*out, sum), "set a sum"));
     }
 done:
-    dnnl_post_ops_destroy(sum);
+    dnnl.dnnl_post_ops_destroy(sum);
     return status;
 }
 
@@ -104,18 +144,18 @@ static pl_status describe_primitive(gemm_dnnl *g, const gemm_call *call,
     PL_TRY(matrix(&desc[ARG_A], g->type, call->M, call->K, call->kind == GEMM_TN));
     PL_TRY(matrix(&desc[ARG_B], g->type, call->K, call->N, call->kind == GEMM_NT));
     PL_TRY(matrix(&desc[ARG_C], call->c_type, call->M, call->N, false));
-    PL_TRY(check_dnnl(
-        dnnl_matmul_desc_init(&matmul, &desc[ARG_A], &desc[ARG_B], NULL, &desc[ARG_C]),
-        "describe a product"));
+    PL_TRY(check_dnnl(dnnl.dnnl_matmul_desc_init(&matmul, &desc[ARG_A], &desc[ARG_B],
+                                                 NULL, &desc[ARG_C]),
+                      "describe a product"));
     PL_TRY(attributes(&attr, call->add));
-    PL_TRY(check_dnnl(dnnl_primitive_desc_create(out, &matmul, attr, g->engine, NULL),
-                      g->type == PL_BF16
-                          ? "multiply bf16 on this machine: use precision f32"
-                          : "multiply f32 on this machine"));
+    PL_TRY(check_dnnl(
+        dnnl.dnnl_primitive_desc_create(out, &matmul, attr, g->engine, NULL),
+        g->type == PL_BF16 ? "multiply bf16 on this machine: use precision f32"
+                           : "multiply f32 on this machine"));
     desc[ARG_SCRATCH] =
-        *dnnl_primitive_desc_query_md(*out, dnnl_query_scratchpad_md, 0);
+        *dnnl.dnnl_primitive_desc_query_md(*out, dnnl_query_scratchpad_md, 0);
 done:
-    dnnl_primitive_attr_destroy(attr);
+    dnnl.dnnl_primitive_attr_destroy(attr);
     return status;
 }
 
@@ -125,17 +165,18 @@ static pl_status entry_create(gemm_dnnl *g, const gemm_call *call, gemm_entry *e
     dnnl_primitive_desc_t pd = NULL;
     dnnl_memory_desc_t desc[N_ARGS];
     PL_TRY(describe_primitive(g, call, desc, &pd));
-    PL_TRY(
-        check_dnnl(dnnl_primitive_create(&entry->primitive, pd), "compile a product"));
+    PL_TRY(check_dnnl(dnnl.dnnl_primitive_create(&entry->primitive, pd),
+                      "compile a product"));
     for (int i = 0; i < N_ARGS; i++)
-        PL_TRY(
-            check_dnnl(dnnl_memory_create(&entry->memory[i], &desc[i], g->engine, NULL),
-                       "make a memory object"));
-    PL_TRY(cpu_block_grow(&g->scratch, dnnl_memory_desc_get_size(&desc[ARG_SCRATCH]),
+        PL_TRY(check_dnnl(
+            dnnl.dnnl_memory_create(&entry->memory[i], &desc[i], g->engine, NULL),
+            "make a memory object"));
+    PL_TRY(cpu_block_grow(&g->scratch,
+                          dnnl.dnnl_memory_desc_get_size(&desc[ARG_SCRATCH]),
                           "the scratchpad of oneDNN"));
     entry->call = *call;
 done:
-    dnnl_primitive_desc_destroy(pd);
+    dnnl.dnnl_primitive_desc_destroy(pd);
     if (status != PL_OK)
         entry_destroy(entry);
     return status;
@@ -172,7 +213,7 @@ static dnnl_status_t set_source(dnnl_memory_t memory, const void *data)
         const void *in;
         void *out;
     } unconst = {.in = data};
-    return dnnl_memory_set_data_handle(memory, unconst.out);
+    return dnnl.dnnl_memory_set_data_handle(memory, unconst.out);
 }
 
 static pl_status dnnl_run(gemm *head, const gemm_call *call, void *c, const void *a,
@@ -185,17 +226,18 @@ static pl_status dnnl_run(gemm *head, const gemm_call *call, void *c, const void
     dnnl_memory_t *memory = entry->memory;
     PL_CHECK(check_dnnl(set_source(memory[ARG_A], a), "take a matrix"));
     PL_CHECK(check_dnnl(set_source(memory[ARG_B], b), "take a matrix"));
-    PL_CHECK(
-        check_dnnl(dnnl_memory_set_data_handle(memory[ARG_C], c), "take a matrix"));
-    PL_CHECK(
-        check_dnnl(dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch.data),
-                   "take the scratchpad"));
+    PL_CHECK(check_dnnl(dnnl.dnnl_memory_set_data_handle(memory[ARG_C], c),
+                        "take a matrix"));
+    PL_CHECK(check_dnnl(
+        dnnl.dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch.data),
+        "take the scratchpad"));
     const dnnl_exec_arg_t args[N_ARGS] = {{DNNL_ARG_SRC, memory[ARG_A]},
                                           {DNNL_ARG_WEIGHTS, memory[ARG_B]},
                                           {DNNL_ARG_DST, memory[ARG_C]},
                                           {DNNL_ARG_SCRATCHPAD, memory[ARG_SCRATCH]}};
-    return check_dnnl(dnnl_primitive_execute(entry->primitive, g->stream, N_ARGS, args),
-                      "run a product");
+    return check_dnnl(
+        dnnl.dnnl_primitive_execute(entry->primitive, g->stream, N_ARGS, args),
+        "run a product");
 }
 
 static void dnnl_close(gemm **head)
@@ -203,8 +245,8 @@ static void dnnl_close(gemm **head)
     gemm_dnnl *g = (gemm_dnnl *)*head;
     for (int i = 0; i < g->n_entries; i++)
         entry_destroy(&g->table[i]);
-    dnnl_stream_destroy(g->stream);
-    dnnl_engine_destroy(g->engine);
+    dnnl.dnnl_stream_destroy(g->stream);
+    dnnl.dnnl_engine_destroy(g->engine);
     pl_free_aligned(g->scratch.data);
     pl_free(g);
     *head = NULL;
@@ -215,11 +257,12 @@ static void dnnl_close(gemm **head)
 pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
 {
     pl_status status = PL_OK;
+    PL_CHECK(load_dnnl());
     gemm_dnnl *g = pl_alloc(sizeof *g);
     const gemm_call probe = {GEMM_TN, 32, 32, 32, PL_F32, true};
-    const dnnl_version_t *version = dnnl_version();
+    const dnnl_version_t *version = dnnl.dnnl_version();
     gemm_entry *entry;
-    const bool amx = dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_amx;
+    const bool amx = dnnl.dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_amx;
     snprintf(g->head.text, sizeof g->head.text, "onednn %d.%d.%d%s", version->major,
              version->minor, version->patch, amx ? " amx" : "");
     g->head.run = dnnl_run;
@@ -227,10 +270,11 @@ pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
     g->type = type;
     g->n_threads = n_threads;
     set_threads(n_threads);
-    PL_TRY(check_dnnl(dnnl_engine_create(&g->engine, dnnl_cpu, 0), "open an engine"));
     PL_TRY(
-        check_dnnl(dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags),
-                   "open a stream"));
+        check_dnnl(dnnl.dnnl_engine_create(&g->engine, dnnl_cpu, 0), "open an engine"));
+    PL_TRY(check_dnnl(
+        dnnl.dnnl_stream_create(&g->stream, g->engine, dnnl_stream_default_flags),
+        "open a stream"));
     PL_TRY(find_primitive(g, &probe, &entry));
     *out = &g->head;
     return PL_OK;

@@ -11,9 +11,6 @@ pathloom=$1
 serve_odd=$2
 work=$3
 server=
-# With these settings, `generate` and `serve` need not execute themselves once more
-# (execute_with_settings in cli/main.c), which is a third of the time of a short answer.
-export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=2000 OPENBLAS_NUM_THREADS=1
 rm -rf "$work"
 mkdir -p "$work"
 checks=0

@@ -4,6 +4,8 @@
 #
 # usage: tutorial.sh PATHLOOM WORKFOLDER
 set -u
+# The program starts as users start it (execute_with_settings in cli/main.c).
+unset OMP_WAIT_POLICY GOMP_SPINCOUNT
 PATH=$(cd "$(dirname "$1")" && pwd):$PATH
 . tests/support/job.sh
 own_folder "$2"

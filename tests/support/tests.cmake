@@ -2,13 +2,17 @@
 # script is relative to tests/.
 
 # pl_script_test(name labels seconds script arguments...) makes a test that runs a
-# script in the project's root, for at most this many seconds.
+# script in the project's root, for at most this many seconds. With these variables,
+# verbs that compute need not execute themselves once more (execute_with_settings in
+# cli/main.c), which is half of the time of a short command. tests/job/tutorial.sh
+# unsets them.
 function(pl_script_test name labels seconds script)
   if(TARGET pathloom)
     add_test(NAME ${name}
       COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${ARGN}
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds})
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds}
+      ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=2000")
   endif()
 endfunction()
 # pl_job_test(name labels script arguments...) makes a script test that lasts at most 15
