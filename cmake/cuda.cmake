@@ -3,7 +3,24 @@
 #
 # nvcc is called directly, because the CUDA support of CMake would use the device at
 # configure time and link every program with nvcc.
-file(GLOB PL_CUDA_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cuda/*.cu)
+#
+# The sources are compiled in a few units, each a generated file that includes several
+# of them. For a short source, nvcc needs more time for the toolkit's headers than for
+# the rest. So static names in modules/cuda/*.cu must be different.
+set(PL_CUDA_UNITS 4)
+file(GLOB PL_CUDA_FILES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cuda/*.cu)
+set(n 0)
+foreach(source ${PL_CUDA_FILES})
+  math(EXPR unit "${n} % ${PL_CUDA_UNITS}")
+  file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})
+  string(APPEND unit_${unit} "#include \"${name}\"\n")
+  math(EXPR n "${n} + 1")
+endforeach()
+foreach(unit RANGE 1 ${PL_CUDA_UNITS})
+  math(EXPR i "${unit} - 1")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/cuda/unit_${unit}.cu CONTENT "${unit_${i}}")
+  list(APPEND PL_CUDA_SOURCES ${CMAKE_BINARY_DIR}/cuda/unit_${unit}.cu)
+endforeach()
 find_program(PL_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 set(PL_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to compile for; the highest one also as PTX")
 if(DEFINED ENV{PL_CUDA_ARCHITECTURES}) # not kept for later builds in this folder
@@ -35,10 +52,8 @@ endif()
 # files.
 function(pl_nvcc result)
   foreach(source ${ARGN})
-    file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})
-    set(object ${CMAKE_BINARY_DIR}/nvcc/${name}.o)
-    get_filename_component(folder ${object} DIRECTORY)
-    file(MAKE_DIRECTORY ${folder})
+    get_filename_component(name ${source} NAME)
+    set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d
       COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${PL_NVCC} ${PL_NVCC_OPTIONS} -MMD -MF ${object}.d
               -c ${source} -o ${object}

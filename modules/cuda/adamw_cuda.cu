@@ -7,40 +7,41 @@
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-enum { THREADS = 256, SUM_BLOCKS = CUDA_SUM_BLOCKS, WARPS = THREADS / WARP_SIZE };
+enum { ADAMW_THREADS = 256, ADAMW_WARPS = ADAMW_THREADS / WARP_SIZE };
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(ADAMW_THREADS)
     squares_kernel(double *part, const float *g, size_t n)
 {
-    __shared__ double scratch[WARPS];
-    double sum = square_share(g, n, (size_t)blockIdx.x * THREADS + threadIdx.x,
-                              (size_t)gridDim.x * THREADS);
-    sum = block_sum<THREADS>(sum, scratch);
+    __shared__ double scratch[ADAMW_WARPS];
+    double sum = square_share(g, n, (size_t)blockIdx.x * ADAMW_THREADS + threadIdx.x,
+                              (size_t)gridDim.x * ADAMW_THREADS);
+    sum = block_sum<ADAMW_THREADS>(sum, scratch);
     if (threadIdx.x == 0)
         part[blockIdx.x] = sum;
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(ADAMW_THREADS)
     squares_sum_kernel(double *out, const double *part, int n)
 {
-    __shared__ double scratch[WARPS];
+    __shared__ double scratch[ADAMW_WARPS];
     double sum = 0.0;
-    for (int i = (int)threadIdx.x; i < n; i += THREADS)
+    for (int i = (int)threadIdx.x; i < n; i += ADAMW_THREADS)
         sum += part[i];
-    sum = block_sum<THREADS>(sum, scratch);
+    sum = block_sum<ADAMW_THREADS>(sum, scratch);
     if (threadIdx.x == 0)
         *out = sum;
 }
 
 void cuda_sum_squares(pl_backend *be, double *out, const float *g, size_t n)
 {
-    const unsigned blocks = min((unsigned)SUM_BLOCKS, blocks_for(n, THREADS));
-    double *part =
-        static_cast<double *>(cuda_scratch(cuda_self(be), SUM_BLOCKS * sizeof(double)));
+    const unsigned blocks =
+        min((unsigned)CUDA_SUM_BLOCKS, blocks_for(n, ADAMW_THREADS));
+    double *part = static_cast<double *>(
+        cuda_scratch(cuda_self(be), CUDA_SUM_BLOCKS * sizeof(double)));
     if (!part)
         return;
-    PL_LAUNCH(squares_kernel, blocks, THREADS, 0, cuda_stream(be), part, g, n);
-    PL_LAUNCH(squares_sum_kernel, 1, THREADS, 0, cuda_stream(be), out, part,
+    PL_LAUNCH(squares_kernel, blocks, ADAMW_THREADS, 0, cuda_stream(be), part, g, n);
+    PL_LAUNCH(squares_sum_kernel, 1, ADAMW_THREADS, 0, cuda_stream(be), out, part,
               (int)blocks);
 }
 
@@ -49,10 +50,10 @@ struct adamw_step {
     float lr, beta1, beta2, eps, weight_decay, mass1, mass2, grad_scale;
 };
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(ADAMW_THREADS)
     adamw_kernel(float *p, float *m, float *v, float *g, size_t n, adamw_step a)
 {
-    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * ADAMW_THREADS + threadIdx.x;
     if (i >= n)
         return;
     const float gradient = g[i] * a.grad_scale;
@@ -78,6 +79,6 @@ void cuda_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n
                           (float)(1.0 - pow((double)adam->beta1, steps)),
                           (float)(1.0 - pow((double)adam->beta2, steps)),
                           grad_scale};
-    PL_LAUNCH(adamw_kernel, blocks_for(n, THREADS), THREADS, 0, cuda_stream(be), p, m,
-              v, g, n, a);
+    PL_LAUNCH(adamw_kernel, blocks_for(n, ADAMW_THREADS), ADAMW_THREADS, 0,
+              cuda_stream(be), p, m, v, g, n, a);
 }

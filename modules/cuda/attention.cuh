@@ -12,6 +12,8 @@
 enum { ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WARPS * WARP_SIZE };
 enum { HEAD_MAX = 128 };
 
+static const float log2_e = 1.4426950408889634f;
+
 struct attention_shape {
     int T, H, G, D;
     size_t stride; /* length of a row of qkv: (H + 2G) D */

@@ -13,8 +13,6 @@
 #include "modules/cuda/attention.cuh"
 #include "modules/cuda/warp.cuh"
 
-static const float log2_e = 1.4426950408889634f;
-
 struct backward_inputs {
     const act *dout, *qkv;
     const float *lse, *delta; /* [B,H,T] */

@@ -10,8 +10,6 @@
 #include "modules/cuda/attention.cuh"
 #include <math.h>
 
-static const float log2_e = 1.4426950408889634f;
-
 /* The state of two rows: [0] is for row g of the warp's 16, [1] for row g + 8. */
 struct row_state {
     float m[2], l[2];

@@ -9,15 +9,15 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 
-enum { WARPS = 4, THREADS = WARPS * WARP_SIZE };
+enum { BYTES_WARPS = 4, BYTES_THREADS = BYTES_WARPS * WARP_SIZE };
 
 /* Converts a matrix to bytes, one warp per row; the padding of a row is 0. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(BYTES_THREADS)
     bytes_encode_kernel(int8_t *bytes, float *scales, const float *master,
                         size_t stride, int O, int I)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
-    const int o = (int)blockIdx.x * WARPS + (int)threadIdx.x / WARP_SIZE;
+    const int o = (int)blockIdx.x * BYTES_WARPS + (int)threadIdx.x / WARP_SIZE;
     float most = 0.0f;
     if (o >= O)
         return; /* all lanes of the warp return */
@@ -37,12 +37,12 @@ static __global__ void __launch_bounds__(THREADS)
  * __restrict__ the compiler issues the loads of several iterations before the first
  * store. */
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(BYTES_THREADS)
     bytes_decode_kernel(act *__restrict__ copy, const int8_t *__restrict__ bytes,
                         const float *scales, size_t stride, int O, int I)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
-    const int o = (int)blockIdx.x * WARPS + (int)threadIdx.x / WARP_SIZE;
+    const int o = (int)blockIdx.x * BYTES_WARPS + (int)threadIdx.x / WARP_SIZE;
     if (o >= O)
         return;
     const float scale = scales[o];
@@ -58,16 +58,16 @@ static __global__ void __launch_bounds__(THREADS)
 
 void cuda_bytes_encode(pl_backend *be, const pl_weight *w)
 {
-    PL_LAUNCH(bytes_encode_kernel, blocks_for((size_t)w->O, WARPS), THREADS, 0,
-              cuda_stream(be), w->bytes, w->scales, w->master, cuda_bytes_stride(w->I),
-              w->O, w->I);
+    PL_LAUNCH(bytes_encode_kernel, blocks_for((size_t)w->O, BYTES_WARPS), BYTES_THREADS,
+              0, cuda_stream(be), w->bytes, w->scales, w->master,
+              cuda_bytes_stride(w->I), w->O, w->I);
 }
 
 template <int V> static void decode(pl_backend *be, act *copy, const pl_weight *w)
 {
-    PL_LAUNCH((bytes_decode_kernel<V>), blocks_for((size_t)w->O, WARPS), THREADS, 0,
-              cuda_stream(be), copy, w->bytes, w->scales, cuda_bytes_stride(w->I), w->O,
-              w->I);
+    PL_LAUNCH((bytes_decode_kernel<V>), blocks_for((size_t)w->O, BYTES_WARPS),
+              BYTES_THREADS, 0, cuda_stream(be), copy, w->bytes, w->scales,
+              cuda_bytes_stride(w->I), w->O, w->I);
 }
 
 const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w)

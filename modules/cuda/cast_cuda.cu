@@ -2,13 +2,13 @@
  * activations. */
 #include "modules/cuda/ops_cuda.cuh"
 
-enum { THREADS = 256 };
+enum { CAST_THREADS = 256 };
 
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(CAST_THREADS)
     cast_to_float_kernel(float *out, const act *in, size_t n)
 {
-    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * V;
+    const size_t i = ((size_t)blockIdx.x * CAST_THREADS + threadIdx.x) * V;
     if (i >= n)
         return;
     float x[V];
@@ -17,10 +17,10 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(CAST_THREADS)
     cast_from_float_kernel(act *out, const float *in, size_t n)
 {
-    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * V;
+    const size_t i = ((size_t)blockIdx.x * CAST_THREADS + threadIdx.x) * V;
     if (i >= n)
         return;
     float x[V];
@@ -32,29 +32,29 @@ void cuda_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n)
 {
     if (acts_width_of(n, in, out) == ACTS_WIDE)
         PL_LAUNCH((cast_to_float_kernel<ACTS_WIDE>),
-                  blocks_for(n, (size_t)THREADS * ACTS_WIDE), THREADS, 0,
+                  blocks_for(n, (size_t)CAST_THREADS * ACTS_WIDE), CAST_THREADS, 0,
                   cuda_stream(be), out, cuda_acts(in), n);
     else
-        PL_LAUNCH((cast_to_float_kernel<1>), blocks_for(n, THREADS), THREADS, 0,
-                  cuda_stream(be), out, cuda_acts(in), n);
+        PL_LAUNCH((cast_to_float_kernel<1>), blocks_for(n, CAST_THREADS), CAST_THREADS,
+                  0, cuda_stream(be), out, cuda_acts(in), n);
 }
 
 void cuda_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n)
 {
     if (acts_width_of(n, in, out) == ACTS_WIDE)
         PL_LAUNCH((cast_from_float_kernel<ACTS_WIDE>),
-                  blocks_for(n, (size_t)THREADS * ACTS_WIDE), THREADS, 0,
+                  blocks_for(n, (size_t)CAST_THREADS * ACTS_WIDE), CAST_THREADS, 0,
                   cuda_stream(be), cuda_acts(out), in, n);
     else
-        PL_LAUNCH((cast_from_float_kernel<1>), blocks_for(n, THREADS), THREADS, 0,
-                  cuda_stream(be), cuda_acts(out), in, n);
+        PL_LAUNCH((cast_from_float_kernel<1>), blocks_for(n, CAST_THREADS),
+                  CAST_THREADS, 0, cuda_stream(be), cuda_acts(out), in, n);
 }
 
 /* Each thread handles one column, so no other thread reads what it writes. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(CAST_THREADS)
     permute_rows_kernel(act *x, act *scratch, const int32_t *order, int N, int C)
 {
-    const size_t c = (size_t)blockIdx.x * THREADS + threadIdx.x, row = (size_t)C;
+    const size_t c = (size_t)blockIdx.x * CAST_THREADS + threadIdx.x, row = (size_t)C;
     if (c >= row)
         return;
     for (int n = 0; n < N; n++)
@@ -66,6 +66,6 @@ static __global__ void __launch_bounds__(THREADS)
 void cuda_permute_rows(pl_backend *be, pl_act *x, pl_act *scratch, const int32_t *order,
                        int N, int C)
 {
-    PL_LAUNCH(permute_rows_kernel, blocks_for((size_t)C, THREADS), THREADS, 0,
+    PL_LAUNCH(permute_rows_kernel, blocks_for((size_t)C, CAST_THREADS), CAST_THREADS, 0,
               cuda_stream(be), cuda_acts(x), cuda_acts(scratch), order, N, C);
 }

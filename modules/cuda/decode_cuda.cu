@@ -18,8 +18,6 @@
  * a thread loads at once. */
 enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64, BATCH = 8 };
 
-static const float log2_e = 1.4426950408889634f;
-
 /* The dimensions that appending needs, and the table of angles. */
 struct append_plan {
     size_t S, H, G, half; /* half: D/2 */

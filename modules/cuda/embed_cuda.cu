@@ -5,26 +5,26 @@
  * of the gradient is written by only one block.
  *
  * The block reads all tokens, a tile at a time, and lists the positions of its bucket
- * (the hits), in order. It sorts up to THREADS hits by token, divides them evenly among
- * its warps, and each warp sums the runs of equal tokens in its part. A frequent token
- * of natural text fills a tenth of a batch, so a run may extend over several warps. The
- * warp in which the run begins then adds the sums of the next warps, in order. So the
- * order of additions depends only on the tokens. */
+ * (the hits), in order. It sorts up to EMBED_THREADS hits by token, divides them evenly
+ * among its warps, and each warp sums the runs of equal tokens in its part. A frequent
+ * token of natural text fills a tenth of a batch, so a run may extend over several
+ * warps. The warp in which the run begins then adds the sums of the next warps, in
+ * order. So the order of additions depends only on the tokens. */
 #include "modules/cuda/ops_cuda.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, BALLOTS = 8 };
-enum { WARP_TILE = BALLOTS * WARP_SIZE, TILE = WARPS * WARP_TILE };
+enum { EMBED_THREADS = 256, EMBED_WARPS = EMBED_THREADS / WARP_SIZE, BALLOTS = 8 };
+enum { WARP_TILE = BALLOTS * WARP_SIZE, TILE = EMBED_WARPS * WARP_TILE };
 /* For each bucket and slab all tokens are read again. With 256 buckets and 16384
  * tokens, this takes a tenth of the time of all instructions, and a block has 64
  * hits. */
 enum { MAX_BUCKETS = 256, BUCKET_HITS = 16, SLAB = 256, RUN_LOADS = 4 };
 
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(EMBED_THREADS)
     embed_forward_kernel(act *out, const int32_t *tokens, const float *w, int N, int C)
 {
     const int columns = C / V;
-    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * EMBED_THREADS + threadIdx.x;
     if (i >= (size_t)N * (size_t)columns)
         return;
     const size_t n = i / (size_t)columns, c = i % (size_t)columns * V;
@@ -36,14 +36,14 @@ static __global__ void __launch_bounds__(THREADS)
 /* The positions of the bucket's tokens, in order. The number of hits of each warp is
  * kept for this tile and the previous one, so that a tile costs only one barrier. */
 struct hit_list {
-    int n[2][WARPS];
-    int position[THREADS + TILE];
+    int n[2][EMBED_WARPS];
+    int position[EMBED_THREADS + TILE];
 };
 
-/* Up to THREADS hits, sorted by token and then by position. */
+/* Up to EMBED_THREADS hits, sorted by token and then by position. */
 struct sorted_hits {
-    int32_t token[THREADS], unsorted[THREADS];
-    int position[THREADS];
+    int32_t token[EMBED_THREADS], unsorted[EMBED_THREADS];
+    int position[EMBED_THREADS];
 };
 
 /* Appends the hits of a tile to the `n` hits of the list; returns how many were added.
@@ -64,7 +64,7 @@ static __device__ int list_hits(hit_list *hits, int n, const int32_t *tokens, in
     if (lane == 0)
         hits->n[turn][w] = count;
     __syncthreads();
-    for (int v = 0; v < WARPS; v++) {
+    for (int v = 0; v < EMBED_WARPS; v++) {
         at += v < w ? hits->n[turn][v] : 0;
         all += hits->n[turn][v];
     }
@@ -77,8 +77,8 @@ static __device__ int list_hits(hit_list *hits, int n, const int32_t *tokens, in
     return all;
 }
 
-/* Sorts n hits, at most THREADS. Each thread counts the hits that come before its own;
- * this number is the place of its hit. */
+/* Sorts n hits, at most EMBED_THREADS. Each thread counts the hits that come before its
+ * own; this number is the place of its hit. */
 static __device__ void sort_hits(sorted_hits *s, const int *position,
                                  const int32_t *tokens, int n)
 {
@@ -134,7 +134,7 @@ static __device__ void add_hits(float *dw, const act *dout, const sorted_hits *s
 {
     const int w = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     const int slab = (int)blockIdx.y * SLAB, stop = min(C, slab + (int)SLAB);
-    const int each = (n + WARPS - 1) / WARPS, first = slab + lane * V;
+    const int each = (n + EMBED_WARPS - 1) / EMBED_WARPS, first = slab + lane * V;
     const int from = min(n, w * each), to = min(n, from + each);
     int i = from;
     if (from > 0 && from < to && s->token[from - 1] == s->token[from]) {
@@ -170,21 +170,21 @@ static __device__ void add_hits(float *dw, const act *dout, const sorted_hits *s
 
 /* Five blocks fit on a multiprocessor (48 registers per thread). */
 template <int V>
-static __global__ void __launch_bounds__(THREADS, 5)
+static __global__ void __launch_bounds__(EMBED_THREADS, 5)
     embed_backward_kernel(float *dw, const act *dout, const int32_t *tokens, int mask,
                           int N, int C)
 {
     __shared__ hit_list hits;
     __shared__ sorted_hits sorted;
-    __shared__ float shares[WARPS][SLAB];
+    __shared__ float shares[EMBED_WARPS][SLAB];
     int n = 0;
     for (int start = 0, turn = 0; start < N; start += TILE, turn ^= 1) {
         n += list_hits(&hits, n, tokens, mask, start, N, turn);
-        if (n < THREADS && start + TILE < N)
+        if (n < EMBED_THREADS && start + TILE < N)
             continue;
         __syncthreads();
-        for (int i = 0; i < n; i += THREADS) {
-            const int some = min((int)THREADS, n - i);
+        for (int i = 0; i < n; i += EMBED_THREADS) {
+            const int some = min((int)EMBED_THREADS, n - i);
             sort_hits(&sorted, hits.position + i, tokens, some);
             add_hits<V>(dw, dout, &sorted, some, shares, C);
         }
@@ -197,11 +197,12 @@ void cuda_embed_forward(pl_backend *be, pl_act *out, const int32_t *tokens,
 {
     const size_t n = (size_t)N * (size_t)C;
     if (acts_width(C) == ACTS_WIDE)
-        PL_LAUNCH((embed_forward_kernel<ACTS_WIDE>), blocks_for(n / ACTS_WIDE, THREADS),
-                  THREADS, 0, cuda_stream(be), cuda_acts(out), tokens, w, N, C);
-    else
-        PL_LAUNCH((embed_forward_kernel<1>), blocks_for(n, THREADS), THREADS, 0,
+        PL_LAUNCH((embed_forward_kernel<ACTS_WIDE>),
+                  blocks_for(n / ACTS_WIDE, EMBED_THREADS), EMBED_THREADS, 0,
                   cuda_stream(be), cuda_acts(out), tokens, w, N, C);
+    else
+        PL_LAUNCH((embed_forward_kernel<1>), blocks_for(n, EMBED_THREADS),
+                  EMBED_THREADS, 0, cuda_stream(be), cuda_acts(out), tokens, w, N, C);
 }
 
 void cuda_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
@@ -213,9 +214,9 @@ void cuda_embed_backward(pl_backend *be, float *dw, const pl_act *dout,
     const dim3 grid(buckets, blocks_for((size_t)C, SLAB));
     const int mask = (int)buckets - 1;
     if (acts_width(C) == ACTS_WIDE)
-        PL_LAUNCH((embed_backward_kernel<ACTS_WIDE>), grid, THREADS, 0, cuda_stream(be),
-                  dw, cuda_acts(dout), tokens, mask, N, C);
+        PL_LAUNCH((embed_backward_kernel<ACTS_WIDE>), grid, EMBED_THREADS, 0,
+                  cuda_stream(be), dw, cuda_acts(dout), tokens, mask, N, C);
     else
-        PL_LAUNCH((embed_backward_kernel<1>), grid, THREADS, 0, cuda_stream(be), dw,
-                  cuda_acts(dout), tokens, mask, N, C);
+        PL_LAUNCH((embed_backward_kernel<1>), grid, EMBED_THREADS, 0, cuda_stream(be),
+                  dw, cuda_acts(dout), tokens, mask, N, C);
 }

@@ -11,7 +11,7 @@
  *   m16 = c G                    X = X + x16 m16          (m16 x16) */
 #include "modules/cuda/muon_cuda.cuh"
 
-enum { THREADS = 256 };
+enum { MUON_THREADS = 256 };
 
 /* Parts of `work` (pl_muon_work_floats). */
 struct muon_work {
@@ -38,28 +38,28 @@ static muon_work place_work(float *work, int O, int I)
 
 /* ---- kernels ---- */
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(MUON_THREADS)
     muon_momentum_kernel(float *m, float *g, size_t n, float factor)
 {
-    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * MUON_THREADS + threadIdx.x;
     if (i < n)
         muon_momentum(m + i, g + i, g[i] * factor);
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(MUON_THREADS)
     muon_load_kernel(float *x, const float *u, const double *squares, size_t n)
 {
-    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * MUON_THREADS + threadIdx.x;
     const float scale = (float)(1.0 / (sqrt(*squares) + (double)PL_MUON_TINY));
     if (i < n)
         x[i] = u[i] * scale;
 }
 
 /* Writes out = before * x, then x = after * x. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(MUON_THREADS)
     muon_split_kernel(act *out, float *x, size_t n, float before, float after)
 {
-    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * MUON_THREADS + threadIdx.x;
     if (i >= n)
         return;
     const float value[1] = {x[i] * before};
@@ -67,11 +67,11 @@ static __global__ void __launch_bounds__(THREADS)
     x[i] *= after;
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(MUON_THREADS)
     muon_apply_kernel(float *p, float *g, const float *x, act *copy, size_t n,
                       float scale, muon_rates rates)
 {
-    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t i = (size_t)blockIdx.x * MUON_THREADS + threadIdx.x;
     if (i >= n)
         return;
     g[i] = 0.0f;
@@ -91,8 +91,8 @@ static __global__ void __launch_bounds__(THREADS)
 static void split_matrix(pl_backend *be, act *out, float *x, size_t n, float before,
                          float after)
 {
-    PL_LAUNCH(muon_split_kernel, blocks_for(n, THREADS), THREADS, 0, cuda_stream(be),
-              out, x, n, before, after);
+    PL_LAUNCH(muon_split_kernel, blocks_for(n, MUON_THREADS), MUON_THREADS, 0,
+              cuda_stream(be), out, x, n, before, after);
 }
 
 static void add_product(pl_backend *be, gemm_kind kind, int M, int N, int K, float *c,
@@ -130,16 +130,16 @@ static void step_matrix(pl_backend *be, float *p, float *u, act *copy, float *wo
                         int O, int I, const muon_rates *rates)
 {
     const size_t n = (size_t)O * (size_t)I;
-    const unsigned blocks = blocks_for(n, THREADS);
+    const unsigned blocks = blocks_for(n, MUON_THREADS);
     const float scale = PL_MUON_SCALE * sqrtf((float)max(O, I));
     const muon_work w = place_work(work, O, I);
     cuda_sum_squares(be, w.squares, u, n);
-    PL_LAUNCH(muon_load_kernel, blocks, THREADS, 0, cuda_stream(be), w.x, u, w.squares,
-              n);
+    PL_LAUNCH(muon_load_kernel, blocks, MUON_THREADS, 0, cuda_stream(be), w.x, u,
+              w.squares, n);
     for (int k = 0; k < PL_MUON_ITERATIONS; k++)
         iterate_matrix(be, &w, O, I);
-    PL_LAUNCH(muon_apply_kernel, blocks, THREADS, 0, cuda_stream(be), p, u, w.x, copy,
-              n, scale, *rates);
+    PL_LAUNCH(muon_apply_kernel, blocks, MUON_THREADS, 0, cuda_stream(be), p, u, w.x,
+              copy, n, scale, *rates);
 }
 
 void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int n,
@@ -155,7 +155,7 @@ void cuda_muon(pl_backend *be, float *p, float *m, float *g, float *work, int n,
 {
     const size_t all = (size_t)n * (size_t)O * (size_t)I;
     const muon_rates rates = {adam->lr, adam->weight_decay, NULL, NULL};
-    PL_LAUNCH(muon_momentum_kernel, blocks_for(all, THREADS), THREADS, 0,
+    PL_LAUNCH(muon_momentum_kernel, blocks_for(all, MUON_THREADS), MUON_THREADS, 0,
               cuda_stream(be), m, g, all, grad_scale);
     cuda_muon_step(be, p, g, NULL, work, n, O, I, &rates);
 }

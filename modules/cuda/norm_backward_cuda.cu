@@ -10,8 +10,8 @@
 
 /* The backward pass computes TOGETHER rows at a time, so that the loads of several rows
  * are under way at once. A thread has SPAN neighbouring columns. */
-enum { TOGETHER = 2, SPAN = ACTS_WIDE, THREADS = 1024 };
-enum { MAX_WARPS = THREADS / WARP_SIZE, CHUNK = CUDA_NORM_CHUNK };
+enum { TOGETHER = 2, SPAN = ACTS_WIDE, NORM_BACK_THREADS = 1024 };
+enum { MAX_WARPS = NORM_BACK_THREADS / WARP_SIZE };
 
 /* The part of the rows that a thread holds: pairs of acts, and the gains of its
  * columns. */
@@ -139,13 +139,14 @@ static __device__ void store_sums(float *to, const float sum[SPAN], int n)
  * rows. A row with up to SPAN columns per thread is read once and stays in registers.
  * Longer rows (C > 8192) are read a second time, and their sums are kept in `part`. */
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(NORM_BACK_THREADS)
     rmsnorm_backward_kernel(act *dx, float *part, const act *dout, const act *x,
                             const float *w, const float *rstd, int N, int C)
 {
     __shared__ float shares[2][TOGETHER][MAX_WARPS];
     const int first = (int)threadIdx.x * SPAN, step = (int)blockDim.x * SPAN;
-    const int start = (int)blockIdx.x * CHUNK, end = min(N, start + CHUNK);
+    const int start = (int)blockIdx.x * CUDA_NORM_CHUNK,
+              end = min(N, start + CUDA_NORM_CHUNK);
     const bool several = C > step;
     float *sums = part + (size_t)blockIdx.x * (size_t)C;
     float dw[SPAN] = {};
@@ -188,8 +189,8 @@ enum { SUM_COLUMNS = 8, SUM_SHARES = 64, SUM_THREADS = SUM_COLUMNS * SUM_SHARES 
 static __global__ void __launch_bounds__(SUM_THREADS)
     rmsnorm_dw_sum_kernel(float *dw, const float *part, int n_parts, int C)
 {
-    enum { WARPS = SUM_THREADS / WARP_SIZE };
-    __shared__ float shares[WARPS][SUM_COLUMNS];
+    enum { NORM_BACK_WARPS = SUM_THREADS / WARP_SIZE };
+    __shared__ float shares[NORM_BACK_WARPS][SUM_COLUMNS];
     const int column = (int)threadIdx.x % SUM_COLUMNS;
     const int c = (int)blockIdx.x * SUM_COLUMNS + column;
     float sum = 0.0f;
@@ -205,7 +206,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     __syncthreads();
     if (threadIdx.x >= SUM_COLUMNS || c >= C)
         return;
-    for (int i = 1; i < WARPS; i++)
+    for (int i = 1; i < NORM_BACK_WARPS; i++)
         sum += shares[i][column];
     dw[c] += sum;
 }
@@ -221,7 +222,7 @@ void cuda_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *
                            const pl_act *x, const float *w, const float *rstd, int N,
                            int C)
 {
-    const unsigned n_chunks = blocks_for((size_t)N, CHUNK);
+    const unsigned n_chunks = blocks_for((size_t)N, CUDA_NORM_CHUNK);
     const unsigned warps = blocks_for((size_t)C, SPAN * WARP_SIZE);
     const unsigned block =
         WARP_SIZE * (warps < MAX_WARPS ? warps : (unsigned)MAX_WARPS);

@@ -14,9 +14,9 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include "modules/cuda/warp.cuh"
 
-enum { ROWS = 4 }; /* heads of QK norm per block: one per warp */
+enum { NORM_ROWS = 4 }; /* heads of QK norm per block: one per warp */
 enum { ROW_THREADS_MAX = 1024 };
-enum { COLUMNS = 128, CHUNK = CUDA_NORM_CHUNK };
+enum { NORM_COLUMNS = 128 };
 
 /* Returns sum a^2 of V elements. */
 template <int V> static __device__ float sum_squares(const float a[V])
@@ -109,12 +109,12 @@ static head_plan plan_heads(int N, int H, int G, int D)
 }
 
 template <int V>
-static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
+static __global__ void __launch_bounds__(NORM_ROWS *WARP_SIZE)
     head_norm_forward_kernel(act *qkv, act *before, float *rstd, const float *w,
                              head_plan plan, float eps)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, D = plan.D;
-    const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
+    const size_t i = (size_t)blockIdx.x * NORM_ROWS + threadIdx.x / WARP_SIZE;
     wait_for_earlier();
     if (i >= (size_t)plan.N * (size_t)plan.heads)
         return; /* all lanes return, because a warp has one head */
@@ -147,31 +147,31 @@ void cuda_head_norm_forward(pl_backend *be, pl_act *qkv, pl_act *before, float *
                             const float *w, int N, int H, int G, int D, float eps)
 {
     const head_plan plan = plan_heads(N, H, G, D);
-    const unsigned grid = blocks_for((size_t)N * (size_t)(H + G), ROWS);
+    const unsigned grid = blocks_for((size_t)N * (size_t)(H + G), NORM_ROWS);
     if (acts_width_of((size_t)D, w, w) == ACTS_WIDE)
         PL_LAUNCH_EARLY(cuda_self(be), (head_norm_forward_kernel<ACTS_WIDE>), grid,
-                        ROWS * WARP_SIZE, 0, cuda_acts(qkv), cuda_acts(before), rstd, w,
-                        plan, eps);
+                        NORM_ROWS * WARP_SIZE, 0, cuda_acts(qkv), cuda_acts(before),
+                        rstd, w, plan, eps);
     else
         PL_LAUNCH_EARLY(cuda_self(be), (head_norm_forward_kernel<1>), grid,
-                        ROWS * WARP_SIZE, 0, cuda_acts(qkv), cuda_acts(before), rstd, w,
-                        plan, eps);
+                        NORM_ROWS * WARP_SIZE, 0, cuda_acts(qkv), cuda_acts(before),
+                        rstd, w, plan, eps);
 }
 
 /* part[chunk, c] = sum of dqkv x rstd over the chunk's rows and over all heads of
  * queries (c < D) or of keys (c >= D). The kernel reads gradients that
  * head_norm_dx_kernel replaces afterwards. */
-static __global__ void __launch_bounds__(COLUMNS)
+static __global__ void __launch_bounds__(NORM_COLUMNS)
     head_norm_dw_kernel(float *part, const act *dqkv, const act *before,
                         const float *rstd, head_plan plan)
 {
-    const int c = (int)blockIdx.y * COLUMNS + (int)threadIdx.x, D = plan.D;
-    const int chunk = (int)blockIdx.x, end = min(plan.N, (chunk + 1) * CHUNK);
+    const int c = (int)blockIdx.y * NORM_COLUMNS + (int)threadIdx.x, D = plan.D;
+    const int chunk = (int)blockIdx.x, end = min(plan.N, (chunk + 1) * CUDA_NORM_CHUNK);
     if (c >= 2 * D)
         return;
     const int first = c < D ? 0 : plan.H, last = c < D ? plan.H : plan.heads;
     float sum = 0.0f;
-    for (int n = chunk * CHUNK; n < end; n++)
+    for (int n = chunk * CUDA_NORM_CHUNK; n < end; n++)
         for (int h = first; h < last; h++) {
             const size_t head = (size_t)n * (size_t)plan.heads + (size_t)h;
             const size_t at = (size_t)h * (size_t)D + (size_t)(c % D);
@@ -201,12 +201,12 @@ static __device__ float dot_scaled_head(const act *dout, const act *x, const flo
 }
 
 template <int V>
-static __global__ void __launch_bounds__(ROWS *WARP_SIZE)
+static __global__ void __launch_bounds__(NORM_ROWS *WARP_SIZE)
     head_norm_dx_kernel(act *dqkv, const act *before, const float *w, const float *rstd,
                         head_plan plan)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE, D = plan.D;
-    const size_t i = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP_SIZE;
+    const size_t i = (size_t)blockIdx.x * NORM_ROWS + threadIdx.x / WARP_SIZE;
     if (i >= (size_t)plan.N * (size_t)plan.heads)
         return; /* all lanes of a warp have the same head */
     const size_t n = i / (size_t)plan.heads, h = i % (size_t)plan.heads;
@@ -233,19 +233,20 @@ void cuda_head_norm_backward(pl_backend *be, pl_act *dqkv, float *dw,
 {
     const head_plan plan = plan_heads(N, H, G, D);
     const size_t width = 2 * (size_t)D;
-    const unsigned n_chunks = blocks_for((size_t)N, CHUNK);
-    const unsigned grid = blocks_for((size_t)N * (size_t)(H + G), ROWS);
+    const unsigned n_chunks = blocks_for((size_t)N, CUDA_NORM_CHUNK);
+    const unsigned grid = blocks_for((size_t)N * (size_t)(H + G), NORM_ROWS);
     float *part = static_cast<float *>(
         cuda_scratch(cuda_self(be), cuda_norm_bytes((size_t)N, width)));
     if (!part)
         return;
-    PL_LAUNCH(head_norm_dw_kernel, dim3(n_chunks, blocks_for(width, COLUMNS)), COLUMNS,
-              0, cuda_stream(be), part, cuda_acts(dqkv), cuda_acts(before), rstd, plan);
+    PL_LAUNCH(head_norm_dw_kernel, dim3(n_chunks, blocks_for(width, NORM_COLUMNS)),
+              NORM_COLUMNS, 0, cuda_stream(be), part, cuda_acts(dqkv),
+              cuda_acts(before), rstd, plan);
     cuda_norm_sum(be, dw, part, n_chunks, 2 * D);
     if (acts_width_of((size_t)D, w, w) == ACTS_WIDE)
-        PL_LAUNCH((head_norm_dx_kernel<ACTS_WIDE>), grid, ROWS * WARP_SIZE, 0,
+        PL_LAUNCH((head_norm_dx_kernel<ACTS_WIDE>), grid, NORM_ROWS * WARP_SIZE, 0,
                   cuda_stream(be), cuda_acts(dqkv), cuda_acts(before), w, rstd, plan);
     else
-        PL_LAUNCH((head_norm_dx_kernel<1>), grid, ROWS * WARP_SIZE, 0, cuda_stream(be),
-                  cuda_acts(dqkv), cuda_acts(before), w, rstd, plan);
+        PL_LAUNCH((head_norm_dx_kernel<1>), grid, NORM_ROWS * WARP_SIZE, 0,
+                  cuda_stream(be), cuda_acts(dqkv), cuda_acts(before), w, rstd, plan);
 }

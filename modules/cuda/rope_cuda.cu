@@ -5,7 +5,7 @@
 #include "modules/cuda/ops_cuda.cuh"
 #include <math.h>
 
-enum { THREADS = 256 };
+enum { ROPE_THREADS = 256 };
 
 /* The heads of a row that are rotated, and the tables of cosines and sines. */
 struct rope_plan {
@@ -17,10 +17,10 @@ struct rope_plan {
 };
 
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(ROPE_THREADS)
     rope_kernel(act *qkv, rope_plan plan, size_t n_pairs)
 {
-    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * V;
+    const size_t i = ((size_t)blockIdx.x * ROPE_THREADS + threadIdx.x) * V;
     if (i >= n_pairs)
         return;
     const size_t half = (size_t)plan.half, row_pairs = (size_t)plan.heads * half;
@@ -99,9 +99,9 @@ void cuda_rope(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, 
                             (float)sign, texts};
     const size_t n = (size_t)B * (size_t)T * (size_t)(H + G) * half;
     if (acts_width(D / 2) == ACTS_WIDE)
-        PL_LAUNCH((rope_kernel<ACTS_WIDE>), blocks_for(n / ACTS_WIDE, THREADS), THREADS,
-                  0, self->stream, cuda_acts(qkv), plan, n);
+        PL_LAUNCH((rope_kernel<ACTS_WIDE>), blocks_for(n / ACTS_WIDE, ROPE_THREADS),
+                  ROPE_THREADS, 0, self->stream, cuda_acts(qkv), plan, n);
     else
-        PL_LAUNCH((rope_kernel<1>), blocks_for(n, THREADS), THREADS, 0, self->stream,
-                  cuda_acts(qkv), plan, n);
+        PL_LAUNCH((rope_kernel<1>), blocks_for(n, ROPE_THREADS), ROPE_THREADS, 0,
+                  self->stream, cuda_acts(qkv), plan, n);
 }

@@ -17,7 +17,12 @@
 #include "modules/cuda/mma.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 
-enum { WARPS = 8, THREADS = WARPS * WARP_SIZE, ROWS = 16, COLUMNS = 32 };
+enum {
+    PRODUCT_WARPS = 8,
+    PRODUCT_THREADS = PRODUCT_WARPS * WARP_SIZE,
+    PRODUCT_ROWS = 16,
+    PRODUCT_COLUMNS = 32
+};
 /* the least number of rows of w for M = 2 */
 enum { TALL = 4096 };
 
@@ -94,26 +99,27 @@ static __device__ void multiply_part(float sum[M][TILES][4], const rows_call *c,
     enum { AHEAD = 8 / M };
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
     const int warp = (int)threadIdx.x / WARP_SIZE;
-    for (int k = warp * AHEAD * COLUMNS; k < c->I; k += WARPS * AHEAD * COLUMNS) {
+    for (int k = warp * AHEAD * PRODUCT_COLUMNS; k < c->I;
+         k += PRODUCT_WARPS * AHEAD * PRODUCT_COLUMNS) {
         uint2 raw[AHEAD][M][2];
 #pragma unroll
         for (int i = 0; i < AHEAD * M * 2; i++)
             raw[i / (M * 2)][i / 2 % M][i % 2] =
-                load_bytes(c, o + i / 2 % M * ROWS + i % 2 * 8 + g,
-                           k + i / (M * 2) * COLUMNS + p * 8);
+                load_bytes(c, o + i / 2 % M * PRODUCT_ROWS + i % 2 * 8 + g,
+                           k + i / (M * 2) * PRODUCT_COLUMNS + p * 8);
         __syncwarp(); /* keeps the compiler from moving the loads to their uses */
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
-            multiply_columns<TILES, M>(sum, c, raw[i], k + i * COLUMNS);
+            multiply_columns<TILES, M>(sum, c, raw[i], k + i * PRODUCT_COLUMNS);
     }
 }
 
 /* The warps' parts are added up in order. */
 template <int TILES, int M>
-static __global__ void __launch_bounds__(THREADS) rows_kernel(rows_call c)
+static __global__ void __launch_bounds__(PRODUCT_THREADS) rows_kernel(rows_call c)
 {
-    enum { N = 8 * TILES, HEIGHT = M * ROWS };
-    __shared__ float parts[WARPS][N][HEIGHT];
+    enum { N = 8 * TILES, HEIGHT = M * PRODUCT_ROWS };
+    __shared__ float parts[PRODUCT_WARPS][N][HEIGHT];
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, p = lane % 4;
     const int warp = (int)threadIdx.x / WARP_SIZE, first = (int)blockIdx.x * HEIGHT;
     float sum[M][TILES][4] = {};
@@ -126,10 +132,10 @@ static __global__ void __launch_bounds__(THREADS) rows_kernel(rows_call c)
         for (int i = 0; i < 4 * M; i++)
             parts[warp][t * 8 + 2 * p + i % 2][g + i / 2 * 8] = sum[i / 4][t][i % 4];
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < N * HEIGHT; i += THREADS) {
+    for (int i = (int)threadIdx.x; i < N * HEIGHT; i += PRODUCT_THREADS) {
         const int n = i / HEIGHT, o = first + i % HEIGHT;
         float all = 0.0f;
-        for (int w = 0; w < WARPS; w++)
+        for (int w = 0; w < PRODUCT_WARPS; w++)
             all += parts[w][n][i % HEIGHT];
         if (n >= c.N || o >= c.O)
             continue;
@@ -144,7 +150,7 @@ static __global__ void __launch_bounds__(THREADS) rows_kernel(rows_call c)
 template <int TILES, int M> static void multiply(pl_backend *be, const rows_call *c)
 {
     PL_LAUNCH_EARLY(cuda_self(be), (rows_kernel<TILES, M>),
-                    blocks_for((size_t)c->O, ROWS * M), THREADS, 0, *c);
+                    blocks_for((size_t)c->O, PRODUCT_ROWS * M), PRODUCT_THREADS, 0, *c);
 }
 
 template <int TILES> static void multiply_tiles(pl_backend *be, const rows_call *c)

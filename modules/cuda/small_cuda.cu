@@ -11,27 +11,27 @@
 #include "modules/cuda/warp.cuh"
 #include <cuda_fp8.h>
 
-enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, PARTS = CUDA_SMALL_PARTS };
+enum { SMALL_THREADS = 256, SMALL_WARPS = SMALL_THREADS / WARP_SIZE };
 
 static const float largest_small = 448.0f;
 /* If the largest element of a tensor is below this number, the tensor counts as zero,
  * because the inverse of its scale would not be finite. */
 static const float smallest_most = 1e-30f;
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(SMALL_THREADS)
     small_largest_kernel(float *parts, const act *x, size_t n)
 {
-    __shared__ float scratch[WARPS];
-    const size_t stride = (size_t)gridDim.x * THREADS * ACTS_WIDE;
+    __shared__ float scratch[SMALL_WARPS];
+    const size_t stride = (size_t)gridDim.x * SMALL_THREADS * ACTS_WIDE;
     float most = 0.0f;
-    for (size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * ACTS_WIDE; i < n;
-         i += stride) {
+    for (size_t i = ((size_t)blockIdx.x * SMALL_THREADS + threadIdx.x) * ACTS_WIDE;
+         i < n; i += stride) {
         float a[ACTS_WIDE];
         load_acts<ACTS_WIDE>(a, x + i);
         for (int k = 0; k < ACTS_WIDE; k++)
             most = fmaxf(most, fabsf(a[k]));
     }
-    most = block_max<THREADS>(most, scratch);
+    most = block_max<SMALL_THREADS>(most, scratch);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = most;
 }
@@ -47,20 +47,20 @@ static __device__ unsigned pack_four(const float x[4], float inverse)
 }
 
 /* Converts x to fp8 and writes its scale; n is a multiple of ACTS_WIDE. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(SMALL_THREADS)
     small_encode_kernel(uint8_t *out, float *scale, const float *parts, int n_parts,
                         const act *x, size_t n)
 {
-    __shared__ float scratch[WARPS];
+    __shared__ float scratch[SMALL_WARPS];
     float most = 0.0f;
-    for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
+    for (int i = (int)threadIdx.x; i < n_parts; i += SMALL_THREADS)
         most = fmaxf(most, parts[i]);
-    most = block_max<THREADS>(most, scratch);
+    most = block_max<SMALL_THREADS>(most, scratch);
     const bool any = most > smallest_most;
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *scale = any ? most / largest_small : 1.0f;
     const float inverse = any ? largest_small / most : 1.0f;
-    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * ACTS_WIDE;
+    const size_t i = ((size_t)blockIdx.x * SMALL_THREADS + threadIdx.x) * ACTS_WIDE;
     if (i >= n)
         return;
     float a[ACTS_WIDE];
@@ -72,11 +72,12 @@ static __global__ void __launch_bounds__(THREADS)
 static void encode_operand(pl_backend *be, uint8_t *out, float *scale, float *parts,
                            const act *x, size_t n)
 {
-    const unsigned blocks = blocks_for(n, (size_t)THREADS * ACTS_WIDE);
-    const unsigned n_parts = min(blocks, (unsigned)PARTS);
-    PL_LAUNCH(small_largest_kernel, n_parts, THREADS, 0, cuda_stream(be), parts, x, n);
-    PL_LAUNCH(small_encode_kernel, blocks, THREADS, 0, cuda_stream(be), out, scale,
-              parts, (int)n_parts, x, n);
+    const unsigned blocks = blocks_for(n, (size_t)SMALL_THREADS * ACTS_WIDE);
+    const unsigned n_parts = min(blocks, (unsigned)CUDA_SMALL_PARTS);
+    PL_LAUNCH(small_largest_kernel, n_parts, SMALL_THREADS, 0, cuda_stream(be), parts,
+              x, n);
+    PL_LAUNCH(small_encode_kernel, blocks, SMALL_THREADS, 0, cuda_stream(be), out,
+              scale, parts, (int)n_parts, x, n);
 }
 
 void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n)
@@ -86,8 +87,8 @@ void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n)
         const pl_weight *w = weights[i];
         if (!w->small_copy)
             continue;
-        parts =
-            static_cast<float *>(cuda_scratch(cuda_self(be), PARTS * sizeof(float)));
+        parts = static_cast<float *>(
+            cuda_scratch(cuda_self(be), CUDA_SMALL_PARTS * sizeof(float)));
         if (!parts)
             return;
         encode_operand(be, w->small_copy, w->small_scale, parts, w->copy, w->n);
@@ -96,7 +97,7 @@ void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n)
 
 bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out)
 {
-    const size_t line = cuda_lines(PARTS * sizeof(float));
+    const size_t line = cuda_lines(CUDA_SMALL_PARTS * sizeof(float));
     uint8_t *at =
         static_cast<uint8_t *>(cuda_scratch(cuda_self(be), cuda_small_bytes(n)));
     if (!at)

@@ -2,7 +2,7 @@
  * gate, then the F values of up. */
 #include "modules/cuda/ops_cuda.cuh"
 
-enum { THREADS = 256 };
+enum { SWIGLU_THREADS = 256 };
 
 static __device__ float device_sigmoid(float x)
 {
@@ -13,14 +13,14 @@ static __device__ float device_sigmoid(float x)
  * false if the thread has none. */
 template <int V> static __device__ bool place(size_t *n, size_t *f, int N, int F)
 {
-    const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * V;
+    const size_t i = ((size_t)blockIdx.x * SWIGLU_THREADS + threadIdx.x) * V;
     *n = i / (size_t)F;
     *f = i % (size_t)F;
     return i < (size_t)N * (size_t)F;
 }
 
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(SWIGLU_THREADS)
     swiglu_forward_kernel(act *out, const act *gu, int N, int F)
 {
     size_t n, f;
@@ -37,7 +37,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <int V>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(SWIGLU_THREADS)
     swiglu_backward_kernel(act *dgu, const act *dout, const act *gu, int N, int F)
 {
     size_t n, f;
@@ -62,12 +62,12 @@ void cuda_swiglu_forward(pl_backend *be, pl_act *out, const pl_act *gu, int N, i
     const size_t n = (size_t)N * (size_t)F;
     if (acts_width(F) == ACTS_WIDE)
         PL_LAUNCH_EARLY(cuda_self(be), (swiglu_forward_kernel<ACTS_WIDE>),
-                        blocks_for(n / ACTS_WIDE, THREADS), THREADS, 0, cuda_acts(out),
-                        cuda_acts(gu), N, F);
+                        blocks_for(n / ACTS_WIDE, SWIGLU_THREADS), SWIGLU_THREADS, 0,
+                        cuda_acts(out), cuda_acts(gu), N, F);
     else
         PL_LAUNCH_EARLY(cuda_self(be), (swiglu_forward_kernel<1>),
-                        blocks_for(n, THREADS), THREADS, 0, cuda_acts(out),
-                        cuda_acts(gu), N, F);
+                        blocks_for(n, SWIGLU_THREADS), SWIGLU_THREADS, 0,
+                        cuda_acts(out), cuda_acts(gu), N, F);
 }
 
 void cuda_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
@@ -76,10 +76,11 @@ void cuda_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *dout,
     const size_t n = (size_t)N * (size_t)F;
     if (acts_width(F) == ACTS_WIDE)
         PL_LAUNCH((swiglu_backward_kernel<ACTS_WIDE>),
-                  blocks_for(n / ACTS_WIDE, THREADS), THREADS, 0, cuda_stream(be),
-                  cuda_acts(dgu), cuda_acts(dout), cuda_acts(gu), N, F);
-    else
-        PL_LAUNCH((swiglu_backward_kernel<1>), blocks_for(n, THREADS), THREADS, 0,
+                  blocks_for(n / ACTS_WIDE, SWIGLU_THREADS), SWIGLU_THREADS, 0,
                   cuda_stream(be), cuda_acts(dgu), cuda_acts(dout), cuda_acts(gu), N,
                   F);
+    else
+        PL_LAUNCH((swiglu_backward_kernel<1>), blocks_for(n, SWIGLU_THREADS),
+                  SWIGLU_THREADS, 0, cuda_stream(be), cuda_acts(dgu), cuda_acts(dout),
+                  cuda_acts(gu), N, F);
 }

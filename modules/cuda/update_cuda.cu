@@ -18,7 +18,7 @@
 #include "modules/cuda/warp.cuh"
 #include <math.h>
 
-enum { THREADS = 256, WARPS = THREADS / WARP_SIZE, SUM_BLOCKS = CUDA_SUM_BLOCKS };
+enum { UPDATE_THREADS = 256, UPDATE_WARPS = UPDATE_THREADS / WARP_SIZE };
 enum { PIECE = CUDA_PIECE };
 
 /* Consecutive parameters that are updated in the same way, by one block. */
@@ -36,7 +36,7 @@ static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES,
 struct pl_update {
     float *params, *grads, *moments;
     size_t n_params;
-    double *squares, *parts; /* parts: [SUM_BLOCKS] sums of the blocks */
+    double *squares, *parts; /* parts: [CUDA_SUM_BLOCKS] sums of the blocks */
     update_piece *pieces;
     unsigned n_pieces;
     pl_weight *const *weights; /* `weights` and `runs` are lists in the host's memory */
@@ -48,18 +48,18 @@ struct pl_update {
 
 /* ---- kernels ---- */
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(UPDATE_THREADS)
     update_squares_kernel(double *parts, const float *g, size_t n, const float *loss,
                           int N)
 {
-    __shared__ double scratch[WARPS];
-    const size_t stride = (size_t)gridDim.x * THREADS;
-    const size_t first = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    __shared__ double scratch[UPDATE_WARPS];
+    const size_t stride = (size_t)gridDim.x * UPDATE_THREADS;
+    const size_t first = (size_t)blockIdx.x * UPDATE_THREADS + threadIdx.x;
     double sum = square_share(g, n, first, stride);
     for (size_t i = first; i < (size_t)N; i += stride)
         if (!isfinite(loss[i]))
             sum = nan("");
-    sum = block_sum<THREADS>(sum, scratch);
+    sum = block_sum<UPDATE_THREADS>(sum, scratch);
     if (threadIdx.x == 0)
         parts[blockIdx.x] = sum;
 }
@@ -103,7 +103,7 @@ static __device__ __forceinline__ void step_some(const pl_update *u,
 
 static __device__ void clear_piece(float *g, unsigned n)
 {
-    for (unsigned i = threadIdx.x; i < n; i += THREADS)
+    for (unsigned i = threadIdx.x; i < n; i += UPDATE_THREADS)
         g[i] = 0.0f;
 }
 
@@ -114,14 +114,14 @@ static __device__ float clip_factor(double squares, float clip)
     return clip > 0.0f && norm > (double)clip ? (float)((double)clip / norm) : 1.0f;
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(UPDATE_THREADS)
     update_step_kernel(pl_update u, unsigned n_parts, const pl_step_numbers *numbers)
 {
-    __shared__ double scratch[WARPS];
+    __shared__ double scratch[UPDATE_WARPS];
     double sum = 0.0;
-    for (unsigned i = threadIdx.x; i < n_parts; i += THREADS)
+    for (unsigned i = threadIdx.x; i < n_parts; i += UPDATE_THREADS)
         sum += u.parts[i];
-    sum = block_sum<THREADS>(sum, scratch);
+    sum = block_sum<UPDATE_THREADS>(sum, scratch);
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *u.squares = sum;
     const update_piece piece = u.pieces[blockIdx.x];
@@ -132,15 +132,15 @@ static __global__ void __launch_bounds__(THREADS)
     const pl_step_numbers s = *numbers;
     const float factor = clip_factor(sum, s.clip);
     if (piece.muon)
-        for (unsigned i = threadIdx.x; i < piece.n; i += THREADS)
+        for (unsigned i = threadIdx.x; i < piece.n; i += UPDATE_THREADS)
             muon_momentum(u.moments + piece.at + i, u.grads + piece.at + i,
                           u.grads[piece.at + i] * factor);
     else if (piece.wide)
         for (unsigned i = threadIdx.x * ACTS_WIDE; i < piece.n;
-             i += THREADS * ACTS_WIDE)
+             i += UPDATE_THREADS * ACTS_WIDE)
             step_some<ACTS_WIDE>(&u, &piece, i, &s, factor);
     else
-        for (unsigned i = threadIdx.x; i < piece.n; i += THREADS)
+        for (unsigned i = threadIdx.x; i < piece.n; i += UPDATE_THREADS)
             step_some<1>(&u, &piece, i, &s, factor);
 }
 
@@ -203,13 +203,13 @@ static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
 static pl_status place(cuda_state *self, const pl_update_plan *plan, pl_update *u)
 {
     const size_t muon = pl_update_work_floats(plan->runs, plan->n_runs) * sizeof(float);
-    const size_t sums = cuda_lines(SUM_BLOCKS * sizeof(double)) + muon;
+    const size_t sums = cuda_lines(CUDA_SUM_BLOCKS * sizeof(double)) + muon;
     void *memory = NULL, *host = NULL;
     u->n_pieces = cut_pieces(plan, NULL);
     const size_t bytes = u->n_pieces * sizeof(update_piece);
     PL_CHECK(device_check(cudaMalloc(&memory, sums + bytes), "the optimizer's list"));
     u->parts = static_cast<double *>(memory);
-    u->work = reinterpret_cast<float *>(u->parts + SUM_BLOCKS);
+    u->work = reinterpret_cast<float *>(u->parts + CUDA_SUM_BLOCKS);
     u->pieces = reinterpret_cast<update_piece *>(static_cast<uint8_t *>(memory) + sums);
     PL_CHECK(pl_try_alloc(bytes, "the optimizer's list", &host));
     memset(host, 0, bytes);
@@ -280,10 +280,10 @@ void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int
                        const pl_step_numbers *numbers)
 {
     const unsigned blocks =
-        min((unsigned)SUM_BLOCKS, blocks_for(update->n_params, THREADS));
-    PL_LAUNCH(update_squares_kernel, blocks, THREADS, 0, cuda_stream(be), update->parts,
-              update->grads, update->n_params, loss, N);
-    PL_LAUNCH(update_step_kernel, update->n_pieces, THREADS, 0, cuda_stream(be),
+        min((unsigned)CUDA_SUM_BLOCKS, blocks_for(update->n_params, UPDATE_THREADS));
+    PL_LAUNCH(update_squares_kernel, blocks, UPDATE_THREADS, 0, cuda_stream(be),
+              update->parts, update->grads, update->n_params, loss, N);
+    PL_LAUNCH(update_step_kernel, update->n_pieces, UPDATE_THREADS, 0, cuda_stream(be),
               *update, blocks, numbers);
     step_matrices(be, update, numbers);
     cuda_small_refresh(be, update->weights, update->n_weights);

@@ -484,7 +484,7 @@ rm -rf limited
 name="a limit on memory"
 cases=$((cases + 1))
 ended=0
-kbytes=90000
+kbytes=20000
 while [ "$kbytes" -lt 600000 ]; do
     kbytes=$((kbytes + 10000))
     code=0
