@@ -11,6 +11,7 @@
 typedef struct cpu_isa {
     const char *name;
     const pl_ops *ops;
+    cpu_multiply_bytes *multiply_bytes;
     bool usable;    /* whether this machine has the instruction set */
     bool bf16;      /* whether the instruction set multiplies bf16 */
     bool fast_bf16; /* whether this machine multiplies bf16 faster than f32 */
@@ -51,24 +52,24 @@ static void detect(cpu_isa isa[N_ISA])
                         __builtin_cpu_supports("avx512dq");
     const bool vnni = (c >> 11 & 1) != 0;
     const bool amd = __builtin_cpu_is("amd") != 0;
-    isa[0] = (cpu_isa){.name = "portable", .ops = &cpu_ops_portable, .usable = true};
-    isa[1] = (cpu_isa){.name = "avx2", .ops = &cpu_ops_avx2, .usable = avx2};
-    isa[2] = (cpu_isa){.name = "avx512", .ops = &cpu_ops_avx512, .usable = avx512};
-    isa[3] = (cpu_isa){
-        .name = "avx512_vnni", .ops = &cpu_ops_avx512_vnni, .usable = avx512 && vnni};
-    isa[4] = (cpu_isa){.name = "avx512_bf16",
-                       .ops = &cpu_ops_avx512_bf16,
-                       .usable = avx512 && avx512_bf16 && vnni,
-                       .bf16 = true,
-                       .fast_bf16 = amd || amx_bf16,
-                       .f16 = f16,
-                       .tiles = !amx_bf16};
+    const cpu_isa rows[N_ISA] = {
+        {"portable", &cpu_ops_portable, multiply_bytes_portable, .usable = true},
+        {"avx2", &cpu_ops_avx2, multiply_bytes_avx2, .usable = avx2},
+        {"avx512", &cpu_ops_avx512, multiply_bytes_avx512, .usable = avx512},
+        {"avx512_vnni", &cpu_ops_avx512, multiply_bytes_avx512_vnni,
+         .usable = avx512 && vnni},
+        {"avx512_bf16", &cpu_ops_avx512_bf16, multiply_bytes_avx512_bf16,
+         .usable = avx512 && avx512_bf16 && vnni, .bf16 = true,
+         .fast_bf16 = amd || amx_bf16, .f16 = f16, .tiles = !amx_bf16},
+    };
+    memcpy(isa, rows, sizeof rows);
 }
 #else
 static void detect(cpu_isa isa[N_ISA])
 {
     memset(isa, 0, N_ISA * sizeof *isa);
-    isa[0] = (cpu_isa){.name = "portable", .ops = &cpu_ops_portable, .usable = true};
+    isa[0] = (cpu_isa){"portable", &cpu_ops_portable, multiply_bytes_portable,
+                       .usable = true};
 }
 #endif
 
@@ -154,6 +155,7 @@ pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *
 
     cpu_state *self = pl_alloc(sizeof *self);
     self->gemm = library;
+    self->multiply_bytes = chosen.multiply_bytes;
     self->own_dw = chosen.tiles && type == PL_BF16;
     self->backend = (pl_backend){.ops = chosen.ops,
                                  .name = "cpu",

@@ -120,7 +120,7 @@ void OP(matmul_forward)(pl_backend *be, pl_act *out, const pl_act *x,
                         const pl_weight *w, int N, int O, int I)
 {
     if (w->bytes != NULL)
-        OP(multiply_bytes)(be, out, be->act, x, w, N);
+        cpu_self(be)->multiply_bytes(be, out, be->act, x, w, N);
     else if (!do_few(be, out, be->act, x, w, N, O, I))
         cpu_matmul_forward(be, out, x, w, N, O, I);
 }
@@ -130,7 +130,7 @@ void OP(logits)(pl_backend *be, float *out, const pl_act *x, const pl_weight *w,
 {
     pl_act *floats = (pl_act *)(void *)out;
     if (w->bytes != NULL)
-        OP(multiply_bytes)(be, floats, PL_F32, x, w, N);
+        cpu_self(be)->multiply_bytes(be, floats, PL_F32, x, w, N);
     else if (!do_few(be, floats, PL_F32, x, w, N, V, C))
         cpu_logits(be, out, x, w, N, V, C);
 }

@@ -21,9 +21,6 @@ PL_OPS_OF_MODELS(CPU_DECLARE)
 #undef CPU_DECLARE
 /* adamw_cpu.c: returns the sum of the squares of g [n], by one thread */
 double OP(chunk_squares)(const float *g, size_t n);
-/* bytes_cpu.c: out [N,O] = x w^T for a weight with one byte per element (int8) */
-void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
-                        const pl_weight *w, int N);
 /* Computes attention_decode in blocks of queries (attention_cpu.c). The N rows are the
  * positions of one sequence from `first` on; the sequence's cache begins at element
  * `at` of `keys` and of `values`. Returns false, without computing, if the rows must be

@@ -13,8 +13,7 @@
 #define CPU_JOIN(a, b)  CPU_JOIN_(a, b)
 #define OP(name)        CPU_JOIN(name, CPU_ISA)
 
-extern const pl_ops cpu_ops_portable, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx512_vnni,
-    cpu_ops_avx512_bf16;
+extern const pl_ops cpu_ops_portable, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_avx512_bf16;
 
 struct pl_weight {
     const float *master; /* [O,I] */
@@ -29,9 +28,18 @@ struct pl_weight {
  * (bytes_cpu.c) */
 enum { CPU_BYTE_GROUP = 64 };
 
+/* out [N,O] = x w^T for a weight with one byte per element (bytes_cpu.c). */
+typedef void cpu_multiply_bytes(pl_backend *be, pl_act *out, pl_type out_type,
+                                const pl_act *x, const pl_weight *w, int N);
+extern cpu_multiply_bytes multiply_bytes_portable, multiply_bytes_avx2,
+    multiply_bytes_avx512, multiply_bytes_avx512_vnni, multiply_bytes_avx512_bf16;
+
 typedef struct cpu_state {
     pl_backend backend;
     gemm *gemm;
+    /* Not in the table of operations, because it is the only operation for which VNNI
+     * makes a difference: the rest of the table is that of avx512. */
+    cpu_multiply_bytes *multiply_bytes;
     /* Memory that an operation may use until it returns; operations do not nest. The
      * memory grows when a larger shape comes and never shrinks. */
     cpu_block scratch;
