@@ -43,6 +43,9 @@ if(PL_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL GNU)
   list(APPEND PL_AVX512 --param=asan-use-after-return=0)
 endif()
 set(PL_CPU_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-ffp-contract=fast")
+if(PL_SANITIZE) # with -Og, small functions would not become part of their callers
+  list(PREPEND PL_CPU_OPTIONS -O1)
+endif()
 if(OpenMP_C_FOUND)
   list(APPEND PL_MODULES_LIBS OpenMP::OpenMP_C)
 else() # without OpenMP, its pragmas have no effect
@@ -95,4 +98,12 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   pl_cpu_operations(avx512 * ${PL_AVX512})
   pl_cpu_operations(avx512_vnni bytes ${PL_AVX512} -mavx512vnni)
   pl_cpu_operations(avx512_bf16 * ${PL_AVX512} -mavx512bf16 -mavx512vnni)
+  # Sanitizers make these sources slow to compile. If this processor has no AVX-512, no
+  # test can run operations for it, so they are compiled without sanitizers.
+  file(STRINGS /proc/cpuinfo has_avx512 LIMIT_COUNT 1 REGEX "avx512f")
+  if(PL_SANITIZE AND NOT has_avx512)
+    foreach(isa avx512 avx512_vnni avx512_bf16)
+      set_target_properties(pl_cpu_${isa} PROPERTIES PL_UNSANITIZED ON)
+    endforeach()
+  endif()
 endif()

@@ -5,6 +5,7 @@
  * and Debian's build has assertions enabled. Second, an error is a text that must be
  * freed with RocksDB's own function. */
 #include "store/kv.h"
+#include "store/kv_make.h"
 #include <dirent.h>
 #include <rocksdb/c.h>
 #include <stdatomic.h>
@@ -239,12 +240,18 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
 {
     const char *names[KV_FAMILY_COUNT];
     const rocksdb_options_t *options[KV_FAMILY_COUNT];
-    char *error = NULL;
+    char *error = NULL, current[PL_PATH_MAX];
     const log_files before = list_logs(db, UINT64_MAX);
     for (int f = 0; f < KV_FAMILY_COUNT; f++) {
         names[f] = FAMILIES[f].name;
         options[f] = f == KV_PACK ? db->pack_options : db->record_options;
     }
+    /* If making the database was interrupted, families that are missing are created
+     * when it is opened. */
+    if (mode == KV_MAKE && !pl_path_exists(pl_join(current, db->path, "CURRENT")))
+        error = kv_make(db->path, names + 1, KV_FAMILY_COUNT - 1);
+    if (error)
+        return database_failed("open", db->path, error);
     if (mode == KV_FOLLOW)
         db->db = rocksdb_open_as_secondary_column_families(
             db->options, db->path, scratch, KV_FAMILY_COUNT, names, options,

@@ -45,7 +45,7 @@ BEGIN {
     foreign("^yaml", "^base/conf\\.c$")
     foreign("^(sodium|xxh)", "^base/(hash|keys)\\.c$")
     foreign("^(pthread|threads|semaphore)\\.h", "^base/(thread|library)\\.c$")
-    foreign("^rocksdb", "^store/kv(_file\\.cc|\\.c)$")
+    foreign("^rocksdb", "^store/kv(_make\\.cc|\\.c)$")
     foreign("^rados", "^store/engine/engine_rados\\.c$")
     foreign("^curl", "^base/web\\.c$")
     foreign("^(archive|sentencepiece)", "^corpus/")

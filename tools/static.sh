@@ -17,7 +17,7 @@ product() {
 format() {
     find base modules corpus store codec outer net home router workers eval serve job view measure cli tests bench examples \
         -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' |
-        LC_ALL=C sort | xargs clang-format-14 --dry-run -Werror
+        LC_ALL=C sort | xargs -n 100 -P "$(nproc)" clang-format-14 --dry-run -Werror
 }
 
 # Only clang enforces PL_MUST_CHECK, so this check compiles everything with clang.
@@ -42,7 +42,7 @@ shell() {
     find tools tests examples bench deploy .ci -name '*.sh' -o -name '*.sbatch' -o \
         -path .ci/run |
         LC_ALL=C sort |
-        xargs shellcheck --severity=warning --exclude=SC2046
+        xargs -n 10 -P "$(nproc)" shellcheck --external-sources --severity=warning --exclude=SC2046
 }
 
 found=0

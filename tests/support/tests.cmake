@@ -5,13 +5,13 @@
 # script in the project's root, for at most this many seconds. With these variables,
 # verbs that compute need not execute themselves once more (execute_with_settings in
 # cli/main.c), which is half of the time of a short command. tests/job/tutorial.sh
-# unsets them.
+# unsets them. Script tests start before unit tests, which are shorter.
 function(pl_script_test name labels seconds script)
   if(TARGET pathloom)
     add_test(NAME ${name}
       COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${ARGN}
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds}
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} COST 600
       ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=2000")
   endif()
 endfunction()
@@ -39,6 +39,13 @@ function(pl_test_limit name seconds)
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
   endif()
+endfunction()
+function(pl_early)
+  foreach(name ${ARGN})
+    if(TEST ${name})
+      set_tests_properties(${name} PROPERTIES COST 500)
+    endif()
+  endforeach()
 endfunction()
 # Marks tests that run only with `sh tests/run.sh --all`.
 function(pl_slow)

@@ -3,6 +3,7 @@
 #include "tests/support/store_fixture.h"
 #include <dirent.h>
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 /* A follower reads first the manifest of a database, then its log. Tests what it sees
  * if, between these two readings, the writer makes a table file from the log and
@@ -29,12 +30,17 @@ static DIR *list(const char *path)
     return next(path);
 }
 
+/* Returns the number of the oldest file of the log that is not empty. (RocksDB keeps
+ * the empty file of the process that has made the database.) */
 static uint64_t oldest_log(void)
 {
     uint64_t oldest = UINT64_MAX;
+    char path[PL_PATH_MAX];
+    struct stat file;
     DIR *entries = list(database);
     for (struct dirent *e; (e = readdir(entries));)
-        if (pl_ends_with(e->d_name, ".log") && strtoull(e->d_name, NULL, 10) < oldest)
+        if (pl_ends_with(e->d_name, ".log") && strtoull(e->d_name, NULL, 10) < oldest &&
+            stat(pl_join(path, database, e->d_name), &file) == 0 && file.st_size > 0)
             oldest = strtoull(e->d_name, NULL, 10);
     closedir(entries);
     return oldest;

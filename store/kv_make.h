@@ -1,0 +1,16 @@
+/* Creates the database of a store (kv.h). Internal to kv.c. */
+#ifndef PL_STORE_KV_MAKE_H
+#define PL_STORE_KV_MAKE_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Creates a database at `path`, which must not have one yet, with the families `names`
+ * [n] besides "default". Returns NULL, or an error that the caller frees with
+ * rocksdb_free. */
+char *kv_make(const char *path, const char *const *names, int n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
