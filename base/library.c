@@ -2,15 +2,23 @@
 #include "base/library.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <string.h>
 
 static pl_status look_up(const char *file, const char *package,
                          const char *const *names, void **functions, size_t n)
 {
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
+    if (!library) {
+        const char *cause = dlerror();
+        if (strstr(cause, "failed to map") || strstr(cause, "annot allocate"))
+            return pl_fail(PL_ERR_NOMEM,
+                           "a library cannot be loaded (%s); free memory, or raise the "
+                           "limit (ulimit -v)",
+                           cause);
         return pl_fail(PL_ERR_UNSUPPORTED,
-                       "a library cannot be loaded (%s); install the package %s",
-                       dlerror(), package);
+                       "a library cannot be loaded (%s); install the package %s", cause,
+                       package);
+    }
     /* the first address comes last, because it says that all others are there */
     for (size_t i = n; i-- > 0;) {
         functions[i] = dlsym(library, names[i]);

@@ -1,8 +1,8 @@
 /* Shared libraries that are loaded when they are first needed.
  *
  * Each shared library costs time at every start of the program, and so does everything
- * on which this library depends. Most commands need neither libcurl, libarchive,
- * libmicrohttpd nor librados. Whoever needs one lists the functions that it calls:
+ * on which this library depends. Most commands need neither OpenBLAS, oneDNN, libcurl,
+ * libarchive, libmicrohttpd nor librados. Whoever needs one lists the functions that it calls:
  *
  *   #define FUNCTIONS(X) X(curl_easy_init) X(curl_easy_perform)
  *   static struct { FUNCTIONS(PL_LIBRARY_MEMBER) } curl;
@@ -28,7 +28,7 @@ extern "C" {
  * functions `names` in the struct at `functions`. This struct consists of one pointer
  * per name, is static and begins as zero; later calls change nothing. Several threads
  * may call at once. ERR_UNSUPPORTED: the library or a function is missing; the error
- * says to install the Debian package `package`. */
+ * says to install the Debian package `package`. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_library_load(const char *file, const char *package,
                                         const char *const *names, void *functions,
                                         size_t bytes);

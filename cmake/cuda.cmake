@@ -6,7 +6,7 @@
 #
 # The sources are compiled in a few units, each a generated file that includes several
 # of them. For a short source, nvcc needs more time for the toolkit's headers than for
-# the rest. So static names in modules/cuda/*.cu must be different.
+# the rest. So no two sources may define the same name (docs/CUDA.md).
 set(PL_CUDA_UNITS 4)
 file(GLOB PL_CUDA_FILES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/modules/cuda/*.cu)
 set(n 0)

@@ -26,6 +26,12 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # when they are needed: two to read a corpus and to answer over HTTP, two to multiply
 # matrices, two only for a store in Ceph or S3 and to publish models.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libarchive13, libdnnl2, libmicrohttpd12, libopenblas0")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libarchive13, libmicrohttpd12")
+if(PL_DNNL_LINKS)
+  string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", libdnnl2")
+endif()
+if(PL_OPENBLAS_LINKS)
+  string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", libopenblas0")
+endif()
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libcurl4, librados2")
 include(CPack)

@@ -24,6 +24,14 @@ if(DNNL_LIBRARY)
     PL_DNNL_LINKS)
 endif()
 
+# If a library is not in a folder of the system, the program finds it by its RPATH.
+foreach(library ${DNNL_LIBRARY} ${OPENBLAS_LIBRARY})
+  get_filename_component(folder ${library} DIRECTORY)
+  if(folder AND NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+    list(APPEND CMAKE_BUILD_RPATH ${folder})
+  endif()
+endforeach()
+
 set(PL_MODULES_LIBS)
 set(PL_MODULES_SKIP "modules/cpu/(table|attention|attention_backward|decode|matvec|bytes|norm|rope|swiglu|classifier|embed|adamw|muon|dw)_cpu")
 if(PL_DNNL_LINKS)
@@ -43,8 +51,8 @@ if(PL_SANITIZE MATCHES address AND CMAKE_C_COMPILER_ID STREQUAL GNU)
   list(APPEND PL_AVX512 --param=asan-use-after-return=0)
 endif()
 set(PL_CPU_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>;-ffp-contract=fast")
-if(PL_SANITIZE) # with -Og, small functions would not become part of their callers
-  list(PREPEND PL_CPU_OPTIONS -O1)
+if(CMAKE_C_FLAGS_DEBUG MATCHES "-Og") # small functions would not become part of their callers
+  list(PREPEND PL_CPU_OPTIONS $<$<CONFIG:Debug>:-O1>)
 endif()
 if(OpenMP_C_FOUND)
   list(APPEND PL_MODULES_LIBS OpenMP::OpenMP_C)
@@ -100,10 +108,12 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   pl_cpu_operations(avx512_bf16 * ${PL_AVX512} -mavx512bf16 -mavx512vnni)
   # Sanitizers make these sources slow to compile. If this processor has no AVX-512, no
   # test can run operations for it, so they are compiled without sanitizers.
-  file(STRINGS /proc/cpuinfo has_avx512 LIMIT_COUNT 1 REGEX "avx512f")
-  if(PL_SANITIZE AND NOT has_avx512)
-    foreach(isa avx512 avx512_vnni avx512_bf16)
-      set_target_properties(pl_cpu_${isa} PROPERTIES PL_UNSANITIZED ON)
-    endforeach()
+  if(PL_SANITIZE AND EXISTS /proc/cpuinfo)
+    file(STRINGS /proc/cpuinfo has_avx512 LIMIT_COUNT 1 REGEX "avx512f")
+    if(NOT has_avx512)
+      set_target_properties(pl_cpu_avx512 pl_cpu_avx512_vnni pl_cpu_avx512_bf16
+        PROPERTIES PL_UNSANITIZED ON)
+      message(STATUS "AVX-512 operations: not sanitized, this processor has no AVX-512")
+    endif()
   endif()
 endif()

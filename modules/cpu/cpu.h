@@ -25,12 +25,11 @@ extern "C" {
  * they wait take five times as long per token. To train two paths on two cores, start
  * two processes of one thread each.
  *
- * OpenBLAS is loaded by the first backend that computes in f32, and obeys
- * OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS then. A program should unset the first and
- * set the second to 1 before (pathloom does): a core type may name an older machine,
- * and an own thread of OpenBLAS spins for 0.1 s. If OpenBLAS does not know the
- * processor, the backend makes it load better kernels (gemm_blas.c). The device text
- * names the kernels. */
+ * OpenBLAS is loaded by the first backend that needs it, and obeys OPENBLAS_CORETYPE
+ * and OPENBLAS_NUM_THREADS then. A program should unset the first and set the second to
+ * 1 before (pathloom does): a core type may name an older machine, and a thread that
+ * OpenBLAS starts spins for 0.1 s. If OpenBLAS does not know the processor, the backend
+ * makes it load better kernels (gemm_blas.c). The device text names the kernels. */
 PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
                                            pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);

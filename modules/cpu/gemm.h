@@ -35,8 +35,9 @@ bool gemm_has_bf16(void);
 bool gemm_has_f16(void);
 
 /* Opens the library for this type: oneDNN for bf16; OpenBLAS for f32, or oneDNN if the
- * build has no OpenBLAS. ERR_UNSUPPORTED: the build has no library for this type, or
- * the machine cannot run it. */
+ * build has no OpenBLAS. The library is loaded by the first call. ERR_UNSUPPORTED: the
+ * build has no library for this type, the library is not installed, or the machine
+ * cannot run it. */
 PL_MUST_CHECK pl_status gemm_open(pl_type type, int n_threads, gemm **out);
 
 /* A block of memory that grows when needed and never shrinks. When it grows, its

@@ -5,9 +5,11 @@
  * the sums of a row do not depend on the thread that computes it. */
 #include "modules/cpu/gemm.h"
 #include <cblas.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Functions by which OpenBLAS drops and chooses its kernels. A library that has kernels
  * for only one kind of processor lacks them. */
@@ -107,6 +109,42 @@ static void choose_core(void)
     unsetenv(key);
 }
 
+/* How many threads have multiplied at the same time: OpenBLAS keeps their buffers. */
+static _Atomic int n_buffers;
+
+/* For each thread that multiplies at the same time, OpenBLAS maps a buffer of 128 MiB
+ * of address space (0.3.21). If the system refuses this, OpenBLAS tries again for ever.
+ * So this function asks for the same space first. */
+static pl_status check_room(int n_threads)
+{
+    enum { BUFFER_MIB = 129 };
+    const int n = n_threads - atomic_load(&n_buffers);
+    const size_t bytes = (size_t)(n > 0 ? n : 0) * BUFFER_MIB << 20;
+    if (bytes == 0)
+        return PL_OK;
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return pl_fail(PL_ERR_NOMEM,
+                       "OpenBLAS needs %d MiB of address space per thread, and the "
+                       "system refused it for %d; raise the limit (ulimit -v), or use "
+                       "fewer threads",
+                       BUFFER_MIB, n);
+    munmap(room, bytes);
+    return PL_OK;
+}
+
+/* Lets each thread multiply once, so that OpenBLAS maps its buffers now. */
+static void map_buffers(gemm_blas *g)
+{
+    const gemm_call call = {GEMM_NT, g->n_threads, 1, 1, PL_F32, false};
+    float *a = pl_alloc(2 * (size_t)g->n_threads * sizeof *a);
+    (void)blas_run(&g->head, &call, a + g->n_threads, a, a);
+    pl_free(a);
+    if (g->n_threads > atomic_load(&n_buffers))
+        atomic_store(&n_buffers, g->n_threads);
+}
+
 static void blas_close(gemm **g)
 {
     pl_free(*g);
@@ -118,6 +156,7 @@ pl_status gemm_blas_open(int n_threads, gemm **out)
     static const char *const names[] = {BLAS_FUNCTIONS(PL_LIBRARY_NAME)};
     static bool is_chosen;
     PL_CHECK(load_blas(names, &blas, sizeof blas));
+    PL_CHECK(check_room(n_threads));
     pl_once(&is_chosen, choose_core);
     gemm_blas *g = pl_alloc(sizeof *g);
     char name[16] = "openblas", version[16] = "?";
@@ -128,6 +167,7 @@ pl_status gemm_blas_open(int n_threads, gemm **out)
     g->head.run = blas_run;
     g->head.close = blas_close;
     g->n_threads = n_threads;
+    map_buffers(g);
     *out = &g->head;
     return PL_OK;
 }

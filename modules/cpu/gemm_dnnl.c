@@ -6,7 +6,7 @@
  * oneDNN's blocks, products are 2% faster on Zen 4, but reordering them in each step
  * costs the time that is gained.
  *
- * The library is loaded when the first product of bf16 is prepared. */
+ * The library is loaded when the first backend that uses it is opened. */
 #include "modules/cpu/gemm.h"
 #include <dnnl.h>
 #include <stdio.h>

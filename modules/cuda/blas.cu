@@ -41,6 +41,9 @@ pl_status blas_load(blas *out)
 #undef BLAS_LOOK_UP
     return PL_OK;
 }
+#undef BLAS_NAME
+#undef TEXT
+#undef TEXT_
 #else
 pl_status blas_load(blas *out)
 {

@@ -499,6 +499,13 @@ while [ "$kbytes" -lt 600000 ]; do
         complain "pathloom aborts with ulimit -v $kbytes"
     [ "$code" -ne 124 ] || complain "pathloom hangs with ulimit -v $kbytes"
 done
+# Below some limit OpenBLAS has no room for its buffers, and must not wait for it.
+for kbytes in 60000 100000 150000 200000 250000 300000 350000 400000; do
+    code=0
+    prlimit --as=$((kbytes * 1024)) timeout -k 1 20 "$pathloom" generate --run run --prompt The \
+        --max-tokens 1 >stdout 2>stderr || code=$?
+    [ "$code" -ne 124 ] || complain "generate hangs with ulimit -v $kbytes"
+done
 [ "$ended" -gt 0 ] || complain "no limit was too low for the database alone"
 
 echo "-- a small disk, and another user"

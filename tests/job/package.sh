@@ -76,12 +76,7 @@ for library in $(objdump -p "$build/pathloom" | awk '$1 == "NEEDED" { print $2 }
     n=$((n + 1))
     case ", $depends," in
     *", $owner,"* | *", $owner ("*) ;;
-    *) # a dependency on libopenblas0 accepts packages like libopenblas0-pthread
-        case $depends in
-        *"${owner%%-pthread}"*) ;;
-        *) complain "$library of $owner is not in Depends: $depends" ;;
-        esac
-        ;;
+    *) complain "$library of $owner is not in Depends: $depends" ;;
     esac
 done
 [ "$n" -ge 14 ] || complain "only $n libraries were found"

@@ -40,6 +40,8 @@ function(pl_test_limit name seconds)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
   endif()
 endfunction()
+# Makes tests start before those without a cost. (ctest then ignores the times of earlier
+# runs.)
 function(pl_early)
   foreach(name ${ARGN})
     if(TEST ${name})

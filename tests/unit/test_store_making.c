@@ -1,4 +1,6 @@
 /* folder: store; label: fault */
+#include "store/kv.h"
+#include "store/kv_make.h"
 #include "tests/support/store_fixture.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -54,6 +56,37 @@ static void a_store_that_was_made_in_part_is_made(void **state)
         }
 }
 
+/* kv_make creates a database with families, and may be killed after any of them. */
+static void a_database_that_was_made_in_part_is_made(void **state)
+{
+#define NAME(name, text, id) text,
+    static const char *const names[] = {KV_FAMILY_TABLE(NAME)};
+#undef NAME
+    const kv_slice key = {"key", 3}, value = {"value", 5};
+    char path[PL_PATH_MAX], name[32];
+    kv_pin pin;
+    kv *db;
+    for (int n = 0; n < KV_FAMILY_COUNT; n += 2) {
+        snprintf(name, sizeof name, "db%d", n);
+        pl_join(path, *state, name);
+        assert_null(kv_make(path, names, n));
+        assert_ok(kv_open(path, KV_MAKE, NULL, &db));
+        kv_batch *batch = kv_batch_create(db);
+        for (int f = KV_META; f < KV_FAMILY_COUNT; f++)
+            kv_put(batch, (kv_family)f, key, value);
+        assert_ok(kv_commit(db, batch));
+        kv_batch_destroy(&batch);
+        kv_close(&db, false);
+        assert_ok(kv_open(path, KV_WRITE, NULL, &db));
+        for (int f = KV_META; f < KV_FAMILY_COUNT; f++) {
+            assert_ok(kv_get(db, (kv_family)f, key, &pin));
+            assert_int_equal(pin.len, value.len);
+            kv_unpin(&pin);
+        }
+        kv_close(&db, false);
+    }
+}
+
 static void leftovers_of_others_are_not_taken_for_its_own(void **state)
 {
     char path[PL_PATH_MAX];
@@ -67,6 +100,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_store_that_was_made_in_part_is_made,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_database_that_was_made_in_part_is_made,
                                         make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(leftovers_of_others_are_not_taken_for_its_own,
                                         make_folder, drop_folder),
