@@ -2,7 +2,8 @@
  *
  * Each shared library costs time at every start of the program, and so does everything
  * on which this library depends. Most commands need neither OpenBLAS, oneDNN, libcurl,
- * libarchive, libmicrohttpd nor librados. Whoever needs one lists the functions that it calls:
+ * libarchive, libmicrohttpd nor librados. Whoever needs one lists the functions that it
+ * calls:
  *
  *   #define FUNCTIONS(X) X(curl_easy_init) X(curl_easy_perform)
  *   static struct { FUNCTIONS(PL_LIBRARY_MEMBER) } curl;
