@@ -18,11 +18,15 @@ target_compile_options(pl_options INTERFACE ${PL_WARNINGS}
   $<$<COMPILE_LANGUAGE:C>:${PL_C_WARNINGS}> -fno-math-errno -ffp-contract=off)
 if(PL_SANITIZE)
   # With sanitizers GCC's warnings about values are often wrong, as its manual says.
-  # Emulated kernels (tests/gpu/emulation) have separate checks. UBSan's checks for null
-  # pointers and for the size of objects are left out: they take a tenth of the time to
-  # compile, and ASan, which the preset asan has too, reports such an access.
+  # Emulated kernels (tests/gpu/emulation) have separate checks. The preset asan leaves
+  # out the checks of UBSan that take long to compile and to run: for null pointers, the
+  # size of objects and the overflow of pointers. ASan reports an access through such a
+  # pointer. tests/fuzz.sh makes these checks too.
+  if(PL_SANITIZE_NOT)
+    set(leave_out ";-fno-sanitize=${PL_SANITIZE_NOT}")
+  endif()
   target_compile_options(pl_options INTERFACE
-    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:PL_UNSANITIZED>>>:-fsanitize=${PL_SANITIZE};-fno-sanitize=null,object-size>"
+    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:PL_UNSANITIZED>>>:-fsanitize=${PL_SANITIZE}${leave_out}>"
     -fno-omit-frame-pointer -Wno-format-truncation -Wno-format-overflow)
   target_link_options(pl_options INTERFACE -fsanitize=${PL_SANITIZE})
 endif()
@@ -67,7 +71,7 @@ else()
   pkg_check_modules(ARCHIVE REQUIRED libarchive)
   pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd) # tests link it
   pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
-  find_library(ROCKSDB_LIBRARY rocksdb REQUIRED)
+  include(cmake/rocksdb.cmake)
   # Tests whether this build of xxHash can choose a vector unit when the program runs.
   include(CheckCSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES PkgConfig::XXHASH)
@@ -101,8 +105,7 @@ if(NOT PL_ONLY_MODULES)
   pl_folder(corpus DEPENDS base LIBS PkgConfig::SENTENCEPIECE)
   target_include_directories(pl_corpus PRIVATE ${ARCHIVE_INCLUDE_DIRS})
   include(cmake/engines.cmake)
-  pl_folder(store DEPENDS base LIBS ${ROCKSDB_LIBRARY}
-            EXCLUDE "${PL_ENGINE_SKIP}")
+  pl_folder(store DEPENDS base LIBS ${PL_ROCKSDB} EXCLUDE "${PL_ENGINE_SKIP}")
   pl_folder(codec DEPENDS base modules)
   pl_folder(outer DEPENDS base modules store codec)
   pl_folder(net DEPENDS base store)
@@ -128,7 +131,8 @@ if(NOT PL_ONLY_MODULES)
   pl_folder(cli DEPENDS view measure EXCLUDE "cli/main\\.c")
   add_executable(pathloom ${CMAKE_SOURCE_DIR}/cli/main.c)
   target_link_libraries(pathloom pl_cli)
-  set_target_properties(pathloom PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  set_target_properties(pathloom PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+    PL_LINKS_ARCHIVE ON)
   add_subdirectory(examples)
   include(cmake/install.cmake)
 endif()

@@ -14,6 +14,12 @@ install(DIRECTORY docs deploy DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN man EX
 # Debian requires the license in a file with this name.
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 
+# A program that contains RocksDB comes with RocksDB's licenses.
+if(PL_ROCKSDB_IN_PROGRAM AND EXISTS /usr/share/doc/librocksdb-dev/copyright)
+  install(FILES /usr/share/doc/librocksdb-dev/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}
+          RENAME copyright.rocksdb)
+endif()
+
 set(CPACK_PACKAGE_CONTACT "The Pathloom authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY
     "trains language models as mixtures of paths on machines that may die")

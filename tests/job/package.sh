@@ -22,6 +22,10 @@ check_files() { # folder with bin/ and share/
         $(find docs/man -name '*.1' | sed 's#docs/man#share/man/man1#'); do
         [ -s "$1/$file" ] || complain "$1 has no $file"
     done
+    objdump -p "$1/bin/pathloom" | grep -q 'NEEDED.*librocksdb' ||
+        [ ! -e /usr/share/doc/librocksdb-dev/copyright ] ||
+        [ -s "$1/share/doc/pathloom/copyright.rocksdb" ] ||
+        complain "$1 contains RocksDB without its licenses"
     [ "$("$1/bin/pathloom" --version)" = "$("$build/pathloom" --version)" ] ||
         complain "$1/bin/pathloom has a wrong version"
     # A page of docs/ to which README.md links must be installed, too.
