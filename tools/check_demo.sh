@@ -19,9 +19,9 @@ processes() {
 }
 
 train() {
-    "$program" train --out "$run" --set train.phases=2 --set train.tau=10 \
-        --set train.base_steps=20 --set data.max_bytes=3M \
-        --set eval.max_tokens=20000 "$@"
+    "$program" train --out "$run" --set train.phases=2 --set train.tau=6 \
+        --set train.base_steps=12 --set data.max_bytes=1M \
+        --set eval.max_tokens=8000 "$@"
 }
 
 echo "-- train"
