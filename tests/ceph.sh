@@ -196,7 +196,8 @@ store_tests rados "$(at tests)" remote_store test_store_kill test_store_recode \
     test_store_collect
 
 # ---- training ----
-make_corpus base modules outer home net workers docs
+# Whole files, so that the engine gets texts of several chunks (of 1 MiB).
+make_corpus --whole base modules outer home net workers docs
 
 train() { # run, options; in a subshell or in the background
     run=$1

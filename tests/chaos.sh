@@ -271,7 +271,7 @@ report() {
 }
 
 echo "seed $first_seed"
-make_corpus base modules docs
+make_corpus --whole base modules docs
 (job_of calm) >"$work/shot.out" 2>&1 || fail "the undisturbed run"
 facts calm || fail "the undisturbed run has too little in its store"
 fsck_is_clean calm || fail "fsck of the undisturbed run"

@@ -32,7 +32,7 @@ command -v python3 >/dev/null || {
     exit 77
 }
 
-make_short_corpus base docs
+make_corpus base docs
 (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:300 small_job run \
     --set train.tau=5 --set train.phases=10 --set train.base_steps=10 \
     --set eval.baselines=diloco --set eval.curves=1 --set store.keep_updates=true) >"$work/run.out" 2>&1 &

@@ -29,7 +29,7 @@ log_names() { # module: prints the versions in its log
     sed -n 's/^\(mix[^ ]*@[0-9]*\) .*/\1/p' "$work/ask.out" | tr '\n' ' '
 }
 
-make_short_corpus base modules docs
+make_corpus base modules docs
 # With a few long documents the shards could not have about the same size.
 for file in "$work"/corpus/*/*; do
     head -c 8000 "$file" >"$work/short" && mv "$work/short" "$file"

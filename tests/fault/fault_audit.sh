@@ -39,7 +39,7 @@ count() { # pattern, folder
     cat "$work/$2"/log/hub.log | grep -c "$1"
 }
 
-make_short_corpus base modules docs
+make_corpus base modules docs
 echo "1. without audits"
 # Four more tasks score documents, and two compute features, for both chapters.
 dealt="--set router.em=2 --set router.share=0.2 --set router.feature_docs=60"

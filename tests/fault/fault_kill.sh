@@ -21,7 +21,7 @@ own_folder "$2"
 
 # All runs have the same corpus: sources and pages of this project.
 cat README.md docs/*.md >"$work/0.txt" 2>/dev/null
-make_short_corpus base outer store docs
+make_corpus base outer store docs
 
 run_job() { # folder; in a subshell, which becomes the launcher
     small_job "$@" --workers 3 --set train.tau=12 --set train.phases=10 \

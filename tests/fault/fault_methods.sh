@@ -29,8 +29,9 @@ run_job() { # folder, options; in a subshell, which becomes the launcher
     # the tokens are the same for all runs
     [ ! -d "$work/data" ] || take_data . "$out"
     small_job "$out" --workers 3 --set train.tau=9 --set train.phases=6 \
-        --set train.base_steps=8 --set train.batch=2 --set model.context=32 \
-        --set model.width=32 --set data.vocab=400 --set workers.ttl_ms=1000 "$@"
+        --set train.base_steps=8 --set train.batch=2 --set model.context=16 \
+        --set model.width=32 --set data.vocab=400 --set router.prefix=8 \
+        --set workers.ttl_ms=1000 "$@"
 }
 
 shoot() { # launcher pid

@@ -90,9 +90,14 @@ end() {
 port_of() { sed 's/.*://; s/#.*//' "$work/shot/proc/$1.address"; }
 
 ip link set lo up || exit 77
-make_corpus base modules docs
+# The text of the base model must be longer than the longest message, which has 1 MiB of
+# data, so that workers need several messages for it.
+make_corpus --whole base modules docs home
 name="the undisturbed run"
 (job_of calm) >"$work/shot.out" 2>&1 || fail "the undisturbed job ended with $?"
+bytes=$("$pathloom" store ls shard/base --objects --run "$work/calm" --json |
+    sed -n 's/.*"bytes":\([0-9]*\).*/\1/p')
+[ "${bytes:-0}" -gt 1100000 ] || fail "the text of the base model has only ${bytes:-0} bytes"
 facts calm || fail "the undisturbed run has too little in its store"
 
 cuts="0.5 3 8"

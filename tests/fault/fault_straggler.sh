@@ -15,7 +15,7 @@ holder_mean=$2
 phases=6
 . tests/fault/chaos_job.sh
 own_folder "$3"
-make_short_corpus base outer home net
+make_corpus base outer home net
 
 # Steps are slow, so that the script can stop a worker in the middle of a task.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100 small_job run --workers 4 --set train.tau=15 --set train.phases=$phases \

@@ -64,7 +64,7 @@ proven() { # folder
     ask data coverage --run "$work/$1" || fail "coverage of $1"
 }
 
-make_short_corpus base docs
+make_corpus base docs
 # While the mixture trains, only short held-out documents are scored (eval.curves).
 mkdir "$work/corpus/short"
 for file in outer/*.c home/*.c store/*.c; do

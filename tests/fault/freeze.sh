@@ -26,7 +26,7 @@ newest() { # module: prints the number of its newest version
         sort -n | tail -n 1
 }
 
-make_short_corpus base modules docs
+make_corpus base modules docs
 
 echo "1. undisturbed"
 (freeze_job calm) >"$work/calm.out" 2>&1 || {

@@ -12,7 +12,7 @@ seed=${4:-7}
 first_seed=$seed
 . tests/support/job.sh
 own_folder "$2"
-make_short_corpus base modules outer home net workers docs
+make_corpus base modules outer home net workers docs
 kills=0 moves=0
 
 train() { # run, options; in a subshell or in the background

@@ -47,7 +47,7 @@ puts() { # N: expects that N large files were sent to the hub
         fail "$name: $(grep -c '^PUT' "$work/$name.log") files were sent, not $1"
 }
 
-make_short_corpus base
+make_corpus base
 (small_job run --set train.tau=1 --set train.phases=1 --set train.base_steps=1) \
     >"$work/run.out" 2>&1 || fail "a run"
 

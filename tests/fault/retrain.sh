@@ -11,7 +11,7 @@ check=$2
 seed=1
 . tests/fault/chaos_job.sh
 own_folder "$3"
-make_short_corpus base modules docs
+make_corpus base modules docs
 n_same=0
 
 fail() {

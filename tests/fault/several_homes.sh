@@ -9,7 +9,7 @@ set -u
 pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
-make_short_corpus base modules outer home net workers docs
+make_corpus base modules outer home net workers docs
 
 train() { # run, options; in a subshell or in the background
     run=$1

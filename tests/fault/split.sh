@@ -19,7 +19,7 @@ split_job() { # folder; in a subshell or in the background
     tiny_job "$1" --set topology.split=3:4x4 --set eval.baselines=dense-eq
 }
 
-make_short_corpus base modules docs
+make_corpus base modules docs
 
 echo "1. undisturbed"
 (split_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"

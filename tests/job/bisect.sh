@@ -7,7 +7,7 @@ set -u
 pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
-make_short_corpus base docs outer
+make_corpus base docs outer
 # shellcheck disable=SC2154 # own_folder sets it
 run=$work/run
 

@@ -26,7 +26,7 @@ says() { # pattern
     grep -q -- "$1" "$work/out" || fail "the output does not say '$1'"
 }
 
-make_short_corpus base modules docs
+make_corpus base modules docs
 chapters="--set router.em=2,3 --set router.share=0.2 --set eval.baselines=dense"
 
 # shellcheck disable=SC2086 # the list is several words

@@ -8,7 +8,7 @@ set -u
 pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
-make_short_corpus base docs codec
+make_corpus base docs codec
 
 exposure() { # what, options: prints NAME TOKENS OF_TOKENS for each path and module
     what=$1

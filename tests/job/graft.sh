@@ -45,7 +45,7 @@ whole() { # runs the checks that must succeed after every change
 
 # The run has 2x2 modules in its levels: 4 embeddings, 4 heads, and 4 modules of the two
 # levels.
-make_short_corpus base modules docs
+make_corpus base modules docs
 (tiny_job run --set model.blocks=4 --set topology.private= --set data.valid_share=0.3 --set eval.max_tokens=4000 --set train.phases=3 --set eval.curves=1 \
     --set outer.method=diloco --set train.weight_decay=0.1) >"$work/run.out" 2>&1 ||
     fail "the run"

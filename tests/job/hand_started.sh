@@ -11,7 +11,7 @@ work=$2
 . "$(dirname "$0")/../support/job.sh"
 rm -rf "$work"
 mkdir -p "$work/hand"
-make_short_corpus base docs
+make_corpus base docs
 
 keys="store.homes=2 store.keep_updates=true store.norm_gate=50 store.staging=64M
     store.compress=off codec.name=i4 workers.precision=f32 workers.patience_s=30"

@@ -54,7 +54,7 @@ holds() { # FILTER: the jq filter must be true of the last answer
 }
 
 # ---- before the job begins ----
-make_short_corpus base docs
+make_corpus base docs
 refused 66 'there is no run in' "$pathloom" page --run "$work/nothing"
 
 # ---- while the job trains ----

@@ -33,7 +33,7 @@ module_hash() { # MODULE@V: prints its whole hash
     "$pathloom" store show "$1" --run "$work/run" | sed -n 's/^hash *\([0-9a-f]*\).*/\1/p'
 }
 
-make_short_corpus base docs
+make_corpus base docs
 (small_job run --set train.tau=8 --set train.phases=2 --set train.base_steps=8) \
     >"$work/run.out" 2>&1 || fail "the run"
 verb store tag early 1

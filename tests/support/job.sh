@@ -25,23 +25,17 @@ fail() {
     exit 1
 }
 
-# Makes a corpus of real text, which all runs of the script can use: the C sources in
-# these folders of the project.
-make_corpus() { # folders
+# Makes a corpus of real text, which all runs of the script can use: the first 60 lines
+# of each source and page in these folders of the project. With whole files, training
+# the tokenizer and encoding the text take four times as long.
+make_corpus() { # [--whole] folders
+    lines=60
+    [ "$1" != --whole ] || { lines=100000 && shift; }
     for folder in "$@"; do
         mkdir -p "$work/corpus/$folder"
-        cp "$folder"/*.[chm]* "$work/corpus/$folder/"
-    done
-}
-
-# Makes a corpus as make_corpus does, but only of the first 60 lines of each file. The
-# tokenizer is then trained, and the text encoded, in a quarter of the time.
-make_short_corpus() { # folders
-    for folder in "$@"; do
-        mkdir -p "$work/corpus/$folder"
-        awk -v to="$work/corpus/$folder/" '
+        awk -v to="$work/corpus/$folder/" -v lines="$lines" '
             FNR == 1 { close(out); n = split(FILENAME, part, "/"); out = to part[n] }
-            FNR <= 60 { print >out }' "$folder"/*.[chm]*
+            FNR <= lines { print >out }' "$folder"/*.[chm]*
     done
 }
 

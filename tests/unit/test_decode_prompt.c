@@ -6,7 +6,7 @@
 
 enum { VOCAB = 131, CONTEXT = 1100, SLOTS = 2 };
 
-static const int lengths[] = {1, 31, 511, 512, 513, 700, 1024, 1043, 1100};
+static const int lengths[] = {1, 31, 511, 512, 513, 1024, 1100};
 enum { N_LENGTHS = sizeof lengths / sizeof lengths[0] };
 
 static pl_topology *small_topology(void)
