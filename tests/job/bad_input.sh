@@ -699,8 +699,13 @@ code=0
 timeout 20 "$pathloom" train --out "$work/long" >second.out 2>second.err || code=$?
 [ "$code" -eq 75 ] || complain "a second job ends with $code instead of 75"
 grep -q 'another job is running' second.err || complain "the lock is not named"
-"$pathloom" status --run long >second.out 2>&1 || complain "status of a running job"
-grep -q '^worker ' second.out || complain "status shows no worker"
+tries=100 # the workers of a job start after its hub
+until "$pathloom" status --run long >second.out 2>&1 && grep -q '^worker ' second.out; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || complain "status shows no worker: $(tail -n 1 second.out)"
+    [ "$tries" -gt 0 ] || break
+    sleep 0.1
+done
 "$pathloom" store ls --run long >second.out 2>&1 || complain "store ls of a running job"
 code=0
 kill -INT "$job"

@@ -60,7 +60,7 @@ printf 'preset: dipaco-150m-16x16\ntrain:\n  tau: 7\n' >"$work/own.yaml"
 "$pathloom" init --set preset=dipaco-150m-16x16 --set train.tau=7 >"$work/set.yaml"
 [ "$(value "$work/set.yaml" train.tau)" = 7 ] || fail "--set does not override a preset"
 [ "$(value "$work/set.yaml" train.batch)" = 512 ] || fail "a key that was set changed another key of the preset"
-"$pathloom" train "$work/own.yaml" --set router.prefix=1024 >"$work/out" 2>&1
+"$pathloom" train "$work/own.yaml" --out "$work/run" --set router.prefix=1024 >"$work/out" 2>&1
 grep -q 'router.prefix 1024 .* model.context 1024' "$work/out" ||
     fail "a preset in a file: $(cat "$work/out")"
 
