@@ -29,7 +29,8 @@ extern "C" {
  * functions `names` in the struct at `functions`. This struct consists of one pointer
  * per name, is static and begins as zero; later calls change nothing. Several threads
  * may call at once. ERR_UNSUPPORTED: the library or a function is missing; the error
- * says to install the Debian package `package`. ERR_NOMEM. */
+ * says to install the Debian package `package`. ERR_NOMEM: the system has no memory for
+ * the library. */
 PL_MUST_CHECK pl_status pl_library_load(const char *file, const char *package,
                                         const char *const *names, void *functions,
                                         size_t bytes);

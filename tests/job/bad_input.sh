@@ -699,12 +699,16 @@ code=0
 timeout 20 "$pathloom" train --out "$work/long" >second.out 2>second.err || code=$?
 [ "$code" -eq 75 ] || complain "a second job ends with $code instead of 75"
 grep -q 'another job is running' second.err || complain "the lock is not named"
+"$pathloom" status --run long >second.out 2>&1 || complain "status of a running job"
 tries=100 # the workers of a job start after its hub
-until "$pathloom" status --run long >second.out 2>&1 && grep -q '^worker ' second.out; do
+until grep -q '^worker ' second.out; do
     tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || complain "status shows no worker: $(tail -n 1 second.out)"
-    [ "$tries" -gt 0 ] || break
+    [ "$tries" -gt 0 ] || {
+        complain "status shows no worker"
+        break
+    }
     sleep 0.1
+    "$pathloom" status --run long >second.out 2>&1 || complain "status of a running job"
 done
 "$pathloom" store ls --run long >second.out 2>&1 || complain "store ls of a running job"
 code=0
