@@ -50,7 +50,7 @@ _pathloom() {
     generate) options='--run --at --without --prompt --path --route --select --route-every --max-tokens --temperature --top-k --top-p --seed --stop --precision --json --help' ;;
     route) options='--run --at --without --prompt --file --route --json --help' ;;
     serve) options='--run --at --without --listen --precision --threads --slots --paths --route --select --chat --queue --per-address --timeout --api-keys --cors --tls-cert --tls-key --log-requests --help' ;;
-    export) options='--run --arm --path --prompt --all --at --select --format --type --out --push --json --help' ;;
+    export) options='--run --arm --path --prompt --all --at --select --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
     store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --from --domain --on --graph --health --keep --grace --quick --history --svg --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;
     check) options='--run --store --recompute --json --help' ;;
