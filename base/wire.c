@@ -28,8 +28,8 @@ enum {
     LINGER_MS = 500,
     RECONNECT_MS = 50,
     RECONNECT_MAX_MS = 1000,
-    HEARTBEAT_MS = 1000,
-    HEARTBEAT_TIMEOUT_MS = 3000,
+    CONNECT_MS = 5000,
+    SILENT_MS = 10000,
     KEEPALIVE_S = 5,
     KEEPALIVE_TRIES = 3,
     BACKLOG = 4096,
@@ -186,10 +186,9 @@ void pl_wire_shutdown(void)
             continue;
 }
 
-/* A client lets ZeroMQ check whether its server is alive. A server does not check its
- * clients; the kernel finds dead connections. ZeroMQ would keep a timer for each client
- * and look through all timers at every message: with thousands of clients a hub spent
- * most of its time on that.
+/* The kernel finds dead connections. ZeroMQ's heartbeats would end a connection whose
+ * answer waits behind a long message on a slow link, and a hub with thousands of
+ * clients spent most of its time in their timers.
  *
  * An IPv6 socket would report its IPv4 address as tcp://[::ffff:127.0.0.1]:PORT, to
  * which no client could connect. Therefore ZMQ_IPV6 is set only for IPv6 addresses. */
@@ -205,12 +204,12 @@ static pl_status set_options(pl_socket *socket)
         {ZMQ_RCVHWM, HIGH_WATER, false, false},
         {ZMQ_IPV6, is_ipv6, false, false},
         {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, false, false},
-        {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS, false, true},
-        {ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS, false, true},
-        {ZMQ_TCP_KEEPALIVE, 1, true, false},
-        {ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S, true, false},
-        {ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S, true, false},
-        {ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_TRIES, true, false},
+        {ZMQ_CONNECT_TIMEOUT, CONNECT_MS, false, true},
+        {ZMQ_TCP_MAXRT, SILENT_MS, false, true},
+        {ZMQ_TCP_KEEPALIVE, 1, false, false},
+        {ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S, false, false},
+        {ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S, false, false},
+        {ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_TRIES, false, false},
         {ZMQ_BACKLOG, BACKLOG, true, false},
         {ZMQ_ROUTER_MANDATORY, 1, true, false},
         {ZMQ_ROUTER_HANDOVER, 0, true, false},
@@ -242,6 +241,7 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
     pl_socket *socket = pl_alloc(sizeof *socket);
     socket->is_server = is_server;
     socket->is_secure = is_secure;
+    socket->fd = -1;
     socket->shares = is_server && is_secure ? quota_create() : NULL;
     pl_copy_text(socket->address, sizeof socket->address, address);
     socket->zmq = zmq_socket(wire_context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
@@ -296,7 +296,10 @@ static pl_status bind_socket(pl_socket *socket, const char *address)
             return pl_fail(PL_ERR_OS, "cannot observe the connections of %s: %s",
                            address, zmq_strerror(zmq_errno()));
     }
-    return zmq_bind(socket->zmq, address) == 0 ? PL_OK : bind_failed(address);
+    if (zmq_bind(socket->zmq, address) != 0)
+        return bind_failed(address);
+    wire_drain_monitor(socket); /* has the descriptor that listens */
+    return PL_OK;
 }
 
 pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])

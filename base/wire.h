@@ -8,7 +8,7 @@
  * dropped; it never reaches the caller.
  *
  * Sockets: a server binds a ROUTER, a client connects a DEALER. LINGER, HWM,
- * MAXMSGSIZE, heartbeats and reconnection are set as docs/PROTOCOL.md says. Only one
+ * MAXMSGSIZE, time limits and reconnection are set as docs/PROTOCOL.md says. Only one
  * thread may use a socket. */
 #ifndef PL_BASE_WIRE_H
 #define PL_BASE_WIRE_H
@@ -116,10 +116,17 @@ PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready);
 
-/* Returns whether a client's connection has ended and was made again since the last
- * call. If so, messages that were under way are lost. *seen belongs to this function
- * between calls; call it once and ignore the result to set *seen for the first time. */
-bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
+/* What is known of a client's connection at this moment. */
+typedef struct pl_wire_line {
+    /* number of connections that were made so far; when a connection ends, messages
+     * that were under way are lost */
+    uint64_t n_connects;
+    /* Bytes that arrived here, or whose arrival the other machine has confirmed. The
+     * number also rises while a long message is on its way. 0 for ipc. */
+    uint64_t moved_bytes;
+    uint32_t rtt_us; /* the shortest round trip; 0: not known */
+} pl_wire_line;
+void pl_wire_line_now(pl_socket *socket, pl_wire_line *out);
 
 /* Returns the address, without the key, at which a server listens or to which a client
  * connects. */

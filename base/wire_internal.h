@@ -47,6 +47,7 @@ typedef enum wire_verdict {
 struct pl_socket {
     /* monitor: reports failed handshakes and, for a client, connections */
     void *zmq, *monitor;
+    int fd; /* descriptor of a client's connection; -1: not connected */
     uint64_t connections;
     bool is_server, is_bound, is_secure;
     /* the token buckets of keys (quota.h), for an encrypted server; else NULL */
@@ -66,6 +67,8 @@ enum { WIRE_REFUSAL_MS = 1000 };
 bool wire_watch_client(pl_socket *socket); /* if false, errno has the reason */
 bool wire_watch_server(pl_socket *socket);
 void wire_watch_end(pl_socket *socket);
+/* Reads the events that ZeroMQ has reported so far. */
+void wire_drain_monitor(pl_socket *socket);
 /* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
  * for ever. Otherwise PL_OK. */
 PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);

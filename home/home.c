@@ -84,9 +84,7 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
     memset(message, 0, sizeof *message);
 }
 
-/* Sends an answer. A failure to send is ignored: the peer repeats its message when it
- * is connected again. */
-static pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
+pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
 {
     pl_status status = pl_wire_give_to(h->socket, peer, message);
     return status == PL_ERR_NET ? PL_OK : status;
@@ -154,15 +152,10 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
         return PL_OK;
     }
     PL_CHECK(pl_store_blob_bytes(h->store, &q.blob, &total));
-    if (q.offset > total)
-        return pl_fail(PL_ERR_PROTO,
-                       "a message asks for a piece of a blob at offset %llu, but the "
-                       "blob ends before that offset",
-                       (unsigned long long)q.offset);
-    size_t len = total - q.offset < PL_WIRE_DATA_MAX ? (size_t)(total - q.offset)
-                                                     : PL_WIRE_DATA_MAX;
+    size_t len = pl_piece_bytes(&q, total);
     pl_buf_reserve(&a->data, len);
-    PL_CHECK(pl_store_copy_blob(h->store, &q.blob, q.offset, len, a->data.data));
+    if (len > 0)
+        PL_CHECK(pl_store_copy_blob(h->store, &q.blob, q.offset, len, a->data.data));
     a->data.len = len;
     PL_SAY(a, BLOB, blob, .total = total);
     return PL_OK;
@@ -649,6 +642,7 @@ static pl_status take_group(home *h, pl_message *m)
         PL_CHECK(home_take(h, &peer, m));
     }
     PL_CHECK(home_end_group(h));
+    PL_CHECK(home_grant_room(h));
     if (home_is_still(h))
         return PL_OK;
     PL_CHECK(pl_failpoint("home.merge.before"));
@@ -740,6 +734,7 @@ done:
     for (size_t i = 0; i < h.n_answers; i++)
         pl_message_destroy(&h.answers[i].message);
     pl_free(h.answers);
+    pl_free(h.room.tickets);
     pl_buf_destroy(&h.state);
     staging_expire(&h.uploads, true);
     home_free_moving(&h);

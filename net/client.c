@@ -71,22 +71,40 @@ pl_status client_as_status(pl_message *answer)
     return answer->type == PL_MSG_ERR ? pl_wire_error_of(answer) : PL_OK;
 }
 
-client_retry client_retry_begin(void)
+client_retry client_retry_begin(pl_socket *socket)
 {
-    return (client_retry){.heard_ms = pl_now_ms(), .again_ms = RESEND_MS};
+    client_retry r = {.again_ms = 0};
+    client_retry_answered(&r);
+    pl_wire_line_now(socket, &r.line);
+    return r;
 }
 
-bool client_retry_due(client_retry *r, bool anew)
+void client_retry_answered(client_retry *r)
 {
+    r->answered_ms = r->heard_ms = pl_now_ms();
+}
+
+bool client_retry_due(client_retry *r, pl_socket *socket)
+{
+    pl_wire_line line;
     int64_t now = pl_now_ms();
-    int64_t since = now - (r->sent_ms > r->heard_ms ? r->sent_ms : r->heard_ms);
-    bool first = r->sent_ms == 0, late = since > r->again_ms;
-    if (!first && !anew && !late)
+    pl_wire_line_now(socket, &line);
+    /* questions that were asked before the first connection wait for it */
+    bool anew = line.n_connects > 1 && line.n_connects != r->line.n_connects;
+    if (line.moved_bytes != r->line.moved_bytes)
+        r->heard_ms = now;
+    int64_t since = r->sent_ms > r->heard_ms ? r->sent_ms : r->heard_ms;
+    r->line = line;
+    if (now < r->again_ms && !anew && now - since <= SILENCE_MS)
         return false;
-    if (!first && late && r->again_ms < RESEND_MAX_MS)
-        r->again_ms *= 2;
     r->sent_ms = now;
+    r->again_ms = INT64_MAX;
     return true;
+}
+
+void client_retry_later(client_retry *r, int ms)
+{
+    r->again_ms = pl_now_ms() + ms;
 }
 
 pl_status client_retry_patience(const client_retry *r, const pl_client *c)
@@ -99,18 +117,23 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c)
                    c->patience_ms / 1000);
 }
 
+bool client_was_lost(pl_message *answer)
+{
+    return client_as_status(answer) == PL_ERR_NET;
+}
+
 pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer)
 {
-    client_retry retry = client_retry_begin();
-    uint64_t line = 0;
+    client_retry retry = client_retry_begin(socket);
     question->request = pl_wire_next_request();
-    (void)pl_wire_reconnected(socket, &line);
     for (;;) {
         PL_CHECK(client_retry_patience(&retry, c));
-        if (client_retry_due(&retry, pl_wire_reconnected(socket, &line))) {
+        if (client_retry_due(&retry, socket)) {
             pl_status status = pl_wire_send(socket, question);
-            if (status != PL_OK && status != PL_ERR_NET)
+            if (status == PL_ERR_NET)
+                client_retry_later(&retry, SLICE_MS);
+            else if (status != PL_OK)
                 return status;
         }
         pl_status status = client_wait_slice(c, socket, answer);
@@ -118,8 +141,11 @@ pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
             continue;
         if (status != PL_OK)
             return status;
-        if (answer->request == question->request)
+        if (answer->request != question->request)
+            continue;
+        if (!client_was_lost(answer))
             return client_as_status(answer);
+        client_retry_later(&retry, BOUNCE_MS);
     }
 }
 

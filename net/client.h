@@ -1,13 +1,15 @@
 /* A client of the homes: it gets and sends blobs, versions and objects, and submits
  * updates.
  *
- * A call blocks, and repeats its question until it is answered. If a home restarts, a
- * call waits for the home, at most `patience_ms`. A question may be sent several times,
- * because a repeated question changes nothing at a home. Only one thread may use a
+ * A call blocks until its question is answered. If a home restarts, or if the
+ * connection breaks, a call waits at most `patience_ms` and asks again; a transfer goes
+ * on where it was. A question may be sent several times, because a repeated question
+ * changes nothing at a home. Only one thread may use a
  * client. While a call waits, it calls `idle` at least every 100 ms, so that a worker
  * can renew its lease. If `idle` returns a failure, the call ends with this failure. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
+#include "net/link.h"
 #include "net/messages.h"
 #include "store/store.h"
 #ifdef __cplusplus
@@ -22,7 +24,8 @@ typedef struct pl_client_options {
     const pl_places *places; /* weights of the homes; NULL: equal */
     /* key pair for the connections, borrowed; NULL: the key pair of the process */
     const pl_keypair *keys;
-    int patience_ms; /* longest time for which a call waits without any answer */
+    /* longest time for which a call waits while nothing arrives from the home */
+    int patience_ms;
     pl_status (*idle)(void *context);
     void *idle_context;
 } pl_client_options;
@@ -36,6 +39,10 @@ void pl_client_destroy(pl_client **client);
 PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
                                             size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
+/* Describes the connections to all homes together: sums of bytes and connections, and
+ * the rates and round trip of the home with which most bytes were exchanged. Call it on
+ * the client's thread, for example in `idle`. */
+void pl_client_link(const pl_client *client, pl_link *link);
 
 /* Appends the complete blob to `out` and checks the blob's hash. `name` determines the
  * home that is asked: a blob is stored in the home that owns the module, path or object
@@ -43,7 +50,8 @@ uint64_t pl_client_bytes_sent(const pl_client *client);
 PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name,
                                            const pl_hash *blob, pl_buf *out);
 /* Sends the blob in pieces to the home of `name`. Several pieces are sent before the
- * first one is acknowledged. */
+ * first one is acknowledged. If the home has no room, the call waits for room without
+ * sending bytes, and without a time limit as long as the home says so. */
 PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name,
                                            const void *data, uint64_t bytes,
                                            pl_hash *blob);

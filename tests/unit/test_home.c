@@ -632,6 +632,7 @@ static void piece_beyond_the_end_of_a_blob_is_refused(void **state)
     pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
     pl_put_u64(&q.body, PL_TAG_TOTAL, PL_WIRE_DATA_MAX);
     pl_put_u64(&q.body, PL_TAG_OFFSET, PL_WIRE_DATA_MAX);
+    pl_buf_append(&q.data, "y", 1);
     ask_raw(f, &q, PL_ERR_PROTO);
     pl_message_init(&q, PL_MSG_PUT_BLOB);
     pl_put_hash(&q.body, PL_TAG_BLOB, &hash);

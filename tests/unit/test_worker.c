@@ -148,7 +148,7 @@ static void arm_that_cannot_be_used_is_a_failure_of_its_task(void **state)
     pl_message_init(&a, PL_MSG_ERR);
     pl_put_u64(&a.body, PL_TAG_STATUS, PL_ERR_DAMAGED);
     pl_put_text(&a.body, PL_TAG_TEXT, "the arm is damaged");
-    hear(s, s->home, PL_MSG_GET_BLOB); /* the worker asks again after 2 s */
+    hear(s, s->home, PL_MSG_GET_BLOB);
     answer(s, s->home, &a);
     hear(s, s->hub, PL_MSG_RELEASE);
     pl_reader r = assert_named(s);
