@@ -285,6 +285,25 @@ const pl_explanation pl_explanations[] = {
      "None needed: the answer itself is complete. Check the machine's memory."},
     {"state.fresh", "A path begins without moments of the optimizer.",
      "train.state is local, and another worker had the path before.", ""},
+    {"state.differs",
+     "A worker repeated phases of a path, and its state differs from the one that "
+     "another worker reported; the path continues with the repeated state.",
+     "The two workers run on different kinds of devices, which round differently; or "
+     "one of them has faulty memory or a different build, or sent a false hash.",
+     "None needed with different kinds of devices. Otherwise the run may differ from an "
+     "undisturbed one: see pathloom audit, and check both machines."},
+    {"state.repeated", "A worker has made a path's state again by repeating phases.",
+     "", ""},
+    {"state.repeating",
+     "A worker begins to repeat phases of a path, because only the worker that had the "
+     "path before has its state (train.state_every).",
+     "That worker is gone, is slow, or an audit repeats one of its tasks.",
+     "None needed."},
+    {"state.unsaved",
+     "A worker could not write a path's state to its cache folder; `reason` says why.",
+     "The disk is full, or the folder cannot be written.",
+     "Make room. Until then the phases since the last upload are repeated if the state "
+     "is needed again."},
     {"store.mended",
      "The end of a store's log was cut off; no acknowledged commit was in it.",
      "A power failure or a crash of the machine in the middle of a commit.",

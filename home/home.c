@@ -236,7 +236,8 @@ static pl_status on_get_path(home *h, pl_message *m, pl_message *a)
         return status;
     PL_SAY(a, PATH_IS, path_is, .phase = state.phase, .blob = state.moments,
            .samples = state.samples, .tokens = state.n_tokens, .loss = state.loss,
-           .seconds = state.seconds);
+           .seconds = state.seconds, .worker = state.worker[0] ? state.worker : NULL,
+           .repeats = state.repeats, .made = state.made);
     return PL_OK;
 }
 
@@ -291,10 +292,14 @@ static pl_status drop_path_state(home *h, home_path *path)
            (long long)path->phase, path->worker);
     PL_CHECK(pl_store_get_path(h->store, path->name, &state));
     memset(&state.moments, 0, sizeof state.moments);
+    memset(&state.made, 0, sizeof state.made);
+    state.repeats = 0;
     state.worker[0] = '\0';
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, &state));
     path->state = state.moments;
+    path->made = state.made;
+    path->repeats = 0;
     path->worker[0] = '\0';
     home_tell_path(h, path, 0);
     return PL_OK;

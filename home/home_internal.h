@@ -63,7 +63,12 @@ typedef struct home_path {
     /* see pl_path_state (store/store.h) */
     double gradient, held;
     int64_t held_phase;
-    pl_hash state; /* blob of the path's state; all zeros: the path has no state */
+    /* blob of the path's newest state that was uploaded; all zeros: there is none */
+    pl_hash state;
+    /* number of phases since that state, and the hash of the present state; as in
+     * pl_path_state */
+    int64_t repeats;
+    pl_hash made;
     char worker[PL_TEXT_MAX]; /* the worker that made the state; "": there is none */
     /* submissions under a lease with a lower token are refused */
     uint64_t fence;

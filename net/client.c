@@ -333,6 +333,16 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
     out->loss = a.loss;
     out->seconds = a.seconds;
     out->moments = a.blob;
+    pl_copy_text(out->worker, sizeof out->worker, a.worker ? a.worker : "");
+    out->repeats = a.repeats;
+    out->made = a.made;
+    if (a.repeats < 0 || a.repeats > a.phase ||
+        (a.repeats > 0) == pl_hash_none(&a.made))
+        return pl_fail(PL_ERR_PROTO,
+                       "a home sent a state of %s that is %lld phases old after %lld "
+                       "phases, without the hash of the present state or with a second "
+                       "one",
+                       name, (long long)a.repeats, (long long)a.phase);
     return PL_OK;
 }
 
@@ -451,12 +461,14 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
 {
     pl_message q;
     pl_path_state state = *given;
+    const bool named = !moments && !pl_hash_none(&state.moments);
     if (pl_hash_none(&state.moments))
         pl_blob_hash(moments, bytes, &state.moments);
     client_blob blob = {moments, bytes, state.moments};
     pl_message_init(&q, 0);
     client_put_path(c, &q, &state, false);
-    pl_status status = send_and_submit(c, state.name, &q, &blob, result, text);
+    pl_status status = named ? submit(c, state.name, &q, &blob, result, text)
+                             : send_and_submit(c, state.name, &q, &blob, result, text);
     pl_message_destroy(&q);
     return status;
 }

@@ -118,7 +118,8 @@ PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
                                             uint64_t bytes, pl_submit_result *result,
                                             char text[256]);
 /* Submits the state of a path. Set state->moments to the hash of the moments, or to
- * zero if the hash is not known. */
+ * zero if the hash is not known. If `moments` is NULL and the hash is known, only the
+ * hash is sent, and the home must not need the state (pl_phase_uploads). */
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *result, char text[256]);

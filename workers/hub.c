@@ -128,7 +128,8 @@ static pl_status send_task(hub *h, hub_worker *w)
            .step = (uint64_t)w->given_steps, .peer = peers, .n_peer = n_peers,
            .late = late, .lease = {sealed.data, sealed.len}, .audit = audit != NULL,
            .seed = PL_ITEMS(with_seeds ? audit->seeds : NULL,
-                            with_seeds ? audit->n_parts : 0));
+                            with_seeds ? audit->n_parts : 0),
+           .repeats = audit ? audit->row.repeats : 0);
     pl_free(peers);
     pl_buf_destroy(&sealed);
     return hub_answer(h, &w->peer, &a);
@@ -477,15 +478,16 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
 }
 
 /* Notes the speed of a finished task. The time since the grant is not known if the
- * lease was extended to the next phase, or if it was granted before the hub
- * restarted. */
+ * lease was extended to the next phase, or if it was granted before the hub restarted.
+ * It does not count if the worker had to repeat phases first. */
 static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease *lease,
                       double inner_s)
 {
     plan_task task;
     if (!rep->path || !plan_find_task(&h->tasks, rep->path->name, &task))
         return;
-    bool known = lease && lease->phase == rep->phase && !lease->taken_up;
+    bool known =
+        lease && lease->phase == rep->phase && !lease->taken_up && lease->repeats == 0;
     double total = known ? 1e-3 * (double)(pl_now_ms() - lease->granted_ms) : 0;
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }

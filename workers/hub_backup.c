@@ -83,7 +83,7 @@ static double left_of(const hub *h, const pl_arm *arm, const plan_lease *l,
                       int64_t now_ms)
 {
     double now = 1e-3 * (double)now_ms, end = end_by_progress(l, arm->inner.tau);
-    double promised = promise(&h->workers[l->worker], arm);
+    double promised = (double)(1 + l->repeats) * promise(&h->workers[l->worker], arm);
     if (end <= 0 && promised <= 0)
         return now - 1e-3 * (double)l->granted_ms;
     if (end <= 0)
@@ -235,7 +235,9 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         const plan_path *path = &arm->paths[task.index];
         if (may_do(h, worker, path, now_ms) &&
             ((is_doubtful(h, path) && plan_may_back_up(arm)) ||
-             is_worth_it(promise(w, &arm->arm), h->slow[i].left_s))) {
+             is_worth_it((double)(1 + plan_repeats(path, worker)) *
+                             promise(w, &arm->arm),
+                         h->slow[i].left_s))) {
             *out = task;
             return true;
         }

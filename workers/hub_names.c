@@ -447,12 +447,13 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 /* Whether a worker has held a lease too long. A worker that renews a lease again and
  * again and delivers nothing would stop the path. An honest worker does not need more
  * than OVERDUE_TIMES the time of the slowest accepted task, plus OVERDUE_TTLS lifetimes
- * of a lease. False until a task has been accepted. */
+ * of a lease; each phase that it must repeat counts as a task. False until a task has
+ * been accepted. */
 static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     double held_s = 1e-3 * (double)(now_ms - lease->granted_ms);
-    double most_s =
-        OVERDUE_TIMES * h->slowest_s + 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
+    double most_s = OVERDUE_TIMES * h->slowest_s * (double)(1 + lease->repeats) +
+                    1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
     return lease->active && h->slowest_s > 0 && held_s > most_s;
 }
 

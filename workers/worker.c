@@ -99,6 +99,11 @@ static pl_status check_task(const pl_msg_task *said, const worker_task *task)
                        "path and replica must be 0 to %d, and the phase 0 or more",
                        (long long)said->path, (long long)said->replica,
                        (long long)said->phase, (int)INT32_MAX);
+    if (said->repeats < 0 || said->repeats > said->phase)
+        return pl_fail(
+            PL_ERR_PROTO,
+            "the hub sent a task of phase %lld whose state is %lld phases old",
+            (long long)said->phase, (long long)said->repeats);
     return PL_OK;
 }
 
@@ -119,6 +124,7 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
     task->late = said.late != 0;
     task->again = said.audit != 0;
     task->before = said.blob;
+    task->repeats = said.repeats;
     task->n_seeds = said.seed.n;
     task->seeds = pl_alloc((task->n_seeds + 1) * sizeof *task->seeds);
     pl_reader_open(&r, "TASK", m->body.data, m->body.len);
@@ -224,6 +230,12 @@ static void start_next(worker *w)
     double idle = task->granted - w->free_since;
     task->idle_s = idle > 0 ? idle : 0;
     task->exposed_s = task->waited_s = now - w->free_since - task->idle_s;
+    w->next = NULL;
+    worker_start(w, task);
+}
+
+void worker_start(worker *w, worker_task *task)
+{
     task->job =
         (train_job){.arm = &task->arm->arm,
                     .topology = task->arm->topology,
@@ -240,7 +252,6 @@ static void start_next(worker *w)
                     .mixed = task->mixed,
                     .held = task->held ? task->held->tokens : NULL};
     task->state = NULL;
-    w->next = NULL;
     w->training = task;
     trainer_start(w->inner, &task->job);
 }
@@ -254,7 +265,8 @@ static pl_status take_trained(worker *w)
     if (!task || w->merging || !trainer_take(w->inner))
         return PL_OK;
     w->training = NULL;
-    w->free_since = pl_now();
+    if (!task->remakes) /* a repeated phase belongs to the task that waits for it */
+        w->free_since = pl_now();
     task->exposed_s += task->job.overhead_s;
     task->waited_s += task->job.waited_s;
     if (worker_task_lost(task))
@@ -267,6 +279,12 @@ static pl_status take_trained(worker *w)
     /* If a shard has changed on disk, the task is given back and its shard will be
      * fetched again. This does not count as a failure. */
     status = task->job.status == PL_ERR_DAMAGED ? PL_ERR_BUSY : task->job.status;
+    if (task->remakes) {
+        task->status = status;
+        pl_copy_text(task->error, sizeof task->error, task->job.error);
+        worker_end_remake(w, task);
+        return PL_OK;
+    }
     status = give_task_up(w, task, status, task->job.error);
     worker_task_free(&task);
     return status;
@@ -327,6 +345,10 @@ static pl_status take_sent(worker *w)
     PL_CHECK(take_packed(w));
     w->n_sending--;
     memmove(w->sending, w->sending + 1, (size_t)w->n_sending * sizeof *w->sending);
+    if (task->remakes) {
+        worker_end_remake(w, task);
+        return PL_OK;
+    }
     if (task->status == PL_OK) {
         keep_state(w, task);
         if (task->overruled)
@@ -603,12 +625,13 @@ static pl_status drain_worker(worker *w)
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
             /* gives back all tasks unfinished, so that other workers need not wait
              * until the leases expire */
-            if (w->training) {
+            if (w->training)
                 trainer_cancel(w->inner);
+            if (w->training && !w->training->remakes)
                 PL_CHECK(give_back(w, w->training));
-            }
             for (int i = 0; i < w->n_sending; i++)
-                PL_CHECK(give_back(w, w->sending[i]));
+                if (!w->sending[i]->remakes)
+                    PL_CHECK(give_back(w, w->sending[i]));
             return worker_say_bye(w);
         }
         PL_CHECK(work_turn(w));

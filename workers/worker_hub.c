@@ -88,7 +88,7 @@ static const worker_task *newest(const worker *w)
     const worker_task *task = w->training;
     if (!task && w->n_sending > 0)
         task = w->sending[w->n_sending - 1];
-    return task && !worker_task_lost(task) ? task : NULL;
+    return task && !task->remakes && !worker_task_lost(task) ? task : NULL;
 }
 
 /* Asks the hub for a task. Only one question is open at a time. The worker repeats the
@@ -132,7 +132,7 @@ static pl_status renew(worker *w, worker_task *task)
 
 static pl_status renew_late(worker *w, worker_task *task)
 {
-    if (!task || worker_task_lost(task) ||
+    if (!task || task->remakes || worker_task_lost(task) ||
         pl_now_ms() - task->renewed_ms < w->ttl_ms / 4)
         return PL_OK;
     return renew(w, task);

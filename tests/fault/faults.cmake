@@ -83,6 +83,8 @@ endif()
 pl_job_test(fault_straggler "fault;outer" fault/fault_straggler.sh ${program}
   $<TARGET_FILE:holder_mean> ${CMAKE_BINARY_DIR}/fault_straggler)
 pl_test_limit(fault_straggler 600)
+pl_job_test(fault_repeat "fault;workers" fault/fault_repeat.sh ${program}
+  ${CMAKE_BINARY_DIR}/fault_repeat)
 pl_job_test(fault_methods "fault;outer" fault/fault_methods.sh ${program}
   ${CMAKE_BINARY_DIR}/fault_methods)
 
