@@ -260,6 +260,7 @@ static pl_status take_trained(worker *w)
     if (worker_task_lost(task))
         task->job.status = PL_ERR_STALE;
     if (task->job.status == PL_OK) {
+        task->sends = true;
         w->sending[w->n_sending++] = task;
         sender_push(w->out, task);
         return PL_OK;
@@ -404,6 +405,21 @@ static pl_status hear_error(worker *w, const pl_message *m)
     return status == PL_ERR_NOPERM ? status : worker_say_hello(w);
 }
 
+/* The hub says why it keeps the ready tasks from this worker, if it does. The log has
+ * the first reason, and then one per minute. */
+static pl_status hear_no_work(worker *w, pl_message *m)
+{
+    enum { SAY_MS = 60000 };
+    pl_msg_no_work said;
+    w->question = 0;
+    PL_CHECK(PL_HEAR(m, no_work, &said));
+    if (!said.text || (w->told_ms > 0 && pl_now_ms() - w->told_ms < SAY_MS))
+        return PL_OK;
+    w->told_ms = pl_now_ms();
+    pl_log(PL_LOG_INFO, "worker.withheld", "reason=\"%s\"", said.text);
+    return PL_OK;
+}
+
 static pl_status hear_message(worker *w, pl_message *m)
 {
     bool is_answer = w->question != 0 && m->request == w->question;
@@ -415,9 +431,7 @@ static pl_status hear_message(worker *w, pl_message *m)
     case PL_MSG_ERR:
         return hear_error(w, m);
     case PL_MSG_NO_WORK:
-        if (is_answer)
-            w->question = 0;
-        return PL_OK;
+        return is_answer ? hear_no_work(w, m) : PL_OK;
     case PL_MSG_TASK:
         return is_answer ? take_task(w, m) : PL_OK;
     default:

@@ -125,15 +125,28 @@ static pl_status renew(worker *w, worker_task *task)
            .rate = rate,
            .lease = {task->lease_bytes > 0 ? task->lease : NULL, task->lease_bytes},
            .memory = trains ? pl_memory_peak_bytes((int)getpid()) : 0);
+    task->told_steps = task->told_steps || step > 0;
+    task->told_sending = task->sends;
     task->renewal = m.request = pl_wire_next_request();
     task->renewed_ms = pl_now_ms();
     return send_hub(w, &m);
 }
 
+/* Whether the hub should hear at once what the task has come to: from the time of the
+ * first step and of the end of the steps it computes when the task will be done. */
+static bool has_news(const worker *w, const worker_task *task)
+{
+    int step = 0;
+    double loss = 0, rate = 0;
+    if (task == w->training && !task->told_steps)
+        trainer_progress(w->inner, &step, &loss, &rate);
+    return step > 0 || (task->sends && !task->told_sending);
+}
+
 static pl_status renew_late(worker *w, worker_task *task)
 {
     if (!task || worker_task_lost(task) ||
-        pl_now_ms() - task->renewed_ms < w->ttl_ms / 4)
+        (pl_now_ms() - task->renewed_ms < w->ttl_ms / 4 && !has_news(w, task)))
         return PL_OK;
     return renew(w, task);
 }

@@ -48,7 +48,11 @@ typedef struct worker_task {
     int path, replica;
     int64_t phase;
     int64_t renewed_ms; /* time when the last RENEW was sent */
-    uint64_t renewal;   /* request number of that RENEW */
+    /* whether the hub was told that the task has done an inner step, and that its
+     * results are being sent */
+    bool told_steps, told_sending;
+    bool sends;       /* whether the sender has the task */
+    uint64_t renewal; /* request number of that RENEW */
     /* nonzero if this worker has lost the task and must not finish it; see
      * worker_task_lost */
     int lost;
@@ -165,6 +169,7 @@ typedef struct worker {
     int n_sending;
     uint64_t question; /* request number of the open TASK_REQ; 0: there is none */
     int64_t asked_ms, ask_after_ms;
+    int64_t told_ms; /* time when the hub's reason for giving no task was logged */
     /* whether merged versions for the running task are being fetched */
     bool merging;
     pl_status broken;  /* failure of other work during a fetch; it ends the worker */
