@@ -8,6 +8,7 @@
  * can renew its lease. If `idle` returns a failure, the call ends with this failure. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
+#include "net/link.h"
 #include "net/messages.h"
 #include "store/store.h"
 #ifdef __cplusplus
@@ -36,6 +37,10 @@ void pl_client_destroy(pl_client **client);
 PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
                                             size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
+/* Describes the connections to all homes together: sums of bytes and connections, and
+ * the rates and round trip of the home with which most bytes were exchanged. Call it on
+ * the client's thread, for example in `idle`. */
+void pl_client_link(const pl_client *client, pl_link *link);
 
 /* Appends the complete blob to `out` and checks the blob's hash. `name` determines the
  * home that is asked: a blob is stored in the home that owns the module, path or object
