@@ -76,6 +76,15 @@ typedef struct hub_pace {
     int64_t noted_ms; /* time of the newest measurement */
 } hub_pace;
 
+/* What a worker has measured of its links to the homes, as it reports it. */
+typedef struct hub_link {
+    double up_rate, down_rate; /* bytes per second */
+    uint64_t rtt_ms, up, down, repeated, reconnects;
+    /* time of the first report of the present `up` and `down`; 0: there was no report
+     */
+    int64_t moved_ms;
+} hub_link;
+
 /* Why a worker that asks gets no task (hub_pace.c). */
 typedef struct hub_withheld {
     bool is; /* whether a task was withheld since the worker's last lease */
@@ -187,7 +196,8 @@ typedef struct hub_worker {
     char task[PL_MODULE_NAME_MAX]; /* the task that the worker trains; "": none */
     int64_t phase;
     int step;
-    double rate;           /* tokens per second of inner steps */
+    double rate; /* tokens per second of inner steps */
+    hub_link link;
     uint64_t memory_bytes; /* the process's largest memory so far; 0: not known */
     /* Sums over finished tasks, in seconds. inner_s: inner steps. overhead_s: time in
      * which the trainer did no steps although it had a task. idle_s: time in which the
@@ -204,7 +214,10 @@ typedef struct hub_worker {
      * hub counts on it for. */
     int64_t free_ms, taken_ms;
     bool has_lease;
-    plan_stage stage; /* of the lease at which the worker is; only if has_lease */
+    /* the lease at which the worker is, and its task; only if has_lease */
+    plan_stage stage;
+    const plan_path *at;
+    int64_t stage_ms; /* time when it began to fetch or to send */
 } hub_worker;
 
 /* The hub's connection to one home. */
@@ -404,6 +417,12 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
                    const plan_lease *lease, double inner_s, int64_t now_ms);
 /* Returns the rate, in tokens per second, or 0 if the rate is impossible. */
 double hub_possible_rate(double rate);
+/* Returns what the worker does: "fetching", "training", "sending", "waiting", or
+ * "stalled". Call hub_look_at_fleet before. */
+const char *hub_doing(const hub_worker *w, int64_t now_ms);
+/* Returns why the worker gets no task or is stalled; "": neither is so. */
+const char *hub_reason(const hub *h, const hub_worker *w, int64_t now_ms,
+                       char text[HUB_WITHHELD_TEXT_MAX]);
 
 /* hub_pace.c */
 /* Notes the speed of a finished task. `total_s` is the time that it took by the hub's

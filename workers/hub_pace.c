@@ -203,7 +203,11 @@ static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,
         now_ms + (said ? 0 : (int64_t)(1e3 * hub_left_s(h, arm, path, l, now_ms)));
     w->free_ms = free_ms > w->free_ms ? free_ms : w->free_ms;
     const plan_stage stage = said ? PLAN_SENDS : l->stage;
-    w->stage = w->has_lease && w->stage > stage ? w->stage : stage;
+    if (!w->has_lease || stage > w->stage) {
+        w->stage = stage;
+        w->stage_ms = stage == PLAN_FETCHES ? l->granted_ms : l->step_ms;
+        w->at = path;
+    }
     w->has_lease = true;
 }
 

@@ -68,8 +68,15 @@ static bool shares_lease(const worker *w, const worker_task *task)
 static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
                               const char *text)
 {
-    pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
-           task->name, (long long)task->phase, text);
+    /* A state that is gone means almost always that another worker has finished the
+     * phase in the meantime. The hub knows whether that is so, and warns if it is not.
+     */
+    const bool is_late = worker_task_lost(task) || why == PL_ERR_NOT_FOUND;
+    pl_log(is_late ? PL_LOG_INFO : PL_LOG_WARN, "task.abandoned",
+           "task=%s phase=%lld reason=\"%s%s\"", task->name, (long long)task->phase,
+           why == PL_ERR_NOT_FOUND ? "probably another worker has finished the phase: "
+                                   : "",
+           text);
     drop_after(w, task);
     w->shuns_peers = w->shuns_peers || task->deceived;
     if (why == PL_ERR_STALE || worker_task_lost(task))

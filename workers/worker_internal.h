@@ -232,6 +232,8 @@ void sender_destroy(sender *s);
 void sender_push(sender *s, worker_task *task);
 worker_task *sender_take(sender *s); /* returns NULL if no task is ready */
 int sender_fd(const sender *s);
+/* What the sender has measured of its links to the homes. */
+void sender_link(const sender *s, pl_link *out);
 /* Returns the next task that has been packed (its state and predicted versions are
  * complete), or NULL. The sender still reads the task, because it sends the task after
  * packing. After sender_take, call this function until it returns NULL, and only then

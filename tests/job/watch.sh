@@ -63,6 +63,10 @@ fi
     fail "an unknown page does not get 404"
 curl -sf "http://127.0.0.1:$port/metrics.json" | grep -q '"encrypted":true' ||
     fail "metrics.json does not say that the job is encrypted"
+"$pathloom" status --run "$work/run" --json >"$work/status.json"
+grep -q '"doing":"\(training\|fetching\|sending\|waiting\)"' "$work/status.json" &&
+    grep -q '"bytes_up":[0-9].*"reconnects":0' "$work/status.json" ||
+    fail "status --json does not say what the workers do and what their links carry"
 "$pathloom" status --run "$work/run" --json | grep -q '"homes":\[{.*"store_bytes":[1-9]' ||
     fail "status --json does not show the bytes of the stores"
 # After the base model has ended and before the mixture begins, `top` has no path to

@@ -299,6 +299,61 @@ static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
     assert_int_equal(f->workers[0].n_failures, 1);
 }
 
+/* ---- what a worker is seen to do ---- */
+static void renew(fixture *f, bool trains, uint64_t step, uint64_t down, int64_t now_ms)
+{
+    const pl_msg_renew q = {.trains = trains, .step = step, .down = down};
+    hub_note_renewal(&f->h, 0, &f->paths[0], &f->paths[0].lease, &q, now_ms);
+    hub_look_at_fleet(&f->h, now_ms);
+}
+
+static void worker_with_a_lease_is_never_idle(void **state)
+{
+    fixture *f = *state;
+    hub_worker *w = &f->workers[0];
+    hub_look_at_fleet(&f->h, 50);
+    assert_string_equal(hub_doing(w, 50), "waiting");
+    begin(f, 0);
+    renew(f, false, 0, 10, 100);
+    assert_true(w->has_lease);
+    assert_string_equal(hub_doing(w, 100), "fetching");
+    assert_string_equal(w->at->name, f->paths[0].name);
+    renew(f, true, 0, 20, 200);
+    assert_string_equal(hub_doing(w, 200), "training");
+    renew(f, true, STEPS, 20, 300);
+    renew(f, false, 0, 20, 400);
+    assert_string_equal(hub_doing(w, 400), "sending");
+    /* a second lease, of which nothing was reported yet */
+    plan_grant(&f->h.tasks, (plan_task){0, 1}, 0, 450, TTL);
+    hub_look_at_fleet(&f->h, 500);
+    assert_string_equal(hub_doing(w, 500), "sending");
+}
+
+/* Small messages arrive, and large packets are lost on the way. */
+static void transfer_that_does_not_move_is_stalled(void **state)
+{
+    fixture *f = *state;
+    hub_worker *w = &f->workers[0];
+    char text[HUB_WITHHELD_TEXT_MAX];
+    begin(f, 0);
+    renew(f, false, 0, 0, 100);
+    renew(f, false, 0, 5000, 9000);
+    renew(f, false, 0, 5000, 23900);
+    assert_string_equal(hub_doing(w, 23900), "fetching");
+    assert_string_equal(hub_reason(&f->h, w, 23900, text), "");
+    renew(f, false, 0, 5000, 34000);
+    assert_string_equal(hub_doing(w, 34000), "stalled");
+    assert_non_null(strstr(hub_reason(&f->h, w, 34000, text), "for 25 s no byte"));
+    renew(f, false, 0, 6000, 34100);
+    assert_string_equal(hub_doing(w, 34100), "fetching");
+    /* training takes an hour, in which nothing moves; then sending begins */
+    renew(f, true, 1, 6000, 34200);
+    renew(f, true, STEPS, 6000, 3634200);
+    assert_string_equal(hub_doing(w, 3634200), "training");
+    renew(f, false, 0, 6000, 3634300);
+    assert_string_equal(hub_doing(w, 3634300), "sending");
+}
+
 /* ---- a task with two leases ---- */
 static plan_lease *back_up(fixture *f, int worker)
 {
@@ -657,6 +712,10 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(first_task_of_a_worker_on_trial_is_begun_twice,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(worker_with_a_lease_is_never_idle, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(transfer_that_does_not_move_is_stalled, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(leases_that_run_out_bar_a_key_on_trial, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(worker_that_was_never_measured_is_not_asked,
