@@ -315,16 +315,15 @@ static const char *life_of(const page *p)
 
 static pl_json *run_object(const page *p)
 {
-    const char *slash = strrchr(p->r.dir, '/');
+    const char *where = p->hub_at ? p->hub_at : p->r.dir, *slash = strrchr(where, '/');
+    const pl_topology *t = p->r.topology; /* NULL for a job on another machine */
     pl_json *o = pl_json_object();
-    pl_json_set_text(o, "folder", p->r.dir);
-    pl_json_set_text(o, "name", slash && slash[1] ? slash + 1 : p->r.dir);
+    pl_json_set_text(o, "folder", where);
+    pl_json_set_text(o, "name", slash && slash[1] ? slash + 1 : where);
     pl_json_set_text(o, "topology", p->r.cfg.levels);
-    pl_json_set_int(o, "paths", pl_topology_n_paths(p->r.topology));
-    pl_json_set_int(o, "params_per_path",
-                    (int64_t)pl_topology_path_params(p->r.topology));
-    pl_json_set_int(o, "params_total",
-                    (int64_t)pl_topology_total_params(p->r.topology));
+    pl_json_set_int(o, "paths", t ? pl_topology_n_paths(t) : 0);
+    pl_json_set_int(o, "params_per_path", t ? (int64_t)pl_topology_path_params(t) : 0);
+    pl_json_set_int(o, "params_total", t ? (int64_t)pl_topology_total_params(t) : 0);
     pl_json_set_int(o, "versions", (int64_t)p->history.n_versions);
     return o;
 }

@@ -599,6 +599,8 @@ static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message
         a->type = PL_MSG_STATUS_IS;
         hub_status_json(h, &a->data);
         return PL_OK;
+    case PL_MSG_LOG:
+        return hub_log_lines(m, a);
     case PL_MSG_HOMES:
         a->type = PL_MSG_OK;
         return hub_add_homes(h, m);

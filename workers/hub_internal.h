@@ -464,6 +464,8 @@ pl_status hub_settle(hub *h, plan_path *path);
 pl_status hub_add_homes(hub *h, const pl_message *homes);
 
 /* hub_status.c */
+/* Answers LOG with lines of the file to which this process writes its log. */
+pl_status hub_log_lines(pl_message *m, pl_message *a);
 bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms);
 void hub_status_json(hub *h, pl_buf *out);
 

@@ -2,6 +2,11 @@
  * tests read. */
 #include "workers/hub_internal.h"
 
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 /* Describes a lease: its worker, the seconds since its grant and since its last
  * renewal, and the failures of its task. */
 static pl_json *lease_json(const hub *h, const plan_lease *lease, int64_t now_ms)
@@ -242,6 +247,43 @@ void hub_status_json(hub *h, pl_buf *out)
     hub_look_at_fleet(h, pl_now_ms());
     while (write_status(h, n, out) > PL_WIRE_DATA_MAX && n > 0)
         n /= 2;
+}
+
+/* ---- the log ---- */
+/* Reads whole lines of a file from *at on. If the file is shorter, a new one was begun,
+ * and *at becomes 0. */
+static pl_status read_lines(int file, uint64_t *at, uint64_t *total, pl_buf *out)
+{
+    enum { LINES_BYTES = 256 << 10 };
+    struct stat info;
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the hub does not write its log to a file, so it cannot show it; "
+            "see the log where the hub was started");
+    *total = (uint64_t)info.st_size;
+    if (*at > *total)
+        *at = 0;
+    pl_buf_reserve(out, LINES_BYTES);
+    const ssize_t got = pread(file, out->data, LINES_BYTES, (off_t)*at);
+    const uint8_t *end = got > 0 ? memrchr(out->data, '\n', (size_t)got) : NULL;
+    out->len = end ? (size_t)(end - out->data) + 1 : 0;
+    return PL_OK;
+}
+
+pl_status hub_log_lines(pl_message *m, pl_message *a)
+{
+    pl_msg_log q;
+    uint64_t total = 0;
+    PL_CHECK(PL_HEAR(m, log, &q));
+    /* stderr was opened for writing only */
+    const int file = open("/proc/self/fd/2", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    pl_status status = read_lines(file, &q.offset, &total, &a->data);
+    if (file >= 0)
+        close(file);
+    if (status == PL_OK)
+        PL_SAY(a, LOG_IS, log_is, .total = total, .offset = q.offset);
+    return status;
 }
 
 /* ---- the end of the job ---- */
