@@ -2,11 +2,10 @@
 #include "workers/fleet.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* The times are measured, so a task that ends this fraction of a time too late still
  * counts: without it, rounding errors would decide between equal workers. */
-static const double slack = 1e-9;
+static const double slack = 1e-5;
 
 static double n_done(const fleet_member *m, double until_s)
 {
@@ -16,7 +15,7 @@ static double n_done(const fleet_member *m, double until_s)
 
 double fleet_horizon(const fleet_member *members, int n, int64_t n_tasks)
 {
-    enum { HALVINGS = 60 };
+    const double exact_s = 1e-6;
     double low = 0, high = INFINITY;
     if (n_tasks < 1)
         return 0;
@@ -24,7 +23,8 @@ double fleet_horizon(const fleet_member *members, int n, int64_t n_tasks)
         const double alone = members[i].free_s + members[i].task_s * (double)n_tasks;
         high = alone < high ? alone : high;
     }
-    for (int i = 0; i < HALVINGS && isfinite(high); i++) {
+    /* one task goes to the member that is done with it first */
+    while (n_tasks > 1 && isfinite(high) && high - low > exact_s * (1 + high)) {
         const double middle = 0.5 * (low + high);
         double done = 0;
         for (int k = 0; k < n && done < (double)n_tasks; k++)
@@ -43,15 +43,30 @@ void fleet_assign(fleet_member *members, int n, double horizon_s)
         members[i].free_s += members[i].task_s * n_done(&members[i], horizon_s);
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
+/* Quickselect (Hoare): moves the values so that the one with rank k is at k. */
 double fleet_median(double *values, int n)
 {
-    if (n > 0)
-        qsort(values, (size_t)n, sizeof *values, compare_times);
-    return n > 0 ? values[(n - 1) / 2] : 0;
+    const int k = (n - 1) / 2;
+    for (int first = 0, last = n - 1; first < last;) {
+        const double pivot = values[first + (last - first) / 2];
+        int i = first, j = last;
+        while (i <= j) {
+            while (values[i] < pivot)
+                i++;
+            while (values[j] > pivot)
+                j--;
+            if (i > j)
+                break;
+            const double moved = values[i];
+            values[i++] = values[j];
+            values[j--] = moved;
+        }
+        if (k <= j)
+            last = j;
+        else if (k >= i)
+            first = i;
+        else
+            break;
+    }
+    return n > 0 ? values[k] : 0;
 }

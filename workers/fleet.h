@@ -21,7 +21,8 @@ double fleet_horizon(const fleet_member *members, int n, int64_t n_tasks);
  * them: each member's free_s becomes the time when its last task is done. */
 void fleet_assign(fleet_member *members, int n, double horizon_s);
 
-/* Returns the median of n values, the lower one of two; 0 if n is 0. Sorts them. */
+/* Returns the median of n values, the lower one of two; 0 if n is 0. Changes their
+ * order. */
 double fleet_median(double *values, int n);
 
 #endif

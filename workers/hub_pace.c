@@ -211,32 +211,38 @@ static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,
     w->has_lease = true;
 }
 
-/* Notes of all workers when they will be free, and of the arms how many tasks are ready
- * and how many steps the path with the most of them has left. Documents are scored
- * before all else, as in plan_choose. */
-static void look_at_tasks(hub *h, int64_t now_ms)
+/* Notes of an arm how many of its tasks are ready and leased, and how many steps the
+ * ready path with the most of them has left. Documents are scored before all else, as
+ * in plan_choose. */
+static void count_tasks(plan_arm *arm, int64_t now_ms)
+{
+    const pl_inner *in = &arm->arm.inner;
+    arm->n_ready = arm->n_leased = arm->steps_left = 0;
+    for (int i = 0; i < arm->n_tasks; i++) {
+        const plan_path *path = &arm->paths[i];
+        arm->n_leased += path->lease.active;
+        if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
+            continue;
+        const int64_t left =
+            arm->arm.n_scored > 0 ? INT64_MAX : (in->phases - path->phase) * in->tau;
+        arm->steps_left = left > arm->steps_left ? left : arm->steps_left;
+        arm->n_ready++;
+    }
+}
+
+/* Notes of all workers what they do, and when they will be free. */
+static void look_at_leases(hub *h, int64_t now_ms)
 {
     for (int i = 0; i < h->n_workers; i++) {
         h->workers[i].free_ms = now_ms;
         h->workers[i].has_lease = false;
     }
     for (int a = 0; a < h->tasks.n_arms; a++) {
-        plan_arm *arm = &h->tasks.arms[a];
-        arm->n_ready = arm->n_leased = 0;
-        arm->steps_left = 0;
-        for (int i = 0; i < arm->n_tasks; i++) {
+        const plan_arm *arm = &h->tasks.arms[a];
+        for (int i = 0; i < arm->n_tasks && arm->n_leased > 0; i++) {
             const plan_path *path = &arm->paths[i];
             note_busy(h, arm, path, &path->lease, now_ms);
             note_busy(h, arm, path, &path->backup, now_ms);
-            arm->n_leased += path->lease.active;
-            if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
-                continue;
-            const int64_t left =
-                arm->arm.n_scored > 0
-                    ? INT64_MAX
-                    : (arm->arm.inner.phases - path->phase) * arm->arm.inner.tau;
-            arm->steps_left = left > arm->steps_left ? left : arm->steps_left;
-            arm->n_ready++;
         }
     }
     for (size_t i = 0; i < h->n_audits; i++) {
@@ -313,15 +319,22 @@ void hub_look_at_fleet(hub *h, int64_t now_ms)
     fleet_member *members = pl_alloc(n * sizeof *members);
     int *order = pl_alloc(((size_t)h->tasks.n_arms + 1) * sizeof *order);
     h->fleet_ms = now_ms;
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        note_typical(h, &h->tasks.arms[a], values, now_ms);
-    look_at_tasks(h, now_ms);
+    for (int a = 0; a < h->tasks.n_arms; a++) {
+        plan_arm *arm = &h->tasks.arms[a];
+        count_tasks(arm, now_ms);
+        if (arm->n_ready + arm->n_leased > 0)
+            note_typical(h, arm, values, now_ms);
+    }
+    look_at_leases(h, now_ms);
     for (int i = 0; i < h->n_workers; i++)
         h->workers[i].taken_ms = h->workers[i].free_ms;
     order_arms(&h->tasks, order);
     for (int k = 0; k < h->tasks.n_arms; k++) {
-        divide_tasks(h, &h->tasks.arms[order[k]], members, now_ms);
-        note_patience(&h->tasks.arms[order[k]], now_ms);
+        plan_arm *arm = &h->tasks.arms[order[k]];
+        if (arm->n_ready + arm->n_leased == 0)
+            continue;
+        divide_tasks(h, arm, members, now_ms);
+        note_patience(arm, now_ms);
     }
     pl_free(order);
     pl_free(members);
