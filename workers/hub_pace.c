@@ -408,12 +408,12 @@ const char *hub_withheld_text(const hub *h, const hub_worker *w,
 {
     text[0] = '\0';
     if (w->withheld.is)
-        snprintf(text, HUB_WITHHELD_TEXT_MAX,
-                 "this worker would finish a task of %s in %.1f s, but the other "
-                 "workers finish all tasks that are ready in %.1f s; it gets a task "
-                 "when that shortens the phase",
-                 h->tasks.arms[w->withheld.arm].arm.name, w->withheld.need_s,
-                 w->withheld.others_s);
+        snprintf(
+            text, HUB_WITHHELD_TEXT_MAX,
+            "it needs %.1f s for a task of %s; the others finish all ready tasks in "
+            "%.1f s, so it waits for work that it would finish in time",
+            w->withheld.need_s, h->tasks.arms[w->withheld.arm].arm.name,
+            w->withheld.others_s);
     return text;
 }
 
