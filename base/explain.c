@@ -328,7 +328,8 @@ const pl_explanation pl_explanations[] = {
      "A damaged chunk, or a disk that is full or failing.",
      "Check with pathloom store fsck --run RUN; training continues meanwhile."},
     {"task.abandoned", "A worker gave a task up; `reason` says why.",
-     "A lost lease, a home that restarted, a rejected update, a device that failed.",
+     "A lost lease, a home that restarted, a rejected update, a device that failed; at "
+     "the level info, another worker was faster.",
      "See pathloom explain for the status in the reason."},
     {"task.done", "A task is finished and its updates are on disk.", "", ""},
     {"task.lost", "A task was given to another worker before this worker began it.",
@@ -363,6 +364,14 @@ const pl_explanation pl_explanations[] = {
      "It failed three tasks in a row.",
      "Repair that machine. The worker gets tasks again after some time, which grows "
      "with each such event."},
+    {"worker.withheld",
+     "A worker gets no task for now, because the others finish all ready tasks "
+     "earlier; "
+     "`reason` has both times.",
+     "Its processor or its link is slower than theirs, and transfers count.",
+     "None needed: it gets tasks that it will finish in time, and is tried again "
+     "later. "
+     "It helps in jobs with longer phases (train.tau) or more paths than workers."},
     {"worker.fenced",
      "Nothing more is accepted from a worker, because its result differed from those "
      "of two others.",

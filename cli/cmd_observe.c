@@ -13,7 +13,9 @@ typedef struct observe_request {
 } observe_request;
 
 static const cli_option options[] = {
-    CLI_RUN(observe_request, wish.run),
+    CLI_JOB(observe_request, wish,
+            "address of the hub of a job on another machine, whose log is read; needs "
+            "--key"),
     CLI_OPTION("log", CLI_LIST, observe_request, logs, "FILE",
                "also read this log of a process on another machine; may be repeated"),
     CLI_OPTION("event", CLI_TEXT, observe_request, wish.event, "NAME",
@@ -59,7 +61,7 @@ static int run_observe(int argc, char **argv)
     pl_status status = cli_read(&verb_observe, argc, argv, &q, NULL);
     q.wish.logs = q.logs.items;
     q.wish.n_logs = q.logs.n;
-    if (!q.wish.run && q.logs.n == 0)
+    if (!q.wish.run && !q.wish.hub && q.logs.n == 0)
         q.wish.run = "pathloom-run";
     if (status == PL_OK)
         status = observe_logs(&q.wish, &out);
@@ -72,7 +74,9 @@ const cli_verb verb_observe = {
     .help = "print the events of all processes of a run, ordered by time",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
-             "afterwards. Times are those of the machine that wrote the log; a clock "
-             "that differs from the hub's is reported on standard error.",
+    .notes =
+        "Reads RUN/log, with rotated logs (NAME.log.1), while a job runs or "
+        "afterwards. Times are those of the machine that wrote the log; a clock "
+        "that differs from the hub's is reported on standard error. With --hub and "
+        "the key of an inspector it reads the hub's own log from anywhere.",
     .run = run_observe};

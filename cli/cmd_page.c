@@ -3,13 +3,14 @@
 #include "view/view.h"
 
 typedef struct page_request {
-    const char *dir;
+    run_request ask;
     const char *ready, *report;
     pl_page_front_options front;
 } page_request;
 
 static const cli_option options[] = {
-    CLI_RUN(page_request, dir),
+    CLI_JOB(page_request, ask,
+            "address of the hub of a job on another machine; needs --key"),
     CLI_OPTION("listen", CLI_TEXT, page_request, front.listen, "ADDRESS",
                "address to listen at, IPv4:PORT; PORT *: a free one (127.0.0.1:8090)"),
     CLI_OPTION(
@@ -32,12 +33,15 @@ static pl_status show_page(const page_request *q)
     char address[64];
     page *p = NULL;
     pl_page_front *front = NULL;
-    PL_TRY(page_open(q->dir, &p));
+    PL_TRY(page_open(q->ask.run, q->ask.hub, q->ask.key, &p));
     PL_TRY(pl_page_front_open(&q->front, &front, address));
     if (q->ready)
         PL_TRY(pl_replace_file(q->ready, address, strlen(address)));
-    say("the page of %s is at http://%s/%s", q->dir ? q->dir : "pathloom-run", address,
-        q->front.tokens ? "#TOKEN" : "");
+    say("the page of %s is at http://%s/%s",
+        q->ask.hub   ? q->ask.hub
+        : q->ask.run ? q->ask.run
+                     : "pathloom-run",
+        address, q->front.tokens ? "#TOKEN" : "");
     for (int64_t next_ms = 0; !*stop;) {
         const int64_t now = pl_now_ms();
         if (now >= next_ms) {
@@ -64,7 +68,10 @@ done:
 static pl_status write_report(const page_request *q)
 {
     pl_buf html = {0};
-    pl_status status = page_report(q->dir, &html);
+    pl_status status =
+        q->ask.hub ? pl_fail(PL_ERR_USAGE, "--report needs the folder of the run, and "
+                                           "cannot be used with --hub")
+                   : page_report(q->ask.run, &html);
     if (status == PL_OK)
         status = pl_replace_file(q->report, html.data, html.len);
     if (status == PL_OK)
@@ -88,7 +95,10 @@ const cli_verb verb_page = {
     .help = "show a run in a browser, while it trains or afterwards",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "The page only reads: nothing in the browser can change the run. Ctrl+C "
-             "ends it. A browser's token follows # in the address.",
+    .notes =
+        "The page only reads: nothing in the browser can change the run. Ctrl+C "
+        "ends it. A browser's token follows # in the address. With --hub and the key "
+        "of an inspector the page shows a job on another machine: its workers, "
+        "paths, homes and the events of its hub.",
     .computes = true,
     .run = run_page};

@@ -53,6 +53,9 @@ static void print_status(const pl_json *status)
             pl_json_get_text(w, "worker"), pl_json_get_text(w, "state"),
             pl_json_get_real(w, "tokens_per_second"), pl_json_get_real(w, "tasks"),
             task);
+        if (pl_json_get_text(w, "reason")[0])
+            say("         %s: %s", pl_json_get_text(w, "doing"),
+                pl_json_get_text(w, "reason"));
     }
     for (size_t i = 0; i < pl_json_count(homes); i++) {
         const pl_json *h = pl_json_at(homes, i);

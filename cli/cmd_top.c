@@ -117,27 +117,45 @@ static void put_homes(screen *s, const pl_json *status)
     }
 }
 
+static const char *bytes_or_dash(const pl_json *w, const char *key, char text[16])
+{
+    const double bytes = pl_json_get_real(w, key);
+    return bytes > 0 ? pl_human_bytes(bytes, text) : "-";
+}
+
 static void put_worker_rows(screen *s, const pl_json *status, int most)
 {
     const pl_json *workers = pl_json_get(status, "workers");
     size_t n = pl_json_count(workers);
     put_screen_line(s, "%s", "");
-    put_screen_line(s, "%-20s %-5s %10s %9s %6s %9s  %s", "WORKER", "STATE", "TOKENS/S",
-                    "MEMORY", "TASKS", "SEEN", "TASK");
+    put_screen_line(s, "%-14s %-8s %8s %8s %8s %7s %5s %5s %8s  %s", "WORKER", "STATE",
+                    "TOKENS/S", "UP/S", "DOWN/S", "RTT", "AGAIN", "TASKS", "SEEN",
+                    "TASK");
     for (size_t i = 0; i < n && (int)i < most; i++) {
         const pl_json *w = pl_json_at(workers, i);
-        char rate[16], memory[16], task[128] = "";
-        const double most_bytes = pl_json_get_real(w, "memory_bytes");
+        const double rtt_ms = pl_json_get_real(w, "round_trip_ms"),
+                     again = pl_json_get_real(w, "bytes_repeated_percent");
+        const bool is_here =
+            pl_json_get_text(w, "doing")[0] && !pl_json_get_real(w, "barred_seconds");
+        char rate[16], up[16], down[16], rtt[16] = "-", share[16] = "-", task[128] = "";
         if (pl_json_get_text(w, "task")[0])
             snprintf(task, sizeof task, "%s phase %.0f step %.0f",
                      pl_json_get_text(w, "task"), pl_json_get_real(w, "phase"),
                      pl_json_get_real(w, "step"));
-        put_screen_line(s, "%-20s %-5s %10s %9s %6.0f %7.1f s  %s",
-                        pl_json_get_text(w, "worker"), pl_json_get_text(w, "state"),
+        if (rtt_ms > 0)
+            snprintf(rtt, sizeof rtt, "%.0f ms", rtt_ms);
+        if (again > 0)
+            snprintf(share, sizeof share, "%.0f %%", again);
+        put_screen_line(s, "%-14s %-8s %8s %8s %8s %7s %5s %5.0f %6.1f s  %s",
+                        pl_json_get_text(w, "worker"),
+                        pl_json_get_text(w, is_here ? "doing" : "state"),
                         pl_human_count(pl_json_get_real(w, "tokens_per_second"), rate),
-                        most_bytes > 0 ? pl_human_bytes(most_bytes, memory) : "-",
+                        bytes_or_dash(w, "bytes_up_per_second", up),
+                        bytes_or_dash(w, "bytes_down_per_second", down), rtt, share,
                         pl_json_get_real(w, "tasks"),
                         pl_json_get_real(w, "seen_seconds_ago"), task);
+        if (pl_json_get_text(w, "reason")[0])
+            put_screen_line(s, "  %s", pl_json_get_text(w, "reason"));
     }
     if ((int)n > most)
         put_screen_line(s, "... and %d more", (int)n - most);

@@ -157,6 +157,11 @@ pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX]);
  * it. */
 pl_status run_await_address(const char *dir, const char *file, int ms,
                             char out[PL_ADDRESS_MAX]);
+/* Appends the lines of the hub's log from *offset on to `out`, at most 256 KiB, and
+ * moves *offset behind them. *more: whether the log has more lines. *anew: the log was
+ * begun again, and `out` has its first lines. */
+PL_MUST_CHECK pl_status run_hub_log(pl_run *r, uint64_t *offset, pl_buf *out,
+                                    bool *more, bool *anew);
 pl_status run_hub_status(pl_run *r, int timeout_ms, pl_json **out);
 
 /* Largest memory in which an evaluation holds the losses of all paths at once. */

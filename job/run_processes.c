@@ -544,6 +544,28 @@ pl_status run_hub_status(pl_run *r, int timeout_ms, pl_json **out)
 }
 
 /* ---- looking at a job ---- */
+pl_status run_hub_log(pl_run *r, uint64_t *offset, pl_buf *out, bool *more, bool *anew)
+{
+    pl_message q, a;
+    pl_msg_log_is is;
+    pl_status status = PL_OK;
+    *more = *anew = false;
+    pl_message_init(&q, 0);
+    pl_message_init(&a, 0);
+    q.request = pl_wire_next_request();
+    PL_SAY(&q, LOG, log, .offset = *offset);
+    PL_TRY(pl_wire_ask(r->hub, &q, 1000, WATCH_MS, &a));
+    PL_TRY(PL_HEAR(&a, log_is, &is));
+    *anew = is.offset < *offset;
+    *offset = is.offset + a.data.len;
+    *more = a.data.len > 0 && *offset < is.total;
+    pl_buf_append(out, a.data.data, a.data.len);
+done:
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
 pl_status run_watch(pl_run *r, const run_request *q)
 {
     char address[PL_ADDRESS_MAX];

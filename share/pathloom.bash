@@ -58,9 +58,9 @@ _pathloom() {
     forget) options='--run --from --dry-run --purge --help' ;;
     audit) options='--run --json --help' ;;
     status) options='--run --hub --key --history --csv --json --help' ;;
-    observe) options='--run --log --event --path --module --worker --json --help' ;;
+    observe) options='--run --hub --key --log --event --path --module --worker --json --help' ;;
     top) options='--run --hub --key --help' ;;
-    page) options='--run --listen --token --ready --report --help' ;;
+    page) options='--run --hub --key --listen --token --ready --report --help' ;;
     doctor) options='--run --hub --key --json --help' ;;
     explain) options='--json --help' ;;
     init) options='--set --list --reference --help' ;;

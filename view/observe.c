@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -126,6 +127,44 @@ static int compare_streams(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static void add_file(observation *o, int file, const char *name)
+{
+    stream *s = pl_alloc(sizeof *s);
+    s->file = file;
+    o->streams = pl_grow(o->streams, (o->n + 1) * sizeof(stream *));
+    o->streams[o->n++] = s;
+    pl_copy_text(s->name, sizeof s->name, name);
+}
+
+/* Copies the log of a hub on another machine into a file without a name. */
+static pl_status add_hub_log(observation *o, const observe_wish *wish)
+{
+    const run_request where = {.hub = wish->hub, .key = wish->key};
+    pl_run r;
+    pl_buf lines = {0};
+    uint64_t offset = 0;
+    bool more = true, anew = false;
+    pl_status status = PL_OK;
+    memset(&r, 0, sizeof r);
+    r.lock = -1;
+    const int file = memfd_create("hub.log", MFD_CLOEXEC);
+    PL_TRY(file >= 0 ? PL_OK : pl_fail(PL_ERR_IO, "no memory for the log of the hub"));
+    PL_TRY(run_watch(&r, &where));
+    while (more) {
+        pl_buf_clear(&lines);
+        PL_TRY(run_hub_log(&r, &offset, &lines, &more, &anew));
+        if (write(file, lines.data, lines.len) != (ssize_t)lines.len)
+            PL_TRY(pl_fail(PL_ERR_IO, "no memory for the log of the hub"));
+    }
+    add_file(o, file, "hub.log");
+done:
+    if (status != PL_OK && file >= 0)
+        close(file);
+    pl_buf_destroy(&lines);
+    run_close(&r);
+    return status;
+}
+
 static pl_status add_stream(observation *o, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -138,11 +177,7 @@ static pl_status add_stream(observation *o, const char *path)
         close(file);
         return pl_fail(PL_ERR_IO, "%s is not a regular file; give a log file", path);
     }
-    stream *s = pl_alloc(sizeof *s);
-    s->file = file;
-    o->streams = pl_grow(o->streams, (o->n + 1) * sizeof(stream *));
-    o->streams[o->n++] = s;
-    pl_copy_text(s->name, sizeof s->name, slash ? slash + 1 : path);
+    add_file(o, file, slash ? slash + 1 : path);
     return PL_OK;
 }
 
@@ -298,6 +333,8 @@ static pl_status open_streams(observation *o, const observe_wish *wish,
 {
     if (wish->run)
         PL_CHECK(add_folder(o, wish->run));
+    if (wish->hub)
+        PL_CHECK(add_hub_log(o, wish));
     for (int i = 0; i < wish->n_logs; i++)
         PL_CHECK(add_stream(o, wish->logs[i]));
     if (o->n == 0)

@@ -7,6 +7,9 @@
  * conditions; a condition that is NULL excludes no event. */
 typedef struct observe_wish {
     const char *run; /* the run's folder; NULL: only the files in `logs` */
+    /* address of the hub of a job on another machine, whose log is read, and file with
+     * the key for the connection; or NULL */
+    const char *hub, *key;
     /* [n_logs] further files, such as logs of processes on other machines */
     const char *const *logs;
     int n_logs;

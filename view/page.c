@@ -1,8 +1,12 @@
 /* Reads the data of a run and answers the questions of its page (page.h). */
 #include "view/page_internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     /* largest number of versions that a tick reads, so that questions do not wait
@@ -13,12 +17,32 @@ enum {
     SAMPLE_MS = 1000     /* shortest time between two samples of the progress */
 };
 
-pl_status page_open(const char *dir, page **out)
+/* Makes a folder for the copy of the log of a hub on another machine. */
+static pl_status make_log_folder(page *p)
+{
+    char logs[PL_PATH_MAX];
+    const char *base = getenv("TMPDIR");
+    p->r.lock = -1;
+    snprintf(p->r.dir, sizeof p->r.dir, "%.400s/pathloom-page.XXXXXX",
+             base && base[0] ? base : "/tmp");
+    if (!mkdtemp(p->r.dir)) {
+        const int why = errno;
+        pl_status status = pl_fail(PL_ERR_IO, "cannot make the folder %s: %s", p->r.dir,
+                                   strerror(why));
+        p->r.dir[0] = '\0';
+        return status;
+    }
+    return pl_make_folders(run_file(&p->r, "log", logs));
+}
+
+pl_status page_open(const char *dir, const char *hub, const char *key, page **out)
 {
     *out = NULL;
     page *p = pl_alloc(sizeof *p);
     phase_history_begin(&p->history);
-    pl_status status = run_look(dir, &p->r);
+    p->hub_at = hub;
+    p->key = key;
+    pl_status status = hub ? make_log_folder(p) : run_look(dir, &p->r);
     if (status != PL_OK) {
         page_close(&p);
         return status;
@@ -40,6 +64,8 @@ void page_close(page **out)
     pl_store_close(&p->store);
     pl_json_destroy(&p->hub);
     pl_json_destroy(&p->report);
+    if (p->hub_at && p->r.dir[0] && pl_remove_tree(p->r.dir) != PL_OK)
+        p->r.dir[0] = '\0'; /* the folder stays; nothing depends on it */
     run_close(&p->r);
     pl_free(p->leases);
     pl_free(p);
@@ -122,7 +148,7 @@ static void add_sample(page *p, int64_t now)
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();
-    const run_request where = {.run = p->r.dir};
+    const run_request where = {.run = p->r.dir, .hub = p->hub_at, .key = p->key};
     pl_json *status = NULL;
     if (p->silent && now - p->asked_ms < ASK_AGAIN_MS)
         return;
@@ -144,6 +170,28 @@ static void ask_for_status(page *p)
     p->anew = p->anew || (was && !p->hub && !p->silent);
     if (p->hub || was)
         p->number++;
+}
+
+/* Appends what is new in the hub's log to the copy, for a job on another machine. */
+static void copy_hub_log(page *p)
+{
+    char path[PL_PATH_MAX];
+    pl_buf lines = {0};
+    bool more = false, anew = false;
+    if (!p->hub || run_hub_log(&p->r, &p->log_read, &lines, &more, &anew) != PL_OK) {
+        pl_buf_destroy(&lines);
+        return;
+    }
+    const int file =
+        open(run_file(&p->r, "log/hub.log", path),
+             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (anew ? O_TRUNC : 0), 0600);
+    const ssize_t put = file >= 0 ? write(file, lines.data, lines.len) : -1;
+    if (put != (ssize_t)lines.len)
+        pl_copy_text(p->trouble, sizeof p->trouble,
+                     "the log of the hub cannot be copied to the temporary folder");
+    if (file >= 0)
+        close(file);
+    pl_buf_destroy(&lines);
 }
 
 static void read_page_report(page *p)
@@ -176,6 +224,8 @@ bool page_tick(page *p, bool watched)
     } else {
         p->trouble[0] = '\0';
     }
+    if (watched && p->hub_at)
+        copy_hub_log(p);
     page_log_read(&p->log, run_file(&p->r, "log", logs), add_log_event, p, &more);
     if (watched)
         ask_for_status(p);
@@ -239,6 +289,11 @@ pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out)
         page_state_json(p, out);
     else if (strcmp(q->url, "/history") == 0)
         answer_history(p, q, out);
+    else if (p->hub_at)
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "modules, documents and the history of versions are in the run's "
+            "folder; open its page on the machine of the job");
     else if (strcmp(q->url, "/modules.json") == 0)
         return page_modules_json(p, q, out);
     else if (strcmp(q->url, "/router.json") == 0 || strcmp(q->url, "/route.json") == 0)

@@ -23,7 +23,11 @@
 
 typedef struct page page;
 /* ERR_NOT_FOUND if the folder is not a run. */
-PL_MUST_CHECK pl_status page_open(const char *dir, page **out);
+/* `hub` and `key`: address of the hub of a job on another machine, and file with the
+ * key for the connection; `dir` is then not used, and the page has what the hub knows:
+ * its status and its log. Otherwise they are NULL. */
+PL_MUST_CHECK pl_status page_open(const char *dir, const char *hub, const char *key,
+                                  page **out);
 void page_close(page **out); /* accepts NULL */
 /* Reads what is new in the run. If `watched` (a browser is connected), also asks the
  * hub. Returns true if there is more to read: call page_tick again at once. */

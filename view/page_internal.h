@@ -31,6 +31,11 @@ typedef struct page_route {
 
 struct page {
     pl_run r;
+    /* for a job on another machine, otherwise NULL: the hub's address, and the file
+     * with the key. r.dir is then a folder for the copy of the hub's log, which
+     * page_close removes. */
+    const char *hub_at, *key;
+    uint64_t log_read;        /* bytes of the hub's log that were copied */
     char folder[PL_PATH_MAX]; /* the store's folder */
     pl_store *store;          /* NULL: there is no store yet */
     char trouble[512];        /* why the store cannot be read; "" if it can */

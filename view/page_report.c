@@ -418,7 +418,7 @@ static pl_status write_page(page *p, pl_buf *out)
 pl_status page_report(const char *dir, pl_buf *out)
 {
     page *p = NULL;
-    pl_status status = page_open(dir, &p);
+    pl_status status = page_open(dir, NULL, NULL, &p);
     PL_TRY(status);
     while (page_tick(p, false))
         ;

@@ -8,6 +8,10 @@
 
 static const char *const worker_states[] = {"busy", "idle", "away", "barred", "fenced"};
 enum { N_WORKER_STATES = sizeof worker_states / sizeof *worker_states };
+/* what a worker does that is not away; the first is used for all others */
+static const char *const doings[] = {"",        "training", "fetching",
+                                     "sending", "waiting",  "stalled"};
+enum { N_DOINGS = sizeof doings / sizeof *doings, LINKS_SHOWN = 256 };
 
 static pl_json *tenths(double value)
 {
@@ -146,16 +150,25 @@ static void push_task(const page *p, const char *task, pl_json *row)
     pl_json_push(row, pl_json_make_int(path));
 }
 
+static int index_in(const char *const *list, int n, const char *text, int other)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(list[i], text) == 0)
+            return i;
+    return other;
+}
+
 /* Makes a row [name, state, tokens/s, arm, path, tasks, seconds since the hub heard of
- * the worker, device, how often it joined]. State and device are indices in lists. */
+ * the worker, device, how often it joined, what it does, and only in the first
+ * LINKS_SHOWN rows: bytes/s up, bytes/s down, round trip in ms, percent of its bytes
+ * that were moved again, reconnects, why it waits or is stalled]. State, device and
+ * what it does are indices in lists. */
 static pl_json *worker_row(const page *p, const pl_json *w, int hint, pl_json *devices)
 {
     pl_json *row = pl_json_array();
     const char *name = pl_json_get_text(w, "worker");
-    int state = 0;
-    while (state < N_WORKER_STATES - 1 &&
-           strcmp(worker_states[state], pl_json_get_text(w, "state")) != 0)
-        state++;
+    const int state = index_in(worker_states, N_WORKER_STATES,
+                               pl_json_get_text(w, "state"), N_WORKER_STATES - 1);
     const int known = known_worker(p, name, hint);
     pl_json_push(row, pl_json_make_text(name));
     pl_json_push(row, pl_json_make_int(state));
@@ -166,6 +179,16 @@ static pl_json *worker_row(const page *p, const pl_json *w, int hint, pl_json *d
     pl_json_push(
         row, pl_json_make_int(device_index(devices, pl_json_get_text(w, "device"))));
     pl_json_push(row, pl_json_make_int(known >= 0 ? p->joined[known] : 0));
+    pl_json_push(row, pl_json_make_int(
+                          index_in(doings, N_DOINGS, pl_json_get_text(w, "doing"), 0)));
+    if (hint >= LINKS_SHOWN)
+        return row;
+    pl_json_push(row, pl_json_make_int(whole(w, "bytes_up_per_second")));
+    pl_json_push(row, pl_json_make_int(whole(w, "bytes_down_per_second")));
+    pl_json_push(row, pl_json_make_int(whole(w, "round_trip_ms")));
+    pl_json_push(row, pl_json_make_int(whole(w, "bytes_repeated_percent")));
+    pl_json_push(row, pl_json_make_int(whole(w, "reconnects")));
+    pl_json_push(row, pl_json_make_text(pl_json_get_text(w, "reason")));
     return row;
 }
 
@@ -173,13 +196,17 @@ static pl_json *workers_object(const page *p)
 {
     const pl_json *workers = pl_json_get(p->hub, "workers");
     pl_json *o = pl_json_object(), *states = pl_json_array(),
-            *devices = pl_json_array(), *rows = pl_json_array();
+            *devices = pl_json_array(), *rows = pl_json_array(),
+            *does = pl_json_array();
     for (int i = 0; i < N_WORKER_STATES; i++)
         pl_json_push(states, pl_json_make_text(worker_states[i]));
+    for (int i = 0; i < N_DOINGS; i++)
+        pl_json_push(does, pl_json_make_text(doings[i]));
     for (size_t i = 0; i < pl_json_count(workers); i++)
         pl_json_push(rows, worker_row(p, pl_json_at(workers, i), (int)i, devices));
     pl_json_set(o, "states", states);
     pl_json_set(o, "devices", devices);
+    pl_json_set(o, "doings", does);
     pl_json_set(o, "rows", rows);
     pl_json_set_int(o, "left_out", whole(p->hub, "workers_left_out"));
     return o;
@@ -288,16 +315,15 @@ static const char *life_of(const page *p)
 
 static pl_json *run_object(const page *p)
 {
-    const char *slash = strrchr(p->r.dir, '/');
+    const char *where = p->hub_at ? p->hub_at : p->r.dir, *slash = strrchr(where, '/');
+    const pl_topology *t = p->r.topology; /* NULL for a job on another machine */
     pl_json *o = pl_json_object();
-    pl_json_set_text(o, "folder", p->r.dir);
-    pl_json_set_text(o, "name", slash && slash[1] ? slash + 1 : p->r.dir);
+    pl_json_set_text(o, "folder", where);
+    pl_json_set_text(o, "name", slash && slash[1] ? slash + 1 : where);
     pl_json_set_text(o, "topology", p->r.cfg.levels);
-    pl_json_set_int(o, "paths", pl_topology_n_paths(p->r.topology));
-    pl_json_set_int(o, "params_per_path",
-                    (int64_t)pl_topology_path_params(p->r.topology));
-    pl_json_set_int(o, "params_total",
-                    (int64_t)pl_topology_total_params(p->r.topology));
+    pl_json_set_int(o, "paths", t ? pl_topology_n_paths(t) : 0);
+    pl_json_set_int(o, "params_per_path", t ? (int64_t)pl_topology_path_params(t) : 0);
+    pl_json_set_int(o, "params_total", t ? (int64_t)pl_topology_total_params(t) : 0);
     pl_json_set_int(o, "versions", (int64_t)p->history.n_versions);
     return o;
 }

@@ -2,12 +2,7 @@
  * and what each file contains. */
 #include "workers/hub_internal.h"
 
-#include <math.h>
-
 enum { TICK_MS = 50, PARK_MS = 1500, OVERDUE_MS = 1000, HEARD_AT_ONCE = 256 };
-/* the largest speed (tokens per second) and loss that a worker may report */
-static const double rate_max = 1e9, loss_max = 1e9;
-static const uint64_t memory_max = UINT64_C(1) << 50;
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
@@ -157,7 +152,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
                             const plan_lease *lease)
 {
     const plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
-    w->waiting = false;
+    w->waiting = w->withheld.is = false;
     w->had_task = true;
     w->answered = w->request;
     w->given = task;
@@ -231,10 +226,12 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
         return PL_OK;
     bool full = plan_n_held(&h->tasks, worker) >= PLAN_HELD_MAX;
     bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
-    *search = found || (*search && plan_leaves_out(&h->tasks, worker, now_ms));
-    bool goes_on =
-        w->held_token != 0 && plan_continues(&h->tasks, w->held, w->held_phase,
-                                             w->held_token, worker, now_ms);
+    *search = found || (*search && (w->withheld.judged_ms == now_ms ||
+                                    plan_leaves_out(&h->tasks, worker, now_ms)));
+    bool goes_on = w->held_token != 0 &&
+                   plan_continues(&h->tasks, w->held, w->held_phase, w->held_token,
+                                  worker, now_ms) &&
+                   hub_fits(h, worker, w->held.arm, true, now_ms);
     if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
         plan_extend(&h->tasks, w->held, now_ms, h->options->ttl_ms);
         return note_given(h, w, w->held,
@@ -246,12 +243,14 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 static pl_status say_no_work(hub *h, hub_worker *w)
 {
     pl_message a;
+    char text[HUB_WITHHELD_TEXT_MAX];
     w->waiting = false;
     w->answered = w->request;
     w->given_token = 0;
     pl_message_init(&a, 0);
     a.request = w->request;
-    PL_SAY(&a, NO_WORK, no_work, .retry_ms = 0);
+    PL_SAY(&a, NO_WORK, no_work, .retry_ms = 0,
+           .text = w->withheld.is ? hub_withheld_text(h, w, text) : NULL);
     return hub_answer(h, &w->peer, &a);
 }
 
@@ -343,8 +342,9 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
         w->request = m->request;
         return repeat_answer(h, w);
     }
+    w->asked_ms = pl_now_ms();
     if (!w->waiting)
-        w->waiting_since_ms = pl_now_ms();
+        w->waiting_since_ms = w->asked_ms;
     if (!w->queued)
         h->queue[h->n_queued++] = index;
     w->waiting = w->queued = true;
@@ -393,34 +393,6 @@ static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
     return PL_MSG_LEASE_LOST;
 }
 
-static int possible_step(hub *h, const plan_path *path, uint64_t step)
-{
-    plan_task task;
-    if (!plan_find_task(&h->tasks, path->name, &task))
-        return 0;
-    int most = h->tasks.arms[task.arm].arm.inner.tau;
-    return step < (uint64_t)most ? (int)step : most;
-}
-
-/* Notes a worker's report about the task that it trains. `lease` may also be the lease
- * of an audit. */
-static void note_progress(plan_lease *lease, int step, double loss)
-{
-    lease->step = step;
-    lease->loss = loss > -1 && loss <= loss_max ? loss : (double)NAN;
-    lease->step_ms = pl_now_ms();
-    if (lease->first_ms > 0 || step == 0)
-        return;
-    lease->first_ms = lease->step_ms;
-    lease->first_step = step;
-}
-
-/* Returns the rate, in tokens per second, or 0 if the rate is impossible. */
-static double possible_rate(double rate)
-{
-    return rate >= 0 && rate <= rate_max ? rate : 0;
-}
-
 /* Whether the message has a valid sealed lease for this phase and token. A hub that
  * restarted accepts an earlier lease only with this proof. */
 static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token)
@@ -463,33 +435,11 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
         return PL_OK;
     }
     a->type = PL_MSG_RENEWED;
-    if (!q.trains) /* the worker fetches or sends this task, but does not train it */
-        return PL_OK;
-    hub_worker *w = &h->workers[rep.worker];
-    int step = possible_step(h, rep.path, q.step);
-    note_progress(audit ? &audit->lease : plan_lease_of(rep.path, m->token, rep.worker),
-                  step, q.loss);
-    w->step = step;
-    w->rate = possible_rate(q.rate);
-    w->memory_bytes = q.memory <= memory_max ? q.memory : 0;
-    w->phase = rep.phase;
-    pl_copy_text(w->task, sizeof w->task, rep.path->name);
+    hub_note_renewal(h, rep.worker, rep.path,
+                     audit ? &audit->lease
+                           : plan_lease_of(rep.path, m->token, rep.worker),
+                     &q, pl_now_ms());
     return PL_OK;
-}
-
-/* Notes the speed of a finished task. The time since the grant is not known if the
- * lease was extended to the next phase, or if it was granted before the hub restarted.
- * It does not count if the worker had to repeat phases first. */
-static void note_pace(hub *h, hub_worker *w, const report *rep, const plan_lease *lease,
-                      double inner_s)
-{
-    plan_task task;
-    if (!rep->path || !plan_find_task(&h->tasks, rep->path->name, &task))
-        return;
-    bool known =
-        lease && lease->phase == rep->phase && !lease->taken_up && lease->repeats == 0;
-    double total = known ? 1e-3 * (double)(pl_now_ms() - lease->granted_ms) : 0;
-    hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total);
 }
 
 /* Handles the DONE of an audit. If the DONE is malformed, the audit counts as failed
@@ -542,7 +492,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     w->n_tokens += q.tokens;
     w->n_tasks++;
     if (q.seconds > 0)
-        w->rate = possible_rate((double)q.tokens / q.seconds);
+        w->rate = hub_possible_rate((double)q.tokens / q.seconds);
     const plan_said said = {.phase = rep.phase,
                             .token = m->token,
                             .worker = rep.worker,
@@ -552,7 +502,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
         rep.path && !q.audit
             ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)
             : NULL;
-    note_pace(h, w, &rep, lease, q.seconds);
+    hub_note_done(h, w, rep.path, rep.phase, lease, q.seconds, pl_now_ms());
     a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     h->done_ms = pl_now_ms();
@@ -650,6 +600,8 @@ static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message
         a->type = PL_MSG_STATUS_IS;
         hub_status_json(h, &a->data);
         return PL_OK;
+    case PL_MSG_LOG:
+        return hub_log_lines(m, a);
     case PL_MSG_HOMES:
         a->type = PL_MSG_OK;
         return hub_add_homes(h, m);
@@ -763,6 +715,8 @@ pl_status pl_hub_run(const pl_hub_options *options)
     char bound[PL_ADDRESS_MAX];
     pl_status status = PL_OK;
     hub h = {.options = options, .worker_names = pl_name_table_create()};
+    h.tasks.fits = hub_fits_new;
+    h.tasks.context = &h;
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     pl_keypair_create(&h.mates);
     h.started_ms = pl_now_ms();

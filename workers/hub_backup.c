@@ -2,25 +2,24 @@
  * worker holds. Usually it does so only if measurements show that it will finish the
  * task much earlier.
  *
- *   promise(w)  seconds that worker w needs for a task: computed from the pace of the
- *               worker's finished tasks and from their time outside inner steps
- *   left        seconds until the task of a lease will end: computed from its progress
- *               if the holder has reported twice, else from the holder's promise. A
- *               task that is t seconds late is expected to need t seconds more. If
- *               neither progress nor promise is known, the time since the grant is
- *               used.
+ *   own   seconds that the idle worker needs for the task
+ *   left  seconds until the task of the lease will be done
  *
- * A backup begins if left >= 2 promise(idle worker) and it saves at least 0.2 s. A
- * smaller gain is not certain, because reports are slightly old. Both workers deliver
- * the same bytes, so the homes need not know of the backup: the first delivery counts,
- * and the second one is a duplicate.
+ * hub_pace.c computes both. A backup begins if left >= 2 own and it saves at least
+ * 0.2 s. A smaller gain is not certain, because reports are slightly old. Both workers
+ * deliver the same bytes, so the homes need not know of the backup: the first delivery
+ * counts, and the second one is a duplicate.
  *
- * A worker on trial (hub_names.c) may never finish its task. So an idle worker that is
- * not on trial begins the same task at once, even with a different kind of device.
- * (Each worker names its device itself. If a worker on trial named a device that no
- * other worker has, no worker with the same device could help.) If the method does not
- * allow two workers at one task, the hub takes the task from the worker on trial when
- * that worker has held it for twice the time that the idle worker would need.
+ * A worker on trial (hub_names.c) may never finish its task, and nobody knows how long
+ * a worker needs that was not measured. For them left >= 1.25 own is enough. If no
+ * worker was measured, an idle worker begins the task of a worker on trial at once:
+ * that is the first task of a job, for which all others wait. A worker that helps a
+ * worker on trial may have a different kind of device, but must not be on trial itself,
+ * unless no worker was measured. (Each worker names its device itself. If a worker on
+ * trial named a device that no other worker has, no worker with the same device could
+ * help.) If the method does not allow two workers at one task, the hub takes the task
+ * from the worker on trial when that worker has held it for twice the time that the
+ * idle worker would need.
  *
  * If no home has confirmed a worker's DONE after UNCONFIRMED_MS, the worker has
  * probably sent nothing to the homes: usually the homes' report reaches the hub before
@@ -31,93 +30,41 @@
  * UNCONFIRMED_MS. */
 #include "workers/hub_internal.h"
 
-enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500 };
-/* on_trial_s: the value of `left` for doubtful leases (is_doubtful), so that these come
+enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500, SILENT_MS = 2000 };
+/* for_ever_s: the value of `left` for leases that may never end, so that these come
  * first */
-static const double gain_s = 0.2, on_trial_s = 1e12;
-
-static double slots_of(const pl_arm *arm)
-{
-    return (double)arm->inner.tau * arm->inner.batch * arm->inner.context;
-}
-
-static double blend(int n, double old, double fresh)
-{
-    return n == 0 ? fresh : 0.5 * (old + fresh);
-}
-
-void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s)
-{
-    hub_pace *p = &w->pace;
-    if (!(inner_s > 0) || inner_s > 1e9)
-        return;
-    /* A task with its own number of threads says nothing about the speed of the
-     * worker's other tasks. */
-    if (arm->inner.threads > 0)
-        return;
-    p->slot_s = blend(p->n_tasks, p->slot_s, inner_s / slots_of(arm));
-    if (total_s >= inner_s)
-        p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);
-    p->n_tasks++;
-}
-
-/* Returns the seconds that this worker would need for a task; 0 if the worker's pace is
- * not known. */
-static double promise(const hub_worker *w, const pl_arm *arm)
-{
-    return w->pace.n_tasks > 0 ? w->pace.slot_s * slots_of(arm) + w->pace.rest_s : 0;
-}
-
-/* Returns the time, in seconds on the hub's clock, when the task will end, estimated
- * from the holder's reports; 0 if there are too few reports. */
-static double end_by_progress(const plan_lease *l, int steps)
-{
-    if (l->first_ms == 0 || l->step <= l->first_step || l->step_ms <= l->first_ms)
-        return 0;
-    double step_s =
-        1e-3 * (double)(l->step_ms - l->first_ms) / (l->step - l->first_step);
-    return 1e-3 * (double)l->step_ms + step_s * (steps - l->step);
-}
-
-static double left_of(const hub *h, const pl_arm *arm, const plan_lease *l,
-                      int64_t now_ms)
-{
-    double now = 1e-3 * (double)now_ms, end = end_by_progress(l, arm->inner.tau);
-    double promised = (double)(1 + l->repeats) * promise(&h->workers[l->worker], arm);
-    if (end <= 0 && promised <= 0)
-        return now - 1e-3 * (double)l->granted_ms;
-    if (end <= 0)
-        end = 1e-3 * (double)l->granted_ms + promised;
-    return end > now ? end - now : now - end;
-}
+static const double gain_s = 0.2, for_ever_s = 1e12, sure_times = 2,
+                    doubtful_times = 1.25;
 
 /* ---- which worker did a finished phase ---- */
 static pl_status tell_second(hub *h, const plan_path *path, const plan_said *by,
-                             int other, uint64_t lost)
+                             const plan_lease *lost)
 {
     pl_message m;
+    plan_task task;
+    hub_worker *other = &h->workers[lost->worker];
     pl_message_init(&m, 0);
-    m.token = lost;
-    hub_end_task(&h->workers[other], path);
+    m.token = lost->token;
+    hub_end_task(other, path);
+    if (plan_find_task(&h->tasks, path->name, &task))
+        hub_note_late(other, &h->tasks.arms[task.arm].arm, lost, by, pl_now_ms());
     PL_SAY(&m, LEASE_LOST, lease_lost, .phase = by->phase);
     pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
-           path->name, (long long)by->phase, h->workers[by->worker].name,
-           h->workers[other].name);
-    return hub_answer(h, &h->workers[other].peer, &m);
+           path->name, (long long)by->phase, h->workers[by->worker].name, other->name);
+    return hub_answer(h, &other->peer, &m);
 }
 
 pl_status hub_settle(hub *h, plan_path *path)
 {
-    int other = -1;
     plan_said by;
-    uint64_t lost = 0;
-    while (plan_settle(&h->tasks, path, &by, &other, &lost)) {
+    plan_lease lost;
+    while (plan_settle(&h->tasks, path, &by, &lost)) {
         hub_note_success(h, by.worker, 1e-3 * (double)by.held_ms);
         pl_log(PL_LOG_INFO, "task.done",
                "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
                (long long)by.phase, h->workers[by.worker].name, by.loss, by.seconds);
-        if (other >= 0 && other < h->n_workers)
-            PL_CHECK(tell_second(h, path, &by, other, lost));
+        if (lost.worker >= 0 && lost.worker < h->n_workers)
+            PL_CHECK(tell_second(h, path, &by, &lost));
     }
     return PL_OK;
 }
@@ -164,12 +111,29 @@ static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
             plan_is_unconfirmed(path, l, homes_have_told_ms(h, now_ms)));
 }
 
-/* Whether the path's lease may end without a result: the holder is on trial, or
- * reported the task as done although the homes have no result. */
-static bool is_doubtful(const hub *h, const plan_path *path)
+/* Whether the holder reported the task as done although the homes have no result. */
+static bool is_said(const plan_path *path)
 {
-    return hub_is_on_trial(h, &h->workers[path->lease.worker]) ||
-           plan_is_said(path, path->lease.token, path->phase);
+    return plan_is_said(path, path->lease.token, path->phase);
+}
+
+/* Whether the path's lease may end without a result, or its holder was not measured. */
+static bool is_doubtful(const hub *h, const plan_arm *arm, const plan_path *path)
+{
+    const hub_worker *w = &h->workers[path->lease.worker];
+    return hub_is_on_trial(h, w) || hub_task_s(w, &arm->arm) <= 0 || is_said(path);
+}
+
+/* Whether nothing tells when the path's lease will end. The first lease of a job is
+ * backed up at once; if there are several, their reports will soon tell which of them
+ * is slow. */
+static bool may_last_for_ever(const hub *h, const plan_arm *arm, const plan_path *path,
+                              int64_t now_ms)
+{
+    const hub_worker *w = &h->workers[path->lease.worker];
+    return is_said(path) ||
+           (hub_is_on_trial(h, w) && arm->typical_s <= 0 &&
+            (arm->n_leased == 1 || now_ms - path->lease.granted_ms > SILENT_MS));
 }
 
 /* If the method does not allow two workers at one task: whether the hub may take the
@@ -186,6 +150,7 @@ static void find_slow_leases(hub *h, int64_t now_ms)
 {
     h->n_slow = 0;
     h->slow_ms = now_ms;
+    hub_look_at_fleet(h, now_ms);
     for (int a = 0; a < h->tasks.n_arms; a++) {
         const plan_arm *arm = &h->tasks.arms[a];
         bool both = plan_may_back_up(arm);
@@ -196,29 +161,34 @@ static void find_slow_leases(hub *h, int64_t now_ms)
             const plan_lease *l = &path->lease;
             keep_slow_lease(h, (plan_task){a, i},
                             !both ? 1e-3 * (double)(now_ms - l->granted_ms)
-                            : is_doubtful(h, path) ? on_trial_s
-                                                   : left_of(h, &arm->arm, l, now_ms));
+                            : may_last_for_ever(h, arm, path, now_ms)
+                                ? for_ever_s
+                                : hub_left_s(h, arm, path, l, now_ms));
         }
     }
 }
 
 /* Whether the worker may do this path's task as a backup. Workers whose devices have
  * the same description deliver the same bytes. */
-static bool may_do(const hub *h, int worker, const plan_path *path, int64_t now_ms)
+static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_path *path,
+                   int64_t now_ms)
 {
     const hub_worker *own = &h->workers[worker], *other;
     if (!may_get_backup(h, path, now_ms) || path->lease.worker == worker)
         return false;
     other = &h->workers[path->lease.worker];
-    if (is_doubtful(h, path))
+    const bool same_kind =
+        h->options->backup == PL_BACKUP_ANY || strcmp(own->device, other->device) == 0;
+    if (is_said(path))
         return !hub_is_on_trial(h, own);
-    return h->options->backup == PL_BACKUP_ANY ||
-           strcmp(own->device, other->device) == 0;
+    if (hub_is_on_trial(h, other))
+        return !hub_is_on_trial(h, own) || (!arm->is_measured && same_kind);
+    return same_kind;
 }
 
-static bool is_worth_it(double own_s, double left_s)
+static bool is_worth_it(double own_s, double left_s, bool doubtful)
 {
-    return own_s > 0 && left_s < on_trial_s && left_s >= 2 * own_s &&
+    return own_s > 0 && left_s >= (doubtful ? doubtful_times : sure_times) * own_s &&
            left_s >= own_s + gain_s;
 }
 
@@ -233,11 +203,14 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         plan_task task = h->slow[i].task;
         const plan_arm *arm = &h->tasks.arms[task.arm];
         const plan_path *path = &arm->paths[task.index];
-        if (may_do(h, worker, path, now_ms) &&
-            ((is_doubtful(h, path) && plan_may_back_up(arm)) ||
-             is_worth_it((double)(1 + plan_repeats(path, worker)) *
-                             promise(w, &arm->arm),
-                         h->slow[i].left_s))) {
+        const bool doubtful = plan_may_back_up(arm) && is_doubtful(h, arm, path);
+        double own_s = hub_task_s(w, &arm->arm);
+        if (own_s <= 0 && doubtful)
+            own_s = arm->typical_s;
+        own_s *= (double)(1 + plan_repeats(path, worker));
+        if (may_do(h, worker, arm, path, now_ms) &&
+            (h->slow[i].left_s >= for_ever_s ||
+             is_worth_it(own_s, h->slow[i].left_s, doubtful))) {
             *out = task;
             return true;
         }

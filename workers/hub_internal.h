@@ -57,6 +57,7 @@
  *
  * Files: hub.c (loop, workers' questions), hub_homes.c (homes), hub_names.c (names and
  * keys of workers, their failures, trials), plan.c and plan_done.c (tasks and leases),
+ * hub_progress.c (what workers report), hub_pace.c (what each worker can do),
  * hub_backup.c (second leases for slow tasks), hub_audit.c (tasks done again to compare
  * them), hub_status.c (what `pathloom status` shows). */
 #ifndef PL_WORKERS_HUB_INTERNAL_H
@@ -70,9 +71,30 @@
  * the same weight as all earlier tasks together. */
 typedef struct hub_pace {
     int n_tasks;
-    double slot_s; /* seconds of inner steps per token of a batch */
-    double rest_s; /* seconds per task from grant to DONE, without inner steps */
+    double slot_s;    /* seconds of inner steps per token of a batch */
+    double rest_s;    /* seconds per task from grant to DONE, without inner steps */
+    int64_t noted_ms; /* time of the newest measurement */
 } hub_pace;
+
+/* What a worker has measured of its links to the homes, as it reports it. */
+typedef struct hub_link {
+    double up_rate, down_rate; /* bytes per second */
+    uint64_t rtt_ms, up, down, repeated, reconnects;
+    /* time of the first report of the present `up` and `down`; 0: there was no report
+     */
+    int64_t moved_ms;
+} hub_link;
+
+/* Why a worker that asks gets no task (hub_pace.c). */
+typedef struct hub_withheld {
+    bool is; /* whether a task was withheld since the worker's last lease */
+    int arm; /* whose task it was */
+    /* seconds until the worker would have finished it, and until all workers will have
+     * finished the tasks that are ready */
+    double need_s, others_s;
+    int64_t judged_ms;
+} hub_withheld;
+enum { HUB_WITHHELD_TEXT_MAX = 320 };
 
 /* A lease whose task another worker might finish sooner. */
 typedef struct hub_slow {
@@ -174,7 +196,8 @@ typedef struct hub_worker {
     char task[PL_MODULE_NAME_MAX]; /* the task that the worker trains; "": none */
     int64_t phase;
     int step;
-    double rate;           /* tokens per second of inner steps */
+    double rate; /* tokens per second of inner steps */
+    hub_link link;
     uint64_t memory_bytes; /* the process's largest memory so far; 0: not known */
     /* Sums over finished tasks, in seconds. inner_s: inner steps. overhead_s: time in
      * which the trainer did no steps although it had a task. idle_s: time in which the
@@ -182,7 +205,19 @@ typedef struct hub_worker {
     double inner_s, overhead_s, idle_s;
     double waited_s; /* the part of overhead_s that was spent waiting for data */
     uint64_t n_tasks, n_tokens;
-    hub_pace pace;
+    hub_pace pace[2]; /* of tasks that train, and of tasks that score documents */
+    int64_t asked_ms; /* time of the last TASK_REQ */
+    int64_t done_ms;  /* time of the last DONE */
+    hub_withheld withheld;
+    /* What hub_look_at_fleet found: time when the worker will have finished its leases,
+     * whether it has one, and time when it will have finished the ready tasks that the
+     * hub counts on it for. */
+    int64_t free_ms, taken_ms;
+    bool has_lease;
+    /* the lease at which the worker is, and its task; only if has_lease */
+    plan_stage stage;
+    const plan_path *at;
+    int64_t stage_ms; /* time when it began to fetch or to send */
 } hub_worker;
 
 /* The hub's connection to one home. */
@@ -241,7 +276,8 @@ typedef struct hub {
      * first */
     hub_slow slow[HUB_SLOW_MAX];
     int n_slow;
-    int64_t slow_ms; /* time when the list `slow` was made */
+    int64_t slow_ms;  /* time when the list `slow` was made */
+    int64_t fleet_ms; /* time of the last hub_look_at_fleet; 0: there was none */
     plan tasks;
     hub_audit *audits;
     pl_fence *fenced;
@@ -368,10 +404,54 @@ pl_status hub_repeat_fenced(hub *h);
 void hub_clear_audits(hub *h);
 void hub_audit_json(const hub *h, pl_json *out);
 
+/* hub_progress.c */
+/* Notes what a worker says in a renewal of a lease that it has; `lease` may also be the
+ * lease of an audit. */
+void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lease,
+                      const pl_msg_renew *q, int64_t now_ms);
+/* Notes the speed of a task that a worker reported as done. `lease`: that of the phase,
+ * or NULL. The time of the task runs from the grant of the phase's lease, or from the
+ * worker's previous DONE if that was later: until then the worker was at another task.
+ * The time is not known if the lease was granted before the hub restarted. */
+void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
+                   const plan_lease *lease, double inner_s, int64_t now_ms);
+/* Returns the rate, in tokens per second, or 0 if the rate is impossible. */
+double hub_possible_rate(double rate);
+/* Returns what the worker does: "fetching", "training", "sending", "waiting", or
+ * "stalled". Call hub_look_at_fleet before. */
+const char *hub_doing(const hub_worker *w, int64_t now_ms);
+/* Returns why the worker gets no task or is stalled; "": neither is so. */
+const char *hub_reason(const hub *h, const hub_worker *w, int64_t now_ms,
+                       char text[HUB_WITHHELD_TEXT_MAX]);
+
+/* hub_pace.c */
+/* Notes the speed of a finished task. `total_s` is the time that it took by the hub's
+ * clock; 0: not known. */
+void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s,
+                   int64_t now_ms);
+/* Notes the speed of a worker from its lease, whose task another worker finished first
+ * (`by`). */
+void hub_note_late(hub_worker *w, const pl_arm *arm, const plan_lease *l,
+                   const plan_said *by, int64_t now_ms);
+/* Returns the seconds that this worker needs for a task of the arm; 0: not measured. */
+double hub_task_s(const hub_worker *w, const pl_arm *arm);
+/* Returns the seconds until the lease's task will be done. A task that is t seconds
+ * late is expected to need t seconds more. */
+double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
+                  const plan_lease *l, int64_t now_ms);
+/* Finds out when all workers will be free, and when they will have finished the tasks
+ * that are ready. */
+void hub_look_at_fleet(hub *h, int64_t now_ms);
+/* Whether the worker may have a ready task of the arm, or (goes_on) the next phase of a
+ * path whose state it has. */
+bool hub_fits(hub *h, int worker, int arm, bool goes_on, int64_t now_ms);
+/* hub_fits as plan.fits. `context` points to the hub. */
+bool hub_fits_new(void *context, int worker, int arm, int64_t now_ms);
+/* Writes why the worker gets no task; "": there is no reason. Returns `text`. */
+const char *hub_withheld_text(const hub *h, const hub_worker *w,
+                              char text[HUB_WITHHELD_TEXT_MAX]);
+
 /* hub_backup.c */
-/* Notes the speed of a finished task. `total_s` is the time since the grant of the
- * lease; 0: not known. */
-void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s);
 /* Finds a task that another worker holds and that this worker should do, too
  * (hub_backup.c). Returns false if there is no such task. To save time, the list of
  * slow leases is up to LOOK_MS old. */
@@ -384,6 +464,8 @@ pl_status hub_settle(hub *h, plan_path *path);
 pl_status hub_add_homes(hub *h, const pl_message *homes);
 
 /* hub_status.c */
+/* Answers LOG with lines of the file to which this process writes its log. */
+pl_status hub_log_lines(pl_message *m, pl_message *a);
 bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms);
 void hub_status_json(hub *h, pl_buf *out);
 

@@ -2,6 +2,11 @@
  * tests read. */
 #include "workers/hub_internal.h"
 
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 /* Describes a lease: its worker, the seconds since its grant and since its last
  * renewal, and the failures of its task. */
 static pl_json *lease_json(const hub *h, const plan_lease *lease, int64_t now_ms)
@@ -110,8 +115,23 @@ bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms)
     return w->left || now_ms - w->seen_ms > 2 * h->options->ttl_ms + 3000;
 }
 
+/* Adds what the worker has measured of its links. */
+static void put_link(const hub_link *l, pl_json *o)
+{
+    const uint64_t moved = l->up + l->down;
+    pl_json_set_real(o, "bytes_up_per_second", l->up_rate);
+    pl_json_set_real(o, "bytes_down_per_second", l->down_rate);
+    pl_json_set_int(o, "round_trip_ms", (int64_t)l->rtt_ms);
+    pl_json_set_int(o, "bytes_up", (int64_t)l->up);
+    pl_json_set_int(o, "bytes_down", (int64_t)l->down);
+    pl_json_set_real(o, "bytes_repeated_percent",
+                     moved > 0 ? 100 * (double)l->repeated / (double)moved : 0);
+    pl_json_set_int(o, "reconnects", (int64_t)l->reconnects);
+}
+
 static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
 {
+    char reason[HUB_WITHHELD_TEXT_MAX];
     pl_json *o = pl_json_object();
     bool away = hub_is_away(h, w, now_ms);
     pl_json_set_text(o, "worker", w->name);
@@ -121,14 +141,18 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
                      w->fenced[0]               ? "fenced"
                      : hub_is_barred(w, now_ms) ? "barred"
                      : away                     ? "away"
-                     : w->task[0]               ? "busy"
+                     : w->has_lease             ? "busy"
                                                 : "idle");
+    if (!away)
+        pl_json_set_text(o, "doing", hub_doing(w, now_ms));
+    if (!away && hub_reason(h, w, now_ms, reason)[0])
+        pl_json_set_text(o, "reason", reason);
     if (hub_is_barred(w, now_ms)) {
         pl_json_set_real(o, "barred_seconds",
                          1e-3 * (double)(w->barred_until_ms - now_ms));
         pl_json_set_text(o, "failure", w->failure);
     }
-    pl_json_set_text(o, "task", w->task);
+    pl_json_set_text(o, "task", !w->task[0] && w->has_lease ? w->at->name : w->task);
     pl_json_set_int(o, "phase", w->phase);
     pl_json_set_int(o, "step", w->step);
     pl_json_set_real(o, "tokens_per_second", w->rate);
@@ -137,6 +161,7 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     pl_json_set_real(o, "waited_seconds", w->waited_s);
     pl_json_set_real(o, "idle_seconds", w->idle_s);
     pl_json_set_int(o, "memory_bytes", (int64_t)w->memory_bytes);
+    put_link(&w->link, o);
     pl_json_set_int(o, "tasks", (int64_t)w->n_tasks);
     pl_json_set_int(o, "tokens", (int64_t)w->n_tokens);
     pl_json_set_real(o, "seen_seconds_ago", 1e-3 * (double)(now_ms - w->seen_ms));
@@ -219,8 +244,46 @@ void hub_status_json(hub *h, pl_buf *out)
 {
     enum { WORKERS_SHOWN = 1024 };
     int n = h->n_workers < WORKERS_SHOWN ? h->n_workers : WORKERS_SHOWN;
+    hub_look_at_fleet(h, pl_now_ms());
     while (write_status(h, n, out) > PL_WIRE_DATA_MAX && n > 0)
         n /= 2;
+}
+
+/* ---- the log ---- */
+/* Reads whole lines of a file from *at on. If the file is shorter, a new one was begun,
+ * and *at becomes 0. */
+static pl_status read_lines(int file, uint64_t *at, uint64_t *total, pl_buf *out)
+{
+    enum { LINES_BYTES = 256 << 10 };
+    struct stat info;
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the hub does not write its log to a file, so it cannot show it; "
+            "see the log where the hub was started");
+    *total = (uint64_t)info.st_size;
+    if (*at > *total)
+        *at = 0;
+    pl_buf_reserve(out, LINES_BYTES);
+    const ssize_t got = pread(file, out->data, LINES_BYTES, (off_t)*at);
+    const uint8_t *end = got > 0 ? memrchr(out->data, '\n', (size_t)got) : NULL;
+    out->len = end ? (size_t)(end - out->data) + 1 : 0;
+    return PL_OK;
+}
+
+pl_status hub_log_lines(pl_message *m, pl_message *a)
+{
+    pl_msg_log q;
+    uint64_t total = 0;
+    PL_CHECK(PL_HEAR(m, log, &q));
+    /* stderr was opened for writing only */
+    const int file = open("/proc/self/fd/2", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    pl_status status = read_lines(file, &q.offset, &total, &a->data);
+    if (file >= 0)
+        close(file);
+    if (status == PL_OK)
+        PL_SAY(a, LOG_IS, log_is, .total = total, .offset = q.offset);
+    return status;
 }
 
 /* ---- the end of the job ---- */

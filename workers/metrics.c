@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum of { JOB, ARM, PATH, LEASE, WORKER, HOME, RESULT, MODULE } of;
+typedef enum of { JOB, ARM, PATH, LEASE, WORKER, DOING, HOME, RESULT, MODULE } of;
 
 typedef struct family {
     of of;
@@ -65,6 +65,22 @@ static const family families[] = {
      "Rate of a worker's inner steps"},
     {WORKER, "worker_memory_bytes", "gauge", "memory_bytes",
      "Largest memory of a worker's process so far"},
+    {WORKER, "worker_up_bytes_per_second", "gauge", "bytes_up_per_second",
+     "Rate that a worker's transfers to homes reached"},
+    {WORKER, "worker_down_bytes_per_second", "gauge", "bytes_down_per_second",
+     "Rate that a worker's transfers from homes reached"},
+    {WORKER, "worker_round_trip_ms", "gauge", "round_trip_ms",
+     "Shortest round trip between a worker and a home, in milliseconds"},
+    {WORKER, "worker_up_bytes_total", "counter", "bytes_up",
+     "Bytes that a worker has sent to homes"},
+    {WORKER, "worker_down_bytes_total", "counter", "bytes_down",
+     "Bytes that a worker has got from homes"},
+    {WORKER, "worker_repeated_bytes_percent", "gauge", "bytes_repeated_percent",
+     "Percent of a worker's bytes that were moved more than once"},
+    {WORKER, "worker_reconnects_total", "counter", "reconnects",
+     "Connections to homes that a worker has made again"},
+    {DOING, "worker_doing", "gauge", "doing",
+     "What a worker does, as a label: fetching, training, sending, waiting or stalled"},
     {WORKER, "worker_tokens_total", "counter", "tokens",
      "Tokens of a worker's finished tasks"},
     {WORKER, "worker_tasks_total", "counter", "tasks", "Tasks that a worker finished"},
@@ -185,8 +201,13 @@ static void of_workers(pl_buf *out, const family *f, const pl_json *status)
     const pl_json *workers = pl_json_get(status, "workers");
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
-        label labels[] = {{"worker", pl_json_get_text(w, "worker")}};
-        if (f->key[0])
+        label labels[] = {{"worker", pl_json_get_text(w, "worker")},
+                          {"doing", pl_json_get_text(w, "doing")}};
+        if (f->of == DOING && labels[1].value[0])
+            put_sample(out, f, labels, 2, 1);
+        else if (f->of == DOING)
+            continue;
+        else if (f->key[0])
             sample(out, f, w, labels, 1);
         else
             put_sample(out, f, labels, 1,
@@ -245,6 +266,7 @@ static void put_family(pl_buf *out, const family *f, const pl_json *status)
         of_arms(out, f, status);
         break;
     case WORKER:
+    case DOING:
         of_workers(out, f, status);
         break;
     case HOME:

@@ -26,7 +26,8 @@
  *
  * Nothing else delays a task. plan_choose takes the ready task whose path has the most
  * inner steps left (tasks that score documents come first). Among equal tasks, it
- * prefers a task whose state the asking worker has in its cache.
+ * prefers a task whose state the asking worker has in its cache. The hub may keep the
+ * tasks of an arm from a worker that would finish them too late (plan.fits).
  *
  * The lease of a path in phase t:
  *
@@ -386,6 +387,8 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
+            if (p->fits && !p->fits(p->context, worker, a, now_ms))
+                break;
             best = score;
             *out = (plan_task){a, i};
         }
@@ -432,8 +435,9 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->phase++;
     lease->step = 0;
     lease->first_ms = 0;
+    lease->stage = PLAN_FETCHES;
     lease->deadline_ms = now_ms + ttl_ms;
-    lease->before_ms = lease->granted_ms;
+    lease->before_ms = lease->repeats > 0 ? 0 : lease->granted_ms;
     lease->granted_ms = now_ms;
     lease->repeats = 0; /* the holder continues with the state that it has just made */
     lease->taken_up = false;
@@ -462,6 +466,7 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .repeats = plan_repeats(path, worker)};
     memset(&path->backup, 0, sizeof path->backup);
     path->last_worker = worker;
+    path->waits_until_ms = 0;
     p->n_granted++;
     return taken;
 }

@@ -10,6 +10,9 @@
  * is sent. */
 enum { PLAN_HELD_MAX = 3 };
 
+/* What the holder of a lease does. A later value says more about the worker. */
+typedef enum plan_stage { PLAN_FETCHES, PLAN_SENDS, PLAN_TRAINS } plan_stage;
+
 typedef struct plan_lease {
     bool active;
     /* whether the hub learned of the lease from a renewal after a restart; granted_ms
@@ -27,6 +30,7 @@ typedef struct plan_lease {
     int first_step;  /* the first inner step that was reported */
     /* time when first_step was reported; 0: no step was reported yet */
     int64_t first_ms;
+    plan_stage stage; /* as the holder has reported */
     double loss;
     int failures; /* number of failures of this task in this phase */
     /* number of phases that the holder had to repeat before the phase (plan_repeats) */
@@ -110,6 +114,9 @@ typedef struct plan_path {
     int64_t offered; /* 1 + newest phase whose updates a worker offers (noloco) */
     int offered_by;
     int64_t phase_ms; /* time when the hub learned that `phase` phases are finished */
+    /* hub_pace.c: time until which the task may be kept from a slow worker, because
+     * others will do it; 0: it was not ready yet */
+    int64_t waits_until_ms;
     plan_lease lease;
     /* A second lease of the same phase, with a higher token, for a worker that may be
      * faster. The first delivery of the phase ends both leases. */
@@ -138,6 +145,14 @@ typedef struct plan_arm {
     int n_tasks;
     /* tables of names (without the arm's name); owned */
     pl_name_table *path_names, *module_names;
+    /* What hub_look_at_fleet (hub_pace.c) has found: whether a worker was measured;
+     * median seconds that a worker needs for a task and for the inner steps in it (0:
+     * not known); number of ready tasks, and of leased ones; most steps that a ready
+     * path has left; time when the workers will have finished the ready tasks
+     * (INT64_MAX: not known); and the earliest waits_until_ms of a ready path. */
+    bool is_measured;
+    double typical_s, typical_inner_s;
+    int64_t n_ready, n_leased, steps_left, horizon_ms, waits_until_ms;
 } plan_arm;
 
 typedef struct plan {
@@ -149,6 +164,10 @@ typedef struct plan {
     /* n_granted counts all leases; n_backups counts the backups, and n_backups_won the
      * backups that delivered first */
     uint64_t n_backups, n_backups_won;
+    /* Asked by plan_choose: whether a worker may have tasks of an arm (hub_fits). NULL:
+     * every task fits. */
+    bool (*fits)(void *context, int worker, int arm, int64_t now_ms);
+    void *context;
 } plan;
 
 typedef struct plan_task {
@@ -187,7 +206,7 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
 /* Chooses the best ready task for this worker. Tasks that score documents are best,
  * then tasks whose paths have the most inner steps left. Among equal tasks, a path that
  * this worker had last is best, then a path that no worker has had. Returns false if no
- * task is ready for this worker. */
+ * task is ready for this worker, or none that fits it (plan.fits). */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
 /* Returns the number of phases that this worker would have to repeat before it can
  * begin the path's phase, because only the keeper has the path's state. */
@@ -254,10 +273,11 @@ bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
  * and the homes have not confirmed it. Then other workers should get the task. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
 /* Returns true, once per phase, when both a worker and the homes have reported the
- * phase as done. *by is the worker's report. *other is a second worker, whose lease
- * with the token *lost must be stopped, or -1. If two workers reported the phase, the
- * token that the homes named decides; if they named none, the first report counts. */
-bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost);
+ * phase as done. *by is the worker's report. *lost is the lease of a second worker,
+ * which must be stopped; lost->worker is -1 if there is none. If two workers reported
+ * the phase, the token that the homes named decides; if they named none, the first
+ * report counts. */
+bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost);
 /* The following functions are in plan.c. */
 /* Ends a lease. If the path has a backup, the backup becomes the path's lease. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);

@@ -140,7 +140,7 @@ static int find_settled(plan_path *path, int *at)
     return -1;
 }
 
-bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *lost)
+bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost)
 {
     int at = 0, won = find_settled(path, &at);
     if (won < 0)
@@ -153,8 +153,9 @@ bool plan_settle(plan *p, plan_path *path, plan_said *by, int *other, uint64_t *
                  plan_is_said(path, second->token, by->phase);
     memset(ended_of(path, by->phase), 0, sizeof e);
     forget_said(path, at);
-    *other = leave ? -1 : second->worker;
-    *lost = second->token;
+    *lost = *second;
+    if (leave)
+        lost->worker = -1;
     p->n_backups_won += (uint64_t)won;
     if (won && !path->lease.active) /* the worker has the path's state in its cache */
         path->last_worker = by->worker;

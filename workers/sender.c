@@ -4,6 +4,8 @@
  * updates that they have already accepted. */
 #include "workers/worker_internal.h"
 
+#include <stdatomic.h>
+
 struct sender {
     pl_client *homes;
     peer *offers;
@@ -12,7 +14,40 @@ struct sender {
     const char *cache; /* the folder in which states are saved (worker_save_state) */
     pl_actor *actor;
     pl_queue *packed; /* tasks for sender_take_packed */
+    /* what the sender's thread has measured of its links, for the worker's thread */
+    struct sender_link {
+        _Atomic double up_rate, down_rate;
+        _Atomic uint32_t rtt_ms, n_connects;
+        _Atomic uint64_t up, down, repeated;
+    } link;
 };
+
+/* Called on the sender's thread. */
+static void publish_link(sender *s)
+{
+    pl_link l;
+    struct sender_link *to = &s->link;
+    pl_client_link(s->homes, &l);
+    atomic_store(&to->up_rate, l.up_bytes_per_s);
+    atomic_store(&to->down_rate, l.down_bytes_per_s);
+    atomic_store(&to->rtt_ms, l.rtt_ms);
+    atomic_store(&to->n_connects, l.n_connects);
+    atomic_store(&to->up, l.up_bytes);
+    atomic_store(&to->down, l.down_bytes);
+    atomic_store(&to->repeated, l.repeated_bytes);
+}
+
+void sender_link(const sender *s, pl_link *out)
+{
+    const struct sender_link *l = &s->link;
+    *out = (pl_link){.up_bytes_per_s = atomic_load(&l->up_rate),
+                     .down_bytes_per_s = atomic_load(&l->down_rate),
+                     .rtt_ms = atomic_load(&l->rtt_ms),
+                     .n_connects = atomic_load(&l->n_connects),
+                     .up_bytes = atomic_load(&l->up),
+                     .down_bytes = atomic_load(&l->down),
+                     .repeated_bytes = atomic_load(&l->repeated)};
+}
 
 static pl_status judge_result(const char *name, pl_submit_result result,
                               const char *text)
@@ -323,7 +358,8 @@ static pl_status liken(worker_task *task, const parcel *p)
 
 static pl_status check_task_lease(void *context)
 {
-    const sender *s = context;
+    sender *s = context;
+    publish_link(s);
     if (s->task && worker_task_lost(s->task))
         return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
                        s->task->name);
@@ -437,6 +473,7 @@ static void send_one_task(void *self, void *job)
             : check_task_lease(s);
     if (task->status == PL_OK)
         task->status = send_results(s);
+    publish_link(s);
     s->failed = task->status != PL_OK ? task->token : 0;
     if (task->status != PL_OK)
         pl_copy_text(task->error, sizeof task->error, pl_last_error());

@@ -68,8 +68,15 @@ static bool shares_lease(const worker *w, const worker_task *task)
 static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
                               const char *text)
 {
-    pl_log(PL_LOG_WARN, "task.abandoned", "task=%s phase=%lld reason=\"%s\"",
-           task->name, (long long)task->phase, text);
+    /* A state that is gone means almost always that another worker has finished the
+     * phase in the meantime. The hub knows whether that is so, and warns if it is not.
+     */
+    const bool is_late = worker_task_lost(task) || why == PL_ERR_NOT_FOUND;
+    pl_log(is_late ? PL_LOG_INFO : PL_LOG_WARN, "task.abandoned",
+           "task=%s phase=%lld reason=\"%s%s\"", task->name, (long long)task->phase,
+           why == PL_ERR_NOT_FOUND ? "probably another worker has finished the phase: "
+                                   : "",
+           text);
     drop_after(w, task);
     w->shuns_peers = w->shuns_peers || task->deceived;
     if (why == PL_ERR_STALE || worker_task_lost(task))
@@ -272,6 +279,7 @@ static pl_status take_trained(worker *w)
     if (worker_task_lost(task))
         task->job.status = PL_ERR_STALE;
     if (task->job.status == PL_OK) {
+        task->sends = true;
         w->sending[w->n_sending++] = task;
         sender_push(w->out, task);
         return PL_OK;
@@ -426,6 +434,21 @@ static pl_status hear_error(worker *w, const pl_message *m)
     return status == PL_ERR_NOPERM ? status : worker_say_hello(w);
 }
 
+/* The hub says why it keeps the ready tasks from this worker, if it does. The log has
+ * the first reason, and then one per minute. */
+static pl_status hear_no_work(worker *w, pl_message *m)
+{
+    enum { SAY_MS = 60000 };
+    pl_msg_no_work said;
+    w->question = 0;
+    PL_CHECK(PL_HEAR(m, no_work, &said));
+    if (!said.text || (w->told_ms > 0 && pl_now_ms() - w->told_ms < SAY_MS))
+        return PL_OK;
+    w->told_ms = pl_now_ms();
+    pl_log(PL_LOG_INFO, "worker.withheld", "reason=\"%s\"", said.text);
+    return PL_OK;
+}
+
 static pl_status hear_message(worker *w, pl_message *m)
 {
     bool is_answer = w->question != 0 && m->request == w->question;
@@ -437,9 +460,7 @@ static pl_status hear_message(worker *w, pl_message *m)
     case PL_MSG_ERR:
         return hear_error(w, m);
     case PL_MSG_NO_WORK:
-        if (is_answer)
-            w->question = 0;
-        return PL_OK;
+        return is_answer ? hear_no_work(w, m) : PL_OK;
     case PL_MSG_TASK:
         return is_answer ? take_task(w, m) : PL_OK;
     default:

@@ -111,12 +111,33 @@ pl_status worker_ask_task(worker *w)
     return send_hub(w, &m);
 }
 
+/* Adds up what the worker's two clients have measured: one mostly fetches, and the
+ * other one sends. */
+static void measure_links(const worker *w, pl_link *l, uint64_t *reconnects)
+{
+    pl_link out = {0};
+    pl_client_link(w->homes, l);
+    sender_link(w->out, &out);
+    const uint32_t first = (uint32_t)w->n_homes;
+    *reconnects = (l->n_connects > first ? l->n_connects - first : 0) +
+                  (out.n_connects > first ? out.n_connects - first : 0);
+    l->up_bytes_per_s = out.up_bytes_per_s;
+    if (l->rtt_ms == 0 || (out.rtt_ms > 0 && out.rtt_ms < l->rtt_ms))
+        l->rtt_ms = out.rtt_ms;
+    l->up_bytes += out.up_bytes;
+    l->down_bytes += out.down_bytes;
+    l->repeated_bytes += out.repeated_bytes;
+}
+
 /* Renews a lease. The message reports progress only for the task that trains. */
 static pl_status renew(worker *w, worker_task *task)
 {
     int step = 0;
     double loss = 0, rate = 0;
+    uint64_t reconnects = 0;
+    pl_link l;
     bool trains = task == w->training;
+    measure_links(w, &l, &reconnects);
     if (trains)
         trainer_progress(w->inner, &step, &loss, &rate);
     pl_message m = {.token = task->token};
@@ -124,16 +145,32 @@ static pl_status renew(worker *w, worker_task *task)
            .task = task->name, .trains = trains, .loss = loss, .step = (uint64_t)step,
            .rate = rate,
            .lease = {task->lease_bytes > 0 ? task->lease : NULL, task->lease_bytes},
-           .memory = trains ? pl_memory_peak_bytes((int)getpid()) : 0);
+           .memory = trains ? pl_memory_peak_bytes((int)getpid()) : 0,
+           .up_rate = l.up_bytes_per_s, .down_rate = l.down_bytes_per_s,
+           .rtt_ms = l.rtt_ms, .up = l.up_bytes, .down = l.down_bytes,
+           .repeated = l.repeated_bytes, .reconnects = reconnects);
+    task->told_steps = task->told_steps || step > 0;
+    task->told_sending = task->sends;
     task->renewal = m.request = pl_wire_next_request();
     task->renewed_ms = pl_now_ms();
     return send_hub(w, &m);
 }
 
+/* Whether the hub should hear at once what the task has come to: from the time of the
+ * first step and of the end of the steps it computes when the task will be done. */
+static bool has_news(const worker *w, const worker_task *task)
+{
+    int step = 0;
+    double loss = 0, rate = 0;
+    if (task == w->training && !task->told_steps)
+        trainer_progress(w->inner, &step, &loss, &rate);
+    return step > 0 || (task->sends && !task->told_sending);
+}
+
 static pl_status renew_late(worker *w, worker_task *task)
 {
     if (!task || task->remakes || worker_task_lost(task) ||
-        pl_now_ms() - task->renewed_ms < w->ttl_ms / 4)
+        (pl_now_ms() - task->renewed_ms < w->ttl_ms / 4 && !has_news(w, task)))
         return PL_OK;
     return renew(w, task);
 }

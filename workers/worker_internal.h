@@ -48,7 +48,11 @@ typedef struct worker_task {
     int path, replica;
     int64_t phase;
     int64_t renewed_ms; /* time when the last RENEW was sent */
-    uint64_t renewal;   /* request number of that RENEW */
+    /* whether the hub was told that the task has done an inner step, and that its
+     * results are being sent */
+    bool told_steps, told_sending;
+    bool sends;       /* whether the sender has the task */
+    uint64_t renewal; /* request number of that RENEW */
     /* nonzero if this worker has lost the task and must not finish it; see
      * worker_task_lost */
     int lost;
@@ -177,6 +181,7 @@ typedef struct worker {
     int n_sending;
     uint64_t question; /* request number of the open TASK_REQ; 0: there is none */
     int64_t asked_ms, ask_after_ms;
+    int64_t told_ms; /* time when the hub's reason for giving no task was logged */
     /* whether merged versions for the running task are being fetched */
     bool merging;
     worker_task *remaking; /* the repeated phase that the worker waits for, or NULL */
@@ -258,6 +263,8 @@ void sender_destroy(sender *s);
 void sender_push(sender *s, worker_task *task);
 worker_task *sender_take(sender *s); /* returns NULL if no task is ready */
 int sender_fd(const sender *s);
+/* What the sender has measured of its links to the homes. */
+void sender_link(const sender *s, pl_link *out);
 /* Returns the next task that has been packed (its state and predicted versions are
  * complete), or NULL. The sender still reads the task, because it sends the task after
  * packing. After sender_take, call this function until it returns NULL, and only then

@@ -340,14 +340,16 @@ function drawWorkers() {
   const s = data.state, table = $('workers');
   const head = (...names) => el('thead', {}, el('tr', {}, names.map(([name, number]) => el('th', { class: number ? 'n' : '', scope: 'col' }, name))));
   if (s.workers) {
-    const { rows, states, devices } = s.workers, order = rows.slice().sort((a, b) => a[1] - b[1]);
+    const { rows, states, devices, doings } = s.workers, order = rows.slice().sort((a, b) => a[1] - b[1]);
     $('workers-sub').textContent = rows.length > WORKERS_SHOWN ? `${WORKERS_SHOWN} of ${rows.length}, busy ones first` : '';
-    table.replaceChildren(head(['Name'], ['State'], ['Tokens/s', 1], ['Trains'], ['Step', 1], ['Tasks done', 1], ['Last seen', 1], ['Joined again', 1], ['Device']),
-      el('tbody', {}, order.slice(0, WORKERS_SHOWN).map(([name, state, rate, arm, path, tasks, seen, device, joined]) => {
+    table.replaceChildren(head(['Name'], ['State'], ['Tokens/s', 1], ['Task'], ['Step', 1], ['Up/s', 1], ['Down/s', 1], ['Round trip', 1], ['Moved again', 1], ['Reconnects', 1], ['Tasks done', 1], ['Last seen', 1], ['Joined again', 1], ['Device']),
+      el('tbody', {}, order.slice(0, WORKERS_SHOWN).map(([name, state, rate, arm, path, tasks, seen, device, joined, doing, up, down, trip, again, reconnects, why]) => {
         const a = s.arms[arm], p = a && a.paths[path], busy = state === 0;
-        return el('tr', { 'data-worker': name }, el('td', { class: 'w' }, name), el('td', { class: state > 2 ? 'bad' : busy ? '' : 'soft', 'data-field': 'state' }, states[state]),
+        return el('tr', { 'data-worker': name }, el('td', { class: 'w' }, name), el('td', { class: state > 2 || doings[doing] === 'stalled' ? 'bad' : busy ? '' : 'soft', title: why || '', 'data-field': 'state' }, state < 2 && doings[doing] ? doings[doing] : states[state]),
           el('td', { class: 'n', 'data-field': 'rate' }, busy ? count(rate) : '–'), el('td', { class: 'w' }, p ? `${a.arm} ${p[0]}, phase ${p[1]}` : ''),
-          el('td', { class: 'n' }, p && p[5] === name ? `${p[2]} of ${a.tau}` : ''), el('td', { class: 'n', 'data-field': 'tasks' }, tasks),
+          el('td', { class: 'n' }, p && p[5] === name ? `${p[2]} of ${a.tau}` : ''),
+          el('td', { class: 'n', 'data-field': 'up' }, up ? bytes(up) : '–'), el('td', { class: 'n', 'data-field': 'down' }, down ? bytes(down) : '–'), el('td', { class: 'n' }, trip ? `${trip} ms` : '–'),
+          el('td', { class: again > 5 ? 'n bad' : 'n' }, `${again || 0} %`), el('td', { class: 'n' }, reconnects || 0), el('td', { class: 'n', 'data-field': 'tasks' }, tasks),
           el('td', { class: 'n' }, duration(seen) + ' ago'), el('td', { class: 'n' }, joined ? joined - 1 : 0), el('td', { class: 'soft' }, devices[device]));
       })));
     return;

@@ -63,6 +63,10 @@ fi
     fail "an unknown page does not get 404"
 curl -sf "http://127.0.0.1:$port/metrics.json" | grep -q '"encrypted":true' ||
     fail "metrics.json does not say that the job is encrypted"
+"$pathloom" status --run "$work/run" --json >"$work/status.json"
+grep -q '"doing":"\(training\|fetching\|sending\|waiting\)"' "$work/status.json" &&
+    grep -q '"bytes_up":[0-9].*"reconnects":0' "$work/status.json" ||
+    fail "status --json does not say what the workers do and what their links carry"
 "$pathloom" status --run "$work/run" --json | grep -q '"homes":\[{.*"store_bytes":[1-9]' ||
     fail "status --json does not show the bytes of the stores"
 # After the base model has ended and before the mixture begins, `top` has no path to
@@ -90,6 +94,27 @@ token=$("$pathloom" key invite --run "$work/run" --role inspector) || fail "invi
     fail "join with the invitation of an inspector"
 hub=$(cat "$work/run/proc/hub.address")
 "$pathloom" status --hub "$hub" --key "$work/eye.key" >/dev/null || fail "status with the key of an inspector"
+"$pathloom" observe --hub "$hub" --key "$work/eye.key" --event lease. >"$work/events" &&
+    grep -q "lease.granted.*worker=by-hand" "$work/events" ||
+    fail "observe does not show the log of the hub to an inspector"
+mkdir "$work/tmp"
+start page env TMPDIR="$work/tmp" "$pathloom" page --hub "$hub" --key "$work/eye.key" \
+    --listen "127.0.0.1:*" --ready "$work/page.at"
+page=$pid
+await 200 "no page" test -s "$work/page.at"
+# The page asks the hub while a browser listens.
+curl -sN "http://$(cat "$work/page.at")/events" >/dev/null 2>&1 &
+children="$children $!"
+shows_job() {
+    curl -sf "http://$(cat "$work/page.at")/state.json" | grep -q '"rows":\[\["by-hand"' &&
+        curl -sf "http://$(cat "$work/page.at")/history" | grep -q '"worker.joined"'
+}
+await 200 "the page of an inspector does not show workers and events" shows_job
+"$pathloom" page --hub "$hub" --key "$work/eye.key" --report "$work/x.html" >"$work/report.out" 2>&1
+[ $? -eq 64 ] || fail "page --report with --hub"
+kill "$page"
+wait "$page"
+[ -z "$(ls "$work/tmp")" ] || fail "the page left files in its temporary folder"
 "$pathloom" worker --hub "$hub" --key "$work/eye.key" >"$work/eye.out" 2>&1
 [ $? -eq 77 ] || fail "a worker with the key of an inspector was accepted"
 grep -q "role inspector may not send" "$work/eye.out" || fail "the refused worker does not say why"

@@ -25,7 +25,9 @@ static const char status_text[] =
     "\"w\\\"1\\\\\\n\","
     "\"age_seconds\":0.25}}]}],"
     "\"workers\":[{\"worker\":\"a\",\"state\":\"away\",\"tokens\":12,\"memory_bytes\":"
-    "4096}]}";
+    "4096},{\"worker\":\"b\",\"state\":\"busy\",\"doing\":\"stalled\","
+    "\"bytes_up_per_second\":1500,\"round_trip_ms\":80,\"bytes_repeated_percent\":2,"
+    "\"reconnects\":3}]}";
 
 static const char *write_all(pl_buf *out)
 {
@@ -57,7 +59,12 @@ static void numbers_stand_under_their_names_and_labels(void **state)
         "pathloom_path_held_out_bpb{arm=\"mix\",path=\"p0.r0\"} 2.25\n",
         "pathloom_worker_memory_bytes{worker=\"a\"} 4096\n",
         "pathloom_worker_up{worker=\"a\"} 0\n",
-        "pathloom_worker_tokens_total{worker=\"a\"} 12\n"};
+        "pathloom_worker_tokens_total{worker=\"a\"} 12\n",
+        "pathloom_worker_doing{worker=\"b\",doing=\"stalled\"} 1\n",
+        "pathloom_worker_up_bytes_per_second{worker=\"b\"} 1500\n",
+        "pathloom_worker_round_trip_ms{worker=\"b\"} 80\n",
+        "pathloom_worker_repeated_bytes_percent{worker=\"b\"} 2\n",
+        "pathloom_worker_reconnects_total{worker=\"b\"} 3\n"};
     pl_buf out = {0};
     const char *text = write_all(&out);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)

@@ -408,8 +408,9 @@ static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
 static void check_order(plan *p, plan_path *path, plan_task task, const int *order)
 {
     plan_said by;
-    int other = 0, n_done = 0;
-    uint64_t lost = 0, token = path->lease.token;
+    plan_lease lost;
+    int n_done = 0;
+    uint64_t token = path->lease.token;
     bool credited[3] = {false};
     for (int i = 0; i < 4; i++) {
         if (order[i] < 2) {
@@ -419,7 +420,7 @@ static void check_order(plan *p, plan_path *path, plan_task task, const int *ord
             const plan_said said = {.phase = order[i] - 2, .token = token};
             assert_non_null(plan_say_done(path, &said, 10, TTL));
         }
-        while (plan_settle(p, path, &by, &other, &lost)) {
+        while (plan_settle(p, path, &by, &lost)) {
             assert_true(by.phase < path->phase && !credited[by.phase]);
             credited[by.phase] = true;
             n_done++;

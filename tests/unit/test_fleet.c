@@ -1,0 +1,442 @@
+/* folder: workers; label: unit
+ *
+ * Tests which worker gets a task and which does not. A simulation compares the time of
+ * a job with and without a slow worker, for random fleets. */
+#include "workers/fleet.h"
+#include "workers/hub_internal.h"
+#include "tests/support/tiny_arm.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum {
+    TTL = 1000000000,
+    STEPS = 40,
+    PHASES = 12,
+    PATHS = 4,
+    WORKERS_MAX = 8,
+    TICK_MS = 10,
+    RENEW_MS = 500,
+    ENDS_MS = 10000000
+};
+
+/* ---- fleet_horizon ---- */
+static void workers_that_are_equal_share_the_tasks(void **state)
+{
+    (void)state;
+    const fleet_member two[] = {{0, 1.5}, {0, 1.5}};
+    assert_float_equal(fleet_horizon(two, 2, 4), 3.0, 1e-4);
+    assert_float_equal(fleet_horizon(two, 2, 5), 4.5, 1e-4);
+    assert_true(isinf(fleet_horizon(two, 0, 1)));
+    assert_float_equal(fleet_horizon(two, 2, 0), 0, 0);
+}
+
+static void worker_that_comes_too_late_changes_nothing(void **state)
+{
+    (void)state;
+    const fleet_member fleet[] = {{0, 1.5}, {0, 1.5}, {0, 7}, {2, 1.4}};
+    assert_float_equal(fleet_horizon(fleet, 3, 4), 3.0, 1e-4);
+    /* with more tasks the third worker helps */
+    assert_float_equal(fleet_horizon(fleet, 3, 10), 7.5, 1e-4);
+    assert_float_equal(fleet_horizon(fleet, 3, 9), 7.0, 1e-4);
+    assert_float_equal(fleet_horizon(fleet + 3, 1, 1), 3.4, 1e-6);
+}
+
+static int draw(uint64_t *draws, int below)
+{
+    return (int)(pl_random_u32(11, 1, (*draws)++) % (uint32_t)below);
+}
+
+static void horizon_is_that_of_list_scheduling(void **state)
+{
+    uint64_t draws = 0;
+    (void)state;
+    for (int round = 0; round < 200; round++) {
+        fleet_member m[WORKERS_MAX], one[WORKERS_MAX];
+        const int n = 1 + draw(&draws, WORKERS_MAX), n_tasks = 1 + draw(&draws, 30);
+        double last = 0;
+        for (int i = 0; i < n; i++)
+            m[i] = (fleet_member){draw(&draws, 300) * 0.01,
+                                  0.1 + draw(&draws, 500) * 0.01};
+        memcpy(one, m, sizeof m);
+        for (int k = 0; k < n_tasks; k++) {
+            int first = 0;
+            for (int i = 1; i < n; i++)
+                if (one[i].free_s + one[i].task_s <
+                    one[first].free_s + one[first].task_s)
+                    first = i;
+            one[first].free_s += one[first].task_s;
+            last = one[first].free_s > last ? one[first].free_s : last;
+        }
+        assert_float_equal(fleet_horizon(m, n, n_tasks), last, 1e-3);
+    }
+}
+
+static int compare_values(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void median_is_the_lower_of_the_middle_values(void **state)
+{
+    uint64_t draws = 5000;
+    double values[40], sorted[40];
+    (void)state;
+    assert_float_equal(fleet_median(values, 0), 0, 0);
+    for (int round = 0; round < 500; round++) {
+        const int n = 1 + draw(&draws, 40);
+        for (int i = 0; i < n; i++)
+            values[i] = sorted[i] = draw(&draws, 20);
+        qsort(sorted, (size_t)n, sizeof *sorted, compare_values);
+        assert_float_equal(fleet_median(values, n), sorted[(n - 1) / 2], 0);
+    }
+}
+
+/* ---- whole jobs ---- */
+/* A worker of the simulation. It does one task after the other. */
+typedef struct machine {
+    int fetch_ms, step_ms, send_ms;
+    plan_task task;
+    uint64_t token; /* of its lease; 0: it has none and asks for a task */
+    int64_t phase, begun_ms, renewed_ms;
+    int spread; /* the task takes spread / 1000 of the times above */
+    bool told_steps, told_sending;
+} machine;
+
+typedef struct job {
+    hub h;
+    pl_hub_options options;
+    hub_worker workers[WORKERS_MAX];
+    machine machines[WORKERS_MAX];
+    int n;
+    int queue[WORKERS_MAX];
+    uint64_t draws;
+} job;
+
+static void begin_job(job *j, const machine *machines, int n, bool own_keys,
+                      uint64_t seed)
+{
+    pl_arm arm;
+    pl_hash blob;
+    memset(j, 0, sizeof *j);
+    memset(&arm, 0, sizeof arm);
+    pl_copy_text(arm.name, sizeof arm.name, "mix");
+    arm.shape = tiny_shape(2);
+    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = PHASES};
+    tiny_shards(&arm, PATHS);
+    pl_hash_of("blob", "x", 1, &blob);
+    j->options = (pl_hub_options){.backup = PL_BACKUP_AUTO, .ttl_ms = TTL};
+    j->h.options = &j->options;
+    j->h.workers = j->workers;
+    j->h.n_workers = j->n = n;
+    j->h.tasks.epoch = 1;
+    j->h.tasks.fits = hub_fits_new;
+    j->h.tasks.context = &j->h;
+    j->draws = seed << 32;
+    assert_int_equal(plan_add_arm(&j->h.tasks, &arm, &blob), PL_OK);
+    for (int i = 0; i < n; i++) {
+        hub_worker *w = &j->workers[i];
+        snprintf(w->name, sizeof w->name, "w%d", i);
+        pl_copy_text(w->device, sizeof w->device, "cpu");
+        w->own_key = own_keys;
+        w->key.bytes[0] = (uint8_t)(i + 1);
+        j->machines[i] = machines[i];
+        j->queue[i] = i;
+    }
+}
+
+/* Tells the hub of the versions that the home has made: a module has version t when all
+ * its paths have finished t phases. */
+static void make_versions(job *j)
+{
+    plan_arm *arm = &j->h.tasks.arms[0];
+    for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
+        char name[PL_MODULE_NAME_MAX];
+        int64_t least = INT64_MAX;
+        for (int i = 0; i < pl_arm_contributors(arm->topology, m); i++) {
+            const plan_path *path =
+                &arm->paths[pl_topology_module_path(arm->topology, m, i)];
+            least = path->phase < least ? path->phase : least;
+        }
+        pl_arm_module_name(&arm->arm, arm->topology, m, name);
+        plan_set_version(&j->h.tasks, name, (uint64_t)least);
+    }
+}
+
+static void take_lease(job *j, int i, plan_task task, const plan_lease *lease,
+                       int64_t now_ms)
+{
+    machine *m = &j->machines[i];
+    j->workers[i].waiting = j->workers[i].withheld.is = false;
+    m->task = task;
+    m->token = lease->token;
+    m->phase = lease->phase;
+    m->begun_ms = m->renewed_ms = now_ms;
+    m->spread = 950 + draw(&j->draws, 101);
+    m->told_steps = m->told_sending = false;
+}
+
+/* Serves waiting workers as hub.c does. */
+static void serve(job *j, int64_t now_ms, bool on_trial, bool *search)
+{
+    for (int q = 0; q < j->n; q++) {
+        const int i = j->queue[q];
+        hub_worker *w = &j->workers[i];
+        plan_task task;
+        if (!w->waiting || hub_is_on_trial(&j->h, w) != on_trial)
+            continue;
+        plan_arm *arm = &j->h.tasks.arms[0];
+        if (*search && plan_choose(&j->h.tasks, i, now_ms, &task)) {
+            plan_grant(&j->h.tasks, task, i, now_ms, TTL);
+            take_lease(j, i, task, &arm->paths[task.index].lease, now_ms);
+            continue;
+        }
+        *search = *search && w->withheld.judged_ms == now_ms;
+        if (*search || !hub_find_backup(&j->h, i, now_ms, &task))
+            continue;
+        plan_grant_backup(&j->h.tasks, task, i, now_ms, TTL);
+        take_lease(j, i, task, &arm->paths[task.index].backup, now_ms);
+    }
+}
+
+static void deliver(job *j, int i, int64_t now_ms)
+{
+    plan *p = &j->h.tasks;
+    machine *m = &j->machines[i];
+    plan_arm *arm = &p->arms[0];
+    plan_path *path = &arm->paths[m->task.index];
+    const double inner_s = 1e-6 * m->step_ms * m->spread * STEPS;
+    const plan_said said = {
+        .phase = m->phase, .token = m->token, .worker = i, .seconds = inner_s};
+    const plan_news news = {.phase = m->phase + 1, .by = m->token};
+    plan_said by;
+    plan_lease lost;
+    plan_hear(path, &news, now_ms);
+    make_versions(j);
+    const plan_lease *lease = plan_say_done(path, &said, now_ms, TTL);
+    hub_end_task(&j->workers[i], path);
+    hub_note_done(&j->h, &j->workers[i], path, m->phase, lease, inner_s, now_ms);
+    m->token = 0;
+    while (plan_settle(p, path, &by, &lost)) {
+        hub_note_success(&j->h, by.worker, 1e-3 * (double)by.held_ms);
+        if (lost.worker < 0)
+            continue;
+        hub_end_task(&j->workers[lost.worker], path);
+        hub_note_late(&j->workers[lost.worker], &arm->arm, &lost, &by, now_ms);
+        j->machines[lost.worker].token = 0;
+    }
+}
+
+/* Does what the worker does at this time: reports, delivers, or asks for a task. */
+static void turn(job *j, int i, int64_t now_ms)
+{
+    machine *m = &j->machines[i];
+    hub_worker *w = &j->workers[i];
+    w->seen_ms = now_ms;
+    if (m->token == 0) {
+        w->waiting = true;
+        w->asked_ms = now_ms;
+        return;
+    }
+    plan_path *path = &j->h.tasks.arms[0].paths[m->task.index];
+    plan_lease *lease = plan_lease_of(path, m->token, i);
+    const double at = (double)(now_ms - m->begun_ms) * 1000 / m->spread - m->fetch_ms;
+    const double inner_ms = m->step_ms * STEPS;
+    if (at >= inner_ms + m->send_ms) {
+        deliver(j, i, now_ms);
+        return;
+    }
+    const bool steps = at >= m->step_ms, sends = at >= inner_ms;
+    if (!lease || (now_ms - m->renewed_ms < RENEW_MS && steps == m->told_steps &&
+                   sends == m->told_sending))
+        return;
+    const pl_msg_renew q = {.phase = m->phase,
+                            .trains = at >= 0 && !sends,
+                            .step = at >= 0 ? (uint64_t)(at / m->step_ms) : 0};
+    hub_note_renewal(&j->h, i, path, lease, &q, now_ms);
+    m->renewed_ms = now_ms;
+    m->told_steps = steps;
+    m->told_sending = sends;
+}
+
+/* Returns the seconds that the job takes. */
+static double run_job(job *j)
+{
+    int64_t now_ms = 1000;
+    make_versions(j);
+    while (!plan_arm_finished(&j->h.tasks.arms[0])) {
+        bool search = true;
+        for (int q = 0; q < j->n; q++)
+            turn(j, j->queue[q], now_ms);
+        for (int on_trial = 0; on_trial < 2; on_trial++)
+            serve(j, now_ms, on_trial, &search);
+        now_ms += TICK_MS;
+        assert_true(now_ms < ENDS_MS);
+    }
+    plan_clear(&j->h.tasks);
+    return 1e-3 * (double)(now_ms - 1000);
+}
+
+/* The hub learns only in the first phase that a worker is slow, and may lose the time
+ * of one task there. */
+static void slow_worker_never_makes_a_job_slower(void **state)
+{
+    uint64_t draws = 1000;
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    for (int round = 0; round < 200; round++) {
+        machine m[WORKERS_MAX];
+        const bool own_keys = round % 2 == 0;
+        const int n = 2 + draw(&draws, 3), slow = draw(&draws, n + 1);
+        const int step_ms = 5 + draw(&draws, 60), link_ms = 20 + draw(&draws, 1000);
+        const int times = 3 + draw(&draws, 20);
+        double task_s = 0;
+        memset(m, 0, sizeof m);
+        for (int i = 0; i < n; i++) {
+            m[i] = (machine){.fetch_ms = link_ms + draw(&draws, 200),
+                             .step_ms = step_ms + draw(&draws, 5),
+                             .send_ms = link_ms + draw(&draws, 200)};
+            const double own_s =
+                1e-3 * (m[i].fetch_ms + m[i].step_ms * STEPS + m[i].send_ms);
+            task_s = own_s > task_s ? own_s : task_s;
+        }
+        begin_job(j, m, n, own_keys, (uint64_t)round);
+        const double without_s = run_job(j);
+        memmove(m + slow + 1, m + slow, (size_t)(n - slow) * sizeof *m);
+        m[slow] = m[slow == 0 ? 1 : 0];
+        if (round % 3 != 0)
+            m[slow].step_ms *= times;
+        if (round % 3 != 1)
+            m[slow].fetch_ms = m[slow].send_ms = m[slow].fetch_ms * times;
+        begin_job(j, m, n + 1, own_keys, (uint64_t)round);
+        const double with_s = run_job(j);
+        if (with_s > 1.02 * without_s + task_s)
+            fail_msg("fleet %d of %d workers: %.2f s, and %.2f s with a slow one",
+                     round, n, without_s, with_s);
+    }
+    pl_free(j);
+}
+
+/* Four sites, 8 s of inner steps: two good ones, and two with slow links. */
+static void workers_that_finish_in_time_shorten_a_job(void **state)
+{
+    const machine m[] = {{.fetch_ms = 250, .step_ms = 200, .send_ms = 250},
+                         {.fetch_ms = 250, .step_ms = 200, .send_ms = 250},
+                         {.fetch_ms = 900, .step_ms = 200, .send_ms = 1000},
+                         {.fetch_ms = 1300, .step_ms = 200, .send_ms = 1400}};
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, 2, false, 1);
+    const double two_s = run_job(j);
+    begin_job(j, m, 4, false, 1);
+    const double four_s = run_job(j);
+    assert_true(two_s > 1.4 * four_s);
+    pl_free(j);
+}
+
+/* Measures worker i: a task takes it so many seconds. */
+static void measure(job *j, int i, double task_s, int64_t now_ms)
+{
+    j->workers[i].pace[0] = (hub_pace){0};
+    j->workers[i].seen_ms = j->workers[i].asked_ms = now_ms;
+    hub_note_pace(&j->workers[i], &j->h.tasks.arms[0].arm, 0.5 * task_s, task_s,
+                  now_ms);
+}
+
+static void worker_that_is_too_slow_waits_and_is_told_the_numbers(void **state)
+{
+    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
+    char text[HUB_WITHHELD_TEXT_MAX];
+    plan_task task;
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, 2, true, 1);
+    make_versions(j);
+    measure(j, 0, 1, 1000);
+    measure(j, 1, 3.9, 1000);
+    assert_true(plan_choose(&j->h.tasks, 1, 1000, &task)); /* of four tasks, one */
+    measure(j, 1, 4.5, 1100);
+    assert_false(plan_choose(&j->h.tasks, 1, 1100, &task));
+    assert_true(plan_choose(&j->h.tasks, 0, 1100, &task));
+    hub_withheld_text(&j->h, &j->workers[1], text);
+    assert_non_null(strstr(text, "4.5 s for a task of mix"));
+    assert_non_null(strstr(text, "ready tasks in 4.0 s"));
+    /* alone it gets every task */
+    j->workers[0].left = true;
+    assert_true(plan_choose(&j->h.tasks, 1, 1200, &task));
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
+static void task_is_not_kept_for_workers_that_never_come(void **state)
+{
+    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
+    plan_task task;
+    int64_t now_ms = 1000;
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, 2, true, 1);
+    make_versions(j);
+    measure(j, 0, 1, now_ms);
+    measure(j, 1, 10, now_ms);
+    /* worker 0 says that it is there, but takes nothing: 2 x 4 s, then the 10 s that
+     * worker 1 needs */
+    for (; now_ms < 100000; now_ms += 100) {
+        j->workers[0].asked_ms = j->workers[0].seen_ms = now_ms;
+        j->workers[1].asked_ms = j->workers[1].seen_ms = now_ms;
+        if (plan_choose(&j->h.tasks, 1, now_ms, &task))
+            break;
+    }
+    assert_true(now_ms > 18000 && now_ms < 21000);
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
+static void old_measurement_is_tried_again(void **state)
+{
+    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
+    plan_task task;
+    int64_t now_ms = 1000;
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, 2, true, 1);
+    make_versions(j);
+    measure(j, 1, 5, now_ms);
+    for (; now_ms < 400000; now_ms += 100) {
+        /* worker 0 takes and delivers all tasks */
+        measure(j, 0, 1, now_ms);
+        j->workers[1].asked_ms = j->workers[1].seen_ms = now_ms;
+        for (int i = 0; i < PATHS; i++)
+            j->h.tasks.arms[0].paths[i].waits_until_ms = 0;
+        if (plan_choose(&j->h.tasks, 1, now_ms, &task))
+            break;
+    }
+    assert_true(now_ms > 250000 && now_ms < 252000);
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_that_are_equal_share_the_tasks),
+        cmocka_unit_test(worker_that_comes_too_late_changes_nothing),
+        cmocka_unit_test(horizon_is_that_of_list_scheduling),
+        cmocka_unit_test(median_is_the_lower_of_the_middle_values),
+        cmocka_unit_test(slow_worker_never_makes_a_job_slower),
+        cmocka_unit_test(workers_that_finish_in_time_shorten_a_job),
+        cmocka_unit_test(worker_that_is_too_slow_waits_and_is_told_the_numbers),
+        cmocka_unit_test(task_is_not_kept_for_workers_that_never_come),
+        cmocka_unit_test(old_measurement_is_tried_again),
+    };
+    pl_log_open("test", PL_LOG_WARN, false); /* the simulated jobs log much */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

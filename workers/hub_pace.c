@@ -1,0 +1,424 @@
+/* What each worker can do, and which tasks it should therefore not get.
+ *
+ * The hub measures by its own clock. The time of a task runs from the grant of its
+ * lease, or from the worker's previous DONE if that was later, to its DONE. The worker
+ * says only how much of it were inner steps; the rest is mostly transfers over its
+ * link. Both parts are means in which the newest task has half of the weight, apart for
+ * tasks that train and for tasks that score documents.
+ *
+ * A worker gets a task only if the phase does not end later because of it: if it will
+ * finish the task no later than the whole fleet, itself included, will have finished
+ * all tasks that are ready (fleet.h). Otherwise the task waits for a better worker, and
+ * the status says so with the numbers. These rules keep that from going wrong:
+ *
+ *   - A worker that is not measured gets a task. If it is slow, an idle worker begins
+ *     the same task as soon as that would end earlier (hub_backup.c), so that not more
+ *     time is lost than if the task had waited for that worker. The task that the slow
+ *     worker lost is its first measurement (hub_note_late).
+ *   - Links and machines recover. After PROBE_TIMES the time that it needs for a task,
+ * a worker's measurement is too old, and the worker gets a task again.
+ *   - The other workers may not come, against all expectation. When the others should
+ *     have finished a task twice, any worker may have it.
+ *
+ * Tasks of delayed-nesterov with dynamic steps fit every worker: a slow worker gets
+ * fewer steps. */
+#include "workers/hub_internal.h"
+#include "workers/fleet.h"
+
+#include <math.h>
+
+/* FRESH_MS: the fleet is not looked at more often than this. OLD_MS: nor more seldom,
+ * if a worker asks. ASKS_MS: a worker without a task that has not asked for this time
+ * will not take one. */
+enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50 };
+/* a worker that already has the state of a path may be slower by this factor than the
+ * best worker, which would have to fetch the state */
+static const double continues_times = 2, clear_times = 1.5;
+
+static double slots_of(const pl_arm *arm)
+{
+    return (double)arm->inner.tau * arm->inner.batch * arm->inner.context;
+}
+
+static double blend(int n, double old, double fresh)
+{
+    return n == 0 ? fresh : 0.5 * (old + fresh);
+}
+
+void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s,
+                   int64_t now_ms)
+{
+    hub_pace *p = &w->pace[arm->n_scored > 0];
+    if (!(inner_s > 0) || inner_s > 1e9)
+        return;
+    /* A task with its own number of threads says nothing about the speed of the
+     * worker's other tasks. */
+    if (arm->inner.threads > 0)
+        return;
+    p->slot_s = blend(p->n_tasks, p->slot_s, inner_s / slots_of(arm));
+    if (total_s >= inner_s)
+        p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);
+    p->n_tasks++;
+    p->noted_ms = now_ms;
+}
+
+double hub_task_s(const hub_worker *w, const pl_arm *arm)
+{
+    const hub_pace *p = &w->pace[arm->n_scored > 0];
+    return p->n_tasks > 0 ? p->slot_s * slots_of(arm) + p->rest_s : 0;
+}
+
+static double inner_of(const hub_worker *w, const pl_arm *arm)
+{
+    return w->pace[arm->n_scored > 0].slot_s * slots_of(arm);
+}
+
+/* Returns the seconds of an inner step by the hub's clock, from two reports of the
+ * holder; 0 if there are not two. */
+static double step_of(const plan_lease *l)
+{
+    if (l->first_ms == 0 || l->step <= l->first_step || l->step_ms <= l->first_ms)
+        return 0;
+    return 1e-3 * (double)(l->step_ms - l->first_ms) / (l->step - l->first_step);
+}
+
+/* Returns the seconds between the grant and the first inner step, in which the worker
+ * fetched what the task needs. */
+static double fetched_in(const plan_lease *l, double step_s)
+{
+    double s = 1e-3 * (double)(l->first_ms - l->granted_ms) - step_s * l->first_step;
+    return s > 0 ? s : 0;
+}
+
+/* A worker whose task another worker finished first has measured itself, too: what it
+ * had not done by then, it does at the pace that it showed, and sending takes about as
+ * long as fetching. If it was stopped before its first step, and fetched no longer than
+ * the worker that was first, that says nothing. */
+void hub_note_late(hub_worker *w, const pl_arm *arm, const plan_lease *l,
+                   const plan_said *by, int64_t now_ms)
+{
+    double inner_s = by->seconds;
+    const double passed_s = 1e-3 * (double)(now_ms - l->granted_ms),
+                 step_s = step_of(l);
+    const double rest_s = 2 * (l->first_ms > 0 ? fetched_in(l, step_s) : passed_s);
+    if (l->token == 0 || l->taken_up || l->repeats > 0)
+        return;
+    if (step_s > 0)
+        inner_s = step_s * arm->inner.tau;
+    else if (w->pace[arm->n_scored > 0].n_tasks > 0)
+        inner_s = inner_of(w, arm);
+    if (step_s <= 0 && inner_s + rest_s < 1e-3 * (double)by->held_ms)
+        return;
+    hub_note_pace(w, arm, inner_s,
+                  passed_s > inner_s + rest_s ? passed_s : inner_s + rest_s, now_ms);
+}
+
+/* ---- when a lease will end ---- */
+/* Returns the seconds until the inner steps end and the results are sent, by the
+ * holder's reports; below 0 if that time has passed. */
+static double left_by_progress(const hub_worker *w, const pl_arm *arm,
+                               const plan_lease *l, double step_s, double now_s)
+{
+    const hub_pace *p = &w->pace[arm->n_scored > 0];
+    const double send_s = p->n_tasks > 0 ? 0.5 * p->rest_s : fetched_in(l, step_s);
+    const double steps_s =
+        l->stage == PLAN_SENDS ? 0 : step_s * (arm->inner.tau - l->step);
+    return 1e-3 * (double)l->step_ms + steps_s + send_s - now_s;
+}
+
+double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
+                  const plan_lease *l, int64_t now_ms)
+{
+    const hub_worker *w = &h->workers[l->worker];
+    const double now = 1e-3 * (double)now_ms, step_s = step_of(l);
+    const double own_s = hub_task_s(w, &arm->arm),
+                 expected_s = (double)(1 + l->repeats) *
+                              (own_s > 0 ? own_s : arm->typical_s);
+    int64_t begun_ms = l->granted_ms;
+    if (w->done_ms > l->granted_ms && w->done_ms <= now_ms)
+        begun_ms = w->done_ms; /* it was at another task until then */
+    const double passed_s = 1e-3 * (double)(now_ms - begun_ms);
+    /* What the holder says is believed until twice the expected time has passed. */
+    if (step_s > 0 && (expected_s <= 0 || passed_s < 2 * expected_s)) {
+        const double left_s = left_by_progress(w, &arm->arm, l, step_s, now);
+        return left_s > 0 ? left_s : -left_s;
+    }
+    double left_s = expected_s <= 0         ? passed_s
+                    : passed_s < expected_s ? expected_s - passed_s
+                                            : passed_s - expected_s;
+    /* A worker that is not measured and has not begun to train has the steps before it,
+     * and will send for as long as it fetches. If it has fetched for t seconds longer
+     * than the others, it fetches for t seconds more. */
+    bool trains_another = w->task[0] && strcmp(w->task, path->name) != 0;
+    if (own_s <= 0 && l->first_ms == 0 && !trains_another && arm->typical_s > 0) {
+        const double fetch_s = 0.5 * (arm->typical_s - arm->typical_inner_s),
+                     late_s = passed_s > fetch_s ? passed_s - fetch_s : 0,
+                     least_s = arm->typical_inner_s + passed_s + 2 * late_s;
+        left_s = least_s > left_s ? least_s : left_s;
+    }
+    return left_s;
+}
+
+/* ---- the fleet ---- */
+/* Returns the seconds that the task of a lease takes by what its holder has reported so
+ * far; 0 if that does not tell. */
+static double projected_s(const pl_arm *arm, const plan_lease *l)
+{
+    const double step_s = l->active && l->repeats == 0 ? step_of(l) : 0;
+    return step_s > 0 ? 2 * fetched_in(l, step_s) + step_s * arm->inner.tau : 0;
+}
+
+/* Notes the median of the times for a task of the arm, and for the inner steps in it:
+ * those of the workers that were measured, or, as long as there are none, those to
+ * which two or more leases will come. `values` has room for all workers and leases. */
+static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t now_ms)
+{
+    for (int inner = 0; inner < 2; inner++) {
+        double *out = inner ? &arm->typical_inner_s : &arm->typical_s;
+        int n = 0;
+        for (int i = 0; i < h->n_workers; i++) {
+            const hub_worker *w = &h->workers[i];
+            const double task_s = hub_task_s(w, &arm->arm);
+            if (task_s > 0 && !hub_is_away(h, w, now_ms))
+                values[n++] = inner ? inner_of(w, &arm->arm) : task_s;
+        }
+        arm->is_measured = n > 0;
+        for (int i = 0; i < arm->n_tasks && !arm->is_measured; i++) {
+            const plan_lease *l = &arm->paths[i].lease;
+            const double task_s = projected_s(&arm->arm, l);
+            if (task_s > 0)
+                values[n++] = inner ? step_of(l) * arm->arm.inner.tau : task_s;
+        }
+        *out = arm->is_measured || n > 1 ? fleet_median(values, n) : 0;
+    }
+}
+
+static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,
+                      const plan_lease *l, int64_t now_ms)
+{
+    if (!l->active || l->worker < 0 || l->worker >= h->n_workers)
+        return;
+    hub_worker *w = &h->workers[l->worker];
+    const bool said = plan_is_said(path, l->token, path->phase);
+    const int64_t free_ms =
+        now_ms + (said ? 0 : (int64_t)(1e3 * hub_left_s(h, arm, path, l, now_ms)));
+    w->free_ms = free_ms > w->free_ms ? free_ms : w->free_ms;
+    const plan_stage stage = said ? PLAN_SENDS : l->stage;
+    if (!w->has_lease || stage > w->stage) {
+        w->stage = stage;
+        w->stage_ms = stage == PLAN_FETCHES ? l->granted_ms : l->step_ms;
+        w->at = path;
+    }
+    w->has_lease = true;
+}
+
+/* Notes of an arm how many of its tasks are ready and leased, and how many steps the
+ * ready path with the most of them has left. Documents are scored before all else, as
+ * in plan_choose. */
+static void count_tasks(plan_arm *arm, int64_t now_ms)
+{
+    const pl_inner *in = &arm->arm.inner;
+    arm->n_ready = arm->n_leased = arm->steps_left = 0;
+    for (int i = 0; i < arm->n_tasks; i++) {
+        const plan_path *path = &arm->paths[i];
+        arm->n_leased += path->lease.active;
+        if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
+            continue;
+        const int64_t left =
+            arm->arm.n_scored > 0 ? INT64_MAX : (in->phases - path->phase) * in->tau;
+        arm->steps_left = left > arm->steps_left ? left : arm->steps_left;
+        arm->n_ready++;
+    }
+}
+
+/* Notes of all workers what they do, and when they will be free. */
+static void look_at_leases(hub *h, int64_t now_ms)
+{
+    for (int i = 0; i < h->n_workers; i++) {
+        h->workers[i].free_ms = now_ms;
+        h->workers[i].has_lease = false;
+    }
+    for (int a = 0; a < h->tasks.n_arms; a++) {
+        const plan_arm *arm = &h->tasks.arms[a];
+        for (int i = 0; i < arm->n_tasks && arm->n_leased > 0; i++) {
+            const plan_path *path = &arm->paths[i];
+            note_busy(h, arm, path, &path->lease, now_ms);
+            note_busy(h, arm, path, &path->backup, now_ms);
+        }
+    }
+    for (size_t i = 0; i < h->n_audits; i++) {
+        const hub_audit *a = &h->audits[i];
+        const plan_arm *arm = &h->tasks.arms[a->task.arm];
+        note_busy(h, arm, &arm->paths[a->task.index], &a->lease, now_ms);
+    }
+}
+
+static bool takes_tasks(const hub *h, const hub_worker *w, int64_t now_ms)
+{
+    return !w->fenced[0] && !hub_is_barred(w, now_ms) && !hub_is_away(h, w, now_ms) &&
+           (w->waiting || w->has_lease || now_ms - w->asked_ms < ASKS_MS ||
+            now_ms - w->done_ms < ASKS_MS);
+}
+
+/* Divides an arm's ready tasks among the workers, after the arms before it. */
+static void divide_tasks(hub *h, plan_arm *arm, fleet_member *members, int64_t now_ms)
+{
+    int n = 0;
+    for (int i = 0; i < h->n_workers; i++) {
+        const hub_worker *w = &h->workers[i];
+        const double task_s = hub_task_s(w, &arm->arm);
+        if (task_s > 0 && takes_tasks(h, w, now_ms))
+            members[n++] =
+                (fleet_member){1e-3 * (double)(w->taken_ms - now_ms), task_s};
+    }
+    const double ends_s =
+        fleet_horizon(members, n, arm->n_ready > 0 ? arm->n_ready : 1);
+    arm->horizon_ms = isfinite(ends_s) ? now_ms + (int64_t)(1e3 * ends_s) : INT64_MAX;
+    if (arm->n_ready == 0 || !isfinite(ends_s))
+        return;
+    fleet_assign(members, n, ends_s);
+    n = 0;
+    for (int i = 0; i < h->n_workers; i++) {
+        hub_worker *w = &h->workers[i];
+        if (hub_task_s(w, &arm->arm) > 0 && takes_tasks(h, w, now_ms))
+            w->taken_ms = now_ms + (int64_t)(1e3 * members[n++].free_s);
+    }
+}
+
+/* Notes until when the ready tasks of an arm may be kept from a worker. */
+static void note_patience(plan_arm *arm, int64_t now_ms)
+{
+    arm->waits_until_ms = INT64_MAX;
+    for (int i = 0; i < arm->n_tasks; i++) {
+        plan_path *path = &arm->paths[i];
+        if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
+            continue;
+        if (path->waits_until_ms == 0 && arm->horizon_ms < INT64_MAX)
+            path->waits_until_ms = arm->horizon_ms + (arm->horizon_ms - now_ms);
+        if (path->waits_until_ms > 0 && path->waits_until_ms < arm->waits_until_ms)
+            arm->waits_until_ms = path->waits_until_ms;
+    }
+}
+
+/* Lists the arms; those whose paths have the most steps left come first. */
+static void order_arms(const plan *p, int *order)
+{
+    for (int a = 0; a < p->n_arms; a++) {
+        int at = a;
+        while (at > 0 && p->arms[order[at - 1]].steps_left < p->arms[a].steps_left) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = a;
+    }
+}
+
+void hub_look_at_fleet(hub *h, int64_t now_ms)
+{
+    const size_t n = (size_t)h->n_workers + 1;
+    double *values = pl_alloc((n + PL_TASKS_MAX) * sizeof *values);
+    fleet_member *members = pl_alloc(n * sizeof *members);
+    int *order = pl_alloc(((size_t)h->tasks.n_arms + 1) * sizeof *order);
+    h->fleet_ms = now_ms;
+    for (int a = 0; a < h->tasks.n_arms; a++) {
+        plan_arm *arm = &h->tasks.arms[a];
+        count_tasks(arm, now_ms);
+        if (arm->n_ready + arm->n_leased > 0)
+            note_typical(h, arm, values, now_ms);
+    }
+    look_at_leases(h, now_ms);
+    for (int i = 0; i < h->n_workers; i++)
+        h->workers[i].taken_ms = h->workers[i].free_ms;
+    order_arms(&h->tasks, order);
+    for (int k = 0; k < h->tasks.n_arms; k++) {
+        plan_arm *arm = &h->tasks.arms[order[k]];
+        if (arm->n_ready + arm->n_leased == 0)
+            continue;
+        divide_tasks(h, arm, members, now_ms);
+        note_patience(arm, now_ms);
+    }
+    pl_free(order);
+    pl_free(members);
+    pl_free(values);
+}
+
+/* ---- which tasks fit a worker ---- */
+static bool is_in_time(const hub_worker *w, const plan_arm *arm, bool goes_on,
+                       int64_t now_ms)
+{
+    /* below this difference it is only the measurements that differ */
+    const double equal_ms = 5, equal_times = 1.01;
+    const double need_ms = 1e3 * hub_task_s(w, &arm->arm);
+    const double wait_ms = w->free_ms > now_ms ? (double)(w->free_ms - now_ms) : 0;
+    const double others_ms = (double)(arm->horizon_ms - now_ms);
+    return wait_ms + need_ms <=
+           (goes_on ? continues_times : equal_times) * others_ms + equal_ms;
+}
+
+/* Whether a task is given to a worker that was too slow: its measurement is too old, or
+ * the others did not come. */
+static bool may_try(const hub *h, const hub_worker *w, const plan_arm *arm,
+                    int64_t now_ms)
+{
+    const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
+    const double need_ms = 1e3 * hub_task_s(w, &arm->arm);
+    const bool is_old = (double)(now_ms - p->noted_ms) > PROBE_TIMES * need_ms;
+    return (is_old && h->options->backup != PL_BACKUP_OFF && plan_may_back_up(arm)) ||
+           (arm->waits_until_ms < now_ms &&
+            (double)(now_ms - arm->waits_until_ms) > need_ms);
+}
+
+bool hub_fits(hub *h, int worker, int of, bool goes_on, int64_t now_ms)
+{
+    hub_worker *w = &h->workers[worker];
+    const plan_arm *arm = &h->tasks.arms[of];
+    hub_withheld *held = &w->withheld;
+    const bool has_own_pace =
+        arm->arm.outer.dynamic && pl_traits(arm->arm.outer.method.method)->arrives;
+    if (has_own_pace || hub_task_s(w, &arm->arm) <= 0)
+        return true;
+    if (h->fleet_ms == 0 || now_ms - h->fleet_ms >= OLD_MS)
+        hub_look_at_fleet(h, now_ms);
+    bool fits = is_in_time(w, arm, goes_on, now_ms);
+    if (!fits && now_ms - held->judged_ms >= OLD_MS &&
+        now_ms - h->fleet_ms >= FRESH_MS) {
+        hub_look_at_fleet(h, now_ms);
+        fits = is_in_time(w, arm, goes_on, now_ms);
+    }
+    if (fits || may_try(h, w, arm, now_ms))
+        return true;
+    held->judged_ms = now_ms;
+    held->arm = of;
+    held->need_s = hub_task_s(w, &arm->arm) +
+                   (w->free_ms > now_ms ? 1e-3 * (double)(w->free_ms - now_ms) : 0);
+    held->others_s = 1e-3 * (double)(arm->horizon_ms - now_ms);
+    /* no line about a worker that is only a little slower than the others */
+    if (!held->is && held->need_s > clear_times * held->others_s &&
+        hub_may_log(h, &w->peer)) {
+        char text[HUB_WITHHELD_TEXT_MAX];
+        held->is = true;
+        pl_log(PL_LOG_INFO, "worker.withheld", "worker=%s reason=\"%s\"", w->name,
+               hub_withheld_text(h, w, text));
+    }
+    held->is = true;
+    return false;
+}
+
+const char *hub_withheld_text(const hub *h, const hub_worker *w,
+                              char text[HUB_WITHHELD_TEXT_MAX])
+{
+    text[0] = '\0';
+    if (w->withheld.is)
+        snprintf(
+            text, HUB_WITHHELD_TEXT_MAX,
+            "it needs %.1f s for a task of %s; the others finish all ready tasks in "
+            "%.1f s, so it waits for work that it would finish in time",
+            w->withheld.need_s, h->tasks.arms[w->withheld.arm].arm.name,
+            w->withheld.others_s);
+    return text;
+}
+
+bool hub_fits_new(void *context, int worker, int arm, int64_t now_ms)
+{
+    return hub_fits(context, worker, arm, false, now_ms);
+}

@@ -1,0 +1,138 @@
+/* What workers report about their work: inner steps, and when they begin to train and
+ * to send. */
+#include "workers/hub_internal.h"
+
+#include <math.h>
+
+/* the largest speed (tokens per second) and loss that a worker may report */
+static const double rate_max = 1e9, loss_max = 1e9;
+static const uint64_t memory_max = UINT64_C(1) << 50, bytes_max = UINT64_C(1) << 50;
+
+static int possible_step(hub *h, const plan_path *path, uint64_t step)
+{
+    plan_task task;
+    if (!plan_find_task(&h->tasks, path->name, &task))
+        return 0;
+    int most = h->tasks.arms[task.arm].arm.inner.tau;
+    return step < (uint64_t)most ? (int)step : most;
+}
+
+static void note_progress(plan_lease *lease, int step, double loss, int64_t now_ms)
+{
+    lease->stage = PLAN_TRAINS;
+    lease->step = step;
+    lease->loss = loss > -1 && loss <= loss_max ? loss : (double)NAN;
+    lease->step_ms = now_ms;
+    if (lease->first_ms > 0 || step == 0)
+        return;
+    lease->first_ms = lease->step_ms;
+    lease->first_step = step;
+}
+
+double hub_possible_rate(double rate)
+{
+    return rate >= 0 && rate <= rate_max ? rate : 0;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t most)
+{
+    return value < most ? value : most;
+}
+
+static double possible_bytes(double rate)
+{
+    return rate >= 0 && rate <= (double)bytes_max ? rate : 0;
+}
+
+/* A worker's numbers are only shown: no decision of the hub depends on them. */
+static void note_link(hub_link *l, const pl_msg_renew *q, int64_t now_ms)
+{
+    const uint64_t up = at_most(q->up, bytes_max), down = at_most(q->down, bytes_max);
+    if (l->moved_ms == 0 || up != l->up || down != l->down)
+        l->moved_ms = now_ms;
+    l->up = up;
+    l->down = down;
+    l->up_rate = possible_bytes(q->up_rate);
+    l->down_rate = possible_bytes(q->down_rate);
+    l->rtt_ms = at_most(q->rtt_ms, UINT32_MAX);
+    l->repeated = at_most(q->repeated, up + down);
+    l->reconnects = at_most(q->reconnects, UINT32_MAX);
+}
+
+void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lease,
+                      const pl_msg_renew *q, int64_t now_ms)
+{
+    hub_worker *w = &h->workers[worker];
+    note_link(&w->link, q, now_ms);
+    if (!q->trains && lease->stage == PLAN_TRAINS && lease->phase == q->phase) {
+        lease->stage = PLAN_SENDS;
+        lease->step_ms = now_ms;
+        hub_end_task(w, path);
+    }
+    if (!q->trains)
+        return;
+    w->step = possible_step(h, path, q->step);
+    note_progress(lease, w->step, q->loss, now_ms);
+    w->rate = hub_possible_rate(q->rate);
+    w->memory_bytes = q->memory <= memory_max ? q->memory : 0;
+    w->phase = q->phase;
+    pl_copy_text(w->task, sizeof w->task, path->name);
+}
+
+void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
+                   const plan_lease *lease, double inner_s, int64_t now_ms)
+{
+    plan_task task;
+    int64_t begun_ms = w->done_ms;
+    w->done_ms = now_ms;
+    if (!path || !plan_find_task(&h->tasks, path->name, &task))
+        return;
+    if (lease) {
+        const bool earlier = lease->phase > phase && lease->before_ms > 0;
+        const int64_t granted_ms = earlier ? lease->before_ms : lease->granted_ms;
+        begun_ms = granted_ms > begun_ms ? granted_ms : begun_ms;
+    }
+    /* The time of a task does not count if the worker had to repeat phases first. */
+    const bool known = lease && !lease->taken_up && lease->repeats == 0 &&
+                       (lease->phase == phase || lease->before_ms > 0);
+    hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s,
+                  known ? 1e-3 * (double)(now_ms - begun_ms) : 0, now_ms);
+}
+
+/* ---- what a worker does ---- */
+/* The worker's messages arrive, and it fetches or sends, but no byte of a blob has
+ * moved for a long time: the way from or to the homes loses large packets, or a home
+ * hangs. */
+static double stalled_s(const hub_worker *w, int64_t now_ms)
+{
+    enum { STALLED_MS = 15000 };
+    const int64_t since_ms =
+        w->link.moved_ms > w->stage_ms ? w->link.moved_ms : w->stage_ms;
+    const int64_t still_ms = now_ms - since_ms;
+    const bool moves = w->has_lease && w->stage != PLAN_TRAINS && w->link.moved_ms > 0;
+    return moves && still_ms > STALLED_MS ? 1e-3 * (double)still_ms : 0;
+}
+
+const char *hub_doing(const hub_worker *w, int64_t now_ms)
+{
+    return !w->has_lease              ? "waiting"
+           : stalled_s(w, now_ms) > 0 ? "stalled"
+           : w->stage == PLAN_TRAINS  ? "training"
+           : w->stage == PLAN_SENDS   ? "sending"
+                                      : "fetching";
+}
+
+const char *hub_reason(const hub *h, const hub_worker *w, int64_t now_ms,
+                       char text[HUB_WITHHELD_TEXT_MAX])
+{
+    const double still_s = stalled_s(w, now_ms);
+    if (still_s <= 0)
+        return w->has_lease ? "" : hub_withheld_text(h, w, text);
+    snprintf(
+        text, HUB_WITHHELD_TEXT_MAX,
+        "its messages arrive, but for %.0f s no byte of what it %s has moved; large "
+        "packets may be lost on the way: see whether `ping -M do -s 1472` reaches "
+        "the home, and lower the MTU of its network if not",
+        still_s, w->stage == PLAN_SENDS ? "sends" : "fetches");
+    return text;
+}
