@@ -39,6 +39,9 @@ typedef struct pl_peer {
 
 typedef struct pl_message {
     uint16_t type;
+    /* major version of the protocol, for a refusal that a peer with a different version
+     * can read; 0: that of this program */
+    uint8_t version;
     uint64_t request; /* the client chooses it, and the answer repeats it */
     uint64_t epoch;   /* number that rises with each start of the answering store or
                        * hub; 0: not known */
@@ -120,6 +123,15 @@ int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
  * call. If so, messages that were under way are lost. *seen belongs to this function
  * between calls; call it once and ignore the result to set *seen for the first time. */
 bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
+/* Returns for how many milliseconds a client has had no connection to its server; 0 if
+ * it is connected. */
+int64_t pl_wire_lost_ms(pl_socket *socket);
+/* Tests whether a TCP connection to the address can be made, and ends it at once. The
+ * error's sentence says which of these it is. ERR_NET: the name of the machine is
+ * unknown, the name service does not answer, or nothing listens at the port.
+ * ERR_TIMEOUT: the machine does not answer within timeout_ms. Looking the name up may
+ * take longer. */
+PL_MUST_CHECK pl_status pl_wire_reach(const char *address, int timeout_ms);
 
 /* Returns the address, without the key, at which a server listens or to which a client
  * connects. */

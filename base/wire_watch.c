@@ -36,7 +36,9 @@ static const int failed_handshakes = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
 
 bool wire_watch_client(pl_socket *socket)
 {
-    return watch_socket(socket, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | failed_handshakes);
+    socket->lost_ms = pl_now_ms();
+    return watch_socket(socket, ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
+                                    failed_handshakes);
 }
 
 bool wire_watch_server(pl_socket *socket)
@@ -71,8 +73,13 @@ static void note_event(pl_socket *socket, uint16_t event, uint32_t value)
     switch (event) {
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         socket->connections++;
+        socket->lost_ms = 0;
         socket->n_broken = 0;
         socket->seen = WIRE_FINE;
+        break;
+    case ZMQ_EVENT_DISCONNECTED:
+        if (socket->lost_ms == 0)
+            socket->lost_ms = pl_now_ms();
         break;
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
         socket->seen = WIRE_KEY_REFUSED;
@@ -122,6 +129,10 @@ pl_status wire_client_verdict(pl_socket *socket)
                            : "is encrypted; give its whole address, with its key "
                              "(tcp://HOST:PORT#KEY)");
     case WIRE_BROKEN:
+        /* A server that was the right one before is away: what answers in its place is
+         * a proxy, or another process that took its port. */
+        if (socket->connections > 0)
+            break;
         return pl_fail(PL_ERR_NOPERM,
                        "%s ends every handshake: it does not have the key that the "
                        "address names, or is not encrypted (%d handshakes failed in a "
@@ -159,4 +170,10 @@ bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen)
     drain_monitor(socket);
     *seen = socket->connections > 1 ? socket->connections : 0;
     return *seen != before;
+}
+
+int64_t pl_wire_lost_ms(pl_socket *socket)
+{
+    drain_monitor(socket);
+    return socket->lost_ms > 0 ? pl_now_ms() - socket->lost_ms : 0;
 }
