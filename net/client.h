@@ -36,6 +36,9 @@ void pl_client_destroy(pl_client **client);
 PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
                                             size_t len);
 uint64_t pl_client_bytes_sent(const pl_client *client);
+/* Returns for how many milliseconds this client has had no connection to a home; 0 if
+ * it is connected. */
+int64_t pl_client_lost_ms(const pl_client *client, int home);
 
 /* Appends the complete blob to `out` and checks the blob's hash. `name` determines the
  * home that is asked: a blob is stored in the home that owns the module, path or object
