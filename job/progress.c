@@ -271,7 +271,10 @@ static pl_status poll_once(progress *p, bool *first)
         p->drawn_lines = 0;
     }
     pl_status asked = run_hub_status(p->r, ASK_MS, &status);
-    if (asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET)
+    const bool silent = asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET;
+    if (worker_news_of_hub(p->news, !silent))
+        p->drawn_lines = 0;
+    if (silent)
         return PL_OK; /* the hub is starting again */
     PL_CHECK(asked);
     measure_progress(p, status);

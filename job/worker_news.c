@@ -14,13 +14,45 @@ typedef struct known_worker {
     bool listed; /* whether the newest status names it */
 } known_worker;
 
+/* Something that the job needs and that is missing: any worker, the hub, or a home. */
+typedef struct lack {
+    int64_t since_ms; /* time since which it is missing; 0: it is there */
+    int64_t next_ms;  /* time of the next line about it */
+    char since[16];   /* the first of these as a time of day */
+    bool told;
+} lack;
+
 struct worker_news {
     known_worker *known;
     int n;
     bool begun;
-    int64_t alone_ms; /* time since which no worker is connected; 0: one is */
-    int64_t next_ms;  /* time of the next line about that */
+    lack workers, hub, homes[PL_HOMES_MAX];
 };
+
+/* Notes whether the thing is there. Returns whether a line about it is due: after it
+ * has been missing for 10 s, 20 s, 40 s and so on, and when it is back. */
+static bool note_lack(lack *l, bool there)
+{
+    const int64_t now = pl_now_ms();
+    struct tm local;
+    if (there) {
+        const bool told = l->told;
+        *l = (lack){.since_ms = 0};
+        return told;
+    }
+    if (l->since_ms == 0) {
+        time_t at = (time_t)(pl_wall_ms() / 1000);
+        *l = (lack){.since_ms = now, .next_ms = now + ALONE_MS};
+        if (localtime_r(&at, &local))
+            strftime(l->since, sizeof l->since, "%H:%M:%S", &local);
+    }
+    if (now < l->next_ms)
+        return false;
+    const int64_t missing = now - l->since_ms;
+    l->next_ms = now + (missing < ALONE_STEP_MAX_MS ? missing : ALONE_STEP_MAX_MS);
+    l->told = true;
+    return true;
+}
 
 worker_news *worker_news_create(void)
 {
@@ -122,31 +154,46 @@ static bool tell_unlisted(worker_news *n)
 
 static bool tell_alone(worker_news *n, int n_here)
 {
-    const int64_t now = pl_now_ms();
-    char since[32] = "";
-    struct tm local;
     int n_gone = 0;
-    if (n_here > 0) {
-        n->alone_ms = 0;
-        return false;
-    }
-    if (n->alone_ms == 0) {
-        n->alone_ms = now;
-        n->next_ms = now + ALONE_MS;
-    }
-    if (now < n->next_ms)
-        return false;
-    const int64_t alone = now - n->alone_ms;
-    n->next_ms = now + (alone < ALONE_STEP_MAX_MS ? alone : ALONE_STEP_MAX_MS);
-    time_t at = (time_t)((pl_wall_ms() - alone) / 1000);
-    if (localtime_r(&at, &local))
-        strftime(since, sizeof since, "%H:%M:%S", &local);
+    if (!note_lack(&n->workers, n_here > 0) || n_here > 0)
+        return false; /* the worker that ended the lack has a line of its own */
     for (int i = 0; i < n->n; i++)
         n_gone += !n->known[i].here;
     say("worker   no worker is connected since %s (%d have gone); the job waits until "
         "one\n"
         "         is back or another joins (`pathloom key invite`)",
-        since, n_gone);
+        n->workers.since, n_gone);
+    return true;
+}
+
+static bool tell_homes(worker_news *n, const pl_json *status)
+{
+    const pl_json *homes = pl_json_get(status, "homes");
+    bool told = false;
+    for (size_t i = 0; i < pl_json_count(homes) && i < PL_HOMES_MAX; i++) {
+        const bool up = pl_json_get_bool(pl_json_at(homes, i), "up");
+        if (!note_lack(&n->homes[i], up))
+            continue;
+        if (up)
+            say("home     home %zu is back", i + 1);
+        else
+            say("home     home %zu does not answer the hub since %s; no task is leased "
+                "meanwhile",
+                i + 1, n->homes[i].since);
+        told = true;
+    }
+    return told;
+}
+
+bool worker_news_of_hub(worker_news *n, bool answers)
+{
+    if (!note_lack(&n->hub, answers))
+        return false;
+    if (answers)
+        say("hub      the hub is back");
+    else
+        say("hub      the hub does not answer since %s; the job waits for it",
+            n->hub.since);
     return true;
 }
 
@@ -165,5 +212,6 @@ bool worker_news_tell(worker_news *n, const pl_json *status)
     if (pl_json_get_real(status, "uptime_seconds") >= HUB_SETTLED_S)
         told = tell_unlisted(n) || told;
     n->begun = true;
+    told = tell_homes(n, status) || told;
     return tell_alone(n, n_here) || told;
 }

@@ -228,12 +228,10 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
 {
     for (int q = 0; q < h->n_queued; q++) {
         hub_worker *w = &h->workers[h->queue[q]];
-        if (hub_is_on_trial(h, w) != on_trial || hub_is_barred(w, now_ms))
-            continue;
-        if (w->drains) {
+        if (w->drains)
             PL_CHECK(hub_let_go(h, h->queue[q]));
+        if (w->drains || hub_is_on_trial(h, w) != on_trial || hub_is_barred(w, now_ms))
             continue;
-        }
         if (w->waiting && h->n_audits > 0)
             PL_CHECK(give_audit(h, h->queue[q], now_ms));
         if (w->waiting && (*search || w->held_token != 0))

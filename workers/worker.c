@@ -678,8 +678,7 @@ static pl_status join_hub(worker *w)
         }
         pl_wire_poll(&w->hub, 1, NULL, 0, WAIT_MS, &ready);
         PL_CHECK(hear_hub(w));
-        if (!w->welcome)
-            note_unreached(w);
+        note_unreached(w);
         PL_CHECK(check_hub(w));
     }
     if (!w->welcome)

@@ -46,6 +46,33 @@ grep -q 'process worker-[12] ended 8 times in a row: ' "$work/always.out" ||
     fail "the end of the job has no reason"
 echo "if no worker can work, the job ends with the reason"
 
+# Other machines can join an encrypted job, so it outlives its own worker.
+take_data calm open
+PATHLOOM_FAILPOINT=worker.done.before@worker:error:1
+export PATHLOOM_FAILPOINT
+(run open --workers 1 --set net.encrypt=on) >"$work/open.out" 2>&1 &
+job=$!
+unset PATHLOOM_FAILPOINT
+tries=1200
+until grep -q 'worker-1 cannot work on this machine .* (7 restarts so far)' "$work/open.out"; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "the worker is not started again"
+    kill -0 "$job" 2>/dev/null || fail "the job ended with its own worker"
+    sleep 0.1
+done
+tries=600 # the worker ends once more
+until [ "$(grep -c 'process.failed' "$work/open/log/worker-1.log")" -ge 8 ]; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "the worker does not end for the eighth time"
+    sleep 0.1
+done
+sleep 1
+kill -0 "$job" 2>/dev/null || fail "the job ended with its own worker, although others may join"
+kill "$job"
+wait "$job"
+job=
+echo "a job that others can join outlives its own worker"
+
 take_data calm full
 export pathloom work
 cat >"$work/full.sh" <<'INSIDE'

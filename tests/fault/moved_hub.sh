@@ -100,7 +100,7 @@ await 600 "no hub" test -s "$work/run/proc/hub.address"
 grep -q '^tcp://hub.test:7000#' "$work/run/proc/hub.address" || fail "the address has no name"
 
 # ---- first contacts ----
-token=$("$pathloom" key invite --run "$work/run" --uses 2) || fail "key invite"
+token=$("$pathloom" key invite --run "$work/run" --uses 3) || fail "key invite"
 token=${token#pathloom join }
 refused() { # name, exit code, words of the message, token
     second timeout 20 "$pathloom" join "$4" --key "$work/second/$1.key" \
@@ -116,6 +116,8 @@ refused no-port 69 "nothing listens at tcp://hub.test:7009" "pl1.hub.test:7009$r
 echo "a wrong name and a closed port have different sentences"
 
 # ---- two workers; a backup; the first machine is lost ----
+second "$pathloom" join "$token" --only-enrol --name three --key "$work/second/three.key" \
+    >"$work/enrol.out" 2>&1 || fail "join --only-enrol"
 start one second "$pathloom" join "$token" --name one --key "$work/second/one.key"
 one=$pid
 start two second "$pathloom" join "$token" --name two --key "$work/second/two.key"
@@ -134,6 +136,9 @@ await 600 "phase 4 is not reached" sh -c \
 kill -9 "$job"
 await 100 "the hub lives" sh -c "! '$pathloom' status --run '$work/run' >/dev/null 2>&1"
 rm -rf "$work/run"
+start three second "$pathloom" join "$token" --name three --key "$work/second/three.key"
+await 200 "a machine that joined before does not wait" \
+    grep -q 'nothing listens .*; this machine has joined before' "$work/three.out"
 for name in one two; do
     await 200 "$name does not say that the hub is away" grep -q 'peer.away.*peer=hub' \
         "$work/$name.out"
@@ -155,8 +160,9 @@ printf '127.0.0.1 localhost\n%s hub.test\n' "$moved" >"$work/hosts"
 # shellcheck disable=SC2086
 start again "$pathloom" train --out "$work/again" $remote --set net.home=tcp://0.0.0.0:7003
 job=$pid
-for name in one two; do
-    await 300 "$name does not find the hub" grep -q 'peer.back.*peer=hub' "$work/$name.out"
+for name in one two three; do
+    await 300 "$name does not find the hub" \
+        grep -q 'peer.back.*peer=hub\|homes.moved' "$work/$name.out"
     await 300 "$name gets no task" grep -q "lease.granted.*worker=$name" \
         "$work/again/log/hub.log"
 done
