@@ -97,7 +97,7 @@ static pl_status no_answer(pl_socket *socket, int timeout_ms, int n_sent)
     if (socket->connections == 0)
         PL_CHECK(pl_wire_reach(pl_wire_address(socket), REACH_MS));
     return pl_fail(PL_ERR_TIMEOUT,
-                   "%s did not answer within %.1f s, although it was asked %d times; "
+                   "%s does not answer within %.1f s, although it was asked %d times; "
                    "see the log of that process",
                    pl_wire_address(socket), 1e-3 * timeout_ms, n_sent);
 }
