@@ -184,8 +184,10 @@ const pl_explanation pl_explanations[] = {
      "fetched again; `reason` says what was found.",
      "The file was changed, or the disk of the cache fails.",
      "None needed. If it happens often, check the disk."},
-    {"job.finished", "The hub says that everything is trained, and this worker ends.",
-     "", ""},
+    {"homes.moved",
+     "A home has a different address than before: this worker drops its tasks and "
+     "connects to the new address.",
+     "The job was continued on another machine or with another port.", "None needed."},
     {"lease.expired", "Leases were not renewed in time; other workers get the tasks.",
      "A worker died, was stopped, or lost its connection.",
      "None needed. If it happens often, raise workers.ttl_ms."},
@@ -227,6 +229,15 @@ const pl_explanation pl_explanations[] = {
      "(noloco).",
      "outer.deadline_s is set, and the mate's update did not arrive in time.",
      "None needed; with a longer deadline more pairs meet."},
+    {"peer.away",
+     "The hub or a home has not answered since the time `since`. The worker waits, and "
+     "says so again after growing times.",
+     "That process or its machine is down, or the network between is.",
+     "None needed if it comes back. Otherwise continue the job (`pathloom train`), "
+     "also "
+     "on another machine, if the address has a name."},
+    {"peer.back", "A hub or home that was away since `away_since` answers again.", "",
+     ""},
     {"peer.gone",
      "A process asked this worker for an update and disconnected before the answer.",
      "", ""},
@@ -357,11 +368,16 @@ const pl_explanation pl_explanations[] = {
      "The worker is slower than the others, and outer.quorum is below 1.",
      "None needed: the path continues. outer.late_weight adds such updates to the next "
      "round; outer.quorum=1 waits for all updates."},
+    {"worker.dismissed",
+     "The hub has told this worker to end: everything is trained, or the operator has "
+     "removed it.",
+     "The end of the job, or pathloom drain.", ""},
     {"worker.draining", "A worker was told to end and finishes its tasks.",
-     "TERM, USR1, HUP, or Ctrl+C.", ""},
+     "TERM, USR1, USR2, HUP, Ctrl+C, or pathloom drain.", ""},
     {"worker.barred",
      "A worker gets no tasks for a while; `reason` is its last failure.",
-     "It failed three tasks in a row.",
+     "A fault of its machine (disk, memory, device), or three tasks in a row that "
+     "failed.",
      "Repair that machine. The worker gets tasks again after some time, which grows "
      "with each such event."},
     {"worker.withheld",

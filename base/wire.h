@@ -39,6 +39,9 @@ typedef struct pl_peer {
 
 typedef struct pl_message {
     uint16_t type;
+    /* major version of the protocol, for a refusal that a peer with a different version
+     * can read; 0: that of this program */
+    uint8_t version;
     uint64_t request; /* the client chooses it, and the answer repeats it */
     uint64_t epoch;   /* number that rises with each start of the answering store or
                        * hub; 0: not known */
@@ -127,6 +130,15 @@ typedef struct pl_wire_line {
     uint32_t rtt_us; /* the shortest round trip; 0: not known */
 } pl_wire_line;
 void pl_wire_line_now(pl_socket *socket, pl_wire_line *out);
+/* Returns for how many milliseconds a client has had no connection to its server; 0 if
+ * it is connected. */
+int64_t pl_wire_lost_ms(pl_socket *socket);
+/* Tests whether a TCP connection to the address can be made, and ends it at once. The
+ * error's sentence says which of these it is. ERR_NET: the name of the machine is
+ * unknown, the name service does not answer, or nothing listens at the port.
+ * ERR_TIMEOUT: the machine does not answer within timeout_ms. Looking the name up may
+ * take longer. */
+PL_MUST_CHECK pl_status pl_wire_reach(const char *address, int timeout_ms);
 
 /* Returns the address, without the key, at which a server listens or to which a client
  * connects. */

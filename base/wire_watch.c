@@ -40,6 +40,7 @@ static const int failed_handshakes = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
 
 bool wire_watch_client(pl_socket *socket)
 {
+    socket->lost_ms = pl_now_ms();
     return watch_socket(socket, ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED |
                                     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | failed_handshakes);
 }
@@ -98,9 +99,12 @@ static void note_event(pl_socket *socket, uint16_t event, uint32_t value)
         break;
     case ZMQ_EVENT_DISCONNECTED:
         socket->fd = -1;
+        if (socket->lost_ms == 0)
+            socket->lost_ms = pl_now_ms();
         break;
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         socket->connections++;
+        socket->lost_ms = 0;
         socket->n_broken = 0;
         socket->seen = WIRE_FINE;
         break;
@@ -153,6 +157,10 @@ pl_status wire_client_verdict(pl_socket *socket)
                            : "is encrypted; give its whole address, with its key "
                              "(tcp://HOST:PORT#KEY)");
     case WIRE_BROKEN:
+        /* A server that was the right one before is away: what answers in its place is
+         * a proxy, or another process that took its port. */
+        if (socket->connections > 0)
+            break;
         return pl_fail(PL_ERR_NOPERM,
                        "%s ends every handshake: it does not have the key that the "
                        "address names, or is not encrypted (%d handshakes failed in a "
@@ -198,4 +206,10 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
     out->moved_bytes = info.tcpi_bytes_received + info.tcpi_bytes_acked;
     /* the kernel sets the smallest round trip to all ones until it has measured one */
     out->rtt_us = info.tcpi_min_rtt == UINT32_MAX ? 0 : info.tcpi_min_rtt;
+}
+
+int64_t pl_wire_lost_ms(pl_socket *socket)
+{
+    wire_drain_monitor(socket);
+    return socket->lost_ms > 0 ? pl_now_ms() - socket->lost_ms : 0;
 }

@@ -228,7 +228,8 @@ const cli_verb verb_train = {
     .n_options = CLI_COUNT(options),
     .notes =
         "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
-        "After Ctrl+C, TERM, USR1 or HUP (a dropped connection) the workers finish "
+        "After Ctrl+C, TERM, USR1, USR2 or HUP (a dropped connection) the workers "
+        "finish "
         "their tasks, and the job ends; the exit code is 130, and the same command "
         "continues the run. A second Ctrl+C stops at once and loses no committed "
         "version. Under nohup, HUP is ignored.",

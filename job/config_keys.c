@@ -571,7 +571,10 @@ static const pl_key keys[] = {
      "another worker",
      true},
     {"workers.patience_s", PL_KEY_INT, AT(patience_s), "60", 1, 86400, NULL, "s",
-     "how long a worker waits for a hub or home that does not answer", true},
+     "how long a worker waits for a hub or home that does not answer; a worker of a "
+     "job "
+     "on another machine waits for a day (86400) unless an option says otherwise",
+     true},
 
     SECTION("fleet",
             "audits and backup tasks, for workers that are slow or not trusted"),

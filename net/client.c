@@ -54,6 +54,11 @@ uint64_t pl_client_bytes_sent(const pl_client *client)
     return sum;
 }
 
+int64_t pl_client_lost_ms(const pl_client *client, int home)
+{
+    return client->sockets[home] ? pl_wire_lost_ms(client->sockets[home]) : 0;
+}
+
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
 {
     bool ready = false;

@@ -24,8 +24,8 @@ _pathloom_store() {
     verify) options="$options --history --tasks" ;;
     cat) options="$options --format --object" ;;
     init) options="$options --engine" ;;
-    backup) options="$options --quick --force" ;;
-    restore) options="$options --quick --force" ;;
+    backup) options="$options --quick --force --job" ;;
+    restore) options="$options --quick --force --job" ;;
     esac
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
@@ -41,7 +41,7 @@ _pathloom() {
         return
     fi
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'train eval generate route serve export import store check data forget audit status observe top page doctor explain init bench key homes join hub home relay worker' -- "$word"))
+        COMPREPLY=($(compgen -W 'train eval generate route serve export import store check data forget audit status observe top page doctor explain init bench key drain homes join hub home relay worker' -- "$word"))
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -52,7 +52,7 @@ _pathloom() {
     serve) options='--run --at --without --listen --precision --threads --slots --paths --route --select --chat --queue --per-address --timeout --api-keys --cors --tls-cert --tls-key --log-requests --help' ;;
     export) options='--run --arm --path --prompt --all --at --select --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
-    store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --from --domain --on --graph --health --keep --grace --quick --history --svg --tasks --format --object --force --method --weights --base --density --scale --engine --help' ;;
+    store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --from --domain --on --graph --health --keep --grace --quick --history --svg --tasks --format --object --force --job --method --weights --base --density --scale --engine --help' ;;
     check) options='--run --store --recompute --json --help' ;;
     data) options='--run --of --json --help' ;;
     forget) options='--run --from --dry-run --purge --help' ;;
@@ -65,6 +65,7 @@ _pathloom() {
     explain) options='--json --help' ;;
     init) options='--set --list --reference --help' ;;
     key) options='--run --keys --hub --role --uses --expires --name --json --help' ;;
+    drain) options='--run --hub --key --help' ;;
     homes) options='--run --weight --json --help' ;;
     join) options='--token-file --key --only-enrol --set --backend --precision --threads --recompute --cache-bytes --patience-s --device --cache --name --offer --grace-s --log-json --verbose --help' ;;
     hub) options='--run --set --key --log-json --verbose --listen --keys --advertise --ready --home --metrics --help' ;;

@@ -676,9 +676,9 @@ static void asking_nobody_ends_in_time(void **state)
     pl_message_init(&question, 5);
     pl_message_init(&answer, 0);
     int64_t before = pl_now_ms();
-    assert_int_equal(pl_wire_ask(client, &question, 20, 100, &answer), PL_ERR_TIMEOUT);
+    assert_int_equal(pl_wire_ask(client, &question, 20, 100, &answer), PL_ERR_NET);
     assert_in_range(pl_now_ms() - before, 100, 3000);
-    assert_non_null(strstr(pl_last_error(), "tcp://127.0.0.1:1 did not answer"));
+    assert_non_null(strstr(pl_last_error(), "nothing listens at tcp://127.0.0.1:1"));
     pl_message_destroy(&question);
     pl_message_destroy(&answer);
     pl_wire_close(&client);
