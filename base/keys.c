@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
+#include "base/output.h"
 #include "base/hash.h"
 #include "base/text.h"
 
@@ -526,7 +527,7 @@ static pl_status write_list(const char *path, const pl_key_list *list)
     pl_buf_append(&text, list->kept.data, list->kept.len);
     bool same = pl_path_exists(path) && pl_read_file(path, &old) == PL_OK &&
                 old.len == text.len && memcmp(old.data, text.data, text.len) == 0;
-    pl_status status = same ? PL_OK : pl_replace_file(path, text.data, text.len);
+    pl_status status = same ? PL_OK : pl_write_output(path, text.data, text.len);
     pl_buf_destroy(&text);
     pl_buf_destroy(&old);
     return status;

@@ -35,7 +35,7 @@ static pl_status show_page(const page_request *q)
     PL_TRY(page_open(q->dir, &p));
     PL_TRY(pl_page_front_open(&q->front, &front, address));
     if (q->ready)
-        PL_TRY(pl_replace_file(q->ready, address, strlen(address)));
+        PL_TRY(pl_write_output(q->ready, address, strlen(address)));
     say("the page of %s is at http://%s/%s", q->dir ? q->dir : "pathloom-run", address,
         q->front.tokens ? "#TOKEN" : "");
     for (int64_t next_ms = 0; !*stop;) {
@@ -66,7 +66,7 @@ static pl_status write_report(const page_request *q)
     pl_buf html = {0};
     pl_status status = page_report(q->dir, &html);
     if (status == PL_OK)
-        status = pl_replace_file(q->report, html.data, html.len);
+        status = pl_write_output(q->report, html.data, html.len);
     if (status == PL_OK)
         say("%s has the report, %zu bytes", q->report, html.len);
     pl_buf_destroy(&html);
