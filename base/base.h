@@ -30,6 +30,7 @@
 #ifndef PL_ONLY_MODULES
 #include "base/address.h"
 #include "base/conf.h"
+#include "base/crowd.h"
 #include "base/explain.h"
 #include "base/fields.h"
 #include "base/gate.h"

@@ -28,10 +28,14 @@ pl_status fs_failed(const char *verb, const char *path)
         status = PL_ERR_NOPERM;
     else if (cause == ENOSPC || cause == EDQUOT)
         status = PL_ERR_NOSPACE;
+    else if (cause == EMFILE || cause == ENFILE)
+        status = PL_ERR_FILES;
     char text[128];
-    return pl_fail(
-        status, "cannot %s %s: %s%s", verb, path, strerror_r(cause, text, sizeof text),
-        cause == EFBIG ? "; raise the limit on a file's size (ulimit -f)" : "");
+    return pl_fail(status, "cannot %s %s: %s%s", verb, path,
+                   strerror_r(cause, text, sizeof text),
+                   cause == EFBIG    ? "; raise the limit on a file's size (ulimit -f)"
+                   : cause == EMFILE ? "; raise the limit of open files (ulimit -n)"
+                                     : "");
 }
 
 bool pl_path_exists(const char *path)

@@ -38,7 +38,8 @@ extern "C" {
     X(ERR_CANCELLED, 75, "stopped on request")                                         \
     X(ERR_UNSUPPORTED, 69, "this build or machine cannot do that")                     \
     X(ERR_INTERNAL, 70, "a bug in pathloom")                                           \
-    X(ERR_PEEL, 65, "a sum of sketches cannot be decoded")
+    X(ERR_PEEL, 65, "a sum of sketches cannot be decoded")                             \
+    X(ERR_FILES, 75, "too many files are open")
 
 typedef enum pl_status {
 #define PL_STATUS_ENUM(name, code, text) PL_##name,

@@ -45,8 +45,10 @@ typedef enum wire_verdict {
 } wire_verdict;
 
 struct pl_socket {
-    /* monitor: reports failed handshakes and, for a client, connections */
+    /* monitor: for a client, reports connections and failed handshakes */
     void *zmq, *monitor;
+    /* for a server that listens on TCP: bounds its connections; else NULL */
+    struct wire_crowd *crowd;
     uint64_t connections;
     bool is_server, is_bound, is_secure;
     /* the token buckets of keys (quota.h), for an encrypted server; else NULL */
@@ -64,7 +66,10 @@ struct pl_socket {
 /* time between two reports of a server about refusals */
 enum { WIRE_REFUSAL_MS = 1000 };
 bool wire_watch_client(pl_socket *socket); /* if false, errno has the reason */
-bool wire_watch_server(pl_socket *socket);
+/* Starts a thread that bounds the connections of a server (base/crowd.h). */
+PL_MUST_CHECK pl_status wire_watch_server(pl_socket *socket);
+/* Tells this thread that a message came from the connection with this descriptor. */
+void wire_watch_heard(pl_socket *socket, int fd);
 void wire_watch_end(pl_socket *socket);
 /* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
  * for ever. Otherwise PL_OK. */
@@ -72,6 +77,9 @@ PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);
 /* Reports failed handshakes that the gate did not see, because they ended before the
  * client sent its key. */
 void wire_tell_failed_clients(pl_socket *socket);
+
+/* A connection that has not finished its handshake after this time is closed. */
+enum { WIRE_HANDSHAKE_MS = 5000 };
 
 void *wire_context(void);
 
