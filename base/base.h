@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name_table.h"
+#include "base/output.h"
 #include "base/rng.h"
 #include "base/sanitize.h"
 #include "base/status.h"
@@ -29,6 +30,7 @@
 #ifndef PL_ONLY_MODULES
 #include "base/address.h"
 #include "base/conf.h"
+#include "base/crowd.h"
 #include "base/explain.h"
 #include "base/fields.h"
 #include "base/gate.h"

@@ -1,12 +1,8 @@
-/* Reads, replaces, maps and locks files and folders on POSIX systems.
- *
- * How a file is replaced durably (pl_replace_file): the bytes go to a temporary file
- * and are synced before it is renamed, so that a crash leaves either the whole old file
- * or the whole new one. After the rename the folder is synced, because it contains the
- * new name. An error of close counts as a failure: network file systems report a full
- * disk only then. */
+/* Reads, maps and locks files and folders on POSIX systems. output.c writes files. */
 #include "base/fs.h"
 #include "base/failpoint.h"
+#include "base/fs_internal.h"
+#include "base/output.h"
 #include "base/text.h"
 #include <dirent.h>
 #include <errno.h>
@@ -20,11 +16,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { READ_STEP = 1 << 16, WRITE_STEP = 1 << 30, TREE_DEPTH_MAX = 64 };
+enum { READ_STEP = 1 << 16, TREE_DEPTH_MAX = 64 };
 
-/* Turns errno into a status and a sentence: "cannot VERB PATH: REASON". Only this
- * function does so in this file. */
-static pl_status file_failed(const char *verb, const char *path)
+pl_status fs_failed(const char *verb, const char *path)
 {
     int cause = errno;
     pl_status status = PL_ERR_IO;
@@ -34,10 +28,14 @@ static pl_status file_failed(const char *verb, const char *path)
         status = PL_ERR_NOPERM;
     else if (cause == ENOSPC || cause == EDQUOT)
         status = PL_ERR_NOSPACE;
+    else if (cause == EMFILE || cause == ENFILE)
+        status = PL_ERR_FILES;
     char text[128];
-    return pl_fail(
-        status, "cannot %s %s: %s%s", verb, path, strerror_r(cause, text, sizeof text),
-        cause == EFBIG ? "; raise the limit on a file's size (ulimit -f)" : "");
+    return pl_fail(status, "cannot %s %s: %s%s", verb, path,
+                   strerror_r(cause, text, sizeof text),
+                   cause == EFBIG    ? "; raise the limit on a file's size (ulimit -f)"
+                   : cause == EMFILE ? "; raise the limit of open files (ulimit -n)"
+                                     : "");
 }
 
 bool pl_path_exists(const char *path)
@@ -72,8 +70,8 @@ pl_status pl_sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return file_failed("open the folder", folder);
-    pl_status status = fsync(fd) == 0 ? PL_OK : file_failed("flush the folder", folder);
+        return fs_failed("open the folder", folder);
+    pl_status status = fsync(fd) == 0 ? PL_OK : fs_failed("flush the folder", folder);
     close(fd);
     return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
 }
@@ -94,7 +92,7 @@ static pl_status make_folder(const char *path)
     if (pl_path_is_folder(path))
         return PL_OK;
     errno = cause;
-    return file_failed("make the folder", path);
+    return fs_failed("make the folder", path);
 }
 
 pl_status pl_make_folders(const char *path)
@@ -121,7 +119,7 @@ static pl_status empty_folder(int fd, const char *path, int depth)
     DIR *folder = fdopendir(fd);
     if (!folder) {
         close(fd);
-        return file_failed("read the folder", path);
+        return fs_failed("read the folder", path);
     }
     pl_status status = PL_OK;
     struct dirent *entry;
@@ -139,17 +137,17 @@ static pl_status remove_under(int parent, const char *name, const char *path, in
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
         return PL_OK;
     if (errno != EISDIR && errno != EPERM)
-        return file_failed("delete a file under", path);
+        return fs_failed("delete a file under", path);
     if (depth > TREE_DEPTH_MAX)
         return pl_fail(PL_ERR_IO,
                        "%s has folders nested deeper than %d levels; delete it by hand",
                        path, TREE_DEPTH_MAX);
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return file_failed("open a folder under", path);
+        return fs_failed("open a folder under", path);
     PL_CHECK(empty_folder(fd, path, depth));
     if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
-        return file_failed("delete a folder under", path);
+        return fs_failed("delete a folder under", path);
     return PL_OK;
 }
 
@@ -170,7 +168,7 @@ static pl_status read_all(int fd, const char *path, pl_buf *out)
         if (got > 0)
             out->len += (size_t)got;
         else if (errno != EINTR)
-            return file_failed("read", path);
+            return fs_failed("read", path);
     }
 }
 
@@ -181,69 +179,17 @@ pl_status pl_read_file(const char *path, pl_buf *out)
     PL_CHECK(pl_refuse_special(path));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return file_failed("open", path);
+        return fs_failed("open", path);
     pl_status status = read_all(fd, path, out);
     close(fd);
     return status;
-}
-
-/* Writes everything: Linux writes at most 2 GiB at once and may write less than
- * requested. */
-static pl_status write_all(int fd, const char *path, const uint8_t *data, size_t len)
-{
-    PL_CHECK(pl_failpoint("fs.write.before"));
-    while (len) {
-        ssize_t put = write(fd, data, len < WRITE_STEP ? len : WRITE_STEP);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return file_failed("write", path);
-        data += put;
-        len -= (size_t)put;
-    }
-    return pl_failpoint("fs.write.after");
-}
-
-static pl_status write_synced(const char *path, const void *data, size_t len)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return file_failed("create", path);
-    pl_status status = write_all(fd, path, data, len);
-    if (status == PL_OK && fsync(fd) != 0)
-        status = file_failed("flush", path);
-    if (status == PL_OK)
-        status = pl_failpoint("fs.fsync.after");
-    if (close(fd) != 0 && status == PL_OK)
-        status = file_failed("close", path);
-    return status;
-}
-
-pl_status pl_replace_file(const char *path, const void *data, size_t len)
-{
-    char temporary[PL_PATH_MAX];
-    /* each process has its own temporary file, because two may write the same file */
-    int used =
-        snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
-    if (used < 0 || used >= PL_PATH_MAX)
-        return path_too_long(path);
-    pl_status status = write_synced(temporary, data, len);
-    if (status == PL_OK && rename(temporary, path) != 0)
-        status = file_failed("replace", path);
-    if (status == PL_OK)
-        status = pl_failpoint("fs.rename.after");
-    if (status != PL_OK) {
-        unlink(temporary);
-        return status;
-    }
-    return pl_sync_parent(path);
 }
 
 static pl_status map_open(int fd, const char *path, pl_mapping *out)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return file_failed("examine", path);
+        return fs_failed("examine", path);
     if (!S_ISREG(info.st_mode))
         return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
     /* mmap refuses length 0, but an empty file is not an error */
@@ -252,7 +198,7 @@ static pl_status map_open(int fd, const char *path, pl_mapping *out)
     size_t len = (size_t)info.st_size;
     void *data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED)
-        return file_failed("map", path);
+        return fs_failed("map", path);
     *out = (pl_mapping){data, len};
     return PL_OK;
 }
@@ -262,7 +208,7 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     *out = (pl_mapping){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return file_failed("open", path);
+        return fs_failed("open", path);
     pl_status status = map_open(fd, path, out);
     close(fd); /* the mapping keeps the file open */
     return status;
@@ -276,14 +222,14 @@ pl_status pl_map_scratch(const char *folder, size_t bytes, void **out)
     *out = NULL;
     int fd = mkostemp(pl_join(path, folder, ".scratch-XXXXXX"), O_CLOEXEC);
     if (fd < 0)
-        return file_failed("make a file in", folder);
+        return fs_failed("make a file in", folder);
     unlink(path);
     errno = posix_fallocate(fd, 0, (off_t)bytes);
     void *memory = errno ? MAP_FAILED
                          : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     pl_status status = PL_OK;
     if (memory == MAP_FAILED)
-        status = file_failed("reserve disk space in", folder);
+        status = fs_failed("reserve disk space in", folder);
     else
         *out = memory;
     close(fd); /* the mapping keeps the file open */
@@ -316,7 +262,7 @@ pl_status pl_lock_folder(const char *path, int *fd)
     *fd = -1;
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
-        return file_failed("open the folder", path);
+        return fs_failed("open the folder", path);
     if (flock(folder, LOCK_EX | LOCK_NB) == 0) {
         *fd = folder;
         return PL_OK;
@@ -326,7 +272,7 @@ pl_status pl_lock_folder(const char *path, int *fd)
         pl_fail(status, "%s is in use by another process; stop that process first",
                 path);
     else
-        status = file_failed("lock", path);
+        status = fs_failed("lock", path);
     close(folder);
     return status;
 }
@@ -372,7 +318,7 @@ pl_status pl_check_writable(const char *folder)
     if (!*pl_join(path, folder, name))
         return path_too_long(folder);
     pl_buf back = {0};
-    pl_status status = write_synced(path, probe, sizeof probe);
+    pl_status status = pl_replace_file(path, probe, sizeof probe);
     if (status != PL_OK)
         pl_fail_in(status,
                    "cannot write into the folder %s; give another folder, or change "

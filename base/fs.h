@@ -1,4 +1,4 @@
-/* Files and folders: whole-file reads, durable replacement, mapping, locks. */
+/* Files and folders: whole-file reads, mapping, locks. */
 #ifndef PL_BASE_FS_H
 #define PL_BASE_FS_H
 #include "base/buf.h"
@@ -17,11 +17,6 @@ PL_MUST_CHECK pl_status pl_read_file(const char *path, pl_buf *out);
  * because reading it might wait for ever or never end. PL_OK if the path does not
  * exist. */
 PL_MUST_CHECK pl_status pl_refuse_special(const char *path);
-
-/* Writes path.tmp-PID, syncs it, renames it to `path` and syncs the folder. After OK
- * the new content survives a power cut. After a failure the file has the old content,
- * or, if only the sync of the folder failed, the new content. */
-PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
 
 /* Syncs the folder, so that the names of new files in it survive a power cut. */
 PL_MUST_CHECK pl_status pl_sync_folder(const char *folder);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
+#include "base/output.h"
 #include "base/hash.h"
 #include "base/text.h"
 
@@ -507,9 +508,8 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
     return status;
 }
 
-/* Writes the list, unless the file already has these bytes: every process that reads
- * the list keeps a copy of each version of the file, so a needless version costs
- * memory. */
+/* Writes the list, unless the file already has these bytes, so that no process reads it
+ * again without need. */
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
     pl_buf text = {0}, old = {0};
@@ -526,7 +526,7 @@ static pl_status write_list(const char *path, const pl_key_list *list)
     pl_buf_append(&text, list->kept.data, list->kept.len);
     bool same = pl_path_exists(path) && pl_read_file(path, &old) == PL_OK &&
                 old.len == text.len && memcmp(old.data, text.data, text.len) == 0;
-    pl_status status = same ? PL_OK : pl_replace_file(path, text.data, text.len);
+    pl_status status = same ? PL_OK : pl_write_output(path, text.data, text.len);
     pl_buf_destroy(&text);
     pl_buf_destroy(&old);
     return status;

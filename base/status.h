@@ -16,7 +16,7 @@ extern "C" {
 /* X(name, exit code, short text) */
 #define PL_STATUS_TABLE(X)                                                             \
     X(OK, 0, "ok")                                                                     \
-    X(ERR_ARG, 70, "a function was called with a wrong argument")                      \
+    X(ERR_ARG, 64, "an argument is wrong")                                             \
     X(ERR_USAGE, 64, "the command line is wrong")                                      \
     X(ERR_CONFIG, 78, "the configuration is wrong or contradicts itself")              \
     X(ERR_DATA, 65, "input data are unusable")                                         \
@@ -38,7 +38,8 @@ extern "C" {
     X(ERR_CANCELLED, 75, "stopped on request")                                         \
     X(ERR_UNSUPPORTED, 69, "this build or machine cannot do that")                     \
     X(ERR_INTERNAL, 70, "a bug in pathloom")                                           \
-    X(ERR_PEEL, 65, "a sum of sketches cannot be decoded")
+    X(ERR_PEEL, 65, "a sum of sketches cannot be decoded")                             \
+    X(ERR_FILES, 75, "too many files are open")
 
 typedef enum pl_status {
 #define PL_STATUS_ENUM(name, code, text) PL_##name,

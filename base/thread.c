@@ -190,7 +190,8 @@ pl_status pl_queue_create(pl_queue **out)
     int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd < 0) {
         char text[128];
-        return pl_fail(PL_ERR_OS, "cannot create an eventfd: %s",
+        return pl_fail(errno == EMFILE ? PL_ERR_FILES : PL_ERR_OS,
+                       "cannot create an eventfd: %s",
                        strerror_r(errno, text, sizeof text));
     }
     pl_queue *queue = pl_alloc(sizeof *queue);

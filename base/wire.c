@@ -34,7 +34,6 @@ enum {
     KEEPALIVE_S = 5,
     KEEPALIVE_TRIES = 3,
     BACKLOG = 4096,
-    HANDSHAKE_MS = 5000,
     HIGH_WATER = 1000,
     FRAME_EXTRA = 256, /* room for the bytes that CURVE adds to a frame */
     /* one call of pl_wire_recv drops at most this many bad messages */
@@ -204,7 +203,7 @@ static pl_status set_options(pl_socket *socket)
         {ZMQ_SNDHWM, HIGH_WATER, false, false},
         {ZMQ_RCVHWM, HIGH_WATER, false, false},
         {ZMQ_IPV6, is_ipv6, false, false},
-        {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, false, false},
+        {ZMQ_HANDSHAKE_IVL, WIRE_HANDSHAKE_MS, false, false},
         {ZMQ_TCP_MAXRT, SILENT_MS, false, true},
         {ZMQ_TCP_KEEPALIVE, 1, false, false},
         {ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S, false, false},
@@ -291,16 +290,11 @@ static pl_status name_bound(pl_socket *socket, char bound[PL_ADDRESS_MAX])
 
 static pl_status bind_socket(pl_socket *socket, const char *address)
 {
-    if (socket->is_secure) {
+    if (socket->is_secure)
         PL_CHECK(wire_curve_server(socket->zmq, &self.keys));
-        if (!wire_watch_server(socket))
-            return pl_fail(PL_ERR_OS, "cannot observe the connections of %s: %s",
-                           address, zmq_strerror(zmq_errno()));
-    }
-    if (zmq_bind(socket->zmq, address) != 0)
-        return bind_failed(address);
-    wire_drain_monitor(socket); /* has the descriptor that listens */
-    return PL_OK;
+    if (pl_starts_with(address, "tcp://"))
+        PL_CHECK(wire_watch_server(socket));
+    return zmq_bind(socket->zmq, address) == 0 ? PL_OK : bind_failed(address);
 }
 
 pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])
@@ -526,6 +520,7 @@ static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
     case PL_ERR_CONFIG:
     case PL_ERR_DAMAGED:
     case PL_ERR_IO:
+    case PL_ERR_FILES:
     case PL_ERR_NOSPACE:
     case PL_ERR_NOMEM:
     case PL_ERR_OS:
@@ -632,11 +627,13 @@ static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
 
 /* Reads the key of the sender. The gate gave it to ZeroMQ when the connection was
  * made. */
-static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
+static void recv_owner(pl_socket *socket, frame_list *in, pl_peer *peer)
 {
     peer->role = PL_AS_LOCAL;
     peer->own = true;
     memset(&peer->key, 0, sizeof peer->key);
+    if (socket->crowd && in->count > 0)
+        wire_watch_heard(socket, zmq_msg_get(&in->frame[0], ZMQ_SRCFD));
     if (!socket->is_secure)
         return;
     const char *user = in->count > 0 ? zmq_msg_gets(&in->frame[0], "User-Id") : NULL;
@@ -696,7 +693,8 @@ static pl_status recv_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         PL_CHECK(wire_client_verdict(socket));
     else if (socket->is_secure)
         wire_tell_failed_clients(socket);
-    return pl_fail(PL_ERR_TIMEOUT, "no message is waiting at %s", socket->address);
+    /* not an error, so the thread's last error stays as it is */
+    return PL_ERR_TIMEOUT;
 }
 
 pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)

@@ -48,9 +48,11 @@ typedef enum wire_verdict {
 } wire_verdict;
 
 struct pl_socket {
-    /* monitor: reports failed handshakes and, for a client, connections */
+    /* monitor: for a client, reports connections and failed handshakes */
     void *zmq, *monitor;
     int fd; /* descriptor of a client's connection; -1: not connected */
+    /* for a server that listens on TCP: bounds its connections; else NULL */
+    struct wire_crowd *crowd;
     uint64_t connections;
     /* client: time since which it has no connection; 0: it is connected */
     int64_t lost_ms;
@@ -70,7 +72,10 @@ struct pl_socket {
 /* time between two reports of a server about refusals */
 enum { WIRE_REFUSAL_MS = 1000 };
 bool wire_watch_client(pl_socket *socket); /* if false, errno has the reason */
-bool wire_watch_server(pl_socket *socket);
+/* Starts a thread that bounds the connections of a server (base/crowd.h). */
+PL_MUST_CHECK pl_status wire_watch_server(pl_socket *socket);
+/* Tells this thread that a message came from the connection with this descriptor. */
+void wire_watch_heard(pl_socket *socket, int fd);
 void wire_watch_end(pl_socket *socket);
 /* Reads the events that ZeroMQ has reported so far. */
 void wire_drain_monitor(pl_socket *socket);
@@ -90,6 +95,8 @@ bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m);
  * protocol. `header` is its first frame. */
 void wire_refuse_version(pl_socket *socket, const pl_peer *peer, const void *header,
                          size_t len);
+/* A connection that has not finished its handshake after this time is closed. */
+enum { WIRE_HANDSHAKE_MS = 5000 };
 
 void *wire_context(void);
 

@@ -1,8 +1,17 @@
-/* Reads ZeroMQ's events about the connections of a socket (handshakes that succeeded or
- * failed) and turns them into reports for clients and servers. Asks the kernel about a
- * client's connection, and chooses how it avoids congestion. */
+/* Reads ZeroMQ's events about the connections of a socket (accepted, handshakes that
+ * succeeded or failed, ended). For a client it turns them into a verdict, asks the kernel
+ * about the connection, and chooses how it avoids congestion. For a server that listens
+ * on TCP, a thread keeps the connections as a crowd (crowd.h), and shuts down those that
+ * strangers hold. ZeroMQ itself accepts connections without a limit.
+ *
+ * ZeroMQ owns the sockets of connections and may close one at any time; its number may
+ * then belong to a different file. So before a socket is shut down, its peer is
+ * compared with the peer that was accepted. */
 #include "base/clock.h"
+#include "base/crowd.h"
 #include "base/gate.h"
+#include "base/mem.h"
+#include "base/thread.h"
 #include "base/wire_internal.h"
 #include <linux/tcp.h> /* its tcp_info is newer than that of netinet/tcp.h */
 #include <netinet/in.h>
@@ -45,17 +54,15 @@ bool wire_watch_client(pl_socket *socket)
                                     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | failed_handshakes);
 }
 
-bool wire_watch_server(pl_socket *socket)
+/* Reads the next event, of at most two frames; returns false if none waits. */
+static bool next_event(void *monitor, uint16_t *event, uint32_t *value)
 {
-    return watch_socket(socket, ZMQ_EVENT_LISTENING | failed_handshakes);
-}
-
-void wire_watch_end(pl_socket *socket)
-{
-    /* stops the reports of events, because events that are not read would block
-     * ZeroMQ's thread */
-    zmq_socket_monitor(socket->zmq, NULL, 0);
-    zmq_close(socket->monitor);
+    uint8_t frame[PL_ADDRESS_MAX];
+    if (zmq_recv(monitor, frame, sizeof frame, ZMQ_DONTWAIT) < 6)
+        return false;
+    memcpy(event, frame, sizeof *event);
+    memcpy(value, frame + sizeof *event, sizeof *value);
+    return zmq_recv(monitor, frame, sizeof frame, ZMQ_DONTWAIT) >= 0;
 }
 
 /* If the server's key is not the key that the client expects, ZeroMQ ends the handshake
@@ -76,12 +83,12 @@ static void note_broken(pl_socket *socket)
  * for a full queue: with 1 % of loss and 80 ms they reach a tenth of the link. If the
  * administrator chose a different algorithm, or does not permit bbr, that choice stays.
  * The connections of a server inherit the choice from the socket that listens. */
-static void choose_congestion(const pl_socket *socket, int fd)
+static void choose_congestion(bool is_secure, int fd)
 {
     static const char wanted[] = "bbr";
     char now[16] = {0};
     socklen_t len = sizeof now - 1;
-    if (socket->is_secure &&
+    if (is_secure &&
         getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &len) == 0 &&
         (strcmp(now, "cubic") == 0 || strcmp(now, "reno") == 0))
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, sizeof wanted - 1);
@@ -90,12 +97,9 @@ static void choose_congestion(const pl_socket *socket, int fd)
 static void note_event(pl_socket *socket, uint16_t event, uint32_t value)
 {
     switch (event) {
-    case ZMQ_EVENT_LISTENING:
-        choose_congestion(socket, (int)value);
-        break;
     case ZMQ_EVENT_CONNECTED:
         socket->fd = (int)value;
-        choose_congestion(socket, socket->fd);
+        choose_congestion(socket->is_secure, socket->fd);
         break;
     case ZMQ_EVENT_DISCONNECTED:
         socket->fd = -1;
@@ -124,17 +128,10 @@ static void note_event(pl_socket *socket, uint16_t event, uint32_t value)
 
 void wire_drain_monitor(pl_socket *socket)
 {
-    uint8_t frame[PL_ADDRESS_MAX];
-    while (socket->monitor &&
-           zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) >= 6) {
-        uint16_t event;
-        uint32_t value;
-        memcpy(&event, frame, sizeof event);
-        memcpy(&value, frame + sizeof event, sizeof value);
-        if (zmq_recv(socket->monitor, frame, sizeof frame, ZMQ_DONTWAIT) < 0)
-            break;
+    uint16_t event;
+    uint32_t value;
+    while (socket->monitor && next_event(socket->monitor, &event, &value))
         note_event(socket, event, value);
-    }
 }
 
 pl_status wire_client_verdict(pl_socket *socket)
@@ -170,26 +167,6 @@ pl_status wire_client_verdict(pl_socket *socket)
     return PL_OK;
 }
 
-void wire_tell_failed_clients(pl_socket *socket)
-{
-    int64_t now = pl_now_ms();
-    wire_verdict before = socket->seen;
-    int n_before = socket->n_broken;
-    wire_drain_monitor(socket);
-    bool other = socket->seen == WIRE_OTHER_MECHANISM;
-    socket->seen = before == WIRE_OTHER_MECHANISM ? before : WIRE_FINE;
-    if ((!other && socket->n_broken == n_before) ||
-        now - socket->refused_ms < WIRE_REFUSAL_MS)
-        return;
-    socket->refused_ms = now;
-    socket->seen = WIRE_FINE;
-    pl_gate_refused(&(pl_refusal){
-        other ? "a client that does not encrypt was refused"
-              : "a client was refused: it does not know this process's key, or ended "
-                "the connection",
-        "", socket->address});
-}
-
 /* socket->connections counts the connections that were made since the socket was
  * opened. ZeroMQ owns the descriptor, and may have closed it a moment ago. In the worst
  * case the numbers are those of another connection, or 0. */
@@ -212,4 +189,219 @@ int64_t pl_wire_lost_ms(pl_socket *socket)
 {
     wire_drain_monitor(socket);
     return socket->lost_ms > 0 ? pl_now_ms() - socket->lost_ms : 0;
+}
+
+/* ---- the connections of a server ---- */
+enum {
+    /* Until their handshakes are over, strangers cost about 62 KiB of memory each. */
+    WAITING_MAX = 2048,
+    SWEEP_MS = 1000
+};
+
+typedef struct connection {
+    pl_guest guest; /* first: the list of the crowd leads to connections */
+    uint16_t port;
+} connection;
+
+struct wire_crowd {
+    void *monitor;
+    bool is_secure;
+    pl_thread *thread;
+    pl_crowd crowd;
+    /* [n_files] whether a message came from the connection with this descriptor */
+    _Atomic uint8_t *heard;
+    int n_files;
+    /* numbers of refused connections that were not reported yet, by their reasons */
+    atomic_int n_plain, n_broken, n_cut;
+};
+
+/* Fills in the peer of a socket. The addresses of one IPv6 network (/64) count as one.
+ */
+static bool find_peer(int fd, uint32_t *address, uint16_t *port)
+{
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof peer;
+    if (getpeername(fd, (struct sockaddr *)&peer, &len) != 0)
+        return false;
+    if (peer.ss_family == AF_INET) {
+        struct sockaddr_in at;
+        memcpy(&at, &peer, sizeof at);
+        *address = ntohl(at.sin_addr.s_addr);
+        *port = at.sin_port;
+        return true;
+    }
+    if (peer.ss_family != AF_INET6)
+        return false;
+    struct sockaddr_in6 at;
+    uint32_t half[2];
+    memcpy(&at, &peer, sizeof at);
+    memcpy(half, &at.sin6_addr, sizeof half);
+    *address = half[0] ^ half[1] * 2654435761u;
+    *port = at.sin6_port;
+    return true;
+}
+
+static bool is_same_peer(const pl_guest *guest)
+{
+    uint32_t address;
+    uint16_t port;
+    return find_peer(guest->socket, &address, &port) && address == guest->address &&
+           port == ((const connection *)guest)->port;
+}
+
+static void remove_connection(struct wire_crowd *w, int fd)
+{
+    pl_guest *g = w->crowd.first;
+    while (g && g->socket != fd)
+        g = g->next;
+    if (!g)
+        return;
+    pl_crowd_leave(&w->crowd, g);
+    pl_free(g);
+}
+
+static void add_connection(struct wire_crowd *w, int fd)
+{
+    connection *c = pl_alloc(sizeof *c);
+    remove_connection(w, fd);
+    c->guest.socket = fd;
+    if (fd < 0 || !find_peer(fd, &c->guest.address, &c->port)) {
+        pl_free(c); /* it has ended already */
+        return;
+    }
+    if (fd < w->n_files)
+        atomic_store(&w->heard[fd], 0);
+    pl_guest_waits(&c->guest);
+    pl_crowd_enter(&w->crowd, &c->guest);
+}
+
+/* A connection is busy from its first message on, or when it has lasted longer than
+ * ZeroMQ waits for a handshake. */
+static void note_proven(struct wire_crowd *w)
+{
+    const int64_t now = pl_now_ms();
+    for (pl_guest *g = w->crowd.first; g; g = g->next)
+        if (g->waits_ms > 0 &&
+            ((g->socket < w->n_files && atomic_load(&w->heard[g->socket])) ||
+             now - g->waits_ms > WIRE_HANDSHAKE_MS + SWEEP_MS))
+            pl_guest_is_busy(g);
+}
+
+static void settle_connections(struct wire_crowd *w)
+{
+    note_proven(w);
+    atomic_fetch_add(&w->n_cut, pl_crowd_settle(&w->crowd));
+}
+
+static void run_crowd(void *context)
+{
+    struct wire_crowd *w = context;
+    uint16_t event = 0;
+    uint32_t value;
+    while (event != ZMQ_EVENT_MONITOR_STOPPED) {
+        zmq_pollitem_t item = {.socket = w->monitor, .events = ZMQ_POLLIN};
+        zmq_poll(&item, 1, SWEEP_MS);
+        while (event != ZMQ_EVENT_MONITOR_STOPPED &&
+               next_event(w->monitor, &event, &value)) {
+            if (event == ZMQ_EVENT_LISTENING)
+                choose_congestion(w->is_secure, (int)value);
+            else if (event == ZMQ_EVENT_ACCEPTED)
+                add_connection(w, (int)value);
+            else if (event == ZMQ_EVENT_DISCONNECTED)
+                remove_connection(w, (int)value);
+            else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL &&
+                     value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+                atomic_fetch_add(&w->n_plain, 1);
+            else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
+                     event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+                atomic_fetch_add(&w->n_broken, 1);
+            /* ACCEPT_FAILED: the process has no free descriptor */
+            if (event == ZMQ_EVENT_ACCEPTED || event == ZMQ_EVENT_ACCEPT_FAILED)
+                settle_connections(w);
+        }
+        settle_connections(w);
+    }
+    while (w->crowd.first)
+        remove_connection(w, w->crowd.first->socket);
+    zmq_close(w->monitor);
+}
+
+pl_status wire_watch_server(pl_socket *socket)
+{
+    struct wire_crowd *w = pl_alloc(sizeof *w);
+    const int files = pl_files_for_guests();
+    if (!watch_socket(socket, failed_handshakes | ZMQ_EVENT_LISTENING |
+                                  ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED | ZMQ_EVENT_DISCONNECTED |
+                                  ZMQ_EVENT_MONITOR_STOPPED)) {
+        pl_free(w);
+        return pl_fail(PL_ERR_OS, "cannot observe the connections of %s: %s",
+                       socket->address, zmq_strerror(zmq_errno()));
+    }
+    w->monitor = socket->monitor;
+    w->is_secure = socket->is_secure;
+    w->n_files = files;
+    w->heard = pl_alloc((size_t)files);
+    w->crowd = (pl_crowd){.places = files,
+                          .waiting = files / 2 < WAITING_MAX ? files / 2 : WAITING_MAX,
+                          .wait_limit_ms = INT64_MAX,
+                          .busy_limit_ms = INT64_MAX,
+                          .is_open = is_same_peer};
+    pl_status status = pl_thread_start("crowd", run_crowd, w, &w->thread);
+    if (status != PL_OK) {
+        pl_free(w->heard);
+        pl_free(w);
+        return status;
+    }
+    socket->monitor = NULL; /* the thread closes it */
+    socket->crowd = w;
+    return PL_OK;
+}
+
+void wire_watch_heard(pl_socket *socket, int fd)
+{
+    if (fd >= 0 && fd < socket->crowd->n_files)
+        atomic_store(&socket->crowd->heard[fd], 1);
+}
+
+/* The reports of events must stop first, because events that are not read would block
+ * ZeroMQ's thread. The last report tells the thread of a crowd to end. */
+void wire_watch_end(pl_socket *socket)
+{
+    struct wire_crowd *w = socket->crowd;
+    zmq_socket_monitor(socket->zmq, NULL, 0);
+    if (socket->monitor)
+        zmq_close(socket->monitor);
+    if (!w)
+        return;
+    pl_thread_join(&w->thread);
+    pl_free(w->heard);
+    pl_free(w);
+    socket->crowd = NULL;
+}
+
+void wire_tell_failed_clients(pl_socket *socket)
+{
+    struct wire_crowd *w = socket->crowd;
+    int64_t now = pl_now_ms();
+    char text[160];
+    if (!w || now - socket->refused_ms < WIRE_REFUSAL_MS)
+        return;
+    const int n_plain = atomic_exchange(&w->n_plain, 0),
+              n_broken = atomic_exchange(&w->n_broken, 0),
+              n_cut = atomic_exchange(&w->n_cut, 0);
+    if (n_plain + n_broken + n_cut == 0)
+        return;
+    if (n_cut > 0)
+        snprintf(text, sizeof text,
+                 "%d clients without a known key were disconnected, because at most "
+                 "%d connections may wait and %d may be open",
+                 n_cut, w->crowd.waiting, w->crowd.places);
+    else
+        snprintf(text, sizeof text, "%s",
+                 n_plain > 0
+                     ? "a client that does not encrypt was refused"
+                     : "a client was refused: it does not know this process's key, "
+                       "or ended the connection");
+    socket->refused_ms = now;
+    pl_gate_refused(&(pl_refusal){text, "", socket->address});
 }

@@ -116,7 +116,7 @@ static pl_status write_import_config(const request *q, config *c)
     if (goes_to_stdout(q)) /* main checks whether everything was written */
         fwrite(pl_buf_text(&text), 1, text.len, stdout);
     else
-        status = pl_replace_file(q->out, pl_buf_text(&text), text.len);
+        status = pl_write_output(q->out, pl_buf_text(&text), text.len);
     pl_buf_destroy(&text);
     return status;
 }

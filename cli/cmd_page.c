@@ -36,7 +36,7 @@ static pl_status show_page(const page_request *q)
     PL_TRY(page_open(q->ask.run, q->ask.hub, q->ask.key, &p));
     PL_TRY(pl_page_front_open(&q->front, &front, address));
     if (q->ready)
-        PL_TRY(pl_replace_file(q->ready, address, strlen(address)));
+        PL_TRY(pl_write_output(q->ready, address, strlen(address)));
     say("the page of %s is at http://%s/%s",
         q->ask.hub   ? q->ask.hub
         : q->ask.run ? q->ask.run
@@ -73,7 +73,7 @@ static pl_status write_report(const page_request *q)
                                            "cannot be used with --hub")
                    : page_report(q->ask.run, &html);
     if (status == PL_OK)
-        status = pl_replace_file(q->report, html.data, html.len);
+        status = pl_write_output(q->report, html.data, html.len);
     if (status == PL_OK)
         say("%s has the report, %zu bytes", q->report, html.len);
     pl_buf_destroy(&html);

@@ -162,6 +162,7 @@ int main(int argc, char **argv)
         print_help(stderr);
         return pl_status_exit_code(PL_ERR_USAGE);
     }
+    pl_allow_files();
     prepare_openblas();
     execute_with_settings(argv);
     /* Flushing stdout shows whether the disk is full, for example in `pathloom init >

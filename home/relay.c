@@ -436,7 +436,7 @@ pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
     PL_TRY(relay_uplink_create(options, &r.up));
     PL_TRY(pl_wire_bind(options->bind, &r.front, bound));
     if (options->ready_file && options->ready_file[0])
-        PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
+        PL_TRY(pl_write_output(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "relay.ready", "address=%s home=%s expect=%d wait_ms=%d", bound,
            options->home, options->expect, options->wait_ms);
     PL_TRY(serve_relay(&r));

@@ -311,7 +311,7 @@ pl_status card_write(const card *c, const char *folder)
     PL_TRY(put_data(c, &text));
     PL_TRY(put_training(c, &text));
     put_versions(c, &text);
-    PL_TRY(pl_replace_file(pl_join(path, folder, "README.md"), text.data, text.len));
+    PL_TRY(pl_write_output(pl_join(path, folder, "README.md"), text.data, text.len));
 done:
     pl_buf_destroy(&text);
     return status;

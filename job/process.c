@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { ADDRESS_WAIT_MS = 60000, DAY_S = 24 * 3600 };
@@ -267,20 +266,9 @@ void process_open_log(const process *p, const char *role)
                 p->log_json);
 }
 
-void process_allow_files(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
-        return;
-    files.rlim_cur = files.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
-        return; /* not an error: the limit stays unchanged */
-}
-
 pl_status process_open(process *p, const char *role)
 {
     PL_CHECK(process_configure(p));
-    process_allow_files();
     if (p->index > 0 && !p->run)
         return pl_fail(
             PL_ERR_USAGE,

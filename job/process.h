@@ -54,9 +54,6 @@ void process_name(process *p);
 pl_status process_user_folder(const char *variable, const char *below_home,
                               char out[PL_PATH_MAX]);
 void process_open_log(const process *p, const char *role);
-/* Raises the limit of open files as far as the administrator allows: a hub has one
- * connection per worker, and many systems allow only 1,024 open files by default. */
-void process_allow_files(void);
 
 /* process_roles.c */
 /* The last step of process_open: checks that all settings that the role needs are set,

@@ -59,8 +59,8 @@ static double flush_ms(const char *folder)
     char path[PL_PATH_MAX], block[4096] = {0};
     double ms[TIMES];
     int n = 0;
-    pl_join(path, folder, ".pathloom-doctor");
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    pl_join(path, folder, ".pathloom-doctor-XXXXXX");
+    int fd = mkostemp(path, O_CLOEXEC);
     for (; fd >= 0 && n < TIMES; n++) {
         double start = pl_now();
         if (write(fd, block, sizeof block) != (ssize_t)sizeof block ||
@@ -68,9 +68,10 @@ static double flush_ms(const char *folder)
             break;
         ms[n] = 1e3 * (pl_now() - start);
     }
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
-    unlink(path);
+        unlink(path);
+    }
     if (n < TIMES)
         return -1;
     qsort(ms, TIMES, sizeof *ms, by_flush_time);

@@ -26,6 +26,9 @@ typedef struct pl_client_options {
     const pl_keypair *keys;
     /* longest time for which a call waits while nothing arrives from the home */
     int patience_ms;
+    /* The largest blob that is accepted, for a server that is not trusted; 0: no limit
+     */
+    uint64_t blob_max;
     pl_status (*idle)(void *context);
     void *idle_context;
 } pl_client_options;

@@ -14,7 +14,7 @@
  * are not trusted: every length, offset, shape and type is checked before it is used.
  *
  * Read in this order: safetensors, weights, llama_config, import; piece_list,
- * tokenizer_files, gguf, sink, export. */
+ * tokenizer_files, gguf, export. */
 #ifndef PL_SERVE_EXCHANGE_H
 #define PL_SERVE_EXCHANGE_H
 #include "modules/modules.h"

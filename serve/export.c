@@ -37,7 +37,7 @@ static pl_json *metadata_of(const pl_export *e)
     return o;
 }
 
-static pl_status write_header(const pl_export *e, sink *out)
+static pl_status write_header(const pl_export *e, pl_output *out)
 {
     pl_buf text = {0};
     uint8_t len[8];
@@ -56,24 +56,24 @@ static pl_status write_header(const pl_export *e, sink *out)
     pl_json_destroy(&o);
     for (int i = 0; i < 8; i++)
         len[i] = (uint8_t)((uint64_t)text.len >> 8 * i);
-    pl_status status = sink_write(out, len, sizeof len);
+    pl_status status = pl_output_write(out, len, sizeof len);
     if (status == PL_OK)
-        status = sink_write(out, text.data, text.len);
+        status = pl_output_write(out, text.data, text.len);
     pl_buf_destroy(&text);
     return status;
 }
 
 static pl_status write_weights(const pl_export *e, const char *path)
 {
-    sink *out = NULL;
-    pl_status status = sink_open(path, &out);
+    pl_output *out = NULL;
+    pl_status status = pl_output_open(path, &out);
     PL_TRY(status);
     PL_TRY(write_header(e, out));
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++)
         PL_TRY(weight_write(e, pl_topology_tensor(e->topology, i), e->type, 0, out));
-    PL_TRY(sink_end(out));
+    PL_TRY(pl_output_end(out));
 done:
-    sink_close(&out);
+    pl_output_close(&out);
     return status;
 }
 
@@ -82,7 +82,7 @@ static pl_status put_text(const char *folder, const char *name, pl_buf *text)
 {
     char path[PL_PATH_MAX];
     pl_status status =
-        pl_replace_file(pl_join(path, folder, name), text->data, text->len);
+        pl_write_output(pl_join(path, folder, name), text->data, text->len);
     pl_buf_clear(text);
     return status;
 }

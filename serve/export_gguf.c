@@ -168,23 +168,23 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
 {
     gguf_head head = {.n_keys = 0};
     pl_buf bytes = {0};
-    sink *out = NULL;
+    pl_output *out = NULL;
     pl_status status = describe_gguf(e, &head);
     PL_TRY(status);
     gguf_head_encode(&head, &bytes);
-    PL_TRY(sink_open(path, &out));
-    PL_TRY(sink_write(out, bytes.data, bytes.len));
+    PL_TRY(pl_output_open(path, &out));
+    PL_TRY(pl_output_write(out, bytes.data, bytes.len));
     /* Only GGUF's llama needs rows in a different order (weights.h). */
     const pl_shape *shape = pl_topology_shape(e->topology);
     const int head_size = shape->qk_norm ? 0 : shape->head_size;
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
         PL_TRY(weight_write(e, t, type_of(e, t), head_size, out));
-        PL_TRY(sink_align(out, GGUF_ALIGNMENT));
+        PL_TRY(pl_output_align(out, GGUF_ALIGNMENT));
     }
-    PL_TRY(sink_end(out));
+    PL_TRY(pl_output_end(out));
 done:
-    sink_close(&out);
+    pl_output_close(&out);
     pl_buf_destroy(&bytes);
     gguf_head_destroy(&head);
     return status;

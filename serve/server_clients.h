@@ -1,11 +1,8 @@
-/* Private to serve: keeps the connections of a server, and chooses those that must be
- * closed.
+/* Private to serve: the connections of an HTTP server as a crowd (base/crowd.h).
  *
  * A connection either waits for a complete request or is busy with one. Both states
- * have a time limit, which slowly arriving bytes do not extend. If too many connections
- * are open, a waiting connection is closed: of the address with the most connections,
- * the connection that has waited longest. So silent connections never prevent other
- * clients from connecting, for example to ask for /health.
+ * have a time limit, which slowly arriving bytes do not extend. So silent connections
+ * never prevent other clients from connecting, for example to ask for /health.
  *
  * One thread owns the list of connections and decides which are closed. */
 #ifndef PL_SERVE_SERVER_CLIENTS_H

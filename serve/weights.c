@@ -110,7 +110,7 @@ static int gguf_row(const pl_tensor *tensor, int head_size, int row)
 }
 
 pl_status weight_write(const pl_export *e, const pl_tensor *tensor, pl_weight_type type,
-                       int head_size, sink *out)
+                       int head_size, pl_output *out)
 {
     pl_buf piece = {0};
     pl_status status = PL_OK;
@@ -122,7 +122,7 @@ pl_status weight_write(const pl_export *e, const pl_tensor *tensor, pl_weight_ty
                              &piece));
         if (piece.len < PIECE_BYTES && r + 1 < tensor->rows)
             continue;
-        PL_TRY(sink_write(out, piece.data, piece.len));
+        PL_TRY(pl_output_write(out, piece.data, piece.len));
         pl_buf_clear(&piece);
     }
 done:

@@ -9,7 +9,6 @@
 #ifndef PL_SERVE_WEIGHTS_H
 #define PL_SERVE_WEIGHTS_H
 #include "serve/exchange.h"
-#include "serve/sink.h"
 
 enum { Q8_0_VALUES = 32, Q8_0_BYTES = 34 };
 
@@ -25,6 +24,7 @@ PL_MUST_CHECK pl_status weight_encode(pl_weight_type type, const char *what,
 /* Writes all rows of a tensor. If head_size > 0, the rows of q and k are written in the
  * order of GGUF's llama. */
 PL_MUST_CHECK pl_status weight_write(const pl_export *e, const pl_tensor *tensor,
-                                     pl_weight_type type, int head_size, sink *out);
+                                     pl_weight_type type, int head_size,
+                                     pl_output *out);
 
 #endif

@@ -107,6 +107,10 @@ static pl_status database_failed(const char *verb, const char *path, char *error
         status = PL_ERR_NOPERM;
         cause = "it lies on a read-only file system";
         remedy = "mount the file system for writing, or change a copy of the store";
+    } else if (strstr(error, "Too many open files")) {
+        status = PL_ERR_FILES;
+        cause = "the process may not open more files";
+        remedy = "raise the limit of open files (ulimit -n)";
     } else if (strstr(error, "No space left") || strstr(error, "Disk quota")) {
         status = PL_ERR_NOSPACE;
         remedy = "free disk space, then open the store again";

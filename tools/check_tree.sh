@@ -133,6 +133,18 @@ code ~ /(^|[^A-Za-z0-9_.>])(quick_)?exit *\(/ {
         report(FNR, "only a main function or cli may call exit; return a status")
 }
 
+# Outputs are written by base/output.c, which destroys nothing that is at their paths.
+# The files in `writers` create only files that no user names.
+BEGIN {
+    writers = "^(base/(output|fs|keys|failpoint)\\.c|store/.*|corpus/(spool|tokens_write)\\.c" \
+        "|workers/launch\\.c|job/(curves|forget)\\.c|measure/doctor_machine\\.c)$"
+}
+(top in rank) && FILENAME !~ writers &&
+    (code ~ /O_CREAT|O_TMPFILE|ofstream|(^|[^A-Za-z0-9_])(creat|f?truncate|rename(at2?)?|mko?stemps?) *\(/ ||
+     (code ~ /(^|[^A-Za-z0-9_])f(re|d)?open *\(/ && $0 ~ /"(r[be]*\+|[wa])/)) {
+    report(FNR, "write files with pl_output_open, pl_write_output or pl_replace_file (base/output.h)")
+}
+
 # Functions: a brace alone in the first column begins a function, and the closing brace
 # in that column ends it.
 /^[ \t]*$/ && !in_function { paragraph = ""; name = "" }

@@ -354,7 +354,6 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
 {
     observation o = {.n = 0};
     pl_status status = PL_OK;
-    process_allow_files(); /* a run may have many logs per worker */
     PL_TRY(open_streams(&o, wish, out));
     while (o.n > 0) {
         stream *s = o.streams[0];

@@ -9,7 +9,7 @@ static pl_status write_picture(pl_buf *picture, const char *title, const char *f
 {
     pl_buf out = {0};
     html_alone(picture, title, &out);
-    pl_status status = pl_replace_file(file, out.data, out.len);
+    pl_status status = pl_write_output(file, out.data, out.len);
     pl_buf_destroy(&out);
     return status;
 }

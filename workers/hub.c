@@ -673,7 +673,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
     pl_copy_text(h.address, sizeof h.address, bound);
     PL_TRY(hub_open_homes(&h));
     if (options->ready_file && options->ready_file[0])
-        PL_TRY(pl_replace_file(options->ready_file, bound, strlen(bound)));
+        PL_TRY(pl_write_output(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "hub.ready", "address=%s homes=%d", bound, options->n_homes);
     PL_TRY(serve_workers(&h));
     hub_dismiss_finished(&h);

@@ -171,4 +171,45 @@ store fsck --run "$run"
 store backup "$work/copy" --run "$run"
 store backup "$work/copy" --run "$run"
 
+# ---- outputs ----
+echo "outputs follow links, and go into pipes, devices and descriptors without replacing them"
+out=$work/outputs
+mkdir -p "$out"
+"$pathloom" export --run "$run" --arm base --out "$out/hf" >"$out/export.out" || fail "export"
+write_to() { # verb, path
+    case $1 in
+    page) "$pathloom" page --run "$run" --report "$2" ;;
+    svg) "$pathloom" store diff L1.E0@0 L1.E0@4 --run "$run" --svg "$2" ;;
+    gguf) "$pathloom" export --run "$run" --arm base --format gguf --out "$2" ;;
+    import) "$pathloom" import "$out/hf" --out "$2" --force ;;
+    esac >"$out/said" 2>&1
+}
+for verb in page svg gguf import; do
+    write_to $verb "$out/$verb.gguf" || fail "$verb: $(cat "$out/said")"
+    bytes=$(wc -c <"$out/$verb.gguf")
+    [ "$bytes" -gt 200 ] || fail "$verb wrote $bytes bytes"
+
+    ln -s "real-$verb" "$out/link-$verb.gguf"
+    echo old >"$out/real-$verb"
+    write_to $verb "$out/link-$verb.gguf" || fail "$verb into a link: $(cat "$out/said")"
+    [ -h "$out/link-$verb.gguf" ] || fail "$verb replaced a link"
+    [ "$(wc -c <"$out/real-$verb")" -gt 200 ] || fail "$verb did not write the target of a link"
+
+    mkfifo "$out/pipe-$verb.gguf"
+    cat "$out/pipe-$verb.gguf" >"$out/read-$verb" &
+    reader=$!
+    write_to $verb "$out/pipe-$verb.gguf" || fail "$verb into a pipe: $(cat "$out/said")"
+    [ -p "$out/pipe-$verb.gguf" ] || { kill $reader; fail "$verb replaced a pipe"; }
+    wait $reader
+    [ "$(wc -c <"$out/read-$verb")" -gt 200 ] || fail "the reader of a pipe got nothing from $verb"
+
+    ln -s /dev/null "$out/null-$verb.gguf"
+    write_to $verb "$out/null-$verb.gguf" || fail "$verb into a device: $(cat "$out/said")"
+    [ -h "$out/null-$verb.gguf" ] && [ -c /dev/null ] || fail "$verb replaced a device"
+done
+{ echo first; "$pathloom" page --run "$run" --report /dev/fd/3 3>&1 >/dev/null; } >"$out/log"
+[ "$(head -n 1 "$out/log")" = first ] && grep -q '</html>' "$out/log" ||
+    fail "a report into a descriptor destroyed what the file had"
+[ -z "$(ls -A "$out" | grep 'tmp-')" ] || fail "temporary files are left"
+
 echo "store_verbs_finished: done"

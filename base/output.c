@@ -1,0 +1,235 @@
+/* Writes files durably, and never destroys what a user named as an output (output.h).
+ *
+ * After the rename the folder is synced, because it contains the new name. An error of
+ * close counts as a failure: network file systems report a full disk only then. */
+#include "base/output.h"
+#include "base/failpoint.h"
+#include "base/fs.h"
+#include "base/fs_internal.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LINKS_MAX = 40 };
+
+struct pl_output {
+    char path[PL_PATH_MAX]; /* as it was named */
+    /* temporary: renamed to `target` at the end; "": the output is written directly */
+    char target[PL_PATH_MAX], temporary[PL_PATH_MAX];
+    FILE *file;
+    uint64_t bytes;
+};
+
+/* Returns the number of the descriptor that a path such as /dev/fd/63 names; -1 if it
+ * names none. Opening such a path would lose the descriptor's position in its file. */
+static int descriptor_named(const char *path)
+{
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    int64_t number;
+    for (int i = 0; i < 2; i++)
+        if (pl_starts_with(path, folders[i]) &&
+            pl_parse_int(path + strlen(folders[i]), &number) == PL_OK && number >= 0 &&
+            number <= INT32_MAX)
+            return (int)number;
+    return -1;
+}
+
+static bool is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+/* Follows the links from `at` to a path that is not a link. Stops at a descriptor of
+ * the process, and at a pipe or device, because the text of a link to these need not be
+ * a path ("pipe:[123]"). */
+static pl_status follow_links(pl_output *o, int *fd)
+{
+    char link[PL_PATH_MAX], folder[PL_PATH_MAX];
+    for (int i = 0; i < LINKS_MAX; i++) {
+        *fd = descriptor_named(o->target);
+        if (*fd >= 0 || is_special(o->target))
+            return PL_OK;
+        ssize_t len = readlink(o->target, link, sizeof link);
+        if (len < 0)
+            return PL_OK;
+        if ((size_t)len == sizeof link)
+            break;
+        link[len] = '\0';
+        if (link[0] == '/')
+            pl_copy_text(o->target, sizeof o->target, link);
+        else if (!*pl_join(o->target, pl_path_above(folder, o->target), link))
+            break;
+    }
+    return pl_fail(
+        PL_ERR_USAGE,
+        "%s leads through more than %d links, or to a path that is too long; "
+        "name the file itself",
+        o->path, LINKS_MAX);
+}
+
+/* Another user may have put a link at the name of the temporary file. So the file must
+ * be new; one that a killed process has left is removed. */
+static int create_fresh(const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    int fd = open(path, flags, 0666);
+    if (fd < 0 && errno == EEXIST && unlink(path) == 0)
+        fd = open(path, flags, 0666);
+    return fd;
+}
+
+/* Gives the new file the owner and the permissions of the old one. A user who is not
+ * root cannot give files away, which is not an error. */
+static bool keep_access(int fd, const char *old)
+{
+    struct stat was, is;
+    if (stat(old, &was) != 0 || !S_ISREG(was.st_mode) || fstat(fd, &is) != 0)
+        return true;
+    if ((was.st_uid != is.st_uid || was.st_gid != is.st_gid) &&
+        fchown(fd, was.st_uid, was.st_gid) != 0)
+        return true;
+    return fchmod(fd, was.st_mode & 0777) == 0;
+}
+
+static int open_temporary(pl_output *o, bool keeps_access)
+{
+    int used = snprintf(o->temporary, PL_PATH_MAX, "%s.tmp-%ld", o->target,
+                        (long)getpid()); /* two processes may write the same file */
+    if (used < 0 || used >= PL_PATH_MAX) {
+        errno = ENAMETOOLONG;
+        o->temporary[0] = '\0';
+        return -1;
+    }
+    int fd = create_fresh(o->temporary);
+    if (fd < 0)
+        o->temporary[0] = '\0';
+    else if (keeps_access && !keep_access(fd, o->target)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static pl_status open_output(const char *path, bool is_named, pl_output **out)
+{
+    pl_output *o = pl_alloc(sizeof *o);
+    pl_status status = PL_OK;
+    int fd = -1, named_fd = -1;
+    *out = NULL;
+    if (!pl_copy_text(o->path, sizeof o->path, path) || !path[0])
+        PL_TRY(pl_fail(PL_ERR_USAGE,
+                       "the path of an output is empty, or longer than %d bytes: "
+                       "%.64s",
+                       PL_PATH_MAX - 1, path));
+    pl_copy_text(o->target, sizeof o->target, path);
+    if (is_named)
+        PL_TRY(follow_links(o, &named_fd));
+    if (named_fd >= 0) {
+        fflush(stdout); /* earlier text must come first if stdout is this output */
+        fd = fcntl(named_fd, F_DUPFD_CLOEXEC, 0);
+    } else if (is_named && is_special(o->target)) {
+        fd = open(o->target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    } else {
+        fd = open_temporary(o, is_named);
+    }
+    o->file = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (!o->file) {
+        status = fs_failed("create", path);
+        if (fd >= 0)
+            close(fd);
+    }
+done:
+    if (status != PL_OK)
+        pl_output_close(&o);
+    *out = o;
+    return status;
+}
+
+pl_status pl_output_open(const char *path, pl_output **out)
+{
+    return open_output(path, true, out);
+}
+
+pl_status pl_output_write(pl_output *o, const void *data, size_t len)
+{
+    PL_CHECK(pl_failpoint("fs.write.before"));
+    if (len > 0 && fwrite(data, 1, len, o->file) != len)
+        return fs_failed("write", o->path);
+    o->bytes += len;
+    return pl_failpoint("fs.write.after");
+}
+
+pl_status pl_output_align(pl_output *o, uint64_t multiple)
+{
+    static const uint8_t zeros[64];
+    uint64_t rest = (multiple - o->bytes % multiple) % multiple;
+    return pl_output_write(o, zeros, (size_t)rest);
+}
+
+/* A pipe or a device cannot be synced. */
+static pl_status flush_output(pl_output *o)
+{
+    struct stat info;
+    if (fflush(o->file) != 0 || fstat(fileno(o->file), &info) != 0 ||
+        (S_ISREG(info.st_mode) && fsync(fileno(o->file)) != 0))
+        return fs_failed("flush", o->path);
+    return pl_failpoint("fs.fsync.after");
+}
+
+pl_status pl_output_end(pl_output *o)
+{
+    PL_CHECK(flush_output(o));
+    int closed = fclose(o->file);
+    o->file = NULL;
+    if (closed != 0)
+        return fs_failed("close", o->path);
+    if (!o->temporary[0])
+        return PL_OK;
+    if (rename(o->temporary, o->target) != 0)
+        return fs_failed("replace", o->path);
+    o->temporary[0] = '\0';
+    PL_CHECK(pl_failpoint("fs.rename.after"));
+    return pl_sync_parent(o->target);
+}
+
+void pl_output_close(pl_output **output)
+{
+    pl_output *o = *output;
+    if (!o)
+        return;
+    if (o->file)
+        fclose(o->file);
+    if (o->temporary[0])
+        unlink(o->temporary);
+    pl_free(o);
+    *output = NULL;
+}
+
+static pl_status write_whole(const char *path, bool is_named, const void *data,
+                             size_t len)
+{
+    pl_output *o = NULL;
+    pl_status status = open_output(path, is_named, &o);
+    if (status == PL_OK)
+        status = pl_output_write(o, data, len);
+    if (status == PL_OK)
+        status = pl_output_end(o);
+    pl_output_close(&o);
+    return status;
+}
+
+pl_status pl_write_output(const char *path, const void *data, size_t len)
+{
+    return write_whole(path, true, data, len);
+}
+
+pl_status pl_replace_file(const char *path, const void *data, size_t len)
+{
+    return write_whole(path, false, data, len);
+}
