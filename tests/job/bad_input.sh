@@ -5,7 +5,7 @@
 #
 # usage: bad_input.sh PATHLOOM WORKFOLDER   (in the project's root)
 #
-# Some cases need root (a small disk, another user). Without root they print SKIP.
+# Some cases need root (a small disk, another user). Without root a line names them.
 set -u
 pathloom=$1
 work=$2
@@ -100,7 +100,7 @@ works() {
     check_nobody_left
 }
 
-skip() { echo "SKIP: $1"; }
+skip() { echo "$1: not on this machine"; }
 
 # Prints the checksums of all files of a folder.
 sum_of() { (cd "$1" && find . -type f | LC_ALL=C sort | xargs cksum); }
@@ -532,7 +532,7 @@ if mount -t tmpfs -o size=8m tmpfs "$disk" 2>/dev/null; then
         $train --corpus text --out "$disk/run" --set train.phases=40
     umount "$disk"
 else
-    skip "no small disk: mounting needs root"
+    skip "a small disk, which needs root"
 fi
 mkdir -m 755 readonly
 as_nobody="setpriv --reuid 65534 --regid 65534 --clear-groups"
@@ -577,7 +577,7 @@ if $as_nobody test -x "$pathloom" 2>/dev/null && $as_nobody test -r train.sh; th
         rmdir fixed
     fi
 else
-    skip "no other user can run the program"
+    skip "another user, who must be able to read this folder"
 fi
 
 echo "-- folders without a run"
@@ -771,7 +771,7 @@ if command -v script >/dev/null; then
     [ "$(awk 'length > 49' plain | wc -l)" -eq 0 ] || complain "a line is too wide"
     check_nobody_left
 else
-    skip "no script(1)"
+    skip "a terminal, which needs script(1)"
 fi
 
 [ "$failures" -eq 0 ] || {

@@ -75,6 +75,7 @@ if(TARGET pathloom)
 endif()
 pl_script_test(serve "integration;cli" 300 job/serve.sh ${program} $<TARGET_FILE:serve_odd>
   ${CMAKE_BINARY_DIR}/serve)
+pl_may_skip(serve)
 
 # The API for programs that evaluate models, and for front ends. Skipped without curl or
 # jq.
@@ -103,6 +104,9 @@ pl_script_test(explain "unit;cli" 60 job/explain.sh ${program})
 
 pl_job_test(memory_plan "integration;cli" job/memory_plan.sh ${program}
   ${CMAKE_BINARY_DIR}/memory_plan)
+
+# What the scripts print that install and build.
+pl_script_test(scripts "unit;cli" 60 job/scripts.sh ${CMAKE_BINARY_DIR}/scripts)
 
 pl_script_test(deploy "unit;cli" 60 job/deploy.sh ${program} ${CMAKE_BINARY_DIR}/deploy)
 

@@ -11,7 +11,7 @@ pathloom=$1
 . tests/support/job.sh
 for tool in curl jq; do
     command -v "$tool" >/dev/null || {
-        echo "skipped: no $tool; apt-get install $tool"
+        echo "skipped: there is no $tool; sh tools/install.sh tests"
         exit 77
     }
 done

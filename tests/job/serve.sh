@@ -30,8 +30,8 @@ stop() {
 trap stop EXIT
 
 command -v curl > /dev/null || {
-    echo "skipped: no curl; apt-get install curl"
-    exit 0
+    echo "skipped: there is no curl; sh tools/install.sh tests"
+    exit 77
 }
 
 # start ARGUMENT ...: starts a server; sets $server to its process and $at to its
@@ -483,7 +483,7 @@ if unshare -m sh "$work/little" true 2> "$work/stdout"; then
         fail "the error about too little memory is: $(cat "$work/answer")"
     ok
 else
-    echo "skipped: a machine with little memory needs root"
+    echo "a server with little memory, which needs root: not on this machine"
 fi
 
 # ---- several HUPs while requests are answered must not change the choice of paths ----

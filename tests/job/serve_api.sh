@@ -30,7 +30,7 @@ trap stop EXIT
 
 for tool in curl jq; do
     command -v "$tool" > /dev/null || {
-        echo "skipped: no $tool; apt-get install $tool"
+        echo "skipped: there is no $tool; sh tools/install.sh tests"
         exit 77
     }
 done
@@ -377,7 +377,7 @@ if command -v openssl > "$work/jq"; then
     ends
     ok
 else
-    echo "no openssl: TLS is not tested on this machine"
+    echo "TLS, which needs openssl: not on this machine"
 fi
 rm -rf "$work/run"
 echo "ok: $checks checks"

@@ -12,7 +12,7 @@ pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work
 command -v curl >/dev/null || {
-    echo "skipped: there is no curl"
+    echo "skipped: there is no curl; sh tools/install.sh tests"
     exit 77
 }
 rm -rf "$work"
@@ -57,7 +57,7 @@ if command -v promtool >/dev/null; then
     promtool check metrics <"$work/metrics" || fail "promtool"
     echo "promtool: $(grep -vc '^#' "$work/metrics") samples are correct"
 else
-    echo "there is no promtool, so the metrics are not checked"
+    echo "metrics judged by promtool: not on this machine"
 fi
 [ "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/x")" = 404 ] ||
     fail "an unknown page does not get 404"
