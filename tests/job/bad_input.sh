@@ -613,6 +613,9 @@ refused "a missing value" 64 '--max-tokens|value' \
     "$pathloom" generate --run run --prompt a --max-tokens
 refused "a word too many" 64 'word' "$pathloom" eval --run run word
 refused "output to a full disk" 74 'output' sh -c "'$pathloom' init >/dev/full"
+refused "an unknown instruction set" 64 'PATHLOOM_CPU|avx9|portable, avx2' \
+    env PATHLOOM_CPU=avx9 "$pathloom" eval --run run
+works "an old instruction set" 'ppl' env PATHLOOM_CPU=portable "$pathloom" eval --run run
 for verb in train eval generate route store status init hub home worker key join top doctor \
     explain; do
     works "$verb --help" "usage: pathloom $verb|  --" "$pathloom" "$verb" --help
