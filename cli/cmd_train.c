@@ -130,8 +130,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
     train_dial_account(dial);
     say("done in %s; try next", pl_human_seconds(pl_now() - r->started, took));
     say("  pathloom generate --run %s --prompt \"The\"", r->dir);
-    say("  pathloom store log L1.E0 --run %s", r->dir);
-    say("  pathloom eval --run %s --json", r->dir);
+    say("  pathloom eval --run %s      # also by domain and by path", r->dir);
     return PL_OK;
 }
 
