@@ -39,7 +39,7 @@ training_begins run
 modules_reach run 1
 "$pathloom" page --run "$work/run" --listen '127.0.0.1:*' >"$work/page.out" 2>&1 &
 page=$!
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     at=$(sed -n 's/.* is at \(http.*\)/\1/p' "$work/page.out")
     [ -z "$at" ] || break
     sleep 0.05
@@ -64,7 +64,7 @@ python3 tests/job/page/report.py "$browser" "$work/report.html" "$work/run" "$wo
 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 >"$work/serve.out" 2>&1 &
 page=$!
 at=''
-for _ in $(seq 200); do
+for _ in $(seq 1200); do
     at=$(sed -n 's/^serving .* at \(http.*\)v1$/\1/p' "$work/serve.out")
     [ -z "$at" ] || break
     sleep 0.05

@@ -37,6 +37,7 @@ pl_test_limit(select 300)
 
 pl_job_test(curves "integration;job" job/curves.sh ${program} ${CMAKE_BINARY_DIR}/curves)
 pl_test_limit(curves 300)
+pl_may_skip(curves)
 
 pl_job_test(dial "integration;job" job/dial.sh ${program} ${CMAKE_BINARY_DIR}/dial)
 pl_test_limit(dial 600)

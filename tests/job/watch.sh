@@ -26,11 +26,20 @@ fail() {
     exit 1
 }
 "$pathloom" key new "$work/x.key" >/dev/null || fail "key new"
-port=$((20000 + $$ % 20000))
 start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
-start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
-    --metrics "127.0.0.1:$port"
-await 200 "no hub" test -s "$work/run/proc/hub.address"
+# If another process has the port, the hub ends with 75.
+port=$((20000 + $$ % 20000))
+hub_begins() {
+    [ -s "$work/run/proc/hub.address" ] && return
+    [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null && return 1
+    port=$((port + 1))
+    : >"$work/hub.out"
+    start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
+        --metrics "127.0.0.1:$port"
+    return 1
+}
+pid=
+await 600 "no hub" hub_begins
 # Steps are slow, so that the job lasts as long as this script.
 start worker env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
     "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
@@ -48,7 +57,7 @@ busy() {
         grep -q '^pathloom_worker_tasks_total{worker="by-hand"} [1-9]' "$work/metrics" &&
         grep -q '^pathloom_store_bytes{home="tcp://.*} [1-9]' "$work/metrics"
 }
-await 200 "no task or store in the metrics" busy
+await 600 "no task or store in the metrics" busy
 for name in build_info up_seconds tokens_total train_loss module_version store_bytes \
     updates_total worker_up lease_age_seconds; do
     grep -q "^# TYPE pathloom_$name " "$work/metrics" || fail "no pathloom_$name"
@@ -71,7 +80,7 @@ shows_path() {
     "$pathloom" top --run "$work/run" >"$work/top" && grep -q "^by-hand" "$work/top" &&
         grep -q "^mix/p\|^base/p" "$work/top"
 }
-await 200 "top does not show the worker and a path" shows_path
+await 600 "top does not show the worker and a path" shows_path
 
 # `doctor` must find no fault. When other users can read a key file, it must report it.
 "$pathloom" doctor --run "$work/run" >"$work/doctor" || fail "doctor: $(cat "$work/doctor")"
