@@ -169,7 +169,7 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
  * and the losses of every path. */
 static uint64_t launcher_bytes(const pl_run *r)
 {
-    enum { STORE_READER_BYTES = 38 << 20, PATH_LOSSES_BYTES = 4 << 20 };
+    enum { STORE_READER_BYTES = 48 << 20, PATH_LOSSES_BYTES = 4 << 20 };
     int context = (int)r->cfg.context;
     pl_model_plan plan;
     pl_model_options options = {.batch = (2048 + context - 1) / context,

@@ -12,7 +12,7 @@ if(CURL_FOUND AND TARGET pathloom)
     COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/engine_s3.sh $<TARGET_FILE:pathloom>
             ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_BINARY_DIR}/engine_s3
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(engine_s3 PROPERTIES LABELS "integration;store" TIMEOUT 300)
+  set_tests_properties(engine_s3 PROPERTIES LABELS "integration;store")
   # Tests export --push with the small server hub_server.c.
   add_executable(hub_server ${CMAKE_CURRENT_SOURCE_DIR}/fault/hub_server.c)
   target_link_libraries(hub_server pl_base PkgConfig::MICROHTTPD)
@@ -20,5 +20,5 @@ if(CURL_FOUND AND TARGET pathloom)
     COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/push.sh $<TARGET_FILE:pathloom>
             ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_BINARY_DIR}/push
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(push PROPERTIES LABELS "integration;serve" TIMEOUT 300)
+  set_tests_properties(push PROPERTIES LABELS "integration;serve")
 endif()
