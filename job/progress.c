@@ -1,5 +1,5 @@
 /* Shows the progress of the arms: on a terminal as a block that is redrawn, elsewhere
- * as lines, which become rarer: after 10, 20, 40, ... seconds, then every 5 minutes. */
+ * as lines, which become rarer: after 10, 40 and 160 seconds, then every 5 minutes. */
 #include "job/curves.h"
 
 #include <stdlib.h>
@@ -256,7 +256,7 @@ static void draw_line(const progress *p, const pl_json *status)
 static void draw_progress(progress *p, const pl_json *status, bool last)
 {
     int64_t now = pl_now_ms();
-    int64_t every = (int64_t)((pl_now() - p->started) * 1000);
+    int64_t every = (int64_t)((pl_now() - p->started) * 3000);
     every = every < LINE_MS ? LINE_MS : every > LINE_MS_MAX ? LINE_MS_MAX : every;
     if (p->tty)
         every = DRAW_MS;
