@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
+#include "base/isa.h"
 #include "base/le.h"
 #include "base/library.h"
 #include "base/log.h"

@@ -9,6 +9,7 @@
  * elsewhere. Without vector instructions, and for a single piece, libsodium computes
  * the hash. */
 #include "base/hash_lanes.h"
+#include "base/isa.h"
 #include "base/sanitize.h"
 #include <assert.h>
 #include <string.h>
@@ -185,9 +186,10 @@ static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces
 
 lanes_kind hash_lanes_best(void)
 {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
-        return LANES_AVX512;
-    return __builtin_cpu_supports("avx2") ? LANES_AVX2 : LANES_NONE;
+    const pl_isa newest = pl_isa_newest();
+    return newest >= PL_ISA_AVX512 ? LANES_AVX512
+           : newest >= PL_ISA_AVX2 ? LANES_AVX2
+                                   : LANES_NONE;
 }
 
 #else

@@ -16,6 +16,7 @@ static pl_status eval_run(pl_run *r, const evaluation_wish *wish, bool json)
         say("%s", pl_buf_text(&text));
     } else {
         evaluation_print(r, &e);
+        evaluation_print_details(r, &e);
     }
 done:
     pl_buf_destroy(&text);

@@ -2,6 +2,7 @@
  * stopped and repeated at any time. */
 #include "cli/cli.h"
 #include "measure/measure.h"
+#include <unistd.h>
 
 static pl_status train_stages(pl_run *r, train_dial *dial)
 {
@@ -105,9 +106,10 @@ static pl_status plan_only(pl_run *r, const train_dial *dial)
 
 static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 {
-    say("pathloom %s  run %s%s\n"
-        "         Ctrl+C stops the job after its tasks; the same command continues it",
-        PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
+    say("pathloom %s  run %s%s", PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
+    if (isatty(1) == 1)
+        say("         Ctrl+C stops the job after its tasks; the same command continues "
+            "it");
     PL_CHECK(prepare_run(r, dial));
     r->curves = curves_open(r);
     PL_CHECK(run_save(r));
@@ -134,8 +136,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
     train_dial_account(dial);
     say("done in %s; try next", pl_human_seconds(pl_now() - r->started, took));
     say("  pathloom generate --run %s --prompt \"The\"", r->dir);
-    say("  pathloom store log L1.E0 --run %s", r->dir);
-    say("  pathloom eval --run %s --json", r->dir);
+    say("  pathloom eval --run %s      # also by domain and by path", r->dir);
     return PL_OK;
 }
 

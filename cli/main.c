@@ -163,6 +163,8 @@ int main(int argc, char **argv)
         return pl_status_exit_code(PL_ERR_USAGE);
     }
     pl_allow_files();
+    if (pl_isa_check() != PL_OK)
+        return cli_fail(PL_ERR_USAGE);
     prepare_openblas();
     execute_with_settings(argv);
     /* Flushing stdout shows whether the disk is full, for example in `pathloom init >

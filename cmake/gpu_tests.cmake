@@ -18,7 +18,7 @@ function(pl_gpu_test name source)
   endif()
   add_test(NAME test_${name}_gpu COMMAND test_${name}_gpu
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(test_${name}_gpu PROPERTIES LABELS "gpu;modules" TIMEOUT 600
+  set_tests_properties(test_${name}_gpu PROPERTIES LABELS "gpu;modules" TIMEOUT 1800
     SKIP_REGULAR_EXPRESSION "not on this machine")
 endfunction()
 

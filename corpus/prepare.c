@@ -188,12 +188,12 @@ static pl_status read_documents(preparation *work)
         work->reading_valid = false;
     }
     if (options->corpus[0] == '\0') {
-        pl_buf lines = {0};
+        pl_buf domains = {0};
         uint64_t max = work->options->max_bytes ? work->options->max_bytes : UINT64_MAX;
-        pl_status status = pl_system_text_read(max, collect_document, work, &lines);
-        for (const char *at = pl_buf_text(&lines); *at; at += strcspn(at, "\n") + 1)
-            say(work, "data     %.*s", (int)strcspn(at, "\n"), at);
-        pl_buf_destroy(&lines);
+        pl_status status = pl_system_text_read(max, collect_document, work, &domains);
+        if (domains.len > 0)
+            say(work, "data     %s", pl_buf_text(&domains));
+        pl_buf_destroy(&domains);
         PL_CHECK(work->full ? PL_OK : status);
     } else
         PL_CHECK(read_path(work, options->corpus));
@@ -323,6 +323,9 @@ static pl_status get_tokenizer(preparation *work)
     const char *given = work->options->tokenizer;
     begin_work_step(work);
     pl_join(path, work->folder, DATA_TOKENIZER);
+    if (given[0] == '\0')
+        say(work, "token    a vocabulary of %d pieces is being learnt",
+            work->options->vocab);
     pl_status status = given[0] != '\0'
                            ? copy_tokenizer(given, work->options->vocab, path)
                            : train_tokenizer(work, path);

@@ -170,11 +170,11 @@ static size_t describe_domains(const system_text *text, pl_buf *describe)
         const domain_files *files = &text->domains[d];
         if (files->n_documents == 0)
             continue;
-        n_filled++;
         if (describe)
-            pl_buf_printf(describe, "%-10s %6.1f MB, %llu documents from %s\n",
-                          files->name, (double)files->n_bytes / 1e6,
-                          (unsigned long long)files->n_documents, files->root);
+            pl_buf_printf(describe, "%s%s %llu%s", n_filled > 0 ? ", " : "",
+                          files->name, (unsigned long long)files->n_documents,
+                          n_filled > 0 ? "" : " documents");
+        n_filled++;
     }
     return n_filled;
 }

@@ -10,9 +10,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 start=$(date +%s)
 since() { echo "$(($(date +%s) - start)) s"; }
 
-echo "== packages"
 sh "$root/tools/install.sh"
-echo "== build (at $(since))"
 sh "$root/tools/build.sh" release pathloom
 echo "== pathloom train $* (at $(since))"
 trained=0

@@ -105,7 +105,10 @@ static inline int evaluation_path(const evaluation *e, size_t i)
 /* Returns the bits per byte for `score`, a sum over the scored documents. */
 double evaluation_bits(const evaluation *e, const pl_score *score);
 void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out);
+/* Prints the table of results; the other function prints what only `pathloom eval`
+ * shows: documents by path, choices in hindsight, perplexity by domain. */
 void evaluation_print(const pl_run *r, const evaluation *e);
+void evaluation_print_details(const pl_run *r, const evaluation *e);
 /* every_report.c: the first function prints a row for the rule "once" and, for each W
  * of wish.every, rows for the rules history, gate and oracle. The second function makes
  * a JSON array of the same rows. */

@@ -1,5 +1,5 @@
 /* Shows the progress of the arms: on a terminal as a block that is redrawn, elsewhere
- * as one line every ten seconds. */
+ * as lines, which become rarer: after 10, 40 and 160 seconds, then every 5 minutes. */
 #include "job/curves.h"
 #include "job/worker_news.h"
 
@@ -7,7 +7,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { POLL_MS = 200, LINE_MS = 10000, DRAW_MS = 250, ASK_MS = 2000 };
+enum {
+    POLL_MS = 200,
+    LINE_MS = 10000,
+    LINE_MS_MAX = 300000,
+    DRAW_MS = 250,
+    ASK_MS = 2000
+};
 enum { WORKERS_SHOWN = 8 };
 
 typedef struct progress {
@@ -216,22 +222,31 @@ static double mean_loss(const pl_json *paths)
     return n > 0 ? sum / n : 0;
 }
 
-/* Prints the progress as one line: for output that is not a terminal. */
+/* Prints the progress as one line of at most 100 columns, for output that is not a
+ * terminal: the first arm with its loss, and how many tasks of all others are done. */
 static void draw_line(const progress *p, const pl_json *status)
 {
     pl_buf out = {0};
     const pl_json *arms = pl_json_get(status, "arms"),
                   *workers = pl_json_get(status, "workers");
     int busy = 0, here = 0;
+    double others_done = 0, others = 0;
     head_line(p, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
-        if (place_of(p, pl_json_get_text(a, "arm")) < 0)
+        const int place = place_of(p, pl_json_get_text(a, "arm"));
+        const double tasks_done = pl_json_get_real(a, "tasks_done"),
+                     tasks = pl_json_get_real(a, "tasks");
+        others_done += place > 0 ? tasks_done : 0;
+        others += place > 0 ? tasks : 0;
+        if (place != 0)
             continue;
         pl_buf_printf(&out, "  %s %.0f/%.0f loss", pl_json_get_text(a, "arm"),
-                      pl_json_get_real(a, "tasks_done"), pl_json_get_real(a, "tasks"));
+                      tasks_done, tasks);
         put_loss(mean_loss(pl_json_get(a, "paths")), &out);
     }
+    if (others > 0)
+        pl_buf_printf(&out, "  other tasks %.0f/%.0f", others_done, others);
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
         busy += strcmp(pl_json_get_text(w, "state"), "busy") == 0;
@@ -246,7 +261,10 @@ static void draw_line(const progress *p, const pl_json *status)
 static void draw_progress(progress *p, const pl_json *status, bool last)
 {
     int64_t now = pl_now_ms();
-    int64_t every = p->tty ? DRAW_MS : LINE_MS;
+    int64_t every = (int64_t)((pl_now() - p->started) * 3000);
+    every = every < LINE_MS ? LINE_MS : every > LINE_MS_MAX ? LINE_MS_MAX : every;
+    if (p->tty)
+        every = DRAW_MS;
     if (!last && now - p->drawn_ms < every)
         return;
     p->drawn_ms = now;
@@ -280,7 +298,7 @@ static pl_status poll_once(progress *p, bool *first)
     measure_progress(p, status);
     if (*first) {
         p->first_done = p->done;
-        p->drawn_ms = pl_now_ms() - (p->tty ? DRAW_MS : LINE_MS / 2);
+        p->drawn_ms = pl_now_ms() - (p->tty ? DRAW_MS : 0);
         *first = false;
     }
     if (!p->finished && worker_news_tell(p->news, status))

@@ -210,29 +210,36 @@ static void print_domains(const pl_run *r, const evaluation *e)
     pl_buf_destroy(&line);
 }
 
-/* Prints the comparison with each baseline in words, even if the mixture is worse than
- * the baseline. */
-static void print_comparison(const evaluation *e)
+/* Names the baselines whose difference from the mixture may be chance. The table has
+ * the numbers of all. */
+static void print_undecided(const evaluation *e)
 {
-    const char *gap = "\n";
+    double least = 0;
+    int n = 0;
+    pl_buf names = {0};
     for (int i = ROW_DENSE; i < ROW_BASE; i++) {
         const evaluation_row *w = &e->rows[i];
         if (!is_rival(e, w) || !w->finished || !e->rows[e->answer].finished)
             continue;
-        gain g = gain_over(e, w);
-        if (!isfinite(g.error))
-            say("%s   one held-out document is too few to compare the mixture with "
-                "\"%s\"",
-                gap, w->title);
-        else if (fabs(g.percent) <= 2 * g.error)
-            say("%s   the mixture and \"%s\" cannot be told apart: with %zu held-out "
-                "documents\n   only differences of %.1f %% or more are certain",
-                gap, w->title, e->n_docs, 2 * g.error);
-        else
-            say("%s   the mixture is %.1f %% %s than \"%s\"", gap, fabs(g.percent),
-                g.percent >= 0 ? "better" : "worse", w->title);
-        gap = "";
+        const gain g = gain_over(e, w);
+        if (isfinite(g.error) && fabs(g.percent) > 2 * g.error)
+            continue;
+        least = fmax(least, 2 * g.error);
+        pl_buf_printf(&names, "%s\"%s\"",
+                      n == 0       ? ""
+                      : n % 3 == 0 ? ",\n   "
+                                   : ", ",
+                      w->title);
+        n++;
     }
+    if (n > 0 && e->n_docs < 2)
+        say("   one held-out document is too few to compare the mixture with the other "
+            "rows");
+    else if (n > 0)
+        say("   cannot be told apart from the mixture, because with %zu held-out "
+            "documents only\n   differences of %.1f %% or more are certain:\n   %s",
+            e->n_docs, least, pl_buf_text(&names));
+    pl_buf_destroy(&names);
 }
 
 /* Prints how many held-out documents each path answers, as in "p00 12, p01 30". */
@@ -265,25 +272,21 @@ static void print_advice(const pl_run *r, const evaluation *e)
     if (!again->present || again->ppl > MUCH * mix->ppl)
         return;
     const long long prefix = (long long)r->cfg.prefix;
-    say("   the first %lld tokens of a document often choose a path that does not fit "
-        "the\n   rest: re-routed for each window of %lld tokens, perplexity is %.1f %% "
-        "below that of\n   row *. A longer prompt chooses its path by all of its "
-        "tokens. `pathloom generate\n   --route-every %lld`, or `route_every` in a "
-        "request to `serve`, also chooses the path\n   again while the answer is "
-        "written",
-        prefix, (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl), prefix);
+    say("   re-routed for each window of %lld tokens, perplexity is %.1f %% below that "
+        "of row *:\n   `pathloom generate --route-every %lld`, or `route_every` in a "
+        "request to `serve`",
+        (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl), prefix);
 }
 
 static void print_result_notes(const pl_run *r, const evaluation *e)
 {
     char count[16], seconds[16], rate[16];
-    const evaluation_row *mix = &e->rows[e->answer];
     say("   (%zu documents, %s tokens after the first %lld of each, scored in %s. "
-        "Every\n"
-        "   row answers with one model of %.2f M parameters. Time is what the training "
-        "takes\n"
-        "   with one machine per path at %s tokens/s each. *: as generate and serve "
-        "answer a\n   prompt of %lld tokens)",
+        "± is one\n"
+        "   standard error. Each row answers with %.2f M parameters; time is for one "
+        "machine per\n"
+        "   path at %s tokens/s. *: as generate and serve answer a prompt of %lld "
+        "tokens)",
         e->n_docs, pl_human_count((double)e->n_targets, count),
         (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
         (double)pl_topology_path_params(r->topology) / 1e6,
@@ -295,6 +298,17 @@ static void print_result_notes(const pl_run *r, const evaluation *e)
     if (e->wish.best)
         say("   (the mixture answers with the best version of each path on its "
             "held-out documents)");
+    print_undecided(e);
+    if (r->cfg.more[0])
+        say("   the mixture was trained %lld phases longer than the baselines "
+            "(train.more), so\n   they are not compared at equal tokens",
+            (long long)(config_all_phases(&r->cfg) - r->cfg.phases));
+    print_advice(r, e);
+}
+
+void evaluation_print_details(const pl_run *r, const evaluation *e)
+{
+    const evaluation_row *mix = &e->rows[e->answer];
     print_documents(r, e);
     if (e->rows[ROW_LIKELIHOOD].present)
         say("   in hindsight: the best path of each document has %.4f bits/byte, the "
@@ -303,7 +317,9 @@ static void print_result_notes(const pl_run *r, const evaluation *e)
             evaluation_bits(e, &e->best), evaluation_bits(e, &e->best_windows),
             100 * (1 - pl_perplexity(&e->best) / mix->ppl),
             100 * (1 - pl_perplexity(&e->best_windows) / mix->ppl));
-    print_advice(r, e);
+    if (e->every)
+        evaluation_print_every(e);
+    print_domains(r, e);
 }
 
 void evaluation_print(const pl_run *r, const evaluation *e)
@@ -317,14 +333,6 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     for (int i = 0; i < ROW_COUNT; i++)
         print_result_row(e, i);
     print_result_notes(r, e);
-    if (e->every)
-        evaluation_print_every(e);
-    print_domains(r, e);
-    print_comparison(e);
-    if (r->cfg.more[0])
-        say("   the mixture was trained %lld phases longer than the baselines "
-            "(train.more), so\n   they are not compared at equal tokens",
-            (long long)(config_all_phases(&r->cfg) - r->cfg.phases));
 }
 
 /* ---- samples ---- */
@@ -346,7 +354,8 @@ static pl_status append_piece(void *context, const char *text, size_t len)
     return PL_OK;
 }
 
-/* Prints the text as one line, with line ends and tabs as \n and \t. */
+/* Prints a name, a label and the text as one line, with line ends and tabs as \n and
+ * \t. */
 static void print_escaped(const char *label, const char *name, pl_buf *text)
 {
     pl_buf line = {0};
@@ -360,8 +369,7 @@ static void print_escaped(const char *label, const char *name, pl_buf *text)
         else if ((unsigned char)c >= 32)
             pl_buf_append(&line, &c, 1);
     }
-    say("  %s %s", name[0] ? name : "   ", label);
-    say("      %s", pl_buf_text(&line));
+    say("  %s %s: %s", name, label, pl_buf_text(&line));
     pl_buf_destroy(&line);
 }
 
@@ -436,8 +444,7 @@ pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e)
     PL_TRY(pl_decoder_create(s.model, &s.decoder));
     PL_TRY(pl_try_alloc(pl_topology_path_params(s.topology) * sizeof(float),
                         "a path's parameters", (void **)&s.params));
-    say("%s", "");
-    say("  how each path continues a held-out text of its own (text [...] "
+    say("samples  how each path continues a held-out text of its own (text [...] "
         "generated)");
     for (int p = 0; p < pl_topology_n_paths(s.topology) && p < 8; p++)
         PL_TRY(sample_path(&s, e, p));

@@ -65,7 +65,7 @@ MULTIPLY(avx2, __attribute__((target("avx2"))))
 
 static pl_item_fn best_rows(void)
 {
-    return __builtin_cpu_supports("avx2") ? multiply_rows_avx2 : multiply_rows_portable;
+    return pl_isa_newest() >= PL_ISA_AVX2 ? multiply_rows_avx2 : multiply_rows_portable;
 }
 #else
 static pl_item_fn best_rows(void)

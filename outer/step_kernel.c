@@ -287,7 +287,7 @@ KERNELS(avx2, __attribute__((target("avx2"))))
 
 const step_kernels *step_kernels_best(void)
 {
-    return __builtin_cpu_supports("avx2") ? &kernels_avx2 : &kernels_portable;
+    return pl_isa_newest() >= PL_ISA_AVX2 ? &kernels_avx2 : &kernels_portable;
 }
 #else
 const step_kernels *step_kernels_best(void)

@@ -5,7 +5,7 @@
 #
 #   sh tests/page.sh [PATHLOOM] [WORKFOLDER]
 #
-# Installs Debian's chromium if there is no browser and the user may install packages.
+# Installs Debian's chromium and python3 if they are missing and the user may do so.
 # The screenshots are in WORKFOLDER/pictures (default: build/page_browser/pictures).
 # Takes one to two minutes.
 #
@@ -19,16 +19,14 @@ mkdir "$work/pictures"
 page=''
 trap '[ -z "$page" ] || kill "$page" 2>/dev/null' EXIT
 
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || :)
-[ -n "$browser" ] || {
-    apt-get install -y -q chromium >"$work/apt.out" 2>&1 || {
-        echo "skipped: there is no chromium, and it cannot be installed here"
-        exit 77
-    }
-    browser=$(command -v chromium)
+# Sets `browser`. Fails if there is no browser or no python3.
+find_tools() {
+    browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) &&
+        command -v python3 >"$work/tools.out"
 }
-command -v python3 >/dev/null || {
-    echo "skipped: there is no python3"
+find_tools || sh tools/install.sh browser >"$work/apt.out" 2>&1
+find_tools || {
+    echo "skipped: there is no chromium or no python3, and this user cannot install them"
     exit 77
 }
 
@@ -41,7 +39,7 @@ training_begins run
 modules_reach run 1
 "$pathloom" page --run "$work/run" --listen '127.0.0.1:*' >"$work/page.out" 2>&1 &
 page=$!
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     at=$(sed -n 's/.* is at \(http.*\)/\1/p' "$work/page.out")
     [ -z "$at" ] || break
     sleep 0.05
@@ -66,7 +64,7 @@ python3 tests/job/page/report.py "$browser" "$work/report.html" "$work/run" "$wo
 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 >"$work/serve.out" 2>&1 &
 page=$!
 at=''
-for _ in $(seq 200); do
+for _ in $(seq 1200); do
     at=$(sed -n 's/^serving .* at \(http.*\)v1$/\1/p' "$work/serve.out")
     [ -z "$at" ] || break
     sleep 0.05

@@ -1,17 +1,17 @@
 #!/bin/sh
 # Installs the missing packages of packages.txt (Debian 12). If no package is missing,
 # the script ends at once.
-#   sh tools/install.sh           packages for building, running and testing
-#   sh tools/install.sh checks    also the tools with which .ci/run checks the sources
-#   sh tools/install.sh ceph      also packages for tests/ceph.sh
+#   sh tools/install.sh                 packages for building and running
+#   sh tools/install.sh tests checks    also those of these groups of packages.txt
+# The output of apt-get is kept in build/install.log, and printed only if apt-get fails.
 set -eu
-list=$(dirname "$0")/../packages.txt
+cd "$(dirname "$0")/.."
 
 # Prints the packages that packages.txt lists before its first mark (a line with "#
-# ----"), and the packages below the mark of the group $1.
+# ----"), and the packages below the marks of the groups that are named.
 wanted() {
-    awk -v group="${1:-}:" '/^# ---- / { skip = $3 != group }
-                            !/^#/ && NF && !skip { print $1 }' "$list"
+    awk -v groups=" $* " '/^# ---- / { skip = !index(groups, " " substr($3, 1, length($3) - 1) " ") }
+                          !/^#/ && NF && !skip { print $1 }' packages.txt | LC_ALL=C sort -u
 }
 
 # Prints the wanted packages that dpkg-query does not report as installed. dpkg-query
@@ -24,6 +24,12 @@ missing() {
     done
 }
 
+for group; do
+    grep -q "^# ---- $group:" packages.txt || {
+        echo "install: packages.txt has no group \`$group\`" >&2
+        exit 64
+    }
+done
 if ! command -v dpkg-query >/dev/null 2>&1; then
     echo "install: this system is not Debian; install the libraries that packages.txt names" >&2
     exit 0
@@ -38,10 +44,16 @@ else
     echo "install: as root, run: apt-get update && apt-get install -y $names" >&2
     exit 77
 fi
-echo "install: $names"
+echo "install: apt-get installs $names(its output: build/install.log)"
+mkdir -p build
+# Soon after its start, a machine may be installing updates. Then apt-get waits.
 # shellcheck disable=SC2086 # $root may be nothing, $names are several words
 {
-    $root env DEBIAN_FRONTEND=noninteractive apt-get update -q
-    $root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
-        --no-install-recommends $names </dev/null
+    $root env DEBIAN_FRONTEND=noninteractive apt-get update -q &&
+        $root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
+            -o DPkg::Lock::Timeout=300 --no-install-recommends $names
+} </dev/null >build/install.log 2>&1 || {
+    cat build/install.log
+    echo "install: apt-get failed; its output is above, and in build/install.log" >&2
+    exit 1
 }

@@ -12,14 +12,11 @@ typedef struct cpu_isa {
     const char *name;
     const pl_ops *ops;
     cpu_multiply_bytes *multiply_bytes;
-    bool usable;    /* whether this machine has the instruction set */
     bool bf16;      /* whether the instruction set multiplies bf16 */
     bool fast_bf16; /* whether this machine multiplies bf16 faster than f32 */
     bool f16;       /* whether the instruction set has fp16 arithmetic */
     bool tiles;     /* whether dw_cpu.c computes dw faster than a library */
 } cpu_isa;
-
-enum { N_ISA = 5 };
 
 #if defined(__x86_64__)
 /* Whether the operating system saves the registers of AMX. */
@@ -36,51 +33,45 @@ static bool saves_tiles(void)
 /* Measured speed of bf16 products, relative to f32: about 18 times with AMX (Sapphire
  * Rapids), twice with AMD's vdpbf16ps (Zen 4), and below 1 with Intel's vdpbf16ps.
  * Intel's fp16 FMA has twice the rate of f32 (Emerald Rapids). */
-static void detect(cpu_isa isa[N_ISA])
+static void detect(cpu_isa isa[PL_ISA_COUNT])
 {
-    unsigned a = 0, b = 0, c = 0, d = 0, a1 = 0, b1 = 0, c1 = 0, d1 = 0;
-    __builtin_cpu_init();
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0)
-        (void)__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1);
-    const bool amx_bf16 = (d >> 22 & 1) != 0 && saves_tiles(),
-               avx512_bf16 = (a1 >> 5 & 1) != 0;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    (void)__get_cpuid_count(7, 0, &a, &b, &c, &d);
+    const bool amx_bf16 = (d >> 22 & 1) != 0 && saves_tiles();
     const bool f16 = (d >> 23 & 1) != 0 && gemm_has_f16();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
-                        __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") &&
-                        __builtin_cpu_supports("avx512dq");
-    const bool vnni = (c >> 11 & 1) != 0;
+    __builtin_cpu_init();
     const bool amd = __builtin_cpu_is("amd") != 0;
-    const cpu_isa rows[N_ISA] = {
-        {"portable", &cpu_ops_portable, multiply_bytes_portable, .usable = true},
-        {"avx2", &cpu_ops_avx2, multiply_bytes_avx2, .usable = avx2},
-        {"avx512", &cpu_ops_avx512, multiply_bytes_avx512, .usable = avx512},
-        {"avx512_vnni", &cpu_ops_avx512, multiply_bytes_avx512_vnni,
-         .usable = avx512 && vnni},
-        {"avx512_bf16", &cpu_ops_avx512_bf16, multiply_bytes_avx512_bf16,
-         .usable = avx512 && avx512_bf16 && vnni, .bf16 = true,
-         .fast_bf16 = amd || amx_bf16, .f16 = f16, .tiles = !amx_bf16},
+    const cpu_isa rows[PL_ISA_COUNT] = {
+        {.ops = &cpu_ops_portable, .multiply_bytes = multiply_bytes_portable},
+        {.ops = &cpu_ops_avx2, .multiply_bytes = multiply_bytes_avx2},
+        {.ops = &cpu_ops_avx512, .multiply_bytes = multiply_bytes_avx512},
+        {.ops = &cpu_ops_avx512, .multiply_bytes = multiply_bytes_avx512_vnni},
+        {.ops = &cpu_ops_avx512_bf16,
+         .multiply_bytes = multiply_bytes_avx512_bf16,
+         .bf16 = true,
+         .fast_bf16 = amd || amx_bf16,
+         .f16 = f16,
+         .tiles = !amx_bf16},
     };
     memcpy(isa, rows, sizeof rows);
 }
 #else
-static void detect(cpu_isa isa[N_ISA])
+static void detect(cpu_isa isa[PL_ISA_COUNT])
 {
-    memset(isa, 0, N_ISA * sizeof *isa);
-    isa[0] = (cpu_isa){"portable", &cpu_ops_portable, multiply_bytes_portable,
-                       .usable = true};
+    memset(isa, 0, PL_ISA_COUNT * sizeof *isa);
+    isa[PL_ISA_PORTABLE] =
+        (cpu_isa){.ops = &cpu_ops_portable, .multiply_bytes = multiply_bytes_portable};
 }
 #endif
 
 static pl_status choose_isa(const char *name, cpu_isa *out)
 {
-    cpu_isa isa[N_ISA];
+    cpu_isa isa[PL_ISA_COUNT];
     detect(isa);
-    for (int i = N_ISA - 1; i >= 0; i--) {
+    for (int i = (int)pl_isa_newest(); i >= 0; i--) {
         *out = isa[i];
-        if (isa[i].usable &&
-            (strcmp(name, "auto") == 0 || strcmp(name, isa[i].name) == 0))
+        out->name = pl_isa_name((pl_isa)i);
+        if (strcmp(name, "auto") == 0 || strcmp(name, out->name) == 0)
             return PL_OK;
     }
     return pl_fail(PL_ERR_UNSUPPORTED, "this machine or build lacks the %s kernels",
@@ -140,7 +131,7 @@ static pl_status open_products(arithmetic wanted, const cpu_isa *isa, int n_thre
 pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *isa,
                                  pl_backend **out)
 {
-    cpu_isa chosen;
+    cpu_isa chosen = {0};
     arithmetic chosen_in;
     gemm *library;
     *out = NULL;

@@ -29,13 +29,15 @@ extern "C" {
  * and OPENBLAS_NUM_THREADS then. A program should unset the first and set the second to
  * 1 before (pathloom does): a core type may name an older machine, and a thread that
  * OpenBLAS starts spins for 0.1 s. If OpenBLAS does not know the processor, the backend
- * makes it load better kernels (gemm_blas.c). The device text names the kernels. */
+ * makes it load better kernels (gemm_blas.c). The device text names the kernels.
+ * PATHLOOM_CPU (base/isa.h) limits the instruction set of all kernels, also of those of
+ * OpenBLAS and oneDNN. */
 PL_MUST_CHECK pl_status cpu_backend_create(const pl_backend_options *options,
                                            pl_backend **out);
 void cpu_backend_destroy(pl_backend **backend);
 
 /* Creates the same backend with the kernels of a given instruction set: "auto" (the
- * best), "portable", "avx2", "avx512", "avx512_vnni" (int8 products), "avx512_bf16".
+ * newest), or a name of base/isa.h that is not newer than pl_isa_newest().
  * Tests and measurements use this function. */
 PL_MUST_CHECK pl_status cpu_backend_create_isa(const pl_backend_options *options,
                                                const char *isa, pl_backend **out);

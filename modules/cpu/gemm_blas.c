@@ -68,28 +68,22 @@ static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a
     return PL_OK;
 }
 
-/* Returns the name of the core type whose kernels OpenBLAS should use: SkylakeX or
- * Haswell, which every OpenBLAS with kernels for several types has. Returns NULL if
- * OpenBLAS has not chosen an old core type, or if this machine has no AVX2. */
+/* Returns the name of the core type whose kernels OpenBLAS should use: one of those
+ * that every OpenBLAS with kernels for several types has. Returns NULL if OpenBLAS has
+ * chosen well: neither an old core type on a machine with AVX2, nor one that is newer
+ * than PATHLOOM_CPU permits. */
 static const char *better_core(void)
 {
-#if defined(__x86_64__)
+    static const char *const cores[PL_ISA_COUNT] = {"Nehalem", "Haswell", "SkylakeX",
+                                                    "SkylakeX", "SkylakeX"};
     static const char *const old[] = {"Prescott",   "Core2",   "Penryn",
                                       "Dunnington", "Nehalem", "Barcelona"};
+    const pl_isa newest = pl_isa_newest();
     const char *now = blas.openblas_get_corename();
-    bool outdated = false;
-    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+    bool outdated = newest < pl_isa_machine();
+    for (size_t i = 0; i < sizeof old / sizeof *old && newest > PL_ISA_PORTABLE; i++)
         outdated = outdated || strcmp(now, old[i]) == 0;
-    __builtin_cpu_init();
-    if (!outdated || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-        return NULL;
-    const bool avx512 =
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    return avx512 ? "SkylakeX" : "Haswell";
-#else
-    return NULL;
-#endif
+    return outdated ? cores[newest] : NULL;
 }
 
 /* OpenBLAS treats a processor that is newer than the library as the oldest one that it

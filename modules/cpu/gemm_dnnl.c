@@ -39,6 +39,7 @@
     X(dnnl_engine_destroy)                                                             \
     X(dnnl_version)                                                                    \
     X(dnnl_get_effective_cpu_isa)                                                      \
+    X(dnnl_set_max_cpu_isa)                                                            \
     X(dnnl_engine_create)                                                              \
     X(dnnl_stream_create)
 
@@ -46,10 +47,25 @@ static struct {
     DNNL_FUNCTIONS(PL_LIBRARY_MEMBER)
 } dnnl;
 
+/* Limits oneDNN to the instruction set that this process may use (base/isa.h). oneDNN
+ * permits this once, before its first kernel. A oneDNN that was built without this
+ * function computes with its own choice, which is correct, too. */
+static void limit_dnnl(void)
+{
+    static const dnnl_cpu_isa_t isa[PL_ISA_COUNT] = {
+        dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core,
+        dnnl_cpu_isa_avx512_core_vnni, dnnl_cpu_isa_all};
+    if (pl_isa_newest() < pl_isa_machine())
+        (void)dnnl.dnnl_set_max_cpu_isa(isa[pl_isa_newest()]);
+}
+
 static pl_status load_dnnl(void)
 {
     static const char *const names[] = {DNNL_FUNCTIONS(PL_LIBRARY_NAME)};
-    return pl_library_load("libdnnl.so.2", "libdnnl2", names, &dnnl, sizeof dnnl);
+    static bool is_limited;
+    PL_CHECK(pl_library_load("libdnnl.so.2", "libdnnl2", names, &dnnl, sizeof dnnl));
+    pl_once(&is_limited, limit_dnnl);
+    return PL_OK;
 }
 
 enum {

@@ -52,7 +52,7 @@ left_behind() { # folder
 
 nobody_is_left() { # folder
     waits=0
-    while [ -n "$(left_behind "$1")" ] && [ "$waits" -lt 20 ]; do
+    while [ -n "$(left_behind "$1")" ] && [ "$waits" -lt 600 ]; do
         sleep 0.1
         waits=$((waits + 1))
     done

@@ -6,7 +6,7 @@
 # Two workers are told to leave while they train a long task: the first one by SIGTERM
 # with one second of grace, the second one by SIGUSR1 twice. Each must give the task
 # back and end with exit code 0. The task must be leased again at once, although its
-# lease would last one minute.
+# lease would last ten minutes.
 set -u
 pathloom=$1
 work=$2
@@ -32,8 +32,8 @@ ended() {
 }
 
 start home "$pathloom" home --run "$work/run"
-start hub "$pathloom" hub --run "$work/run" --set workers.ttl_ms=60000
-await 100 "no hub" test -s "$work/run/proc/hub.address"
+start hub "$pathloom" hub --run "$work/run" --set workers.ttl_ms=600000
+await 600 "no hub" test -s "$work/run/proc/hub.address"
 start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
     --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
     --set model.width=64 --set model.heads=2 --set model.blocks=2 \
@@ -48,18 +48,18 @@ leave() { # worker, signals
         kill "-$signal" "$pid"
         [ $# -eq 1 ] || sleep 2.2 # an earlier second signal would count as the first one
     done
-    await 100 "$name does not end" ended "$pid"
+    await 600 "$name does not end" ended "$pid"
     wait "$pid" || fail "$name ended with exit code $?"
-    await 20 "the hub did not take the task of $name back" grep -q "lease.released.*worker=$name" \
+    await 600 "the hub did not take the task of $name back" grep -q "lease.released.*worker=$name" \
         "$work/hub.out"
 }
 start first "$pathloom" worker --run "$work/run" --name first --grace-s 1
-await 200 "the first worker does not train" leased first
+await 600 "the first worker does not train" leased first
 leave first TERM
 start second "$pathloom" worker --run "$work/run" --name second
-await 100 "the task is not leased again" leased second
+await 600 "the task is not leased again" leased second
 leave second USR1 USR1
 start third "$pathloom" worker --run "$work/run" --name third
-await 100 "the task is not leased a third time" leased third
+await 600 "the task is not leased a third time" leased third
 [ "$(grep -c "lease.expired" "$work/hub.out")" -eq 0 ] || fail "a lease expired"
 echo "two workers left, and no task waited for the end of a lease"

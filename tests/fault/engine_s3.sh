@@ -23,7 +23,7 @@ serve() { # name, options
     i=0
     until [ -s "$work/$name.port" ]; do
         i=$((i + 1))
-        [ $i -lt 100 ] || fail "the server does not begin"
+        [ $i -lt 1200 ] || fail "the server does not begin"
         sleep 0.05
     done
     url="s3://bucket/$name?endpoint=http://127.0.0.1:$(cat "$work/$name.port")"

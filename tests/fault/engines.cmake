@@ -12,5 +12,5 @@ if(CURL_FOUND AND TARGET pathloom)
     COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/engine_s3.sh $<TARGET_FILE:pathloom>
             ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_BINARY_DIR}/engine_s3
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(engine_s3 PROPERTIES LABELS "integration;store" TIMEOUT 300)
+  set_tests_properties(engine_s3 PROPERTIES LABELS "integration;store")
 endif()

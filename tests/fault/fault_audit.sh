@@ -66,7 +66,7 @@ take_data calm wrong
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 run_job wrong --set fleet.audit=1 \
     --set train.phases=12 >"$work/wrong.out" 2>&1 & # enough phases to find the wrong update
 job=$!
-tries=600
+tries=2400
 until grep -q 'lease.granted task=mix' "$work/wrong/log/hub.log" 2>/dev/null; do
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || fail "no task of the mixture begins"
@@ -133,7 +133,7 @@ kinds_job() { # folder, fail point: a job with three workers of different kinds
         --set fleet.audit=1 --set workers.backend=cpu --set workers.precision=f32 \
         >"$work/$1.out" 2>&1 &
     job=$!
-    tries=600
+    tries=2400
     until [ -s "$work/$1/proc/hub.address" ] && [ -s "$work/$1/run.yaml" ]; do
         tries=$((tries - 1))
         [ "$tries" -gt 0 ] || fail "no hub"

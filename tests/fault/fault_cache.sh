@@ -47,7 +47,7 @@ take_data calm hurt
 (run hurt) &
 job=$!
 training_begins hurt
-tries=400
+tries=2400
 until [ "$(shards hurt)" -ge 5 ]; do # one shard of the base model, and four of the paths
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || fail "the shards do not come"
@@ -70,7 +70,7 @@ take_data calm swapped
 (run swapped) &
 job=$!
 training_begins swapped
-tries=400
+tries=2400
 until [ "$(shards swapped)" -ge 5 ]; do
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || fail "the shards do not come"

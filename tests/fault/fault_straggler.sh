@@ -53,7 +53,7 @@ arrived() {
 # Stops the worker and looks a second later which paths it holds, because the hub still
 # answers the worker's last request. On a busy machine the worker's task may have ended
 # before the stop. Then the script waits for another task.
-tries=200 held=0
+tries=1200 held=0
 while [ "$held" -eq 0 ]; do
     until arrived; do
         tries=$((tries - 1))

@@ -5,7 +5,7 @@ if(TARGET pl_store)
 endif()
 add_test(NAME fault_points_check COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/chaos_check_points.sh
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(fault_points_check PROPERTIES LABELS "unit;base" TIMEOUT 60)
+set_tests_properties(fault_points_check PROPERTIES LABELS "unit;base")
 
 pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
   --pathloom $<TARGET_FILE:pathloom> --ledger $<TARGET_FILE:chaos_ledger>
@@ -38,7 +38,7 @@ if(TARGET pl_workers)
   target_link_libraries(audit_distance pl_workers)
   add_executable(merge_rate ${CMAKE_CURRENT_SOURCE_DIR}/fault/merge_rate.c)
   target_link_libraries(merge_rate pl_home)
-  pl_script_test(retrain "integration;workers" 300 fault/retrain.sh $<TARGET_FILE:pathloom>
+  pl_script_test(retrain "integration;workers" fault/retrain.sh $<TARGET_FILE:pathloom>
     $<TARGET_FILE:retrain_check> ${CMAKE_BINARY_DIR}/retrain)
 endif()
 
@@ -61,7 +61,7 @@ if(TARGET pl_store)
   target_link_libraries(power_cut pl_store)
   add_test(NAME fault_power COMMAND power_cut play -
     $<TARGET_FILE:power_trace> 25 40 1 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(fault_power PROPERTIES LABELS "fault;store" TIMEOUT 300)
+  set_tests_properties(fault_power PROPERTIES LABELS "fault;store")
 endif()
 
 pl_job_test(fault_net "fault;outer" fault/fault_net.sh ${tools} ${CMAKE_BINARY_DIR}/fault_net short)
@@ -84,13 +84,12 @@ if(TARGET pathloom)
 endif()
 pl_job_test(fault_straggler "fault;outer" fault/fault_straggler.sh ${program}
   $<TARGET_FILE:holder_mean> ${CMAKE_BINARY_DIR}/fault_straggler)
-pl_test_limit(fault_straggler 600)
 pl_job_test(fault_repeat "fault;workers" fault/fault_repeat.sh ${program}
   ${CMAKE_BINARY_DIR}/fault_repeat)
 pl_job_test(fault_methods "fault;outer" fault/fault_methods.sh ${program}
   ${CMAKE_BINARY_DIR}/fault_methods)
 
-pl_script_test(several_homes "integration;store" 900 fault/several_homes.sh ${program}
+pl_script_test(several_homes "integration;store" fault/several_homes.sh ${program}
   ${CMAKE_BINARY_DIR}/several_homes)
 
 pl_job_test(slurm_scripts "fault;workers" fault/slurm_scripts.sh ${program}
@@ -100,27 +99,21 @@ pl_job_test(slurm_scripts "fault;workers" fault/slurm_scripts.sh ${program}
 # if the machine does not permit network namespaces.
 pl_job_test(netns_join "fault;workers" fault/netns_join.sh ${program}
   ${CMAKE_BINARY_DIR}/netns_join)
-pl_test_limit(netns_join 300)
 pl_may_skip(netns_join)
 
 pl_job_test(drain "fault;workers" fault/drain.sh ${program} ${CMAKE_BINARY_DIR}/drain)
-pl_test_limit(drain 120)
 
 pl_job_test(other_user "fault;workers" fault/other_user.sh ${program} ${CMAKE_BINARY_DIR}/other_user)
-pl_test_limit(other_user 300)
 
 # Modules move between homes while a job trains and processes of the job are killed.
 pl_job_test(moving_homes "fault;store" fault/moving_homes.sh ${program}
   ${CMAKE_BINARY_DIR}/moving_homes)
-pl_test_limit(moving_homes 600)
 
 # Signals to all processes of a job at once.
 pl_job_test(signals "fault;workers" fault/signals.sh ${program} ${CMAKE_BINARY_DIR}/signals)
-pl_test_limit(signals 600)
 
 # The machine with hub and home is lost; its workers go on with a backup elsewhere.
 pl_job_test(moved_hub "fault;workers" fault/moved_hub.sh ${program} ${CMAKE_BINARY_DIR}/moved_hub)
-pl_test_limit(moved_hub 600)
 pl_may_skip(moved_hub)
 
 # Disk errors and a full disk of a worker.

@@ -40,12 +40,15 @@ train() { # run, options
         --set model.width=32 --set model.blocks=2 --set train.base_steps=4 \
         --set train.tau=2 --set train.phases=20000 --set eval.baselines=none \
         --set data.vocab=512 --set data.valid_share=0.1 --set workers.count=1 "$@"
-    await 150 "$run does not train" answers "$run"
+    await 600 "$run does not train" answers "$run"
 }
 killed() {
     kill -9 "$pid"
     wait "$pid" 2>/dev/null
-    sleep 0.5 # until the launcher's children have ended, too
+    await 600 "processes of $run are left behind" no_process_of "$run"
+}
+no_process_of() { # run; the brackets keep pgrep from finding itself
+    ! pgrep -f -- "[/]${work#/}/$1[ /]"
 }
 
 train run
@@ -73,12 +76,12 @@ if [ "$(id -u)" = 0 ] && (cd / && setpriv --reuid=65534 --regid=65534 --clear-gr
         --hub "$hub") >"$work/other.out" 2>&1 && fail "another user can connect to the hub"
     grep -q "does not answer" "$work/other.out" || fail "another user failed for another reason: $(cat "$work/other.out")"
 else
-    echo "another user was not tried: this needs root and setpriv"
+    echo "a connection of another user, which needs root: not on this machine"
 fi
 
 kill -9 "$hub_pid"
 sleep 0.5
-await 100 "the hub does not come back" answers run
+await 600 "the hub does not come back" answers run
 [ "$(cat "$work/run/proc/hub.address")" = "$hub" ] || fail "the restarted hub has another address"
 killed
 [ -S "${hub#ipc://}" ] || fail "a killed hub left no socket, so the restart tests nothing"

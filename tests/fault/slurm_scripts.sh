@@ -60,7 +60,7 @@ requeued() { # expected number of requeues, job
         fail "job $2 was not requeued $1 times"
 }
 await() { # what did not happen, command
-    left=300
+    left=1200
     what=$1
     shift
     until "$@" >/dev/null 2>&1; do

@@ -37,7 +37,7 @@ modules_reach run 1
 kill -9 "$job"
 wait "$job" 2>/dev/null
 job=''
-tries=100
+tries=600
 until seen=$(verdicts --run "$work/run"); [ "$seen" = "${sound}holds " ]; do
     tries=$((tries - 1)) # some processes of the job may not have ended yet
     [ $tries -gt 0 ] || fail "check of the killed run: $seen"

@@ -7,7 +7,7 @@ set -eu
 work=$1
 for tool in dpkg-deb tar perl zstd; do
     command -v $tool >/dev/null || {
-        echo "skipped: $tool is missing"
+        echo "skipped: there is no $tool; sh tools/install.sh tests"
         exit 77
     }
 done

@@ -12,6 +12,10 @@ seed=1
 . tests/fault/chaos_job.sh
 own_folder "$2"
 job=''
+command -v python3 >/dev/null || {
+    echo "skipped: there is no python3; sh tools/install.sh tests"
+    exit 77
+}
 
 fail() {
     echo "FAILED: $1"
@@ -124,7 +128,7 @@ until [ -s "$work/shot/tensorboard/mix/held-out/events.out.tfevents.0000000000.p
     "$pathloom" status --run "$work/shot" --json >"$work/status" 2>/dev/null &&
     grep -q '"arm":"mix".*"held_out_bits_per_byte"' "$work/status"; do
     tries=$((tries + 1))
-    [ "$tries" -lt 600 ] || fail "no curve of the mixture while it trains"
+    [ "$tries" -lt 1200 ] || fail "no curve of the mixture while it trains"
     kill -0 "$job" 2>/dev/null || fail "the job ended before its curve was seen"
     sleep 0.1
 done

@@ -54,6 +54,6 @@ if command -v systemd-analyze >/dev/null; then
     grep "$work" "$work/said" && complain "systemd-analyze found something"
     echo "systemd-analyze: $(ls "$work"/*.service | wc -l) units are well"
 else
-    echo "there is no systemd-analyze, so the units are not checked"
+    echo "the units, which systemd-analyze checks: not on this machine"
 fi
 exit "$found"

@@ -77,7 +77,7 @@ for attempt in 1 2 3 4 5; do
     rm -rf "$work/short"
     train short --for 1s --set train.batch=2 --set eval.max_tokens=2000 &
     job=$!
-    for _ in $(seq 600); do
+    for _ in $(seq 2400); do
         [ -e "$work/short/data/data.json" ] && break
         kill -0 $job 2>/dev/null || fail "the run ends without data"
         sleep 0.05

@@ -38,7 +38,7 @@ start() { # NAME WORDS...
 "$pathloom" train --out "$work/hand" --set net.attach=true --set workers.local=false \
     >"$work/hand.out" 2>&1 &
 train=$!
-tries=200
+tries=1200
 until grep -q '^wait ' "$work/hand.out"; do
     tries=$((tries - 1))
     [ $tries -gt 0 ] || fail "the job does not wait for its homes"

@@ -30,7 +30,7 @@ trap stop EXIT
 
 for tool in curl jq; do
     command -v "$tool" > /dev/null || {
-        echo "skipped: no $tool; apt-get install $tool"
+        echo "skipped: there is no $tool; sh tools/install.sh tests"
         exit 77
     }
 done
@@ -43,7 +43,7 @@ start() {
         > "$work/stdout" 2> "$work/stderr" &
     server=$!
     at=
-    for _ in $(seq 100); do
+    for _ in $(seq 600); do
         at=$(sed -n 's/.* at \(http.*\)\/v1$/\1/p' "$work/stdout")
         [ -z "$at" ] || return 0
         kill -0 "$server" 2> /dev/null || break
@@ -311,7 +311,7 @@ refused_at 400 '`tools`' /v1/chat/completions -d "{\"messages\": $turns, \"tools
 page GET /props
 holds '.chat_template == "plain"'
 ends
-timeout 20 "$pathloom" serve --run "$work/run" --chat jinja > "$work/answer" 2>&1 &&
+timeout 120 "$pathloom" serve --run "$work/run" --chat jinja > "$work/answer" 2>&1 &&
     fail "serve starts with --chat jinja"
 grep -q 'chatml, llama2, plain or none, not `jinja`' "$work/answer" || fail "the error does not name the formats of --chat"
 ok
@@ -414,7 +414,7 @@ ends
 for bad in "--api-keys $work/nothing" "--tls-cert $work/keys" \
     "--tls-cert $work/keys --tls-key $work/keys"; do
     # shellcheck disable=SC2086 # the list is several words
-    timeout 20 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' $bad \
+    timeout 120 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' $bad \
         > "$work/answer" 2>&1 && fail "serve starts with $bad"
     ok
 done
@@ -435,7 +435,7 @@ if command -v openssl > "$work/jq"; then
     ends
     ok
 else
-    echo "no openssl: TLS is not tested on this machine"
+    echo "TLS, which needs openssl: not on this machine"
 fi
 rm -rf "$work/run"
 echo "ok: $checks checks"

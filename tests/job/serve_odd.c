@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 10000 };
+enum { PATIENCE_MS = 120000 }; /* only a failure waits so long */
 
 static struct sockaddr_in server;
 

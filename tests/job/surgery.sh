@@ -177,7 +177,7 @@ if command -v curl >/dev/null; then
     "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 \
         --without L2.E1 >"$work/serve.out" 2>&1 &
     job=$!
-    tries=400
+    tries=1200
     until grep -q '^serving' "$work/serve.out"; do
         tries=$((tries - 1))
         [ $tries -gt 0 ] && kill -0 $job || fail "serve --without does not begin"

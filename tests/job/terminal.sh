@@ -27,7 +27,7 @@ PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:5 \
     --set train.base_steps=8 --set router.prefix=8 --set eval.baselines=diloco \
     --set eval.max_tokens=200 --set eval.sample_tokens=0" &
 job=$!
-tries=600
+tries=1200
 until [ -s "$work/run/log/worker-1.log" ] && grep -q 'mix ' "$work/train.out"; do
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || fail "the mixture does not begin"
@@ -37,7 +37,7 @@ done
 # after it has drawn the screen.
 on_terminal "$work/top.out" "'$pathloom' top --run '$work/run'" &
 top=$!
-tries=300
+tries=1200
 until grep -q 'mix/p00' "$work/top.out"; do
     tries=$((tries - 1))
     [ "$tries" -gt 0 ] || fail "top does not show the mixture"

@@ -13,9 +13,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define REAL_TRAIN "../shared/data/train.jsonl.zst"
-#define REAL_VALID "../shared/data/valid.jsonl.zst"
-
 extern char scratch[64]; /* the scratch folder of this process */
 
 int make_scratch(void **state);

@@ -76,7 +76,7 @@ versions() { # options of store ls
 
 # Waits until every module of the mixture has this version or a later one.
 modules_reach() { # folder, version
-    tries=600
+    tries=1200
     until versions --run "$work/$1" |
         awk -v n="$2" '/^mix\// { all = 1; if ($2 < n) low = 1 } END { exit !all || low }'; do
         tries=$((tries - 1))

@@ -20,7 +20,7 @@ store_child start_store_child(const char *folder)
 void await_store_child(const store_child *child)
 {
     struct pollfd first = {.fd = child->fd, .events = POLLIN};
-    poll(&first, 1, 10000);
+    poll(&first, 1, 60000);
 }
 
 void kill_store_child(const store_child *child)

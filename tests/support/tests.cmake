@@ -1,26 +1,26 @@
 # Functions that define tests from scripts. Such a script runs whole jobs. The path of a
 # script is relative to tests/.
 
-# pl_script_test(name labels seconds script arguments...) makes a test that runs a
-# script in the project's root, for at most this many seconds. With these variables,
-# verbs that compute need not execute themselves once more (execute_with_settings in
-# cli/main.c), which is half of the time of a short command. tests/job/tutorial.sh
-# unsets them. Script tests start before unit tests, which are shorter.
-function(pl_script_test name labels seconds script)
+# pl_script_test(name labels script arguments...) makes a test that runs a script in the
+# project's root. With these variables, verbs that compute need not execute themselves
+# once more (execute_with_settings in cli/main.c), which is half of the time of a short
+# command. tests/job/tutorial.sh unsets them. Script tests start before unit tests, which
+# are shorter.
+function(pl_script_test name labels script)
   if(TARGET pathloom)
     add_test(NAME ${name}
       COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${ARGN}
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} COST 600
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" COST 600
       ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=2000")
   endif()
 endfunction()
-# pl_job_test(name labels script arguments...) makes a script test that lasts at most 15
-# minutes. Its processes wait for each other for more than half of the time, so
-# tests/run.sh runs other tests beside it. Job tests are the longest, so they start
-# first: small tests fill the gaps at the end.
+# pl_job_test(name labels script arguments...) makes a script test of a whole job. Its
+# processes wait for each other for more than half of the time, so tests/run.sh runs
+# other tests beside it. Job tests are the longest, so they start first: small tests fill
+# the gaps at the end.
 function(pl_job_test name labels script)
-  pl_script_test(${name} "${labels}" 900 ${script} ${ARGN})
+  pl_script_test(${name} "${labels}" ${script} ${ARGN})
   if(TEST ${name})
     set_tests_properties(${name} PROPERTIES COST 1000)
   endif()
@@ -34,11 +34,6 @@ function(pl_needs_two_cores)
       set_tests_properties(${name} PROPERTIES PROCESSORS 2 COST 2000)
     endif()
   endforeach()
-endfunction()
-function(pl_test_limit name seconds)
-  if(TEST ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
-  endif()
 endfunction()
 # Makes tests start before those without a cost. (ctest then ignores the times of earlier
 # runs.)

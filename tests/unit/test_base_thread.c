@@ -125,7 +125,7 @@ static void an_empty_queue_gives_null_after_its_timeout(void **state)
     int64_t before = pl_now_ms();
     assert_null(pl_queue_pop(queue, 0));
     assert_null(pl_queue_pop(queue, 30));
-    assert_in_range(pl_now_ms() - before, 29, 5000);
+    assert_true(pl_now_ms() - before >= 29);
     pl_queue_destroy(&queue);
 }
 

@@ -128,12 +128,12 @@ static bool has_version(fixture *f, const char *module, uint64_t number, pl_hash
  * before it merges them. */
 static void wait_version(fixture *f, const char *module, uint64_t number, pl_hash *hash)
 {
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 6000; i++) {
         if (has_version(f, module, number, hash))
             return;
         pl_sleep_ms(10);
     }
-    fail_msg("%s has no version %llu after 5 seconds", module,
+    fail_msg("%s has no version %llu after a minute", module,
              (unsigned long long)number);
 }
 

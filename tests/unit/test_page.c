@@ -267,16 +267,8 @@ static void a_large_state_is_small_and_fast(void **state)
         snprintf(name, sizeof name, "worker-%d", i);
         assert_int_equal(phase_history_worker(&p->history, name), i);
     }
-    double best = 1e9;
-    for (int i = 0; i < 5; i++) {
-        const double begun = pl_now();
-        pl_buf_clear(&text);
-        page_state_json(p, &text);
-        best = pl_now() - begun < best ? pl_now() - begun : best;
-    }
-    printf("4,096 workers and 256 paths: %zu bytes in %.1f ms\n", text.len, 1e3 * best);
+    page_state_json(p, &text);
     assert_true(text.len < 200000);
-    assert_true(best < 0.4); /* an idle machine needs 50 ms; sanitizers are slower */
     assert_ok(pl_json_parse((const char *)text.data, text.len, &o));
     const pl_json *rows = pl_json_get(pl_json_get(o, "workers"), "rows");
     assert_int_equal(pl_json_count(rows), 4096);
@@ -325,7 +317,6 @@ static void a_long_lineage_is_small_and_fast(void **state)
     enum { VERSIONS = 10000, MODULES = 32 };
     page *p = pl_alloc(sizeof *p);
     pl_buf text = {0};
-    double best = 1e9;
     begin_page(p, "16x16", &p->history);
     for (uint64_t n = 0; n < VERSIONS / MODULES; n++)
         for (int m = 0; m < MODULES; m++) {
@@ -333,16 +324,8 @@ static void a_long_lineage_is_small_and_fast(void **state)
             snprintf(name, sizeof name, "mix/L%d.E%d", 1 + m / 16, m % 16);
             add_module_version(&p->history, name, n, 16 * (m % 16));
         }
-    pl_json *o = NULL;
-    for (int i = 0; i < 5; i++) {
-        const double begun = pl_now();
-        pl_json_destroy(&o);
-        o = ask_for_lineage(p, &text);
-        best = pl_now() - begun < best ? pl_now() - begun : best;
-    }
-    printf("10,000 versions: %zu bytes in %.1f ms\n", text.len, 1e3 * best);
+    pl_json *o = ask_for_lineage(p, &text);
     assert_true(text.len < 300000);
-    assert_true(best < 0.3);
     assert_true(p->history.lineage.n_nodes <= LINEAGE_NODES_MAX);
     const pl_json *list = pl_json_get(o, "modules");
     assert_int_equal(pl_json_count(list), MODULES);

@@ -63,7 +63,7 @@ static bool has_version(fixture *f, int64_t number)
 
 static void await_version(fixture *f, int64_t number)
 {
-    for (int i = 0; i < 1000 && !has_version(f, number); i++)
+    for (int i = 0; i < 6000 && !has_version(f, number); i++)
         pl_sleep_ms(10);
     assert_true(has_version(f, number));
 }

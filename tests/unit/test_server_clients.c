@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { HOUR_S = 3600, PATIENCE_MS = 10000, MOST = 8 };
+enum { HOUR_S = 3600, PATIENCE_MS = 60000, MOST = 8 };
 
 static server_clients *clients;
 static server_client *all[MOST];
