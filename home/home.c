@@ -312,6 +312,7 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     home_path *path = &arm->paths[index];
     if (m->token > path->fence)
         path->fence = m->token;
+    staging_drop_fenced(&h->uploads, path, path->fence);
     a->type = PL_MSG_OK;
     return q.phase > 0 && path->phase == q.phase ? drop_path_state(h, path) : PL_OK;
 }
@@ -568,6 +569,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     pl_status status;
     /* until the message's lease has been read, its uploads have no owner */
     h->uploads.owner = h->uploads.share = 0;
+    h->uploads.path = NULL;
     h->uploads.holder = (pl_pubkey){{0}};
     if (is_put_off(h, peer, m, &status))
         return status;

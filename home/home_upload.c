@@ -56,6 +56,7 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
         t->owner = h->uploads.owner;
         t->share = h->uploads.share;
         t->holder = h->uploads.holder;
+        t->path = h->uploads.path;
     }
     h->uploads.wanted = true;
     return pl_fail(PL_ERR_BUSY,
@@ -92,11 +93,13 @@ pl_status home_grant_room(home *h)
     for (size_t i = 0; i < r->n; i++) {
         const home_ticket t = r->tickets[i];
         uint64_t there = 0;
-        if (now - t.asked_ms > TICKET_MS)
+        bool is_fenced = t.path && t.path->fence > t.owner;
+        if (is_fenced || now - t.asked_ms > TICKET_MS)
             continue;
         s->owner = t.owner;
         s->share = t.share;
         s->holder = t.holder;
+        s->path = t.path;
         staging_piece p = {.hash = t.hash, .total = t.total};
         pl_status status = PL_ERR_BUSY;
         if (!is_full && !staging_holder_is_full(s, t.total)) {

@@ -220,6 +220,7 @@ static pl_status begin_blob(staging *s, const staging_piece *p, staging_blob **o
     }
     b->hash = p->hash;
     b->owner = s->owner;
+    b->path = s->path;
     b->holder = s->holder;
     b->bytes = p->total;
     b->next = s->first;
@@ -314,6 +315,19 @@ void staging_drop(staging *s, const pl_hash *hash)
         return;
     unlink_blob(s, b);
     staging_free(s, b);
+}
+
+void staging_drop_fenced(staging *s, const struct home_path *path, uint64_t token)
+{
+    staging_blob *b = s->first;
+    while (b) {
+        staging_blob *next = b->next;
+        if (b->path == path && b->owner < token) {
+            unlink_blob(s, b);
+            staging_free(s, b);
+        }
+        b = next;
+    }
 }
 
 void staging_expire(staging *s, bool all)

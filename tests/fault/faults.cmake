@@ -109,3 +109,9 @@ pl_test_limit(other_user 300)
 pl_job_test(moving_homes "fault;store" fault/moving_homes.sh ${program}
   ${CMAKE_BINARY_DIR}/moving_homes)
 pl_test_limit(moving_homes 600)
+
+# Jobs over slow, long and lossy links between network namespaces.
+add_executable(wan_link ${CMAKE_CURRENT_SOURCE_DIR}/wan/wan_link.c)
+target_compile_definitions(wan_link PRIVATE _GNU_SOURCE)
+pl_job_test(wan "fault;net" wan.sh --build ${CMAKE_BINARY_DIR} --work ${CMAKE_BINARY_DIR}/wan)
+pl_may_skip(wan)
