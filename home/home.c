@@ -312,7 +312,6 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     home_path *path = &arm->paths[index];
     if (m->token > path->fence)
         path->fence = m->token;
-    staging_drop_fenced(&h->uploads, path, path->fence);
     a->type = PL_MSG_OK;
     return q.phase > 0 && path->phase == q.phase ? drop_path_state(h, path) : PL_OK;
 }

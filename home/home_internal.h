@@ -101,7 +101,8 @@ typedef struct home_ticket {
     /* as in staging when the question came */
     uint64_t owner, share;
     pl_pubkey holder;
-    const struct home_path *path;
+    const home_path *path;
+    int64_t phase;
     int64_t asked_ms; /* when the client last asked */
 } home_ticket;
 typedef struct home_room {
