@@ -573,6 +573,7 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     pl_status status;
     /* until the message's lease has been read, its uploads have no owner */
     h->uploads.owner = h->uploads.share = 0;
+    h->uploads.path = NULL;
     h->uploads.holder = (pl_pubkey){{0}};
     if (is_put_off(h, peer, m, &status))
         return status;

@@ -106,6 +106,8 @@ typedef struct home_ticket {
     /* as in staging when the question came */
     uint64_t owner, share;
     pl_pubkey holder;
+    const home_path *path;
+    int64_t phase;
     int64_t asked_ms; /* when the client last asked */
 } home_ticket;
 typedef struct home_room {

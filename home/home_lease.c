@@ -83,6 +83,8 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                        lease->arm);
     out->index = (int)(lease->path * n_replicas + lease->replica);
     h->uploads.owner = lease->token;
+    h->uploads.path = &out->arm->paths[out->index];
+    h->uploads.phase = lease->phase;
     return PL_OK;
 }
 

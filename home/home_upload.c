@@ -56,6 +56,8 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
         t->owner = h->uploads.owner;
         t->share = h->uploads.share;
         t->holder = h->uploads.holder;
+        t->path = h->uploads.path;
+        t->phase = h->uploads.phase;
     }
     h->uploads.wanted = true;
     return pl_fail(PL_ERR_BUSY,
@@ -80,6 +82,20 @@ static pl_status answer_ticket(home *h, const home_ticket *t, pl_status status,
     return status;
 }
 
+/* Drops uploads that no submission will name: the phase of their lease is done, or the
+ * path was leased again. A worker that gives a task up, because a backup was first,
+ * leaves such uploads. */
+static void drop_useless(home *h)
+{
+    staging_blob *b = h->uploads.first;
+    while (b) {
+        staging_blob *next = b->next;
+        if (b->path && (b->path->phase > b->phase || b->path->fence > b->owner))
+            staging_remove(&h->uploads, b);
+        b = next;
+    }
+}
+
 /* Gives room to the uploads that wait, in their order, until the next one finds none.
  * An upload whose key has used up its part lets others pass. */
 pl_status home_grant_room(home *h)
@@ -89,6 +105,8 @@ pl_status home_grant_room(home *h)
     size_t n = 0;
     bool is_full = false;
     int64_t now = pl_now_ms();
+    if (r->n > 0)
+        drop_useless(h);
     for (size_t i = 0; i < r->n; i++) {
         const home_ticket t = r->tickets[i];
         uint64_t there = 0;
@@ -97,6 +115,8 @@ pl_status home_grant_room(home *h)
         s->owner = t.owner;
         s->share = t.share;
         s->holder = t.holder;
+        s->path = t.path;
+        s->phase = t.phase;
         staging_piece p = {.hash = t.hash, .total = t.total};
         pl_status status = PL_ERR_BUSY;
         if (!is_full && !staging_holder_is_full(s, t.total)) {

@@ -220,6 +220,8 @@ static pl_status begin_blob(staging *s, const staging_piece *p, staging_blob **o
     }
     b->hash = p->hash;
     b->owner = s->owner;
+    b->path = s->path;
+    b->phase = s->phase;
     b->holder = s->holder;
     b->bytes = p->total;
     b->next = s->first;
@@ -307,13 +309,17 @@ void staging_free(staging *s, staging_blob *b)
     pl_free(b);
 }
 
+void staging_remove(staging *s, staging_blob *b)
+{
+    unlink_blob(s, b);
+    staging_free(s, b);
+}
+
 void staging_drop(staging *s, const pl_hash *hash)
 {
     staging_blob *b = find_upload(s, hash);
-    if (!b)
-        return;
-    unlink_blob(s, b);
-    staging_free(s, b);
+    if (b)
+        staging_remove(s, b);
 }
 
 void staging_expire(staging *s, bool all)
@@ -322,10 +328,8 @@ void staging_expire(staging *s, bool all)
     staging_blob *b = s->first;
     while (b) {
         staging_blob *next = b->next;
-        if (all || now - b->touched_ms > (s->wanted ? WANTED_MS : EXPIRE_MS)) {
-            unlink_blob(s, b);
-            staging_free(s, b);
-        }
+        if (all || now - b->touched_ms > (s->wanted ? WANTED_MS : EXPIRE_MS))
+            staging_remove(s, b);
         b = next;
     }
     for (int i = 0; i < STAGING_KEPT; i++)

@@ -21,9 +21,14 @@
 
 enum { STAGING_KEPT = 4 };
 
+struct home_path;
+
 typedef struct staging_blob {
     pl_hash hash;
-    uint64_t owner;   /* token of the lease; 0: the job */
+    uint64_t owner; /* token of the lease; 0: the job */
+    /* path and phase of the lease; path is NULL without a lease */
+    const struct home_path *path;
+    int64_t phase;
     pl_pubkey holder; /* staging.holder when the upload began */
     uint8_t *data;
     /* bytes: size of the blob; room: size of its memory block, which counts against the
@@ -39,7 +44,10 @@ typedef struct staging {
      * configuration key or option that sets the limit */
     const char *keeper, *key;
     uint64_t limit, bytes; /* bytes: memory of all uploads, without kept blocks */
-    uint64_t owner;        /* the owner of the uploads that the next calls use */
+    /* the owner of the uploads that the next calls use; path and phase of its lease */
+    uint64_t owner;
+    const struct home_path *path;
+    int64_t phase;
     /* limit for the bytes of uploads of this owner; 0: only `limit` counts */
     uint64_t share;
     /* the key to which the lease was granted; zeros: no limit per key */
@@ -91,6 +99,8 @@ staging_blob *staging_find(const staging *s, const pl_hash *hash);
 staging_blob *staging_take(staging *s, const pl_hash *hash);
 void staging_free(staging *s, staging_blob *taken); /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
+/* Drops an upload. */
+void staging_remove(staging *s, staging_blob *b);
 /* Drops the uploads of owners that sent nothing for two minutes, or for 30 s if their
  * room is wanted; if `all` is true, drops every upload. */
 void staging_expire(staging *s, bool all);

@@ -48,11 +48,14 @@ static void mark_sent(flow *f, piece *p)
         f->retry.again_ms = INT64_MAX;
 }
 
-/* Returns how many bytes the next piece may have; 0 if the window is full. */
-static size_t next_piece_bytes(const flow *f)
+/* Returns how many bytes the next piece, which begins at `offset`, may have; 0 if the
+ * window is full. A piece ends at a multiple of its size, so that it lies in one chunk
+ * of the home's store. */
+static size_t next_piece_bytes(const flow *f, uint64_t offset)
 {
     size_t window = client_window_bytes(f->client, f->home, f->up);
-    size_t bytes = client_piece_bytes(line_of_flow(f), f->up);
+    size_t size = client_piece_bytes(line_of_flow(f), f->up);
+    size_t bytes = size - (size_t)(offset % size);
     return f->n_pieces < CLIENT_PIECES_MAX && f->n_bytes + bytes <= window ? bytes : 0;
 }
 
@@ -155,7 +158,7 @@ static pl_status fill_window(download *d)
     uint64_t end = d->known ? d->total : 2 * (uint64_t)CLIENT_PIECE_MAX;
     size_t bytes;
     while (d->asked < end && (d->known || d->flow.n_pieces < 2) &&
-           (bytes = next_piece_bytes(&d->flow)) > 0) {
+           (bytes = next_piece_bytes(&d->flow, d->asked)) > 0) {
         if (bytes > end - d->asked)
             bytes = (size_t)(end - d->asked);
         piece *p = add_piece(&d->flow, d->asked, bytes);
@@ -328,7 +331,7 @@ static pl_status send_pieces(upload *u)
 {
     size_t bytes;
     while (u->sending && u->next < u->bytes &&
-           (bytes = next_piece_bytes(&u->flow)) > 0) {
+           (bytes = next_piece_bytes(&u->flow, u->next)) > 0) {
         if (bytes > u->bytes - u->next)
             bytes = (size_t)(u->bytes - u->next);
         piece *p = add_piece(&u->flow, u->next, bytes);

@@ -97,7 +97,7 @@ bool client_was_lost(pl_message *answer);
 /* ---- client_link.c: how many bytes of a transfer are under way ---- */
 enum {
     CLIENT_PIECE_MIN = 64 << 10,
-    CLIENT_PIECE_MAX = 256 << 10,
+    CLIENT_PIECE_MAX = PL_WIRE_DATA_MAX,
     CLIENT_PIECES_MAX = 128 /* largest number of pieces under way */
 };
 /* Notes that `bytes` were answered in this time. `up`: of an upload */

@@ -12,7 +12,8 @@ enum {
     WINDOW_MAX = CLIENT_PIECES_MAX * CLIENT_PIECE_MIN,
     /* time that a process may take to answer, because it has other work */
     TURN_US = 10000,
-    /* a piece is so large that about this many pass per second */
+    /* Pieces are so large that at least this many pass per second. Large pieces cost
+     * less: a home reads a chunk of 1 MiB from its store for each piece. */
     PIECES_PER_S = 16,
     FALL = 16 /* the measured rate falls by 1/FALL of the difference per piece */
 };

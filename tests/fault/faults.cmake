@@ -119,3 +119,9 @@ pl_may_skip(moved_hub)
 # Disk errors and a full disk of a worker.
 pl_job_test(machine_faults "fault;workers" fault/machine_faults.sh ${program}
   ${CMAKE_BINARY_DIR}/machine_faults)
+
+# Jobs over slow, long and lossy links between network namespaces.
+add_executable(wan_link ${CMAKE_CURRENT_SOURCE_DIR}/wan/wan_link.c)
+target_compile_definitions(wan_link PRIVATE _GNU_SOURCE)
+pl_job_test(wan "fault;net" wan.sh --build ${CMAKE_BINARY_DIR} --work ${CMAKE_BINARY_DIR}/wan)
+pl_may_skip(wan)

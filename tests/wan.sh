@@ -1,0 +1,264 @@
+#!/bin/sh
+# Measures jobs over slow, long and lossy links, and checks that they use the links.
+#
+# usage: sh tests/wan.sh [--build FOLDER] [--work FOLDER] [--rates "KBIT..."] [--tcp "bbr..."]
+#            [FIGURE...]
+#
+# Figures (default: rate eight staging):
+#   rate     one worker behind one link. The bytes must be at most 1.05 times those of
+#            the same job on a fast link, and the time at most 1.2 times the time on the
+#            fast link plus bytes / rate. Once more with bbr and 1 % of loss, where only
+#            bytes count, because the rate that TCP reaches is not known
+#   eight    eight workers behind one link must not be slower than one, and move at most
+#            1.05 times its bytes
+#   staging  eight workers and a home with room for two of them must move at most 1.05
+#            times the bytes of the same job with enough room, and lose no phase
+#   sites    two more sites with long and slow links must not make two good workers
+#            slower (at most 1.02 times)
+#
+# The links are made in network namespaces, which end with this script; no packet leaves
+# them. Exit codes: 0; 1 if a figure was not reached; 77 if this machine cannot run the
+# test, and a line says why. The default takes about three minutes.
+# shellcheck disable=SC2086 # lists of words
+set -u
+cd "$(dirname "$0")/.." || exit 1
+PATH=$PATH:/usr/sbin:/sbin
+inside=
+[ "${1-}" != --inside ] || { inside=1 && shift; }
+if [ -z "$inside" ]; then
+    for tool in unshare nsenter ip; do
+        command -v "$tool" >/dev/null || { echo "wan: not on this machine: there is no $tool" && exit 77; }
+    done
+    [ -c /dev/net/tun ] || { echo "wan: not on this machine: there is no /dev/net/tun" && exit 77; }
+    for how in "" --map-root-user; do
+        unshare $how --net true 2>/dev/null && exec unshare $how --net sh "$0" --inside "$@"
+    done
+    echo "wan: not on this machine: this user may not make network namespaces"
+    exit 77
+fi
+
+build=build/release work= rates=1000 tcp=cubic figures=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --build) build=$2 && shift ;;
+    --work) work=$2 && shift ;;
+    --rates) rates=$2 && shift ;;
+    --tcp) tcp=$2 && shift ;;
+    *) figures="$figures $1" ;;
+    esac
+    shift
+done
+figures=${figures:-rate eight staging}
+pathloom=$build/pathloom
+[ "${pathloom#/}" != "$pathloom" ] || pathloom=$PWD/$pathloom
+link=$(find "$build" -name wan_link -type f | head -n 1)
+work=${work:-$build/wan}
+. tests/support/job.sh
+own_folder "$work"
+home_at=10.88.0.1
+failed= spaces= joiner=
+trap 'kill $spaces $joiner 2>/dev/null; [ -z "$job" ] || kill $job 2>/dev/null' EXIT
+trap 'exit 1' INT TERM
+ip link set lo up && ip addr add $home_at/32 dev lo || {
+    echo "wan: not on this machine: ip cannot set up a network here"
+    exit 77
+}
+
+# ---- links ----
+# Makes sites, each a namespace behind one link: `links_up cubic a:20:0:1000` makes the
+# site a with a delay of 20 ms each way, no loss and 1000 kbit/s.
+links_up() { # bbr or cubic, sites
+    cc=$1
+    shift
+    list= n=0
+    mkdir -p "$work/stat"
+    for site in "$@"; do
+        name=${site%%:*}
+        unshare --net sleep 3600 &
+        spaces="$spaces $!"
+        eval "space_$name=$!"
+        list="$list wan_$name:$!:${site#*:}"
+    done
+    sleep 0.3
+    rm -f "$work/end" && mkfifo "$work/end"
+    "$link" "$work/stat" $list <"$work/end" &
+    joiner=$!
+    exec 9>"$work/end"
+    sleep 0.5
+    for site in "$@"; do
+        name=${site%%:*} n=$((n + 1))
+        ip addr add 10.88.$n.1/24 dev wan_$name && ip link set wan_$name up || {
+            echo "wan: not on this machine: a TUN device cannot be used"
+            exit 77
+        }
+        at $name ip link set lo up
+        at $name ip addr add 10.88.$n.2/24 dev wan_$name
+        at $name ip link set wan_$name up
+        ip route replace 10.88.$n.0/24 dev wan_$name src $home_at congctl lock $cc
+        at $name ip route replace default dev wan_$name congctl lock $cc
+    done
+}
+
+links_down() {
+    exec 9>&-
+    wait $joiner 2>/dev/null
+    kill $spaces 2>/dev/null
+    spaces= joiner=
+}
+
+at() { # site, command: runs it there
+    eval "where=\$space_$1"
+    shift
+    mkdir -p "$work/far"
+    nsenter -t "$where" -n env HOME="$work/far" XDG_CONFIG_HOME= XDG_CACHE_HOME= "$@"
+}
+
+# ---- jobs ----
+train() { # folder, options
+    out=$1
+    shift
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" \
+        --set data.vocab=512 --set data.valid_share=0.1 --set model.width=32 \
+        --set model.heads=2 --set model.blocks=2 --set model.context=64 \
+        --set train.batch=4 --set train.tau=20 --set train.base_steps=20 \
+        --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=500 \
+        --set eval.sample_tokens=0 --set eval.curves=0 --set workers.local=false \
+        --set net.hub=tcp://0.0.0.0:* --set net.home=tcp://0.0.0.0:* \
+        --set net.advertise=$home_at "$@"
+}
+
+# Runs a job with these workers ("a1 a2" are two at site a). Sets `seconds` and `bytes`.
+run_job() { # folder, workers, options
+    folder=$1 names=$2
+    shift 2
+    [ ! -d "$work/data" ] || { mkdir -p "$work/$folder" && cp -r "$work/data" "$work/$folder/data"; }
+    before=$(cat "$work"/stat/wan_* | tr '\n' ' ')
+    begin=$(date +%s%3N)
+    (train "$folder" "$@") >"$work/$folder.out" 2>&1 &
+    job=$!
+    tries=600
+    until [ -s "$work/$folder/proc/hub.address" ] && "$pathloom" key invite --run "$work/$folder" \
+        --uses 16 >"$work/token" 2>/dev/null; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "the job $folder does not begin"
+        sleep 0.1
+    done
+    token=$(sed 's/^pathloom join //' "$work/token")
+    workers=
+    for name in $names; do
+        at "${name%%[0-9]*}" "$pathloom" join "$token" --name "$name" \
+            --key "$work/far/$folder.$name.key" --cache "$work/far/$folder.$name" --verbose \
+            >"$work/$folder.$name.out" 2>&1 &
+        workers="$workers $!"
+    done
+    code=0
+    wait $job || code=$?
+    job=
+    end=$(date +%s%3N)
+    sleep 0.5
+    kill $workers 2>/dev/null
+    for process in $workers; do
+        wait "$process" 2>/dev/null
+    done
+    [ "$code" -eq 0 ] || fail "the job $folder ended with $code"
+    [ -d "$work/data" ] || cp -r "$work/$folder/data" "$work/data"
+    seconds=$(echo "$begin $end" | awk '{ printf "%.1f", ($2 - $1) / 1000 }')
+    bytes=$(echo "$before $(cat "$work"/stat/wan_* | tr '\n' ' ')" |
+        awk '{ for (i = 1; i <= NF / 2; i++) n += $(i + NF / 2) - $i; print n }')
+    versions --run "$work/$folder" | LC_ALL=C sort >"$work/$folder.versions"
+}
+
+# Prints a line, and notes a figure that was not reached.
+check() { # name, seconds, most seconds, bytes, most bytes
+    echo "$*" | awk '{ sec = $2 <= $3; by = $4 <= $5
+        printf "%-28s %6.1f s (at most %6.1f)  %6.2f MB (at most %6.2f)%s\n", $1, $2, $3,
+            $4 / 1e6, $5 / 1e6, sec && by ? "" : "  NOT REACHED"
+        exit !(sec && by) }' || failed="$failed $1"
+}
+
+number() { # a, b, c...: prints a * b + c
+    echo "$*" | awk '{ print $1 * $2 + $3 }'
+}
+
+same_versions() { # folder, folder
+    cmp -s "$work/$1.versions" "$work/$2.versions" || {
+        echo "$2: the modules differ from those of $1"
+        failed="$failed $2"
+    }
+}
+
+fast() { # one worker on a link that limits nothing
+    [ -z "${needed-}" ] || return
+    links_up bbr a:20:0:200000
+    run_job fast a1 --set train.phases=1
+    links_down
+    needed=$bytes alone=$seconds
+    echo "needed on a fast link        $alone s  $(number "$needed" 1e-6 0) MB"
+}
+
+figure_rate() {
+    fast
+    for kbit in $rates; do
+        most=$(echo "$needed $kbit $alone" | awk '{ print 1.2 * ($1 * 0.008 / $2 + $3) }')
+        for pair in $(printf '%s:0 ' $tcp) bbr:1; do
+            cc=${pair%:*} loss=${pair#*:} slowest=$most
+            [ "$loss" -eq 0 ] || slowest=99999
+            links_up $cc a:20:$loss:$kbit
+            run_job "rate.$kbit.$cc.$loss" a1 --set train.phases=1
+            links_down
+            check "rate-$kbit-$cc-loss-$loss" "$seconds" "$slowest" "$bytes" \
+                "$(number "$needed" 1.05 0)"
+            same_versions fast "rate.$kbit.$cc.$loss"
+        done
+    done
+}
+
+crowd="a1 a2 a3 a4 a5 a6 a7 a8"
+figure_eight() {
+    for cc in $tcp; do
+        links_up $cc a:20:0:10000
+        run_job one.$cc a1 --set topology.levels=4x2 --set train.phases=2
+        one=$seconds one_bytes=$bytes
+        run_job eight.$cc "$crowd" --set topology.levels=4x2 --set train.phases=2
+        links_down
+        check "eight-workers-$cc" "$seconds" "$one" "$bytes" "$(number "$one_bytes" 1.05 0)"
+        same_versions one.$cc eight.$cc
+    done
+}
+
+figure_staging() {
+    # a backup whose task is done by another worker is given up, which is no loss
+    options="--set topology.levels=4x2 --set train.phases=2 --set fleet.backup=off"
+    links_up bbr a:20:0:50000
+    run_job roomy "$crowd" $options
+    roomy=$bytes
+    run_job full "$crowd" $options --set store.staging=1600000
+    links_down
+    check full-staging "$seconds" 99999 "$bytes" "$(number "$roomy" 1.05 0)"
+    same_versions roomy full
+    if grep -h 'task.abandoned' "$work"/full.a*.out; then
+        echo "full-staging: a finished phase was lost"
+        failed="$failed full-staging"
+    fi
+}
+
+figure_sites() {
+    links_up bbr a:10:0.5:50000 b:40:1:20000 c:100:2:5000
+    run_job good "a1 a2" --set train.phases=12
+    good=$seconds
+    run_job all "a1 a2 b1 c1" --set train.phases=12
+    links_down
+    check four-sites "$seconds" "$(number "$good" 1.02 0)" "$bytes" 1e12
+    same_versions good all
+}
+
+[ -n "$link" ] || fail "there is no program wan_link in $build; build the project first"
+make_corpus --whole base modules docs home
+for figure in $figures; do
+    case $figure in
+    rate | eight | staging | sites) "figure_$figure" ;;
+    *) fail "there is no figure $figure" ;;
+    esac
+done
+[ -z "$failed" ] || { echo "not reached:$failed" && exit 1; }
+rm -rf "$work"
