@@ -24,12 +24,12 @@
 #include "job/evaluate.h"
 #include "job/forget.h"
 #include "job/given.h"
-#include "job/link.h"
 #include "job/module_lineage.h"
 #include "job/phase_history.h"
 #include "job/process.h"
 #include "job/routing.h"
 #include "job/run.h"
+#include "job/slow_link.h"
 #include "job/text_route.h"
 #include "job/worker_times.h"
 #endif

@@ -32,7 +32,7 @@ pl_status train_dial_read(train_dial *d, const char *file)
                         : "link",
             file);
     if (d->link)
-        PL_CHECK(link_parse_rate(d->link, &d->link_bits));
+        PL_CHECK(slow_link_parse_rate(d->link, &d->link_bits));
     if (!train_dial_is_set(d))
         return PL_OK;
     if (d->time)

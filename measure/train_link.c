@@ -60,13 +60,13 @@ pl_status train_link_choose(train_dial *d, pl_run *r)
         return PL_OK;
     }
     PL_CHECK(measure_steps(r, &steps_s));
-    for (int level = 0; level < LINK_LEVELS; level++) {
-        for (int i = 0; i < LINK_PAIRS_MAX && link_levels[level].key[i]; i++)
-            train_dial_choose(d, link_levels[level].key[i], link_levels[level].value[i],
-                              "for --link");
+    for (int level = 0; level < SLOW_LINK_LEVELS; level++) {
+        for (int i = 0; i < SLOW_LINK_PAIRS_MAX && slow_link_levels[level].key[i]; i++)
+            train_dial_choose(d, slow_link_levels[level].key[i],
+                              slow_link_levels[level].value[i], "for --link");
         if (level > 0)
             PL_CHECK(train_dial_lay(d, r));
-        PL_CHECK(link_phase_bytes(&r->cfg, r->topology, &bytes[level > 0]));
+        PL_CHECK(slow_link_phase_bytes(&r->cfg, r->topology, &bytes[level > 0]));
         if (level == 0)
             bytes[1] = bytes[0];
         if (8 * bytes[1] / d->link_bits <= steps_s)

@@ -330,7 +330,8 @@ static void keep_state(worker *w, worker_task *task)
 {
     pl_hash key;
     uint64_t bytes = 2 * task->n_params * sizeof(float);
-    if (task->packed_bytes > 0) {
+    /* a state that was saved in a file needs no memory (worker_state.c) */
+    if (task->packed_bytes > 0 && task->arm->arm.outer.state_every <= 1) {
         if (task->packed_state == task->job.state)
             task->job.state = NULL;
         cache_put(w->blobs, &task->state_hash, task->packed_state, task->packed_bytes);

@@ -35,8 +35,17 @@ done:
 uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most)
 {
-    size_t n = pl_topology_path_params(topology);
-    uint64_t bytes = n * sizeof(float) + pl_path_state_bytes(arm, n);
+    size_t n = pl_topology_path_params(topology), kept = n;
+    if (arm->outer.down.codec[PL_ROLE_MLP] > PL_CODEC_F32) {
+        /* A change can be used only by a worker that has the version before. */
+        kept = 0;
+        for (int m = 0; m < pl_topology_n_modules(topology); m++)
+            kept += pl_topology_slot(topology, pl_topology_module_slot(topology, m))
+                        ->n_params;
+    }
+    uint64_t bytes = kept * sizeof(float);
+    if (arm->outer.state_every <= 1) /* else states are in files */
+        bytes += pl_path_state_bytes(arm, n);
     return bytes < most ? bytes : most;
 }
 
@@ -232,6 +241,15 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
     return status;
 }
 
+/* Whether the task takes versions that its previous task has computed. It does not if
+ * that task was a repeated phase: then the homes have these versions, and they differ
+ * from the computed ones if the worker that first did the phase has a different kind of
+ * device or was wrong. */
+static bool takes_predictions(const worker_task *task)
+{
+    return task->after && !task->after->remakes;
+}
+
 /* Fetches the version to which the slot's update of this phase is relative. Training
  * also starts from this version, unless the path has parameters of its own. In phase 0
  * and for frozen modules this is version 0. In later phases a slot that sends no update
@@ -244,7 +262,7 @@ static pl_status fetch_base(worker *w, worker_task *task, int slot)
     int64_t round = pl_round_of(arm, t, module, task->phase);
     if (pl_traits(pl_arm_method(arm, t, module).method)->arrives)
         return fetch_version(w, task, slot, PL_NEWEST);
-    if (task->after && pl_round_predicts(arm, t, module))
+    if (takes_predictions(task) && pl_round_predicts(arm, t, module))
         return PL_OK; /* the worker computes this version itself */
     /* with streaming, phase 0 also starts from version 0 */
     if (task->phase == 0 || pl_arm_is_frozen(arm, module))
@@ -660,7 +678,7 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before)
         task->n_tokens_before = before->n_tokens_before + job->n_tokens;
         task->seconds_before = before->seconds_before + job->seconds;
     }
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
+    for (int slot = 0; takes_predictions(task) && slot < pl_topology_n_slots(t); slot++)
         if (pl_round_predicts(&task->arm->arm, t, module_of(task, slot)))
             take_prediction(task, before, slot);
     worker_task_free(&task->past);

@@ -85,23 +85,19 @@ void worker_drop_states(const char *folder, const worker_task *task)
     }
 }
 
-/* Reads the state with this hash from memory or from the path's files; NULL if this
- * machine does not have it. */
-static void *find_own_state(worker *w, const worker_task *task, const pl_hash *hash)
+/* Reads the state with this hash from the path's files; NULL if this machine does not
+ * have it. */
+static void *find_own_state(const worker *w, const worker_task *task,
+                            const pl_hash *hash)
 {
     const uint64_t want = pl_path_state_bytes(&task->arm->arm, task->n_params);
     char path[PL_PATH_MAX];
     pl_mapping file;
     pl_hash found;
-    uint64_t have = 0;
-    void *data = cache_take(w->blobs, hash, &have);
-    if (data && have == want)
-        return data;
-    pl_free(data);
+    void *data = NULL;
     state_file(w->options->cache, task, task->phase, path);
     if (!pl_path_exists(path) || pl_map_file(path, &file) != PL_OK)
         return NULL;
-    data = NULL;
     if (file.len == want) {
         data = pl_alloc((size_t)want + 1);
         memcpy(data, file.data, (size_t)want);

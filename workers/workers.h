@@ -84,8 +84,9 @@ typedef struct pl_worker_options {
 PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
 
 /* Returns the number of bytes that a worker's cache needs for the modules and the state
- * of one path of the arm, but at most `most`. This does not include moments that never
- * leave the worker (train.state=local), which are in a second cache. */
+ * of one path of the arm, but at most `most`. If versions are sent as changes
+ * (codec.down), it needs the modules of all paths. This does not include moments that
+ * never leave the worker (train.state=local), which are in a second cache. */
 uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
                                uint64_t most);
 

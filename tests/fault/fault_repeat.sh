@@ -13,6 +13,8 @@
 #    --keep 1` runs; then its command is repeated.
 # 4. Every task is audited while the saved states are removed; no audit finds a
 #    difference.
+# 5. Each worker makes one wrong update, so with a lossy codec it reports a wrong state.
+#    The workers that repeat its phases must say so and go on, and the job must end.
 set -u
 pathloom=$1
 work=$2
@@ -39,9 +41,11 @@ lose_states() { # folder
     rm -f "$work/$1"/cache/*.state
 }
 
-# Kills processes of the job until `kills` are dead, and removes saved states.
+# Removes saved states while the mixture trains, and kills processes until `kills` are
+# dead and a state has been made again.
 disturb() { # folder, launcher pid, kills
     shots=0
+    training_begins "$1"
     while kill -0 "$2" 2>/dev/null; do
         random 10
         sleep "0.1$value"
@@ -51,7 +55,7 @@ disturb() { # folder, launcher pid, kills
         [ -n "$choices" ] || continue
         # shellcheck disable=SC2086 # the process ids are several words
         pick $choices
-        [ "$shots" -lt "$3" ] || continue
+        [ "$shots" -lt "$3" ] || [ "$(n_repeated "$1")" -eq 0 ] || continue
         kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
     done
 }
@@ -73,7 +77,7 @@ same() { # name, k, options
     (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 || fail "the undisturbed run"
     [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
     # slow steps leave time for the kills
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30 run_job "$case.shot" "$@" \
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 run_job "$case.shot" "$@" \
         --set train.state_every="$every" >"$work/$case.shot.out" 2>&1 &
     job=$!
     disturb "$case.shot" "$job" 6
@@ -116,11 +120,14 @@ cmp -s "$work/f32.calm.facts" "$work/f32.shot.facts" || {
 
 echo "3. garbage collection between two uploads"
 case=gc
-(run_job gc.calm) >"$work/gc.calm.out" 2>&1 || fail "the undisturbed run"
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30 run_job gc.shot \
-    --set train.state_every=4 >"$work/gc.shot.out" 2>&1 &
+long="--set train.phases=19 --set train.state_every=10"
+(run_job gc.calm --set train.phases=19) >"$work/gc.calm.out" 2>&1 ||
+    fail "the undisturbed run"
+# shellcheck disable=SC2086 # $long is several words
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:60 run_job gc.shot $long \
+    >"$work/gc.shot.out" 2>&1 &
 job=$!
-modules_reach gc.shot 7 # the newest uploaded states are those after 4 phases
+modules_reach gc.shot 11 # until the end the newest uploaded states are those of phase 10
 for pid in $(left_behind gc.shot); do
     kill -9 "$pid" 2>/dev/null
 done
@@ -132,7 +139,8 @@ grep -q '"repeats":[1-9]' "$work/verb.out" || fail "every path has an uploaded s
 store gc --run "$work/gc.shot" --keep 1
 store fsck --run "$work/gc.shot"
 "$pathloom" check --run "$work/gc.shot" >"$work/gc.check.out" 2>&1 || fail "check"
-(run_job gc.shot --set train.state_every=4) >"$work/gc.shot.out" 2>&1 ||
+# shellcheck disable=SC2086 # $long is several words
+(run_job gc.shot $long) >"$work/gc.shot.out" 2>&1 ||
     fail "the run after garbage collection"
 facts_of_run gc.calm
 facts_of_run gc.shot
@@ -146,7 +154,7 @@ no_difference gc.shot
 echo "4. audits"
 case=audit
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job audit.shot \
-    --set train.state_every=4 --set fleet.audit=1 >"$work/audit.shot.out" 2>&1 &
+    --set train.phases=19 --set train.state_every=4 --set fleet.audit=1 >"$work/audit.shot.out" 2>&1 &
 job=$!
 while kill -0 "$job" 2>/dev/null; do
     lose_states audit.shot
@@ -162,4 +170,24 @@ agreed=$(grep -c 'task=mix/.* verdict=agreed' "$work/closed")
 ! grep -v 'verdict=agreed' "$work/closed" || fail "an audit found a difference"
 [ "$(n_repeated audit.shot)" -gt 0 ] || fail "no audit repeated a phase"
 echo "$agreed audits agreed"
+
+echo "5. wrong states"
+case=wrong
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30,worker.update.wrong@worker:error:9 \
+    run_job wrong.shot --set codec.name=topk --set train.state_every=100 \
+    --set train.phases=30 >"$work/wrong.shot.out" 2>&1 &
+job=$!
+tries=100
+until cat "$work/wrong.shot"/log/worker*.log 2>/dev/null | grep -q ' state.differs '; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "nobody has noticed a wrong state"
+    kill -0 "$job" 2>/dev/null || fail "the job ended, and nobody has noticed a wrong state"
+    sleep 1.2
+    for pid in $(members "$job" worker); do
+        kill -9 "$pid" 2>/dev/null
+    done
+    lose_states wrong.shot
+done
+wait "$job" || fail "the run with wrong states"
+"$pathloom" check --run "$work/wrong.shot" >"$work/wrong.check.out" 2>&1 || fail "check"
 rm -rf "$work"

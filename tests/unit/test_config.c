@@ -116,6 +116,21 @@ static void too_many_paths_are_refused_before_anything_trains(void **state)
     assert_non_null(strstr(pl_last_error(), "smaller data.vocab"));
 }
 
+static void states_that_are_not_uploaded_cannot_be_kept(void **state)
+{
+    (void)state;
+    const char *const kept[] = {"train.state_every=4", "store.keep_states=true"};
+    const char *const noloco[] = {"train.state_every=4", "outer.method=noloco"};
+    const char *const local[] = {"train.state_every=4", "train.state=local"};
+    config c;
+    assert_int_equal(config_build(NULL, kept, 1, &c), PL_OK);
+    assert_int_equal(config_build(NULL, kept, 2, &c), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "store.keep_states=false"));
+    assert_int_equal(config_build(NULL, noloco, 2, &c), PL_ERR_CONFIG);
+    assert_non_null(strstr(pl_last_error(), "phases of noloco cannot be repeated"));
+    assert_int_equal(config_build(NULL, local, 2, &c), PL_ERR_CONFIG);
+}
+
 static void splits_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -245,6 +260,7 @@ int main(void)
         cmocka_unit_test(router_em_takes_phases_that_leave_room_for_the_decay),
         cmocka_unit_test(a_finished_run_is_split_whatever_its_baselines_are),
         cmocka_unit_test(too_many_paths_are_refused_before_anything_trains),
+        cmocka_unit_test(states_that_are_not_uploaded_cannot_be_kept),
         cmocka_unit_test(splits_that_cannot_be_are_refused),
         cmocka_unit_test(grafts_are_read_or_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

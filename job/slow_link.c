@@ -1,18 +1,18 @@
-/* Computes the bytes of a phase of a path (link.h). */
-#include "job/link.h"
+/* Computes the bytes of a phase of a path (slow_link.h). */
+#include "job/slow_link.h"
 
 #include <stdlib.h>
 
 /* The first level changes nothing. The second one does not change results: the state
  * then has less than a tenth of the bytes of updates and versions. The third one has no
  * measured loss (docs/results/outer.md) and no random or timing-dependent part. */
-const link_level link_levels[LINK_LEVELS] = {
+const slow_link_level slow_link_levels[SLOW_LINK_LEVELS] = {
     {{NULL}, {NULL}},
     {{"train.state_every"}, {"10"}},
     {{"codec.name", "codec.residual", "codec.down"}, {"i4", "i8", "i8"}},
 };
 
-pl_status link_parse_rate(const char *text, double *bits_per_s)
+pl_status slow_link_parse_rate(const char *text, double *bits_per_s)
 {
     static const struct {
         const char *unit;
@@ -42,7 +42,7 @@ static double bound_of(const pl_codec_options *codec, const pl_topology *t, int 
     return bytes;
 }
 
-pl_status link_phase_bytes(const config *c, const pl_topology *t, double *bytes)
+pl_status slow_link_phase_bytes(const config *c, const pl_topology *t, double *bytes)
 {
     pl_arm arm = {.shape = *pl_topology_shape(t), .inner.muon = config_has_muon(c)};
     *bytes = 0;

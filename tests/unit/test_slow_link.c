@@ -2,7 +2,7 @@
  *
  * Tests how the rate of a link is read, and how many bytes a phase of a path is said to
  * send with the settings of `train --link`. */
-#include "job/link.h"
+#include "job/slow_link.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,11 +24,11 @@ static void rates_are_read_or_refused(void **state)
                                         "0mbit",  "1e40mbit", "5mbit "};
     double bits = 0;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        assert_int_equal(link_parse_rate(rates[i].text, &bits), PL_OK);
+        assert_int_equal(slow_link_parse_rate(rates[i].text, &bits), PL_OK);
         assert_true(bits == rates[i].bits);
     }
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_int_equal(link_parse_rate(wrong[i], &bits), PL_ERR_USAGE);
+        assert_int_equal(slow_link_parse_rate(wrong[i], &bits), PL_ERR_USAGE);
 }
 
 /* Returns the bytes per parameter of a phase with the keys of the first n levels. */
@@ -43,9 +43,10 @@ static double bytes_with(int n_levels, const char *last)
     int n = 0;
     double bytes = 0;
     for (int level = 0; level < n_levels; level++)
-        for (int i = 0; i < LINK_PAIRS_MAX && link_levels[level].key[i]; i++, n++) {
-            snprintf(pairs[n], sizeof *pairs, "%s=%s", link_levels[level].key[i],
-                     link_levels[level].value[i]);
+        for (int i = 0; i < SLOW_LINK_PAIRS_MAX && slow_link_levels[level].key[i];
+             i++, n++) {
+            snprintf(pairs[n], sizeof *pairs, "%s=%s", slow_link_levels[level].key[i],
+                     slow_link_levels[level].value[i]);
             sets[n] = pairs[n];
         }
     if (last)
@@ -53,7 +54,7 @@ static double bytes_with(int n_levels, const char *last)
     assert_int_equal(config_build(NULL, sets, n, &c), PL_OK);
     assert_int_equal(config_shape(&c, &shape), PL_OK);
     assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
-    assert_int_equal(link_phase_bytes(&c, t, &bytes), PL_OK);
+    assert_int_equal(slow_link_phase_bytes(&c, t, &bytes), PL_OK);
     bytes /= (double)pl_topology_path_params(t);
     pl_topology_destroy(&t);
     return bytes;
