@@ -346,7 +346,7 @@ function drawWorkers() {
       el('tbody', {}, order.slice(0, WORKERS_SHOWN).map(([name, state, rate, arm, path, tasks, seen, device, joined, doing, up, down, trip, again, reconnects, why]) => {
         const a = s.arms[arm], p = a && a.paths[path], busy = state === 0;
         return el('tr', { 'data-worker': name }, el('td', { class: 'w' }, name), el('td', { class: state > 2 || doings[doing] === 'stalled' ? 'bad' : busy ? '' : 'soft', title: why || '', 'data-field': 'state' }, state < 2 && doings[doing] ? doings[doing] : states[state]),
-          el('td', { class: 'n', 'data-field': 'rate' }, busy ? count(rate) : '–'), el('td', { class: 'w' }, p ? `${a.arm} ${p[0]}, phase ${p[1]}` : ''),
+          el('td', { class: 'n', 'data-field': 'rate' }, busy ? count(rate) : '–'), el('td', { class: p ? 'w' : 'soft' }, p ? `${a.arm} ${p[0]}, phase ${p[1]}` : why || ''),
           el('td', { class: 'n' }, p && p[5] === name ? `${p[2]} of ${a.tau}` : ''),
           el('td', { class: 'n', 'data-field': 'up' }, up ? bytes(up) : '–'), el('td', { class: 'n', 'data-field': 'down' }, down ? bytes(down) : '–'), el('td', { class: 'n' }, trip ? `${trip} ms` : '–'),
           el('td', { class: again > 5 ? 'n bad' : 'n' }, `${again || 0} %`), el('td', { class: 'n' }, reconnects || 0), el('td', { class: 'n', 'data-field': 'tasks' }, tasks),

@@ -37,6 +37,15 @@ wait_for() { # seconds, paths, phases
 }
 
 wait_for 120 2 1
+# Leases are renewed every 100 s, but a worker tells at once what it has come to.
+tries=600
+until "$pathloom" status --run "$work/run" --json 2>/dev/null |
+    grep -q '"doing":"training".*"step":[1-9]'; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "no worker says that it trains"
+    kill -0 "$job" 2>/dev/null || fail "the run ended before a worker said that it trains"
+    sleep 0.1
+done
 # True if the worker that got the newest task has delivered its earlier results, so that
 # it now trains this task. The worker is stopped soon after this. If it were stopped
 # between the offer and the sending of an update, the others would wait until its lease

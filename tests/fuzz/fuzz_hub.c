@@ -391,6 +391,8 @@ static void begin(world *w)
                  .socket = listens,
                  .worker_names = pl_name_table_create(),
                  .started_ms = pl_now_ms()};
+    w->h.tasks.fits = hub_fits_new;
+    w->h.tasks.context = &w->h;
     demand_ok(pl_remove_tree(keys_at), "the list of keys cannot be removed");
     demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL),
               "the list of keys cannot be written");

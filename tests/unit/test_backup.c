@@ -299,6 +299,24 @@ static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
     assert_int_equal(f->workers[0].n_failures, 1);
 }
 
+/* A worker says itself how long its inner steps took. Its pace follows from the hub's
+ * clock all the same, also if its lease went on to the next phase. */
+static void worker_cannot_make_itself_fast_by_what_it_says(void **state)
+{
+    fixture *f = *state;
+    hub_worker *w = &f->workers[0];
+    const pl_arm *arm = &f->h.tasks.arms[0].arm;
+    w->pace[0] = (hub_pace){0};
+    plan_grant(&f->h.tasks, f->first, 0, 1000, TTL);
+    const plan_lease *l = &f->paths[0].lease;
+    plan_extend(&f->h.tasks, f->first, 1900, TTL);
+    hub_note_done(&f->h, w, &f->paths[0], 0, l, 0.001, 6000);
+    assert_float_equal(hub_task_s(w, arm), 5, 1e-6);
+    /* until 6 s it was at the first phase */
+    hub_note_done(&f->h, w, &f->paths[0], 1, l, 0.001, 9000);
+    assert_float_equal(hub_task_s(w, arm), 4, 1e-6);
+}
+
 /* ---- what a worker is seen to do ---- */
 static void renew(fixture *f, bool trains, uint64_t step, uint64_t down, int64_t now_ms)
 {
@@ -711,6 +729,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(new_worker_is_helped_when_it_fetches_for_long,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(first_task_of_a_worker_on_trial_is_begun_twice,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(worker_cannot_make_itself_fast_by_what_it_says,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(worker_with_a_lease_is_never_idle, setup,
                                         teardown),
