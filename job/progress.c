@@ -18,7 +18,6 @@ enum { WORKERS_SHOWN = 8 };
 
 typedef struct progress {
     pl_run *r;
-    worker_news *news;
     const char *const *arms;
     int n_arms, n_needed; /* the first n_needed arms must finish */
     bool tty;
@@ -290,7 +289,7 @@ static pl_status poll_once(progress *p, bool *first)
     }
     pl_status asked = run_hub_status(p->r, ASK_MS, &status);
     const bool silent = asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET;
-    if (worker_news_of_hub(p->news, !silent))
+    if (worker_news_of_hub(p->r->news, !silent))
         p->drawn_lines = 0;
     if (silent)
         return PL_OK; /* the hub is starting again */
@@ -301,7 +300,7 @@ static pl_status poll_once(progress *p, bool *first)
         p->drawn_ms = pl_now_ms() - (p->tty ? DRAW_MS : 0);
         *first = false;
     }
-    if (!p->finished && worker_news_tell(p->news, status))
+    if (!p->finished && worker_news_tell(p->r->news, status))
         p->drawn_lines = 0;
     draw_progress(p, status, p->finished);
     pl_json_destroy(&status);
@@ -329,7 +328,6 @@ static pl_status await_arms(progress *p)
 pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_needed)
 {
     progress p = {.r = r,
-                  .news = worker_news_create(),
                   .arms = arms,
                   .n_arms = n_arms,
                   .n_needed = n_needed,
@@ -338,9 +336,9 @@ pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_ne
      * cursor. */
     const char *term = getenv("TERM");
     p.tty = isatty(1) == 1 && term && term[0] && strcmp(term, "dumb") != 0;
-    pl_status status = await_arms(&p);
-    worker_news_destroy(&p.news);
-    return status;
+    if (!r->news)
+        r->news = worker_news_create();
+    return await_arms(&p);
 }
 
 char *progress_store_size(const pl_json *home, char out[80])

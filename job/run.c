@@ -5,6 +5,7 @@
  * a difference in a key that changes results is an error. */
 #include "job/curves.h"
 #include "job/forget.h"
+#include "job/worker_news.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -311,6 +312,7 @@ pl_status run_look(const char *dir, pl_run *r)
 void run_close(pl_run *r)
 {
     curves_close(&r->curves);
+    worker_news_destroy(&r->news);
     pl_client_destroy(&r->client);
     pl_wire_close(&r->hub);
     pl_launcher_destroy(&r->launcher);

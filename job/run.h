@@ -56,6 +56,8 @@ typedef struct pl_run {
     int n_gpus;
     char relays_at[RELAYS_MAX][PL_ADDRESS_MAX];
     struct curves *curves; /* NULL: eval.tensorboard is off, or no job runs */
+    /* what `train` has said about workers, hub and homes; NULL: nothing yet */
+    struct worker_news *news;
     double started;
     run_memory planned,
         /* peak: for each kind of process, the largest memory in bytes of a process that

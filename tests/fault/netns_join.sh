@@ -11,6 +11,7 @@
 # refused within seconds, and both sides must report the refusal. A worker that is told
 # to leave must give its task back. If the machine does not permit network namespaces,
 # the test is skipped (77).
+# shellcheck disable=SC2086 # $second is a list of words
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
@@ -60,20 +61,20 @@ ip link add near type veth peer name far netns "$other" 2>/dev/null ||
     skip "this kernel has no veth"
 ip addr add "$here/24" dev near
 ip link set near up
-second() { # runs a command on the second machine, with its own home folder
-    mkdir -p "$work/second"
-    nsenter -t "$other" -n env HOME="$work/second" XDG_CONFIG_HOME= XDG_CACHE_HOME= "$@"
-}
-second ip link set lo up
-second ip addr add "$there/24" dev far
-second ip link set far up
+# Words that run a command on the second machine, with its own home folder. Not a function:
+# the process that starts in the background must be the command itself.
+second="nsenter -t $other -n env HOME=$work/second XDG_CONFIG_HOME= XDG_CACHE_HOME="
+mkdir -p "$work/second"
+$second ip link set lo up
+$second ip addr add "$there/24" dev far
+$second ip link set far up
 
 # ---- the jobs ----
 cp base/*.[ch] "$work/corpus/"
 train() { # folder, options
     out=$1
     shift
-    "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --set data.vocab=512 \
+    exec "$pathloom" train --corpus "$work/corpus" --out "$work/$out" --set data.vocab=512 \
         --set data.valid_share=0.1 --set model.width=48 --set model.heads=2 \
         --set model.blocks=2 --set model.context=64 --set train.batch=4 \
         --set train.tau=25 --set train.phases=16 --set train.base_steps=50 \
@@ -87,7 +88,7 @@ hashes() { # folder
     [ -s "$work/$1.hashes" ] || fail "no module in $1"
 }
 
-train alone --workers 2 >"$work/alone.out" 2>&1 || fail "the job on one machine"
+(train alone --workers 2) >"$work/alone.out" 2>&1 || fail "the job on one machine"
 hashes alone
 
 "$pathloom" hub --run "$run" --listen "tcp://$here:7000" >"$work/early.out" 2>&1 &
@@ -107,7 +108,8 @@ refused() { # name, exit code, words of the message, command on the second machi
     code=$2
     words=$3
     shift 3
-    second timeout 120 "$@" >"$work/$name.out" 2>&1
+    begun=$(date +%s)
+    $second timeout 120 "$@" >"$work/$name.out" 2>&1
     got=$?
     [ "$got" -eq "$code" ] || fail "$name: exit code $got, not $code"
     grep -q "$words" "$work/$name.out" || fail "$name: the output does not contain \`$words\`"
@@ -131,7 +133,7 @@ refused open-file 77 "chmod 600" \
 # ---- two commands ----
 command=$("$pathloom" key invite --run "$run" --name guest) || fail "key invite"
 token=${command#pathloom join }
-start worker second "$pathloom" join "$token" --name guest
+start worker $second "$pathloom" join "$token" --name guest --patience-s 60
 await 600 "the worker does not work" grep -q "worker=guest" "$work/early.out"
 refused used-token 77 "the hub refuses the token: it was used already" "$pathloom" join "$token" \
     --key "$work/second/third.key"
@@ -160,13 +162,13 @@ refused a-taken-name 73 "is in the list with" \
 # ---- the same machine joins with a new key, is told to leave, and joins again ----
 token=$("$pathloom" key invite --run "$run" --name again)
 echo "${token#pathloom join }" >"$work/second/token"
-start drained second "$pathloom" join --token-file "$work/second/token" --name again \
+start drained $second "$pathloom" join --token-file "$work/second/token" --name again --patience-s 60 \
     --key "$work/second/again.key"
 await 600 "the second invitation does not work" grep -q "worker=again" "$work/early.out"
 await 600 "it trains nothing" grep -q "lease.granted.*worker=again" "$work/early.out"
-kill -USR1 "$(pgrep -f "name again" | head -n 1)" 2>/dev/null
+kill -USR1 "$pid"
 await 600 "a drained worker does not go" grep -q "worker.draining" "$work/drained.out"
-start last second "$pathloom" join "${token#pathloom join }" --name again \
+start last $second "$pathloom" join "${token#pathloom join }" --name again --patience-s 60 \
     --key "$work/second/again.key"
 left=3000
 while kill -0 "$job" 2>/dev/null; do
