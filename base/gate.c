@@ -13,7 +13,7 @@
  *   pl_gate_role, any thread          v        |
  *       +--- reads --> newest snapshot       list file
  *                          |  older
- *                      earlier snapshots: kept until the gate closes
+ *                      earlier snapshots: kept until nobody reads them
  *
  * The list, as the gate's thread sees it:
  *
@@ -30,9 +30,10 @@
  *
  * Invariants
  *   - A snapshot never changes once it is in place. Only the gate's thread makes
- *     snapshots; other threads read the newest one without a lock. Old snapshots are
- *     not freed before pl_gate_close, because another thread may still read them. Each
- *     change of the file makes one snapshot.
+ *     snapshots; other threads read the newest one without a lock, and count
+ *     themselves in `readers` meanwhile. After a new snapshot is in place, a moment
+ *     without readers proves that no thread reads an older one; then the older ones are
+ *     freed. Each change of the file makes one snapshot.
  *   - process_gate is set after the self-test has passed, and cleared before anything
  *     is freed. The caller closes all sockets before pl_gate_close.
  *   - The self-test connects with a random key and expects to be refused. Without the
@@ -97,6 +98,7 @@ typedef struct gate {
      * them */
     pl_key_list extra;
     _Atomic(snapshot *) now;
+    atomic_int readers; /* threads that read a snapshot at this moment */
     void *zap;
     pl_queue *orders;
     pl_thread *thread;
@@ -142,6 +144,26 @@ static pl_status load_list(const gate *g, pl_key_list *out)
     return pl_key_list_load(g->list, out);
 }
 
+static void free_snapshots(snapshot *s)
+{
+    for (snapshot *older; s; s = older) {
+        older = s->older;
+        pl_key_list_clear(&s->list);
+        pl_free(s);
+    }
+}
+
+/* Frees the snapshots that were replaced, if no thread can still read them; otherwise
+ * they are freed later. Only the gate's thread calls this. */
+static void free_replaced(gate *g)
+{
+    snapshot *newest = atomic_load(&g->now);
+    if (!newest || !newest->older || atomic_load(&g->readers) > 0)
+        return;
+    free_snapshots(newest->older);
+    newest->older = NULL;
+}
+
 static pl_status read_key_list(gate *g)
 {
     snapshot *fresh = pl_alloc(sizeof *fresh);
@@ -160,6 +182,7 @@ static pl_status read_key_list(gate *g)
         g->options.on_list(list->complaint);
     fresh->older = atomic_load(&g->now);
     atomic_store(&g->now, fresh);
+    free_replaced(g);
     return PL_OK;
 }
 
@@ -183,6 +206,7 @@ static void note_unread(gate *g)
 static void reread(gate *g, bool anyway)
 {
     stamp s = stamp_list_file(g->list);
+    free_replaced(g);
     if (!anyway && same_list_stamp(&s, &g->seen))
         return;
     g->seen = s;
@@ -192,6 +216,7 @@ static void reread(gate *g, bool anyway)
         g->unread_ms = 0;
 }
 
+/* The entry is valid while the caller counts as a reader, or is the gate's thread. */
 static const pl_key_entry *find_allowed_key(const gate *g, const pl_pubkey *key)
 {
     const snapshot *s = atomic_load(&g->now);
@@ -205,22 +230,33 @@ static bool is_own(const pl_key_entry *e)
 
 pl_key_role pl_gate_role(const pl_pubkey *key, bool *own)
 {
-    const gate *g = atomic_load(&process_gate);
-    const pl_key_entry *e = g ? find_allowed_key(g, key) : NULL;
+    gate *g = atomic_load(&process_gate);
+    *own = false;
+    if (!g)
+        return PL_AS_NONE;
+    atomic_fetch_add(&g->readers, 1);
+    const pl_key_entry *e = find_allowed_key(g, key);
+    const pl_key_role role = e ? e->role : PL_AS_NONE;
     *own = is_own(e);
-    return e ? e->role : PL_AS_NONE;
+    atomic_fetch_sub(&g->readers, 1);
+    return role;
 }
 
 bool pl_gate_key_named(const char *name, pl_pubkey *out)
 {
-    const gate *g = atomic_load(&process_gate);
-    const snapshot *s = g ? atomic_load(&g->now) : NULL;
-    for (size_t i = 0; s && i < s->list.n; i++)
-        if (strcmp(s->list.entries[i].name, name) == 0) {
-            *out = s->list.entries[i].key;
-            return true;
-        }
-    return false;
+    gate *g = atomic_load(&process_gate);
+    bool found = false;
+    if (!g)
+        return false;
+    atomic_fetch_add(&g->readers, 1);
+    const pl_key_list *list = &atomic_load(&g->now)->list;
+    for (size_t i = 0; i < list->n && !found; i++) {
+        found = strcmp(list->entries[i].name, name) == 0;
+        if (found)
+            *out = list->entries[i].key;
+    }
+    atomic_fetch_sub(&g->readers, 1);
+    return found;
 }
 
 bool pl_gate_may(pl_key_role role, uint16_t type)
@@ -533,11 +569,7 @@ static void free_gate(gate *g)
     while (g->orders && (entry = pl_queue_pop(g->orders, 0)))
         pl_free(entry);
     pl_queue_destroy(&g->orders);
-    for (snapshot *s = atomic_load(&g->now), *older; s; s = older) {
-        older = s->older;
-        pl_key_list_clear(&s->list);
-        pl_free(s);
-    }
+    free_snapshots(atomic_load(&g->now));
     pl_key_list_clear(&g->extra);
     pl_keypair_wipe(&g->own);
     pl_free(g);

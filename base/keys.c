@@ -508,9 +508,8 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
     return status;
 }
 
-/* Writes the list, unless the file already has these bytes: every process that reads
- * the list keeps a copy of each version of the file, so a needless version costs
- * memory. */
+/* Writes the list, unless the file already has these bytes, so that no process reads it
+ * again without need. */
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
     pl_buf text = {0}, old = {0};

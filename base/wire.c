@@ -739,7 +739,8 @@ static pl_status recv_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         PL_CHECK(wire_client_verdict(socket));
     else if (socket->is_secure)
         wire_tell_failed_clients(socket);
-    return pl_fail(PL_ERR_TIMEOUT, "no message is waiting at %s", socket->address);
+    /* not an error, so the thread's last error stays as it is */
+    return PL_ERR_TIMEOUT;
 }
 
 pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out)
