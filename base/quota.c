@@ -35,7 +35,8 @@ void quota_destroy(quota **quota_at)
     *quota_at = NULL;
 }
 
-static bucket *find_bucket(quota *q, const pl_pubkey *key, int64_t now_ms)
+/* Returns the bucket of a key, and makes it, with `most` tokens, if there is none. */
+static bucket *find_bucket(quota *q, const pl_pubkey *key, int64_t now_ms, double most)
 {
     char text[PL_PUBKEY_TEXT];
     pl_pubkey_format(key, text);
@@ -43,7 +44,7 @@ static bucket *find_bucket(quota *q, const pl_pubkey *key, int64_t now_ms)
     if (at < 0) {
         at = q->n++;
         q->buckets = pl_grow(q->buckets, (size_t)q->n * sizeof *q->buckets);
-        q->buckets[at] = (bucket){QUOTA_AT_ONCE, now_ms};
+        q->buckets[at] = (bucket){most, now_ms};
         pl_name_table_put(q->keys, text, at);
     }
     return &q->buckets[at];
@@ -72,11 +73,15 @@ bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
     case PL_AS_WORKER:
     case PL_AS_RELAY:
     case PL_AS_INSPECTOR:
-        return from->own || take_from_bucket(find_bucket(q, &from->key, now_ms), cost,
-                                             now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
-    case PL_AS_NONE:
+        return from->own ||
+               take_from_bucket(find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE), cost,
+                                now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
     case PL_AS_INVITE:
     case PL_AS_REVOKED:
+        return take_from_bucket(
+            find_bucket(q, &from->key, now_ms, QUOTA_OTHERS_AT_ONCE), cost, now_ms,
+            QUOTA_OTHERS_PER_S, QUOTA_OTHERS_AT_ONCE);
+    case PL_AS_NONE:
     case PL_AS_COUNT:
     default:
         return take_from_bucket(&q->others, cost, now_ms, QUOTA_OTHERS_PER_S,

@@ -3,10 +3,10 @@
  * Every key has a token bucket: it holds at most QUOTA_AT_ONCE, gains QUOTA_PER_S per
  * second, and every message takes its cost out of it. If the bucket holds less than the
  * cost, the message is dropped. The sender repeats the message, because every client
- * repeats a question that is not answered. Other clients are not affected. Keys that
- * have no role or were revoked, and invitations, share one small bucket
- * (QUOTA_OTHERS_...). The job's own keys and the keys of hubs, homes and administrators
- * have no limit.
+ * repeats a question that is not answered. Other clients are not affected. An
+ * invitation or a revoked key has a small bucket (QUOTA_OTHERS_...); all keys that are
+ * not in the list share one. The list bounds the number of buckets. The job's own keys
+ * and the keys of hubs, homes and administrators have no limit.
  *
  * An honest worker renews its lease every 0.5 s, so it sends 2 messages per second. It
  * also loads data in pieces of up to 1 MiB, and each piece costs 4. So the limit of a

@@ -59,12 +59,31 @@ static void who_may_not_speak_shares_a_small_one(void **state)
     quota *q = quota_create();
     int n = 0;
     for (int i = 0; i < 4 * QUOTA_OTHERS_AT_ONCE; i++) {
-        const pl_peer a = peer_of(i % 2 ? PL_AS_INVITE : PL_AS_NONE, (uint8_t)i);
+        const pl_peer a = peer_of(PL_AS_NONE, (uint8_t)i);
         n += quota_take(q, &a, 1, 0);
     }
     assert_int_equal(n, QUOTA_OTHERS_AT_ONCE);
     const pl_peer worker = peer_of(PL_AS_WORKER, 1);
     assert_true(quota_take(q, &worker, 1, 0));
+    quota_destroy(&q);
+}
+
+static void a_flood_with_one_invitation_delays_no_other(void **state)
+{
+    (void)state;
+    quota *q = quota_create();
+    const pl_peer flood = peer_of(PL_AS_INVITE, 1), revoked = peer_of(PL_AS_REVOKED, 2),
+                  other = peer_of(PL_AS_INVITE, 3);
+    int n_flood = 0, n_revoked = 0;
+    for (int i = 0; i < 4 * QUOTA_OTHERS_AT_ONCE; i++) {
+        n_flood += quota_take(q, &flood, 1, 0);
+        n_revoked += quota_take(q, &revoked, 1, 0);
+    }
+    assert_int_equal(n_flood, QUOTA_OTHERS_AT_ONCE);
+    assert_int_equal(n_revoked, QUOTA_OTHERS_AT_ONCE);
+    assert_true(quota_take(q, &other, 4, 0));
+    assert_false(quota_take(q, &flood, 4, 39)); /* 3.9 tokens have come back */
+    assert_true(quota_take(q, &flood, 4, 41));
     quota_destroy(&q);
 }
 
@@ -87,6 +106,7 @@ int main(void)
         cmocka_unit_test(key_has_a_share_that_fills_up_again),
         cmocka_unit_test(one_key_takes_nothing_from_another),
         cmocka_unit_test(who_may_not_speak_shares_a_small_one),
+        cmocka_unit_test(a_flood_with_one_invitation_delays_no_other),
         cmocka_unit_test(jobs_own_keys_have_no_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
