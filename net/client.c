@@ -22,6 +22,8 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
     if (c->places.n > options->n_homes)
         c->places.n = options->n_homes;
     c->patience_ms = options->patience_ms;
+    c->blob_max = options->blob_max;
+    pl_message_init(&c->answer, 0);
     c->idle = options->idle;
     c->idle_context = options->idle_context;
     for (; c->n_homes < options->n_homes; c->n_homes++)
@@ -42,6 +44,7 @@ void pl_client_destroy(pl_client **client)
     for (int i = 0; i < c->n_homes; i++)
         pl_wire_close(&c->sockets[i]);
     pl_name_table_destroy(&c->moved);
+    pl_message_destroy(&c->answer);
     pl_free(c);
     *client = NULL;
 }
@@ -138,15 +141,15 @@ static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
 pl_status client_query(pl_client *c, int home, const char *name, pl_message *question,
                        const pl_field *fields, void *to)
 {
-    pl_message answer;
-    pl_message_init(&answer, 0);
+    pl_message *answer = &c->answer;
+    pl_message_destroy(answer);
+    pl_message_init(answer, 0);
     pl_status status = home == HOME_OF_NAME
-                           ? ask_home(c, name, question, &answer)
-                           : client_ask(c, c->sockets[home], question, &answer);
+                           ? ask_home(c, name, question, answer)
+                           : client_ask(c, c->sockets[home], question, answer);
     if (status == PL_OK && fields)
-        status = pl_message_get(&answer, "a home's answer", fields, to);
+        status = pl_message_get(answer, "a home's answer", fields, to);
     pl_message_destroy(question);
-    pl_message_destroy(&answer);
     return status;
 }
 

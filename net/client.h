@@ -23,6 +23,9 @@ typedef struct pl_client_options {
     /* key pair for the connections, borrowed; NULL: the key pair of the process */
     const pl_keypair *keys;
     int patience_ms; /* longest time for which a call waits without any answer */
+    /* The largest blob that is accepted, for a server that is not trusted; 0: no limit
+     */
+    uint64_t blob_max;
     pl_status (*idle)(void *context);
     void *idle_context;
 } pl_client_options;

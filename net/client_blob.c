@@ -77,6 +77,12 @@ static pl_status take_piece(download *d, pl_message *a)
         return pl_fail(
             PL_ERR_PROTO,
             "the home sent a piece of a blob with a wrong type or a wrong size");
+    if (d->client->blob_max > 0 && total > d->client->blob_max)
+        return pl_fail(
+            PL_ERR_PROTO,
+            "the other process offers a blob of %llu bytes, but at most %llu "
+            "are expected",
+            (unsigned long long)total, (unsigned long long)d->client->blob_max);
     d->total = total;
     d->known = true;
     pl_buf_append(d->out, a->data.data, a->data.len);

@@ -28,6 +28,10 @@ struct pl_client {
     pl_name_table *moved;
     pl_status (*idle)(void *context);
     void *idle_context;
+    /* the largest blob that is accepted; 0: no limit */
+    uint64_t blob_max;
+    /* the last answer to client_query: texts of its fields point into it */
+    pl_message answer;
     /* the lease that is sent with updates; len 0: no lease */
     pl_submission_lease lease;
 };

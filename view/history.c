@@ -101,7 +101,7 @@ typedef struct log_count {
     history *out;
     phase_history names;             /* only its list of workers is used */
     int64_t hub_ms;                  /* time of the hub's last start; 0: not seen */
-    int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its last process id; 0: not known */
+    int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its last process; 0: not known */
 } log_count;
 
 /* Whether the worker that joins was restarted: the worker has joined before, and its
@@ -116,7 +116,8 @@ static bool worker_restarted(log_count *c, const page_event *e)
         &c->names, page_event_value(e, "worker", value, sizeof value));
     if (w < 0)
         return false;
-    if (pl_parse_int(page_event_value(e, "pid", value, sizeof value), &pid) != PL_OK)
+    if (pl_parse_int(page_event_value(e, "process", value, sizeof value), &pid) !=
+        PL_OK)
         pid = 0;
     const bool same = pid != 0 && pid == c->pids[w];
     c->pids[w] = pid;

@@ -61,8 +61,9 @@ static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
     pl_copy_text(worker->offers_at, sizeof worker->offers_at,
                  q.address ? q.address : "");
     if (is_news && hub_may_log(h, peer))
-        pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\" pid=%llu", q.name,
-               q.device, (unsigned long long)q.pid);
+        pl_log(PL_LOG_INFO, "worker.joined",
+               "worker=%s device=\"%s\" pid=%u process=%llu", q.name, q.device,
+               (unsigned)q.pid, (unsigned long long)q.pid);
     PL_SAY(a, WELCOME, welcome, .table = h->table[0] ? h->table : NULL,
            .address = PL_ITEMS(h->homes_at, h->n_homes),
            .ttl_ms = (uint64_t)h->options->ttl_ms,

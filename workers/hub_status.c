@@ -116,7 +116,7 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     bool away = hub_is_away(h, w, now_ms);
     pl_json_set_text(o, "worker", w->name);
     pl_json_set_text(o, "device", w->device);
-    pl_json_set_int(o, "pid", (int64_t)w->pid);
+    pl_json_set_int(o, "pid", (int64_t)(w->pid & UINT32_MAX));
     pl_json_set_text(o, "state",
                      w->fenced[0]               ? "fenced"
                      : hub_is_barred(w, now_ms) ? "barred"

@@ -168,6 +168,7 @@ pl_status peer_get(const peer_line *line, const char *module, int64_t round, int
                                  .n_homes = 1,
                                  .keys = line->keys,
                                  .patience_ms = PATIENCE_MS,
+                                 .blob_max = line->bytes_max,
                                  .idle = line->idle,
                                  .idle_context = line->idle_context};
     PL_TRY(pl_client_create(&options, &client));

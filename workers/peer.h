@@ -35,6 +35,7 @@ typedef struct peer_line {
     void *idle_context;
     /* the key pair for the connection; NULL: the key pair of the process */
     const pl_keypair *keys;
+    uint64_t bytes_max; /* the largest update that is accepted */
 } peer_line;
 
 /* Asks another worker for an update, and appends the bytes of the update to `out`.

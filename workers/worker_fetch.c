@@ -420,7 +420,9 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
                           const local_slot *s, const char *name, const int mate[2],
                           pl_buf *out)
 {
-    peer_line line = {who->address, worker_go_on, w, w->has_mates ? &w->mates : NULL};
+    /* no codec sends more than two vectors of f32 with a few words per block */
+    peer_line line = {who->address, worker_go_on, w, w->has_mates ? &w->mates : NULL,
+                      16 * s->n + ((uint64_t)1 << 20)};
     pl_status status = peer_get(&line, name, task->phase - 1, mate[0], mate[1], out);
     if (status == PL_OK && !is_update(s, out)) {
         pl_log(PL_LOG_WARN, "mate.lied", "module=%s mate=%s round=%lld reason=\"%s\"",

@@ -19,7 +19,7 @@ pl_status worker_say_hello(worker *w)
 {
     pl_message m = {0};
     PL_SAY(&m, HELLO, hello, .name = w->options->name, .role = "worker",
-           .device = w->device, .pid = (uint64_t)getpid(),
+           .device = w->device, .pid = w->process,
            .address = w->offers_at[0] ? w->offers_at : NULL);
     return send_hub(w, &m);
 }
@@ -202,6 +202,6 @@ pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
 pl_status worker_say_bye(worker *w)
 {
     pl_message m = {0};
-    PL_SAY(&m, RELEASE, leave, .name = w->options->name, .pid = (uint64_t)getpid());
+    PL_SAY(&m, RELEASE, leave, .name = w->options->name, .pid = w->process);
     return send_hub(w, &m);
 }

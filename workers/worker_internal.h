@@ -133,6 +133,9 @@ typedef struct sender sender;
 
 typedef struct worker {
     const pl_worker_options *options;
+    /* The low 32 bits are the process id, for people. The others are random: in a
+     * container every process has the same id, and the hub must notice a restart. */
+    uint64_t process;
     char device[PL_DEVICE_MAX];
     pl_socket *hub;
     int64_t heard_ms; /* time when the last message from the hub arrived */

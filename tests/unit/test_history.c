@@ -226,14 +226,14 @@ static void a_hub_that_restarts_is_one_restart(void **state)
     char path[PL_PATH_MAX];
     static const char text[] = "1970-01-01T00:00:01.000Z info hub hub.ready address=x\n"
                                "1970-01-01T00:00:02.000Z info hub worker.joined "
-                               "worker=w-1 device=\"a\" pid=7\n"
+                               "worker=w-1 device=\"a\" process=7\n"
                                "1970-01-01T00:00:03.000Z info hub worker.joined "
-                               "worker=w-2 device=\"a\" pid=8\n"
+                               "worker=w-2 device=\"a\" process=8\n"
                                "1970-01-01T00:00:16.000Z info hub hub.ready address=x\n"
                                "1970-01-01T00:00:17.000Z info hub worker.joined "
-                               "worker=w-1 device=\"a\" pid=7\n"
+                               "worker=w-1 device=\"a\" process=7\n"
                                "1970-01-01T00:00:18.000Z info hub worker.joined "
-                               "worker=w-2 device=\"a\" pid=9\n";
+                               "worker=w-2 device=\"a\" process=9\n";
     assert_ok(pl_replace_file(pl_join(path, b.logs, "hub.log"), text, strlen(text)));
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
     assert_int_equal(row_of(&b, "mix", 0)->n_restarts, 0);

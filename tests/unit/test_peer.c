@@ -140,7 +140,7 @@ static void whoever_waits_goes_on_with_other_work(void **state)
     fixture *f = *state;
     pl_buf got = {0};
     int calls = 0;
-    peer_line line = {f->address, leave, &calls, NULL};
+    peer_line line = {.address = f->address, .idle = leave, .idle_context = &calls};
     peer_destroy(f->offers);
     f->offers = NULL;
     assert_int_equal(peer_get(&line, "mix/L1.E0", 0, 0, 0, &got), PL_ERR_CANCELLED);
@@ -148,10 +148,28 @@ static void whoever_waits_goes_on_with_other_work(void **state)
     pl_buf_destroy(&got);
 }
 
+/* A mate may lie about the size, or never end. */
+static void an_update_that_is_too_large_is_refused_at_its_first_piece(void **state)
+{
+    fixture *f = *state;
+    pl_buf got = {0};
+    peer_line line = {.address = f->address, .bytes_max = (3u << 20) + 4};
+    put(f, "mix/L1.E0", 0, 1, (3u << 20) + 5);
+    assert_int_equal(peer_get(&line, "mix/L1.E0", 0, 1, 0, &got), PL_ERR_PROTO);
+    assert_non_null(strstr(pl_last_error(), "at most 3145732 are expected"));
+    assert_true(got.len <= PL_WIRE_DATA_MAX);
+    line.bytes_max++;
+    assert_int_equal(peer_get(&line, "mix/L1.E0", 0, 1, 0, &got), PL_OK);
+    pl_buf_destroy(&got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(offers_arrive_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            an_update_that_is_too_large_is_refused_at_its_first_piece, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(what_is_not_offered_is_not_found, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(only_two_rounds_of_a_path_are_kept, set_up,
