@@ -138,3 +138,21 @@ void pl_address_of_machine(char out[PL_ADDRESS_MAX])
     }
     freeifaddrs(all);
 }
+
+bool pl_url_is_local(const char *url)
+{
+    static const char *const hosts[] = {"http://127.0.0.1", "http://localhost",
+                                        "http://[::1]"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        const char *rest = url + strlen(hosts[i]);
+        if (pl_starts_with(url, hosts[i]) &&
+            strchr(":/", *rest)) /* also true at the end of the text */
+            return !memchr(rest, '@', strcspn(rest, "/?#"));
+    }
+    return false;
+}
+
+bool pl_url_is_safe(const char *url)
+{
+    return pl_starts_with(url, "https://") || pl_url_is_local(url);
+}

@@ -54,6 +54,13 @@ void pl_address_beside(const char *address, const char *name, char out[PL_ADDRES
  * none. */
 void pl_address_of_machine(char out[PL_ADDRESS_MAX]);
 
+/* Whether the URL begins with http:// and names this machine. A URL with a user name is
+ * refused, because http://127.0.0.1:80@HOST means HOST. */
+bool pl_url_is_local(const char *url);
+/* Whether credentials may be sent to this URL: the connection is encrypted, or stays on
+ * this machine. */
+bool pl_url_is_safe(const char *url);
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,28 +14,6 @@ enum {
 #define HUB "https://huggingface.co"
 
 /* ---- the address and the token ---- */
-/* Whether the address begins with http:// and names this machine. An address with an @
- * is not accepted, because http://127.0.0.1:80@HOST means HOST. */
-static bool is_this_machine(const char *url)
-{
-    static const char *const hosts[] = {"http://127.0.0.1", "http://localhost",
-                                        "http://[::1]"};
-    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
-        const char *rest = url + strlen(hosts[i]);
-        if (pl_starts_with(url, hosts[i]) &&
-            strchr(":/", *rest)) /* also true at the end of the text */
-            return !memchr(rest, '@', strcspn(rest, "/?#"));
-    }
-    return false;
-}
-
-/* Whether a token may be sent to this address: the connection is encrypted, or stays on
- * this machine. */
-static bool is_safe(const char *url)
-{
-    return pl_starts_with(url, "https://") || is_this_machine(url);
-}
-
 static pl_status find_endpoint(asker *a)
 {
     const char *named = getenv("HF_ENDPOINT"), *offline = getenv("HF_HUB_OFFLINE");
@@ -49,7 +27,7 @@ static pl_status find_endpoint(asker *a)
     size_t len = strlen(a->endpoint);
     if (len > 0 && a->endpoint[len - 1] == '/')
         a->endpoint[len - 1] = '\0';
-    if (!is_safe(a->endpoint) || strchr(a->endpoint, '@'))
+    if (!pl_url_is_safe(a->endpoint) || strchr(a->endpoint, '@'))
         return pl_fail(PL_ERR_CONFIG,
                        "HF_ENDPOINT must be https://HOST (http://localhost for a hub "
                        "on this machine), without a user name: the token is sent "
@@ -173,7 +151,7 @@ static pl_status ask_once(asker *a, const ask *q, const char *url, int *retry_af
                         .data = q->data,
                         .len = q->len,
                         .answer_max = ANSWER_MAX,
-                        .direct = is_this_machine(url),
+                        .direct = pl_url_is_local(url),
                         .silent_s = SILENT_S,
                         .answer = &a->answer};
     const size_t end = strlen(a->endpoint);
@@ -197,7 +175,7 @@ pl_status asker_do(asker *a, const ask *q)
     int wait_ms = WAIT_MS, retry_after_s = 0;
     pl_buf_printf(&url, "%s%s", q->url[0] == '/' ? a->endpoint : "", q->url);
     pl_status status =
-        is_safe(pl_buf_text(&url))
+        pl_url_is_safe(pl_buf_text(&url))
             ? ask_once(a, q, pl_buf_text(&url), &retry_after_s)
             : pl_fail(PL_ERR_PROTO,
                       "cannot %s: the model hub at %s gives an address without "

@@ -109,6 +109,11 @@ static pl_status check_kind(const engine_url *url)
         !pl_starts_with(url->endpoint, "https://"))
         return pl_fail(PL_ERR_CONFIG, "the address of an s3 engine must say where the "
                                       "service is: add ?endpoint=https://HOST:PORT");
+    if (s3 && !strchr(url->endpoint, '@') && !pl_url_is_safe(url->endpoint))
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the endpoint must be https://HOST (http:// only for a service on "
+            "this machine), because keys are sent to it");
     if (s3 && strchr(url->endpoint, '@'))
         return pl_fail(
             PL_ERR_CONFIG,

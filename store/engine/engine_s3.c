@@ -11,6 +11,7 @@
  * AWS_SESSION_TOKEN, or from the file that AWS's own tools use (s3_keys.h). */
 #include "store/engine/s3_keys.h"
 #include "store/engine/s3_text.h"
+#include <stdlib.h>
 #include <string.h>
 
 enum { ANSWER_S = 10, REQUEST_S = 120, PAGE_KEYS = 1000 };
@@ -242,6 +243,40 @@ static pl_status probe(s3_engine *e, const engine_url *url)
     return PL_OK;
 }
 
+/* ---- where keys may go ---- */
+static bool is_same_endpoint(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = b ? strlen(b) : 0;
+    n -= n > 0 && a[n - 1] == '/';
+    m -= m > 0 && b[m - 1] == '/';
+    return n == m && m > 0 && memcmp(a, b, n) == 0;
+}
+
+static bool is_amazon(const char *endpoint)
+{
+    static const char domain[] = ".amazonaws.com";
+    const char *host = endpoint + strlen("https://");
+    const size_t len = strcspn(host, ":/?#"), own = strlen(domain);
+    return pl_starts_with(endpoint, "https://") && len > own &&
+           memcmp(host + len - own, domain, own) == 0;
+}
+
+/* The endpoint stands in the run, which somebody else may have made, so that this
+ * user's keys, or a session token, would be sent to a stranger. So a service that is
+ * neither on this machine nor Amazon's must be named by the user, too. */
+static pl_status check_endpoint(const char *endpoint)
+{
+    if (pl_url_is_local(endpoint) || is_amazon(endpoint) ||
+        is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL_S3")) ||
+        is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL")))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_NOPERM,
+        "the store sends its S3 keys to %.200s; if you trust this service, set "
+        "AWS_ENDPOINT_URL_S3=%.200s",
+        endpoint, endpoint);
+}
+
 pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops **ops,
                          void **self)
 {
@@ -252,6 +287,7 @@ pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops 
     snprintf(e->base, sizeof e->base, "%.*s/%s", (int)end, url->endpoint, url->place);
     snprintf(e->space, sizeof e->space, "%s%s", url->space, url->space[0] ? "/" : "");
     snprintf(e->signing, sizeof e->signing, "aws:amz:%s:s3", url->region);
+    PL_TRY(check_endpoint(url->endpoint));
     PL_TRY(s3_keys_load(&e->keys));
     PL_TRY(pl_web_open(&e->web));
     if (to_write)

@@ -38,6 +38,8 @@ static void a_wrong_url_is_refused_with_the_reason(void **state)
         {"s3://bucket/p", "?endpoint="},
         {"s3://bucket/p?endpoint=host:80", "?endpoint="},
         {"s3://bucket/p?endpoint=http://key:secret@host", "are not written"},
+        {"s3://bucket/p?endpoint=http://host:9000", "must be https://HOST"},
+        {"s3://bucket/p?endpoint=http://127.0.0.1.example", "must be https://HOST"},
     };
     engine_url url;
     (void)state;
