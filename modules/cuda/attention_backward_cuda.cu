@@ -68,7 +68,8 @@ static void compute_delta(pl_backend *be, float *delta, const act *dout, const a
 /* For STEP queries: lse, delta, and where the query's text begins, which never
  * decreases. Queries from T on have values that give p = 0. */
 template <int STEP> struct query_numbers {
-    float lse[STEP], delta[STEP];
+    alignas(8) float lse[STEP]; /* read in pairs, like delta, as float2 */
+    alignas(8) float delta[STEP];
     int begin[STEP];
 };
 

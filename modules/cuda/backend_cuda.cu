@@ -81,6 +81,18 @@ void *cuda_scratch(cuda_state *self, size_t bytes)
 {
     if (bytes <= self->scratch_bytes)
         return self->scratch;
+    /* While a graph is captured, the driver can neither free nor give memory. The work
+     * is then done without a graph, and that call makes the buffer grow. */
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    (void)cudaStreamIsCapturing(self->stream, &capturing);
+    if (capturing != cudaStreamCaptureStatusNone) {
+        cuda_note_failure(self,
+                          pl_fail(PL_ERR_DEVICE,
+                                  "the operations' buffer must grow to %zu bytes, "
+                                  "which a capture does not allow",
+                                  bytes));
+        return NULL;
+    }
     (void)cudaFree(self->scratch);
     self->scratch = NULL;
     self->scratch_bytes = 0;

@@ -485,6 +485,14 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
     stream->capturer = std::this_thread::get_id();
     return cudaSuccess;
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *out)
+{
+    TAKE_TURN;
+    *out = !stream || !stream->capture ? cudaStreamCaptureStatusNone
+           : stream->spoilt            ? cudaStreamCaptureStatusInvalidated
+                                       : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+}
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
     TAKE_TURN;
