@@ -75,9 +75,9 @@ static bool is_late(const pl_crowd *c, const pl_guest *g, int64_t now)
 {
     int64_t since = waits_since(g);
     if (since > 0)
-        return c->wait_limit_ms > 0 && now - since > c->wait_limit_ms;
+        return now - since > c->wait_limit_ms;
     since = __atomic_load_n(&g->busy_ms, __ATOMIC_SEQ_CST);
-    return c->busy_limit_ms > 0 && now - since > c->busy_limit_ms;
+    return now - since > c->busy_limit_ms;
 }
 
 static unsigned address_slot_of(const pl_guest *g)

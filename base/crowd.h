@@ -50,7 +50,7 @@ void pl_guest_is_busy(pl_guest *guest);
 
 typedef struct pl_crowd {
     int places, waiting;
-    /* after this time a connection is closed; 0: no limit */
+    /* after this time a connection is closed; INT64_MAX: never */
     int64_t wait_limit_ms, busy_limit_ms;
     /* Tells whether the guest's socket is still this connection; NULL: it always is,
      * because guests leave before their sockets are closed. */

@@ -16,7 +16,7 @@ extern "C" {
 /* X(name, exit code, short text) */
 #define PL_STATUS_TABLE(X)                                                             \
     X(OK, 0, "ok")                                                                     \
-    X(ERR_ARG, 70, "a function was called with a wrong argument")                      \
+    X(ERR_ARG, 64, "an argument is wrong")                                             \
     X(ERR_USAGE, 64, "the command line is wrong")                                      \
     X(ERR_CONFIG, 78, "the configuration is wrong or contradicts itself")              \
     X(ERR_DATA, 65, "input data are unusable")                                         \

@@ -292,6 +292,8 @@ pl_status wire_watch_server(pl_socket *socket)
     w->heard = pl_alloc((size_t)files);
     w->crowd = (pl_crowd){.places = files,
                           .waiting = files / 2 < WAITING_MAX ? files / 2 : WAITING_MAX,
+                          .wait_limit_ms = INT64_MAX,
+                          .busy_limit_ms = INT64_MAX,
                           .is_open = is_same_peer};
     pl_status status = pl_thread_start("crowd", run_crowd, w, &w->thread);
     if (status != PL_OK) {

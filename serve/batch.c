@@ -300,7 +300,7 @@ pl_status pl_batch_join(pl_batch *b, const pl_batch_request *q)
 {
     bool taken[PL_DECODER_SLOTS_MAX];
     const bool scored = q->score && q->options->prompt_scores;
-    const prefix_prompt prompt = {q->prompt, q->n_prompt, q->path_contents};
+    const prefix_prompt prompt = {q->prompt, q->n_prompt, q->path_contents, q->asker};
     if (pl_batch_room(b) < (q->routes ? q->routes->n_paths : 1))
         return pl_fail(PL_ERR_BUSY,
                        "%d of %d slots are free, too few for this request; try again "

@@ -8,10 +8,16 @@
 #include <errno.h>
 #include <string.h>
 
-enum { CONNECTIONS_MAX = 16, TIMEOUT_S = 10, MEMORY_MAX = 32 << 10 };
+enum {
+    CONNECTIONS_MAX = 64,
+    PLACES = 16, /* as in server_http.c */
+    TIMEOUT_S = 10,
+    MEMORY_MAX = 32 << 10
+};
 
 struct pl_exporter {
     struct MHD_Daemon *daemon;
+    http_site site;
     pl_status (*hub)(void *context, pl_json **status);
     void *context;
 };
@@ -45,6 +51,9 @@ static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *
     (void)upload;
     (void)upload_bytes;
     (void)state;
+    const char *doubt = http_site_doubt(&e->site, c, url);
+    if (doubt)
+        return http_reply_text(c, MHD_HTTP_FORBIDDEN, doubt);
     if (!http_only_reads(method))
         return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
                                "only GET and HEAD are allowed\n");
@@ -81,28 +90,41 @@ pl_status pl_exporter_open(const char *listen,
     *out = NULL;
     PL_CHECK(parse_listen(listen, &at));
     PL_CHECK(http_load());
+    /* Whoever can reach the address may read the metrics, as Prometheus expects. */
+    const bool loopback = ntohl(at.sin_addr.s_addr) >> 24 == 127;
+    const server_clients_options places = {
+        .places = PLACES, .request_s = TIMEOUT_S, .answer_s = TIMEOUT_S};
     pl_exporter *e = pl_alloc(sizeof *e);
     e->hub = hub;
     e->context = context;
+    pl_status status =
+        http_site_open(&at, loopback ? "net.metrics" : NULL, NULL, &places, &e->site);
+    PL_TRY(status);
+    /* poll, because select would refuse descriptors from 1,024 on */
+    errno = 0;
     e->daemon = mhd.MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_metrics_request, e,
-        MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL,
+        on_metrics_request, e, MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_END);
-    if (!e->daemon) {
-        int cause = errno;
-        pl_free(e);
-        return http_not_listening(listen, "metrics", "net.metrics", cause);
-    }
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
+        MHD_OPTION_NOTIFY_CONNECTION, http_site_connection, &e->site,
+        MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL, MHD_OPTION_END);
+    if (!e->daemon)
+        PL_TRY(http_not_listening(listen, "metrics", "net.metrics", errno));
+done:
+    if (status != PL_OK)
+        pl_exporter_close(&e);
     *out = e;
-    return PL_OK;
+    return status;
 }
 
 void pl_exporter_close(pl_exporter **e)
 {
     if (!*e)
         return;
-    mhd.MHD_stop_daemon((*e)->daemon);
+    if ((*e)->daemon)
+        mhd.MHD_stop_daemon((*e)->daemon);
+    http_site_close(&(*e)->site);
     pl_free(*e);
     *e = NULL;
 }

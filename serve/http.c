@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 struct http_library mhd;
 
@@ -106,6 +107,135 @@ pl_status http_not_listening(const char *listen, const char *what, const char *o
     return pl_fail(cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET,
                    "cannot listen on %s for %s: %s; choose another address by %s",
                    listen, what, strerror(cause), option);
+}
+
+/* ---- who may ask ---- */
+pl_status http_site_open(const struct sockaddr_in *at, const char *keys,
+                         const char *cors, const server_clients_options *places,
+                         http_site *out)
+{
+    const bool loopback = ntohl(at->sin_addr.s_addr) >> 24 == 127;
+    *out = (http_site){.local_only = keys && loopback, .cors = cors};
+    inet_ntop(AF_INET, &at->sin_addr, out->host, sizeof out->host);
+    if (keys && !loopback)
+        return pl_fail(PL_ERR_USAGE,
+                       "other machines can reach %s; give %s FILE with the names and "
+                       "hashes of keys, or listen on 127.0.0.1",
+                       out->host, keys);
+    return server_clients_open(places, &out->clients);
+}
+
+void http_site_close(http_site *site)
+{
+    server_clients_close(&site->clients);
+}
+
+static const char *header_of(struct MHD_Connection *c, const char *name)
+{
+    return mhd.MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+/* Whether the Host header names this machine; its port does not matter. */
+static bool is_own_host(const http_site *site, const char *host)
+{
+    size_t len = host ? strcspn(host, ":") : 0;
+    return len > 0 &&
+           ((len == strlen("localhost") && strncasecmp(host, "localhost", len) == 0) ||
+            (len == strlen(site->host) && strncmp(host, site->host, len) == 0));
+}
+
+static bool is_own_origin(const char *origin, const char *host)
+{
+    const char *name = strstr(origin, "://");
+    return name &&
+           (pl_starts_with(origin, "http://") || pl_starts_with(origin, "https://")) &&
+           strcasecmp(name + strlen("://"), host) == 0;
+}
+
+/* A browser sends no Origin with some requests of foreign pages (for images, for
+ * example), but says in Sec-Fetch-Site that the page is foreign. A user may follow a
+ * link from a foreign page to the page of the server ("/"). */
+const char *http_site_doubt(const http_site *site, struct MHD_Connection *c,
+                            const char *url)
+{
+    const char *host = header_of(c, MHD_HTTP_HEADER_HOST),
+               *origin = header_of(c, MHD_HTTP_HEADER_ORIGIN),
+               *from = header_of(c, "Sec-Fetch-Site");
+    if (!site->local_only)
+        return NULL;
+    if (!is_own_host(site, host))
+        return "the Host header must be localhost or the address at which this server "
+               "listens";
+    if (site->cors && origin &&
+        (strcmp(site->cors, "*") == 0 || strcmp(site->cors, origin) == 0))
+        return NULL;
+    if ((origin && !is_own_origin(origin, host)) ||
+        (!origin && from && strcmp(url, "/") != 0 &&
+         (strcmp(from, "cross-site") == 0 || strcmp(from, "same-site") == 0)))
+        return "the request comes from a page of a different site, which this server "
+               "does not allow";
+    return NULL;
+}
+
+int http_socket(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info ? info->connect_fd : -1;
+}
+
+uint32_t http_address(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (!info || info->client_addr->sa_family != AF_INET)
+        return 0;
+    struct sockaddr_in at;
+    memcpy(&at, info->client_addr, sizeof at);
+    return ntohl(at.sin_addr.s_addr);
+}
+
+/* Called when a connection is opened and when it ends, both times on the thread of the
+ * library. The second call comes before the socket is closed. */
+void http_site_connection(void *context, struct MHD_Connection *c, void **client,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    http_site *site = context;
+    server_client *left = *client;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+        *client = server_clients_enter(site->clients, http_socket(c), http_address(c));
+    else
+        server_clients_leave(site->clients, &left);
+}
+
+server_client *http_client(struct MHD_Connection *c)
+{
+    return mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+        ->socket_context;
+}
+
+static int digit_of(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+size_t http_unescape(void *context, struct MHD_Connection *c, char *text)
+{
+    char *to = text;
+    (void)context;
+    (void)c;
+    for (const char *from = text; *from; to++) {
+        const int high = *from == '%' ? digit_of(from[1]) : -1,
+                  low = high >= 0 ? digit_of(from[2]) : -1;
+        const bool is_code = low >= 0 && high + low > 0;
+        *to = (char)(is_code ? high * 16 + low : *from);
+        from += is_code ? 3 : 1;
+    }
+    *to = '\0';
+    return (size_t)(to - text);
 }
 
 bool pl_http_address(const char *listen, struct sockaddr_in *out)

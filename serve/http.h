@@ -1,8 +1,9 @@
 /* Private to serve: HTTP functions that the exporter, the page and the server share. */
 #ifndef PL_SERVE_HTTP_H
 #define PL_SERVE_HTTP_H
-#include "base/base.h"
+#include "serve/server_clients.h"
 #include <microhttpd.h>
+#include <netinet/in.h>
 
 #define MHD_FUNCTIONS(X)                                                               \
     X(MHD_start_daemon)                                                                \
@@ -56,6 +57,37 @@ struct MHD_Response *http_page_response(const http_page *page);
 /* Whether the method is GET or HEAD. The caller answers both in the same way; for HEAD
  * the library leaves out the body. */
 bool http_only_reads(const char *method);
+/* The one rule of all HTTP servers about who may ask. A server without keys answers
+ * only this machine: it listens on a loopback address, the Host header names this
+ * machine, and the request does not come from a page of a different site. So a web page
+ * that a user visits can neither read the server (DNS rebinding) nor make it work
+ * (forged requests). With keys none of this is needed, because no page has a key. */
+typedef struct http_site {
+    char host[INET_ADDRSTRLEN]; /* the address at which the server listens */
+    bool local_only;
+    const char *cors;        /* origin whose pages may ask, "*": all; NULL: none */
+    server_clients *clients; /* bounds the connections */
+} http_site;
+/* Opens the site. `keys` names the option that gives the server keys; NULL: the server
+ * has keys. ERR_USAGE: other machines can reach the address, and there are no keys. */
+PL_MUST_CHECK pl_status http_site_open(const struct sockaddr_in *at, const char *keys,
+                                       const char *cors,
+                                       const server_clients_options *places,
+                                       http_site *out);
+void http_site_close(http_site *site); /* after the daemon has been stopped */
+/* Returns the reason why a request is refused (status 403); NULL if it is not. */
+const char *http_site_doubt(const http_site *site, struct MHD_Connection *c,
+                            const char *url);
+/* MHD_OPTION_NOTIFY_CONNECTION, whose context is the site. The client of a connection
+ * (server_clients.h) becomes its socket context. */
+void http_site_connection(void *site, struct MHD_Connection *c, void **client,
+                          enum MHD_ConnectionNotificationCode what);
+server_client *http_client(struct MHD_Connection *c);
+/* MHD_OPTION_UNESCAPE_CALLBACK: decodes %XX but %00, which would end the text. */
+size_t http_unescape(void *context, struct MHD_Connection *c, char *text);
+int http_socket(struct MHD_Connection *c);
+uint32_t http_address(struct MHD_Connection *c); /* in host order; 0: unknown */
+
 /* Returns the error for an HTTP server that could not listen at `listen`. `cause` is
  * the value of errno; `option` is the option or key that sets the address; `what` is
  * what the server would serve. */

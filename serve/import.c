@@ -303,7 +303,7 @@ static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
     for (uint64_t i = 0; i < have->n_values; i++)
         if (!isfinite(out[i]))
             return pl_fail(
-                PL_ERR_NUMERIC,
+                PL_ERR_DATA,
                 "%s: value %llu of tensor %s is %g, so the model cannot be used",
                 safetensors_name(file), (unsigned long long)i, t->name, (double)out[i]);
     return PL_OK;

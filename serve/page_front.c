@@ -6,15 +6,14 @@
 #include "serve/server_access.h"
 #include "serve/server_framing.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
-    CONNECTIONS_MAX = 64,
-    PER_ADDRESS_MAX = 32,
+    CONNECTIONS_MAX = 128,
+    PLACES = 64,    /* as in server_http.c */
+    REQUEST_S = 30, /* limit of time for a request; a stream of events begins it anew */
     TIMEOUT_S = 15,
     MEMORY_MAX = 32 << 10,
     LOOK_MS = 200, /* how often a thread checks whether the front is closing */
@@ -28,9 +27,8 @@ enum {
 
 struct pl_page_front {
     struct MHD_Daemon *daemon;
-    server_access *access;      /* NULL: no token is needed */
-    bool loopback;              /* only this machine can reach the address */
-    char host[INET_ADDRSTRLEN]; /* the address at which the front listens */
+    server_access *access; /* NULL: no token is needed */
+    http_site site;
     http_page page;
     pl_queue *questions; /* questions that the owner has not taken yet */
     /* the three fields below are accessed by atomic operations */
@@ -155,20 +153,13 @@ static bool ask_owner(pl_page_front *f, pl_page_question *q)
     return true;
 }
 
-static int socket_of(struct MHD_Connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info ? info->connect_fd : -1;
-}
-
 /* Asks the owner, and repeats the question while the owner is busy and the client
  * waits. A busy owner is often ready soon, and a browser's console would show each
  * status 503 as an error. */
 static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection *c,
                                          const char *url)
 {
-    struct pollfd gone = {.fd = socket_of(c), .events = POLLRDHUP};
+    struct pollfd gone = {.fd = http_socket(c), .events = POLLRDHUP};
     const int64_t until = pl_now_ms() + BUSY_MS;
     pl_page_question *q = make_question(c, url);
     if (!q)
@@ -176,6 +167,7 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
                                "the URL has too many arguments, or a part of the URL "
                                "is too long\n");
     note_watcher(f);
+    server_client_is_busy(http_client(c));
     bool answered = ask_owner(f, q);
     while (answered && q->status == PL_ERR_BUSY && pl_now_ms() < until &&
            poll(&gone, 1, AGAIN_MS) == 0)
@@ -187,12 +179,14 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
             ? http_reply(c, MHD_HTTP_OK, "application/json", q->body.data, q->body.len)
             : http_reply_text(c, http_of(q->status), pl_buf_text(&q->body));
     release_question(q);
+    server_client_waits(http_client(c));
     return result;
 }
 
 /* ---- the stream of events ---- */
 typedef struct event_stream {
     pl_page_front *front;
+    server_client *client;
     int socket;
     uint64_t number; /* the number of the state that was sent last */
     int64_t sent_ms;
@@ -206,6 +200,9 @@ static ssize_t write_event(void *context, uint64_t position, char *out, size_t m
     for (;;) {
         const uint64_t number = __atomic_load_n(&s->front->number, __ATOMIC_SEQ_CST);
         note_watcher(s->front);
+        /* So the stream is closed only if there are too many connections, and after
+         * silent ones. The browser then opens it again. */
+        server_client_waits(s->client);
         if (is_closing(s->front) || most < 64)
             return MHD_CONTENT_READER_END_OF_STREAM;
         if (number != s->number || pl_now_ms() - s->sent_ms > COMMENT_MS) {
@@ -229,7 +226,8 @@ static enum MHD_Result reply_with_events(pl_page_front *f, struct MHD_Connection
     enum { BLOCK_BYTES = 256 };
     event_stream *s = pl_alloc(sizeof *s);
     s->front = f;
-    s->socket = socket_of(c);
+    s->client = http_client(c);
+    s->socket = http_socket(c);
     s->number = UINT64_MAX;
     return http_queue(c, MHD_HTTP_OK, "text/event-stream", NULL, 0,
                       mhd.MHD_create_response_from_callback(
@@ -237,17 +235,6 @@ static enum MHD_Result reply_with_events(pl_page_front *f, struct MHD_Connection
 }
 
 /* ---- requests ---- */
-/* Whether the Host header names this machine; its port does not matter. */
-static bool is_own_host(const pl_page_front *f, struct MHD_Connection *c)
-{
-    const char *host =
-        mhd.MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    size_t len = host ? strcspn(host, ":") : 0;
-    return len > 0 &&
-           ((len == strlen("localhost") && strncasecmp(host, "localhost", len) == 0) ||
-            (len == strlen(f->host) && strncmp(host, f->host, len) == 0));
-}
-
 static bool has_token(const pl_page_front *f, struct MHD_Connection *c)
 {
     return !f->access ||
@@ -272,10 +259,8 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
     if (!http_only_reads(method))
         return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
                                "only GET and HEAD are allowed\n");
-    if (f->loopback && !is_own_host(f, c))
-        return http_reply_text(c, MHD_HTTP_FORBIDDEN,
-                               "the Host header must be localhost or the address at "
-                               "which the page listens\n");
+    if ((doubt = http_site_doubt(&f->site, c, url)))
+        return http_reply_text(c, MHD_HTTP_FORBIDDEN, doubt);
     if (strcmp(url, "/") == 0)
         return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, 0,
                           http_page_response(&f->page));
@@ -291,13 +276,9 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
 static pl_status open_page_front(pl_page_front *f, const pl_page_front_options *o,
                                  const struct sockaddr_in *at)
 {
-    f->loopback = ntohl(at->sin_addr.s_addr) >> 24 == 127;
-    inet_ntop(AF_INET, &at->sin_addr, f->host, sizeof f->host);
-    if (!f->loopback && !o->tokens)
-        return pl_fail(PL_ERR_USAGE,
-                       "other machines can reach %s; give --token FILE with the names "
-                       "and hashes of tokens, or listen on 127.0.0.1",
-                       o->listen);
+    const server_clients_options places = {
+        .places = PLACES, .request_s = REQUEST_S, .answer_s = REQUEST_S};
+    PL_CHECK(http_site_open(at, o->tokens ? NULL : "--token", NULL, &places, &f->site));
     if (o->tokens)
         PL_CHECK(server_access_load(o->tokens, &f->access));
     PL_CHECK(http_load());
@@ -308,7 +289,8 @@ static pl_status open_page_front(pl_page_front *f, const pl_page_front_options *
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
         0, NULL, NULL, on_page_request, f, MHD_OPTION_SOCK_ADDR, at,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)PER_ADDRESS_MAX,
+        MHD_OPTION_NOTIFY_CONNECTION, http_site_connection, &f->site,
+        MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_END);
     return f->daemon ? PL_OK
@@ -332,7 +314,7 @@ pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front
     }
     const union MHD_DaemonInfo *info =
         mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    snprintf(address, 64, "%s:%u", f->host, info ? (unsigned)info->port : 0u);
+    snprintf(address, 64, "%s:%u", f->site.host, info ? (unsigned)info->port : 0u);
     *out = f;
     return PL_OK;
 }
@@ -349,6 +331,7 @@ void pl_page_front_close(pl_page_front **front)
         release_question(q);
     if (f->questions)
         pl_queue_destroy(&f->questions);
+    http_site_close(&f->site);
     server_access_destroy(&f->access);
     http_page_clear(&f->page);
     pl_free(f);

@@ -11,9 +11,7 @@
  * to ten seconds, and only then replies with status 503. Methods other than GET and
  * HEAD are refused.
  *
- * If other machines can reach the address, a file of tokens is required. On a loopback
- * address the Host header must be `localhost` or that address. So a request from a page
- * of a foreign site is refused even if the site's name resolves to 127.0.0.1. */
+ * Who may ask, and how many connections are open, is said in serve/http.h. */
 #ifndef PL_SERVE_PAGE_FRONT_H
 #define PL_SERVE_PAGE_FRONT_H
 #include "base/base.h"

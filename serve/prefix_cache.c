@@ -7,6 +7,7 @@ typedef struct kept_prompt {
     float *logits;     /* [vocab] logits after the last token; valid if `finished` */
     bool finished;     /* `tokens` is a complete prompt */
     uint64_t contents; /* pl_pooled_path_contents of the path that read the tokens */
+    uint64_t asker;    /* the client who sent the prompt */
     uint64_t asked; /* number of the last request that took the slot; 0: never taken */
 } kept_prompt;
 
@@ -52,7 +53,7 @@ static int match_prompt(const prefix_cache *c, int slot, const prefix_prompt *pr
     const int32_t *tokens = (const int32_t *)(const void *)k->tokens.data;
     const int n = prompt->n, kept = count_kept(k);
     int same = 0;
-    if (k->contents != prompt->contents)
+    if (k->contents != prompt->contents || k->asker != prompt->asker)
         return 0;
     while (same < n && same < kept && tokens[same] == prompt->tokens[same])
         same++;
@@ -100,6 +101,7 @@ pl_status prefix_cache_take(prefix_cache *c, const prefix_match *m,
         return PL_OK;
     k->finished = false;
     k->contents = prompt->contents;
+    k->asker = prompt->asker;
     prefix_cache_read(c, m->slot, prompt->tokens, m->n_known);
     if (m->from >= 0 && m->n_known == prompt->n)
         prefix_cache_finish(c, m->slot, c->slots[m->from].logits);

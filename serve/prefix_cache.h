@@ -2,12 +2,12 @@
  * an equal beginning of a prompt is not read again.
  *
  * A slot keeps the keys and values of its last prompt until another prompt takes the
- * slot. A new prompt uses them only if its path has the same modules (`contents` is
- * equal), and if reading the tokens again would give the same bytes. The bytes are the
- * same in two cases. (1) The two prompts are equal, and the logits after the prompt are
- * known. (2) The prompts have the same first tokens, up to a position at which every
- * prompt is divided into pieces (pl_decoder_shared). Only one thread may use a
- * cache. */
+ * slot. A new prompt uses them only if the same client sent both prompts (`asker` is
+ * equal), if its path has the same modules (`contents` is equal), and if reading the
+ * tokens again would give the same bytes. The bytes are the same in two cases. (1) The
+ * two prompts are equal, and the logits after the prompt are known. (2) The prompts
+ * have the same first tokens, up to a position at which every prompt is divided into
+ * pieces (pl_decoder_shared). Only one thread may use a cache. */
 #ifndef PL_SERVE_PREFIX_CACHE_H
 #define PL_SERVE_PREFIX_CACHE_H
 #include "modules/modules.h"
@@ -27,11 +27,12 @@ typedef struct prefix_match {
      * the prompt are known, too */
     int n_known;
 } prefix_match;
-/* A prompt, and a number that identifies the modules of the path that reads it. */
+/* A prompt, and numbers that identify the modules of the path that reads it, and the
+ * client who asks (pl_batch_request.asker). */
 typedef struct prefix_prompt {
     const int32_t *tokens;
     int n;
-    uint64_t contents;
+    uint64_t contents, asker;
 } prefix_prompt;
 /* Chooses a slot for the prompt; taken [n_slots] is false for the free slots, and at
  * least one slot must be free. If `again` is false, remembered tokens are not used, so

@@ -204,6 +204,9 @@ typedef struct pl_batch_request {
     /* the path's pl_pooled_path_contents: paths with equal modules have the same
      * number, so they can use the same cached prompts */
     uint64_t path_contents;
+    /* who asks: only prompts of the same asker are used again, because the time and the
+     * token counts of an answer show whether a prompt is known */
+    uint64_t asker;
     /* borrowed until join returns; NULL: `path` writes the whole answer */
     const pl_batch_routes *routes;
 } pl_batch_request;

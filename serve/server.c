@@ -4,8 +4,21 @@
 
 enum {
     IDLE_MS = 100, /* an idle engine looks for signals at least this often */
-    ADDRESS_SLOTS = 1 << 16
+    ADDRESS_SLOTS = 1 << 16,
+    /* Bytes of one token of an answer until it is sent: its event, and its part of the
+     * answer's JSON. SCORE_BYTES comes once more for each listed token. */
+    TOKEN_BYTES = 512,
+    SCORE_BYTES = 256
 };
+/* Answers are kept until their clients have read them. So what all clients together,
+ * and all of one address, may ask for at the same time is bounded. */
+static const int64_t answers_max = 512 << 20, answers_per_address_max = 256 << 20;
+
+/* what the unfinished requests from all addresses that share a slot take */
+typedef struct address_use {
+    int n;
+    int64_t answer_bytes;
+} address_use;
 
 struct pl_server {
     pl_server_options options;
@@ -16,9 +29,8 @@ struct pl_server {
     bool draining; /* the server is ending, and accepts no jobs */
     uint64_t n_jobs;
     server_counters counts;
-    /* number of unfinished requests from all addresses that share a counter
-     * (address_slot) */
-    int of_address[ADDRESS_SLOTS];
+    int64_t answer_bytes; /* of all jobs; accessed by atomic operations */
+    address_use of_address[ADDRESS_SLOTS];
 };
 
 /* ---- jobs and events ---- */
@@ -33,12 +45,22 @@ void server_event_destroy(server_event **event)
     *event = NULL;
 }
 
+/* Addresses with the same first 16 bits have different slots; other addresses may share
+ * a slot. */
+static address_use *address_slot(pl_server *s, uint32_t address)
+{
+    return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
+}
+
 void server_job_release(server_job **job)
 {
     server_job *j = *job;
     *job = NULL;
     if (!j || __atomic_fetch_sub(&j->owners, 1, __ATOMIC_SEQ_CST) > 1)
         return;
+    __atomic_fetch_sub(&j->server->answer_bytes, j->answer_bytes, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&address_slot(j->server, j->address)->answer_bytes,
+                       j->answer_bytes, __ATOMIC_SEQ_CST);
     for (server_event *e; (e = pl_queue_pop(j->events, 0)) != NULL;)
         server_event_destroy(&e);
     pl_queue_destroy(&j->events);
@@ -61,18 +83,11 @@ static void leave_line(server_job *job)
         __atomic_fetch_sub(&job->server->counts.waiting, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Returns the counter of an address. Addresses with the same first 16 bits have
- * different counters; other addresses may share a counter. */
-static int *address_slot(pl_server *s, uint32_t address)
-{
-    return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
-}
-
 static void leave_places(server_job *job)
 {
     leave_line(job);
     if (__atomic_exchange_n(&job->of_address, false, __ATOMIC_SEQ_CST))
-        __atomic_fetch_sub(address_slot(job->server, job->address), 1,
+        __atomic_fetch_sub(&address_slot(job->server, job->address)->n, 1,
                            __ATOMIC_SEQ_CST);
 }
 
@@ -427,6 +442,7 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
                                 .done = on_part_done,
                                 .wanted = check_part_wanted,
                                 .context = part,
+                                .asker = job->asker,
                                 .score = on_score};
     if (every == 0)
         return server_paths_join(s->paths, prompt->path, &request, waits);
@@ -558,7 +574,7 @@ static bool take_counted_place(int *count, int most)
 
 static pl_status take_places(pl_server *s, uint32_t address)
 {
-    int *own = address_slot(s, address), most = s->options.per_address;
+    int *own = &address_slot(s, address)->n, most = s->options.per_address;
     if (__atomic_load_n(&s->draining, __ATOMIC_SEQ_CST))
         return pl_fail(PL_ERR_BUSY,
                        "the server is ending; send the request to another server");
@@ -577,6 +593,52 @@ static pl_status take_places(pl_server *s, uint32_t address)
                    "%d requests are waiting, and more are not allowed (serve --queue); "
                    "try again later",
                    s->options.queue);
+}
+
+/* Returns the largest number of bytes that the answers to a request can take. */
+static int64_t count_answer_bytes(const pl_server *s, server_kind kind,
+                                  const pl_completion *c)
+{
+    const int64_t context = server_paths_context(s->paths),
+                  n = (int64_t)c->n_prompts * c->n;
+    int64_t tokens = c->options.max_tokens < context ? c->options.max_tokens : context;
+    if (c->echo || c->options.prompt_scores)
+        tokens = context;
+    if (kind == SERVER_EMBEDDING)
+        return n * s->options.mix->arm.shape.width * 32;
+    return n * tokens *
+           (TOKEN_BYTES + (c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0));
+}
+
+static bool take_counted_bytes(int64_t *count, int64_t bytes, int64_t most)
+{
+    if (__atomic_add_fetch(count, bytes, __ATOMIC_SEQ_CST) <= most)
+        return true;
+    __atomic_fetch_sub(count, bytes, __ATOMIC_SEQ_CST);
+    return false;
+}
+
+static pl_status take_answer_bytes(pl_server *s, uint32_t address, int64_t bytes)
+{
+    int64_t *own = &address_slot(s, address)->answer_bytes;
+    if (bytes > answers_per_address_max)
+        return pl_fail(PL_ERR_USAGE,
+                       "the answers to this request could take %lld MiB, and %lld MiB "
+                       "are allowed; ask for fewer tokens, answers or logprobs",
+                       (long long)(bytes >> 20),
+                       (long long)(answers_per_address_max >> 20));
+    const bool took_own = take_counted_bytes(own, bytes, answers_per_address_max);
+    if (took_own && take_counted_bytes(&s->answer_bytes, bytes, answers_max))
+        return PL_OK;
+    if (took_own)
+        __atomic_fetch_sub(own, bytes, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
+    return pl_fail(
+        PL_ERR_BUSY,
+        "the answers that wait to be sent %s could take more than %lld MiB; "
+        "read them, and try again later",
+        took_own ? "to all clients" : "to this client's address",
+        (long long)((took_own ? answers_max : answers_per_address_max) >> 20));
 }
 
 /* Makes a job. The front hands the job to the engine through the queue `incoming`. */
@@ -604,18 +666,41 @@ static pl_status create_job(pl_server *s, server_kind kind, pl_completion *compl
     return PL_OK;
 }
 
-pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completion,
-                        uint32_t address, server_job **out)
+static uint64_t hash_asker(const char *user)
 {
+    pl_hash hash;
+    uint64_t number = 0;
+    if (!user[0])
+        return 0;
+    pl_hash_of("asker", user, strlen(user), &hash);
+    memcpy(&number, hash.bytes, sizeof number);
+    return number;
+}
+
+pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completion,
+                        server_asker asker, server_job **out)
+{
+    const int64_t bytes = count_answer_bytes(s, kind, completion);
+    const uint32_t address = asker.address;
     *out = NULL;
     PL_CHECK(take_places(s, address));
-    pl_status status = create_job(s, kind, completion, out);
+    pl_status status = take_answer_bytes(s, address, bytes);
+    if (status == PL_OK) {
+        status = create_job(s, kind, completion, out);
+        if (status != PL_OK) {
+            __atomic_fetch_sub(&address_slot(s, address)->answer_bytes, bytes,
+                               __ATOMIC_SEQ_CST);
+            __atomic_fetch_sub(&s->answer_bytes, bytes, __ATOMIC_SEQ_CST);
+        }
+    }
     if (status != PL_OK) {
-        __atomic_fetch_sub(address_slot(s, address), 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(&address_slot(s, address)->n, 1, __ATOMIC_SEQ_CST);
         __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         return status;
     }
     (*out)->address = address;
+    (*out)->answer_bytes = bytes;
+    (*out)->asker = hash_asker(asker.user);
     (*out)->in_line = (*out)->of_address = true;
     (*out)->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);
     pl_queue_push(s->incoming, *out);
@@ -625,6 +710,8 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
 pl_status server_ask_slots(pl_server *s, server_job **out)
 {
     pl_completion nothing = {.n = 1};
+    if (server_is_draining(s)) /* nobody may answer any more */
+        return pl_fail(PL_ERR_BUSY, "the server is ending");
     PL_CHECK(create_job(s, SERVER_SLOTS, &nothing, out));
     pl_queue_push(s->incoming, *out);
     return PL_OK;

@@ -2,7 +2,6 @@
  * a thread waits it also watches the client's socket. If the client closes the
  * connection, the thread ends the job at once. */
 #include "serve/server_exchange.h"
-#include <arpa/inet.h>
 #include <poll.h>
 
 /* ---- answers ---- */
@@ -76,18 +75,11 @@ enum MHD_Result exchange_end(exchange *x, pl_status status, pl_buf *body)
 }
 
 /* ---- the client and the events of the job ---- */
-int exchange_socket(struct MHD_Connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info ? info->connect_fd : -1;
-}
-
 void exchange_look(exchange *x, int timeout_ms)
 {
     struct pollfd look[] = {
         {.fd = x->job ? pl_queue_fd(x->job->events) : -1, .events = POLLIN},
-        {.fd = x->gone ? -1 : exchange_socket(x->connection), .events = POLLRDHUP}};
+        {.fd = x->gone ? -1 : http_socket(x->connection), .events = POLLRDHUP}};
     poll(look, 2, timeout_ms);
     x->gone = x->gone || look[1].revents != 0;
 }
@@ -110,17 +102,6 @@ server_event *exchange_wait(exchange *x)
     while (!e)
         e = exchange_next(x, SERVER_LOOK_MS);
     return e;
-}
-
-uint32_t exchange_address(struct MHD_Connection *c)
-{
-    const union MHD_ConnectionInfo *info =
-        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    if (!info || info->client_addr->sa_family != AF_INET)
-        return 0;
-    struct sockaddr_in at;
-    memcpy(&at, info->client_addr, sizeof at);
-    return ntohl(at.sin_addr.s_addr);
 }
 
 void exchange_rest(exchange *x, unsigned seconds)

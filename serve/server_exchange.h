@@ -3,9 +3,7 @@
 #define PL_SERVE_SERVER_EXCHANGE_H
 #include "serve/http.h"
 #include "serve/server_access.h"
-#include "serve/server_clients.h"
 #include "serve/server_internal.h"
-#include <microhttpd.h>
 
 enum {
     SERVER_TIMEOUT_S = 15, /* a connection without traffic is closed after this time */
@@ -15,7 +13,7 @@ enum {
 struct pl_server_front {
     struct MHD_Daemon *daemon;
     pl_server *server;
-    server_clients *clients;
+    http_site site;
     pl_front_options options;
     server_access *access; /* NULL: no key is needed */
     pl_buf certificate, private_key;
@@ -85,8 +83,6 @@ enum MHD_Result exchange_end(exchange *x, pl_status status, pl_buf *body);
 unsigned exchange_status(pl_status status);
 
 /* ---- the client and the events of the job ---- */
-int exchange_socket(struct MHD_Connection *c);
-uint32_t exchange_address(struct MHD_Connection *c);
 /* Sets after how many seconds without activity the library closes the connection; 0:
  * never. (While the engine computes a job, neither side sends anything.) The call
  * itself counts as activity. */

@@ -56,7 +56,8 @@ static enum MHD_Result submit_job(exchange *x, pl_status status, server_kind kin
 {
     pl_server *s = x->front->server;
     if (status == PL_OK)
-        status = server_submit(s, kind, completion, exchange_address(x->connection),
+        status = server_submit(s, kind, completion,
+                               (server_asker){http_address(x->connection), x->user},
                                &x->job);
     *sent = status != PL_OK;
     if (*sent) {
@@ -343,6 +344,9 @@ static enum MHD_Result look_at_request(exchange *x, const char *method,
     *more = false;
     if (doubt)
         return refuse_framing(x, http, doubt);
+    doubt = http_site_doubt(&x->front->site, x->connection, x->url);
+    if (doubt)
+        return exchange_fail(x, MHD_HTTP_FORBIDDEN, doubt, "foreign_site");
     if (x->front->options.cors && strcmp(method, "OPTIONS") == 0)
         return answer_preflight(x);
     if (!is_allowed(x))
@@ -373,12 +377,11 @@ static exchange *begin_exchange(pl_server_front *front, struct MHD_Connection *c
     exchange *x = pl_alloc(sizeof *x);
     x->front = front;
     x->connection = c;
+    x->url = url;
     x->route = find_endpoint(url);
     x->user = "";
     x->began = pl_now();
-    const union MHD_ConnectionInfo *info =
-        mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    x->client = info->socket_context;
+    x->client = http_client(c);
     server_client_waits(x->client);
     x->created = (int64_t)time(NULL);
     __atomic_fetch_add(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
@@ -415,7 +418,7 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
 static void log_request(const exchange *x)
 {
     char address[INET_ADDRSTRLEN] = "";
-    const struct in_addr from = {htonl(exchange_address(x->connection))};
+    const struct in_addr from = {htonl(http_address(x->connection))};
     int n_prompt = 0, n_tokens = 0;
     for (int i = 0; x->answers && i < x->job->n_parts; i++) {
         n_prompt += i % x->job->completion.n == 0 ? x->answers[i].result.n_prompt : 0;
@@ -461,20 +464,6 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     __atomic_fetch_sub(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Called when a connection is opened and when it ends, both times on the thread of the
- * library. The second call comes before the socket is closed. */
-static void on_connection(void *context, struct MHD_Connection *c, void **client,
-                          enum MHD_ConnectionNotificationCode what)
-{
-    pl_server_front *front = context;
-    server_client *left = *client;
-    if (what == MHD_CONNECTION_NOTIFY_STARTED)
-        *client = server_clients_enter(front->clients, exchange_socket(c),
-                                       exchange_address(c));
-    else
-        server_clients_leave(front->clients, &left);
-}
-
 /* ---- opening ---- */
 /* Fills `extra`, the last part of the options for the library, with the files for
  * TLS. */
@@ -503,7 +492,8 @@ static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, f, MHD_OPTION_NOTIFY_COMPLETED,
+        MHD_OPTION_NOTIFY_CONNECTION, http_site_connection, &f->site,
+        MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, f, MHD_OPTION_ARRAY, extra, MHD_OPTION_END);
 }
 
@@ -554,10 +544,11 @@ static pl_status open_front(pl_server_front *f, const struct sockaddr_in *at)
         .places = PLACES,
         .request_s = REQUEST_S,
         .answer_s = server_options(f->server)->timeout_s + REQUEST_S};
+    PL_CHECK(http_site_open(at, f->options.api_keys ? NULL : "--api-keys",
+                            f->options.cors, &places, &f->site));
     PL_CHECK(http_load());
     PL_CHECK(read_front_files(f));
     http_page_make(talk_asset, talk_asset_bytes, &f->talk);
-    PL_CHECK(server_clients_open(&places, &f->clients));
     errno = 0;
     f->daemon = start_daemon(f, at);
     return f->daemon ? PL_OK : listen_failed(&f->options, errno);
@@ -596,8 +587,7 @@ void pl_server_front_close(pl_server_front **front)
         return;
     if (f->daemon)
         mhd.MHD_stop_daemon(f->daemon);
-    if (f->clients)
-        server_clients_close(&f->clients);
+    http_site_close(&f->site);
     server_access_destroy(&f->access);
     pl_buf_destroy(&f->certificate);
     pl_buf_destroy(&f->private_key);

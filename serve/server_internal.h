@@ -66,8 +66,12 @@ struct server_job {
     bool in_line;     /* the job is counted in the counter `waiting` */
     bool of_address;  /* the job is counted among the requests of its address */
     uint32_t address; /* address of the client */
-    int owners;       /* number of owners (front, engine); the last one frees the job */
-    double deadline;  /* time (pl_now) at which the job ends with ERR_TIMEOUT */
+    uint64_t asker;   /* identifies the client's key (pl_batch_request.asker) */
+    /* Bytes that the answers may take until they are sent. They count for the server
+     * and for the address until the last owner frees the job. */
+    int64_t answer_bytes;
+    int owners;      /* number of owners (front, engine); the last one frees the job */
+    double deadline; /* time (pl_now) at which the job ends with ERR_TIMEOUT */
     server_prompt *prompts; /* [n_prompts] */
     int n_prompts;
     server_part *parts; /* [n_parts] ordered by prompt */
@@ -85,10 +89,15 @@ void server_job_release(server_job **job);
 void server_job_leave(server_job *job);
 
 /* ---- for the front, from any thread ---- */
+typedef struct server_asker {
+    uint32_t address;
+    const char *user; /* the name of the client's key; "" if no key is needed */
+} server_asker;
 /* Submits a job; takes ownership of the completion. ERR_BUSY: too many requests wait,
- * too many requests are from this address, or the server is ending. */
+ * too many requests are from this address, their answers take too much memory, or the
+ * server is ending. ERR_USAGE: this request's answers alone would take too much. */
 PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
-                                      pl_completion *completion, uint32_t address,
+                                      pl_completion *completion, server_asker asker,
                                       server_job **out);
 /* Submits a job that asks for the state of the slots. The text of the job's only event
  * is the answer, in JSON. */

@@ -27,7 +27,10 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
                                                    : NULL;
     if (strcmp(key, "content") == 0 || strcmp(key, "prompt") == 0) {
         q->text = pl_json_text(value, &q->len);
-        return q->text ? PL_OK : pl_fail(PL_ERR_USAGE, "`%s` must be a text", key);
+        if (q->text && strlen(q->text) == q->len)
+            return PL_OK;
+        return pl_fail(PL_ERR_USAGE, "`%s` must be a text without the character U+0000",
+                       key);
     }
     /* `model` is ignored, because all models have the same tokens */
     if (strcmp(key, "model") == 0)

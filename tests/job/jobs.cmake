@@ -96,7 +96,8 @@ if(TARGET train_one)
 endif()
 
 # /metrics, `status` and `top` of a running job. Skipped without curl.
-pl_script_test(watch "integration;cli" 300 job/watch.sh ${program} ${CMAKE_BINARY_DIR}/watch)
+pl_script_test(watch "integration;cli" 300 job/watch.sh ${program} ${CMAKE_BINARY_DIR}/watch
+  $<TARGET_FILE:serve_odd>)
 pl_may_skip(watch)
 
 pl_script_test(explain "unit;cli" 60 job/explain.sh ${program})
@@ -129,7 +130,8 @@ pl_may_skip(corpus_packages)
 
 # The status page over HTTP. Skipped without curl or jq. tests/page.sh tests the page in
 # a real browser; `sh tests/run.sh --all` runs it.
-pl_script_test(page "integration;cli" 300 job/page.sh ${program} ${CMAKE_BINARY_DIR}/page)
+pl_script_test(page "integration;cli" 300 job/page.sh ${program} ${CMAKE_BINARY_DIR}/page
+  $<TARGET_FILE:serve_odd>)
 pl_may_skip(page)
 pl_script_test(page_browser "integration;cli" 600 page.sh ${program} ${CMAKE_BINARY_DIR}/page_browser)
 pl_may_skip(page_browser)

@@ -3,7 +3,7 @@
 # agree with `status` and with the store. Bad requests, and requests without permission,
 # must be refused.
 #
-# usage: page.sh PATHLOOM WORKFOLDER   (in the project's root)
+# usage: page.sh PATHLOOM WORKFOLDER SERVE_ODD   (in the project's root)
 #
 # Needs curl and jq.
 set -u
@@ -95,6 +95,18 @@ curl -s --max-time 3 "$at/events" >"$work/events"
 code 403 -H 'Host: elsewhere.example' "$at/state.json"
 code 403 -H 'Host: 127.0.0.1.elsewhere.example' "$at/"
 code 200 -H 'Host: localhost:1' "$at/state.json"
+code 403 -H 'Origin: https://elsewhere.example' "$at/state.json"
+code 403 -H 'Sec-Fetch-Site: cross-site' "$at/route.json?text=x"
+code 404 "$at/state.json%00x"
+"$3" crowd 127.0.0.1 "${at##*:}" 500 /state.json >"$work/crowd.out" ||
+    fail "silent connections keep others out: $(cat "$work/crowd.out")"
+listeners=''
+for _ in $(seq 80); do # streams of events give way, too
+    curl -s -o "$work/stream" --max-time 20 "$at/events" &
+    listeners="$listeners $!"
+done
+for _ in 1 2 3; do code 200 "$at/state.json"; done
+kill $listeners 2>/dev/null
 code 405 -X POST -d x=1 "$at/state.json"
 code 405 -X DELETE "$at/"
 code 404 "$at/../etc/passwd"

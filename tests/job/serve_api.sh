@@ -352,6 +352,64 @@ ok
 start
 status=$(curl -s -o "$work/answer" -w '%{http_code}' -X OPTIONS "$at/v1/completions")
 [ "$status" = 405 ] || fail "HTTP $status for OPTIONS without --cors"
+
+# ---- a server without keys answers only this machine, and no page of another site ----
+body='{"prompt": "x", "max_tokens": 1}'
+for host in evil.example 127.0.0.1.evil.example 127.0.0.11 localhost.evil.example; do
+    refused_at 403 'the Host header' /v1/models -H "Host: $host"
+    refused_at 403 foreign_site /v1/completions -H "Host: $host:80" -d "$body"
+done
+refused_at 200 '"auto"' /v1/models -H "Host: LOCALHOST:1"
+for origin in https://evil.example null http://localhost.evil.example "https://127.0.0.1:1"; do
+    refused_at 403 'a different site' /v1/completions -H "Origin: $origin" \
+        -H 'Content-Type: text/plain' -d "$body"
+    refused_at 403 'a different site' /slots -H "Origin: $origin"
+done
+refused_at 403 'a different site' /v1/completions -H 'Sec-Fetch-Site: cross-site' -d "$body"
+refused_at 403 'a different site' /metrics -H 'Sec-Fetch-Site: same-site'
+refused_at 200 '<title>Talk' / -H 'Sec-Fetch-Site: cross-site' # a link to the page
+refused_at 200 text_completion /v1/completions -H "Origin: $at" -d "$body" # its own page
+refused_at 404 'no such endpoint' /health%00x
+refused_at 404 'no such endpoint' /metrics%00/y
+refused_at 200 '"ok"' /h%65alth
+refused_at 400 'U+0000' /tokenize -d '{"content": "a\u0000b"}'
+refused_at 400 'U+0000' /tokenize -d '{"prompt": "\u0000"}'
+ends
+code=0
+timeout 20 "$pathloom" serve --run "$work/run" --listen '0.0.0.0:*' > "$work/answer" 2>&1 ||
+    code=$?
+[ $code -eq 64 ] || fail "serve without keys listens for other machines"
+grep -q 'give --api-keys FILE' "$work/answer" || fail "$(cat "$work/answer")"
+start --cors https://page.example
+refused_at 200 text_completion /v1/completions -H 'Origin: https://page.example' -d "$body"
+refused_at 403 'a different site' /v1/completions -H 'Origin: https://evil.example' -d "$body"
+ends
+
+# ---- what one key has asked is not known to another ----
+for name in alice bob; do
+    printf '%s %s\n' $name "$(printf %s "$key-$name" | b2sum -l 256 | cut -d' ' -f1)"
+done > "$work/two-keys"
+start --api-keys "$work/two-keys"
+known() { # key's name -> number of known tokens of the prompt
+    curl -s "$at/v1/completions" -H "Authorization: Bearer $key-$1" \
+        -d '{"prompt": "My PIN is 4711 and", "max_tokens": 1}' |
+        jq '.usage.prompt_tokens_details.cached_tokens'
+}
+[ "$(known alice)" = 0 ] || fail "a new prompt is known"
+[ "$(known bob)" = 0 ] || fail "one key learns that another sent the same prompt"
+[ "$(known alice)" -gt 0 ] || fail "a key's own prompt is read again"
+[ "$(known bob)" -gt 0 ] || fail "a key's own prompt is read again"
+
+# ---- answers that wait to be sent are bounded ----
+large() { # answers
+    curl -s "$at/v1/completions" -H "Authorization: Bearer $key-bob" \
+        -d "{\"prompt\": [\"a\", \"b\", \"c\", \"d\"], \"n\": $1, \"max_tokens\": 64,
+            \"logprobs\": 20, \"echo\": true}" > "$work/answer"
+}
+large 2
+holds '.choices | length == 8'
+large 1000000
+holds '.error.message | length > 0'
 ends
 for bad in "--api-keys $work/nothing" "--tls-cert $work/keys" \
     "--tls-cert $work/keys --tls-key $work/keys"; do

@@ -2,8 +2,10 @@
  *
  *   serve_odd framing HOST PORT   sends requests whose end is unclear; each must be
  *                                 refused once
- *   serve_odd crowd HOST PORT N   makes N connections that send single bytes and stay
- *                                 open; the server must still answer /health
+ *   serve_odd crowd HOST PORT N URL
+ *                                 makes N connections, silent or with single bytes,
+ * that stay open; the server must still answer URL serve_odd silent HOST PORT N  opens
+ * connections again and again until it is killed, the newest N of which stay open
  *   serve_odd vanish HOST PORT N  sends N completions and disconnects; prints nothing
  *
  * Ends with code 0 and prints a count, or ends with 1 and prints what went wrong. */
@@ -61,8 +63,8 @@ static int count_answers(const char *text)
     return n;
 }
 
-#define POST "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
-#define NEXT "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+#define POST "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+#define NEXT "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 static const struct {
     const char *name, *request;
     int status;
@@ -92,10 +94,12 @@ static const struct {
     {"a blank before the colon", POST "Content-Length : 2\r\n\r\n{}" NEXT, 400},
     {"a carriage return in a value",
      POST "X: a\rContent-Length: 60\r\nContent-Length: 2\r\n\r\n{}" NEXT, 400},
-    {"two hosts", "GET /health HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n" NEXT, 400},
+    {"two hosts", "GET /health HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n" NEXT,
+     400},
     {"no host", "GET /health HTTP/1.1\r\n\r\n" NEXT, 400},
     {"Content-Length of a request without a body",
-     "GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n" NEXT, 413},
+     "GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n" NEXT,
+     413},
 };
 
 static void try_framing(void)
@@ -118,27 +122,48 @@ static void try_framing(void)
     printf("%zu\n", sizeof cases / sizeof *cases);
 }
 
-/* Opens n connections that stay open. In each of five rounds every connection sends one
- * byte of an unfinished request, and then the server must answer /health. */
-static void try_crowd(int n)
+/* Opens n connections that stay open. A third is silent, a third has ended its own
+ * half. In each of five rounds the others send one byte of an unfinished request, and
+ * then the server must answer the URL. */
+static void try_crowd(int n, const char *url)
 {
     static const char letters[] = "GET /";
-    char text[4096];
+    char text[4096], request[256];
+    snprintf(request, sizeof request,
+             "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", url);
     int *crowd = calloc((size_t)n, sizeof *crowd);
     for (int i = 0; crowd && i < n; i++)
-        crowd[i] = connect_once();
+        if ((crowd[i] = connect_once()) >= 0 && i % 3 == 1)
+            shutdown(crowd[i], SHUT_WR);
     for (int round = 0; crowd && round < 5; round++) {
-        for (int i = 0; i < n; i++)
+        for (int i = 2; i < n; i += 3)
             send(crowd[i], letters + round, 1, MSG_NOSIGNAL);
         int fd = connect_once();
-        send(fd, NEXT, strlen(NEXT), MSG_NOSIGNAL);
+        send(fd, request, strlen(request), MSG_NOSIGNAL);
         if (!read_to_end(fd, text, sizeof text) ||
             strncmp(text, "HTTP/1.1 200", 12) != 0)
-            die("/health", "no answer while other connections stay open");
+            die(url, "no answer while other connections stay open");
         close(fd);
     }
     free(crowd);
     printf("%d\n", n);
+}
+
+static void stay_silent(int n)
+{
+    int *all = calloc((size_t)n, sizeof *all);
+    for (int i = 0; all; i = (i + 1) % n) {
+        if (all[i] > 0)
+            close(all[i]);
+        all[i] = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(all[i], (struct sockaddr *)&server, sizeof server) != 0)
+            usleep(10000); /* the server has ended, or its queue is full */
+        if (i % 3 == 1)
+            shutdown(all[i], SHUT_WR);
+        for (int k = i % 3 == 2 ? i % 50 : n; k < n; k += 50)
+            send(all[k], "\xff", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        usleep(1000);
+    }
 }
 
 static void vanish(int n)
@@ -169,7 +194,9 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "framing") == 0)
         try_framing();
     else if (strcmp(argv[1], "crowd") == 0)
-        try_crowd(n);
+        try_crowd(n, argc > 5 ? argv[5] : "/health");
+    else if (strcmp(argv[1], "silent") == 0)
+        stay_silent(n > 0 ? n : 1);
     else
         vanish(n);
     return 0;

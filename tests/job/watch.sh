@@ -2,7 +2,7 @@
 # Tests the views of a running job: `status`, `top`, and /metrics, which promtool
 # checks.
 #
-# usage: watch.sh PATHLOOM WORKFOLDER
+# usage: watch.sh PATHLOOM WORKFOLDER SERVE_ODD
 #
 # Home, hub and worker are started by hand, with encryption, and train a small job.
 # Without curl the test is skipped (77). Without promtool the metrics are not checked,
@@ -49,6 +49,10 @@ busy() {
         grep -q '^pathloom_store_bytes{home="tcp://.*} [1-9]' "$work/metrics"
 }
 await 200 "no task or store in the metrics" busy
+"$3" crowd 127.0.0.1 "$port" 300 /metrics >"$work/crowd.out" ||
+    fail "silent connections keep others from the metrics"
+[ "$(curl -s -o "$work/answer" -w '%{http_code}' -H 'Host: evil.example' "http://127.0.0.1:$port/metrics")" = 403 ] ||
+    fail "a foreign Host may read the metrics"
 for name in build_info up_seconds tokens_total train_loss module_version store_bytes \
     updates_total worker_up lease_age_seconds; do
     grep -q "^# TYPE pathloom_$name " "$work/metrics" || fail "no pathloom_$name"

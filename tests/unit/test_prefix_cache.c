@@ -71,6 +71,7 @@ typedef struct asked {
     uint64_t seed;
     int n_known; /* number of tokens that must be found in the cache */
     bool scored;
+    uint64_t asker;
     pl_buf text, scores;
     pl_generate_result result;
     pl_status status;
@@ -115,6 +116,7 @@ static void join(pl_batch *batch, asked *a, const pl_generate_options *options)
                                 .emit = on_text,
                                 .done = on_done,
                                 .context = a,
+                                .asker = a->asker,
                                 .score = on_score};
     assert_ok(pl_batch_join(batch, &q));
 }
@@ -241,11 +243,34 @@ static void answers_to_one_prompt_share_its_reading(void **state)
     close_model();
 }
 
+/* Otherwise `cached_tokens`, or the time of an answer, would tell one client that
+ * another one sent the same prompt. */
+static void prompts_of_one_client_are_not_known_to_another(void **state)
+{
+    (void)state;
+    pl_batch *batch;
+    const uint64_t askers[] = {1, 2, 1, 0, 2};
+    const int known[] = {0, 0, LONG, 0, LONG};
+    open_model("cpu", "f32");
+    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
+    for (int i = 0; i < 5; i++) {
+        asked a = {.n = LONG, .kind = 1, .from = 5, .asker = askers[i]};
+        const pl_generate_options options = options_of(&a);
+        join(batch, &a, &options);
+        run(batch);
+        assert_int_equal(a.result.n_known, known[i]);
+        forget(&a);
+    }
+    pl_batch_destroy(&batch);
+    close_model();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_prompts_change_no_byte),
         cmocka_unit_test(answers_to_one_prompt_share_its_reading),
+        cmocka_unit_test(prompts_of_one_client_are_not_known_to_another),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -1,0 +1,55 @@
+#!/bin/sh
+# Tests an encrypted job beside strangers who open silent, half-open and slow connections
+# to hub, home and metrics all the time, far more than the processes may open files. The
+# job must end with exit code 0, no process may have been started again, and the versions
+# must be those of an undisturbed job.
+#
+# usage: strangers.sh PATHLOOM WORKFOLDER SERVE_ODD   (in the project's root)
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+serve_odd=$3
+strangers=''
+trap 'kill $strangers $job 2>/dev/null' EXIT
+trap 'exit 1' INT TERM
+make_corpus base docs
+
+listening_job() { # folder
+    small_job "$1" --set train.tau=10 --set train.phases=6 --set train.base_steps=20 \
+        --set net.encrypt=on --set 'net.hub=tcp://127.0.0.1:*' \
+        --set 'net.home=tcp://127.0.0.1:*' --set "net.metrics=127.0.0.1:$((20000 + $$ % 20000))"
+}
+
+echo "the undisturbed job"
+(listening_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed job"
+facts_of_run calm
+
+echo "the same job, whose processes may open 256 files, beside strangers with 3,000 connections"
+take_data calm run
+# Only here: 256 files. The strangers may open more.
+(ulimit -n 256 && listening_job run) >"$work/run.out" 2>&1 &
+job=$!
+training_begins run
+for port in $(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$work"/run/proc/*.address) $((20000 + $$ % 20000)); do
+    "$serve_odd" silent 127.0.0.1 "$port" 1000 >>"$work/strangers.out" 2>&1 &
+    strangers="$strangers $!"
+done
+[ "$(echo "$strangers" | wc -w)" -eq 3 ] || fail "no addresses of hub and home"
+wait "$job" || fail "the job ends with $?"
+job=''
+for pid in $strangers; do
+    kill -0 "$pid" 2>/dev/null || fail "the strangers have ended: $(cat "$work/strangers.out")"
+done
+kill $strangers
+strangers=''
+facts_of_run run
+diff "$work/calm.facts" "$work/run.facts" || fail "strangers changed versions"
+grep -q 'disconnected, because at most' "$work"/run/log/home*.log ||
+    fail "the home did not say that it closed connections"
+for name in hub home; do
+    [ "$(cat "$work"/run/log/$name*.log | grep -c "$name.ready")" -le 1 ] || fail "a process was started again"
+done
+"$pathloom" store fsck --run "$work/run" >"$work/fsck.out" 2>&1 || fail fsck
+
+echo "strangers: done"
