@@ -35,6 +35,8 @@ static const act_row acts[] = {
     {"enrol", act_enrol, 3, false},
     {"garbage", act_garbage, 3, false},
     {"slow-handshake", act_slow_handshake, 2, false},
+    {"silent", act_silent, 2, false},
+    {"invite-flood", act_invite_flood, 2, false},
     {"early-megabyte", act_early_megabyte, 2, false},
     {"wrong-frames", act_wrong_frames, 3, false},
     {"no-encryption", act_no_encryption, 1, false},

@@ -116,6 +116,7 @@ bool find_version(adversary *a, party *p, int slot, int path, char module[96],
 /* ---- adversary_raw.c ---- */
 void act_garbage(adversary *a);
 void act_slow_handshake(adversary *a);
+void act_silent(adversary *a);
 void act_early_megabyte(adversary *a);
 void act_wrong_frames(adversary *a);
 void act_no_encryption(adversary *a);
@@ -139,6 +140,7 @@ void act_vanish(adversary *a);
 void act_forge_report(adversary *a);
 void act_enrol(adversary *a);
 void act_invited(adversary *a);
+void act_invite_flood(adversary *a);
 void act_audit_fail(adversary *a);
 void act_audit_lie(adversary *a);
 void keep_sitting(adversary *a);

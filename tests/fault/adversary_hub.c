@@ -359,6 +359,20 @@ void act_enrol(adversary *a)
     (void)ask(a, &a->invited, AT_HUB, &m, NULL);
 }
 
+/* Others must be able to enrol meanwhile: honest-late joins in each job. */
+void act_invite_flood(adversary *a)
+{
+    enum { QUESTIONS = 400 };
+    for (int i = 0; i < QUESTIONS; i++) {
+        pl_message m;
+        pl_message_init(&m, PL_MSG_ENROL);
+        pl_put_text(&m.body, PL_TAG_NAME, "a b");
+        pl_put_bytes(&m.body, PL_TAG_KEY, a->stranger.key.open.bytes, PL_PUBKEY_BYTES);
+        tell(a, &a->invited, AT_HUB, &m);
+    }
+    hear(&a->invited, 50);
+}
+
 /* Sends messages that the role of an invited key does not permit. */
 void act_invited(adversary *a)
 {

@@ -110,6 +110,20 @@ void act_slow_handshake(adversary *a)
     }
 }
 
+/* Opens many connections that say nothing, and ends the own half of some of them. */
+void act_silent(adversary *a)
+{
+    enum { CONNECTIONS = 250 };
+    for (int i = 0; i < CONNECTIONS; i++) {
+        int fd = connect_raw(a);
+        if (fd < 0)
+            return;
+        if (dice_is(&a->dice, 3))
+            (void)shutdown(fd, SHUT_WR);
+        keep_open(fd);
+    }
+}
+
 /* Sends a large frame before the handshake. A library may keep such a frame of any
  * client in memory. */
 void act_early_megabyte(adversary *a)
