@@ -710,6 +710,7 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
 pl_status server_ask_slots(pl_server *s, server_job **out)
 {
     pl_completion nothing = {.n = 1};
+    *out = NULL;
     if (server_is_draining(s)) /* nobody may answer any more */
         return pl_fail(PL_ERR_BUSY, "the server is ending");
     PL_CHECK(create_job(s, SERVER_SLOTS, &nothing, out));

@@ -605,6 +605,11 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
  * made from it, to 4 GiB. */
 static const uint64_t COMMIT_BYTES_MAX = (uint64_t)3 << 30;
 
+uint64_t pl_txn_bytes_max(void)
+{
+    return COMMIT_BYTES_MAX;
+}
+
 static pl_status check_fits(const pl_txn *txn, uint64_t bytes)
 {
     uint64_t there = kv_batch_bytes(txn->batch) + txn->staged_bytes;

@@ -4,6 +4,7 @@
 #include "tests/support/corpus_support.h"
 #include "router/router.h"
 #include "serve/serve.h"
+#include "serve/server_internal.h"
 #include "serve/server_paths.h"
 
 enum { VOCAB = 300, CONTEXT = 64, SLOTS = 8, DOCUMENTS = 2, STAY_MS = 1000 };
@@ -268,12 +269,30 @@ static void an_answer_keeps_the_versions_with_which_it_began(void **state)
     server_paths_close(&server);
 }
 
+/* /slots of a server that has ended would wait for ever, and so would its front. */
+static void a_server_that_has_ended_takes_no_questions(void **state)
+{
+    (void)state;
+    const pl_server_options options = {.mix = &mix, .threads = 1, .slots = SLOTS};
+    volatile sig_atomic_t stop = 1, reload = 0;
+    server_job *job = NULL;
+    pl_server *server;
+    assert_ok(pl_server_open(&options, &server));
+    assert_ok(server_ask_slots(server, &job)); /* answered when the server runs */
+    assert_ok(pl_server_run(server, &stop, &reload));
+    server_job_release(&job);
+    assert_int_equal(server_ask_slots(server, &job), PL_ERR_BUSY);
+    assert_null(job);
+    pl_server_close(&server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_in_steady_use_makes_room_for_another),
         cmocka_unit_test(an_answer_keeps_the_versions_with_which_it_began),
         cmocka_unit_test(kept_modules_make_room_for_another_path),
+        cmocka_unit_test(a_server_that_has_ended_takes_no_questions),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
