@@ -61,7 +61,7 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     hub_mark_fenced(h, worker);
     PL_CHECK(hub_check_owner(worker, peer));
     PL_CHECK(check_release(q.name, q.release));
-    if (q.pid == worker->replaced)
+    if (worker->replaced != 0 && q.pid == worker->replaced)
         return pl_fail(
             PL_ERR_NOPERM,
             "another process with the same key has joined as %s, so this one "
