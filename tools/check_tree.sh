@@ -137,7 +137,7 @@ code ~ /(^|[^A-Za-z0-9_.>])(quick_)?exit *\(/ {
 # The files in `writers` create only files that no user names.
 BEGIN {
     writers = "^(base/(output|fs|keys|failpoint)\\.c|store/.*|corpus/(spool|tokens_write)\\.c" \
-        "|workers/launch\\.c|job/(curves|forget)\\.c|measure/doctor_machine\\.c)$"
+        "|workers/launch\\.c|view/page\\.c|job/(curves|forget)\\.c|measure/doctor_machine\\.c)$"
 }
 (top in rank) && FILENAME !~ writers &&
     (code ~ /O_CREAT|O_TMPFILE|ofstream|(^|[^A-Za-z0-9_])(creat|f?truncate|rename(at2?)?|mko?stemps?) *\(/ ||

@@ -764,9 +764,7 @@ static void release_worker(worker *w)
 static pl_status run_worker(const pl_worker_options *options, bool *moved)
 {
     pl_status status = PL_OK;
-    worker w = {.options = options,
-                .process = (pl_random_fresh() >> 1 & ~(uint64_t)UINT32_MAX) |
-                           (uint32_t)getpid()};
+    worker w = {.options = options};
     w.blobs = cache_create(options->cache_bytes);
     w.moments = cache_create(options->cache_bytes);
     PL_TRY(trainer_create(&options->backend, options->recompute, &w.inner, w.device));

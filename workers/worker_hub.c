@@ -30,6 +30,9 @@ static uint64_t own_number(void)
 pl_status worker_say_hello(worker *w)
 {
     pl_message m = {0};
+    if (!w->process)
+        w->process =
+            (pl_random_fresh() >> 1 & ~(uint64_t)UINT32_MAX) | (uint32_t)getpid();
     PL_SAY(&m, HELLO, hello, .name = w->options->name, .role = "worker",
            .device = w->device, .pid = own_number(), .release = PL_VERSION,
            .address = w->offers_at[0] ? w->offers_at : NULL);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,6 +76,26 @@ static void a_failed_replacement_leaves_the_old_content(void **state)
     assert_int_not_equal(pl_replace_file(in_folder("kept"), "new", 3), PL_OK);
     assert_int_equal(pl_read_file(in_folder("kept"), &back), PL_OK);
     assert_string_equal(pl_buf_text(&back), "old");
+    pl_buf_destroy(&back);
+}
+
+/* A launcher ends the job for codes of sysexits.h, but starts a process with 75 again.
+ */
+static void too_few_files_are_no_reason_to_give_up(void **state)
+{
+    (void)state;
+    pl_buf back = {0};
+    struct rlimit whole, none;
+    assert_int_equal(pl_replace_file(in_folder("few"), "x", 1), PL_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &whole), 0);
+    none = whole;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const pl_status status = pl_read_file(in_folder("few"), &back);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &whole), 0);
+    assert_int_equal(status, PL_ERR_FILES);
+    assert_int_equal(pl_status_exit_code(status), 75);
+    assert_non_null(strstr(pl_last_error(), "ulimit -n"));
     pl_buf_destroy(&back);
 }
 
@@ -217,6 +238,7 @@ int main(void)
         cmocka_unit_test(folders_are_made_with_their_parents_and_twice),
         cmocka_unit_test(a_replaced_file_reads_back),
         cmocka_unit_test(a_failed_replacement_leaves_the_old_content),
+        cmocka_unit_test(too_few_files_are_no_reason_to_give_up),
         cmocka_unit_test(an_absent_file_is_named),
         cmocka_unit_test(what_is_no_file_is_not_read),
         cmocka_unit_test(a_mapping_shows_the_file_and_an_empty_one_is_empty),
