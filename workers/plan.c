@@ -350,36 +350,46 @@ int64_t plan_repeats(const plan_path *path, int worker)
     return path->keeper == worker ? 0 : path->repeats;
 }
 
-/* Returns the time when a path of the arm last finished a phase. */
-static int64_t newest_phase_ms(const plan_arm *arm)
+/* How an arm advances: the time when a path last finished a phase, and the shortest
+ * time that a path's last task took (0: not known). */
+typedef struct arm_pace {
+    int64_t newest_ms, took_ms;
+} arm_pace;
+
+static arm_pace pace_of(const plan_arm *arm)
 {
-    int64_t newest = 0;
-    for (int i = 0; i < arm->n_tasks; i++)
-        if (arm->paths[i].phase_ms > newest)
-            newest = arm->paths[i].phase_ms;
-    return newest;
+    arm_pace pace = {0, 0};
+    for (int i = 0; i < arm->n_tasks; i++) {
+        const plan_path *path = &arm->paths[i];
+        if (path->phase_ms > pace.newest_ms)
+            pace.newest_ms = path->phase_ms;
+        if (path->took_ms > 0 && (pace.took_ms == 0 || path->took_ms < pace.took_ms))
+            pace.took_ms = path->took_ms;
+    }
+    return pace;
 }
 
 /* Whether the path should wait for its keeper instead of going to this worker, which
  * would have to repeat phases. The keeper may be busy with another path. So the path
  * waits until the arm has made no progress for as long as the repeated phases would
- * take. */
-static bool waits_for_keeper(const plan_path *path, int worker, int64_t newest_ms,
+ * take a fast worker: if the keeper is slow, waiting for its own pace would cost more
+ * than repeating the phases. */
+static bool waits_for_keeper(const plan_path *path, int worker, arm_pace pace,
                              int64_t now_ms)
 {
     return path->keeper >= 0 && plan_repeats(path, worker) > 0 &&
-           now_ms - newest_ms < path->repeats * path->took_ms;
+           now_ms - pace.newest_ms < path->repeats * pace.took_ms;
 }
 
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
 {
     int64_t best = -1;
     for (int a = 0; a < p->n_arms; a++) {
-        int64_t newest_ms = newest_phase_ms(&p->arms[a]);
+        const arm_pace pace = pace_of(&p->arms[a]);
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
             bool held = path->backup.active || path->drops_state ||
-                        waits_for_keeper(path, worker, newest_ms, now_ms) ||
+                        waits_for_keeper(path, worker, pace, now_ms) ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             /* plan_ready comes last, because it takes the most time and the score
@@ -399,11 +409,11 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms)
 {
     for (int a = 0; a < p->n_arms; a++) {
-        int64_t newest_ms = newest_phase_ms(&p->arms[a]);
+        const arm_pace pace = pace_of(&p->arms[a]);
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
             if (plan_has_said(path, worker, now_ms) ||
-                waits_for_keeper(path, worker, newest_ms, now_ms))
+                waits_for_keeper(path, worker, pace, now_ms))
                 return true;
         }
     }

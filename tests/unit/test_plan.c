@@ -536,6 +536,17 @@ static void path_waits_for_the_worker_that_has_its_state(void **state)
     assert_int_equal(path->lease.repeats, 2);
 }
 
+static void path_waits_less_for_a_slow_worker_that_has_its_state(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_path *path = only_one_has_the_state(p);
+    path->took_ms = 5000;
+    (path + 1)->took_ms = 400; /* another path was done by a fast worker */
+    assert_false(plan_choose(p, 1, 1799, &task));
+    assert_true(plan_choose(p, 1, 1800, &task));
+}
+
 static void path_does_not_wait_for_a_worker_that_left(void **state)
 {
     plan *p = *state;
@@ -584,6 +595,7 @@ int main(void)
         TEST(lease_lives_for_what_was_said_last),
         TEST(arm_is_finished_when_paths_and_modules_are),
         TEST(path_waits_for_the_worker_that_has_its_state),
+        TEST(path_waits_less_for_a_slow_worker_that_has_its_state),
         TEST(path_does_not_wait_for_a_worker_that_left),
         TEST(lost_lease_ends_the_wait_for_its_holder),
     };
