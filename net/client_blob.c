@@ -181,12 +181,12 @@ static pl_status take_piece(download *d, piece *p, pl_message *a)
         return pl_fail(
             PL_ERR_PROTO,
             "the home sent a piece of a blob with a wrong type or a wrong size");
-    if (d->client->blob_max > 0 && is.total > d->client->blob_max)
+    if (d->flow.client->blob_max > 0 && is.total > d->flow.client->blob_max)
         return pl_fail(
             PL_ERR_PROTO,
             "the other process offers a blob of %llu bytes, but at most %llu "
             "are expected",
-            (unsigned long long)is.total, (unsigned long long)d->client->blob_max);
+            (unsigned long long)is.total, (unsigned long long)d->flow.client->blob_max);
     d->total = is.total;
     d->known = true;
     size_t end = d->start + (size_t)p->offset + a->data.len, turn = p->turn;

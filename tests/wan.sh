@@ -23,21 +23,25 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 PATH=$PATH:/usr/sbin:/sbin
-inside=
+skip() {
+    echo "wan: not on this machine: $1"
+    exit 77
+}
+
+inside=''
 [ "${1-}" != --inside ] || { inside=1 && shift; }
 if [ -z "$inside" ]; then
     for tool in unshare nsenter ip; do
-        command -v "$tool" >/dev/null || { echo "wan: not on this machine: there is no $tool" && exit 77; }
+        command -v "$tool" >/dev/null || skip "there is no $tool"
     done
-    [ -c /dev/net/tun ] || { echo "wan: not on this machine: there is no /dev/net/tun" && exit 77; }
+    [ -c /dev/net/tun ] || skip "there is no /dev/net/tun"
     for how in "" --map-root-user; do
         unshare $how --net true 2>/dev/null && exec unshare $how --net sh "$0" --inside "$@"
     done
-    echo "wan: not on this machine: this user may not make network namespaces"
-    exit 77
+    skip "this user may not make network namespaces"
 fi
 
-build=build/release work= rates=1000 tcp=cubic figures=
+build=build/release work='' rates=1000 tcp=cubic figures=''
 while [ $# -gt 0 ]; do
     case $1 in
     --build) build=$2 && shift ;;
@@ -56,13 +60,12 @@ work=${work:-$build/wan}
 . tests/support/job.sh
 own_folder "$work"
 home_at=10.88.0.1
-failed= spaces= joiner=
+failed='' spaces='' joiner=''
 trap 'kill $spaces $joiner 2>/dev/null; [ -z "$job" ] || kill $job 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
-ip link set lo up && ip addr add $home_at/32 dev lo || {
-    echo "wan: not on this machine: ip cannot set up a network here"
-    exit 77
-}
+if ! ip link set lo up || ! ip addr add $home_at/32 dev lo; then
+    skip "ip cannot set up a network here"
+fi
 
 # ---- links ----
 # Makes sites, each a namespace behind one link: `links_up cubic a:20:0:1000` makes the
@@ -70,7 +73,7 @@ ip link set lo up && ip addr add $home_at/32 dev lo || {
 links_up() { # bbr or cubic, sites
     cc=$1
     shift
-    list= n=0
+    list='' n=0
     mkdir -p "$work/stat"
     for site in "$@"; do
         name=${site%%:*}
@@ -87,10 +90,9 @@ links_up() { # bbr or cubic, sites
     sleep 0.5
     for site in "$@"; do
         name=${site%%:*} n=$((n + 1))
-        ip addr add 10.88.$n.1/24 dev wan_$name && ip link set wan_$name up || {
-            echo "wan: not on this machine: a TUN device cannot be used"
-            exit 77
-        }
+        if ! ip addr add 10.88.$n.1/24 dev wan_$name || ! ip link set wan_$name up; then
+            skip "a TUN device cannot be used"
+        fi
         at $name ip link set lo up
         at $name ip addr add 10.88.$n.2/24 dev wan_$name
         at $name ip link set wan_$name up
@@ -103,10 +105,11 @@ links_down() {
     exec 9>&-
     wait $joiner 2>/dev/null
     kill $spaces 2>/dev/null
-    spaces= joiner=
+    spaces='' joiner=''
 }
 
 at() { # site, command: runs it there
+    where=''
     eval "where=\$space_$1"
     shift
     mkdir -p "$work/far"
@@ -144,7 +147,7 @@ run_job() { # folder, workers, options
         sleep 0.1
     done
     token=$(sed 's/^pathloom join //' "$work/token")
-    workers=
+    workers=''
     for name in $names; do
         at "${name%%[0-9]*}" "$pathloom" join "$token" --name "$name" \
             --key "$work/far/$folder.$name.key" --cache "$work/far/$folder.$name" --verbose \
@@ -153,7 +156,7 @@ run_job() { # folder, workers, options
     done
     code=0
     wait $job || code=$?
-    job=
+    job=''
     end=$(date +%s%3N)
     sleep 0.5
     kill $workers 2>/dev/null

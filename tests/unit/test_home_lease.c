@@ -241,6 +241,37 @@ static void lease_uploads_no_more_than_its_task_needs(void **state)
     pl_wire_close(&socket);
 }
 
+/* The phase of the leases was given to another worker, for example because a backup was
+ * first, so their uploads wait for nothing. */
+static void
+room_of_a_task_that_was_leased_again_is_given_to_those_who_wait(void **state)
+{
+    (void)state;
+    enum { TOTAL = 16 << 10, LEASES_MAX = (64 << 20) / TOTAL + 1 };
+    pl_socket *socket = NULL;
+    pl_message q, a;
+    pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
+    pl_status status = PL_OK;
+    assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
+    for (int i = 0; i < LEASES_MAX && status == PL_OK; i++, lease.token++)
+        status = reserve(socket, &lease, 1, TOTAL);
+    assert_int_equal(status, PL_ERR_BUSY);
+    pl_message_init(&q, 0);
+    pl_message_init(&a, 0);
+    q.token = lease.token;
+    q.request = pl_wire_next_request();
+    PL_SAY(&q, FENCE, fence, .name = "mix/p00.r0");
+    assert_int_equal(pl_wire_ask(socket, &q, 1000, 10000, &a), PL_OK);
+    for (int i = 0; i < 20 && status == PL_ERR_BUSY; i++) {
+        status = reserve(socket, &lease, 2, TOTAL);
+        pl_sleep_ms(status == PL_ERR_BUSY ? 100 : 0);
+    }
+    assert_int_equal(status, PL_OK);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    pl_wire_close(&socket);
+}
+
 /* Sends a whole blob of one byte under the lease, without waiting for an answer. */
 static void send_byte(pl_socket *socket, const pl_lease *lease)
 {
@@ -319,6 +350,7 @@ int main(int argc, char **argv)
         TEST(numbers_that_no_task_can_have_are_refused),
         TEST(state_with_impossible_numbers_is_refused),
         TEST(lease_uploads_no_more_than_its_task_needs),
+        TEST(room_of_a_task_that_was_leased_again_is_given_to_those_who_wait),
         TEST(names_leave_nothing_at_the_home),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
