@@ -48,6 +48,24 @@ static bool is_ipv4(const char *host, bool *loopback)
     return true;
 }
 
+static bool is_within(uint32_t address, uint32_t net, int bits)
+{
+    return address >> (32 - bits) == net >> (32 - bits);
+}
+
+bool pl_address_is_private(const pl_address *address)
+{
+    struct in_addr in;
+    if (address->host[0] == '[') /* fc00::/7 and fe80::/10 */
+        return strchr("fF", address->host[1]) && strchr("cCdDeE", address->host[2]);
+    if (inet_pton(AF_INET, address->host, &in) != 1)
+        return false;
+    const uint32_t a = ntohl(in.s_addr);
+    return is_within(a, 0x0a000000, 8) || is_within(a, 0xac100000, 12) ||
+           is_within(a, 0xc0a80000, 16) || is_within(a, 0xa9fe0000, 16) ||
+           is_within(a, 0x64400000, 10);
+}
+
 static bool classify_host(pl_address *a)
 {
     a->is_anywhere = strcmp(a->host, "*") == 0 || strcmp(a->host, "0.0.0.0") == 0 ||

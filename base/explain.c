@@ -184,8 +184,10 @@ const pl_explanation pl_explanations[] = {
      "fetched again; `reason` says what was found.",
      "The file was changed, or the disk of the cache fails.",
      "None needed. If it happens often, check the disk."},
-    {"job.finished", "The hub says that everything is trained, and this worker ends.",
-     "", ""},
+    {"homes.moved",
+     "A home has a different address than before: this worker drops its tasks and "
+     "connects to the new address.",
+     "The job was continued on another machine or with another port.", "None needed."},
     {"lease.expired", "Leases were not renewed in time; other workers get the tasks.",
      "A worker died, was stopped, or lost its connection.",
      "None needed. If it happens often, raise workers.ttl_ms."},
@@ -227,6 +229,15 @@ const pl_explanation pl_explanations[] = {
      "(noloco).",
      "outer.deadline_s is set, and the mate's update did not arrive in time.",
      "None needed; with a longer deadline more pairs meet."},
+    {"peer.away",
+     "The hub or a home has not answered since the time `since`. The worker waits, and "
+     "says so again after growing times.",
+     "That process or its machine is down, or the network between is.",
+     "None needed if it comes back. Otherwise continue the job (`pathloom train`), "
+     "also "
+     "on another machine, if the address has a name."},
+    {"peer.back", "A hub or home that was away since `away_since` answers again.", "",
+     ""},
     {"peer.gone",
      "A process asked this worker for an update and disconnected before the answer.",
      "", ""},
@@ -285,6 +296,25 @@ const pl_explanation pl_explanations[] = {
      "None needed: the answer itself is complete. Check the machine's memory."},
     {"state.fresh", "A path begins without moments of the optimizer.",
      "train.state is local, and another worker had the path before.", ""},
+    {"state.differs",
+     "A worker repeated phases of a path, and its state differs from the one that "
+     "another worker reported; the path continues with the repeated state.",
+     "The two workers run on different kinds of devices, which round differently; or "
+     "one of them has faulty memory or a different build, or sent a false hash.",
+     "None needed with different kinds of devices. Otherwise the run may differ from an "
+     "undisturbed one: see pathloom audit, and check both machines."},
+    {"state.repeated", "A worker has made a path's state again by repeating phases.",
+     "", ""},
+    {"state.repeating",
+     "A worker begins to repeat phases of a path, because only the worker that had the "
+     "path before has its state (train.state_every).",
+     "That worker is gone, is slow, or an audit repeats one of its tasks.",
+     "None needed."},
+    {"state.unsaved",
+     "A worker could not write a path's state to its cache folder; `reason` says why.",
+     "The disk is full, or the folder cannot be written.",
+     "Make room. Until then the phases since the last upload are repeated if the state "
+     "is needed again."},
     {"store.mended",
      "The end of a store's log was cut off; no acknowledged commit was in it.",
      "A power failure or a crash of the machine in the middle of a commit.",
@@ -338,11 +368,16 @@ const pl_explanation pl_explanations[] = {
      "The worker is slower than the others, and outer.quorum is below 1.",
      "None needed: the path continues. outer.late_weight adds such updates to the next "
      "round; outer.quorum=1 waits for all updates."},
+    {"worker.dismissed",
+     "The hub has told this worker to end: everything is trained, or the operator has "
+     "removed it.",
+     "The end of the job, or pathloom drain.", ""},
     {"worker.draining", "A worker was told to end and finishes its tasks.",
-     "TERM, USR1, HUP, or Ctrl+C.", ""},
+     "TERM, USR1, USR2, HUP, Ctrl+C, or pathloom drain.", ""},
     {"worker.barred",
      "A worker gets no tasks for a while; `reason` is its last failure.",
-     "It failed three tasks in a row.",
+     "A fault of its machine (disk, memory, device), or three tasks in a row that "
+     "failed.",
      "Repair that machine. The worker gets tasks again after some time, which grows "
      "with each such event."},
     {"worker.withheld",

@@ -57,11 +57,6 @@ void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t
     hash_under(use, key, PL_HASH_BYTES, data, len, out);
 }
 
-void pl_sha256(const void *data, size_t len, pl_hash *out)
-{
-    crypto_hash_sha256(out->bytes, data, len);
-}
-
 bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES])
 {
     return sodium_memcmp(mac->bytes, claimed, PL_HASH_BYTES) == 0;

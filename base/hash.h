@@ -43,13 +43,6 @@ void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex dig
 /* ERR_DATA: the text is not 64 hex digits in lower case. */
 PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out);
 
-/* The two hashes with which web sites for models identify a file: SHA-256, and git's
- * hash of a blob (SHA-1 over a header and the bytes, FIPS 180-4) as 40 hex digits. Both
- * are only compared with the hash that the site gives; security here does not depend on
- * SHA-1. */
-void pl_sha256(const void *data, size_t len, pl_hash *out);
-void pl_git_blob_name(const void *data, size_t len, char out[41]);
-
 uint64_t pl_checksum(const void *data, size_t len); /* XXH3-64, seed 0 */
 
 /* Computes the checksum of pieces as if they were contiguous. */

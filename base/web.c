@@ -101,16 +101,13 @@ static size_t take_header(char *line, size_t one, size_t n, void *context)
 /* ---- one request ---- */
 static void set_body(CURL *h, exchange *x)
 {
-    const bool put = strcmp(x->request->method, "PUT") == 0;
-    if (put || strcmp(x->request->method, "POST") == 0) {
-        curl.curl_easy_setopt(h, put ? CURLOPT_UPLOAD : CURLOPT_POST, 1L);
+    if (strcmp(x->request->method, "PUT") == 0) {
+        curl.curl_easy_setopt(h, CURLOPT_UPLOAD, 1L);
         curl.curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
         curl.curl_easy_setopt(h, CURLOPT_READDATA, x);
         curl.curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
         curl.curl_easy_setopt(h, CURLOPT_SEEKDATA, x);
-        curl.curl_easy_setopt(
-            h, put ? CURLOPT_INFILESIZE_LARGE : CURLOPT_POSTFIELDSIZE_LARGE,
-            (curl_off_t)x->request->len);
+        curl.curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)x->request->len);
     } else if (strcmp(x->request->method, "GET") != 0) {
         curl.curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, x->request->method);
     }
@@ -129,8 +126,6 @@ static void set_request(CURL *h, exchange *x)
     curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)r->silent_s);
     curl.curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)r->most_s);
     curl.curl_easy_setopt(h, CURLOPT_URL, r->url);
-    if (r->direct)
-        curl.curl_easy_setopt(h, CURLOPT_PROXY, "");
     curl.curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_answer_bytes);
     curl.curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
     curl.curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
@@ -171,7 +166,6 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
     exchange x = {.request = r};
     struct curl_slist *headers = NULL;
     long code = 0;
-    curl_off_t wait_s = 0;
     CURL *h = pl_queue_pop(web->idle, 0);
     if (!h)
         h = curl.curl_easy_init();
@@ -186,9 +180,7 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
     curl.curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
     CURLcode result = curl.curl_easy_perform(h);
     curl.curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &code);
-    curl.curl_easy_getinfo(h, CURLINFO_RETRY_AFTER, &wait_s);
     r->code = (int)code;
-    r->retry_after_s = wait_s > 0 && wait_s < 86400 ? (int)wait_s : 0;
     curl.curl_slist_free_all(headers);
     pl_queue_push(web->idle, h);
     return result == CURLE_OK ? PL_OK : request_failed(result, &x);

@@ -18,25 +18,22 @@ void pl_web_close(pl_web **web); /* accepts NULL */
 
 enum { PL_WEB_HEADERS_MAX = 64 };
 typedef struct pl_web_request {
-    const char *method; /* "GET", "PUT", "POST", "DELETE" */
+    const char *method; /* "GET", "PUT", "DELETE" */
     const char *url;
     const char *headers[PL_WEB_HEADERS_MAX]; /* "Name: value", up to the first NULL */
     /* parameters of an AWS signature version 4 ("aws:amz:us-east-1:s3"), and the id and
      * secret of the key that signs; signing NULL: no signature */
     const char *signing, *id, *secret;
-    const void *data; /* the body of PUT and POST */
+    const void *data; /* the body of PUT */
     size_t len;
     size_t answer_max; /* a longer answer is ERR_DAMAGED */
-    bool direct;       /* use no proxy, even if the environment sets http_proxy */
     /* The request fails if no data moves for silent_s seconds, or if it takes longer
      * than most_s seconds (0: no limit). */
     int silent_s, most_s;
     pl_buf *answer; /* cleared, then filled */
-    /* results: the HTTP status; the header ETag, or ""; the header Retry-After in
-     * seconds, or 0 */
+    /* results: the HTTP status; the header ETag, or "" */
     int code;
     char etag[128];
-    int retry_after_s;
 } pl_web_request;
 /* OK for every HTTP status. ERR_NET or ERR_TIMEOUT: the caller may try again.
  * ERR_CONFIG: the address or its certificate is wrong. Redirections are not

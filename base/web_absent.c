@@ -5,9 +5,8 @@ pl_status pl_web_open(pl_web **out)
 {
     *out = NULL;
     return pl_fail(PL_ERR_UNSUPPORTED,
-                   "this build was made without libcurl, so it can neither use an S3 "
-                   "store nor publish models (export --push); install "
-                   "libcurl4-openssl-dev and build again");
+                   "this build was made without libcurl, so it cannot use an S3 store; "
+                   "install libcurl4-openssl-dev and build again");
 }
 
 void pl_web_close(pl_web **web)

@@ -28,8 +28,9 @@ enum {
     LINGER_MS = 500,
     RECONNECT_MS = 50,
     RECONNECT_MAX_MS = 1000,
-    HEARTBEAT_MS = 1000,
-    HEARTBEAT_TIMEOUT_MS = 3000,
+    /* the kernel repeats a lost SYN after 1, 3, 7, ... s; a new attempt is sooner */
+    CONNECT_MS = 4000,
+    SILENT_MS = 10000,
     KEEPALIVE_S = 5,
     KEEPALIVE_TRIES = 3,
     BACKLOG = 4096,
@@ -186,10 +187,9 @@ void pl_wire_shutdown(void)
             continue;
 }
 
-/* A client lets ZeroMQ check whether its server is alive. A server does not check its
- * clients; the kernel finds dead connections. ZeroMQ would keep a timer for each client
- * and look through all timers at every message: with thousands of clients a hub spent
- * most of its time on that.
+/* The kernel finds dead connections. ZeroMQ's heartbeats would end a connection whose
+ * answer waits behind a long message on a slow link, and a hub with thousands of
+ * clients spent most of its time in their timers.
  *
  * An IPv6 socket would report its IPv4 address as tcp://[::ffff:127.0.0.1]:PORT, to
  * which no client could connect. Therefore ZMQ_IPV6 is set only for IPv6 addresses. */
@@ -205,16 +205,16 @@ static pl_status set_options(pl_socket *socket)
         {ZMQ_RCVHWM, HIGH_WATER, false, false},
         {ZMQ_IPV6, is_ipv6, false, false},
         {ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS, false, false},
-        {ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS, false, true},
-        {ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS, false, true},
-        {ZMQ_TCP_KEEPALIVE, 1, true, false},
-        {ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S, true, false},
-        {ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S, true, false},
-        {ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_TRIES, true, false},
+        {ZMQ_TCP_MAXRT, SILENT_MS, false, true},
+        {ZMQ_TCP_KEEPALIVE, 1, false, false},
+        {ZMQ_TCP_KEEPALIVE_IDLE, KEEPALIVE_S, false, false},
+        {ZMQ_TCP_KEEPALIVE_INTVL, KEEPALIVE_S, false, false},
+        {ZMQ_TCP_KEEPALIVE_CNT, KEEPALIVE_TRIES, false, false},
         {ZMQ_BACKLOG, BACKLOG, true, false},
         {ZMQ_ROUTER_MANDATORY, 1, true, false},
         {ZMQ_ROUTER_HANDOVER, 0, true, false},
         {ZMQ_IMMEDIATE, 0, false, true},
+        {ZMQ_CONNECT_TIMEOUT, CONNECT_MS, false, true},
         {ZMQ_RECONNECT_IVL, RECONNECT_MS, false, true},
         {ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS, false, true},
     };
@@ -242,6 +242,7 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
     pl_socket *socket = pl_alloc(sizeof *socket);
     socket->is_server = is_server;
     socket->is_secure = is_secure;
+    socket->fd = -1;
     socket->shares = is_server && is_secure ? quota_create() : NULL;
     pl_copy_text(socket->address, sizeof socket->address, address);
     socket->zmq = zmq_socket(wire_context(), is_server ? ZMQ_ROUTER : ZMQ_DEALER);
@@ -296,7 +297,10 @@ static pl_status bind_socket(pl_socket *socket, const char *address)
             return pl_fail(PL_ERR_OS, "cannot observe the connections of %s: %s",
                            address, zmq_strerror(zmq_errno()));
     }
-    return zmq_bind(socket->zmq, address) == 0 ? PL_OK : bind_failed(address);
+    if (zmq_bind(socket->zmq, address) != 0)
+        return bind_failed(address);
+    wire_drain_monitor(socket); /* has the descriptor that listens */
+    return PL_OK;
 }
 
 pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])
@@ -642,57 +646,6 @@ static void recv_owner(const pl_socket *socket, frame_list *in, pl_peer *peer)
     peer->own = peer->own && peer->role != PL_AS_NONE;
 }
 
-/* Reports a refusal to this process through pl_gate_options.on_refused, but not too
- * often. */
-static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
-{
-    char key[PL_PUBKEY_TEXT];
-    int64_t now = pl_now_ms();
-    if (now - socket->refused_ms <= WIRE_REFUSAL_MS)
-        return;
-    socket->refused_ms = now;
-    pl_pubkey_format(&peer->key, key);
-    pl_gate_refused(&(pl_refusal){text, key, ""});
-}
-
-/* Refuses a message: answers the sender with ERR, and reports the refusal in this
- * process. */
-static void refuse_message(pl_socket *socket, const pl_peer *peer, const pl_message *m)
-{
-    char text[160];
-    pl_message a;
-    if (peer->role == PL_AS_NONE)
-        snprintf(text, sizeof text,
-                 "this key was taken out of the list or has expired");
-    else
-        snprintf(text, sizeof text,
-                 "a key with the role %s may not send messages of type %u",
-                 pl_key_role_name(peer->role), (unsigned)m->type);
-    pl_message_init(&a, 0);
-    pl_wire_error(&a, m->request, PL_ERR_NOPERM, text);
-    if (pl_wire_send_to(socket, peer, &a) == PL_OK)
-        tell_refusal(socket, peer, text);
-    pl_message_destroy(&a);
-}
-
-/* Whether the message reaches the caller: the bucket of the sender's key must hold
- * enough (quota.h), and the sender's role must allow the message. */
-static bool is_admitted(pl_socket *socket, const pl_peer *peer, const pl_message *m)
-{
-    bool may = pl_gate_may(peer->role, m->type);
-    if (!quota_take(socket->shares, peer, may ? pl_gate_cost(m->type) : 1, pl_now_ms()))
-        tell_refusal(socket, peer,
-                     "this key asks for more than its share, so some of its messages "
-                     "are dropped; give further workers keys of their own (`pathloom "
-                     "key invite`), or revoke the key");
-    else if (may)
-        return true;
-    else
-        refuse_message(socket, peer, m);
-    socket->refused++;
-    return false;
-}
-
 /* Receives one message, good or bad; returns false if no message is waiting. A message
  * is always received as a whole, so that a bad one does not shift the frames of the
  * next. */
@@ -714,9 +667,13 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         socket->bytes_received += in.bytes;
     else
         socket->dropped++;
-    if (*good && socket->is_server) {
+    if (socket->is_server && whole && peer->len > 0 && in.count > 0) {
         recv_owner(socket, &in, peer);
-        *good = !socket->is_secure || is_admitted(socket, peer, out);
+        if (!*good)
+            wire_refuse_version(socket, peer, zmq_msg_data(&in.frame[0]),
+                                zmq_msg_size(&in.frame[0]));
+        else if (socket->is_secure)
+            *good = wire_admit(socket, peer, out);
     }
     size_t most = in.joined ? 1 : WIRE_FRAMES_MAX;
     size_t kept = in.count < most ? in.count : most;

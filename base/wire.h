@@ -8,7 +8,7 @@
  * dropped; it never reaches the caller.
  *
  * Sockets: a server binds a ROUTER, a client connects a DEALER. LINGER, HWM,
- * MAXMSGSIZE, heartbeats and reconnection are set as docs/PROTOCOL.md says. Only one
+ * MAXMSGSIZE, time limits and reconnection are set as docs/PROTOCOL.md says. Only one
  * thread may use a socket. */
 #ifndef PL_BASE_WIRE_H
 #define PL_BASE_WIRE_H
@@ -39,6 +39,9 @@ typedef struct pl_peer {
 
 typedef struct pl_message {
     uint16_t type;
+    /* major version of the protocol, for a refusal that a peer with a different version
+     * can read; 0: that of this program */
+    uint8_t version;
     uint64_t request; /* the client chooses it, and the answer repeats it */
     uint64_t epoch;   /* number that rises with each start of the answering store or
                        * hub; 0: not known */
@@ -116,10 +119,26 @@ PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
 int pl_wire_poll(pl_socket *const *sockets, size_t n_sockets, const int *fds,
                  size_t n_fds, int timeout_ms, bool *ready);
 
-/* Returns whether a client's connection has ended and was made again since the last
- * call. If so, messages that were under way are lost. *seen belongs to this function
- * between calls; call it once and ignore the result to set *seen for the first time. */
-bool pl_wire_reconnected(pl_socket *socket, uint64_t *seen);
+/* What is known of a client's connection at this moment. */
+typedef struct pl_wire_line {
+    /* number of connections that were made so far; when a connection ends, messages
+     * that were under way are lost */
+    uint64_t n_connects;
+    /* Bytes that arrived here, or whose arrival the other machine has confirmed. The
+     * number also rises while a long message is on its way. 0 for ipc. */
+    uint64_t moved_bytes;
+    uint32_t rtt_us; /* the shortest round trip; 0: not known */
+} pl_wire_line;
+void pl_wire_line_now(pl_socket *socket, pl_wire_line *out);
+/* Returns for how many milliseconds a client has had no connection to its server; 0 if
+ * it is connected. */
+int64_t pl_wire_lost_ms(pl_socket *socket);
+/* Tests whether a TCP connection to the address can be made, and ends it at once. The
+ * error's sentence says which of these it is. ERR_NET: the name of the machine is
+ * unknown, the name service does not answer, or nothing listens at the port.
+ * ERR_TIMEOUT: the machine does not answer within timeout_ms. Looking the name up may
+ * take longer. */
+PL_MUST_CHECK pl_status pl_wire_reach(const char *address, int timeout_ms);
 
 /* Returns the address, without the key, at which a server listens or to which a client
  * connects. */

@@ -89,6 +89,19 @@ static pl_status take_answer(pl_socket *socket, uint64_t request, pl_message *an
     return status;
 }
 
+/* Says why a question got no answer. A server that was never reached may have a wrong
+ * address. */
+static pl_status no_answer(pl_socket *socket, int timeout_ms, int n_sent)
+{
+    enum { REACH_MS = 1000 };
+    if (socket->connections == 0)
+        PL_CHECK(pl_wire_reach(pl_wire_address(socket), REACH_MS));
+    return pl_fail(PL_ERR_TIMEOUT,
+                   "%s does not answer within %.1f s, although it was asked %d times; "
+                   "see the log of that process",
+                   pl_wire_address(socket), 1e-3 * timeout_ms, n_sent);
+}
+
 pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,
                       int timeout_ms, pl_message *answer)
 {
@@ -113,9 +126,5 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
         PL_CHECK(status);
         return answer->type == PL_WIRE_ERR ? pl_wire_error_of(answer) : PL_OK;
     }
-    return pl_fail(PL_ERR_TIMEOUT,
-                   "%s did not answer message type %u within %d ms (sent %d times); "
-                   "see the log of that process",
-                   pl_wire_address(socket), (unsigned)question->type, timeout_ms,
-                   n_sent);
+    return no_answer(socket, timeout_ms, n_sent);
 }

@@ -41,7 +41,7 @@ void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES
 {
     memset(out, 0, WIRE_HEADER_BYTES);
     memcpy(out + AT_MAGIC, magic, sizeof magic);
-    out[AT_MAJOR] = PL_WIRE_VERSION;
+    out[AT_MAJOR] = message->version ? message->version : PL_WIRE_VERSION;
     pl_le_put(out + AT_TYPE, message->type, 2);
     pl_le_put(out + AT_HEADER_LEN, WIRE_HEADER_BYTES, 2);
     pl_le_put(out + AT_BODY_LEN, message->body.len, 4);
@@ -62,6 +62,19 @@ static bool header_is_known(const uint8_t *header)
            pl_le_get(header + AT_HEADER_LEN, 2) == WIRE_HEADER_BYTES &&
            pl_le_get(header + AT_RESERVED_1, 4) == 0 &&
            pl_le_get(header + AT_RESERVED_2, 8) == 0;
+}
+
+/* Offsets of magic, version and request are the same in all versions. */
+bool wire_header_foreign(const void *header, size_t len, pl_message *out)
+{
+    const uint8_t *bytes = header;
+    if (len != WIRE_HEADER_BYTES ||
+        memcmp(bytes + AT_MAGIC, magic, sizeof magic) != 0 ||
+        bytes[AT_MAJOR] == PL_WIRE_VERSION)
+        return false;
+    out->version = bytes[AT_MAJOR];
+    out->request = pl_le_get(bytes + AT_REQUEST, 8);
+    return true;
 }
 
 bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len)

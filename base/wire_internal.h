@@ -24,6 +24,9 @@ enum { WIRE_PIECE = 48 << 10 };
 void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES]);
 /* Reads both lengths from the header. Returns false if a length exceeds its limit. */
 bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len);
+/* Whether this is the header of a message with a different major version of the
+ * protocol. If so, sets version and request of `out`. */
+bool wire_header_foreign(const void *header, size_t len, pl_message *out);
 /* Reads a header that was checked. */
 void wire_header_decode(const void *header, pl_message *out);
 bool wire_check(const wire_frame *frames, size_t n_frames);
@@ -47,7 +50,10 @@ typedef enum wire_verdict {
 struct pl_socket {
     /* monitor: reports failed handshakes and, for a client, connections */
     void *zmq, *monitor;
+    int fd; /* descriptor of a client's connection; -1: not connected */
     uint64_t connections;
+    /* client: time since which it has no connection; 0: it is connected */
+    int64_t lost_ms;
     bool is_server, is_bound, is_secure;
     /* the token buckets of keys (quota.h), for an encrypted server; else NULL */
     quota *shares;
@@ -66,12 +72,24 @@ enum { WIRE_REFUSAL_MS = 1000 };
 bool wire_watch_client(pl_socket *socket); /* if false, errno has the reason */
 bool wire_watch_server(pl_socket *socket);
 void wire_watch_end(pl_socket *socket);
+/* Reads the events that ZeroMQ has reported so far. */
+void wire_drain_monitor(pl_socket *socket);
 /* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
  * for ever. Otherwise PL_OK. */
 PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);
 /* Reports failed handshakes that the gate did not see, because they ended before the
  * client sent its key. */
 void wire_tell_failed_clients(pl_socket *socket);
+
+/* wire_admit.c */
+/* Whether the message reaches the caller: the bucket of the sender's key must hold
+ * enough (quota.h), and the sender's role must allow the message. If not, answers the
+ * sender. */
+bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m);
+/* Answers a message that was dropped, if its reason is a different major version of the
+ * protocol. `header` is its first frame. */
+void wire_refuse_version(pl_socket *socket, const pl_peer *peer, const void *header,
+                         size_t len);
 
 void *wire_context(void);
 

@@ -4,7 +4,7 @@
 
 typedef struct request {
     const char *dir, *arm, *path, *text, *out, *format, *type_name;
-    const char *select, *push;
+    const char *select;
     bool best;
     const char *at; /* the number of a version, or a tag; NULL: the newest versions */
     bool all, gguf, json;
@@ -30,9 +30,6 @@ static const cli_option options[] = {
                "type of the parameters: f32, f16, bf16 or, only with gguf, q8_0 (f32)"),
     CLI_OPTION("out", CLI_TEXT, request, out, "PATH",
                "where to write: a folder, or FILE.gguf"),
-    CLI_OPTION("push", CLI_TEXT, request, push, "hf:USER/NAME",
-               "also publish the folder in this repository of the server HF_ENDPOINT "
-               "(huggingface.co), with the token in HF_TOKEN or a file"),
     CLI_JSON(request, json),
 };
 
@@ -57,12 +54,6 @@ static pl_status parse_export_args(int argc, char **argv, request *q)
     if ((q->path != NULL) + (q->text != NULL) + q->all > 1)
         return pl_fail(PL_ERR_USAGE,
                        "give one of --path, --prompt and --all, not several");
-    if (q->push && (q->all || q->gguf))
-        return pl_fail(PL_ERR_USAGE, "--push publishes the folder of one path; leave "
-                                     "out --all and --format gguf");
-    if (q->push && !pl_starts_with(q->push, "hf:"))
-        return pl_fail(PL_ERR_USAGE, "--push takes hf:USER/NAME, not `%.100s`",
-                       q->push);
     return PL_OK;
 }
 
@@ -282,29 +273,6 @@ static pl_status choose_export_path(job *j, int *path)
                    j->arm.name, n, last);
 }
 
-static pl_status push(const request *q)
-{
-    char sent[16];
-    pl_publish_report got;
-    PL_CHECK(pl_publish(q->out, q->push + strlen("hf:"), &got));
-    if (q->json) {
-        pl_json *o = pl_json_object();
-        pl_json_set_text(o, "url", got.url);
-        pl_json_set_text(o, "commit", got.commit);
-        pl_json_set_bool(o, "made", got.made);
-        pl_json_set_int(o, "files", got.n_files);
-        pl_json_set_int(o, "files_sent", got.n_sent);
-        pl_json_set_int(o, "bytes_sent", (int64_t)got.sent_bytes);
-        say_json(o);
-        return PL_OK;
-    }
-    say("push     %s%s: %d of %d files sent, %s%s", got.url,
-        got.made ? " (new, private)" : "", got.n_sent, got.n_files,
-        pl_human_bytes((double)got.sent_bytes, sent),
-        got.commit[0] ? "" : "; the server already has all files");
-    return PL_OK;
-}
-
 static pl_status export_asked(job *j)
 {
     int path = 0;
@@ -313,8 +281,7 @@ static pl_status export_asked(job *j)
         PL_CHECK(pl_make_folders(j->q->out));
     if (!j->q->all) {
         PL_CHECK(choose_export_path(j, &path));
-        PL_CHECK(export_path(j, path));
-        return j->q->push ? push(j->q) : PL_OK;
+        return export_path(j, path);
     }
     for (; path < pl_topology_n_paths(j->topology); path++)
         PL_CHECK(export_path(j, path));

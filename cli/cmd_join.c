@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { REACH_MS = 5000 };
+
 /* Names the file of this machine's key. There is one key per job, so the name of the
  * file is made from the hub's key. */
 static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
@@ -34,33 +36,43 @@ static pl_status own_key(const char *path, pl_keypair *out)
     return pl_keypair_save(path, out);
 }
 
-/* Whether the hub knows the key already. If it does, the machine has joined before; the
- * token is then not used, because no use of it may be left. */
-static bool hub_knows_key(const char *hub, const pl_keypair *own)
+/* Asks whether the hub knows the key already. If it does, the machine has joined
+ * before; the token is then not used, because no use of it may be left. ERR_NOPERM: it
+ * does not know the key. ERR_NET, ERR_TIMEOUT: the hub is away. */
+static pl_status ask_for_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;
     pl_message q, a;
     pl_message_init(&q, PL_MSG_STATUS);
     pl_message_init(&a, 0);
     q.request = pl_wire_next_request();
-    bool known = pl_wire_connect_as(hub, own, &socket) == PL_OK &&
-                 pl_wire_ask(socket, &q, 1000, 5000, &a) == PL_OK;
+    pl_status status = pl_wire_connect_as(hub, own, &socket);
+    if (status == PL_OK)
+        status = pl_wire_ask(socket, &q, 1000, REACH_MS, &a);
     pl_wire_close(&socket);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
-    return known;
+    return status;
 }
 
+/* Admits this machine. A machine that joined before needs no hub for this: its worker
+ * waits for a hub that is away. */
 static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
 {
     pl_keypair own;
-    bool was_there = pl_path_exists(p->key);
+    const bool was_there = pl_path_exists(p->key);
+    if (!was_there)
+        PL_CHECK(pl_wire_reach(p->hub, REACH_MS));
     PL_CHECK(own_key(p->key, &own));
     if (!p->name)
         process_name(p);
     pl_copy_text(role, 32, "worker");
-    pl_status status = PL_OK;
-    if (!was_there || !hub_knows_key(p->hub, &own)) {
+    pl_status status = was_there ? ask_for_key(p->hub, &own) : PL_ERR_NOPERM;
+    if (status == PL_ERR_NET || status == PL_ERR_TIMEOUT) {
+        say("%s; this machine has joined before, so its worker waits for the hub",
+            pl_last_error());
+        status = PL_OK;
+    } else if (status != PL_OK) {
         status = pl_admission_join(p->hub, invite, &own.open, p->name, role);
         if (status == PL_ERR_NOPERM)
             status =

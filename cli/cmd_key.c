@@ -324,6 +324,12 @@ static pl_status hub_of(const key_options *o, pl_address *out)
             stderr,
             "pathloom: note: the hub listens at %s, which only this machine reaches\n",
             out->endpoint);
+    else if (pl_address_is_private(out))
+        fprintf(stderr,
+                "pathloom: note: the token names %s, an address that only this network "
+                "(or this container's) reaches; for machines elsewhere start the job "
+                "with --set net.advertise=NAME, a name or address that they reach\n",
+                out->host);
     return PL_OK;
 }
 

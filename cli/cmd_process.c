@@ -73,7 +73,7 @@ static const cli_option relay_options[] = {
     CLI_NUMBER("wait-ms", CLI_INT64, process, wait_ms, "N", 0, 1 << 30,
                "longest time in ms for which an update waits for others (500)"),
     CLI_KEY("patience-s", process, settings, "N", "workers.patience_s",
-            "how many seconds the home may be unreachable (60)"),
+            "how many seconds the home may be unreachable (60; without --run a day)"),
 };
 
 const cli_verb verb_relay = {
@@ -102,6 +102,7 @@ static int run_process(int argc, char **argv)
         status = process_open(&p, role);
     if (status != PL_OK)
         return cli_fail(status);
+    cli_end_with_launcher(*verb == &verb_worker);
     p.stop = cli_stop_flag(false);
     return process_run(&p, role);
 }

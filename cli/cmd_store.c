@@ -140,14 +140,20 @@ const store_verb store_verbs[] = {
      "that the store no longer has are deleted. If the command is killed, DIR keeps "
      "its earlier state, or the same command completes the copy. While a job with "
      "several homes trains, the homes stop writing for a moment, so that the copy "
-     "shows all of them at one moment. --quick does not read the copied bytes again.",
-     1, 1, TAKES(QUICK) | TAKES(FORCE), true, store_backup},
+     "shows all of them at one moment. --quick does not read the copied bytes again. "
+     "With "
+     "--job, DIR becomes a run: its store, and the configuration, the keys and the "
+     "prepared text, with which `pathloom train --out DIR` continues the job on "
+     "another "
+     "machine. Keep such a backup as secret as the keys.",
+     1, 1, TAKES(QUICK) | TAKES(FORCE) | TAKES(JOB), true, store_backup},
     {"restore", "DIR|ENGINE", "replace the store by its backup",
      "The backup is checked first and the result afterwards. A store with commits "
      "after the backup is replaced only with --force. With an ENGINE, in the form of "
      "store.engine, the folder of a store whose disk was lost is made again, with "
-     "everything that was acknowledged.",
-     1, 1, TAKES(QUICK) | TAKES(FORCE), false, store_restore},
+     "everything that was acknowledged. With --job, restores what a backup with --job "
+     "has into the run --run.",
+     1, 1, TAKES(QUICK) | TAKES(FORCE) | TAKES(JOB), false, store_restore},
     {"push", "FOLDER [MODULE|ARM|TAG]", "copy versions to another store",
      "Copies all modules, or those that are named, up to their newest or named "
      "version, and the definitions of arms, routers and tags. Only what FOLDER lacks "

@@ -74,27 +74,31 @@ static pl_status prepare_run(pl_run *r, train_dial *dial)
 {
     const bool decided = r->resumed || r->took_saved;
     const bool chooses = train_dial_is_set(dial) && !decided;
-    if (train_dial_is_set(dial) && decided)
+    if ((train_dial_is_set(dial) || dial->link) && decided)
         say("dial     the keys of this run were chosen before; they are in its "
             "run.yaml");
     PL_CHECK(run_find_device(r));
     if (chooses)
         PL_CHECK(train_dial_begin(dial, r));
-    else
+    else if (dial->link && !decided)
+        PL_CHECK(train_link_choose(dial, r));
+    if (!chooses)
         PL_CHECK(run_plan(r));
     PL_CHECK(run_check(r));
     PL_CHECK(stage_data(r));
     if (!chooses)
         return PL_OK;
     PL_CHECK(train_dial_finish(dial, r));
+    if (dial->link)
+        PL_CHECK(train_link_choose(dial, r));
     return run_plan(r);
 }
 
 static pl_status plan_only(pl_run *r, const train_dial *dial)
 {
-    if (train_dial_is_set(dial))
-        return pl_fail(PL_ERR_USAGE, "--dry-run measures nothing, but --for and "
-                                     "--tokens need measurements; leave them out");
+    if (train_dial_is_set(dial) || dial->link)
+        return pl_fail(PL_ERR_USAGE, "--dry-run measures nothing, but --for, --tokens "
+                                     "and --link need measurements; leave them out");
     PL_CHECK(run_find_device(r));
     return run_plan(r);
 }
@@ -164,6 +168,10 @@ static const cli_option options[] = {
     CLI_OPTION("tokens", CLI_TEXT, train_request, dial.tokens, "N",
                "choose model, paths and training for this number of training tokens, "
                "including those of the base model"),
+    CLI_OPTION("link", CLI_TEXT, train_request, dial.link, "RATE",
+               "choose how much the workers send, so that links of this rate (500kbit, "
+               "5mbit; in each direction) do not slow them down; --set overrides "
+               "single keys"),
     CLI_SETTINGS(train_request, settings,
                  "set any key; may be repeated; `pathloom init` lists the keys"),
 };
@@ -220,7 +228,8 @@ const cli_verb verb_train = {
     .n_options = CLI_COUNT(options),
     .notes =
         "RUN.yaml is a configuration; `pathloom init` writes one.\n\n"
-        "After Ctrl+C, TERM, USR1 or HUP (a dropped connection) the workers finish "
+        "After Ctrl+C, TERM, USR1, USR2 or HUP (a dropped connection) the workers "
+        "finish "
         "their tasks, and the job ends; the exit code is 130, and the same command "
         "continues the run. A second Ctrl+C stops at once and loses no committed "
         "version. Under nohup, HUP is ignored.",

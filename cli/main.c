@@ -12,8 +12,8 @@ const cli_verb *const cli_verbs[] = {
     &verb_export, &verb_import, &verb_store,    &verb_check,   &verb_data,
     &verb_forget, &verb_audit,  &verb_status,   &verb_observe, &verb_top,
     &verb_page,   &verb_doctor, &verb_explain,  &verb_init,    &verb_bench,
-    &verb_key,    &verb_homes,  &verb_join,     &verb_hub,     &verb_home,
-    &verb_relay,  &verb_worker,
+    &verb_key,    &verb_drain,  &verb_homes,    &verb_join,    &verb_hub,
+    &verb_home,   &verb_relay,  &verb_worker,
 };
 const size_t cli_n_verbs = CLI_COUNT(cli_verbs);
 

@@ -2,10 +2,14 @@
 #include "cli/cli.h"
 
 #include <getopt.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t stop, interrupts;
+/* The launcher that started this process and will end it; 0: no launcher. */
+static pid_t launcher;
+static bool takes_notice; /* whether signals of other processes count, too */
 
 int cli_fail(pl_status status)
 {
@@ -32,9 +36,20 @@ static bool is_same_wish(int number)
 }
 
 /* Counts signals in the stop flag. The second Ctrl+C ends the process and its child
- * processes at once. */
-static void on_signal(int number)
+ * processes at once.
+ *
+ * Slurm, systemd and others send a signal to all processes of a job at once. Then hub
+ * and home must live until the workers have delivered their last results. So a process
+ * of a launcher is ended by the launcher, which got the signal, too; only a worker
+ * begins to leave at once. */
+static void on_signal(int number, siginfo_t *info, void *context)
 {
+    (void)context;
+    if (launcher != 0) {
+        if (stop == 0 && (takes_notice || info->si_pid == launcher))
+            stop = 1;
+        return;
+    }
     if (is_same_wish(number))
         return;
     if (number == SIGINT)
@@ -53,10 +68,12 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO;
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    sigaction(SIGUSR2, &action, NULL);
     /* Under nohup, SIGHUP is ignored from the start. Then it stays ignored, also in
      * child processes. */
     struct sigaction old;
@@ -66,6 +83,13 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
         sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     return &stop;
+}
+
+void cli_end_with_launcher(bool is_worker)
+{
+    const char *named = getenv(PL_LAUNCHER_VARIABLE);
+    launcher = named && atoi(named) == getppid() ? getppid() : 0;
+    takes_notice = is_worker;
 }
 
 /* ---- options ---- */

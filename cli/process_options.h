@@ -43,8 +43,10 @@
                 "compute activations again in the backward pass: less memory"),        \
         CLI_KEY("cache-bytes", process, settings, "N", "workers.cache",                \
                 "memory to keep modules and optimizer states for later tasks (512M)"), \
-        CLI_KEY("patience-s", process, settings, "N", "workers.patience_s",            \
-                "how many seconds hub and homes may be unreachable (60)"),             \
+        CLI_KEY(                                                                       \
+            "patience-s", process, settings, "N", "workers.patience_s",                \
+            "how many seconds hub and homes may be unreachable (60; without --run a "  \
+            "day)"),                                                                   \
         CLI_NUMBER("device", CLI_INT64, process, device, "N", 0, 4096,                 \
                    "number of the GPU, modulo the number of GPUs (0)"),                \
         CLI_OPTION("cache", CLI_TEXT, process, cache, "FOLDER",                        \

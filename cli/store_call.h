@@ -41,6 +41,7 @@
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
     X(OBJECT, "object", NULL, "write the bytes of an object, not of a module")         \
     X(FORCE, "force", NULL, "replace what already exists")                             \
+    X(JOB, "job", NULL, "also copy the run's configuration, keys and prepared text")   \
     X(METHOD, "method", "NAME", "how to merge: linear, slerp, ties or task (linear)")  \
     X(WEIGHTS, "weights", "W,W,...", "weights, one number per source (all equal)")     \
     X(BASE, "base", "SOURCE", "ties and task: version from which the others began")    \

@@ -3,6 +3,8 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
+#include <sys/stat.h>
+
 /* ---- init ---- */
 pl_status store_init(store_call *call)
 {
@@ -114,10 +116,49 @@ static pl_status copy_store(store_call *call, pl_store *from, const char *from_f
     return PL_OK;
 }
 
+/* With --job, the folder that is named is a run, whose store is the copy. Returns the
+ * folder of that store. */
+static pl_status find_copy(const store_call *call, const char *named,
+                           char out[PL_PATH_MAX])
+{
+    pl_copy_text(out, PL_PATH_MAX, named);
+    if (!call->values[STORE_OPT_JOB])
+        return PL_OK;
+    if (call->values[STORE_OPT_STORE] || strstr(named, "://"))
+        return pl_fail(PL_ERR_USAGE,
+                       "--job copies a run: name the run with --run and a "
+                       "folder as the copy");
+    pl_join(out, named, "store");
+    return PL_OK;
+}
+
+static const char *run_of(const store_call *call)
+{
+    return call->values[STORE_OPT_RUN] ? call->values[STORE_OPT_RUN] : "pathloom-run";
+}
+
+/* Makes the folder of a run. Its keys are secret, so only the user may read it. */
+static pl_status make_run(const char *dir)
+{
+    if (pl_path_exists(dir))
+        return PL_OK;
+    PL_CHECK(pl_make_folders(dir));
+    if (chmod(dir, 0700) != 0)
+        return pl_fail(PL_ERR_NOPERM, "cannot set the mode of %s to 0700", dir);
+    return PL_OK;
+}
+
 pl_status store_backup(store_call *call)
 {
     int64_t held_ms = -1;
-    const char *to = call->words[0];
+    char to[PL_PATH_MAX];
+    const bool job = call->values[STORE_OPT_JOB] != NULL;
+    PL_CHECK(find_copy(call, call->words[0], to));
+    if (job && pl_path_within(call->words[0], run_of(call)))
+        return pl_fail(PL_ERR_USAGE, "%s lies in the run %s; name a folder outside it",
+                       call->words[0], run_of(call));
+    if (job)
+        PL_CHECK(make_run(call->words[0]));
     PL_CHECK(store_refuse_overlap(call, to));
     PL_CHECK(pl_store_end_copy(to));
     PL_CHECK(run_look_at_one_moment(call->folder, &call->store, &held_ms));
@@ -125,7 +166,7 @@ pl_status store_backup(store_call *call)
     if (held_ms >= 0 && !call->json)
         printf("the homes of the job stopped writing for %lld ms\n",
                (long long)held_ms);
-    return PL_OK;
+    return job ? run_copy_files(run_of(call), call->words[0]) : PL_OK;
 }
 
 /* Makes the folder of a store again from the store's storage engine, which has copies
@@ -155,9 +196,19 @@ pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;
     pl_store *from = NULL;
-    const char *backup = call->words[0];
+    char backup[PL_PATH_MAX], saved[PL_PATH_MAX];
+    const bool job = call->values[STORE_OPT_JOB] != NULL;
+    PL_CHECK(find_copy(call, call->words[0], backup));
     if (strstr(backup, "://"))
         return rebuild(call, backup);
+    if (job && pl_path_exists(pl_join(saved, run_of(call), "run.yaml")) &&
+        !call->values[STORE_OPT_FORCE])
+        return pl_fail(PL_ERR_EXISTS,
+                       "%s has a run.yaml; give --force to replace its configuration, "
+                       "keys and text, or name another run with --run",
+                       run_of(call));
+    if (job && pl_path_is_folder(backup))
+        PL_CHECK(make_run(run_of(call)));
     if (!pl_path_is_folder(backup))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no backup at %s", backup);
     PL_CHECK(store_refuse_overlap(call, backup));
@@ -167,5 +218,7 @@ pl_status store_restore(store_call *call)
     PL_CHECK(pl_store_open(backup, PL_STORE_READ, &from));
     pl_status status = copy_store(call, from, backup, call->folder);
     pl_store_close(&from);
+    if (status == PL_OK && job)
+        status = run_copy_files(call->words[0], run_of(call));
     return status;
 }

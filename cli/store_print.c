@@ -30,6 +30,8 @@ void print_path(bool json, const pl_path_state *p, int width)
     row_real(&r, "loss", p->loss, "  loss %8.4f");
     row_seconds(&r, "seconds", p->seconds, "  %8s");
     row_hash(&r, "moments", &p->moments, NULL);
+    if (p->repeats > 0)
+        row_int(&r, "repeats", p->repeats, "  state %s phases old");
     row_text(&r, "worker", p->worker, "  last by %s");
     row_finish(&r);
 }

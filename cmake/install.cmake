@@ -30,7 +30,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # The program dpkg-shlibdeps finds the libraries that are linked. The others are loaded
 # when they are needed: two to read a corpus and to answer over HTTP, two to multiply
-# matrices, two only for a store in Ceph or S3 and to publish models.
+# matrices, two only for a store in Ceph or S3.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libarchive13, libmicrohttpd12")
 if(PL_DNNL_LINKS)

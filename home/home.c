@@ -84,9 +84,7 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message)
     memset(message, 0, sizeof *message);
 }
 
-/* Sends an answer. A failure to send is ignored: the peer repeats its message when it
- * is connected again. */
-static pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
+pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message)
 {
     pl_status status = pl_wire_give_to(h->socket, peer, message);
     return status == PL_ERR_NET ? PL_OK : status;
@@ -154,15 +152,10 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
         return PL_OK;
     }
     PL_CHECK(pl_store_blob_bytes(h->store, &q.blob, &total));
-    if (q.offset > total)
-        return pl_fail(PL_ERR_PROTO,
-                       "a message asks for a piece of a blob at offset %llu, but the "
-                       "blob ends before that offset",
-                       (unsigned long long)q.offset);
-    size_t len = total - q.offset < PL_WIRE_DATA_MAX ? (size_t)(total - q.offset)
-                                                     : PL_WIRE_DATA_MAX;
+    size_t len = pl_piece_bytes(&q, total);
     pl_buf_reserve(&a->data, len);
-    PL_CHECK(pl_store_copy_blob(h->store, &q.blob, q.offset, len, a->data.data));
+    if (len > 0)
+        PL_CHECK(pl_store_copy_blob(h->store, &q.blob, q.offset, len, a->data.data));
     a->data.len = len;
     PL_SAY(a, BLOB, blob, .total = total);
     return PL_OK;
@@ -243,7 +236,8 @@ static pl_status on_get_path(home *h, pl_message *m, pl_message *a)
         return status;
     PL_SAY(a, PATH_IS, path_is, .phase = state.phase, .blob = state.moments,
            .samples = state.samples, .tokens = state.n_tokens, .loss = state.loss,
-           .seconds = state.seconds);
+           .seconds = state.seconds, .worker = state.worker[0] ? state.worker : NULL,
+           .repeats = state.repeats, .made = state.made);
     return PL_OK;
 }
 
@@ -298,10 +292,14 @@ static pl_status drop_path_state(home *h, home_path *path)
            (long long)path->phase, path->worker);
     PL_CHECK(pl_store_get_path(h->store, path->name, &state));
     memset(&state.moments, 0, sizeof state.moments);
+    memset(&state.made, 0, sizeof state.made);
+    state.repeats = 0;
     state.worker[0] = '\0';
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, &state));
     path->state = state.moments;
+    path->made = state.made;
+    path->repeats = 0;
     path->worker[0] = '\0';
     home_tell_path(h, path, 0);
     return PL_OK;
@@ -649,6 +647,7 @@ static pl_status take_group(home *h, pl_message *m)
         PL_CHECK(home_take(h, &peer, m));
     }
     PL_CHECK(home_end_group(h));
+    PL_CHECK(home_grant_room(h));
     if (home_is_still(h))
         return PL_OK;
     PL_CHECK(pl_failpoint("home.merge.before"));
@@ -740,6 +739,7 @@ done:
     for (size_t i = 0; i < h.n_answers; i++)
         pl_message_destroy(&h.answers[i].message);
     pl_free(h.answers);
+    pl_free(h.room.tickets);
     pl_buf_destroy(&h.state);
     staging_expire(&h.uploads, true);
     home_free_moving(&h);

@@ -105,7 +105,8 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
     pl_copy_text(out->path, sizeof out->path, path->name);
     out->phase = path->phase;
     out->before = path->state;
-    out->after = after->moments;
+    out->repeats = path->repeats;
+    out->after = after->repeats > 0 ? after->made : after->moments;
     out->n = 1;
     out->seed = pl_random_fresh();
     pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
@@ -115,7 +116,9 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
     if (arm->arm.n_scored > 0)
         pl_copy_text(out->results[0].device, sizeof out->results[0].device,
                      under->lease.device);
-    return pl_hash_none(&out->after) ? PL_OK : read_moments(h, arm, out);
+    /* the likeness of a state that was not uploaded stays zero */
+    return pl_hash_none(&out->after) || after->repeats > 0 ? PL_OK
+                                                           : read_moments(h, arm, out);
 }
 
 pl_status home_open_audit(home *h, const pl_audit *a)

@@ -63,7 +63,12 @@ typedef struct home_path {
     /* see pl_path_state (store/store.h) */
     double gradient, held;
     int64_t held_phase;
-    pl_hash state; /* blob of the path's state; all zeros: the path has no state */
+    /* blob of the path's newest state that was uploaded; all zeros: there is none */
+    pl_hash state;
+    /* number of phases since that state, and the hash of the present state; as in
+     * pl_path_state */
+    int64_t repeats;
+    pl_hash made;
     char worker[PL_TEXT_MAX]; /* the worker that made the state; "": there is none */
     /* submissions under a lease with a lower token are refused */
     uint64_t fence;
@@ -91,6 +96,22 @@ typedef struct home_answer {
     pl_peer peer;
     pl_message message;
 } home_answer;
+
+/* A question for room that waits, and the queue of these questions (home_upload.c). */
+typedef struct home_ticket {
+    pl_peer peer;
+    uint64_t request;
+    pl_hash hash;
+    uint64_t total;
+    /* as in staging when the question came */
+    uint64_t owner, share;
+    pl_pubkey holder;
+    int64_t asked_ms; /* when the client last asked */
+} home_ticket;
+typedef struct home_room {
+    home_ticket *tickets; /* the oldest first */
+    size_t n, cap;
+} home_room;
 
 /* The owner of a name that has moved, as far as this home knows (home_places.c). */
 typedef struct home_place {
@@ -149,6 +170,7 @@ typedef struct home {
     home_whole *whole;
     size_t n_whole;
     staging uploads; /* uploaded blobs that no record names yet */
+    home_room room;  /* uploads that wait for room */
     /* the transaction of the current group; NULL while there is nothing to write */
     pl_txn *txn;
     /* tags that this transaction writes; the quota does not drop the data of versions
@@ -194,6 +216,9 @@ pl_status home_write(home *h);
 /* Queues an answer, which is sent after the commit of the group. Takes ownership of the
  * body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
+/* Sends an answer. A failure to send is ignored: the peer repeats its message when it
+ * is connected again. */
+pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message);
 /* Puts into an answer (STATE_IS or LIST_IS) the piece of `all` that begins at `offset`.
  * Error messages call `all` by the name `what`. */
 pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
@@ -335,6 +360,7 @@ uint64_t home_upload_share(const home_lease *l);
 /* home_upload.c */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
+pl_status home_grant_room(home *h);
 /* Begins the group's transaction if needed, and moves a staged upload into it. Adds
  * nothing if the store already has the blob. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);

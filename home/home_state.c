@@ -150,6 +150,8 @@ static pl_status load_path_state(home *h, home_arm *arm, int index)
     p->n_tokens = state.n_tokens;
     p->loss = state.loss;
     p->state = state.moments;
+    p->repeats = state.repeats;
+    p->made = state.made;
     p->seconds = state.seconds;
     p->gradient = state.gradient;
     p->held = state.held;
@@ -334,7 +336,7 @@ static void path_record(const home_path *p, pl_buf *out)
     PL_SAY_BODY(out, path_record, .name = p->name, .phase = p->phase,
                 .tokens = p->n_tokens, .loss = p->loss, .seconds = p->seconds,
                 .worker = p->worker[0] ? p->worker : NULL, .gradient = p->gradient,
-                .held = p->held, .held_phase = p->held_phase);
+                .held = p->held, .held_phase = p->held_phase, .repeats = p->repeats);
 }
 
 static void nest_state_record(pl_buf *inner, pl_buf *out)

@@ -609,7 +609,7 @@ static pl_status check_path_state(home *h, const home_arm *arm,
 static pl_status keep_state(home *h, const pl_path_state *state)
 {
     char name[PL_MODULE_NAME_MAX];
-    if (!h->options->keep_states || pl_hash_none(&state->moments))
+    if (!h->options->keep_states || pl_hash_none(&state->moments) || state->repeats > 0)
         return PL_OK;
     pl_kept_state_name(state->name, state->phase, name);
     return pl_txn_put_object(h->txn, name, &state->moments);
@@ -620,10 +620,10 @@ static pl_status keep_state(home *h, const pl_path_state *state)
 static pl_status end_phase(home *h, const home_lease *under, const pl_path_state *state)
 {
     home_path *path = &under->arm->paths[under->index];
+    const bool uploaded = state->repeats == 0 && !pl_hash_none(&state->moments);
     pl_audit audit;
     PL_CHECK(home_draw_audit(h, under, state, &audit));
-    PL_CHECK(pl_hash_none(&state->moments) ? home_write(h)
-                                           : home_adopt_blob(h, &state->moments));
+    PL_CHECK(uploaded ? home_adopt_blob(h, &state->moments) : home_write(h));
     PL_CHECK(home_open_audit(h, &audit));
     PL_CHECK(pl_txn_put_path(h->txn, state));
     PL_CHECK(keep_state(h, state));
@@ -632,6 +632,8 @@ static pl_status end_phase(home *h, const home_lease *under, const pl_path_state
     path->held_phase = state->held_phase;
     path->phase = state->phase;
     path->state = state->moments;
+    path->repeats = state->repeats;
+    path->made = state->made;
     pl_copy_text(path->worker, sizeof path->worker, state->worker);
     path->n_tokens = state->n_tokens;
     path->loss = state->loss;
@@ -653,6 +655,21 @@ static pl_path_state path_state_of(const pl_msg_submit_path *said)
                            .held_phase = said->phase - 1};
     pl_copy_text(state.name, sizeof state.name, said->name);
     return state;
+}
+
+static bool is_there(home *h, const pl_hash *blob)
+{
+    return pl_hash_none(blob) || staging_find(&h->uploads, blob) ||
+           pl_store_has_blob(h->store, blob);
+}
+
+/* The state was not uploaded, and need not be (pl_outer.state_every): the path keeps
+ * its newest uploaded state, and the hash of the new one. */
+static void keep_hash_only(const home_path *path, pl_path_state *state)
+{
+    state->made = state->moments;
+    state->moments = path->state;
+    state->repeats = path->repeats + 1;
 }
 
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
@@ -694,13 +711,14 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         state.held = path->held;
         state.held_phase = path->held_phase;
     }
-    bool is_empty = pl_hash_none(&state.moments);
-    if (!is_empty && !staging_find(&h->uploads, &state.moments) &&
-        !pl_store_has_blob(h->store, &state.moments)) {
-        answer_submitted(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
-        return PL_OK;
+    if (!is_there(h, &state.moments)) {
+        if (pl_phase_uploads(&arm->arm, state.phase)) {
+            answer_submitted(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
+            return PL_OK;
+        }
+        keep_hash_only(path, &state);
     }
-    pl_status status = check_path_state(h, arm, &state);
+    pl_status status = state.repeats > 0 ? PL_OK : check_path_state(h, arm, &state);
     if (status == PL_ERR_DATA)
         staging_drop(&h->uploads, &state.moments);
     PL_CHECK(status);

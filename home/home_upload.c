@@ -1,5 +1,10 @@
 /* Receives uploads. A submission that names a complete upload moves it into the store.
- * Uploads that no message names expire. */
+ * Uploads that no message names expire.
+ *
+ * A client asks for room before it sends bytes. If there is none, the question waits in
+ * a queue, and is answered when its turn has come. So no byte is sent in vain, and
+ * clients get room in the order in which they asked. A client asks again every two
+ * seconds; one that no longer does has gone, and loses its place. */
 #include "home/home_internal.h"
 
 /* Sets the limits for an upload under this lease. A key that the job itself made has no
@@ -13,20 +18,127 @@ static void limit_upload(home *h, const home_lease *under)
         h->uploads.holder = under->lease.key;
 }
 
-/* Receives a piece of an upload. A worker must upload under a lease, and may upload at
- * most what the lease's task needs. */
+/* ---- questions for room that wait ---- */
+enum { TICKETS_MAX = 1 << 16, TICKET_MS = 10000 };
+
+static bool same_ticket(const home_ticket *t, const home *h, const staging_piece *p)
+{
+    return t->owner == h->uploads.owner && pl_hash_equal(&t->hash, &p->hash);
+}
+
+static home_ticket *find_ticket(home_room *r, const home *h, const staging_piece *p)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (same_ticket(&r->tickets[i], h, p))
+            return &r->tickets[i];
+    return NULL;
+}
+
+/* Puts the question at the end of the queue. If it is there already, it keeps its
+ * place. */
+static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m,
+                               const staging_piece *p)
+{
+    home_room *r = &h->room;
+    home_ticket *t = find_ticket(r, h, p);
+    if (!t && r->n < TICKETS_MAX) {
+        if (r->n == r->cap) {
+            r->cap = r->cap ? 2 * r->cap : 64;
+            r->tickets = pl_grow(r->tickets, r->cap * sizeof *r->tickets);
+        }
+        t = &r->tickets[r->n++];
+        *t = (home_ticket){.hash = p->hash, .total = p->total};
+    }
+    if (t) {
+        t->peer = *peer;
+        t->request = m->request;
+        t->asked_ms = pl_now_ms();
+        t->owner = h->uploads.owner;
+        t->share = h->uploads.share;
+        t->holder = h->uploads.holder;
+    }
+    h->uploads.wanted = true;
+    return pl_fail(PL_ERR_BUSY,
+                   "%zu uploads wait for room at this home (store.staging is %llu "
+                   "bytes); wait, the home answers when there is room",
+                   r->n, (unsigned long long)h->uploads.limit);
+}
+
+static pl_status answer_ticket(home *h, const home_ticket *t, pl_status status,
+                               uint64_t there)
+{
+    pl_message a;
+    pl_message_init(&a, 0);
+    if (status != PL_OK)
+        pl_wire_error(&a, t->request, status, pl_last_error());
+    else
+        PL_SAY(&a, PUT_STATE, put_state, .offset = there);
+    a.request = t->request;
+    a.epoch = h->epoch;
+    status = home_answer_now(h, &t->peer, &a);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* Gives room to the uploads that wait, in their order, until the next one finds none.
+ * An upload whose key has used up its part lets others pass. */
+pl_status home_grant_room(home *h)
+{
+    home_room *r = &h->room;
+    staging *s = &h->uploads;
+    size_t n = 0;
+    bool is_full = false;
+    int64_t now = pl_now_ms();
+    for (size_t i = 0; i < r->n; i++) {
+        const home_ticket t = r->tickets[i];
+        uint64_t there = 0;
+        if (now - t.asked_ms > TICKET_MS)
+            continue;
+        s->owner = t.owner;
+        s->share = t.share;
+        s->holder = t.holder;
+        staging_piece p = {.hash = t.hash, .total = t.total};
+        pl_status status = PL_ERR_BUSY;
+        if (!is_full && !staging_holder_is_full(s, t.total)) {
+            status = staging_open(s, &p, &there);
+            is_full = status == PL_ERR_BUSY;
+        }
+        if (status == PL_ERR_BUSY)
+            r->tickets[n++] = t;
+        else
+            PL_CHECK(answer_ticket(h, &t, status, there));
+    }
+    r->n = n;
+    s->wanted = n > 0;
+    return PL_OK;
+}
+
+/* Receives a piece of an upload, or the question for room. A worker must upload under a
+ * lease, and may upload at most what the lease's task needs. */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
     staging_piece piece;
     home_lease under;
+    uint64_t there = 0;
     PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
         PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
         limit_upload(h, &under);
     }
-    PL_SAY(answer, PUT_STATE, put_state, .offset = piece.offset);
-    return pl_store_has_blob(h->store, &piece.hash) ? PL_OK
-                                                    : staging_put(&h->uploads, &piece);
+    if (pl_store_has_blob(h->store, &piece.hash))
+        there = piece.total;
+    else if (piece.len > 0)
+        PL_CHECK(staging_put(&h->uploads, &piece, &there));
+    else {
+        bool first = h->room.n == 0 || staging_has(&h->uploads, &piece.hash);
+        pl_status status =
+            first ? staging_open(&h->uploads, &piece, &there) : PL_ERR_BUSY;
+        if (status == PL_ERR_BUSY)
+            return wait_for_room(h, peer, m, &piece);
+        PL_CHECK(status);
+    }
+    PL_SAY(answer, PUT_STATE, put_state, .offset = there);
+    return PL_OK;
 }
 
 pl_status home_adopt_blob(home *h, const pl_hash *hash)

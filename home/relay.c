@@ -12,6 +12,7 @@ typedef struct relay {
     staging uploads;
     relay_question *questions; /* open questions, the oldest first */
     size_t n_questions, cap_questions;
+    uint64_t n_connects; /* of the connection to the home */
     relay_groups groups;
     relay_uplink *up;
     pl_relay_report *report;
@@ -120,32 +121,39 @@ static pl_status answer_part_result(relay *r, const relay_question *q,
 }
 
 /* ---- updates that are held ---- */
-/* Returns whether the relay keeps this piece of an upload. The first piece shows
- * whether the blob is a homomorphic update. If the relay did not keep the first piece,
- * it forwards the later pieces and the SUBMIT. An update is not kept if it claims more
- * values than fit into the relay's memory limit. */
+/* Returns whether the relay keeps this upload. The first bytes, which a question for
+ * room has, show whether the blob is a homomorphic update. If the relay does not keep
+ * an upload, it forwards the pieces and the SUBMIT. An update is not kept if it claims
+ * more values than fit into the relay's memory limit. */
 static bool is_kept(const relay *r, const staging_piece *p)
 {
     uint64_t n = 0;
+    const void *head = p->len > 0 ? p->data : p->head.at;
     if (staging_has(&r->uploads, &p->hash))
         return true;
     return p->offset == 0 && p->total <= r->uploads.limit &&
-           pl_codec_claims_homomorphic(p->data->data, p->data->len, &n) &&
+           pl_codec_claims_homomorphic(head, p->len > 0 ? p->len : p->head.len, &n) &&
            n <= r->uploads.limit / sizeof(float);
 }
 
 static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
 {
     staging_piece piece;
-    if (staging_read(m, &piece) != PL_OK || !is_kept(r, &piece))
-        return pass_question(r, peer, m);
-    pl_status status = staging_put(&r->uploads, &piece);
+    uint64_t there = 0;
+    bool good = staging_read(m, &piece) == PL_OK;
+    if (!good || !is_kept(r, &piece)) {
+        relay_question *q = new_question(r, RELAY_PASSED, peer, m->request);
+        q->asks_room = good && piece.len == 0;
+        return forward_question(r, q->id, m);
+    }
+    pl_status status = piece.len > 0 ? staging_put(&r->uploads, &piece, &there)
+                                     : staging_open(&r->uploads, &piece, &there);
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
     pl_message a;
     pl_message_init(&a, 0);
     a.request = m->request;
-    PL_SAY(&a, PUT_STATE, put_state, .offset = piece.offset);
+    PL_SAY(&a, PUT_STATE, put_state, .offset = there);
     status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);
     return status;
@@ -269,7 +277,9 @@ static pl_status take_answers(relay *r, pl_message *m)
             continue;
         m->request = q->request;
         PL_CHECK(answer_asker(r, &q->peer, m));
-        drop_question(r, q);
+        if (!q->asks_room || m->type != PL_MSG_ERR ||
+            pl_wire_error_of(m) != PL_ERR_BUSY)
+            drop_question(r, q);
     }
     return PL_OK;
 }
@@ -311,6 +321,32 @@ static pl_status take_lifted(relay *r)
     return PL_OK;
 }
 
+/* Lets the peers ask again whose questions were forwarded before `before_ms`: these
+ * questions or their answers were lost, or the home does not answer. */
+static pl_status return_questions(relay *r, int64_t before_ms)
+{
+    for (size_t i = r->n_questions; i-- > 0;) {
+        relay_question *q = &r->questions[i];
+        if (q->state != RELAY_PASSED || q->asked_ms >= before_ms)
+            continue;
+        PL_CHECK(answer_error(r, &q->peer, q->request, PL_ERR_NET,
+                              "the relay lost this question on the way to the home; "
+                              "send it again"));
+        drop_question(r, q);
+    }
+    return PL_OK;
+}
+
+/* If the connection to the home was made again, the questions on it were lost. */
+static pl_status look_at_home(relay *r)
+{
+    pl_wire_line line;
+    pl_wire_line_now(r->back, &line);
+    bool anew = line.n_connects > 1 && line.n_connects != r->n_connects;
+    r->n_connects = line.n_connects;
+    return anew ? return_questions(r, INT64_MAX) : PL_OK;
+}
+
 static void lift_groups(relay *r)
 {
     relay_group *g;
@@ -346,17 +382,12 @@ static pl_status serve_relay(relay *r)
                      ready);
         PL_TRY(take_questions(r, &m));
         PL_TRY(take_answers(r, &m));
+        PL_TRY(look_at_home(r));
         PL_TRY(take_lifted(r));
         lift_groups(r);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
-            /* Forgets old questions: their peers have probably given up or restarted. A
-             * peer that still needs the answer asks again. */
-            int64_t now = pl_now_ms();
-            for (size_t i = r->n_questions; i-- > 0;)
-                if (r->questions[i].state == RELAY_PASSED &&
-                    now - r->questions[i].asked_ms > FORGET_MS)
-                    drop_question(r, &r->questions[i]);
+            PL_TRY(return_questions(r, pl_now_ms() - FORGET_MS));
             swept = pl_now_ms();
         }
     }

@@ -25,6 +25,8 @@ typedef struct relay_question {
     /* hash of a held SUBMIT, by which the relay finds the question if the same SUBMIT
      * comes again, perhaps over another connection */
     pl_hash content;
+    /* whether the question asks for room; it may get ERR_BUSY before its answer */
+    bool asks_room;
     pl_message kept;  /* the message of a waiting SUBMIT_PATH */
     int64_t asked_ms; /* when the question was last asked or forwarded */
 } relay_question;

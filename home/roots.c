@@ -63,20 +63,21 @@ static pl_status add_audit(void *context, const char *name, const char *target)
     r->audits = pl_grow(r->audits, (r->n_audits + 1) * sizeof *r->audits);
     root_audit *a = &r->audits[r->n_audits++];
     pl_copy_text(a->path, sizeof a->path, audit.path);
-    a->phase = audit.phase;
+    a->phase = audit.phase - audit.repeats;
     return PL_OK;
 }
 
 /* ---- versions that training needs ---- */
-/* Returns the earliest phase of the path that a worker may still do. */
+/* Returns the earliest phase of the path that a worker may still do or repeat. */
 static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                           int path, int replica)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_path_state state;
     pl_arm_path_name(arm, t, path, replica, name);
-    int64_t phase =
-        pl_store_get_path(r->store, name, &state) == PL_OK ? state.phase : 0;
+    int64_t phase = pl_store_get_path(r->store, name, &state) == PL_OK
+                        ? state.phase - state.repeats
+                        : 0;
     for (size_t i = 0; i < r->n_audits; i++)
         if (strcmp(r->audits[i].path, name) == 0 && r->audits[i].phase < phase)
             phase = r->audits[i].phase;

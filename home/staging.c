@@ -3,7 +3,8 @@
 #include "net/net.h"
 
 enum {
-    EXPIRE_MS = 120000,  /* an upload without a new piece is dropped after this time */
+    EXPIRE_MS = 120000,  /* an upload whose owner sends nothing is dropped then */
+    WANTED_MS = 30000,   /* the same, while another upload waits for room */
     KEPT_MS = 30000,     /* an unused kept block is freed after this time */
     KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
     KEEP_TO = 256 << 20, /* limit for the bytes of all kept blocks */
@@ -42,44 +43,33 @@ static uint64_t held_bytes(const staging *s)
     return sum;
 }
 
-static pl_status check_holder(const staging *s, uint64_t bytes)
+static uint64_t holder_limit(const staging *s)
 {
-    static const pl_pubkey nobody;
-    uint64_t part = s->limit / HOLDER_PART, most = s->share > part ? s->share : part;
-    if (pl_pubkey_equal(&s->holder, &nobody) || bytes + held_bytes(s) <= most)
-        return PL_OK;
-    return pl_fail(PL_ERR_BUSY,
-                   "workers with this key have %llu bytes of uploads here, and at most "
-                   "%llu are allowed per key; send this upload later",
-                   (unsigned long long)held_bytes(s), (unsigned long long)most);
+    uint64_t part = s->limit / HOLDER_PART;
+    return s->share > part ? s->share : part;
 }
 
-static size_t n_pieces(uint64_t bytes)
+bool staging_holder_is_full(const staging *s, uint64_t bytes)
 {
-    return bytes == 0 ? 1 : (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
-}
-
-static bool all_pieces(const staging_blob *b)
-{
-    for (size_t i = 0; i < n_pieces(b->bytes); i++)
-        if (!b->pieces[i])
-            return false;
-    return true;
+    return !pl_pubkey_none(&s->holder) && bytes + held_bytes(s) > holder_limit(s);
 }
 
 pl_status staging_read(pl_message *m, staging_piece *out)
 {
     pl_msg_put_blob said;
     PL_CHECK(PL_HEAR(m, put_blob, &said));
-    *out = (staging_piece){said.blob, said.total, said.offset, said.lease, &m->data};
-    uint64_t left = out->total - out->offset;
-    uint64_t want = left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX;
-    if (out->offset > out->total || (out->total > 0 && left == 0) ||
-        out->offset % PL_WIRE_DATA_MAX != 0 || m->data.len != want)
+    *out = (staging_piece){.hash = said.blob,
+                           .total = said.total,
+                           .offset = said.offset,
+                           .lease = said.lease,
+                           .data = m->data.data,
+                           .len = m->data.len,
+                           .head = said.head};
+    if (out->offset > out->total || out->len > out->total - out->offset)
         return pl_fail(PL_ERR_PROTO,
                        "a piece of %zu bytes at offset %llu does not fit into a blob "
                        "of %llu bytes",
-                       m->data.len, (unsigned long long)out->offset,
+                       out->len, (unsigned long long)out->offset,
                        (unsigned long long)out->total);
     return PL_OK;
 }
@@ -178,29 +168,50 @@ static void put_upload_block(staging *s, uint8_t *data, uint64_t room)
 }
 
 /* ---- pieces of uploads ---- */
-static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
+static pl_status check_room(const staging *s, uint64_t bytes)
 {
-    if (p->total > s->limit)
+    if (bytes > s->limit)
         return pl_fail(PL_ERR_CONFIG,
                        "an upload of %llu bytes is larger than the limit of %s (%llu "
                        "bytes); raise %s",
-                       (unsigned long long)p->total, s->keeper,
+                       (unsigned long long)bytes, s->keeper,
                        (unsigned long long)s->limit, s->key);
-    if (s->share > 0 && p->total + owned_bytes(s) > s->share)
+    if (s->share > 0 && bytes + owned_bytes(s) > s->share)
         return pl_fail(
             PL_ERR_PROTO,
             "an upload of %llu bytes is more than this lease may upload: its "
             "task needs at most %llu bytes in all, and %llu bytes are here",
-            (unsigned long long)p->total, (unsigned long long)s->share,
+            (unsigned long long)bytes, (unsigned long long)s->share,
             (unsigned long long)owned_bytes(s));
-    PL_CHECK(check_holder(s, p->total));
-    if (p->total > s->limit - s->bytes)
+    if (staging_holder_is_full(s, bytes))
+        return pl_fail(PL_ERR_BUSY,
+                       "workers with this key have %llu bytes of uploads here, and at "
+                       "most %llu are allowed per key; send this upload later",
+                       (unsigned long long)held_bytes(s),
+                       (unsigned long long)holder_limit(s));
+    if (bytes > s->limit - s->bytes)
         return pl_fail(
             PL_ERR_BUSY,
             "%s holds %llu bytes of uploads and may hold at most %llu bytes; "
             "send this upload later or raise %s",
             s->keeper, (unsigned long long)s->bytes, (unsigned long long)s->limit,
             s->key);
+    return PL_OK;
+}
+
+/* Uploads of one owner stay as long as one of them receives bytes, because a task on a
+ * slow link needs long for all of them. */
+static void touch_owner(staging *s)
+{
+    int64_t now = pl_now_ms();
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b->owner == s->owner)
+            b->touched_ms = now;
+}
+
+static pl_status begin_blob(staging *s, const staging_piece *p, staging_blob **out)
+{
+    PL_CHECK(check_room(s, p->total));
     staging_blob *b = pl_alloc(sizeof *b);
     pl_status status = get_upload_block(s, p->total, b);
     if (status != PL_OK) {
@@ -211,7 +222,6 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
     b->owner = s->owner;
     b->holder = s->holder;
     b->bytes = p->total;
-    b->pieces = pl_alloc(n_pieces(p->total));
     b->next = s->first;
     s->first = b;
     s->bytes += b->room;
@@ -219,24 +229,45 @@ static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **ou
     return PL_OK;
 }
 
-pl_status staging_put(staging *s, const staging_piece *p)
+static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
 {
-    staging_blob *b = find_of(s, s->owner, &p->hash);
-    if (!b)
-        PL_CHECK(open_blob(s, p, &b));
-    if (b->bytes != p->total)
+    *out = find_of(s, s->owner, &p->hash);
+    if (!*out)
+        PL_CHECK(begin_blob(s, p, out));
+    if ((*out)->bytes != p->total)
         return pl_fail(PL_ERR_PROTO,
                        "two messages give different sizes for one uploaded blob: %llu "
                        "and %llu bytes",
-                       (unsigned long long)b->bytes, (unsigned long long)p->total);
-    b->touched_ms = pl_now_ms();
-    size_t piece = (size_t)(p->offset / PL_WIRE_DATA_MAX);
-    if (b->pieces[piece])
-        return PL_OK;
-    if (p->data->len > 0)
-        memcpy(b->data + p->offset, p->data->data, p->data->len);
-    b->pieces[piece] = true;
-    b->complete = all_pieces(b);
+                       (unsigned long long)(*out)->bytes, (unsigned long long)p->total);
+    touch_owner(s);
+    return PL_OK;
+}
+
+pl_status staging_open(staging *s, const staging_piece *p, uint64_t *there)
+{
+    staging_blob *b;
+    *there = 0;
+    PL_CHECK(open_blob(s, p, &b));
+    *there = b->there;
+    return PL_OK;
+}
+
+pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
+{
+    staging_blob *b = find_of(s, s->owner, &p->hash);
+    *there = 0;
+    if (p->offset > (b ? b->there : 0))
+        return pl_fail(PL_ERR_BUSY,
+                       "a piece at offset %llu came, but only %llu bytes before it are "
+                       "here; ask how far the upload is",
+                       (unsigned long long)p->offset,
+                       (unsigned long long)(b ? b->there : 0));
+    PL_CHECK(open_blob(s, p, &b));
+    if (p->offset + p->len > b->there) {
+        memcpy(b->data + p->offset, p->data, p->len);
+        b->there = p->offset + p->len;
+    }
+    *there = b->there;
     return PL_OK;
 }
 
@@ -248,7 +279,7 @@ bool staging_has(const staging *s, const pl_hash *hash)
 staging_blob *staging_find(const staging *s, const pl_hash *hash)
 {
     staging_blob *b = find_upload(s, hash);
-    return b && b->complete ? b : NULL;
+    return b && b->there == b->bytes ? b : NULL;
 }
 
 static void unlink_blob(staging *s, const staging_blob *victim)
@@ -273,7 +304,6 @@ void staging_free(staging *s, staging_blob *b)
         return;
     s->bytes -= b->room;
     put_upload_block(s, b->data, b->room);
-    pl_free(b->pieces);
     pl_free(b);
 }
 
@@ -292,7 +322,7 @@ void staging_expire(staging *s, bool all)
     staging_blob *b = s->first;
     while (b) {
         staging_blob *next = b->next;
-        if (all || now - b->touched_ms > EXPIRE_MS) {
+        if (all || now - b->touched_ms > (s->wanted ? WANTED_MS : EXPIRE_MS)) {
             unlink_blob(s, b);
             staging_free(s, b);
         }

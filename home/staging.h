@@ -1,5 +1,5 @@
-/* Private to the folder home: uploads. Blobs are collected in memory, piece by piece,
- * until a message names the complete blob.
+/* Private to the folder home: uploads. Blobs are collected in memory, piece by piece
+ * and in order, until a message names the complete blob.
  *
  * An upload belongs to a lease or to the job itself. The caller sets staging.owner to
  * choose the uploads that the next calls use: the lease's token, or 0 for the job.
@@ -29,10 +29,8 @@ typedef struct staging_blob {
     /* bytes: size of the blob; room: size of its memory block, which counts against the
      * limit */
     uint64_t bytes, room;
-    /* [ceil(bytes / PL_WIRE_DATA_MAX)] for each piece, whether it has arrived */
-    bool *pieces;
-    bool complete;
-    int64_t touched_ms; /* when the last piece arrived */
+    uint64_t there;     /* bytes that have arrived, from the beginning on */
+    int64_t touched_ms; /* when the owner's last piece arrived */
     struct staging_blob *next;
 } staging_blob;
 
@@ -47,6 +45,8 @@ typedef struct staging {
     /* the key to which the lease was granted; zeros: no limit per key */
     pl_pubkey holder;
     staging_blob *first;
+    /* whether an upload waits for room; idle uploads are then dropped earlier */
+    bool wanted;
     struct {
         uint8_t *data;    /* NULL: no block */
         uint64_t room;    /* bytes of the block */
@@ -57,32 +57,42 @@ typedef struct staging {
 /* Returns the number of bytes in kept blocks. */
 uint64_t staging_kept_bytes(const staging *s);
 
-/* The fields of a PUT_BLOB message. The message owns `data`. */
+/* The fields of a PUT_BLOB message. The message owns the bytes. */
 typedef struct staging_piece {
     pl_hash hash;
     uint64_t total, offset;
     pl_bytes lease; /* lease.at is NULL if the upload came without a lease */
-    const pl_buf *data;
+    /* bytes from `offset` on; none: the message asks for room */
+    const void *data;
+    size_t len;
+    pl_bytes head; /* of a message that asks for room: the first bytes of the blob */
 } staging_piece;
 
 /* Reads the fields of a PUT_BLOB message. ERR_PROTO: fields are missing, or the piece
  * does not fit into the blob. */
 pl_status staging_read(pl_message *put_blob, staging_piece *out);
-/* Stores a piece. Ignores a piece that has arrived before. ERR_CONFIG: the blob is
- * larger than the limit. ERR_BUSY: the uploads of the home or of this key have reached
- * their limit; send the upload later. ERR_PROTO: the upload would exceed the owner's
- * share, or pieces of the same blob give different sizes. */
-pl_status staging_put(staging *s, const staging_piece *piece);
+/* Begins the upload unless it has begun, and sets *there to the number of bytes that
+ * have arrived. ERR_CONFIG: the blob is larger than the limit. ERR_BUSY: the uploads of
+ * the home or of this key have reached their limit; send the upload later. ERR_PROTO:
+ * the upload would exceed the owner's share, or messages about the same blob give
+ * different sizes. */
+pl_status staging_open(staging *s, const staging_piece *piece, uint64_t *there);
+/* Stores a piece, which must begin at or before the end of the bytes that have arrived.
+ * ERR_BUSY: it begins later, or its upload has not begun; the sender asks how far the
+ * upload is. Otherwise as staging_open, which the first piece may replace. */
+pl_status staging_put(staging *s, const staging_piece *piece, uint64_t *there);
+/* Returns whether the uploads of s->holder leave no room for so many bytes. */
+bool staging_holder_is_full(const staging *s, uint64_t bytes);
 /* Returns whether any piece of the blob has arrived. */
 bool staging_has(const staging *s, const pl_hash *hash);
-/* Finds a blob if all its pieces have arrived; otherwise returns NULL. */
+/* Finds a blob if all its bytes have arrived; otherwise returns NULL. */
 staging_blob *staging_find(const staging *s, const pl_hash *hash);
 /* Like staging_find, but the caller then owns the blob. */
 staging_blob *staging_take(staging *s, const pl_hash *hash);
 void staging_free(staging *s, staging_blob *taken); /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
-/* Drops uploads that received no piece for two minutes; if `all` is true, drops every
- * upload. */
+/* Drops the uploads of owners that sent nothing for two minutes, or for 30 s if their
+ * room is wanted; if `all` is true, drops every upload. */
 void staging_expire(staging *s, bool all);
 
 #endif

@@ -62,6 +62,7 @@ typedef struct config {
     bool skip_prefix, pack;
     double holdout;
     config_text state;
+    int64_t state_every;
 
     config_text router_kind, answer, em, chat;
     config_text more, freeze;

@@ -228,6 +228,14 @@ static const pl_key keys[] = {
      "rounded; local: only in the memory of the worker, so a path that moves to "
      "another worker starts with new moments, and the result depends on such moves",
      false},
+    {"train.state_every", PL_KEY_INT, AT(state_every), "1", 1, 1000000, NULL, "phases",
+     "how often the state of a path (the optimizer's moments and what a lossy codec "
+     "left out) is uploaded: after every so many phases and after the last one; a "
+     "worker that takes a path from another worker repeats the phases since the last "
+     "upload, so the results are the same with every value; more than 1 saves most of "
+     "the bytes on slow links and needs room for the states in the workers' cache "
+     "folders; an arm keeps the value with which it began",
+     true},
     {"train.holdout", PL_KEY_REAL, AT(holdout), "0", 0, 0.5, NULL, "of the documents",
      "share of the training documents that no arm trains on; when the mixture has "
      "ended, the version of each path that predicts these documents of its shard best "
@@ -563,7 +571,10 @@ static const pl_key keys[] = {
      "another worker",
      true},
     {"workers.patience_s", PL_KEY_INT, AT(patience_s), "60", 1, 86400, NULL, "s",
-     "how long a worker waits for a hub or home that does not answer", true},
+     "how long a worker waits for a hub or home that does not answer; a worker of a "
+     "job "
+     "on another machine waits for a day (86400) unless an option says otherwise",
+     true},
 
     SECTION("fleet",
             "audits and backup tasks, for workers that are slow or not trusted"),

@@ -24,6 +24,7 @@
 #include "job/evaluate.h"
 #include "job/forget.h"
 #include "job/given.h"
+#include "job/link.h"
 #include "job/module_lineage.h"
 #include "job/phase_history.h"
 #include "job/process.h"

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { ADDRESS_WAIT_MS = 60000 };
+enum { ADDRESS_WAIT_MS = 60000, DAY_S = 24 * 3600 };
 
 static bool is_role(const char *role, const char *other)
 {
@@ -35,6 +35,10 @@ pl_status process_configure(process *p)
     for (int i = 0; i < p->settings.n; i++)
         PL_CHECK(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],
                                   "an option"));
+    /* The hub of a process without a run is on another machine, where nobody can start
+     * this process again after an outage. */
+    if (!p->run && !given_sets(&p->settings, "workers.patience_s"))
+        p->cfg.patience_s = DAY_S;
     /* Refuses --set with a key that changes results, because this key must have the
      * same value for the whole run. Some keys that change results have special options
      * for workers, which are allowed. */

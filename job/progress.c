@@ -1,6 +1,7 @@
 /* Shows the progress of the arms: on a terminal as a block that is redrawn, elsewhere
  * as one line every ten seconds. */
 #include "job/curves.h"
+#include "job/worker_news.h"
 
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -11,6 +12,7 @@ enum { WORKERS_SHOWN = 8 };
 
 typedef struct progress {
     pl_run *r;
+    worker_news *news;
     const char *const *arms;
     int n_arms, n_needed; /* the first n_needed arms must finish */
     bool tty;
@@ -220,7 +222,7 @@ static void draw_line(const progress *p, const pl_json *status)
     pl_buf out = {0};
     const pl_json *arms = pl_json_get(status, "arms"),
                   *workers = pl_json_get(status, "workers");
-    int busy = 0;
+    int busy = 0, here = 0;
     head_line(p, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
@@ -230,10 +232,13 @@ static void draw_line(const progress *p, const pl_json *status)
                       pl_json_get_real(a, "tasks_done"), pl_json_get_real(a, "tasks"));
         put_loss(mean_loss(pl_json_get(a, "paths")), &out);
     }
-    for (size_t i = 0; i < pl_json_count(workers); i++)
-        busy += strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0;
+    for (size_t i = 0; i < pl_json_count(workers); i++) {
+        const pl_json *w = pl_json_at(workers, i);
+        busy += strcmp(pl_json_get_text(w, "state"), "busy") == 0;
+        here += worker_news_is_here(w);
+    }
     if (!p->finished)
-        pl_buf_printf(&out, "  workers %d busy of %zu", busy, pl_json_count(workers));
+        pl_buf_printf(&out, "  workers %d busy of %d", busy, here);
     say("%s", pl_buf_text(&out));
     pl_buf_destroy(&out);
 }
@@ -266,7 +271,10 @@ static pl_status poll_once(progress *p, bool *first)
         p->drawn_lines = 0;
     }
     pl_status asked = run_hub_status(p->r, ASK_MS, &status);
-    if (asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET)
+    const bool silent = asked == PL_ERR_TIMEOUT || asked == PL_ERR_NET;
+    if (worker_news_of_hub(p->news, !silent))
+        p->drawn_lines = 0;
+    if (silent)
         return PL_OK; /* the hub is starting again */
     PL_CHECK(asked);
     measure_progress(p, status);
@@ -275,35 +283,46 @@ static pl_status poll_once(progress *p, bool *first)
         p->drawn_ms = pl_now_ms() - (p->tty ? DRAW_MS : LINE_MS / 2);
         *first = false;
     }
+    if (!p->finished && worker_news_tell(p->news, status))
+        p->drawn_lines = 0;
     draw_progress(p, status, p->finished);
     pl_json_destroy(&status);
+    return PL_OK;
+}
+
+static pl_status await_arms(progress *p)
+{
+    bool first = true;
+    while (!p->finished) {
+        PL_CHECK(run_stopped(p->r));
+        PL_CHECK(poll_once(p, &first));
+        if (p->failure[0]) {
+            bool diverged = p->failure_status == PL_ERR_NUMERIC;
+            return pl_fail(p->failure_status, "training cannot continue: %s%s",
+                           p->failure,
+                           diverged ? "; a lower train.lr often helps" : "");
+        }
+        if (!p->finished)
+            pl_sleep_ms(POLL_MS);
+    }
     return PL_OK;
 }
 
 pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_needed)
 {
     progress p = {.r = r,
+                  .news = worker_news_create(),
                   .arms = arms,
                   .n_arms = n_arms,
                   .n_needed = n_needed,
                   .started = pl_now()};
-    bool first = true;
     /* The block is redrawn only if the output is a terminal that can move the
      * cursor. */
     const char *term = getenv("TERM");
     p.tty = isatty(1) == 1 && term && term[0] && strcmp(term, "dumb") != 0;
-    while (!p.finished) {
-        PL_CHECK(run_stopped(r));
-        PL_CHECK(poll_once(&p, &first));
-        if (p.failure[0]) {
-            bool diverged = p.failure_status == PL_ERR_NUMERIC;
-            return pl_fail(p.failure_status, "training cannot continue: %s%s",
-                           p.failure, diverged ? "; a lower train.lr often helps" : "");
-        }
-        if (!p.finished)
-            pl_sleep_ms(POLL_MS);
-    }
-    return PL_OK;
+    pl_status status = await_arms(&p);
+    worker_news_destroy(&p.news);
+    return status;
 }
 
 char *progress_store_size(const pl_json *home, char out[80])

@@ -287,6 +287,10 @@ pl_status run_see_all_parts(const char *folder, pl_store **store);
 pl_status run_look_at_one_moment(const char *folder, pl_store **store,
                                  int64_t *held_ms);
 
+/* run_copy.c: copies configuration, keys and prepared text of the run `from` into the
+ * folder `to`, with their modes. */
+PL_MUST_CHECK pl_status run_copy_files(const char *from, const char *to);
+
 /* Prints a line to stdout at once, without buffering. */
 void say(const char *format, ...) PL_PRINTF(1, 2);
 /* Prints one line of JSON to stdout at once, and takes ownership of `json`. */

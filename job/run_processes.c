@@ -503,6 +503,8 @@ pl_status run_start(pl_run *r)
         snprintf(name, sizeof name, "worker-%d", i + 1);
         PL_CHECK(start_job_process(r, "worker", name, i + 1, NULL, NULL));
     }
+    if (r->cfg.attach || job_is_encrypted(r))
+        pl_launcher_expect_others(r->launcher);
     PL_CHECK(make_client(r));
     return pl_wire_connect(r->hub_address, &r->hub);
 }
@@ -588,8 +590,7 @@ pl_status run_ask_hub(pl_run *r, pl_json **out)
     if (status != PL_ERR_TIMEOUT && status != PL_ERR_NET)
         return status;
     if (!r->dir[0])
-        return pl_fail(status, "the hub at %s does not answer within %d s",
-                       pl_wire_address(r->hub), WATCH_MS / 1000);
+        return status;
     if (pl_path_exists(r->dir) && pl_lock_folder(r->dir, &lock) == PL_OK) {
         pl_unlock_folder(&lock);
         return no_job(r->dir);

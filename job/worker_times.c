@@ -1,5 +1,6 @@
 /* Prints and saves how the workers spent their time (worker_times.h). */
 #include "job/worker_times.h"
+#include "job/worker_news.h"
 
 #include <string.h>
 
@@ -30,25 +31,6 @@ static double sum(const worker_times *before, const worker_times *after,
     return total[1] - total[0];
 }
 
-/* Prints how the workers spent their time. "Without a task" is the rest: a worker has
- * no task while it waits for updates of other workers or, at the end, for the last
- * task. */
-static void say_spent(const worker_times *before, const worker_times *after)
-{
-    char rate[16];
-    double all = (after->at - before->at) * (double)pl_json_count(workers_of(after));
-    double inner = sum(before, after, "inner_seconds");
-    double exposed = sum(before, after, "overhead_seconds");
-    double waited = sum(before, after, "waited_seconds");
-    if (inner <= 0 || all < inner + exposed)
-        return;
-    say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f %%\n"
-        "         loading and saving, %.1f %% waiting for data, %.1f %% without a task",
-        100 * inner / all, pl_human_count(sum(before, after, "tokens") / inner, rate),
-        100 * (exposed - waited) / all, 100 * waited / all,
-        100 * (all - inner - exposed) / all);
-}
-
 static const pl_json *find_worker_sums(const worker_times *s, const char *name)
 {
     for (size_t i = 0; i < pl_json_count(workers_of(s)); i++) {
@@ -62,6 +44,39 @@ static const pl_json *find_worker_sums(const worker_times *s, const char *name)
 static double since(const pl_json *was, const pl_json *now, const char *key)
 {
     return pl_json_get_real(now, key) - pl_json_get_real(was, key);
+}
+
+/* Returns for how many seconds the worker was there. A worker that has joined or left
+ * in between is counted with the time that its own reports account for. */
+static double time_there(const worker_times *before, const worker_times *after,
+                         const pl_json *w)
+{
+    const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
+    if (was && worker_news_is_here(w))
+        return after->at - before->at;
+    return since(was, w, "inner_seconds") + since(was, w, "overhead_seconds") +
+           since(was, w, "idle_seconds");
+}
+
+/* Prints how the workers spent their time. "Without a task" is the rest: a worker has
+ * no task while it waits for updates of other workers or, at the end, for the last
+ * task. */
+static void say_spent(const worker_times *before, const worker_times *after)
+{
+    char rate[16];
+    double all = 0;
+    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++)
+        all += time_there(before, after, pl_json_at(workers_of(after), i));
+    double inner = sum(before, after, "inner_seconds");
+    double exposed = sum(before, after, "overhead_seconds");
+    double waited = sum(before, after, "waited_seconds");
+    if (inner <= 0 || all < inner + exposed)
+        return;
+    say("workers  %.1f %% of their time in inner steps at %s tokens/s each, %.1f %%\n"
+        "         loading and saving, %.1f %% waiting for data, %.1f %% without a task",
+        100 * inner / all, pl_human_count(sum(before, after, "tokens") / inner, rate),
+        100 * (exposed - waited) / all, 100 * waited / all,
+        100 * (all - inner - exposed) / all);
 }
 
 static pl_json *worker_spent(const worker_times *before, const pl_json *w,

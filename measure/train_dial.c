@@ -17,7 +17,7 @@ bool train_dial_is_set(const train_dial *d)
 pl_status train_dial_read(train_dial *d, const char *file)
 {
     int64_t n = 0;
-    if (!train_dial_is_set(d))
+    if (!train_dial_is_set(d) && !d->link)
         return PL_OK;
     if (d->time && d->tokens)
         return pl_fail(PL_ERR_USAGE, "--for and --tokens both set the length of the "
@@ -27,7 +27,14 @@ pl_status train_dial_read(train_dial *d, const char *file)
             PL_ERR_USAGE,
             "--%s chooses keys that the file %s also sets; leave one of them out, or "
             "give single keys with --set",
-            d->time ? "for" : "tokens", file);
+            d->time     ? "for"
+            : d->tokens ? "tokens"
+                        : "link",
+            file);
+    if (d->link)
+        PL_CHECK(link_parse_rate(d->link, &d->link_bits));
+    if (!train_dial_is_set(d))
+        return PL_OK;
     if (d->time)
         return dial_parse_time(d->time, &d->seconds);
     if (pl_parse_int(d->tokens, &n) != PL_OK || n < 1)
@@ -42,9 +49,8 @@ pl_status train_dial_read(train_dial *d, const char *file)
 enum { SHAPE_PAIRS = 2 };
 
 /* ---- keys ---- */
-/* Notes a chosen key and the reason, unless the user gave this key. */
-static void choose_text(train_dial *d, const char *key, const char *value,
-                        const char *why)
+void train_dial_choose(train_dial *d, const char *key, const char *value,
+                       const char *why)
 {
     dial_keys *k = &d->keys;
     if (given_sets(d->settings, key) || k->n == DIAL_KEYS_MAX)
@@ -57,7 +63,7 @@ static void choose_int(train_dial *d, const char *key, int64_t value, const char
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)value);
-    choose_text(d, key, text, why);
+    train_dial_choose(d, key, text, why);
 }
 
 /* Sets in the run the keys that were chosen so far, then these KEY=VALUE pairs, and
@@ -76,7 +82,7 @@ static pl_status lay_before(const train_dial *d, pl_run *r, const char *const *p
     return run_lay(r, sets, n);
 }
 
-static pl_status lay_keys(const train_dial *d, pl_run *r)
+pl_status train_dial_lay(const train_dial *d, pl_run *r)
 {
     return lay_before(d, r, NULL, 0);
 }
@@ -229,8 +235,9 @@ static pl_status choose_optimizer(train_dial *d, pl_run *r)
     if (r->n_gpus > 0 || given_sets(d->settings, "preset") ||
         given_sets(d->settings, "train.lr"))
         return PL_OK;
-    choose_text(d, "train.optimizer", "muon", "better than adamw after the same time");
-    return lay_keys(d, r);
+    train_dial_choose(d, "train.optimizer", "muon",
+                      "better than adamw after the same time");
+    return train_dial_lay(d, r);
 }
 
 /* Usually one worker trains the base model, or one per replica. On processors it gets
@@ -250,7 +257,7 @@ static pl_status choose_base_threads(train_dial *d, pl_run *r)
     if (!d->time || r->n_gpus > 0 || c->base_steps == 0 || n <= c->threads)
         return PL_OK;
     choose_int(d, "train.base_threads", n, "only one worker trains the base model");
-    return lay_keys(d, r);
+    return train_dial_lay(d, r);
 }
 
 pl_status train_dial_begin(train_dial *d, pl_run *r)
@@ -273,7 +280,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     choose_int(d, "data.max_bytes", bytes,
                d->time ? "more text would take more than a tenth of the time to read"
                        : "more text would not be used");
-    return lay_keys(d, r);
+    return train_dial_lay(d, r);
 }
 
 /* ---- the choice ---- */
@@ -299,13 +306,13 @@ static void choose_model(train_dial *d, const dial_choice *c)
         snprintf(why, sizeof why,
                  "%lld paths: best for this number of tokens and %.0f documents",
                  (long long)c->paths, d->facts.documents);
-        choose_text(d, "topology.levels", dial_levels(c->paths), why);
+        train_dial_choose(d, "topology.levels", dial_levels(c->paths), why);
     }
     if (given_sets(d->settings, "preset") || c->blocks < LEAST_BLOCKS)
         return;
     snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);
-    choose_text(d, "topology.private", ends,
-                "each path has its own first and last block");
+    train_dial_choose(d, "topology.private", ends,
+                      "each path has its own first and last block");
 }
 
 static void choose_training(train_dial *d, const dial_choice *c)
@@ -314,7 +321,8 @@ static void choose_training(train_dial *d, const dial_choice *c)
     choose_int(d, "train.batch", c->batch,
                "8 sequences if the training has up to 30M tokens, else more");
     snprintf(lr, sizeof lr, "%.3g", c->lr);
-    choose_text(d, "train.lr", lr, "lower for wider models, higher for larger batches");
+    train_dial_choose(d, "train.lr", lr,
+                      "lower for wider models, higher for larger batches");
     choose_int(
         d, "train.base_steps", c->base_steps,
         c->base_steps > c->paths * c->tau * c->phases
@@ -325,8 +333,8 @@ static void choose_training(train_dial *d, const dial_choice *c)
              pl_human_count(c->tokens, human[0]), c->epochs, d->time ? ": about " : "",
              d->time ? pl_human_seconds(c->seconds, human[1]) : "");
     choose_int(d, "train.phases", c->phases, why);
-    choose_text(d, "eval.baselines", "none",
-                "baselines would take time from the mixture");
+    train_dial_choose(d, "eval.baselines", "none",
+                      "baselines would take time from the mixture");
     if (d->time && (double)c->eval_tokens < d->facts.valid_tokens)
         choose_int(d, "eval.max_tokens", c->eval_tokens,
                    "scoring takes at most a twentieth of the time");
@@ -380,7 +388,7 @@ static pl_status keep_base_threads(train_dial *d, pl_run *r)
     snprintf(k->pair[i], sizeof k->pair[i], "%s=0", key);
     pl_copy_text(k->why[i], sizeof k->why[i],
                  "more threads would not train the base model faster");
-    PL_CHECK(lay_keys(d, r));
+    PL_CHECK(train_dial_lay(d, r));
     return measure_speed(d, r, 0);
 }
 
@@ -400,7 +408,7 @@ pl_status train_dial_finish(train_dial *d, pl_run *r)
     f->seconds = seconds_left(d, r);
     dial_choose(f, c);
     choose_keys(d, c, n_before);
-    PL_CHECK(lay_keys(d, r));
+    PL_CHECK(train_dial_lay(d, r));
     if (d->time) {
         PL_CHECK(measure_speed(d, r, 0));
         PL_CHECK(keep_base_threads(d, r));
@@ -416,7 +424,7 @@ pl_status train_dial_finish(train_dial *d, pl_run *r)
     choose_keys(d, c, n_before);
     f->seconds = measured.seconds;
     print_keys(d, c);
-    PL_CHECK(lay_keys(d, r));
+    PL_CHECK(train_dial_lay(d, r));
     d->chosen = true;
     d->part_began = pl_now();
     return PL_OK;

@@ -12,10 +12,12 @@ typedef struct dial_keys {
 } dial_keys;
 
 typedef struct train_dial {
-    const char *time, *tokens; /* texts of --for and --tokens; NULL: not given */
+    /* texts of --for, --tokens and --link; NULL: not given */
+    const char *time, *tokens, *link;
     const given_settings
         *settings;            /* the user's settings, which override chosen ones */
-    double seconds, n_tokens; /* `time` and `tokens` as numbers; 0: not given */
+    /* `time`, `tokens` and `link` (bits per second) as numbers; 0: not given */
+    double seconds, n_tokens, link_bits;
     dial_facts facts;
     dial_keys keys;
     bool chosen; /* this command has chosen the keys of a new run */
@@ -23,10 +25,18 @@ typedef struct train_dial {
     double part_began, part_took[DIAL_PARTS];
 } train_dial;
 
-/* Reads --for and --tokens. ERR_USAGE: a text is not valid, both are given, or the
- * command line also names a file RUN.yaml (`file`; NULL: it does not). */
+/* Reads --for, --tokens and --link. ERR_USAGE: a text is not valid, --for and --tokens
+ * are given, or the command line also names a file RUN.yaml (`file`; NULL: it does
+ * not). */
 PL_MUST_CHECK pl_status train_dial_read(train_dial *d, const char *file);
+/* Whether --for or --tokens is given. */
 bool train_dial_is_set(const train_dial *d);
+/* Notes a chosen key and the reason, unless the user gave this key. */
+void train_dial_choose(train_dial *d, const char *key, const char *value,
+                       const char *why);
+/* Sets in the run the keys that were chosen so far. Keys that the user gave override
+ * them. */
+PL_MUST_CHECK pl_status train_dial_lay(const train_dial *d, pl_run *r);
 /* Measures this machine, and sets the keys that must be known before the text is
  * read. */
 PL_MUST_CHECK pl_status train_dial_begin(train_dial *d, pl_run *r);

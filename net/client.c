@@ -54,6 +54,11 @@ uint64_t pl_client_bytes_sent(const pl_client *client)
     return sum;
 }
 
+int64_t pl_client_lost_ms(const pl_client *client, int home)
+{
+    return client->sockets[home] ? pl_wire_lost_ms(client->sockets[home]) : 0;
+}
+
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
 {
     bool ready = false;
@@ -71,22 +76,40 @@ pl_status client_as_status(pl_message *answer)
     return answer->type == PL_MSG_ERR ? pl_wire_error_of(answer) : PL_OK;
 }
 
-client_retry client_retry_begin(void)
+client_retry client_retry_begin(pl_socket *socket)
 {
-    return (client_retry){.heard_ms = pl_now_ms(), .again_ms = RESEND_MS};
+    client_retry r = {.again_ms = 0};
+    client_retry_answered(&r);
+    pl_wire_line_now(socket, &r.line);
+    return r;
 }
 
-bool client_retry_due(client_retry *r, bool anew)
+void client_retry_answered(client_retry *r)
 {
+    r->answered_ms = r->heard_ms = pl_now_ms();
+}
+
+bool client_retry_due(client_retry *r, pl_socket *socket)
+{
+    pl_wire_line line;
     int64_t now = pl_now_ms();
-    int64_t since = now - (r->sent_ms > r->heard_ms ? r->sent_ms : r->heard_ms);
-    bool first = r->sent_ms == 0, late = since > r->again_ms;
-    if (!first && !anew && !late)
+    pl_wire_line_now(socket, &line);
+    /* questions that were asked before the first connection wait for it */
+    bool anew = line.n_connects > 1 && line.n_connects != r->line.n_connects;
+    if (line.moved_bytes != r->line.moved_bytes)
+        r->heard_ms = now;
+    int64_t since = r->sent_ms > r->heard_ms ? r->sent_ms : r->heard_ms;
+    r->line = line;
+    if (now < r->again_ms && !anew && now - since <= SILENCE_MS)
         return false;
-    if (!first && late && r->again_ms < RESEND_MAX_MS)
-        r->again_ms *= 2;
     r->sent_ms = now;
+    r->again_ms = INT64_MAX;
     return true;
+}
+
+void client_retry_later(client_retry *r, int ms)
+{
+    r->again_ms = pl_now_ms() + ms;
 }
 
 pl_status client_retry_patience(const client_retry *r, const pl_client *c)
@@ -99,18 +122,23 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c)
                    c->patience_ms / 1000);
 }
 
+bool client_was_lost(pl_message *answer)
+{
+    return client_as_status(answer) == PL_ERR_NET;
+}
+
 pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
                      pl_message *answer)
 {
-    client_retry retry = client_retry_begin();
-    uint64_t line = 0;
+    client_retry retry = client_retry_begin(socket);
     question->request = pl_wire_next_request();
-    (void)pl_wire_reconnected(socket, &line);
     for (;;) {
         PL_CHECK(client_retry_patience(&retry, c));
-        if (client_retry_due(&retry, pl_wire_reconnected(socket, &line))) {
+        if (client_retry_due(&retry, socket)) {
             pl_status status = pl_wire_send(socket, question);
-            if (status != PL_OK && status != PL_ERR_NET)
+            if (status == PL_ERR_NET)
+                client_retry_later(&retry, SLICE_MS);
+            else if (status != PL_OK)
                 return status;
         }
         pl_status status = client_wait_slice(c, socket, answer);
@@ -118,8 +146,11 @@ pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
             continue;
         if (status != PL_OK)
             return status;
-        if (answer->request == question->request)
+        if (answer->request != question->request)
+            continue;
+        if (!client_was_lost(answer))
             return client_as_status(answer);
+        client_retry_later(&retry, BOUNCE_MS);
     }
 }
 
@@ -307,6 +338,16 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
     out->loss = a.loss;
     out->seconds = a.seconds;
     out->moments = a.blob;
+    pl_copy_text(out->worker, sizeof out->worker, a.worker ? a.worker : "");
+    out->repeats = a.repeats;
+    out->made = a.made;
+    if (a.repeats < 0 || a.repeats > a.phase ||
+        (a.repeats > 0) == pl_hash_none(&a.made))
+        return pl_fail(PL_ERR_PROTO,
+                       "a home sent a state of %s that is %lld phases old after %lld "
+                       "phases, without the hash of the present state or with a second "
+                       "one",
+                       name, (long long)a.repeats, (long long)a.phase);
     return PL_OK;
 }
 
@@ -425,12 +466,14 @@ pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
 {
     pl_message q;
     pl_path_state state = *given;
+    const bool named = !moments && !pl_hash_none(&state.moments);
     if (pl_hash_none(&state.moments))
         pl_blob_hash(moments, bytes, &state.moments);
     client_blob blob = {moments, bytes, state.moments};
     pl_message_init(&q, 0);
     client_put_path(c, &q, &state, false);
-    pl_status status = send_and_submit(c, state.name, &q, &blob, result, text);
+    pl_status status = named ? submit(c, state.name, &q, &blob, result, text)
+                             : send_and_submit(c, state.name, &q, &blob, result, text);
     pl_message_destroy(&q);
     return status;
 }

@@ -1,9 +1,10 @@
 /* A client of the homes: it gets and sends blobs, versions and objects, and submits
  * updates.
  *
- * A call blocks, and repeats its question until it is answered. If a home restarts, a
- * call waits for the home, at most `patience_ms`. A question may be sent several times,
- * because a repeated question changes nothing at a home. Only one thread may use a
+ * A call blocks until its question is answered. If a home restarts, or if the
+ * connection breaks, a call waits at most `patience_ms` and asks again; a transfer goes
+ * on where it was. A question may be sent several times, because a repeated question
+ * changes nothing at a home. Only one thread may use a
  * client. While a call waits, it calls `idle` at least every 100 ms, so that a worker
  * can renew its lease. If `idle` returns a failure, the call ends with this failure. */
 #ifndef PL_NET_CLIENT_H
@@ -23,7 +24,8 @@ typedef struct pl_client_options {
     const pl_places *places; /* weights of the homes; NULL: equal */
     /* key pair for the connections, borrowed; NULL: the key pair of the process */
     const pl_keypair *keys;
-    int patience_ms; /* longest time for which a call waits without any answer */
+    /* longest time for which a call waits while nothing arrives from the home */
+    int patience_ms;
     pl_status (*idle)(void *context);
     void *idle_context;
 } pl_client_options;
@@ -41,6 +43,9 @@ uint64_t pl_client_bytes_sent(const pl_client *client);
  * the rates and round trip of the home with which most bytes were exchanged. Call it on
  * the client's thread, for example in `idle`. */
 void pl_client_link(const pl_client *client, pl_link *link);
+/* Returns for how many milliseconds this client has had no connection to a home; 0 if
+ * it is connected. */
+int64_t pl_client_lost_ms(const pl_client *client, int home);
 
 /* Appends the complete blob to `out` and checks the blob's hash. `name` determines the
  * home that is asked: a blob is stored in the home that owns the module, path or object
@@ -48,7 +53,8 @@ void pl_client_link(const pl_client *client, pl_link *link);
 PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name,
                                            const pl_hash *blob, pl_buf *out);
 /* Sends the blob in pieces to the home of `name`. Several pieces are sent before the
- * first one is acknowledged. */
+ * first one is acknowledged. If the home has no room, the call waits for room without
+ * sending bytes, and without a time limit as long as the home says so. */
 PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name,
                                            const void *data, uint64_t bytes,
                                            pl_hash *blob);
@@ -115,7 +121,8 @@ PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
                                             uint64_t bytes, pl_submit_result *result,
                                             char text[256]);
 /* Submits the state of a path. Set state->moments to the hash of the moments, or to
- * zero if the hash is not known. */
+ * zero if the hash is not known. If `moments` is NULL and the hash is known, only the
+ * hash is sent, and the home must not need the state (pl_phase_uploads). */
 PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *result, char text[256]);

@@ -1,124 +1,244 @@
 /* Transfers blobs between a client and a home in pieces. Several pieces are requested
- * or sent before the first one is answered; these pieces are called "under way". */
+ * or sent before the first one is answered; these pieces are called "under way".
+ *
+ * A home handles the messages of one connection in order, so as long as the connection
+ * lives, each answer comes, however late. Therefore a piece is requested or sent again
+ * only if its connection broke, or if the connection was silent for SILENCE_MS. */
 #include "net/client_internal.h"
 
-enum { UP_WINDOW = 8, DOWN_WINDOW = 4, LEAST_WINDOW = 2 };
+/* an upload that waits for room shows at least this often that it still waits */
+enum { ROOM_MS = 2000 };
 
-/* Chooses how many pieces are under way at once (the window). The window is a quarter
- * of the blob, so that a transfer needs few round trips. It has at least LEAST_WINDOW
- * pieces, and at most `most`, because pieces under way need memory in addition to the
- * blob. */
-static size_t choose_window(uint64_t bytes, size_t most)
+typedef struct piece {
+    uint64_t request, offset;
+    size_t len;
+    uint64_t turn;    /* number of the sending; it rises with each piece that is sent */
+    uint64_t counted; /* flow.counted when the piece was sent */
+    double sent;      /* time of sending, in seconds */
+} piece;
+
+/* The pieces under way of one upload or download, the oldest first. */
+typedef struct flow {
+    pl_client *client;
+    int home;
+    bool up;
+    client_retry retry;
+    piece pieces[CLIENT_PIECES_MAX];
+    size_t n_pieces, n_bytes;
+    uint64_t turn, counted; /* counted: bytes whose answers have come */
+} flow;
+
+static pl_socket *socket_of_flow(const flow *f)
 {
-    uint64_t quarter = bytes / 4 / PL_WIRE_DATA_MAX;
-    if (quarter < LEAST_WINDOW)
-        return LEAST_WINDOW;
-    return quarter < most ? (size_t)quarter : most;
+    return f->client->sockets[f->home];
 }
 
-/* ---- downloads: pieces are requested ahead and used in order ---- */
-/* A download. If an answer is lost, or shorter than requested, all bytes from that
- * place on are requested again. A home answers questions in order, so an answer is lost
- * only if a connection breaks. Bytes are hashed while further bytes arrive. */
+static client_line *line_of_flow(const flow *f)
+{
+    return &f->client->lines[f->home];
+}
+
+static void mark_sent(flow *f, piece *p)
+{
+    p->turn = ++f->turn;
+    p->counted = f->counted;
+    p->sent = pl_now();
+    f->retry.sent_ms = pl_now_ms();
+    if (f->turn == 1) /* the first piece: nothing is sent again yet */
+        f->retry.again_ms = INT64_MAX;
+}
+
+/* Returns how many bytes the next piece may have; 0 if the window is full. */
+static size_t next_piece_bytes(const flow *f)
+{
+    size_t window = client_window_bytes(f->client, f->home, f->up);
+    size_t bytes = client_piece_bytes(line_of_flow(f), f->up);
+    return f->n_pieces < CLIENT_PIECES_MAX && f->n_bytes + bytes <= window ? bytes : 0;
+}
+
+static piece *add_piece(flow *f, uint64_t offset, size_t len)
+{
+    piece *p = &f->pieces[f->n_pieces++];
+    *p = (piece){.request = pl_wire_next_request(), .offset = offset, .len = len};
+    f->n_bytes += len;
+    return p;
+}
+
+static piece *find_piece(flow *f, uint64_t request)
+{
+    for (size_t i = 0; i < f->n_pieces; i++)
+        if (f->pieces[i].request == request && f->pieces[i].len > 0)
+            return &f->pieces[i];
+    return NULL;
+}
+
+/* Notes that `bytes` of a piece have arrived; a piece without bytes is finished. */
+static void count_bytes(flow *f, piece *p, size_t bytes)
+{
+    pl_link *link = &line_of_flow(f)->link;
+    f->counted += bytes;
+    f->n_bytes -= bytes;
+    p->offset += bytes;
+    p->len -= bytes;
+    *(f->up ? &link->up_bytes : &link->down_bytes) += bytes;
+    client_line_note(line_of_flow(f), f->up, f->counted - p->counted,
+                     pl_now() - p->sent);
+    client_retry_answered(&f->retry);
+}
+
+static void remove_finished(flow *f)
+{
+    size_t n = 0;
+    while (n < f->n_pieces && f->pieces[n].len == 0)
+        n++;
+    f->n_pieces -= n;
+    memmove(f->pieces, f->pieces + n, f->n_pieces * sizeof *f->pieces);
+}
+
+static void drop_pieces(flow *f)
+{
+    f->n_pieces = f->n_bytes = 0;
+}
+
+/* ---- downloads: pieces are requested ahead ---- */
 typedef struct download {
-    pl_client *client;
-    pl_socket *socket;
-    /* the blob is requested from the home that owns this name; NULL: from the home at
-     * `socket` */
+    flow flow;
+    /* the blob is requested from the home that owns this name; NULL: from flow.home */
     const char *name;
     pl_hash blob;
     pl_buf *out;
-    size_t start; /* offset in `out` at which the blob begins */
-    pl_blob_hashing hashing;
-    bool known; /* whether `total` is known; the first answer contains it */
+    size_t start;            /* offset in `out` at which the blob begins */
+    pl_blob_hashing hashing; /* bytes are hashed while further bytes arrive */
+    bool known;              /* whether `total` is known; every answer contains it */
     uint64_t total, asked;
-    /* request numbers of the pieces under way, the oldest first */
-    uint64_t requests[DOWN_WINDOW];
-    size_t n_under_way;
-    /* retry.sent_ms is the time when all pieces under way were last requested again */
-    client_retry retry;
-    uint64_t line; /* state of pl_wire_reconnected */
 } download;
 
+/* Returns the number of bytes that have arrived without a gap. */
 static uint64_t there(const download *d)
 {
-    return d->out->len - d->start;
+    uint64_t at = d->flow.n_pieces > 0 ? d->flow.pieces[0].offset : d->asked;
+    return d->known && at > d->total ? d->total : at;
 }
 
-static pl_status ask_piece(download *d)
+static pl_status ask_piece(download *d, piece *p)
 {
     pl_message q;
     pl_message_init(&q, 0);
-    q.request = d->requests[d->n_under_way++] = pl_wire_next_request();
-    PL_SAY(&q, GET_BLOB, get_blob, .name = d->name, .blob = d->blob,
-           .offset = d->asked);
-    pl_status status = pl_wire_send(d->socket, &q);
+    q.request = p->request;
+    PL_SAY(&q, GET_BLOB, get_blob, .name = d->name, .blob = d->blob, .total = p->len,
+           .offset = p->offset);
+    mark_sent(&d->flow, p);
+    pl_status status = pl_wire_send(socket_of_flow(&d->flow), &q);
     pl_message_destroy(&q);
-    d->asked += PL_WIRE_DATA_MAX;
-    /* a piece that could not be requested now is requested again later */
+    if (status == PL_ERR_NET) /* all pieces are requested again later */
+        client_retry_later(&d->flow.retry, SLICE_MS);
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
-static void go_back(download *d)
+/* Requests the pieces again that were requested before `turn` and have not come. */
+static pl_status ask_again(download *d, uint64_t turn)
 {
-    d->n_under_way = 0;
-    d->asked = there(d);
-    d->retry.sent_ms = pl_now_ms();
+    for (size_t i = 0; i < d->flow.n_pieces; i++) {
+        piece *p = &d->flow.pieces[i];
+        if (p->len == 0 || p->turn >= turn)
+            continue;
+        line_of_flow(&d->flow)->link.repeated_bytes += p->len;
+        PL_CHECK(ask_piece(d, p));
+    }
+    return PL_OK;
 }
 
-static pl_status take_piece(download *d, pl_message *a)
+/* Requests pieces until the window is full. Until the size of the blob is known, at
+ * most two pieces are requested; a home answers without bytes beyond the end. */
+static pl_status fill_window(download *d)
+{
+    uint64_t end = d->known ? d->total : 2 * (uint64_t)CLIENT_PIECE_MAX;
+    size_t bytes;
+    while (d->asked < end && (d->known || d->flow.n_pieces < 2) &&
+           (bytes = next_piece_bytes(&d->flow)) > 0) {
+        if (bytes > end - d->asked)
+            bytes = (size_t)(end - d->asked);
+        piece *p = add_piece(&d->flow, d->asked, bytes);
+        d->asked += bytes;
+        PL_CHECK(ask_piece(d, p));
+    }
+    return PL_OK;
+}
+
+/* Copies the bytes of an answer to their place in `out`. If bytes are missing, because
+ * the answer is shorter than requested, requests these bytes. */
+static pl_status take_piece(download *d, piece *p, pl_message *a)
 {
     pl_msg_blob is;
     PL_CHECK(client_as_status(a));
     PL_CHECK(PL_HEAR(a, blob, &is));
-    uint64_t total = is.total, left = total - there(d);
-    if (a->type != PL_MSG_BLOB || (d->known && total != d->total) || there(d) > total ||
-        a->data.len > left || (a->data.len == 0 && left > 0))
+    uint64_t left = is.total > p->offset ? is.total - p->offset : 0;
+    if (a->type != PL_MSG_BLOB || (d->known && is.total != d->total) ||
+        a->data.len > left || a->data.len > p->len || (a->data.len == 0 && left > 0))
         return pl_fail(
             PL_ERR_PROTO,
             "the home sent a piece of a blob with a wrong type or a wrong size");
-    d->total = total;
+    d->total = is.total;
     d->known = true;
-    pl_buf_append(d->out, a->data.data, a->data.len);
+    size_t end = d->start + (size_t)p->offset + a->data.len, turn = p->turn;
+    if (a->data.len > 0 && d->out->len < end) {
+        pl_buf_reserve(d->out, end - d->out->len);
+        d->out->len = end;
+    }
+    if (a->data.len > 0)
+        memcpy(d->out->data + end - a->data.len, a->data.data, a->data.len);
+    count_bytes(&d->flow, p, a->data.len);
+    if (p->len > left - a->data.len) { /* the blob ends inside the piece */
+        d->flow.n_bytes -= p->len - (size_t)(left - a->data.len);
+        p->len = (size_t)(left - a->data.len);
+    }
+    if (p->len > 0) {
+        p->request = pl_wire_next_request();
+        PL_CHECK(ask_piece(d, p));
+    }
+    /* answers come in order, so earlier questions without an answer were lost */
+    PL_CHECK(ask_again(d, turn));
+    remove_finished(&d->flow);
     pl_blob_hash_some(&d->hashing, d->out->data + d->start, there(d));
-    d->n_under_way--;
-    memmove(d->requests, d->requests + 1, d->n_under_way * sizeof *d->requests);
-    if (a->data.len < PL_WIRE_DATA_MAX && a->data.len < left)
-        go_back(d);
     return PL_OK;
+}
+
+static pl_status take_blob_answer(download *d, pl_message *a)
+{
+    flow *f = &d->flow;
+    piece *p = find_piece(f, a->request);
+    if (!p)
+        return PL_OK;
+    if (d->name && a->type == PL_MSG_MOVED) {
+        /* The name has moved to another home, so the rest of the blob is read from that
+         * home. A move does not count as progress, so the time limit runs on. */
+        int64_t since = f->retry.answered_ms;
+        PL_CHECK(client_follow(f->client, a, since));
+        f->home = client_home_of(f->client, d->name);
+        f->retry = client_retry_begin(socket_of_flow(f));
+        f->retry.answered_ms = since;
+        return PL_OK;
+    }
+    if (client_was_lost(a)) {
+        client_retry_later(&f->retry, BOUNCE_MS);
+        return PL_OK;
+    }
+    return take_piece(d, p, a);
 }
 
 static pl_status run_download(download *d, pl_message *a)
 {
-    d->retry = client_retry_begin();
-    go_back(d);
+    flow *f = &d->flow;
     while (!d->known || there(d) < d->total) {
-        /* until the size is known, only one piece is requested */
-        uint64_t end = d->known ? d->total : 1;
-        size_t window = choose_window(d->total, DOWN_WINDOW);
-        while (d->n_under_way < window && d->asked < end)
-            PL_CHECK(ask_piece(d));
-        pl_status status = client_wait_slice(d->client, d->socket, a);
+        PL_CHECK(fill_window(d));
+        pl_status status = client_wait_slice(f->client, socket_of_flow(f), a);
+        if (status == PL_OK)
+            status = take_blob_answer(d, a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             return status;
-        bool ours =
-            status == PL_OK && d->n_under_way > 0 && a->request == d->requests[0];
-        if (ours && d->name && a->type == PL_MSG_MOVED) {
-            /* The name has moved to another home, so the rest of the blob is read from
-             * that home. */
-            PL_CHECK(client_follow(d->client, a, d->retry.heard_ms));
-            d->socket = client_socket_of(d->client, d->name);
-            d->line = 0;
-            (void)pl_wire_reconnected(d->socket, &d->line);
-            /* a move does not count as progress, so the time limit continues to run */
-            go_back(d);
-        } else if (ours) {
-            PL_CHECK(take_piece(d, a));
-            d->retry.heard_ms = pl_now_ms();
-        }
-        PL_CHECK(client_retry_patience(&d->retry, d->client));
-        if (client_retry_due(&d->retry, pl_wire_reconnected(d->socket, &d->line)))
-            go_back(d);
+        if (client_retry_due(&f->retry, socket_of_flow(f)))
+            PL_CHECK(ask_again(d, UINT64_MAX));
+        PL_CHECK(client_retry_patience(&f->retry, f->client));
     }
     return PL_OK;
 }
@@ -134,15 +254,15 @@ pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_has
 {
     pl_hash got;
     pl_message a;
-    download d = {.client = c,
-                  .socket = home == HOME_OF_NAME ? client_socket_of(c, name)
-                                                 : c->sockets[home],
-                  .name = home == HOME_OF_NAME ? name : NULL,
-                  .blob = *blob,
-                  .out = out,
-                  .start = out->len};
+    download d = {
+        .flow = {.client = c,
+                 .home = home == HOME_OF_NAME ? client_home_of(c, name) : home},
+        .name = home == HOME_OF_NAME ? name : NULL,
+        .blob = *blob,
+        .out = out,
+        .start = out->len};
     pl_message_init(&a, 0);
-    (void)pl_wire_reconnected(d.socket, &d.line);
+    d.flow.retry = client_retry_begin(socket_of_flow(&d.flow));
     pl_status status = run_download(&d, &a);
     pl_blob_hash_end(&d.hashing, out->data + d.start, there(&d), &got);
     if (status == PL_OK && !pl_hash_equal(&got, blob))
@@ -156,102 +276,146 @@ pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_has
     return status;
 }
 
-/* ---- uploads: pieces are sent ahead, and each is acknowledged ---- */
+/* ---- uploads: the home says from where on it needs bytes ---- */
+/*
+ *            PUT_STATE                       all bytes are there
+ *   asking -----------> sending ---------------------------------> end
+ *    |  ^                  |
+ *    |  |                  |  the connection broke, or the home cannot use a piece
+ *    |  +------------------+
+ *    +-> ERR_BUSY: the home has no room yet; PUT_STATE comes when there is room
+ */
 typedef struct upload {
-    pl_client *client;
-    pl_socket *socket;
+    flow flow;
     const uint8_t *data;
     uint64_t bytes;
     pl_hash hash;
     bool impatient; /* whether to return ERR_BUSY at once if the home has no room */
-    size_t n_pieces, next, n_waiting, window;
-    /* when to send pieces again; it contains the time of the last acknowledgement */
-    client_retry retry;
-    uint64_t line;
-    struct {
-        uint64_t request;
-        size_t piece;
-        client_retry retry;
-    } waiting[UP_WINDOW];
+    bool sending;
+    uint64_t request;     /* of the newest question how far the home is */
+    uint64_t next, there; /* bytes that were sent, and that the home has */
 } upload;
 
-static pl_status send_piece(upload *u, size_t slot)
+/* Sends bytes to the home, or, if `len` is 0, asks for room and for how far it is. That
+ * question has the first bytes as RECORD, so that a relay knows whether it keeps the
+ * blob. */
+static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t len)
 {
     pl_message m;
-    const pl_submission_lease *lease = &u->client->lease;
-    uint64_t offset = (uint64_t)u->waiting[slot].piece * PL_WIRE_DATA_MAX;
-    uint64_t len =
-        u->bytes - offset < PL_WIRE_DATA_MAX ? u->bytes - offset : PL_WIRE_DATA_MAX;
-    pl_message_init(&m, PL_MSG_PUT_BLOB);
-    m.request = u->waiting[slot].request;
+    const pl_submission_lease *lease = &u->flow.client->lease;
+    size_t head = len > 0 ? 0 : u->bytes < PL_PUT_HEAD ? (size_t)u->bytes : PL_PUT_HEAD;
+    pl_message_init(&m, 0);
+    m.request = request;
     PL_SAY(&m, PUT_BLOB, put_blob, .blob = u->hash, .total = u->bytes, .offset = offset,
-           .lease = {lease->len > 0 ? lease->bytes : NULL, lease->len});
-    pl_buf_append(&m.data, u->data + offset, (size_t)len);
-    pl_status status = pl_wire_give(u->socket, &m);
+           .lease = {lease->len > 0 ? lease->bytes : NULL, lease->len},
+           .head = {head > 0 ? u->data : NULL, head});
+    if (len > 0)
+        pl_buf_append(&m.data, u->data + offset, len);
+    pl_status status = pl_wire_give(socket_of_flow(&u->flow), &m);
     pl_message_destroy(&m);
-    /* a piece that could not be sent now is sent again later */
+    if (status == PL_ERR_NET) /* the home is asked again later */
+        client_retry_later(&u->flow.retry, SLICE_MS);
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
-/* Sends new pieces, and sends each piece again whose acknowledgement is late. */
-static pl_status send_due_pieces(upload *u)
+static pl_status send_pieces(upload *u)
 {
-    bool anew = pl_wire_reconnected(u->socket, &u->line);
-    while (u->n_waiting < u->window && u->next < u->n_pieces) {
-        size_t slot = u->n_waiting++;
-        u->waiting[slot].request = pl_wire_next_request();
-        u->waiting[slot].piece = u->next++;
-        u->waiting[slot].retry = client_retry_begin();
-    }
-    for (size_t i = 0; i < u->n_waiting; i++) {
-        client_retry *r = &u->waiting[i].retry;
-        r->heard_ms = u->retry.heard_ms;
-        if (client_retry_due(r, anew))
-            PL_CHECK(send_piece(u, i));
+    size_t bytes;
+    while (u->sending && u->next < u->bytes &&
+           (bytes = next_piece_bytes(&u->flow)) > 0) {
+        if (bytes > u->bytes - u->next)
+            bytes = (size_t)(u->bytes - u->next);
+        piece *p = add_piece(&u->flow, u->next, bytes);
+        u->next += bytes;
+        mark_sent(&u->flow, p);
+        PL_CHECK(send_put(u, p->request, p->offset, bytes));
     }
     return PL_OK;
 }
 
-/* Handles an acknowledgement. A home without free memory asks the client to wait, and
- * the piece is sent again a little later. The first piece reserves memory for the
- * complete blob at the home, so two uploads cannot block each other. */
-static pl_status acknowledge(upload *u, pl_message *answer)
+/* Asks how far the home is. Pieces under way are forgotten: the home handles them
+ * before this question, or they are lost. */
+static pl_status ask_place(upload *u)
 {
-    for (size_t i = 0; i < u->n_waiting; i++) {
-        if (u->waiting[i].request != answer->request)
-            continue;
-        pl_status status = client_as_status(answer);
-        if (status == PL_ERR_BUSY && !u->impatient) {
-            u->waiting[i].retry.sent_ms = pl_now_ms();
-            u->waiting[i].retry.again_ms = RESEND_MS / 8;
-            return PL_OK;
-        }
-        u->waiting[i] = u->waiting[--u->n_waiting];
+    if (u->sending || u->request == 0) /* else the old question is sent again */
+        u->request = pl_wire_next_request();
+    u->sending = false;
+    drop_pieces(&u->flow);
+    return send_put(u, u->request, 0, 0);
+}
+
+static void begin_sending(upload *u, uint64_t at)
+{
+    if (u->next > at)
+        line_of_flow(&u->flow)->link.repeated_bytes += u->next - at;
+    u->next = u->there = at;
+    u->sending = true;
+}
+
+/* Notes that the home has the first `to` bytes of the blob. */
+static void count_sent(upload *u, uint64_t to)
+{
+    flow *f = &u->flow;
+    u->there = to;
+    for (size_t i = 0; i < f->n_pieces; i++)
+        if (f->pieces[i].offset + f->pieces[i].len <= to)
+            count_bytes(f, &f->pieces[i], f->pieces[i].len);
+    remove_finished(f);
+}
+
+static pl_status take_put_answer(upload *u, pl_message *a)
+{
+    flow *f = &u->flow;
+    pl_msg_put_state is = {0};
+    piece *p = u->sending ? find_piece(f, a->request) : NULL;
+    if (!p && (u->sending || a->request != u->request))
+        return PL_OK;
+    client_retry_answered(&f->retry);
+    pl_status status = client_as_status(a);
+    if (status == PL_ERR_BUSY && u->impatient && !p)
         return status;
+    if (status == PL_ERR_BUSY || status == PL_ERR_NET) {
+        /* If the home has no room, PUT_STATE comes when there is some. The question is
+         * asked again only to show that this client still waits. */
+        int third_ms = f->client->patience_ms / 3;
+        int room_ms = third_ms < ROOM_MS ? third_ms : ROOM_MS;
+        client_retry_later(&f->retry,
+                           status == PL_ERR_BUSY && !p ? room_ms : BOUNCE_MS);
+        return PL_OK;
     }
+    PL_CHECK(status);
+    PL_CHECK(PL_HEAR(a, put_state, &is));
+    if (is.offset > u->bytes)
+        return pl_fail(PL_ERR_PROTO,
+                       "the home says that it has %llu bytes of a blob of %llu bytes",
+                       (unsigned long long)is.offset, (unsigned long long)u->bytes);
+    if (!p)
+        begin_sending(u, is.offset);
+    else if (is.offset >= p->offset + p->len)
+        count_sent(u, is.offset);
+    else
+        client_retry_later(&f->retry, 0); /* bytes are missing at the home */
     return PL_OK;
 }
 
 static pl_status run_upload(upload *u)
 {
+    flow *f = &u->flow;
     pl_status status = PL_OK;
     pl_message a;
-    u->retry = client_retry_begin();
     pl_message_init(&a, 0);
-    PL_TRY(send_due_pieces(u));
-    while (u->n_waiting > 0) {
-        status = client_wait_slice(u->client, u->socket, &a);
+    f->retry = client_retry_begin(socket_of_flow(f));
+    while (!u->sending || u->there < u->bytes) {
+        if (client_retry_due(&f->retry, socket_of_flow(f)))
+            PL_TRY(ask_place(u));
+        PL_TRY(send_pieces(u));
+        status = client_wait_slice(f->client, socket_of_flow(f), &a);
+        if (status == PL_OK)
+            status = take_put_answer(u, &a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             goto done;
-        if (status == PL_OK) {
-            size_t before = u->n_waiting;
-            PL_TRY(acknowledge(u, &a));
-            if (u->n_waiting < before)
-                u->retry.heard_ms = pl_now_ms();
-        }
         status = PL_OK;
-        PL_TRY(client_retry_patience(&u->retry, u->client));
-        PL_TRY(send_due_pieces(u));
+        PL_TRY(client_retry_patience(&f->retry, f->client));
     }
 done:
     pl_message_destroy(&a);
@@ -261,14 +425,11 @@ done:
 pl_status client_put_known_blob(pl_client *c, int home, const void *data,
                                 uint64_t bytes, const pl_hash *blob, bool impatient)
 {
-    upload u = {.client = c, .socket = c->sockets[home], .data = data, .bytes = bytes};
-    u.hash = *blob;
-    u.impatient = impatient;
-    (void)pl_wire_reconnected(u.socket, &u.line);
-    u.n_pieces = (size_t)((bytes + PL_WIRE_DATA_MAX - 1) / PL_WIRE_DATA_MAX);
-    if (u.n_pieces == 0)
-        u.n_pieces = 1;
-    u.window = choose_window(bytes, UP_WINDOW);
+    upload u = {.flow = {.client = c, .home = home, .up = true},
+                .data = data,
+                .bytes = bytes,
+                .hash = *blob,
+                .impatient = impatient};
     return run_upload(&u);
 }
 

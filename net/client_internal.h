@@ -4,22 +4,32 @@
 #include "net/client.h"
 #include "net/submission.h"
 
-enum { SLICE_MS = 100, RESEND_MS = 2000, RESEND_MAX_MS = 16000 };
+/* SILENCE_MS: after this time without any byte on a connection, open questions are
+ * asked again */
+enum { SLICE_MS = 100, SILENCE_MS = 10000 };
 
-/* Determines when messages are sent again: a question, all questions of a task, or
- * pieces of a blob. Messages are sent again after RESEND_MS without an answer. The wait
- * (again_ms) doubles each time up to RESEND_MAX_MS, so that a slow connection does not
- * carry everything twice. If the connection broke, all messages under way are lost, so
- * they are sent again at once. The time limit patience_ms counts from the last answer
- * (heard_ms). */
+/* Determines when messages are sent again: a question, all questions of a task, or the
+ * pieces of a blob. As long as a connection lives, the other process gets each message
+ * once and answers it, so messages are sent again only if the connection broke or was
+ * silent. The time limit patience_ms counts from heard_ms. */
 typedef struct client_retry {
-    int64_t sent_ms; /* when the messages were last sent; 0: not yet */
-    int64_t heard_ms, again_ms;
+    int64_t sent_ms;     /* when the messages were last sent */
+    int64_t again_ms;    /* when they must be sent again in any case */
+    int64_t answered_ms; /* when the last answer came that is not MOVED */
+    int64_t heard_ms;    /* also when bytes moved on the connection */
+    pl_wire_line line;   /* state of the connection when it was last looked at */
 } client_retry;
+
+/* What transfers have measured of the connection to one home (client_link.c). */
+typedef struct client_line {
+    pl_link link;       /* without rtt_ms and n_connects */
+    uint32_t answer_us; /* shortest time until a piece was answered; 0: not known */
+} client_line;
 
 struct pl_client {
     /* a socket is NULL if the home's address is not known */
     pl_socket *sockets[PL_HOMES_MAX];
+    client_line lines[PL_HOMES_MAX];
     int n_homes, patience_ms;
     const pl_keypair *keys;
     /* the table from which the client computes which home to ask first */
@@ -60,17 +70,38 @@ enum { HOME_OF_NAME = -1 };
 pl_status client_query(pl_client *c, int home, const char *name, pl_message *question,
                        const pl_field *fields, void *to);
 
-client_retry client_retry_begin(void);
-/* Returns whether the messages must be sent now. If so, the present time is stored as
- * the time of sending. `anew`: the connection has been made again. */
-bool client_retry_due(client_retry *r, bool anew);
-/* Returns ERR_TIMEOUT if no answer came for longer than the client's patience_ms. */
+/* Begins with messages that have not been sent yet. */
+client_retry client_retry_begin(pl_socket *socket);
+/* Looks at the connection, and returns whether the messages must be sent now. If so,
+ * the present time is stored as the time of sending. */
+bool client_retry_due(client_retry *r, pl_socket *socket);
+void client_retry_answered(client_retry *r);
+/* Lets the messages be sent again after this time. */
+void client_retry_later(client_retry *r, int ms);
+/* Returns ERR_TIMEOUT if nothing was heard for longer than the client's patience_ms. */
 pl_status client_retry_patience(const client_retry *r, const pl_client *c);
 
 /* Waits up to SLICE_MS for a message; ERR_TIMEOUT if none came. */
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer);
 /* Returns the status that an ERR answer contains; PL_OK for any other answer. */
 pl_status client_as_status(pl_message *answer);
+/* Returns whether the answer says that the question was lost on its way, because a
+ * relay lost its connection to the home (ERR_NET). Then it has waited a little, and the
+ * question must be asked again. */
+bool client_was_lost(pl_message *answer);
+
+/* ---- client_link.c: how many bytes of a transfer are under way ---- */
+enum {
+    CLIENT_PIECE_MIN = 64 << 10,
+    CLIENT_PIECE_MAX = 256 << 10,
+    CLIENT_PIECES_MAX = 128 /* largest number of pieces under way */
+};
+/* Notes that `bytes` were answered in this time. `up`: of an upload */
+void client_line_note(client_line *line, bool up, uint64_t bytes, double seconds);
+size_t client_piece_bytes(const client_line *line, bool up);
+size_t client_window_bytes(pl_client *c, int home, bool up);
+
+/* ---- client_blob.c ---- */
 /* Gets a blob and appends it to `out`. `home` is the number of the home to ask;
  * HOME_OF_NAME means the home of `name`. */
 pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_hash *blob,

@@ -1,13 +1,89 @@
-/* What a client measures of its connections to the homes: bytes. */
+/* Measures what each connection of a client carries, and computes from that how many
+ * bytes of a transfer are under way at once (the window).
+ *
+ * A window of rate * round trip keeps a link busy, and more would only wait in a queue,
+ * in front of other messages. The rate is the one that transfers reach, measured like
+ * BBR does (Cardwell et al. 2016, BBR: congestion-based congestion control): the bytes
+ * that were answered between the sending of a piece and its answer, by that time. Twice
+ * the product leaves room to find out that the link is faster. */
 #include "net/client_internal.h"
 
+enum {
+    WINDOW_MAX = CLIENT_PIECES_MAX * CLIENT_PIECE_MIN,
+    /* time that a process may take to answer, because it has other work */
+    TURN_US = 10000,
+    /* a piece is so large that about this many pass per second */
+    PIECES_PER_S = 16,
+    FALL = 16 /* the measured rate falls by 1/FALL of the difference per piece */
+};
+
+static double rate_of(const client_line *l, bool up)
+{
+    return up ? l->link.up_bytes_per_s : l->link.down_bytes_per_s;
+}
+
+void client_line_note(client_line *l, bool up, uint64_t bytes, double seconds)
+{
+    double *rate = up ? &l->link.up_bytes_per_s : &l->link.down_bytes_per_s;
+    if (seconds <= 0)
+        return;
+    if (l->answer_us == 0 || seconds * 1e6 < l->answer_us)
+        l->answer_us = (uint32_t)(seconds * 1e6) + 1;
+    double now = (double)bytes / seconds;
+    if (now > *rate)
+        *rate = now;
+    else if (bytes >= CLIENT_PIECE_MIN) /* fewer bytes say nothing about the rate */
+        *rate += (now - *rate) / FALL;
+}
+
+static double round_trip_us(pl_client *c, int home)
+{
+    pl_wire_line line;
+    pl_wire_line_now(c->sockets[home], &line);
+    return line.rtt_us ? line.rtt_us : c->lines[home].answer_us;
+}
+
+size_t client_piece_bytes(const client_line *l, bool up)
+{
+    double wanted = rate_of(l, up) / PIECES_PER_S;
+    size_t bytes = CLIENT_PIECE_MIN;
+    while (bytes < CLIENT_PIECE_MAX && 2 * (double)bytes <= wanted)
+        bytes *= 2;
+    return bytes;
+}
+
+size_t client_window_bytes(pl_client *c, int home, bool up)
+{
+    const client_line *l = &c->lines[home];
+    double wanted = 2 * rate_of(l, up) * (round_trip_us(c, home) + TURN_US) / 1e6;
+    size_t least = 2 * client_piece_bytes(l, up);
+    if (wanted < (double)least)
+        return least;
+    return wanted < WINDOW_MAX ? (size_t)wanted : WINDOW_MAX;
+}
+
+/* Adds the numbers of all homes. Rates and round trip are those of the home with which
+ * most bytes were exchanged. */
 void pl_client_link(const pl_client *c, pl_link *out)
 {
+    uint64_t most = 0;
     *out = (pl_link){0};
     for (int i = 0; i < c->n_homes; i++) {
+        pl_wire_line line;
+        const pl_link *one = &c->lines[i].link;
         if (!c->sockets[i])
             continue;
-        out->up_bytes += pl_wire_bytes_sent(c->sockets[i]);
-        out->down_bytes += pl_wire_bytes_received(c->sockets[i]);
+        pl_wire_line_now(c->sockets[i], &line);
+        out->up_bytes += one->up_bytes;
+        out->down_bytes += one->down_bytes;
+        out->repeated_bytes += one->repeated_bytes;
+        out->n_connects += (uint32_t)line.n_connects;
+        if (one->up_bytes + one->down_bytes < most)
+            continue;
+        most = one->up_bytes + one->down_bytes;
+        uint32_t us = line.rtt_us ? line.rtt_us : c->lines[i].answer_us;
+        out->up_bytes_per_s = one->up_bytes_per_s;
+        out->down_bytes_per_s = one->down_bytes_per_s;
+        out->rtt_ms = us / 1000 + (us % 1000 > 0);
     }
 }

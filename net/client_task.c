@@ -9,57 +9,62 @@ typedef struct parcel {
     int n; /* number of questions so far */
     const char **names;
     pl_message *questions, *answers;
-    bool *done;
-    client_retry retry; /* one retry for all open questions together */
-    /* for each home, the number of the connection on which the unanswered questions
-     * were sent */
-    uint64_t lines[PL_HOMES_MAX];
+    /* for each question: whether it is under way, and whether it is answered */
+    bool *sent, *done;
+    client_retry retries[PL_HOMES_MAX]; /* one for each home; zeros: not begun */
 } parcel;
 
-static bool are_lines_new(parcel *p)
+/* If the questions to a home must be sent again, marks them as not sent. */
+static void look_at_homes(parcel *p)
 {
-    bool anew = false;
-    for (int i = 0; i < p->client->n_homes; i++)
-        anew = (p->client->sockets[i] &&
-                pl_wire_reconnected(p->client->sockets[i], &p->lines[i])) ||
-               anew;
-    return anew;
+    for (int home = 0; home < p->client->n_homes; home++) {
+        pl_socket *socket = p->client->sockets[home];
+        client_retry *retry = &p->retries[home];
+        if (socket && retry->answered_ms == 0)
+            *retry = client_retry_begin(socket);
+        if (!socket || !client_retry_due(retry, socket))
+            continue;
+        for (int i = 0; i < p->n; i++)
+            p->sent[i] = p->sent[i] && client_home_of(p->client, p->names[i]) != home;
+    }
 }
 
 /* Sends the unanswered questions in order, so that a home gets the path's state after
  * the updates. */
 static void send_open(parcel *p)
 {
-    bool anew = are_lines_new(p);
-    if (!client_retry_due(&p->retry, anew))
-        return;
+    look_at_homes(p);
     for (int i = 0; i < p->n; i++) {
+        if (p->done[i] || p->sent[i])
+            continue;
         pl_socket *socket = client_socket_of(p->client, p->names[i]);
-        if (!p->done[i] && pl_wire_send(socket, &p->questions[i]) != PL_OK)
+        p->sent[i] = pl_wire_send(socket, &p->questions[i]) == PL_OK;
+        if (!p->sent[i])
             break; /* a question that could not be sent now is sent again later */
     }
 }
 
 static pl_status take_home_answer(parcel *p, pl_message *a)
 {
-    for (int i = 0; i < p->n; i++)
-        if (!p->done[i] && p->questions[i].request == a->request) {
-            if (a->type == PL_MSG_MOVED) {
-                /* the name has moved, so after BOUNCE_MS the question is sent to the
-                 * new home */
-                p->retry.sent_ms = pl_now_ms();
-                p->retry.again_ms = BOUNCE_MS;
-                pl_status status = client_learn(p->client, a);
-                /* if the new home's address is not known yet, it will arrive later */
-                return status == PL_ERR_NOT_FOUND ? PL_OK : status;
-            }
-            pl_message kept = p->answers[i];
-            p->answers[i] = *a;
-            *a = kept;
-            p->done[i] = true;
-            p->retry.heard_ms = pl_now_ms();
+    for (int i = 0; i < p->n; i++) {
+        if (p->done[i] || p->questions[i].request != a->request)
+            continue;
+        client_retry *retry = &p->retries[client_home_of(p->client, p->names[i])];
+        if (a->type == PL_MSG_MOVED) {
+            p->sent[i] = false; /* it is sent to the new home */
+            return client_follow(p->client, a, retry->answered_ms);
+        }
+        if (client_was_lost(a)) {
+            client_retry_later(retry, BOUNCE_MS);
             return PL_OK;
         }
+        pl_message kept = p->answers[i];
+        p->answers[i] = *a;
+        *a = kept;
+        p->done[i] = true;
+        client_retry_answered(retry);
+        return PL_OK;
+    }
     return PL_OK;
 }
 
@@ -75,13 +80,13 @@ static pl_status ask_all(parcel *p)
 {
     pl_status status = PL_OK;
     pl_message a;
-    p->retry.heard_ms = pl_now_ms();
     pl_message_init(&a, 0);
+    memset(p->retries, 0, sizeof p->retries);
     for (int open = first_open(p); open >= 0; open = first_open(p)) {
-        PL_TRY(client_retry_patience(&p->retry, p->client));
+        int home = client_home_of(p->client, p->names[open]);
         send_open(p);
-        status = client_wait_slice(p->client,
-                                   client_socket_of(p->client, p->names[open]), &a);
+        PL_TRY(client_retry_patience(&p->retries[home], p->client));
+        status = client_wait_slice(p->client, p->client->sockets[home], &a);
         if (status == PL_OK)
             status = take_home_answer(p, &a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
@@ -99,6 +104,7 @@ static void init_parcel(parcel *p, pl_client *c, int n)
     p->names = pl_alloc((size_t)n * sizeof *p->names);
     p->questions = pl_alloc((size_t)n * sizeof *p->questions);
     p->answers = pl_alloc((size_t)n * sizeof *p->answers);
+    p->sent = pl_alloc((size_t)n * sizeof *p->sent);
     p->done = pl_alloc((size_t)n * sizeof *p->done);
 }
 
@@ -111,6 +117,7 @@ static void free_questions(parcel *p)
     pl_free(p->names);
     pl_free(p->questions);
     pl_free(p->answers);
+    pl_free(p->sent);
     pl_free(p->done);
 }
 
@@ -120,7 +127,6 @@ static pl_message *put_question(parcel *p, uint16_t type, const char *name)
     pl_message_init(q, type);
     q->request = pl_wire_next_request();
     p->names[p->n++] = name;
-    p->retry = client_retry_begin(); /* the new question is then sent at once */
     return q;
 }
 

@@ -42,3 +42,12 @@ enum {
     return fields;                                                                     \
     }
 #include "net/messages.def"
+
+size_t pl_piece_bytes(const pl_msg_get_blob *q, uint64_t total)
+{
+    uint64_t left = q->offset < total ? total - q->offset : 0;
+    uint64_t most = PL_WIRE_DATA_MAX;
+    if (q->total > 0 && q->total < most)
+        most = q->total;
+    return (size_t)(left < most ? left : most);
+}

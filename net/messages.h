@@ -13,6 +13,8 @@ extern "C" {
 
 /* Size limit in bytes, with the NUL, of the text that says why a worker was fenced. */
 enum { PL_FENCED_TEXT_MAX = 400 };
+/* number of a blob's first bytes in a PUT_BLOB that asks for room */
+enum { PL_PUT_HEAD = 64 };
 
 typedef enum pl_message_type {
 #define QUESTION(type, NAME, roles, cost) PL_MSG_##NAME = (type),
@@ -71,6 +73,10 @@ typedef enum pl_tag {
 #define PL_SAY_RECORD(record, body, ...)                                               \
     pl_put_nested((record), PL_TAG_RECORD, pl_fields_of_##body(),                      \
                   &(pl_msg_##body){__VA_ARGS__})
+
+/* Returns how many bytes the answer to a GET_BLOB has, if the blob has `total` bytes.
+ */
+size_t pl_piece_bytes(const pl_msg_get_blob *q, uint64_t total);
 
 /* Results of SUBMIT and SUBMIT_PATH. */
 typedef enum pl_submit_result {

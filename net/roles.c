@@ -15,8 +15,8 @@ enum {
 };
 
 /* Costs of messages, which are taken from the token bucket of the sender's key
- * (base/quota.h). CARRIES is for messages that contain up to 1 MiB of data, or make the
- * server read up to 1 MiB. NAMES is for messages that make the server store a worker or
+ * (base/quota.h). CARRIES is for messages that make the server write to its store, or
+ * search it. NAMES is for messages that make the server store a worker or
  * a key, or lease a task to another worker. DESCRIBES is for messages that the server
  * answers with a description of the complete job. */
 enum { CARRIES = 4, NAMES = 40, DESCRIBES = 400 };

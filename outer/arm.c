@@ -2,6 +2,7 @@
  * from it (docs/PROTOCOL.md section 3.1). */
 #include "outer/change.h"
 #include "outer/held.h"
+#include "outer/rounds.h"
 
 /* Tags of fields that are lists of variable length, or that depend on more than one
  * member of the struct. All other tags are in the tables below. */
@@ -69,6 +70,7 @@ static const pl_field training_fields[] = {
     PL_FIELD(pl_arm, 15, spec.head_choice),
     PL_FIELD(pl_arm, 16, spec.replicas),
     PL_FIELD_NONZERO(pl_arm, 17, inner.threads),
+    PL_FIELD_NONZERO(pl_arm, 18, outer.state_every),
     PL_FIELD(pl_arm, 30, inner.batch),
     PL_FIELD(pl_arm, 30, inner.context),
     PL_FIELD(pl_arm, 30, inner.tau),
@@ -261,6 +263,29 @@ pl_status pl_mean_check(const pl_outer *outer)
     return PL_OK;
 }
 
+pl_status pl_state_every_check(const pl_outer *outer)
+{
+    enum { EVERY_MAX = 1000000 };
+    if (outer->state_every < 0 || outer->state_every > EVERY_MAX)
+        return pl_fail(PL_ERR_CONFIG, "train.state_every is %d; it must be 1 to %d",
+                       outer->state_every, (int)EVERY_MAX);
+    if (outer->state_every <= 1 || pl_phase_repeats(outer))
+        return PL_OK;
+    if (outer->state == PL_STATE_LOCAL)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "train.state_every is %d, but with train.state=local no state is "
+            "uploaded; set train.state_every=1, or train.state to f32 or "
+            "bf16",
+            outer->state_every);
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "train.state_every is %d, but phases of %s cannot be repeated "
+        "later, so every state must be uploaded; set train.state_every=1, or "
+        "use diloco, iso, fedavg, heavy-ball, co2 or streaming",
+        outer->state_every, pl_traits(outer->method.method)->name);
+}
+
 int pl_arm_pass(const pl_inner *in)
 {
     return in->micro_batch > 0 ? in->micro_batch : in->batch;
@@ -441,6 +466,8 @@ static pl_status check_arm(const pl_arm *arm)
         status = pl_quorum_check(&arm->outer);
     if (status == PL_OK)
         status = pl_mean_check(&arm->outer);
+    if (status == PL_OK)
+        status = pl_state_every_check(&arm->outer);
     for (int m = 0; status == PL_OK && m < pl_topology_n_modules(topology); m++) {
         pl_method_settings settings = pl_arm_method(arm, topology, m);
         status = pl_method_check(&settings);

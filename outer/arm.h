@@ -128,6 +128,11 @@ typedef struct pl_outer {
     pl_state_kind residual;
     /* form in which the paths' own parameters are sent (streaming): f32, f24 or bf16 */
     pl_state_kind own;
+    /* How often a path's state is uploaded: after every state_every-th phase and after
+     * the last one. 0 or 1: after every phase. The other states stay with the worker
+     * that made them; another worker that needs one repeats the phases since the last
+     * upload. */
+    int state_every;
     /* error feedback: whether the part that a lossy codec does not send is added to the
      * next update */
     bool feedback;
@@ -241,6 +246,9 @@ PL_MUST_CHECK pl_status pl_module_end(pl_store *store, const char *module,
 /* Checks outer.quorum. ERR_CONFIG: the quorum is not between 0 and 1, or cannot be used
  * with the codec. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
+/* Checks state_every. ERR_CONFIG: states that are not uploaded could not be made
+ * again. */
+PL_MUST_CHECK pl_status pl_state_every_check(const pl_outer *outer);
 /* Checks outer.mean=present. The message of ERR_CONFIG names the setting that must be
  * changed. */
 PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);

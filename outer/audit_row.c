@@ -19,16 +19,11 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* Returns whether tasks of this arm can be done again later with the same result. This
- * is not so for methods whose tasks do not begin with a fixed version (noloco,
- * delayed-nesterov) or need a mean that is soon dropped (eager), for arms whose moments
- * never leave a worker, and for arms with a quorum, because a dropped update is not
- * recorded. */
+/* Returns whether tasks of this arm can be done again later and compared. Arms with a
+ * quorum are left out, because a dropped update is not recorded. */
 static bool covers_arm(const pl_arm *arm)
 {
-    const pl_method_traits *of = pl_traits(arm->outer.method.method);
-    return !of->gossips && !of->arrives && !of->leads &&
-           arm->outer.state != PL_STATE_LOCAL && !(arm->outer.quorum > 0);
+    return pl_phase_repeats(&arm->outer) && !(arm->outer.quorum > 0);
 }
 
 bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
@@ -86,6 +81,8 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
     pl_json_set_int(o, "phase", audit->phase);
     pl_json_set_text(o, "verdict", verdicts[audit->verdict]);
     set_hash(o, "before", &audit->before);
+    if (audit->repeats > 0)
+        pl_json_set_int(o, "repeats", audit->repeats);
     set_hash(o, "after", &audit->after);
     if (audit->verdict == PL_VERDICT_SETTLED)
         pl_json_set_text(o, "odd", audit->results[audit->odd].worker);
@@ -217,6 +214,9 @@ pl_status pl_audit_read(const char *text, pl_audit *out)
                 get_hash(o, "before", &out->before) &&
                 get_hash(o, "after", &out->after) && get_results(o, out) &&
                 get_verdict(o, out) && get_likeness(o, out);
+    const pl_json *repeats = pl_json_get(o, "repeats");
+    good = good && (!repeats || (pl_json_int(repeats, &out->repeats) &&
+                                 out->repeats > 0 && out->repeats <= out->phase));
     (void)get_text(o, "reason", out->reason, sizeof out->reason);
     pl_json_destroy(&o);
     return good ? PL_OK : pl_fail(PL_ERR_DATA, "the text is not the row of an audit");

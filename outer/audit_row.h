@@ -66,8 +66,12 @@ typedef struct pl_audit_result {
 typedef struct pl_audit {
     char path[PL_TEXT_MAX]; /* "mix/p01.r0" */
     int64_t phase;
-    /* blob hashes of the path's state before and after the task; zero: no state */
+    /* blob hashes of the path's state before and after the task; zero: no state. If
+     * `repeats` is above 0, the state before the task was not uploaded: `before` is
+     * then the newest state before it that was, and the phases from that state on, this
+     * many, must be repeated. */
     pl_hash before, after;
+    int64_t repeats;
     pl_verdict verdict;
     int odd; /* if the verdict is "settled": index of the odd result */
     int n;   /* number of results; versions are made from the first result */

@@ -333,3 +333,18 @@ uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
         bytes += pl_path_vector_bytes(arm, v, n_params);
     return bytes;
 }
+
+/* This is not so for methods whose phases do not begin with a fixed version (noloco,
+ * delayed-nesterov) or need a mean that is soon dropped (eager), and for arms whose
+ * moments never leave a worker. */
+bool pl_phase_repeats(const pl_outer *outer)
+{
+    const pl_method_traits *of = pl_traits(outer->method.method);
+    return !of->gossips && !of->arrives && !of->leads && outer->state != PL_STATE_LOCAL;
+}
+
+bool pl_phase_uploads(const pl_arm *arm, int64_t phase)
+{
+    const int every = arm->outer.state_every;
+    return every <= 1 || phase % every == 0 || phase >= arm->inner.phases;
+}

@@ -123,6 +123,13 @@ uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
 /* Returns the size in bytes of the blob with all vectors; 0 if a path has no state. */
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params);
 
+/* Returns whether a phase can be done again later with the same result, from data that
+ * the homes keep. */
+bool pl_phase_repeats(const pl_outer *outer);
+/* Returns whether the state that a path has after `phase` phases must be uploaded
+ * (pl_outer.state_every). */
+bool pl_phase_uploads(const pl_arm *arm, int64_t phase);
+
 #ifdef __cplusplus
 }
 #endif

@@ -23,7 +23,6 @@
  * - path_chooser: chooses the path that answers a prompt
  * - readers: opens the paths that generate one text
  * - server: serves the paths of a mixture over HTTP
- * - publish: sends an exported folder to a hub of models
  * - exporter: serves a hub's metrics over HTTP
  * - page_front: serves the page of a run over HTTP
  *
@@ -40,7 +39,6 @@
 #include "serve/module_pool.h"
 #include "serve/page_front.h"
 #include "serve/path_chooser.h"
-#include "serve/publish.h"
 #include "serve/readers.h"
 #include "serve/reroute.h"
 #include "serve/server.h"

@@ -159,6 +159,8 @@ static const pl_field path_fields[] = {PL_FIELD(pl_path_state, 1, name),
                                        PL_FIELD_NONZERO(pl_path_state, 9, gradient),
                                        PL_FIELD_NONZERO(pl_path_state, 10, held),
                                        PL_FIELD_NONZERO(pl_path_state, 11, held_phase),
+                                       PL_FIELD_NONZERO(pl_path_state, 12, repeats),
+                                       PL_FIELD_NONZERO(pl_path_state, 13, made),
                                        PL_FIELDS_END};
 
 void path_write(kv_batch *batch, const pl_path_state *path)
@@ -168,7 +170,15 @@ void path_write(kv_batch *batch, const pl_path_state *path)
 
 pl_status path_decode(row_view *row, pl_path_state *out)
 {
-    return read_row(row, path_fields, out);
+    PL_CHECK(read_row(row, path_fields, out));
+    if (out->repeats < 0 || out->repeats > out->phase ||
+        (out->repeats > 0) == pl_hash_none(&out->made))
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the record of path %s is damaged: its state is %lld phases old "
+                       "after %lld phases, or the hash of its present state is %s",
+                       out->name, (long long)out->repeats, (long long)out->phase,
+                       pl_hash_none(&out->made) ? "missing" : "given twice");
+    return PL_OK;
 }
 
 static const pl_field object_fields[] = {PL_FIELD(pl_object, 1, name),

@@ -134,7 +134,8 @@ done:
 }
 
 /* Moves a path to the plan's phase. The path keeps its moments, because they describe
- * the size of its gradients, which a rollback hardly changes. */
+ * the size of its gradients, which a rollback hardly changes. If its present state was
+ * not uploaded, the path continues with the newest state that was. */
 static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
                             const pl_rollback_path *p)
 {
@@ -147,6 +148,8 @@ static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
         PL_CHECK(status);
     state.phase = plan->phase;
     state.samples = p->samples;
+    state.repeats = 0;
+    memset(&state.made, 0, sizeof state.made);
     return pl_txn_put_path(txn, &state);
 }
 

@@ -196,13 +196,21 @@ typedef struct pl_path_state {
     uint64_t n_tokens;             /* tokens of all phases */
     double loss;     /* mean training loss of the last phase, in nats per token */
     double seconds;  /* time spent on inner steps, in all phases */
-    pl_hash moments; /* blob: first moments, then second moments */
+    /* blob of the newest state that was uploaded: first moments, then second moments,
+     * then the path's other vectors */
+    pl_hash moments;
     char worker[PL_TEXT_MAX];
     double gradient; /* mean norm of the gradient in the last phase; 0: not measured */
     /* the newest measured loss on the path's held-out text, in nats; 0: never measured.
      * It was measured after `held_phase` phases. */
     double held;
     int64_t held_phase;
+    /* The number of phases that the path has finished after the phase that made
+     * `moments`. If it is above 0, `made` is the hash of the path's present state, which
+     * was not uploaded and can be made again by repeating these phases. Otherwise
+     * `moments` is the present state, and `made` is zero. */
+    int64_t repeats;
+    pl_hash made;
 } pl_path_state;
 
 typedef struct pl_object {

@@ -14,13 +14,6 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
     return status == PL_ERR_NET || status == PL_ERR_ARG ? PL_OK : status;
 }
 
-static void note_peer(hub *h, int worker, const pl_peer *peer)
-{
-    h->workers[worker].peer = *peer;
-    h->workers[worker].seen_ms = pl_now_ms();
-    h->workers[worker].left = false;
-}
-
 void hub_free_held(hub *h, int worker)
 {
     hub_release_audits(h, worker);
@@ -31,40 +24,6 @@ void hub_free_held(hub *h, int worker)
 }
 
 /* ---- questions ---- */
-static pl_status on_worker_hello(hub *h, const pl_peer *peer, pl_message *m,
-                                 pl_message *a)
-{
-    pl_msg_hello q;
-    int w = -1;
-    PL_CHECK(PL_HEAR(m, hello, &q));
-    PL_CHECK(hub_know_worker(h, q.name, peer, &w));
-    hub_worker *worker = &h->workers[w];
-    hub_mark_fenced(h, worker);
-    PL_CHECK(hub_check_owner(worker, peer));
-    if (worker->pid == q.pid && strcmp(worker->device, q.device) != 0)
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "worker %s runs on %s already, and a running worker cannot change "
-            "its device; start the worker again",
-            q.name, worker->device);
-    bool is_news = worker->pid != q.pid || worker->left || !worker->device[0];
-    note_peer(h, w, peer);
-    if (worker->pid != q.pid) /* a new process: end the leases of the old one */
-        hub_free_held(h, w);
-    worker->pid = q.pid;
-    pl_copy_text(worker->device, sizeof worker->device, q.device);
-    pl_copy_text(worker->offers_at, sizeof worker->offers_at,
-                 q.address ? q.address : "");
-    if (is_news && hub_may_log(h, peer))
-        pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\" pid=%llu", q.name,
-               q.device, (unsigned long long)q.pid);
-    PL_SAY(a, WELCOME, welcome, .table = h->table[0] ? h->table : NULL,
-           .address = PL_ITEMS(h->homes_at, h->n_homes),
-           .ttl_ms = (uint64_t)h->options->ttl_ms,
-           .secret = peer->role != PL_AS_LOCAL ? h->mates.secret : NULL);
-    return PL_OK;
-}
-
 /* Finds workers that offer the updates of this task's mates, at most one per slot. The
  * worker that gets the task asks these workers first, so that the homes have less
  * work. */
@@ -123,7 +82,8 @@ static pl_status send_task(hub *h, hub_worker *w)
            .step = (uint64_t)w->given_steps, .peer = peers, .n_peer = n_peers,
            .late = late, .lease = {sealed.data, sealed.len}, .audit = audit != NULL,
            .seed = PL_ITEMS(with_seeds ? audit->seeds : NULL,
-                            with_seeds ? audit->n_parts : 0));
+                            with_seeds ? audit->n_parts : 0),
+           .repeats = audit ? audit->row.repeats : 0);
     pl_free(peers);
     pl_buf_destroy(&sealed);
     return hub_answer(h, &w->peer, &a);
@@ -268,7 +228,9 @@ static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *searc
 {
     for (int q = 0; q < h->n_queued; q++) {
         hub_worker *w = &h->workers[h->queue[q]];
-        if (hub_is_on_trial(h, w) != on_trial || hub_is_barred(w, now_ms))
+        if (w->drains)
+            PL_CHECK(hub_let_go(h, h->queue[q]));
+        if (w->drains || hub_is_on_trial(h, w) != on_trial || hub_is_barred(w, now_ms))
             continue;
         if (w->waiting && h->n_audits > 0)
             PL_CHECK(give_audit(h, h->queue[q], now_ms));
@@ -331,7 +293,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
         return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
     hub_worker *w = &h->workers[index];
     PL_CHECK(hub_check_owner(w, peer));
-    note_peer(h, index, peer);
+    PL_CHECK(hub_hear_from(h, index, peer));
     w->held_token =
         plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
     w->held_phase = q.phase;
@@ -366,7 +328,7 @@ static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
     if (out->worker < 0)
         return pl_fail(PL_ERR_STALE, "this hub does not know the worker; send HELLO");
     PL_CHECK(hub_check_owner(&h->workers[out->worker], peer));
-    note_peer(h, out->worker, peer);
+    PL_CHECK(hub_hear_from(h, out->worker, peer));
     out->path = plan_find_path(&h->tasks, task);
     return PL_OK;
 }
@@ -512,25 +474,6 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
-/* Handles the message with which a worker leaves. Ends the worker's open question and
- * its leases at once, so that other workers need not wait until the leases expire. Has
- * no effect if a new process (pid) of the same worker is already connected. */
-static pl_status on_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
-{
-    pl_msg_leave q;
-    PL_CHECK(PL_HEAR(m, leave, &q));
-    int w = hub_find_worker(h, q.name);
-    a->type = PL_MSG_OK;
-    if (w < 0 || h->workers[w].pid != q.pid)
-        return PL_OK;
-    PL_CHECK(hub_check_owner(&h->workers[w], peer));
-    hub_free_held(h, w);
-    if (!h->workers[w].left && hub_may_log(h, peer))
-        pl_log(PL_LOG_INFO, "worker.left", "worker=%s", q.name);
-    h->workers[w].left = true;
-    return PL_OK;
-}
-
 static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     report rep;
@@ -538,7 +481,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     pl_reader r;
     pl_reader_open(&r, "release", m->body.data, m->body.len);
     if (pl_field_count(&r, PL_TAG_TASK) == 0)
-        return on_leave(h, peer, m, a);
+        return hub_leave(h, peer, m, a);
     PL_CHECK(PL_HEAR(m, release, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     const uint64_t why = q.status;
@@ -549,8 +492,12 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     hub_end_task(&h->workers[rep.worker], rep.path);
     a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
+    const bool fault = pl_is_machine_fault((pl_status)why);
+    const bool failed = why != PL_OK && !fault;
     if (audit)
-        hub_audit_release(h, audit, why != PL_OK ? text : NULL);
+        hub_audit_release(h, audit, failed ? text : NULL);
+    if (audit && fault)
+        hub_note_fault(h, rep.worker, text);
     if (!rep.path || audit)
         return PL_OK;
     if (rep.phase > rep.path->phase) {
@@ -558,12 +505,14 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
         return PL_OK;
     }
     bool held = plan_lease_of(rep.path, m->token, rep.worker) != NULL;
-    plan_release(&h->tasks, rep.path, m->token, rep.worker, why != PL_OK);
+    plan_release(&h->tasks, rep.path, m->token, rep.worker, failed);
     if (held && hub_may_log(h, peer))
         pl_log(PL_LOG_WARN, "lease.released",
                "task=%s phase=%lld worker=%s reason=\"%s\"", rep.path->name,
                (long long)rep.phase, h->workers[rep.worker].name, text);
-    if (held && why != PL_OK)
+    if (held && fault)
+        hub_note_fault(h, rep.worker, text);
+    if (held && failed)
         return hub_note_failure(h, rep.path, rep.worker, (pl_status)why, text);
     return PL_OK;
 }
@@ -584,7 +533,7 @@ static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message
 {
     switch (m->type) {
     case PL_MSG_HELLO:
-        return on_worker_hello(h, peer, m, a);
+        return hub_hello(h, peer, m, a);
     case PL_MSG_ENROL:
         return hub_enrol(h, peer, m, a);
     case PL_MSG_RENEW:
@@ -601,6 +550,8 @@ static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message
         return PL_OK;
     case PL_MSG_LOG:
         return hub_log_lines(m, a);
+    case PL_MSG_DRAIN:
+        return hub_drain(h, m, a);
     case PL_MSG_HOMES:
         a->type = PL_MSG_OK;
         return hub_add_homes(h, m);

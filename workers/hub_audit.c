@@ -554,7 +554,8 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
                             .phase = a->row.phase,
                             .deadline_ms = now_ms + h->options->ttl_ms,
                             .granted_ms = now_ms,
-                            .worker = worker};
+                            .worker = worker,
+                            .repeats = a->row.repeats};
     p->n_granted++;
 }
 
@@ -596,12 +597,25 @@ bool hub_audits_wait(const hub *h, int arm, int64_t now_ms)
 /* ---- the result of the second or third worker ---- */
 enum { FARTHEST = 1000000 };
 
+/* Whether the home measured the moments of the first result. It did not if their state
+ * was not uploaded. */
+static bool has_moments(const hub_audit *a)
+{
+    const pl_likeness *first = a->likeness + a->n_slots;
+    const char *bytes = (const char *)first;
+    for (size_t i = 0; i < (size_t)(a->n_parts - a->n_slots) * sizeof *first; i++)
+        if (bytes[i] != 0)
+            return true;
+    return false;
+}
+
 /* Returns the distance between results i and k: the largest distance of any part. The
  * distance of the moments counts half. */
 static double distance(const hub_audit *a, int i, int k)
 {
     double most = 0;
-    for (int part = 0; part < a->n_parts; part++) {
+    int n_parts = i > 0 || has_moments(a) ? a->n_parts : a->n_slots;
+    for (int part = 0; part < n_parts; part++) {
         double d = pl_likeness_distance(&a->likeness[i * a->n_parts + part],
                                         &a->likeness[k * a->n_parts + part]);
         d = part < a->n_slots ? d : d / 2;

@@ -207,6 +207,7 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         double own_s = hub_task_s(w, &arm->arm);
         if (own_s <= 0 && doubtful)
             own_s = arm->typical_s;
+        own_s *= (double)(1 + plan_repeats(path, worker));
         if (may_do(h, worker, arm, path, now_ms) &&
             (h->slow[i].left_s >= for_ever_s ||
              is_worth_it(own_s, h->slow[i].left_s, doubtful))) {

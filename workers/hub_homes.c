@@ -189,19 +189,30 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
     pl_msg_path_record said;
     pl_get_fields(r, pl_fields_of_path_record(), &said);
     PL_CHECK(pl_reader_status(r));
+    const int64_t now = pl_now_ms();
+    int maker = said.worker ? hub_find_worker(h, said.worker) : -1;
+    if (maker >= 0 && hub_is_away(h, &h->workers[maker], now))
+        maker = -1;
+    if (said.repeats < 0 || said.repeats > said.phase)
+        return pl_fail(PL_ERR_PROTO,
+                       "a home sent a state of %s that is %lld phases old after %lld "
+                       "phases",
+                       said.name, (long long)said.repeats, (long long)said.phase);
     const plan_news news = {.phase = said.phase,
                             .n_tokens = said.tokens,
                             .loss = said.loss,
                             .seconds = said.seconds,
                             .by = token,
                             .worker = said.worker ? said.worker : "",
+                            .keeper = maker,
+                            .repeats = said.repeats,
                             .gradient = said.gradient,
                             .held = said.held,
                             .held_phase = said.held_phase};
     plan_path *path = plan_find_path(&h->tasks, said.name);
     if (!path)
         return PL_OK;
-    plan_hear(path, &news, pl_now_ms());
+    plan_hear(path, &news, now);
     return hub_settle(h, path);
 }
 

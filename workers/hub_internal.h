@@ -55,7 +55,8 @@
  * Ownership. `hub` owns everything that it points to, except `options`. The hub's plan
  * owns arms, paths and their leases. Leases of audits belong to the audits.
  *
- * Files: hub.c (loop, workers' questions), hub_homes.c (homes), hub_names.c (names and
+ * Files: hub.c (loop, workers' questions), hub_join.c (workers that come and go),
+ * hub_homes.c (homes), hub_names.c (names and
  * keys of workers, their failures, trials), plan.c and plan_done.c (tasks and leases),
  * hub_progress.c (what workers report), hub_pace.c (what each worker can do),
  * hub_backup.c (second leases for slow tasks), hub_audit.c (tasks done again to compare
@@ -172,7 +173,10 @@ typedef struct hub_worker {
     char fenced[PL_FENCED_TEXT_MAX];
     pl_peer peer;
     int64_t seen_ms;
-    bool left;      /* whether the worker's process has said that it leaves */
+    bool left;   /* whether the worker's process has said that it leaves */
+    bool drains; /* whether the operator removes the worker (hub_join.c) */
+    /* PID of the process that the present one has replaced; 0: none */
+    uint64_t replaced;
     int n_failures; /* number of failures in a row (count_failure in hub_names.c) */
     int n_bars;     /* how often the worker was barred since its last delivery */
     int64_t barred_until_ms;
@@ -338,6 +342,17 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a);
  * task while it sends another. */
 void hub_end_task(hub_worker *w, const plan_path *path);
 
+/* hub_join.c */
+/* Handles HELLO of a worker. */
+pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
+/* Notes a message of a worker. ERR_STALE: the worker must send HELLO first. */
+pl_status hub_hear_from(hub *h, int worker, const pl_peer *peer);
+/* Handles the message with which a worker leaves. */
+pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
+/* Handles DRAIN: the worker gets no new task. */
+pl_status hub_drain(hub *h, pl_message *m, pl_message *a);
+pl_status hub_let_go(hub *h, int worker);
+
 /* hub_names.c */
 /* returns -1 if the name is not known */
 int hub_find_worker(const hub *h, const char *name);
@@ -358,9 +373,14 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w);
 /* Returns the number of leases of this worker and of all workers with the same key
  * (hub_same_holder). */
 int hub_n_held(const hub *h, const hub_worker *w);
+/* Whether this worker has any lease: of a task, of a backup or of an audit. */
+bool hub_holds_lease(const hub *h, int worker);
 /* Notes that the worker lost a lease without a usable result. `hub` points to the hub;
  * it is a void pointer because plan_expire calls this function. */
 void hub_note_lost(void *hub, int worker);
+/* Notes that a task was given back because of a fault of the worker's machine. Bars the
+ * worker for a while. */
+void hub_note_fault(hub *h, int worker, const char *text);
 /* Notes that a task was given back as failed. A failure may bar the worker, drop the
  * state with which the task began, or end the job. */
 pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,

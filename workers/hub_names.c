@@ -6,6 +6,10 @@
  * of them. The job's own keys belong to the operator, who may start any number of
  * workers. A failure of such a worker counts only for that worker.
  *
+ * A fault of a worker's machine (no disk space, no memory, no device) says nothing
+ * about the task. It bars the worker at once, for 5 s at first, and never counts
+ * against the task.
+ *
  * A worker that fails FAILURES_MAX tasks in a row is barred: for some time it gets no
  * task, each time twice as long as before. A job ends if a task has failed FAILURES_MAX
  * times and cannot be done. If workers of the operator are connected, only their
@@ -26,7 +30,8 @@ enum {
     NAMES_PER_KEY = 64,
     WORKERS_MAX = 16384,
     BARRED_MS = 60000,
-    BARS_MAX = 6, /* 60 s << 6 is about an hour */
+    FAULT_BARRED_MS = 5000,
+    BARS_MAX = 6, /* 60 s << 6 is about an hour, 5 s << 6 about five minutes */
     OVERDUE_TIMES = 20,
     OVERDUE_TTLS = 10
 };
@@ -273,32 +278,45 @@ bool hub_may_log(hub *h, const pl_peer *peer)
 }
 
 /* ---- failures ---- */
+/* Bars all workers with the key of this one (hub_same_holder): they get no task for
+ * first_ms, and each time for twice as long. */
+static void bar_workers(hub *h, int worker, int64_t first_ms, const char *text)
+{
+    const hub_worker *of = &h->workers[worker];
+    const int n_bars = of->n_bars;
+    const int64_t ms = first_ms << n_bars;
+    pl_log(PL_LOG_WARN, "worker.barred", "worker=%s seconds=%lld reason=\"%s\"",
+           of->name, (long long)ms / 1000, text);
+    for (int i = 0; i < h->n_workers; i++) {
+        hub_worker *w = &h->workers[i];
+        if (!hub_same_holder(w, of))
+            continue;
+        w->barred_until_ms = pl_now_ms() + ms;
+        w->n_failures = 0;
+        w->n_bars = n_bars < BARS_MAX ? n_bars + 1 : BARS_MAX;
+        w->waiting = false;
+        pl_copy_text(w->failure, sizeof w->failure, text);
+    }
+}
+
+void hub_note_fault(hub *h, int worker, const char *text)
+{
+    bar_workers(h, worker, FAULT_BARRED_MS, text);
+}
+
 /* Counts a failure of a worker. The failure counts for all workers with the same key
  * (hub_same_holder). After FAILURES_MAX failures in a row, bars these workers. */
 static void count_failure(hub *h, int worker, const char *text)
 {
     const hub_worker *of = &h->workers[worker];
-    int n = of->n_failures + 1, n_bars = of->n_bars;
-    int64_t now = pl_now_ms();
+    int n = of->n_failures + 1;
     for (int i = 0; i < h->n_workers; i++)
         if (hub_same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = n;
             pl_copy_text(h->workers[i].failure, sizeof h->workers[i].failure, text);
         }
-    if (n < FAILURES_MAX)
-        return;
-    pl_log(PL_LOG_WARN, "worker.barred", "worker=%s seconds=%d reason=\"%s\"", of->name,
-           (BARRED_MS << n_bars) / 1000, text);
-    for (int i = 0; i < h->n_workers; i++)
-        if (hub_same_holder(&h->workers[i], of)) {
-            int64_t until_ms = now + ((int64_t)BARRED_MS << n_bars);
-            hub_worker *w = &h->workers[i];
-            w->barred_until_ms = until_ms;
-            w->n_failures = 0;
-            w->n_bars = w->n_bars < BARS_MAX ? w->n_bars + 1 : BARS_MAX;
-            w->waiting = false;
-            pl_copy_text(w->failure, sizeof w->failure, text);
-        }
+    if (n >= FAILURES_MAX)
+        bar_workers(h, worker, BARRED_MS, text);
 }
 
 static bool own_worker_is_there(const hub *h)
@@ -421,6 +439,21 @@ int hub_n_held(const hub *h, const hub_worker *w)
     return n;
 }
 
+bool hub_holds_lease(const hub *h, int worker)
+{
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
+            const plan_path *path = &h->tasks.arms[a].paths[i];
+            if ((path->lease.active && path->lease.worker == worker) ||
+                (path->backup.active && path->backup.worker == worker))
+                return true;
+        }
+    for (size_t i = 0; i < h->n_audits; i++)
+        if (h->audits[i].lease.active && h->audits[i].lease.worker == worker)
+            return true;
+    return false;
+}
+
 /* Puts the worker on trial again, unless it has one of the job's own keys. If the
  * worker was on trial already, the lost lease counts as a failure. Otherwise the lost
  * lease does not count: perhaps only the connection broke, and all leases of the worker
@@ -447,12 +480,13 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 /* Whether a worker has held a lease too long. A worker that renews a lease again and
  * again and delivers nothing would stop the path. An honest worker does not need more
  * than OVERDUE_TIMES the time of the slowest accepted task, plus OVERDUE_TTLS lifetimes
- * of a lease. False until a task has been accepted. */
+ * of a lease; each phase that it must repeat counts as a task. False until a task has
+ * been accepted. */
 static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
 {
     double held_s = 1e-3 * (double)(now_ms - lease->granted_ms);
-    double most_s =
-        OVERDUE_TIMES * h->slowest_s + 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
+    double most_s = OVERDUE_TIMES * h->slowest_s * (double)(1 + lease->repeats) +
+                    1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
     return lease->active && h->slowest_s > 0 && held_s > most_s;
 }
 

@@ -101,7 +101,7 @@ void hub_note_late(hub_worker *w, const pl_arm *arm, const plan_lease *l,
     const double passed_s = 1e-3 * (double)(now_ms - l->granted_ms),
                  step_s = step_of(l);
     const double rest_s = 2 * (l->first_ms > 0 ? fetched_in(l, step_s) : passed_s);
-    if (l->token == 0 || l->taken_up)
+    if (l->token == 0 || l->taken_up || l->repeats > 0)
         return;
     if (step_s > 0)
         inner_s = step_s * arm->inner.tau;
@@ -132,7 +132,8 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
     const hub_worker *w = &h->workers[l->worker];
     const double now = 1e-3 * (double)now_ms, step_s = step_of(l);
     const double own_s = hub_task_s(w, &arm->arm),
-                 expected_s = own_s > 0 ? own_s : arm->typical_s;
+                 expected_s = (double)(1 + l->repeats) *
+                              (own_s > 0 ? own_s : arm->typical_s);
     int64_t begun_ms = l->granted_ms;
     if (w->done_ms > l->granted_ms && w->done_ms <= now_ms)
         begun_ms = w->done_ms; /* it was at another task until then */
@@ -163,7 +164,7 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
  * far; 0 if that does not tell. */
 static double projected_s(const pl_arm *arm, const plan_lease *l)
 {
-    const double step_s = l->active ? step_of(l) : 0;
+    const double step_s = l->active && l->repeats == 0 ? step_of(l) : 0;
     return step_s > 0 ? 2 * fetched_in(l, step_s) + step_s * arm->inner.tau : 0;
 }
 

@@ -92,7 +92,9 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
         const int64_t granted_ms = earlier ? lease->before_ms : lease->granted_ms;
         begun_ms = granted_ms > begun_ms ? granted_ms : begun_ms;
     }
-    const bool known = lease && !lease->taken_up;
+    /* The time of a task does not count if the worker had to repeat phases first. */
+    const bool known = lease && !lease->taken_up && lease->repeats == 0 &&
+                       (lease->phase == phase || lease->before_ms > 0);
     hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s,
                   known ? 1e-3 * (double)(now_ms - begun_ms) : 0, now_ms);
 }

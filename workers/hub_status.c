@@ -129,14 +129,20 @@ static void put_link(const hub_link *l, pl_json *o)
     pl_json_set_int(o, "reconnects", (int64_t)l->reconnects);
 }
 
+static bool is_revoked(const hub_worker *w)
+{
+    bool own;
+    return !pl_pubkey_none(&w->key) && pl_gate_role(&w->key, &own) == PL_AS_NONE;
+}
+
 static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     char reason[HUB_WITHHELD_TEXT_MAX];
     pl_json *o = pl_json_object();
-    bool away = hub_is_away(h, w, now_ms);
+    const bool revoked = is_revoked(w), away = revoked || hub_is_away(h, w, now_ms);
     pl_json_set_text(o, "worker", w->name);
     pl_json_set_text(o, "device", w->device);
-    pl_json_set_int(o, "pid", (int64_t)w->pid);
+    pl_json_set_int(o, "pid", (int64_t)(w->pid & UINT32_MAX));
     pl_json_set_text(o, "state",
                      w->fenced[0]               ? "fenced"
                      : hub_is_barred(w, now_ms) ? "barred"
@@ -147,6 +153,9 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
         pl_json_set_text(o, "doing", hub_doing(w, now_ms));
     if (!away && hub_reason(h, w, now_ms, reason)[0])
         pl_json_set_text(o, "reason", reason);
+    if (away)
+        pl_json_set_text(o, "gone", revoked ? "revoked" : w->left ? "left" : "silent");
+    pl_json_set_bool(o, "draining", w->drains);
     if (hub_is_barred(w, now_ms)) {
         pl_json_set_real(o, "barred_seconds",
                          1e-3 * (double)(w->barred_until_ms - now_ms));

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +19,9 @@ enum {
     /* if a child has lived this long, the counts of crashes and kills begin again */
     STEADY_MS = 10000,
     DELAY_MS = 100,
-    DELAY_MAX_MS = 5000
+    DELAY_MAX_MS = 5000,
+    /* delay for a worker that cannot work on this machine, if others do its work */
+    FAULT_MS = 60000
 };
 
 typedef struct child {
@@ -30,6 +33,7 @@ typedef struct child {
     pid_t pid; /* 0: not running */
     bool stopping;
     int how;            /* how the child ended, from waitpid */
+    char fault[256];    /* the fault of this machine that ended it; "": none */
     int crashes, kills; /* counts since the child last lived for STEADY_MS */
     int64_t started_ms;
     /* time at which to start the child again; 0: the child does not wait for a
@@ -41,7 +45,8 @@ struct pl_launcher {
     char program[PL_PATH_MAX], logs[PL_PATH_MAX];
     child *children;
     int n, restarts;
-    char last[128]; /* the child that was last started again, and how it had ended */
+    bool others;    /* whether workers of other machines may join */
+    char last[512]; /* the child that was last started again, and how it had ended */
 };
 
 pl_status pl_launcher_create(const char *program, const char *log_folder,
@@ -50,6 +55,13 @@ pl_status pl_launcher_create(const char *program, const char *log_folder,
     *out = NULL;
     /* if SIGCHLD were ignored, the launcher would not see that children end */
     signal(SIGCHLD, SIG_DFL);
+    char own[16];
+    snprintf(own, sizeof own, "%d", (int)getpid());
+    if (setenv(PL_LAUNCHER_VARIABLE, own, 1) != 0)
+        return pl_fail(PL_ERR_OS,
+                       "cannot set the variable %s for the processes of the "
+                       "job: %s",
+                       PL_LAUNCHER_VARIABLE, strerror(errno));
     PL_CHECK(pl_make_folders(log_folder));
     pl_launcher *l = pl_alloc(sizeof *l);
     l->children = pl_alloc(PL_CHILDREN_MAX * sizeof *l->children);
@@ -257,10 +269,29 @@ static bool was_told_to_end(int how)
     return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
+static bool is_worker(const child *c)
+{
+    return pl_starts_with(c->name, "worker-");
+}
+
+/* Whether the job can go on without this worker: a different worker of this launcher
+ * works, or workers of other machines may join. */
+static bool has_others(const pl_launcher *l, const child *c)
+{
+    bool found = l->others;
+    for (int i = 0; i < l->n && !found; i++) {
+        const child *other = &l->children[i];
+        found = other != c && is_worker(other) && other->pid > 0 &&
+                other->crashes + other->kills == 0;
+    }
+    return found;
+}
+
 /* Counts the end of a child; `killed` means that the end was not a crash. Sets the time
  * of the child's next start; the delay grows with each crash. Too many ends in a row
  * are an error, which ends the job. */
-static pl_status count_death(child *c, bool killed, pl_status why, const char *words)
+static pl_status count_death(const pl_launcher *l, child *c, bool killed, pl_status why,
+                             const char *words)
 {
     int64_t now = pl_now_ms();
     if (now - c->started_ms > STEADY_MS)
@@ -273,7 +304,10 @@ static pl_status count_death(child *c, bool killed, pl_status why, const char *w
         c->crashes++;
         delay = c->crashes < 6 ? DELAY_MS << c->crashes : DELAY_MAX_MS;
     }
-    if (c->crashes >= CRASHES_MAX || c->kills >= KILLS_MAX)
+    const bool often = c->crashes >= CRASHES_MAX || c->kills >= KILLS_MAX;
+    if (often && is_worker(c) && has_others(l, c))
+        delay = FAULT_MS;
+    else if (often)
         return pl_fail(why, "process %s ended %d times in a row: %s", c->name,
                        c->crashes + c->kills, words);
     c->restart_ms = now + delay;
@@ -292,7 +326,7 @@ static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
     for (int i = 0; i < l->n; i++) {
         const child *other = &l->children[i];
         bool is_here = other->pid > 0 || other->restart_ms > 0;
-        if (other != c && is_here && pl_starts_with(other->name, "worker-"))
+        if (other != c && is_here && is_worker(other))
             return true;
     }
     return false;
@@ -312,9 +346,14 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
                words);
         return PL_OK;
     }
-    if (WIFEXITED(how) && is_final(WEXITSTATUS(how)))
+    /* a restart repairs neither a missing right nor a missing device */
+    const bool stays = why == PL_ERR_NOPERM || why == PL_ERR_UNSUPPORTED;
+    const bool fault = WIFEXITED(how) && is_worker(c) && pl_is_machine_fault(why) &&
+                       (!stays || has_others(l, c));
+    pl_copy_text(c->fault, sizeof c->fault, fault ? words : "");
+    if (WIFEXITED(how) && is_final(WEXITSTATUS(how)) && !fault)
         return pl_fail(why, "process %s ended with an error: %s", c->name, words);
-    return count_death(c, was_told_to_end(how), why, words);
+    return count_death(l, c, was_told_to_end(how), why, words);
 }
 
 pl_status pl_launcher_tend(pl_launcher *l)
@@ -330,6 +369,9 @@ pl_status pl_launcher_tend(pl_launcher *l)
             if (WIFSIGNALED(c->how))
                 snprintf(l->last, sizeof l->last, "%s was killed (signal %d)", c->name,
                          WTERMSIG(c->how));
+            else if (c->fault[0])
+                snprintf(l->last, sizeof l->last, "%s cannot work on this machine (%s)",
+                         c->name, c->fault);
             else
                 snprintf(l->last, sizeof l->last, "%s ended with exit code %d", c->name,
                          WEXITSTATUS(c->how));
@@ -337,6 +379,11 @@ pl_status pl_launcher_tend(pl_launcher *l)
         }
     }
     return PL_OK;
+}
+
+void pl_launcher_expect_others(pl_launcher *launcher)
+{
+    launcher->others = true;
 }
 
 const char *pl_launcher_last_restart(const pl_launcher *launcher)

@@ -63,16 +63,13 @@ static pl_status give_offered_blob(const peer *p, pl_message *m, pl_message *a)
         const peer_offer *o = p->kept[i];
         if (!pl_hash_equal(&o->hash, &q.blob))
             continue;
-        if (q.offset > o->bytes)
-            break;
-        uint64_t left = o->bytes - q.offset;
+        size_t len = pl_piece_bytes(&q, o->bytes);
         PL_SAY(a, BLOB, blob, .total = o->bytes);
-        pl_buf_append(&a->data, o->data + q.offset,
-                      (size_t)(left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX));
+        if (len > 0)
+            pl_buf_append(&a->data, o->data + q.offset, len);
         return PL_OK;
     }
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "this worker offers no blob with this hash and this many bytes");
+    return pl_fail(PL_ERR_NOT_FOUND, "this worker offers no blob with this hash");
 }
 
 static void answer_mate(peer *p, const pl_peer *who, pl_message *m)

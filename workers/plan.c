@@ -126,7 +126,7 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
     a.paths = pl_alloc((size_t)a.n_tasks * sizeof *a.paths);
     a.path_names = pl_name_table_create();
     for (int i = 0; i < a.n_tasks; i++) {
-        a.paths[i].last_worker = -1;
+        a.paths[i].last_worker = a.paths[i].keeper = -1;
         a.paths[i].mates_phase = -1;
         pl_arm_path_name(&a.arm, a.topology, i / replicas, i % replicas,
                          a.paths[i].name);
@@ -175,6 +175,8 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     path->held_phase = news->held_phase;
     pl_copy_text(path->state_of, sizeof path->state_of,
                  news->worker ? news->worker : "");
+    path->repeats = news->repeats;
+    path->keeper = news->keeper;
     path->drops_state = path->drops_state && path->state_of[0] && phase == path->phase;
     if (phase == path->phase)
         return;
@@ -343,13 +345,41 @@ static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phas
     return steps * 4 + affinity;
 }
 
+int64_t plan_repeats(const plan_path *path, int worker)
+{
+    return path->keeper == worker ? 0 : path->repeats;
+}
+
+/* Returns the time when a path of the arm last finished a phase. */
+static int64_t newest_phase_ms(const plan_arm *arm)
+{
+    int64_t newest = 0;
+    for (int i = 0; i < arm->n_tasks; i++)
+        if (arm->paths[i].phase_ms > newest)
+            newest = arm->paths[i].phase_ms;
+    return newest;
+}
+
+/* Whether the path should wait for its keeper instead of going to this worker, which
+ * would have to repeat phases. The keeper may be busy with another path. So the path
+ * waits until the arm has made no progress for as long as the repeated phases would
+ * take. */
+static bool waits_for_keeper(const plan_path *path, int worker, int64_t newest_ms,
+                             int64_t now_ms)
+{
+    return path->keeper >= 0 && plan_repeats(path, worker) > 0 &&
+           now_ms - newest_ms < path->repeats * path->took_ms;
+}
+
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
 {
     int64_t best = -1;
-    for (int a = 0; a < p->n_arms; a++)
+    for (int a = 0; a < p->n_arms; a++) {
+        int64_t newest_ms = newest_phase_ms(&p->arms[a]);
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
             bool held = path->backup.active || path->drops_state ||
+                        waits_for_keeper(path, worker, newest_ms, now_ms) ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             /* plan_ready comes last, because it takes the most time and the score
@@ -362,15 +392,21 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             best = score;
             *out = (plan_task){a, i};
         }
+    }
     return best >= 0;
 }
 
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms)
 {
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++)
-            if (plan_has_said(&p->arms[a].paths[i], worker, now_ms))
+    for (int a = 0; a < p->n_arms; a++) {
+        int64_t newest_ms = newest_phase_ms(&p->arms[a]);
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            const plan_path *path = &p->arms[a].paths[i];
+            if (plan_has_said(path, worker, now_ms) ||
+                waits_for_keeper(path, worker, newest_ms, now_ms))
                 return true;
+        }
+    }
     return false;
 }
 
@@ -401,8 +437,9 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->first_ms = 0;
     lease->stage = PLAN_FETCHES;
     lease->deadline_ms = now_ms + ttl_ms;
-    lease->before_ms = lease->granted_ms;
+    lease->before_ms = lease->repeats > 0 ? 0 : lease->granted_ms;
     lease->granted_ms = now_ms;
+    lease->repeats = 0; /* the holder continues with the state that it has just made */
     lease->taken_up = false;
     p->n_granted++;
 }
@@ -425,7 +462,8 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .granted_ms = now_ms,
                                .worker = worker,
                                .loss = path->loss,
-                               .failures = path->lease.failures};
+                               .failures = path->lease.failures,
+                               .repeats = plan_repeats(path, worker)};
     memset(&path->backup, 0, sizeof path->backup);
     path->last_worker = worker;
     path->waits_until_ms = 0;
@@ -466,7 +504,8 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
                                 .deadline_ms = now_ms + ttl_ms,
                                 .granted_ms = now_ms,
                                 .worker = worker,
-                                .loss = path->loss};
+                                .loss = path->loss,
+                                .repeats = plan_repeats(path, worker)};
     p->n_granted++;
     p->n_backups++;
 }
@@ -575,6 +614,8 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
                 continue;
             if (lost)
                 lost(context, path->lease.worker);
+            if (path->keeper == path->lease.worker)
+                path->keeper = -1;
             end_lease(path);
             /* ends the offer, because the worker that offers the updates may be gone */
             path->offered = 0;
@@ -591,6 +632,8 @@ void plan_release_worker(plan *p, int worker)
             plan_path *path = &p->arms[a].paths[i];
             if (path->backup.active && path->backup.worker == worker)
                 memset(&path->backup, 0, sizeof path->backup);
+            if (path->keeper == worker)
+                path->keeper = -1;
             bool is_waited_for = plan_is_said(path, path->lease.token, path->phase);
             if (path->lease.active && path->lease.worker == worker && !is_waited_for)
                 end_lease(path);
@@ -609,6 +652,14 @@ static bool names(const plan_path *path, int worker)
     return found;
 }
 
+static void forget_worker(plan_path *path, int worker)
+{
+    if (path->last_worker == worker)
+        path->last_worker = -1;
+    if (path->keeper == worker)
+        path->keeper = -1;
+}
+
 bool plan_forget_worker(plan *p, int worker)
 {
     for (int a = 0; a < p->n_arms; a++)
@@ -617,8 +668,7 @@ bool plan_forget_worker(plan *p, int worker)
                 return false;
     for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++)
-            if (p->arms[a].paths[i].last_worker == worker)
-                p->arms[a].paths[i].last_worker = -1;
+            forget_worker(&p->arms[a].paths[i], worker);
     return true;
 }
 

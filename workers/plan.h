@@ -33,6 +33,8 @@ typedef struct plan_lease {
     plan_stage stage; /* as the holder has reported */
     double loss;
     int failures; /* number of failures of this task in this phase */
+    /* number of phases that the holder had to repeat before the phase (plan_repeats) */
+    int64_t repeats;
 } plan_lease;
 
 /* The leases of a finished phase. They are kept until a worker reports the phase as
@@ -78,6 +80,9 @@ typedef struct plan_news {
     uint64_t by;
     /* the worker that made the path's state; "" or NULL if there is no state */
     const char *worker;
+    /* index of that worker if it is connected, so that it still has the state; -1 */
+    int keeper;
+    int64_t repeats;       /* as in pl_path_state */
     double gradient, held; /* as in pl_path_state */
     int64_t held_phase;    /* phase before which `held` was scored */
 } plan_news;
@@ -93,6 +98,12 @@ typedef struct plan_path {
     int last_worker;
     /* the worker that made the path's state; "" if there is no state */
     char state_of[PL_TEXT_MAX];
+    /* The number of phases that a worker must repeat before the path's phase, unless it
+     * is the keeper: the connected worker that made the path's state. -1: there is no
+     * such worker. */
+    int64_t repeats;
+    int keeper;
+    int64_t took_ms; /* time from grant to DONE of the path's last task; 0: not known */
     /* whether the homes must still drop the path's state; the path is not leased before
      * that */
     bool drops_state;
@@ -197,8 +208,12 @@ bool plan_ready(const plan_arm *arm, int index, int64_t now_ms);
  * this worker had last is best, then a path that no worker has had. Returns false if no
  * task is ready for this worker, or none that fits it (plan.fits). */
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out);
+/* Returns the number of phases that this worker would have to repeat before it can
+ * begin the path's phase, because only the keeper has the path's state. */
+int64_t plan_repeats(const plan_path *path, int worker);
 /* Whether plan_choose withholds some task from this worker, but not from other workers:
- * this worker has reported the task as done, and the homes have not confirmed it. */
+ * this worker has reported the task as done, and the homes have not confirmed it; or
+ * the task waits for its keeper. */
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms);
 /* Tokens can be guessed. Therefore the functions below accept a token only from the
  * worker that has the lease with this token. A message from any other worker has no

@@ -146,6 +146,7 @@ bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost)
     if (won < 0)
         return false;
     *by = path->said[at];
+    path->took_ms = by->held_ms;
     const plan_ended e = *ended_of(path, by->phase);
     const plan_lease *second = &e.leases[!won];
     bool leave = second->token == 0 || (won && e.goes_on) ||

@@ -11,6 +11,7 @@ struct sender {
     peer *offers;
     worker_task *task; /* the task that is being sent */
     uint64_t failed;   /* token of the last task if its sending failed; otherwise 0 */
+    const char *cache; /* the folder in which states are saved (worker_save_state) */
     pl_actor *actor;
     pl_queue *packed; /* tasks for sender_take_packed */
     /* what the sender's thread has measured of its links, for the worker's thread */
@@ -434,21 +435,26 @@ static pl_status send_results(sender *s)
         task->made[p.n] = task->state_hash;
         if (task->n_seeds > 0)
             PL_TRY(liken(task, &p));
+        if (task->remakes && pl_hash_equal(&task->state_hash, &task->wanted))
+            worker_save_state(s->cache, task);
         goto done;
     }
     for (size_t i = 0; i < s->task->n_met; i++)
         PL_TRY(check_met(s, &s->task->met[i]));
     PL_TRY(pl_failpoint("worker.submit.before"));
     PL_TRY(pl_client_act_under(s->homes, task->lease, task->lease_bytes));
+    worker_save_state(s->cache, task);
+    const bool uploads = pl_phase_uploads(arm, state.phase);
     PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state,
-                                 task->packed_state, task->packed_bytes, p.results,
-                                 p.texts));
+                                 uploads ? task->packed_state : NULL,
+                                 uploads ? task->packed_bytes : 0, p.results, p.texts));
     PL_TRY(pl_failpoint("worker.submit.after"));
     for (int i = 0; i < p.n; i++) {
         PL_TRY(judge_result(p.names[i], p.results[i], p.texts[i]));
         task->overruled = task->overruled || p.results[i] == PL_SUBMIT_OTHER;
     }
     PL_TRY(judge_result(task->name, p.results[p.n], p.texts[p.n]));
+    worker_drop_states(s->cache, task);
 done:
     free_parcel(&p, n_slots);
     return status;
@@ -459,7 +465,7 @@ static void send_one_task(void *self, void *job)
     sender *s = self;
     worker_task *task = s->task = job;
     task->status =
-        task->token == s->failed
+        s->failed != 0 && task->token == s->failed
             ? pl_fail(PL_ERR_STALE,
                       "the results of the previous phase of %s could not be sent, so "
                       "those of this phase cannot be sent either",
@@ -479,6 +485,7 @@ pl_status sender_create(const worker *w, sender **out)
     const char *list[PL_HOMES_MAX];
     sender *s = pl_alloc(sizeof *s);
     s->offers = w->offers;
+    s->cache = w->options->cache;
     for (int i = 0; i < w->n_homes; i++)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,

@@ -2,7 +2,15 @@
  * is fetched, so that the trainer's thread almost never waits. */
 #include "workers/worker_internal.h"
 
-enum { WAIT_MS = 100, HURRY_MS = 10, NO_HURRY_MS = 200, EARLY_MS = 250 };
+enum {
+    WAIT_MS = 100,
+    HURRY_MS = 10,
+    NO_HURRY_MS = 200,
+    EARLY_MS = 250,
+    REACH_MS = 1000, /* time for the first contact with a hub */
+    /* a worker that leaves waits so long for a hub or home that is away */
+    DRAIN_AWAY_MS = 60000
+};
 
 /* Reads options->stop atomically, because a signal handler on any thread may set it. */
 static bool must_stop_worker(const worker *w)
@@ -31,9 +39,12 @@ static bool is_fatal(pl_status why)
            why == PL_ERR_NOPERM;
 }
 
+/* Whether `task` is a later phase of the lease of `other`. The name is compared, too: a
+ * hub whose store was restored from a backup may use a token a second time. */
 static bool follows(const worker_task *task, const worker_task *other)
 {
-    return task && task->token == other->token && task->phase > other->phase;
+    return task && task->token == other->token && task->phase > other->phase &&
+           strcmp(task->name, other->name) == 0;
 }
 
 /* Drops tasks that continue from this task. They need the result of this task, and have
@@ -106,6 +117,11 @@ static pl_status check_task(const pl_msg_task *said, const worker_task *task)
                        "path and replica must be 0 to %d, and the phase 0 or more",
                        (long long)said->path, (long long)said->replica,
                        (long long)said->phase, (int)INT32_MAX);
+    if (said->repeats < 0 || said->repeats > said->phase)
+        return pl_fail(
+            PL_ERR_PROTO,
+            "the hub sent a task of phase %lld whose state is %lld phases old",
+            (long long)said->phase, (long long)said->repeats);
     return PL_OK;
 }
 
@@ -126,6 +142,7 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
     task->late = said.late != 0;
     task->again = said.audit != 0;
     task->before = said.blob;
+    task->repeats = said.repeats;
     task->n_seeds = said.seed.n;
     task->seeds = pl_alloc((task->n_seeds + 1) * sizeof *task->seeds);
     pl_reader_open(&r, "TASK", m->body.data, m->body.len);
@@ -231,6 +248,12 @@ static void start_next(worker *w)
     double idle = task->granted - w->free_since;
     task->idle_s = idle > 0 ? idle : 0;
     task->exposed_s = task->waited_s = now - w->free_since - task->idle_s;
+    w->next = NULL;
+    worker_start(w, task);
+}
+
+void worker_start(worker *w, worker_task *task)
+{
     task->job =
         (train_job){.arm = &task->arm->arm,
                     .topology = task->arm->topology,
@@ -247,7 +270,6 @@ static void start_next(worker *w)
                     .mixed = task->mixed,
                     .held = task->held ? task->held->tokens : NULL};
     task->state = NULL;
-    w->next = NULL;
     w->training = task;
     trainer_start(w->inner, &task->job);
 }
@@ -261,7 +283,8 @@ static pl_status take_trained(worker *w)
     if (!task || w->merging || !trainer_take(w->inner))
         return PL_OK;
     w->training = NULL;
-    w->free_since = pl_now();
+    if (!task->remakes) /* a repeated phase belongs to the task that waits for it */
+        w->free_since = pl_now();
     task->exposed_s += task->job.overhead_s;
     task->waited_s += task->job.waited_s;
     if (worker_task_lost(task))
@@ -275,6 +298,12 @@ static pl_status take_trained(worker *w)
     /* If a shard has changed on disk, the task is given back and its shard will be
      * fetched again. This does not count as a failure. */
     status = task->job.status == PL_ERR_DAMAGED ? PL_ERR_BUSY : task->job.status;
+    if (task->remakes) {
+        task->status = status;
+        pl_copy_text(task->error, sizeof task->error, task->job.error);
+        worker_end_remake(w, task);
+        return PL_OK;
+    }
     status = give_task_up(w, task, status, task->job.error);
     worker_task_free(&task);
     return status;
@@ -335,6 +364,10 @@ static pl_status take_sent(worker *w)
     PL_CHECK(take_packed(w));
     w->n_sending--;
     memmove(w->sending, w->sending + 1, (size_t)w->n_sending * sizeof *w->sending);
+    if (task->remakes) {
+        worker_end_remake(w, task);
+        return PL_OK;
+    }
     if (task->status == PL_OK) {
         keep_state(w, task);
         if (task->overruled)
@@ -398,18 +431,21 @@ static pl_status hear_lost(worker *w, pl_message *m)
     return PL_OK;
 }
 
-/* Handles an error that the hub sent. ERR_CANCELLED: the job is finished. ERR_NOPERM
- * ends the worker, because the hub would refuse it again. After any other error the
+/* Handles an error that the hub sent. ERR_CANCELLED: the job is finished, or the worker
+ * was removed. ERR_NOPERM and ERR_UNSUPPORTED end the worker, because the hub would
+ * refuse it again. After any other error the
  * worker sends HELLO again, because a hub that restarted does not know it. */
 static pl_status hear_error(worker *w, const pl_message *m)
 {
     pl_status status = pl_wire_error_of(m);
     if (status == PL_ERR_CANCELLED) {
-        pl_log(PL_LOG_INFO, "job.finished", "text=\"%s\"", pl_last_error());
+        pl_log(PL_LOG_INFO, "worker.dismissed", "text=\"%s\"", pl_last_error());
         w->finished = true;
         return PL_OK;
     }
-    return status == PL_ERR_NOPERM ? status : worker_say_hello(w);
+    return status == PL_ERR_NOPERM || status == PL_ERR_UNSUPPORTED
+               ? status
+               : worker_say_hello(w);
 }
 
 /* The hub says why it keeps the ready tasks from this worker, if it does. The log has
@@ -462,6 +498,23 @@ done:
     return status;
 }
 
+/* Logs which of hub and homes are away. Returns for how long the one that was silent
+ * longest has been silent. */
+static int64_t note_away(worker *w)
+{
+    const int64_t patience = w->options->patience_ms;
+    int64_t longest = pl_now_ms() - w->heard_ms;
+    absence_note(&w->hub_away, "hub", w->options->hub, "", longest, patience);
+    for (int i = 0; w->homes && i < w->n_homes; i++) {
+        char what[32];
+        const int64_t silent = pl_client_lost_ms(w->homes, i);
+        snprintf(what, sizeof what, "home-%d", i + 1);
+        absence_note(&w->home_away[i], what, w->homes_at[i], "", silent, patience);
+        longest = silent > longest ? silent : longest;
+    }
+    return longest;
+}
+
 static pl_status check_hub(const worker *w)
 {
     if (pl_now_ms() - w->heard_ms <= w->options->patience_ms)
@@ -475,6 +528,7 @@ static pl_status check_hub(const worker *w)
 static pl_status do_others(worker *w)
 {
     PL_CHECK(hear_hub(w));
+    (void)note_away(w);
     PL_CHECK(take_trained(w));
     PL_CHECK(take_packed(w));
     PL_CHECK(take_sent(w));
@@ -587,6 +641,7 @@ static pl_status work_turn(worker *w)
     int fds[] = {trainer_fd(w->inner), sender_packed_fd(w->out), sender_fd(w->out)};
     pl_wire_poll(&w->hub, 1, fds, 3, wants_merged(w) ? HURRY_MS : WAIT_MS, ready);
     PL_CHECK(hear_hub(w));
+    (void)note_away(w);
     PL_CHECK(take_trained(w));
     PL_CHECK(take_packed(w));
     start_next(w);
@@ -619,21 +674,38 @@ static pl_status drain_worker(worker *w)
         }
         if (n_held(w) == 0)
             return worker_say_bye(w);
+        /* a worker that was told to leave does not wait for hub and homes as long as a
+         * worker that stays */
         bool late =
-            w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms;
+            (w->options->grace_ms > 0 && pl_now_ms() - start > w->options->grace_ms) ||
+            note_away(w) > DRAIN_AWAY_MS;
         if (late || __atomic_load_n(w->options->stop, __ATOMIC_RELAXED) > 1) {
             /* gives back all tasks unfinished, so that other workers need not wait
              * until the leases expire */
-            if (w->training) {
+            if (w->training)
                 trainer_cancel(w->inner);
+            if (w->training && !w->training->remakes)
                 PL_CHECK(give_back(w, w->training));
-            }
             for (int i = 0; i < w->n_sending; i++)
-                PL_CHECK(give_back(w, w->sending[i]));
+                if (!w->sending[i]->remakes)
+                    PL_CHECK(give_back(w, w->sending[i]));
             return worker_say_bye(w);
         }
         PL_CHECK(work_turn(w));
     }
+}
+
+/* Before the first answer, a wrong address is as likely as a hub that is away. The
+ * worker has nothing else to do yet, so it finds out at once which of both it is. */
+static void note_unreached(worker *w)
+{
+    const int64_t silent = pl_now_ms() - w->heard_ms;
+    const char *why = "";
+    if (absence_is_due(&w->hub_away, silent) &&
+        pl_wire_reach(w->options->hub, REACH_MS) != PL_OK)
+        why = pl_last_error();
+    absence_note(&w->hub_away, "hub", w->options->hub, why, silent,
+                 w->options->patience_ms);
 }
 
 static pl_status join_hub(worker *w)
@@ -641,6 +713,7 @@ static pl_status join_hub(worker *w)
     int64_t start = pl_now_ms(), said = 0;
     const char *list[PL_HOMES_MAX];
     w->heard_ms = start;
+    w->hub_away.next_ms = REACH_MS;
     while (!w->welcome && !must_stop_worker(w)) {
         bool ready = false;
         if (said == 0 || pl_now_ms() - said > 1000) {
@@ -649,10 +722,12 @@ static pl_status join_hub(worker *w)
         }
         pl_wire_poll(&w->hub, 1, NULL, 0, WAIT_MS, &ready);
         PL_CHECK(hear_hub(w));
+        note_unreached(w);
         PL_CHECK(check_hub(w));
     }
     if (!w->welcome)
         return PL_OK;
+    w->hub_away = (absence){.next_ms = 0};
     for (int i = 0; i < w->n_homes; i++)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
@@ -684,7 +759,8 @@ static void release_worker(worker *w)
     pl_wire_close(&w->hub);
 }
 
-pl_status pl_worker_run(const pl_worker_options *options)
+/* Runs the worker until it ends or, with *moved, until a home has moved. */
+static pl_status run_worker(const pl_worker_options *options, bool *moved)
 {
     pl_status status = PL_OK;
     worker w = {.options = options};
@@ -699,9 +775,24 @@ pl_status pl_worker_run(const pl_worker_options *options)
     w.free_since = pl_now();
     while (!must_stop_worker(&w))
         PL_TRY(work_turn(&w));
-    if (w.out && !w.finished)
-        PL_TRY(drain_worker(&w));
+    if (w.out)
+        PL_TRY(w.finished ? worker_say_bye(&w) : drain_worker(&w));
 done:
+    *moved = w.moved && status == PL_ERR_STALE;
     release_worker(&w);
+    return status;
+}
+
+/* If a home has moved, the tasks that the worker holds are dropped: others, or this
+ * worker, do them again with the same result. */
+pl_status pl_worker_run(const pl_worker_options *options)
+{
+    bool moved = false;
+    pl_status status;
+    do {
+        if (moved)
+            pl_log(PL_LOG_WARN, "homes.moved", "reason=\"%s\"", pl_last_error());
+        status = run_worker(options, &moved);
+    } while (moved);
     return status;
 }

@@ -326,40 +326,28 @@ static pl_status find_inherited(worker *w, const worker_task *task, char name[96
 static pl_status fetch_state(worker *w, worker_task *task)
 {
     const pl_arm *arm = &task->arm->arm;
-    pl_path_state state;
-    void *blob = NULL;
+    pl_hash moments = task->known.moments;
+    void *blob = task->own_state;
     pl_status status = PL_OK;
     size_t floats = (size_t)task->layout.n_vectors * task->n_params;
-    PL_CHECK(pl_client_get_path(w->homes, task->name, &state));
-    /* an audit repeats an earlier phase, so it uses the state before that phase */
-    if (task->again) {
-        state.phase = task->phase;
-        state.moments = task->before;
-    }
-    if (state.phase != task->phase)
-        return pl_fail(PL_ERR_STALE,
-                       "the home says that %s is in phase %lld, but this task is phase "
-                       "%lld",
-                       task->name, (long long)state.phase, (long long)task->phase);
-    task->n_tokens_before = state.n_tokens;
-    task->seconds_before = state.seconds;
+    task->own_state = NULL;
     /* `fresh`: the path begins without a state, as in the first phase. In a later phase
      * this happens if its state was dropped, or if a rollback moved the path before it
      * had finished a phase. */
     bool fresh = task->phase == 0 ||
-                 (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&state.moments));
+                 (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&moments));
     const char *owner = task->name;
     char before[96];
     if (fresh && !pl_hash_none(&arm->states)) {
-        PL_CHECK(find_inherited(w, task, before, &state.moments));
+        PL_CHECK(find_inherited(w, task, before, &moments));
         owner = before;
         fresh = false;
     }
     if (task->phase == 0 && pl_hash_none(&arm->moments) && fresh)
         return PL_OK;
     uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
-    if (!fresh && bytes > 0 && !pl_hash_none(&state.moments))
-        PL_CHECK(fetch_blob(w, owner, &state.moments, bytes, &blob));
+    if (!blob && !fresh && bytes > 0 && !pl_hash_none(&moments))
+        PL_CHECK(fetch_blob(w, owner, &moments, bytes, &blob));
     /* the vectors have the same form in the blob as in memory */
     if (blob && bytes == floats * sizeof(float)) {
         task->state = blob;
@@ -666,11 +654,14 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before)
     const train_job *job = &before->job;
     PL_CHECK(pl_try_alloc(bytes, "a path's state", (void **)&task->state));
     memcpy(task->state, job->state, bytes);
-    task->n_tokens_before = before->n_tokens_before + job->n_tokens;
-    task->seconds_before = before->seconds_before + job->seconds;
+    if (!before->remakes) { /* else the home has said these sums */
+        task->n_tokens_before = before->n_tokens_before + job->n_tokens;
+        task->seconds_before = before->seconds_before + job->seconds;
+    }
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
         if (pl_round_predicts(&task->arm->arm, t, module_of(task, slot)))
             take_prediction(task, before, slot);
+    worker_task_free(&task->past);
     return begin_task(task);
 }
 
@@ -692,6 +683,13 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
     task->n_params = pl_topology_path_params(task->arm->topology);
     if (task->steps < 1 || task->steps > task->arm->arm.inner.tau)
         task->steps = task->arm->arm.inner.tau;
+    if (!task->after)
+        PL_CHECK(worker_find_state(w, task));
+    return worker_fetch_inputs(w, task);
+}
+
+pl_status worker_fetch_inputs(worker *w, worker_task *task)
+{
     int n_slots = pl_topology_n_slots(task->arm->topology);
     task->bases = pl_alloc((size_t)n_slots * sizeof *task->bases);
     PL_CHECK(pl_try_alloc(task->n_params * sizeof(float), "a path's modules",
@@ -724,6 +722,8 @@ void worker_task_free(worker_task **task_)
     worker_drop_start(task);
     pl_free_aligned(task->base);
     pl_free_aligned(task->state);
+    pl_free(task->own_state);
+    worker_task_free(&task->past);
     pl_free_aligned(task->other);
     pl_free(task->predicted_norm);
     pl_free(task->seeds);

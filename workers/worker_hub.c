@@ -2,6 +2,8 @@
  * and reports. */
 #include "workers/worker_internal.h"
 
+#include <errno.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum { RESEND_MS = 1000 };
@@ -15,26 +17,37 @@ static pl_status send_hub(worker *w, pl_message *m)
     return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again later */
 }
 
+/* Returns a number that no other process has, even on a different machine: a process id
+ * and a random number. */
+static uint64_t own_number(void)
+{
+    static uint32_t random;
+    while (random == 0 && getrandom(&random, sizeof random, 0) < 0 && errno == EINTR)
+        continue;
+    return (uint64_t)random << 32 | (uint32_t)getpid();
+}
+
 pl_status worker_say_hello(worker *w)
 {
     pl_message m = {0};
     PL_SAY(&m, HELLO, hello, .name = w->options->name, .role = "worker",
-           .device = w->device, .pid = (uint64_t)getpid(),
+           .device = w->device, .pid = own_number(), .release = PL_VERSION,
            .address = w->offers_at[0] ? w->offers_at : NULL);
     return send_hub(w, &m);
 }
 
 /* Stores the address of home i, or of its relay. `named` is the address that the hub
- * sent. The addresses of the first WELCOME stay valid while the job runs. If homes are
- * added later, the worker learns of them when an old home redirects it to a new one. */
+ * sent. If a home has moved, the worker begins anew (pl_worker_run). If homes are added
+ * later, the worker learns of them when an old home redirects it to a new one. */
 static pl_status know_home(worker *w, int i, const char *named)
 {
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
-    if (w->welcome && i < w->n_homes && strcmp(w->homes_at[i], address) != 0)
-        return pl_fail(PL_ERR_BUSY,
-                       "the hub names different homes than before (%s instead of %s); "
-                       "start this worker again",
+    if (w->welcome && i < w->n_homes && strcmp(w->homes_at[i], address) != 0) {
+        w->moved = true;
+        return pl_fail(PL_ERR_STALE,
+                       "the hub names different homes than before (%s instead of %s)",
                        address, w->homes_at[i]);
+    }
     pl_copy_text(w->homes_at[i], sizeof w->homes_at[i], address);
     return PL_OK;
 }
@@ -88,7 +101,7 @@ static const worker_task *newest(const worker *w)
     const worker_task *task = w->training;
     if (!task && w->n_sending > 0)
         task = w->sending[w->n_sending - 1];
-    return task && !worker_task_lost(task) ? task : NULL;
+    return task && !task->remakes && !worker_task_lost(task) ? task : NULL;
 }
 
 /* Asks the hub for a task. Only one question is open at a time. The worker repeats the
@@ -169,7 +182,7 @@ static bool has_news(const worker *w, const worker_task *task)
 
 static pl_status renew_late(worker *w, worker_task *task)
 {
-    if (!task || worker_task_lost(task) ||
+    if (!task || task->remakes || worker_task_lost(task) ||
         (pl_now_ms() - task->renewed_ms < w->ttl_ms / 4 && !has_news(w, task)))
         return PL_OK;
     return renew(w, task);
@@ -239,6 +252,6 @@ pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
 pl_status worker_say_bye(worker *w)
 {
     pl_message m = {0};
-    PL_SAY(&m, RELEASE, leave, .name = w->options->name, .pid = (uint64_t)getpid());
+    PL_SAY(&m, RELEASE, leave, .name = w->options->name, .pid = own_number());
     return send_hub(w, &m);
 }

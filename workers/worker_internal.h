@@ -7,6 +7,7 @@
  * leases. */
 #ifndef PL_WORKERS_WORKER_INTERNAL_H
 #define PL_WORKERS_WORKER_INTERNAL_H
+#include "workers/absence.h"
 #include "workers/cache.h"
 #include "workers/local.h"
 #include "workers/peer.h"
@@ -96,8 +97,20 @@ typedef struct worker_task {
     bool deceived;
     /* the task is an audit: its results are only compared, and not sent to the homes */
     bool again;
-    /* blob hash of the path's state before the audited task; zeros: there was none */
+    /* for an audit: blob hash of the newest uploaded state before the task (zeros:
+     * there was none), and the number of phases since that state */
     pl_hash before;
+    int64_t repeats;
+    /* The task only makes a path's state again (worker_state.c). It has no lease. If
+     * the state has the hash `wanted`, the sender saves it on this machine. */
+    bool remakes;
+    pl_hash wanted;
+    /* what the home says about the path: its state, and who made it */
+    pl_path_state known;
+    /* the packed state with which the task begins, if this machine has it; owned */
+    void *own_state;
+    /* the last repeated phase, if the task begins after repeated phases; owned */
+    struct worker_task *past;
     pl_hash *made; /* [n_made] hashes of the results: each update, then the state */
     size_t n_made;
     uint64_t *seeds;       /* [n_seeds] seeds of the likeness, part after part */
@@ -140,7 +153,9 @@ typedef struct worker {
     char device[PL_DEVICE_MAX];
     pl_socket *hub;
     int64_t heard_ms; /* time when the last message from the hub arrived */
+    absence hub_away, home_away[PL_HOMES_MAX];
     bool welcome;
+    bool moved;    /* whether a home has a different address than before */
     bool finished; /* whether the hub has said that the job is finished */
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, ttl_ms;
@@ -172,6 +187,7 @@ typedef struct worker {
     int64_t told_ms; /* time when the hub's reason for giving no task was logged */
     /* whether merged versions for the running task are being fetched */
     bool merging;
+    worker_task *remaking; /* the repeated phase that the worker waits for, or NULL */
     pl_status broken;  /* failure of other work during a fetch; it ends the worker */
     double fetch_s;    /* seconds that the last fetch took */
     double free_since; /* time since which the trainer has had no job */
@@ -191,9 +207,27 @@ static inline void worker_task_lose(worker_task *task)
  * must end the worker, w->broken is its status. */
 pl_status worker_go_on(void *context);
 
+/* worker.c: gives a complete task to the trainer, which must be idle. */
+void worker_start(worker *w, worker_task *task);
+
+/* worker_state.c: asks the home for the task's path. If no home has the state with
+ * which the task begins, finds it on this machine, or makes it again by repeating
+ * phases. */
+pl_status worker_find_state(worker *w, worker_task *task);
+/* Takes back a repeated phase from the trainer or the sender. */
+void worker_end_remake(worker *w, worker_task *one);
+/* Saves the state that the task left in a file of the cache folder, unless every state
+ * is uploaded. A failure is only logged. Call it before the state is submitted, because
+ * another worker of this machine may then continue at once. */
+void worker_save_state(const char *folder, const worker_task *task);
+/* Removes the path's files if the task was the last one of the path. */
+void worker_drop_states(const char *folder, const worker_task *task);
+
 /* worker_fetch.c: fetches everything on which the task depends, by hash. arm_blob: hash
  * of the arm's definition. */
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
+/* Fetches the versions and the state of a task whose arm, data and path are known. */
+pl_status worker_fetch_inputs(worker *w, worker_task *task);
 /* For streaming: fetches the merged versions for a task that trains, if they exist. */
 pl_status worker_fetch_merged(worker *w, worker_task *task);
 /* Computes the cache key of a path's moments that never leave this worker

@@ -24,6 +24,15 @@
 extern "C" {
 #endif
 
+/* Whether an error says something about the machine of a worker (its disk, memory,
+ * device, limits or rights) and nothing about the task that the worker could not do. */
+static inline bool pl_is_machine_fault(pl_status why)
+{
+    return why == PL_ERR_NOSPACE || why == PL_ERR_NOMEM || why == PL_ERR_DEVICE ||
+           why == PL_ERR_IO || why == PL_ERR_OS || why == PL_ERR_NOPERM ||
+           why == PL_ERR_UNSUPPORTED;
+}
+
 /* ---- hub ---- */
 /* Whether an idle worker may also do a task that a slow worker has (hub_backup.c):
  * never, only if both have the same kind of device, or with any device. */
@@ -95,6 +104,8 @@ PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
 /* ---- launch: child processes of this program ---- */
 enum { PL_CHILDREN_MAX = 256 };
 typedef struct pl_launcher pl_launcher;
+/* Environment variable of the children: the process id of their launcher. */
+#define PL_LAUNCHER_VARIABLE "PATHLOOM_LAUNCHER"
 
 /* Every child executes `program`, and its output is appended to log_folder/NAME.log.
  * Children die when this process dies (PR_SET_PDEATHSIG), and ignore Ctrl+C in the
@@ -119,10 +130,14 @@ PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *n
  * itself with a code of sysexits.h except 75 (an error of configuration, data or disk),
  * its error is returned. But if the child is a worker that the hub has fenced and
  * another worker runs, the job goes on without this worker. Any other child that died
- * is started again, after a delay that grows with each crash in a row. 8 crashes in a
- * row are an error, and so are 200 ends in a row by SIGKILL, by SIGTERM or with code
- * 0. */
+ * is started again, after a delay that grows with each crash in a row; so is a worker
+ * that ended because of a fault of this machine (pl_is_machine_fault). 8 crashes in a
+ * row are an error, and so are 200 ends in a row by SIGKILL, by SIGTERM or with code 0.
+ * But if other workers can do the work, a worker is then started once per minute. */
 PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
+/* Tells the launcher that workers of other machines may join, so that the job can go on
+ * without the workers that this launcher has started. */
+void pl_launcher_expect_others(pl_launcher *launcher);
 int pl_launcher_restarts(const pl_launcher *launcher);
 /* Returns which child was started again last, and how it had ended, for example
  * "worker-1 was killed (signal 9)". Returns "" if no child was started again. The text

@@ -13,12 +13,4 @@ if(CURL_FOUND AND TARGET pathloom)
             ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_BINARY_DIR}/engine_s3
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(engine_s3 PROPERTIES LABELS "integration;store" TIMEOUT 300)
-  # Tests export --push with the small server hub_server.c.
-  add_executable(hub_server ${CMAKE_CURRENT_SOURCE_DIR}/fault/hub_server.c)
-  target_link_libraries(hub_server pl_base PkgConfig::MICROHTTPD)
-  add_test(NAME push
-    COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/push.sh $<TARGET_FILE:pathloom>
-            ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_BINARY_DIR}/push
-    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(push PROPERTIES LABELS "integration;serve" TIMEOUT 300)
 endif()

@@ -83,6 +83,8 @@ endif()
 pl_job_test(fault_straggler "fault;outer" fault/fault_straggler.sh ${program}
   $<TARGET_FILE:holder_mean> ${CMAKE_BINARY_DIR}/fault_straggler)
 pl_test_limit(fault_straggler 600)
+pl_job_test(fault_repeat "fault;workers" fault/fault_repeat.sh ${program}
+  ${CMAKE_BINARY_DIR}/fault_repeat)
 pl_job_test(fault_methods "fault;outer" fault/fault_methods.sh ${program}
   ${CMAKE_BINARY_DIR}/fault_methods)
 
@@ -109,3 +111,16 @@ pl_test_limit(other_user 300)
 pl_job_test(moving_homes "fault;store" fault/moving_homes.sh ${program}
   ${CMAKE_BINARY_DIR}/moving_homes)
 pl_test_limit(moving_homes 600)
+
+# Signals to all processes of a job at once.
+pl_job_test(signals "fault;workers" fault/signals.sh ${program} ${CMAKE_BINARY_DIR}/signals)
+pl_test_limit(signals 600)
+
+# The machine with hub and home is lost; its workers go on with a backup elsewhere.
+pl_job_test(moved_hub "fault;workers" fault/moved_hub.sh ${program} ${CMAKE_BINARY_DIR}/moved_hub)
+pl_test_limit(moved_hub 600)
+pl_may_skip(moved_hub)
+
+# Disk errors and a full disk of a worker.
+pl_job_test(machine_faults "fault;workers" fault/machine_faults.sh ${program}
+  ${CMAKE_BINARY_DIR}/machine_faults)

@@ -147,6 +147,8 @@ await 100 "a worker whose key was revoked does not stop" grep -q "taken out\|ref
     "$work/worker.out"
 await 50 "the hub does not report that it refuses the key" grep -q "peer.refused.*taken out" \
     "$work/early.out"
+await 100 "train does not say that the worker was revoked" \
+    grep -q '^worker  *guest is gone: its key was revoked' "$work/train.out"
 echo "revoked, and said so on both sides"
 pool=$("$pathloom" key invite --run "$run" --uses 3 --name pool) || fail "key invite"
 refused revoked-with-a-token 77 "was revoked" \

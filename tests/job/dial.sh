@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests `train --for TIME` and `train --tokens N`. The run must train with the printed
-# keys. A key that the user sets must stay. A resumed run must keep its keys. A time
+# Tests `train --for TIME`, `train --tokens N` and `train --link RATE`. The run must train
+# with the printed keys. A key that the user sets must stay. A resumed run must keep its keys. A time
 # that is too short must cause a warning, and bad values must be refused in one
 # sentence.
 #
@@ -95,6 +95,28 @@ grep -q '; prepared before, verified$' "$work/short.out" || fail "the text is re
 grep -q '^note     the smallest run takes about .* more time than is left' "$work/short.out" ||
     fail "a time that is too short causes no warning"
 
+# A link that is too slow for everything, and one that is fast enough. A key that the
+# user sets stays, and a resumed run keeps its keys.
+small="--set train.phases=2 --set train.tau=2 --set train.base_steps=2 --set data.vocab=512
+    --set model.width=32 --set model.heads=2 --set model.blocks=2 --set eval.baselines=none"
+# shellcheck disable=SC2086 # $small is several words
+train slow --link 1kbit $small || fail "--link 1kbit: $(tail -n 1 "$work/slow.err")"
+grep -q '^link     1kbit: a phase of a path has .* of steps (on this machine), and its .* take' \
+    "$work/slow.out" || fail "--link does not say why"
+grep -q '^ *so train.state_every=10 codec.name=i4 codec.residual=i8 codec.down=i8: ' \
+    "$work/slow.out" || fail "--link 1kbit does not print its keys"
+[ "$(value_of slow state_every)" = 10 ] || fail "train.state_every=10 is not in run.yaml"
+[ "$(value_of slow down)" = i8 ] || fail "codec.down=i8 is not in run.yaml"
+train slow --link 10000gbit || fail "the run with --link does not resume"
+[ "$(value_of slow state_every)" = 10 ] || fail "--link changed the keys of a resumed run"
+# shellcheck disable=SC2086 # $small is several words
+train own --link 1kbit $small --set train.state_every=3 || fail "--link with an own key"
+[ "$(value_of own state_every)" = 3 ] || fail "train.state_every=3 did not stay"
+# shellcheck disable=SC2086 # $small is several words
+train fast --link 10000gbit $small || fail "--link 10000gbit"
+grep -q 'so no key changes$' "$work/fast.out" || fail "a fast link changes keys"
+[ "$(value_of fast state_every)" = 1 ] || fail "--link 10000gbit changed train.state_every"
+
 # For a bad value, checks the exit code, that stderr is one sentence, and that no folder
 # was made.
 refused() { # code, words of the sentence, arguments
@@ -114,8 +136,11 @@ done
 refused 64 "--tokens takes a number of tokens, such as 20M" --tokens some
 refused 64 "--tokens takes a number of tokens, such as 20M" --tokens 0
 refused 64 "give one of them" --for 20s --tokens 20M
+refused 64 "--link takes the rate of a worker's link" --link 5
+refused 64 "--dry-run measures nothing" --link 5mbit --dry-run
 "$pathloom" init >"$work/own.yaml" || fail "init"
 refused 64 "leave one of them out" "$work/own.yaml" --for 20s
+refused 64 "leave one of them out" "$work/own.yaml" --link 5mbit
 head -c 500000 "$work/text.txt" >"$work/small.txt"
 refused 78 "500000 bytes of text, but --for and --tokens need at least 1 MB" \
     --for 20s --corpus "$work/small.txt"

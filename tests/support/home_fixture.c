@@ -16,7 +16,8 @@ pl_status run_home(char **argv, pl_home_options o)
     o.store = argv[2];
     o.bind = argv[3];
     o.ready_file = argv[4];
-    o.staging_bytes = 64 << 20;
+    if (o.staging_bytes == 0)
+        o.staging_bytes = 64 << 20;
     o.stop = &child_stop;
     return pl_home_run(&o);
 }

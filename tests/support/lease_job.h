@@ -1,6 +1,6 @@
 /* A job with a home, three workers with their own keys, and a hub that checks these
- * keys. The worker `holder` holds the lease of a task. Only one test program uses this
- * job; relay_fixture.h has what several test programs share. */
+ * keys. The worker `holder` holds the lease of a task. Few test
+ * programs use this job; relay_fixture.h has what several test programs share. */
 #ifndef PL_TESTS_LEASE_JOB_H
 #define PL_TESTS_LEASE_JOB_H
 #include "home/home.h"

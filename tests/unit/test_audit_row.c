@@ -286,6 +286,7 @@ static void row_says_all_of_it(void **state)
         pl_copy_text(a.reason, sizeof a.reason, "because \\ \"so\"");
         pl_hash_of("blob", "s", 1, &a.after);
         a.seed = UINT64_MAX - i;
+        a.repeats = (int64_t)i;
         if (a.verdict == PL_VERDICT_OPEN)
             for (int c = 0; c < PL_LIKENESS_CELLS; c++)
                 a.moments[1].cells[c] = (float)c / 3;
@@ -341,6 +342,10 @@ static void other_texts_are_refused(void **state)
         "\"0000000000000001\","
         "\"moments\":\"00\",\"results\":[{\"worker\":\"w\",\"device\":\"\"}]}",
         "{\"path\":\"a\",\"phase\":0,\"verdict\":\"open\",\"after\":\"zz\",\"results\":"
+        "[{\"worker\":\"w\",\"device\":\"\"}]}",
+        "{\"path\":\"a\",\"phase\":2,\"verdict\":\"open\",\"repeats\":3,\"results\":"
+        "[{\"worker\":\"w\",\"device\":\"\"}]}",
+        "{\"path\":\"a\",\"phase\":2,\"verdict\":\"open\",\"repeats\":-1,\"results\":"
         "[{\"worker\":\"w\",\"device\":\"\"}]}",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

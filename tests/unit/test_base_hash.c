@@ -25,51 +25,6 @@ static void a_hash_is_blake2b_personalised_by_its_use(void **state)
         text, "3ba1d5231e42608a94f9052a911bf9af9d3fe564d3593554258219722e08311e");
 }
 
-/* pl_sha256 and pl_git_blob_name must compute the hashes that sha256sum and `git
- * hash-object --stdin` print for the same bytes. */
-static void files_have_the_names_that_hubs_give_them(void **state)
-{
-    (void)state;
-    static const struct {
-        size_t len;
-        const char *sha, *git;
-    } known[] = {
-        {0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-         "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"},
-        {1, "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
-         "2e65efe2a145dda7ee51d1741299f848e5bf752e"},
-        {46, "6643110c5628fff59edf76d82d5bf573bf800f16a4d65dfb1e5d6f1a46296d0b",
-         "50b3bbe915fe104dbbb6786fdcfa310bcfc25d4e"},
-        {47, "11eaed932c6c6fddfc2efc394e609facf4abe814fc6180d03b14fce13a07d0e5",
-         "5e3bf7e629b4908cce461530c17a64365cb47303"},
-        {48, "97daac0ee9998dfcad6c9c0970da5ca411c86233a944c25b47566f6a7bc1ddd5",
-         "12d42395b020f44bb7710113b31f688d0ebeda7c"},
-        {54, "a3f01b6939256127582ac8ae9fb47a382a244680806a3f613a118851c1ca1d47",
-         "60704cd2c753c0419b5d235cbf244ec4c696cded"},
-        {55, "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318",
-         "d1985ddc2983785702b9a90effd5aff2f7cfdca4"},
-        {56, "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a",
-         "1f973e890f52da1f22fa7e5620a628bc4ee74cb3"},
-        {118, "879dc4f05b19ebc3b037f4683633df1332b054cf52fa372d323c421cb893a2aa",
-         "a022b0de5df0047aa23aac0b2f5cd841079a8eff"},
-        {119, "31eba51c313a5c08226adf18d4a359cfdfd8d2e816b13f4af952f7ea6584dcfb",
-         "1325c3d76ea6a66e75dce490a0b8cb8b12233ee0"},
-        {120, "2f3d335432c70b580af0e8e1b3674a7c020d683aa5f73aaaedfdc55af904c21c",
-         "253af86ee859905852357aee8bd83b08601364ae"},
-        {200, "c2a908d98f5df987ade41b5fce213067efbcc21ef2240212a41e54b5e7c28ae5",
-         "1d33d17ad3abab24046a78cf5a4abc31e69865b3"}};
-    char bytes[200], text[PL_HASH_TEXT], git[41];
-    pl_hash sha;
-    memset(bytes, 'a', sizeof bytes);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        pl_sha256(bytes, known[i].len, &sha);
-        pl_hash_format(&sha, text);
-        assert_string_equal(text, known[i].sha);
-        pl_git_blob_name(bytes, known[i].len, git);
-        assert_string_equal(git, known[i].git);
-    }
-}
-
 static void the_same_bytes_have_another_name_in_another_use(void **state)
 {
     (void)state;
@@ -185,7 +140,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hash_is_blake2b_personalised_by_its_use),
-        cmocka_unit_test(files_have_the_names_that_hubs_give_them),
         cmocka_unit_test(the_same_bytes_have_another_name_in_another_use),
         cmocka_unit_test(a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment),
         cmocka_unit_test(many_pieces_have_the_hashes_that_each_has_alone),

@@ -1,5 +1,5 @@
 /* folder: home; label: integration */
-/* Tests downloads from a home that sends wrong answers. */
+/* Tests downloads from a home that sends wrong or late answers, or starts again. */
 #include "codec/codec.h"
 #include "net/net.h"
 
@@ -13,11 +13,13 @@
 
 typedef enum habit {
     GOOD,
-    SHORT, /* sends pieces of 300,000 bytes */
+    SHORT, /* sends at most 30,000 bytes in an answer */
     /* Sends every answer twice, after an answer with an unknown request number. */
     TWICE,
     LOSES_ONE, /* loses the third question */
-    BACKWARDS, /* answers questions 2 to 4 in reverse order */
+    BACKWARDS, /* answers questions 2 and 3 in reverse order */
+    LATE,      /* answers the second question, and so all others, after LATE_MS */
+    DIES,      /* starts again after half of the blob, without answering */
     GROWS,     /* announces one byte more after the first piece */
     TOO_LONG,  /* sends a piece that ends beyond the end of the blob */
     EMPTY,     /* sends pieces without bytes */
@@ -25,13 +27,21 @@ typedef enum habit {
     ENDLESS /* claims a size of 2^60 bytes */
 } habit;
 
-enum { BYTES = 9 * PL_WIRE_DATA_MAX + 12345, HELD = 3, PATIENCE_MS = 20000 };
+enum {
+    BYTES = 9 * PL_WIRE_DATA_MAX + 12345,
+    HELD = 2,
+    PATIENCE_MS = 20000,
+    LATE_MS = 5000
+};
 
 typedef struct fake {
     pl_socket *socket;
     habit habit;
     uint64_t bytes;
+    char address[PL_ADDRESS_MAX];
+    pl_link link; /* what the client measured */
     int n_asked;
+    uint64_t bytes_asked, bytes_before; /* in all, and before it started again */
     pl_message held[HELD];
     int n_held;
     atomic_bool stop;
@@ -45,15 +55,17 @@ static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
     pl_message a;
     pl_reader r;
     pl_reader_open(&r, "GET_BLOB", q->body.data, q->body.len);
+    uint64_t most = pl_get_u64(&r, PL_TAG_TOTAL, 0);
     uint64_t at = pl_get_u64(&r, PL_TAG_OFFSET, 0), total = f->bytes;
-    uint64_t left = total - at;
-    uint64_t most = f->habit == SHORT ? 300000 : PL_WIRE_DATA_MAX;
+    uint64_t left = at < total ? total - at : 0;
+    if (f->habit == SHORT && most > 30000)
+        most = 30000;
     pl_message_init(&a, PL_MSG_BLOB);
     a.request = q->request;
     if (f->habit == GROWS && at > 0)
         total++;
     if (f->habit == TOO_LONG)
-        total = at + 10;
+        total = at < f->bytes ? at + 10 : total;
     if (f->habit == ENDLESS)
         total = 1ull << 60;
     if (f->habit == ENDLESS && at >= f->bytes / 2)
@@ -62,8 +74,9 @@ static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
         pl_put_u64(&a.body, PL_TAG_TOTAL, total);
         if (f->habit != EMPTY && left > 0)
             pl_buf_append(&a.data, data + at, (size_t)(left < most ? left : most));
-        if (f->habit == OTHER_BYTES && at > 0)
+        if (f->habit == OTHER_BYTES && at > 0 && a.data.len > 7)
             a.data.data[7] ^= 1;
+        f->bytes_asked += a.data.len;
     }
     for (int i = f->habit == TWICE ? 0 : 2; i < 3; i++) {
         a.request = i == 0 ? q->request + 1000000 : q->request;
@@ -79,11 +92,24 @@ static bool answers_now(fake *f, pl_message *q)
     f->n_asked++;
     if (f->habit == LOSES_ONE && f->n_asked == 3)
         return false;
+    if (f->habit == LATE && f->n_asked == 2)
+        pl_sleep_ms(LATE_MS);
     if (f->habit != BACKWARDS || f->n_asked == 1 || f->n_held == HELD)
         return true;
     f->held[f->n_held++] = *q;
     pl_message_init(q, 0);
     return false;
+}
+
+/* Ends and starts again at the same address. Questions that came are lost. */
+static void start_again(fake *f)
+{
+    char bound[PL_ADDRESS_MAX];
+    f->bytes_before = f->bytes_asked;
+    f->habit = GOOD;
+    pl_wire_close(&f->socket);
+    while (pl_wire_bind(f->address, &f->socket, bound) != PL_OK)
+        pl_sleep_ms(10); /* closing frees the address only after a moment */
 }
 
 static void serve(void *context)
@@ -96,6 +122,10 @@ static void serve(void *context)
         bool ready;
         pl_wire_poll(&f->socket, 1, NULL, 0, 10, &ready);
         while (pl_wire_recv(f->socket, &peer, &q) == PL_OK) {
+            if (f->habit == DIES && f->bytes_asked > BYTES / 2) {
+                start_again(f);
+                break;
+            }
             if (answers_now(f, &q))
                 answer_piece(f, &peer, &q);
             for (int i = HELD; f->n_held == HELD && i-- > 0;)
@@ -110,26 +140,31 @@ static void serve(void *context)
 
 /* Downloads a blob from a home with the habit `way`. The word "head", which is in `out`
  * before the blob, must remain there. */
-static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *out)
+static pl_status fetch_from(fake *f, const pl_hash *name, pl_buf *out)
 {
-    char address[PL_ADDRESS_MAX];
-    const char *homes[] = {address};
-    fake f = {.habit = way, .bytes = bytes};
+    const char *homes[] = {f->address};
     pl_thread *thread = NULL;
     pl_client *client = NULL;
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f.socket, address), PL_OK);
-    assert_int_equal(pl_thread_start("home", serve, &f, &thread), PL_OK);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->socket, f->address), PL_OK);
+    assert_int_equal(pl_thread_start("home", serve, f, &thread), PL_OK);
     pl_client_options options = {
         .homes = homes, .n_homes = 1, .patience_ms = PATIENCE_MS};
     assert_int_equal(pl_client_create(&options, &client), PL_OK);
     pl_buf_append(out, "head", 4);
     pl_status status = pl_client_get_blob(client, "x", name, out);
+    pl_client_link(client, &f->link);
     pl_client_destroy(&client);
-    atomic_store(&f.stop, true);
+    atomic_store(&f->stop, true);
     pl_thread_join(&thread);
-    pl_wire_close(&f.socket);
+    pl_wire_close(&f->socket);
     assert_memory_equal(out->data, "head", 4);
     return status;
+}
+
+static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *out)
+{
+    fake f = {.habit = way, .bytes = bytes};
+    return fetch_from(&f, name, out);
 }
 
 static void check_whole(habit way)
@@ -173,10 +208,43 @@ static void a_lost_answer_is_asked_for_again(void **state)
     check_whole(LOSES_ONE);
 }
 
-static void answers_out_of_order_are_asked_for_again(void **state)
+static void answers_out_of_order_are_used(void **state)
 {
     (void)state;
     check_whole(BACKWARDS);
+}
+
+static void fetch_all(fake *f)
+{
+    pl_buf out = {0};
+    assert_int_equal(fetch_from(f, &names[0], &out), PL_OK);
+    assert_int_equal(out.len, 4 + BYTES);
+    pl_buf_destroy(&out);
+}
+
+static void a_late_answer_is_used_and_nothing_is_asked_twice(void **state)
+{
+    (void)state;
+    fake f = {.habit = LATE, .bytes = BYTES};
+    fetch_all(&f);
+    assert_int_equal(f.bytes_asked, BYTES);
+    assert_int_equal(f.link.repeated_bytes, 0);
+    assert_int_equal(f.link.down_bytes, BYTES);
+    assert_int_equal(f.link.n_connects, 1);
+    assert_true(f.link.down_bytes_per_s > 0);
+}
+
+static void after_a_broken_connection_a_download_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    fake f = {.habit = DIES, .bytes = BYTES};
+    fetch_all(&f);
+    /* What was under way is requested again, and nothing else. */
+    enum { UNDER_WAY = 128 * (64 << 10) };
+    assert_true(f.bytes_before > BYTES / 2);
+    assert_true(f.bytes_asked <= BYTES + f.link.repeated_bytes);
+    assert_true(f.link.repeated_bytes > 0 && f.link.repeated_bytes <= UNDER_WAY);
+    assert_int_equal(f.link.n_connects, 2);
 }
 
 static void a_home_that_contradicts_itself_is_refused(void **state)
@@ -240,7 +308,9 @@ int main(void)
         cmocka_unit_test(a_blob_arrives_whole_in_pieces_of_any_size),
         cmocka_unit_test(answers_that_come_twice_or_to_nobody_do_no_harm),
         cmocka_unit_test(a_lost_answer_is_asked_for_again),
-        cmocka_unit_test(answers_out_of_order_are_asked_for_again),
+        cmocka_unit_test(answers_out_of_order_are_used),
+        cmocka_unit_test(a_late_answer_is_used_and_nothing_is_asked_twice),
+        cmocka_unit_test(after_a_broken_connection_a_download_goes_on_where_it_was),
         cmocka_unit_test(a_home_that_contradicts_itself_is_refused),
         cmocka_unit_test(bytes_that_are_not_what_their_name_says_are_refused),
         cmocka_unit_test(memory_follows_what_has_arrived_not_what_was_announced),

@@ -28,6 +28,7 @@ static int setup(void **state)
     pl_join(f->home.target, f->dir, "store");
     define_grid(&f->arm, "f32");
     f->arm.outer.weighted = true;
+    f->arm.outer.state_every = 2;
     for (int p = 0; p < PATHS; p++)
         f->arm.weights[p] = 1.0 + p;
     assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
@@ -542,6 +543,58 @@ static void path_state_waits_for_the_updates_of_its_task(void **state)
     pl_free(moments);
 }
 
+/* Sends the updates of all paths for phase 0, and those of path 1 for phase 1. */
+static void send_two_phases(fixture *f)
+{
+    for (int path = 0; path < PATHS; path++)
+        for (int slot = 0; slot < N_SLOTS; slot++)
+            assert_int_equal(send_good(f, slot, path).result, PL_SUBMIT_ACCEPTED);
+    for (int slot = 0; slot < N_SLOTS; slot++)
+        assert_int_equal(send_update(f, slot, 1, 1, f->start, 0).result,
+                         PL_SUBMIT_ACCEPTED);
+}
+
+static void state_between_two_uploads_is_known_by_its_hash(void **state)
+{
+    fixture *f = *state;
+    size_t n = 2 * pl_topology_path_params(f->topology);
+    float *moments = pl_alloc(n * sizeof *moments);
+    pl_path_state s = {.phase = 1, .samples = 4}, back;
+    pl_submit_result result;
+    char text[256];
+    pl_arm_path_name(&f->arm, f->topology, 1, 0, s.name);
+    send_two_phases(f);
+    pl_blob_hash("made", 4, &s.moments);
+    pl_lease lease = lease_of(&f->arm, 1, 0, 0);
+    act_under(f->client, &lease);
+    assert_int_equal(pl_client_submit_path(f->client, &s, NULL, 0, &result, text),
+                     PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    for (int i = 0; i < 2; i++) { /* also after a restart */
+        assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
+        assert_true(back.phase == 1 && back.repeats == 1);
+        assert_true(pl_hash_equal(&back.made, &s.moments) &&
+                    pl_hash_none(&back.moments));
+        kill_child(&f->home, SIGKILL);
+        start_child(&f->home);
+    }
+    /* the next state must be uploaded, its hash is not enough */
+    s.phase = 2;
+    s.samples = 8;
+    lease = lease_of(&f->arm, 1, 1, 0);
+    act_under(f->client, &lease);
+    assert_int_not_equal(pl_client_submit_path(f->client, &s, NULL, 0, &result, text),
+                         PL_OK);
+    memset(&s.moments, 0, sizeof s.moments);
+    assert_int_equal(
+        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
+    assert_true(back.phase == 2 && back.repeats == 0);
+    assert_true(pl_hash_none(&back.made) && !pl_hash_none(&back.moments));
+    pl_free(moments);
+}
+
 static void defining_an_arm_twice_is_fine_but_not_otherwise(void **state)
 {
     fixture *f = *state;
@@ -632,6 +685,7 @@ static void piece_beyond_the_end_of_a_blob_is_refused(void **state)
     pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
     pl_put_u64(&q.body, PL_TAG_TOTAL, PL_WIRE_DATA_MAX);
     pl_put_u64(&q.body, PL_TAG_OFFSET, PL_WIRE_DATA_MAX);
+    pl_buf_append(&q.data, "y", 1);
     ask_raw(f, &q, PL_ERR_PROTO);
     pl_message_init(&q, PL_MSG_PUT_BLOB);
     pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
@@ -731,6 +785,7 @@ int main(int argc, char **argv)
         TEST(scores_need_no_updates_and_must_be_losses),
         TEST(features_must_be_finite_and_have_the_right_size),
         TEST(path_state_waits_for_the_updates_of_its_task),
+        TEST(state_between_two_uploads_is_known_by_its_hash),
         TEST(defining_an_arm_twice_is_fine_but_not_otherwise),
         TEST(blob_of_several_pieces_arrives_whole),
         TEST(unknown_names_are_told_to_the_asker),

@@ -199,7 +199,7 @@ static void state_with_impossible_numbers_is_refused(void **state)
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
-/* Sends one piece of a blob of `total` bytes. The blob is never completed. */
+/* Asks for room for a blob of `total` bytes, which are never sent. */
 static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
                          uint64_t total)
 {
@@ -212,9 +212,8 @@ static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
     pl_lease_seal(&home_secret, lease, &sealed);
     pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
     pl_put_u64(&q.body, PL_TAG_TOTAL, total);
-    pl_put_u64(&q.body, PL_TAG_OFFSET, total - total % PL_WIRE_DATA_MAX);
+    pl_put_u64(&q.body, PL_TAG_OFFSET, 0);
     pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.data, sealed.len);
-    pl_buf_append(&q.data, "x", 1);
     pl_status status = pl_wire_ask(socket, &q, 1000, 10000, &a);
     pl_buf_destroy(&sealed);
     pl_message_destroy(&q);

@@ -14,7 +14,7 @@ static void begin(pl_message *m, uint16_t type, const char *name, uint64_t token
 {
     pl_message_init(m, type);
     if (type == PL_MSG_RELEASE) {
-        pl_put_u64(&m->body, PL_TAG_STATUS, PL_ERR_DEVICE);
+        pl_put_u64(&m->body, PL_TAG_STATUS, PL_ERR_INTERNAL);
         pl_put_text(&m->body, PL_TAG_TEXT, "said by a stranger");
     }
     m->token = token;

@@ -500,6 +500,63 @@ static void arm_is_finished_when_paths_and_modules_are(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* All paths have finished a phase at time 1000. Only worker 0 has the state of path 0,
+ * for which another worker would repeat two phases of 500 ms. The other paths are
+ * leased. */
+static plan_path *only_one_has_the_state(plan *p)
+{
+    plan_arm *mix = plan_find_arm(p, "mix");
+    const plan_news news = {.phase = 1, .keeper = 0, .repeats = 2};
+    set_all(p, "mix", 1);
+    plan_hear(&mix->paths[0], &news, 1000);
+    mix->paths[0].took_ms = 500;
+    for (int i = 1; i < 4; i++) {
+        finish(&mix->paths[i], 1, 1000);
+        plan_grant(p, (plan_task){0, i}, 10 + i, 1000, 100 * TTL);
+    }
+    return &mix->paths[0];
+}
+
+static void path_waits_for_the_worker_that_has_its_state(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    const plan_path *path = only_one_has_the_state(p);
+    assert_int_equal(plan_repeats(path, 0), 0);
+    assert_int_equal(plan_repeats(path, 1), 2);
+    assert_false(plan_choose(p, 1, 1999, &task));
+    assert_true(plan_leaves_out(p, 1, 1999));
+    assert_false(plan_leaves_out(p, 0, 1999));
+    assert_true(plan_choose(p, 0, 1000, &task));
+    assert_int_equal(task.index, 0);
+    /* repeating both phases would have taken as long as this path has waited */
+    assert_true(plan_choose(p, 1, 2000, &task));
+    assert_false(plan_leaves_out(p, 1, 2000));
+    plan_grant(p, task, 1, 2000, TTL);
+    assert_int_equal(path->lease.repeats, 2);
+}
+
+static void path_does_not_wait_for_a_worker_that_left(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    const plan_path *path = only_one_has_the_state(p);
+    plan_release_worker(p, 0);
+    assert_true(plan_choose(p, 1, 1000, &task));
+    assert_int_equal(plan_repeats(path, 0), 2);
+}
+
+static void lost_lease_ends_the_wait_for_its_holder(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    const plan_path *path = only_one_has_the_state(p);
+    plan_grant(p, (plan_task){0, 0}, 0, 1000, 100);
+    assert_int_equal(path->lease.repeats, 0);
+    assert_int_equal(plan_expire(p, 1100, NULL, NULL), 1);
+    assert_true(plan_choose(p, 1, 1100, &task));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -526,6 +583,9 @@ int main(void)
         TEST(news_and_what_workers_say_may_come_in_any_order),
         TEST(lease_lives_for_what_was_said_last),
         TEST(arm_is_finished_when_paths_and_modules_are),
+        TEST(path_waits_for_the_worker_that_has_its_state),
+        TEST(path_does_not_wait_for_a_worker_that_left),
+        TEST(lost_lease_ends_the_wait_for_its_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static void what_costs_the_server_more_costs_the_key_more(void **state)
     assert_int_equal(pl_message_cost(9999), 1);
     assert_true(64 * pl_message_cost(PL_MSG_HELLO) < 8000);
     assert_in_range(pl_message_cost(PL_MSG_STATUS), 100, 1000);
-    assert_true(pl_message_cost(PL_MSG_GET_BLOB) > 1);
+    assert_true(pl_message_cost(PL_MSG_SUBMIT) > 1);
 }
 
 int main(void)

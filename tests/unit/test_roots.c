@@ -128,11 +128,12 @@ static uint64_t oldest_kept(world *w, const char *module, int64_t keep)
     return oldest;
 }
 
-static void put_audit(world *w, const char *path, int64_t phase, pl_verdict verdict)
+static void put_audit(world *w, const char *path, int64_t phase, int64_t repeats,
+                      pl_verdict verdict)
 {
     char name[PL_TEXT_MAX];
     pl_buf text = {0};
-    pl_audit a = {.phase = phase, .verdict = verdict, .n = 1};
+    pl_audit a = {.phase = phase, .repeats = repeats, .verdict = verdict, .n = 1};
     pl_copy_text(a.path, sizeof a.path, path);
     pl_copy_text(a.results[0].worker, sizeof a.results[0].worker, "w");
     pl_audit_name(&a, name);
@@ -152,13 +153,30 @@ static void versions_of_the_next_and_the_last_phase_are_kept(void **state)
 
 static void task_of_an_open_audit_keeps_its_versions(void **state)
 {
-    put_audit(*state, "mix/p0.r0", 4, PL_VERDICT_OPEN);
+    put_audit(*state, "mix/p0.r0", 4, 0, PL_VERDICT_OPEN);
     assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), 3);
     assert_int_equal(oldest_kept(*state, "mix/embed.E0", 1), 3);
     /* The path p0 does not use L1.E1. */
     assert_int_equal(oldest_kept(*state, "mix/L1.E1", 1), DONE - 1);
-    put_audit(*state, "mix/p0.r0", 4, PL_VERDICT_AGREED);
+    put_audit(*state, "mix/p0.r0", 4, 0, PL_VERDICT_AGREED);
     assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), DONE - 1);
+    /* An audit whose worker must first repeat phases 2 and 3. */
+    put_audit(*state, "mix/p0.r0", 4, 2, PL_VERDICT_OPEN);
+    assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), 1);
+}
+
+static void phases_since_the_newest_uploaded_state_keep_their_versions(void **state)
+{
+    world *w = *state;
+    pl_path_state at = {.phase = DONE, .repeats = 3};
+    pl_hash_of("blob", "made", 4, &at.made);
+    pl_arm_path_name(&w->arm, w->topology, 0, 0, at.name);
+    assert_int_equal(pl_txn_begin(w->store, &w->txn), PL_OK);
+    assert_int_equal(pl_txn_put_path(w->txn, &at), PL_OK);
+    assert_int_equal(pl_txn_commit(&w->txn), PL_OK);
+    assert_int_equal(oldest_kept(w, "mix/L1.E0", 1), DONE - 4);
+    assert_int_equal(oldest_kept(w, "mix/embed.E0", 1), DONE - 4);
+    assert_int_equal(oldest_kept(w, "mix/L1.E1", 1), DONE - 1);
 }
 
 int main(void)
@@ -168,6 +186,9 @@ int main(void)
             versions_of_the_next_and_the_last_phase_are_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(task_of_an_open_audit_keeps_its_versions, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            phases_since_the_newest_uploaded_state_keep_their_versions, setup,
+            teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -314,6 +314,42 @@ static void an_arm_that_scores_makes_no_versions(void **state)
     assert_int_equal(pl_path_state_bytes(&f->arm, 1000), 7 * sizeof(double));
 }
 
+static void states_are_uploaded_every_so_many_phases_and_at_the_end(void **state)
+{
+    fixture *f = *state;
+    for (int64_t phase = 1; phase <= PHASES; phase++)
+        for (int every = 0; every < 2; every++) {
+            f->arm.outer.state_every = every;
+            assert_true(pl_phase_uploads(&f->arm, phase));
+        }
+    f->arm.outer.state_every = 5;
+    for (int64_t phase = 1; phase <= PHASES; phase++)
+        assert_int_equal(pl_phase_uploads(&f->arm, phase),
+                         phase == 5 || phase == 10 || phase == PHASES);
+}
+
+static void only_phases_that_can_be_repeated_may_keep_their_states(void **state)
+{
+    fixture *f = *state;
+    pl_outer *outer = &f->arm.outer;
+    outer->state_every = 4;
+    for (int method = 0; method < PL_METHOD_COUNT; method++) {
+        const pl_method_traits *of = pl_traits((pl_method)method);
+        choose(f, (pl_method)method);
+        bool repeats = !of->gossips && !of->arrives && !of->leads;
+        assert_int_equal(pl_state_every_check(outer), repeats ? PL_OK : PL_ERR_CONFIG);
+        if (!repeats)
+            assert_non_null(strstr(pl_last_error(), of->name));
+    }
+    choose(f, PL_METHOD_DILOCO);
+    outer->state = PL_STATE_LOCAL;
+    assert_int_equal(pl_state_every_check(outer), PL_ERR_CONFIG);
+    outer->state_every = 1;
+    assert_int_equal(pl_state_every_check(outer), PL_OK);
+    outer->state_every = -1;
+    assert_int_equal(pl_state_every_check(outer), PL_ERR_CONFIG);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -333,6 +369,8 @@ int main(void)
         TEST(others_meet_nobody),
         TEST(an_arm_that_scores_makes_no_versions),
         TEST(vectors_of_a_path_are_what_its_method_keeps),
+        TEST(states_are_uploaded_every_so_many_phases_and_at_the_end),
+        TEST(only_phases_that_can_be_repeated_may_keep_their_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

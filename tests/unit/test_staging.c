@@ -31,9 +31,13 @@ static pl_status put_piece(staging *s, uint8_t number, uint64_t total, uint64_t 
     pl_buf_reserve(&data, len);
     memset(data.data, number, len);
     data.len = len;
-    staging_piece piece = {
-        .hash = name_of(number), .total = total, .offset = offset, .data = &data};
-    pl_status status = staging_put(s, &piece);
+    staging_piece piece = {.hash = name_of(number),
+                           .total = total,
+                           .offset = offset,
+                           .data = data.data,
+                           .len = len};
+    uint64_t there;
+    pl_status status = staging_put(s, &piece, &there);
     pl_buf_destroy(&data);
     return status;
 }
@@ -160,6 +164,36 @@ static void leases_of_one_key_have_a_share_together(void **state)
     staging_expire(&s, true);
 }
 
+/* Asks for room; returns how many bytes have arrived. */
+static uint64_t arrived(staging *s, uint8_t number, uint64_t total)
+{
+    uint64_t there = 0;
+    staging_piece piece = {.hash = name_of(number), .total = total};
+    assert_int_equal(staging_open(s, &piece, &there), PL_OK);
+    return there;
+}
+
+static void an_upload_tells_how_far_it_is_and_takes_pieces_in_order(void **state)
+{
+    (void)state;
+    staging s = of_limit(64 * MIB);
+    assert_int_equal(put_piece(&s, 1, 3 * MIB, MIB), PL_ERR_BUSY); /* not begun */
+    assert_int_equal(s.bytes, 0);
+    assert_int_equal(arrived(&s, 1, 3 * MIB), 0);
+    assert_int_equal(put_piece(&s, 1, 3 * MIB, 0), PL_OK);
+    assert_int_equal(put_piece(&s, 1, 3 * MIB, 2 * MIB), PL_ERR_BUSY); /* a gap */
+    assert_int_equal(arrived(&s, 1, 3 * MIB), MIB);
+    assert_int_equal(put_piece(&s, 1, 3 * MIB, 0), PL_OK); /* once more */
+    assert_int_equal(arrived(&s, 1, 3 * MIB), MIB);
+    assert_int_equal(put_piece(&s, 1, 3 * MIB, MIB), PL_OK);
+    assert_null(whole(&s, 1));
+    assert_int_equal(put_piece(&s, 1, 3 * MIB, 2 * MIB), PL_OK);
+    assert_non_null(whole(&s, 1));
+    assert_int_equal(arrived(&s, 2, 0), 0); /* a blob without bytes is complete */
+    assert_non_null(whole(&s, 2));
+    staging_expire(&s, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +202,7 @@ int main(void)
         cmocka_unit_test(kept_memory_takes_no_room_from_uploads),
         cmocka_unit_test(few_blocks_are_kept_and_no_small_ones),
         cmocka_unit_test(leases_of_one_key_have_a_share_together),
+        cmocka_unit_test(an_upload_tells_how_far_it_is_and_takes_pieces_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

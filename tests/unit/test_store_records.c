@@ -242,6 +242,37 @@ static void old_bytes_decode_to_what_was_meant(void **state)
     assert_true(chunk.pack == 99 && chunk.number == 4 && chunk.refs == 3);
 }
 
+/* A state that was not uploaded has an age and a hash, and is not older than its
+ * path. */
+static void a_state_of_an_impossible_age_is_damage(void **state)
+{
+    example_rows *rows = *state;
+    row_source from = {.db = rows->db, .batch = rows->batch};
+    static const struct {
+        int64_t repeats;
+        bool named;
+        pl_status status;
+    } cases[] = {{0, false, PL_OK},          {3, true, PL_OK},
+                 {8, true, PL_OK},           {9, true, PL_ERR_DAMAGED},
+                 {-1, true, PL_ERR_DAMAGED}, {3, false, PL_ERR_DAMAGED},
+                 {0, true, PL_ERR_DAMAGED}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pl_path_state path = {.name = "mix/p03.r1",
+                              .phase = 8,
+                              .repeats = cases[i].repeats,
+                              .made = hash_of_byte(cases[i].named ? 0x12 : 0)},
+                      read;
+        row_view row;
+        row_key key = key_of_name(path.name);
+        path_write(rows->batch, &path);
+        assert_ok(row_read(from, KV_PATH, &key, &row));
+        assert_int_equal(path_decode(&row, &read), cases[i].status);
+        if (cases[i].status == PL_OK)
+            assert_true(read.repeats == path.repeats &&
+                        pl_hash_equal(&read.made, &path.made));
+    }
+}
+
 /* Opens a row and closes it without reading its fields. */
 static pl_status look(kv_family family, kv_slice key, const uint8_t *bytes, size_t len)
 {
@@ -349,6 +380,7 @@ int main(void)
         row_test(the_bytes_of_every_record_are_fixed),
         row_test(what_a_home_noted_of_an_update_comes_back),
         row_test(old_bytes_decode_to_what_was_meant),
+        row_test(a_state_of_an_impossible_age_is_damage),
         row_test(any_truncation_any_flip_and_any_move_is_damage),
         row_test(a_forged_record_is_damage_not_a_crash),
         row_test(a_record_of_a_newer_release_is_told_apart_from_damage),

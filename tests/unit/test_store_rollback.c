@@ -22,6 +22,8 @@ static void make_part(const char *folder, int part)
     pl_txn *txn = begin(store);
     pl_copy_text(state.name, sizeof state.name, paths[part]);
     state.moments = put_bytes(txn, 77, BYTES);
+    state.repeats = 1; /* the newest state was not uploaded */
+    pl_hash_of("blob", "made", 4, &state.made);
     c.update = put_bytes(txn, 88, BYTES);
     if (part > 0) /* one path has not finished any phase */
         assert_ok(pl_txn_put_path(txn, &state));
@@ -95,6 +97,7 @@ static int look_at(pl_store *store, int i)
     assert_int_equal(state.samples, went ? 40 : i > 0 ? 20 : 0);
     if (i > 0)
         assert_true(blob_holds(store, &state.moments, 77, BYTES));
+    assert_int_equal(state.repeats, i > 0 && !went);
     assert_ok(pl_store_each_pending(store, modules[i], count_pending, &n_pending));
     assert_int_equal(n_pending, !went);
     return went;

@@ -38,22 +38,26 @@ static void answer_result(pl_message *a, pl_submit_result result)
     pl_put_u64(&a->body, PL_TAG_RESULT, (uint64_t)result);
 }
 
-static void take_upload(fake_home *h, pl_message *a)
+static void take_upload(fake_home *h, const pl_message *m, pl_message *a)
 {
-    a->type = PL_MSG_PUT_STATE;
-    if (h->room > 0 && h->held == h->room) {
+    pl_reader r;
+    pl_reader_open(&r, "PUT_BLOB", m->body.data, m->body.len);
+    uint64_t offset = pl_get_u64(&r, PL_TAG_OFFSET, 0);
+    bool asks = m->data.len == 0;
+    if (asks && h->room > 0 && h->held == h->room) {
         atomic_fetch_add(&h->n_busy, 1);
         pl_wire_error(a, 0, PL_ERR_BUSY, "no room");
         return;
     }
-    h->held++;
+    h->held += asks;
+    PL_SAY(a, PUT_STATE, put_state, .offset = offset + m->data.len);
 }
 
 /* Makes the answer to a message. If the type of the answer is 0, no answer is sent. */
 static void answer(fake_home *h, const pl_message *m, pl_message *a)
 {
     if (m->type == PL_MSG_PUT_BLOB) {
-        take_upload(h, a);
+        take_upload(h, m, a);
     } else if (m->type == PL_MSG_SUBMIT && h->loses_first) {
         h->loses_first = false;
     } else if (m->type == PL_MSG_SUBMIT) {
@@ -111,7 +115,7 @@ static job *open_job(int n_homes)
         list[i] = address[i];
     }
     pl_client_options options = {
-        .homes = list, .n_homes = n_homes, .patience_ms = 5000};
+        .homes = list, .n_homes = n_homes, .patience_ms = 20000};
     assert_int_equal(pl_client_create(&options, &j->client), PL_OK);
     return j;
 }

@@ -148,7 +148,7 @@ static void arm_that_cannot_be_used_is_a_failure_of_its_task(void **state)
     pl_message_init(&a, PL_MSG_ERR);
     pl_put_u64(&a.body, PL_TAG_STATUS, PL_ERR_DAMAGED);
     pl_put_text(&a.body, PL_TAG_TEXT, "the arm is damaged");
-    hear(s, s->home, PL_MSG_GET_BLOB); /* the worker asks again after 2 s */
+    hear(s, s->home, PL_MSG_GET_BLOB);
     answer(s, s->home, &a);
     hear(s, s->hub, PL_MSG_RELEASE);
     pl_reader r = assert_named(s);
@@ -182,7 +182,7 @@ static void worker_that_goes_takes_its_question_back(void **state)
     pl_reader r;
     pl_reader_open(&r, "a farewell", s->heard.body.data, s->heard.body.len);
     assert_int_equal(pl_field_count(&r, PL_TAG_TASK), 0);
-    assert_int_equal(pl_get_u64(&r, PL_TAG_PID, 0), (uint64_t)getpid());
+    assert_int_equal(pl_get_u64(&r, PL_TAG_PID, 0) & UINT32_MAX, (uint64_t)getpid());
 }
 
 static void lost_lease_ends_a_fetch_and_another_task_is_asked_for(void **state)
@@ -193,6 +193,57 @@ static void lost_lease_ends_a_fetch_and_another_task_is_asked_for(void **state)
     pl_message_init(&a, PL_MSG_LEASE_LOST);
     answer(s, s->hub, &a);
     hear(s, s->hub, PL_MSG_TASK_REQ);
+}
+
+static void refuse(scene *s, pl_status status, const char *sentence)
+{
+    pl_message a;
+    pl_message_init(&a, 0);
+    pl_wire_error(&a, 0, status, sentence);
+    answer(s, s->hub, &a);
+}
+
+/* A hub that was started elsewhere does not know the worker, and names a home with a
+ * different address. */
+static void home_that_has_moved_is_found_again(void **state)
+{
+    scene *s = *state;
+    pl_socket *old = s->home;
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &s->home, s->home_at), PL_OK);
+    hear(s, s->hub, PL_MSG_RENEW);
+    refuse(s, PL_ERR_STALE, "this hub does not know the worker; send HELLO");
+    say_welcome(s);
+    say_welcome(s); /* the worker has begun anew */
+    give_task(s);
+    hear(s, s->home, PL_MSG_GET_BLOB);
+    pl_wire_close(&old);
+}
+
+static void hub_of_another_release_ends_the_worker(void **state)
+{
+    scene *s = *state;
+    hear(s, s->hub, PL_MSG_RENEW);
+    refuse(s, PL_ERR_UNSUPPORTED, "their results may differ");
+    pl_thread_join(&s->thread);
+    assert_int_equal(s->ended, PL_ERR_UNSUPPORTED);
+    s->ended = PL_OK; /* for teardown */
+}
+
+static void removed_worker_says_goodbye(void **state)
+{
+    scene *s = *state;
+    pl_message a;
+    hear(s, s->hub, PL_MSG_RENEW);
+    pl_message_init(&a, PL_MSG_LEASE_LOST);
+    answer(s, s->hub, &a);
+    hear(s, s->hub, PL_MSG_TASK_REQ);
+    refuse(s, PL_ERR_CANCELLED, "the operator has removed this worker");
+    hear(s, s->hub, PL_MSG_RELEASE);
+    pl_reader r;
+    pl_reader_open(&r, "a farewell", s->heard.body.data, s->heard.body.len);
+    assert_int_equal(pl_field_count(&r, PL_TAG_TASK), 0);
+    pl_thread_join(&s->thread);
+    assert_int_equal(s->ended, PL_OK);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -206,6 +257,9 @@ int main(void)
         TEST(stop_ends_a_fetch_and_gives_the_task_back),
         TEST(worker_that_goes_takes_its_question_back),
         TEST(lost_lease_ends_a_fetch_and_another_task_is_asked_for),
+        TEST(home_that_has_moved_is_found_again),
+        TEST(hub_of_another_release_ends_the_worker),
+        TEST(removed_worker_says_goodbye),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     pl_wire_shutdown();

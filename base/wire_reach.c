@@ -1,0 +1,90 @@
+/* Finds out why no connection to a server comes about: its name is unknown, nothing
+ * listens at its port, or its machine is silent. ZeroMQ tries again and again without
+ * saying so. */
+#include "base/address.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/wire_internal.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ZeroMQ looks a name up in the same way, also each time when it connects again. */
+static pl_status look_up(const pl_address *at, struct addrinfo **out)
+{
+    char host[PL_ADDRESS_MAX], port[16];
+    const struct addrinfo hints = {.ai_family = at->host[0] == '[' ? AF_INET6 : AF_INET,
+                                   .ai_socktype = SOCK_STREAM};
+    pl_copy_text(host, sizeof host, at->host[0] == '[' ? at->host + 1 : at->host);
+    host[strcspn(host, "]")] = '\0';
+    snprintf(port, sizeof port, "%d", at->port);
+    int cause = getaddrinfo(host, port, &hints, out);
+    if (cause == 0)
+        return PL_OK;
+    *out = NULL;
+    if (cause == EAI_AGAIN)
+        return pl_fail(PL_ERR_NET,
+                       "the name %s cannot be looked up, because the name service "
+                       "(DNS) does not answer; check the network of this machine",
+                       host);
+    return pl_fail(PL_ERR_NET,
+                   "there is no machine with the name %s (%s); check the name in the "
+                   "address, and the name service (DNS) of this machine",
+                   host, gai_strerror(cause));
+}
+
+/* Connects without ZeroMQ. Returns 0 or errno; ETIMEDOUT if there was no answer. */
+static int connect_within(const struct addrinfo *to, int timeout_ms)
+{
+    int cause = 0;
+    socklen_t len = sizeof cause;
+    int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    if (connect(fd, to->ai_addr, to->ai_addrlen) != 0)
+        cause = errno;
+    if (cause == EINPROGRESS) {
+        int64_t until = pl_now_ms() + timeout_ms, left = timeout_ms;
+        int n;
+        while ((n = poll(&wait, 1, (int)left)) < 0 && errno == EINTR && left > 0)
+            left = until > pl_now_ms() ? until - pl_now_ms() : 0;
+        if (n <= 0)
+            cause = ETIMEDOUT;
+        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &len) != 0)
+            cause = errno;
+    }
+    close(fd);
+    return cause;
+}
+
+pl_status pl_wire_reach(const char *address, int timeout_ms)
+{
+    pl_address at;
+    struct addrinfo *found = NULL;
+    PL_CHECK(pl_address_parse(address, &at));
+    if (!at.host[0]) /* a socket in a folder of this machine */
+        return PL_OK;
+    PL_CHECK(look_up(&at, &found));
+    int cause = connect_within(found, timeout_ms);
+    freeaddrinfo(found);
+    if (cause == 0)
+        return PL_OK;
+    if (cause == ECONNREFUSED)
+        return pl_fail(PL_ERR_NET,
+                       "nothing listens at %s: the job does not run there now, or it "
+                       "listens at a different port",
+                       at.endpoint);
+    if (cause == ETIMEDOUT)
+        return pl_fail(PL_ERR_TIMEOUT,
+                       "%s did not answer within %d s: its machine is off, or a "
+                       "firewall drops the packets",
+                       at.endpoint, (timeout_ms + 999) / 1000);
+    return pl_fail(PL_ERR_NET, "%s cannot be reached: %s", at.endpoint,
+                   strerror(cause));
+}

@@ -1,0 +1,13 @@
+/* `pathloom train --link RATE`: sets the keys with which a link of this rate does not
+ * slow the workers down, or slows them down least. */
+#ifndef PL_MEASURE_TRAIN_LINK_H
+#define PL_MEASURE_TRAIN_LINK_H
+#include "measure/train_dial.h"
+
+/* Chooses the first of link_levels (job/link.h) with which the transfers of a phase
+ * take no longer than its inner steps, or else the last one; keys that the user gave
+ * stay. The time of the steps is measured on this machine. Prints the choice and why.
+ * `d` has the keys that were chosen before; its text `link` is the rate. */
+PL_MUST_CHECK pl_status train_link_choose(train_dial *d, pl_run *r);
+
+#endif

@@ -1,0 +1,165 @@
+#!/bin/sh
+# Tests states of paths that are uploaded only after every k-th phase
+# (train.state_every): whoever is killed, and whatever state is lost, the bytes are those
+# of a run that uploads every state.
+#
+# usage: fault_repeat.sh PATHLOOM WORKFOLDER [CASE ...]
+#
+# 1. For several methods and codecs, a job runs twice: undisturbed with k = 1, and with
+#    k > 1 while workers, hubs and homes are killed by kill -9 at random times and the
+#    states that workers saved are removed. At least one state must have been made again.
+# 2. Both runs of the first case are lengthened; the same bytes again.
+# 3. A job is killed between two uploads; the saved states are removed and `store gc
+#    --keep 1` runs; then its command is repeated.
+# 4. Every task is audited while the saved states are removed; no audit finds a
+#    difference.
+set -u
+pathloom=$1
+work=$2
+shift 2
+names=" $* "
+seed=$(date +%s)
+echo "seed $seed"
+first_seed=$seed
+. tests/fault/chaos_job.sh
+own_folder "$work"
+
+make_corpus outer workers
+
+run_job() { # folder, options; in a subshell, which becomes the launcher
+    out=$1
+    shift
+    [ ! -d "$work/data" ] || take_data . "$out"
+    tiny_job "$out" --set train.phases=9 "$@"
+}
+
+# Removes the states that workers saved, so that they must be made again. A worker also
+# has states in its memory, but not those of a killed worker.
+lose_states() { # folder
+    rm -f "$work/$1"/cache/*.state
+}
+
+# Kills processes of the job until `kills` are dead, and removes saved states.
+disturb() { # folder, launcher pid, kills
+    shots=0
+    while kill -0 "$2" 2>/dev/null; do
+        random 10
+        sleep "0.1$value"
+        lose_states "$1"
+        pick worker worker worker hub home
+        choices=$(members "$2" "$choice")
+        [ -n "$choices" ] || continue
+        # shellcheck disable=SC2086 # the process ids are several words
+        pick $choices
+        [ "$shots" -lt "$3" ] || continue
+        kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
+    done
+}
+
+n_repeated() { # folder
+    cat "$work/$1"/log/worker*.log | grep -c ' state.repeated '
+}
+
+no_difference() { # folder
+    ! grep -h ' state.differs ' "$work/$1"/log/worker*.log ||
+        fail "a state that was made again differs from the one that was reported"
+}
+
+same() { # name, k, options
+    case=$1
+    every=$2
+    shift 2
+    [ "$names" = "  " ] || [ "${names#* "$case" }" != "$names" ] || return 0
+    (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 || fail "the undisturbed run"
+    [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
+    # slow steps leave time for the kills
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30 run_job "$case.shot" "$@" \
+        --set train.state_every="$every" >"$work/$case.shot.out" 2>&1 &
+    job=$!
+    disturb "$case.shot" "$job" 6
+    wait "$job" || fail "the run whose processes were killed"
+    facts_of_run "$case.calm"
+    facts_of_run "$case.shot"
+    cmp -s "$work/$case.calm.facts" "$work/$case.shot.facts" || {
+        diff "$work/$case.calm.facts" "$work/$case.shot.facts"
+        fail "versions or states differ after $shots kills"
+    }
+    no_difference "$case.shot"
+    repeated=$(n_repeated "$case.shot")
+    [ "$repeated" -gt 0 ] || fail "no state was made again after $shots kills"
+    ! ls "$work/$case.shot"/cache/*.state >"$work/left" 2>&1 ||
+        fail "saved states of finished paths are left: $(cat "$work/left")"
+    echo "$case: the same bytes after $shots kills, $repeated states made again"
+}
+
+echo "1. kills and lost states"
+same f32 4
+same topk 5 --set codec.name=topk
+same co2-i4 4 --set outer.method=co2 --set codec.name=i4 --set codec.residual=i8
+same streaming-i4 4 --set outer.method=streaming --set outer.fragments=2 \
+    --set outer.overlap=1 --set codec.name=i4
+same muon-down 100 --set train.optimizer=muon --set codec.down=i8 --set codec.name=tagc
+same replicas 3 --set topology.replicas=2 --set store.homes=2
+[ "$names" = "  " ] || exit 0
+
+echo "2. lengthened"
+for run in calm shot; do
+    case=f32
+    "$pathloom" train --out "$work/f32.$run" --set train.phases=+3 \
+        >"$work/f32.$run.out" 2>&1 || fail "the lengthened run f32.$run"
+    facts_of_run "f32.$run"
+done
+cmp -s "$work/f32.calm.facts" "$work/f32.shot.facts" || {
+    diff "$work/f32.calm.facts" "$work/f32.shot.facts"
+    fail "versions or states differ after the run was lengthened"
+}
+
+echo "3. garbage collection between two uploads"
+case=gc
+(run_job gc.calm) >"$work/gc.calm.out" 2>&1 || fail "the undisturbed run"
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30 run_job gc.shot \
+    --set train.state_every=4 >"$work/gc.shot.out" 2>&1 &
+job=$!
+modules_reach gc.shot 7 # the newest uploaded states are those after 4 phases
+for pid in $(left_behind gc.shot); do
+    kill -9 "$pid" 2>/dev/null
+done
+wait "$job" 2>/dev/null
+nobody_is_left gc.shot || fail "processes are left after kill -9"
+lose_states gc.shot
+store ls --run "$work/gc.shot" --paths --json
+grep -q '"repeats":[1-9]' "$work/verb.out" || fail "every path has an uploaded state"
+store gc --run "$work/gc.shot" --keep 1
+store fsck --run "$work/gc.shot"
+"$pathloom" check --run "$work/gc.shot" >"$work/gc.check.out" 2>&1 || fail "check"
+(run_job gc.shot --set train.state_every=4) >"$work/gc.shot.out" 2>&1 ||
+    fail "the run after garbage collection"
+facts_of_run gc.calm
+facts_of_run gc.shot
+cmp -s "$work/gc.calm.facts" "$work/gc.shot.facts" || {
+    diff "$work/gc.calm.facts" "$work/gc.shot.facts"
+    fail "versions or states differ after garbage collection"
+}
+[ "$(n_repeated gc.shot)" -gt 0 ] || fail "no state was made again"
+no_difference gc.shot
+
+echo "4. audits"
+case=audit
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job audit.shot \
+    --set train.state_every=4 --set fleet.audit=1 >"$work/audit.shot.out" 2>&1 &
+job=$!
+while kill -0 "$job" 2>/dev/null; do
+    lose_states audit.shot
+    sleep 0.1
+done
+wait "$job" || fail "the audited run"
+facts_of_run audit.shot
+cmp -s "$work/gc.calm.facts" "$work/audit.shot.facts" ||
+    fail "versions or states differ in the audited run"
+grep -h ' audit.closed ' "$work/audit.shot/log/hub.log" >"$work/closed"
+agreed=$(grep -c 'task=mix/.* verdict=agreed' "$work/closed")
+[ "$agreed" -gt 20 ] || fail "only $agreed audits agreed"
+! grep -v 'verdict=agreed' "$work/closed" || fail "an audit found a difference"
+[ "$(n_repeated audit.shot)" -gt 0 ] || fail "no audit repeated a phase"
+echo "$agreed audits agreed"
+rm -rf "$work"

@@ -1,0 +1,108 @@
+#!/bin/sh
+# Tests that a fault of a worker's machine does not end the job while work is possible.
+#
+# usage: machine_faults.sh PATHLOOM WORKFOLDER
+#
+# One of two workers ends once because of a disk error: it is started again. The disk with
+# the cache of the job's only worker is full before the base model has begun: `train` says
+# so, and the job goes on as soon as there is space. Both runs must end with the hashes of
+# an undisturbed run. If both workers end each time, the job ends with the error of the
+# machine. The part with the full disk is left out if the machine does not permit mounts.
+set -u
+pathloom=$1
+. tests/support/job.sh
+own_folder "$2"
+make_corpus base corpus
+
+run() { # folder, options
+    small_job "$@" --set train.tau=20 --set train.phases=6 --set train.base_steps=10
+}
+check() { # folder
+    versions --run "$work/$1" >"$work/$1.hashes"
+    cmp "$work/calm.hashes" "$work/$1.hashes" || fail "the hashes of $1 differ"
+}
+(run calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
+versions --run "$work/calm" >"$work/calm.hashes"
+[ -s "$work/calm.hashes" ] || fail "no module"
+
+take_data calm once
+mkdir "$work/points"
+(PATHLOOM_FAILPOINT=worker.done.before@worker:error:2 PATHLOOM_FAILPOINT_ONCE=$work/points
+    export PATHLOOM_FAILPOINT PATHLOOM_FAILPOINT_ONCE
+    run once) >"$work/once.out" 2>&1 || fail "a disk error of one worker ended the job"
+[ -n "$(ls "$work/points")" ] || fail "the disk error did not come"
+grep -q 'worker-[12] cannot work on this machine (.*) and was started again' "$work/once.out" ||
+    fail "train does not say what happened to the worker"
+check once
+echo "a worker with a disk error is started again"
+
+take_data calm always
+(PATHLOOM_FAILPOINT=worker.done.before@worker:error:1
+    export PATHLOOM_FAILPOINT
+    run always) >"$work/always.out" 2>&1
+code=$?
+[ "$code" -eq 74 ] || fail "two workers with disk errors: exit code $code instead of 74"
+grep -q 'process worker-[12] ended 8 times in a row: ' "$work/always.out" ||
+    fail "the end of the job has no reason"
+echo "if no worker can work, the job ends with the reason"
+
+# Other machines can join an encrypted job, so it outlives its own worker.
+take_data calm open
+PATHLOOM_FAILPOINT=worker.done.before@worker:error:1
+export PATHLOOM_FAILPOINT
+(run open --workers 1 --set net.encrypt=on) >"$work/open.out" 2>&1 &
+job=$!
+unset PATHLOOM_FAILPOINT
+tries=1200
+until grep -q 'worker-1 cannot work on this machine .* (7 restarts so far)' "$work/open.out"; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "the worker is not started again"
+    kill -0 "$job" 2>/dev/null || fail "the job ended with its own worker"
+    sleep 0.1
+done
+tries=600 # the worker ends once more
+until [ "$(grep -c 'process.failed' "$work/open/log/worker-1.log")" -ge 8 ]; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "the worker does not end for the eighth time"
+    sleep 0.1
+done
+sleep 1
+kill -0 "$job" 2>/dev/null || fail "the job ended with its own worker, although others may join"
+kill "$job"
+wait "$job"
+job=
+echo "a job that others can join outlives its own worker"
+
+take_data calm full
+export pathloom work
+cat >"$work/full.sh" <<'INSIDE'
+mkdir -p "$work/full/cache"
+mount -t tmpfs -o size=20k tmpfs "$work/full/cache" 2>/dev/null || exit 77
+. tests/support/job.sh
+(small_job full --workers 1 --set train.tau=20 --set train.phases=6 \
+    --set train.base_steps=10) >"$work/full.out" 2>&1 &
+job=$!
+tries=600
+until grep -q 'worker-1 gets no task for .* s: .*No space left' "$work/full.out"; do
+    tries=$((tries - 1))
+    kill -0 $job 2>/dev/null || fail "a full disk ended the job"
+    [ "$tries" -gt 0 ] || fail "train does not say that the disk is full"
+    sleep 0.1
+done
+sleep 1 # before, the third failure ended the job within this time
+kill -0 $job 2>/dev/null || fail "a full disk ended the job"
+mount -o remount,size=50m "$work/full/cache"
+wait $job || fail "the job did not go on when there was space"
+INSIDE
+user=
+unshare --mount true 2>/dev/null || user=--map-root-user
+# shellcheck disable=SC2086 # $user is empty or one word
+unshare $user --mount sh -u "$work/full.sh"
+case $? in
+0)
+    check full
+    echo "a full disk delays the job until there is space"
+    ;;
+77) echo "left out: this machine does not permit mounts" ;;
+*) exit 1 ;;
+esac

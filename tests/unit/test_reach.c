@@ -1,0 +1,205 @@
+/* folder: base; label: unit
+ *
+ * Tests that a server that cannot be reached is reported with the reason, for how long
+ * a connection has been lost, and that a message of a different version is refused. */
+#include "base/base.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Binds a TCP socket at a free port of the loopback. */
+static int bind_port(char address[PL_ADDRESS_MAX])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t len = sizeof at;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    snprintf(address, PL_ADDRESS_MAX, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
+    return fd;
+}
+
+static void port_where_nothing_listens_is_named(void **state)
+{
+    (void)state;
+    char address[PL_ADDRESS_MAX];
+    int fd = bind_port(address); /* bound, so no other process gets it */
+    assert_int_equal(pl_wire_reach(address, 5000), PL_ERR_NET);
+    assert_non_null(strstr(pl_last_error(), "nothing listens at tcp://127.0.0.1:"));
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(pl_wire_reach(address, 5000), PL_OK);
+    close(fd);
+}
+
+/* If the queue of new connections is full, the kernel drops further ones in silence. */
+static void silent_machine_is_named(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 16 };
+    char address[PL_ADDRESS_MAX];
+    struct sockaddr_in at;
+    socklen_t len = sizeof at;
+    int clients[CLIENTS], fd = bind_port(address);
+    assert_int_equal(listen(fd, 0), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(clients[i], (struct sockaddr *)&at, sizeof at);
+    }
+    assert_int_equal(pl_wire_reach(address, 300), PL_ERR_TIMEOUT);
+    assert_non_null(strstr(pl_last_error(), "did not answer within 1 s"));
+    for (int i = 0; i < CLIENTS; i++)
+        close(clients[i]);
+    close(fd);
+}
+
+/* A machine without a name service cannot tell that a name does not exist; its sentence
+ * says so. */
+static void name_that_does_not_exist_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(pl_wire_reach("tcp://no-such-machine.invalid:7000", 1000),
+                     PL_ERR_NET);
+    assert_non_null(strstr(pl_last_error(), "no-such-machine.invalid"));
+    assert_non_null(strstr(pl_last_error(), "name service"));
+}
+
+static void answer_to_nobody_names_the_reason(void **state)
+{
+    (void)state;
+    char address[PL_ADDRESS_MAX];
+    pl_socket *client = NULL;
+    pl_message q, a;
+    int fd = bind_port(address);
+    pl_message_init(&q, 2);
+    pl_message_init(&a, 0);
+    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    assert_int_equal(pl_wire_ask(client, &q, 100, 300, &a), PL_ERR_NET);
+    assert_non_null(strstr(pl_last_error(), "nothing listens"));
+    pl_wire_close(&client);
+    pl_message_destroy(&a);
+    close(fd);
+}
+
+static void lost_connection_is_noticed_and_made_again(void **state)
+{
+    (void)state;
+    char address[PL_ADDRESS_MAX], again[PL_ADDRESS_MAX];
+    pl_socket *server = NULL, *client = NULL;
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    for (int i = 0; i < 500 && pl_wire_lost_ms(client) > 0; i++)
+        pl_sleep_ms(10);
+    assert_true(pl_wire_lost_ms(client) == 0);
+    pl_wire_close(&server);
+    for (int i = 0; i < 500 && pl_wire_lost_ms(client) == 0; i++)
+        pl_sleep_ms(10);
+    pl_sleep_ms(50);
+    assert_true(pl_wire_lost_ms(client) >= 50);
+    for (int i = 0; i < 500 && !server; i++)
+        if (pl_wire_bind(address, &server, again) != PL_OK)
+            pl_sleep_ms(10);
+    for (int i = 0; i < 1000 && pl_wire_lost_ms(client) > 0; i++)
+        pl_sleep_ms(10);
+    assert_true(pl_wire_lost_ms(client) == 0);
+    pl_wire_close(&client);
+    pl_wire_close(&server);
+}
+
+static void addresses_of_one_network_are_private(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address;
+        bool is_private;
+    } cases[] = {
+        {"tcp://10.1.2.3:7000", true},      {"tcp://172.17.0.2:7000", true},
+        {"tcp://172.32.0.2:7000", false},   {"tcp://192.168.0.1:7000", true},
+        {"tcp://192.169.0.1:7000", false},  {"tcp://169.254.1.1:7000", true},
+        {"tcp://100.64.0.1:7000", true},    {"tcp://100.128.0.1:7000", false},
+        {"tcp://8.8.8.8:7000", false},      {"tcp://hub.example.org:7000", false},
+        {"tcp://[fd00::1]:7000", true},     {"tcp://[fe80::1]:7000", true},
+        {"tcp://[2001:db8::1]:7000", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pl_address at;
+        assert_int_equal(pl_address_parse(cases[i].address, &at), PL_OK);
+        assert_int_equal(pl_address_is_private(&at), cases[i].is_private);
+    }
+}
+
+/* Sends two messages whose headers have major version 2: the first with a wrong magic,
+ * the second with the right one. Only the second gets an answer: an ERR with the same
+ * version, whose sentence names both versions. */
+static void message_of_another_version_is_refused_with_a_sentence(void **state)
+{
+    (void)state;
+    enum { HEADER = 64, WAIT_MS = 5000 };
+    uint8_t header[HEADER] = {[4] = 2, [6] = 2, [10] = HEADER, [24] = 7};
+    uint8_t answer[HEADER], body[512];
+    char address[PL_ADDRESS_MAX], text[512];
+    pl_socket *server;
+    pl_message got;
+    pl_peer peer;
+    pl_reader r;
+    int wait_ms = WAIT_MS;
+    void *context = zmq_ctx_new(), *client = zmq_socket(context, ZMQ_DEALER);
+    pl_message_init(&got, 0);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    zmq_setsockopt(client, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
+    assert_int_equal(zmq_connect(client, address), 0);
+    for (int i = 0; i < 2; i++) {
+        memcpy(header, i == 0 ? "PLW9" : "PLW1", 4);
+        assert_int_equal(zmq_send(client, header, HEADER, ZMQ_SNDMORE), HEADER);
+        assert_int_equal(zmq_send(client, "", 0, 0), 0);
+    }
+    for (int i = 0; i < 50 && pl_wire_dropped(server) < 2; i++) {
+        bool ready;
+        pl_wire_poll(&server, 1, NULL, 0, 100, &ready);
+        assert_int_equal(pl_wire_recv(server, &peer, &got), PL_ERR_TIMEOUT);
+    }
+    assert_int_equal(zmq_recv(client, answer, HEADER, 0), HEADER);
+    assert_memory_equal(answer, "PLW1", 4);
+    assert_int_equal(answer[4], 2);
+    assert_int_equal(answer[6], 1);  /* ERR */
+    assert_int_equal(answer[24], 7); /* the request */
+    int n = zmq_recv(client, body, sizeof body, 0);
+    assert_in_range(n, 20, sizeof body);
+    pl_reader_open(&r, "ERR", body, (size_t)n);
+    assert_true(pl_get_u64(&r, 1, 0) == PL_ERR_UNSUPPORTED);
+    pl_get_text(&r, 2, 0, text, sizeof text);
+    assert_non_null(strstr(text, "speaks version 1"));
+    assert_non_null(strstr(text, "has version 2"));
+    assert_int_equal(zmq_recv(client, answer, HEADER, ZMQ_DONTWAIT), -1);
+    pl_message_destroy(&got);
+    pl_wire_close(&server);
+    zmq_close(client);
+    zmq_ctx_term(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(port_where_nothing_listens_is_named),
+        cmocka_unit_test(silent_machine_is_named),
+        cmocka_unit_test(name_that_does_not_exist_is_named),
+        cmocka_unit_test(answer_to_nobody_names_the_reason),
+        cmocka_unit_test(lost_connection_is_noticed_and_made_again),
+        cmocka_unit_test(addresses_of_one_network_are_private),
+        cmocka_unit_test(message_of_another_version_is_refused_with_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,248 @@
+/* folder: home; label: integration
+ *
+ * Tests uploads: that no byte is sent twice while a connection lives, that an upload
+ * goes on where it was after its connection broke, and that clients wait for room
+ * without sending bytes. */
+#include "home/staging.h"
+#include "tests/support/home_fixture.h"
+
+#include <stdatomic.h>
+
+enum { BYTES = (3 << 20) + 4567, SHORT_PATIENCE_MS = 1500 };
+
+/* A home that only receives uploads. The fields after `stop` are for its thread. */
+typedef struct receiver {
+    pl_socket *socket;
+    char address[PL_ADDRESS_MAX];
+    pl_thread *thread;
+    atomic_bool stop;
+    staging uploads;
+    uint64_t bytes; /* of pieces that came */
+    int n_asked;    /* questions for room */
+    /* it ends and starts again when it has this many bytes of an upload; 0: never */
+    uint64_t dies_at;
+    bool forgets;        /* whether it then loses its uploads */
+    int late_ms;         /* how long it waits before it answers the first piece */
+    int full_ms;         /* how long it has no room */
+    int64_t first_ms;    /* when it was first asked for room */
+    uint64_t full_bytes; /* bytes that came while it had no room */
+} receiver;
+
+static uint8_t data[BYTES];
+
+static pl_status take_put(receiver *h, pl_message *m, uint64_t *there)
+{
+    staging_piece p;
+    PL_CHECK(staging_read(m, &p));
+    h->bytes += p.len;
+    if (p.len > 0)
+        return staging_put(&h->uploads, &p, there);
+    h->n_asked++;
+    h->first_ms = h->first_ms ? h->first_ms : pl_now_ms();
+    if (pl_now_ms() - h->first_ms < h->full_ms) {
+        h->full_bytes = h->bytes;
+        return pl_fail(PL_ERR_BUSY, "there is no room");
+    }
+    return staging_open(&h->uploads, &p, there);
+}
+
+static void answer_put(receiver *h, const pl_peer *peer, pl_message *m)
+{
+    uint64_t there = 0;
+    pl_message a;
+    pl_message_init(&a, 0);
+    pl_status status = take_put(h, m, &there);
+    if (h->late_ms > 0 && h->bytes > 0) {
+        pl_sleep_ms(h->late_ms);
+        h->late_ms = 0;
+    }
+    if (status == PL_OK)
+        PL_SAY(&a, PUT_STATE, put_state, .offset = there);
+    else
+        pl_wire_error(&a, m->request, status, pl_last_error());
+    a.request = m->request;
+    (void)pl_wire_send_to(h->socket, peer, &a);
+    pl_message_destroy(&a);
+}
+
+static void receive(void *context)
+{
+    receiver *h = context;
+    pl_message m;
+    pl_peer peer;
+    pl_message_init(&m, 0);
+    while (!atomic_load(&h->stop)) {
+        bool ready;
+        pl_wire_poll(&h->socket, 1, NULL, 0, 10, &ready);
+        while (pl_wire_recv(h->socket, &peer, &m) == PL_OK) {
+            if (h->dies_at > 0 && h->bytes >= h->dies_at) {
+                char bound[PL_ADDRESS_MAX];
+                h->dies_at = 0;
+                staging_expire(&h->uploads, h->forgets);
+                pl_wire_close(&h->socket);
+                while (pl_wire_bind(h->address, &h->socket, bound) != PL_OK)
+                    pl_sleep_ms(10); /* closing frees the address after a moment */
+                break;
+            }
+            answer_put(h, &peer, &m);
+        }
+    }
+    pl_message_destroy(&m);
+}
+
+/* Uploads the data to this home; `link` gets what the client measured. */
+static void upload_to(receiver *h, int patience_ms, pl_link *link)
+{
+    const char *homes[] = {h->address};
+    pl_client *client = NULL;
+    pl_hash hash;
+    h->uploads = (staging){.keeper = "the test", .key = "nothing", .limit = 64 << 20};
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &h->socket, h->address), PL_OK);
+    assert_int_equal(pl_thread_start("home", receive, h, &h->thread), PL_OK);
+    pl_client_options options = {
+        .homes = homes, .n_homes = 1, .patience_ms = patience_ms};
+    assert_int_equal(pl_client_create(&options, &client), PL_OK);
+    assert_int_equal(pl_client_put_blob(client, "x", data, BYTES, &hash), PL_OK);
+    pl_client_link(client, link);
+    pl_client_destroy(&client);
+    atomic_store(&h->stop, true);
+    pl_thread_join(&h->thread);
+    const staging_blob *b = staging_find(&h->uploads, &hash);
+    assert_non_null(b);
+    assert_memory_equal(b->data, data, BYTES);
+    staging_expire(&h->uploads, true);
+    pl_wire_close(&h->socket);
+}
+
+static void a_late_acknowledgement_makes_no_piece_come_twice(void **state)
+{
+    (void)state;
+    receiver h = {.late_ms = 5000};
+    pl_link link;
+    upload_to(&h, PATIENCE_MS, &link);
+    assert_int_equal(h.n_asked, 1);
+    assert_int_equal(h.bytes, BYTES);
+    assert_int_equal(link.up_bytes, BYTES);
+    assert_int_equal(link.repeated_bytes, 0);
+    assert_true(link.up_bytes_per_s > 0);
+}
+
+static void after_a_broken_connection_an_upload_goes_on_where_the_home_is(void **state)
+{
+    (void)state;
+    receiver h = {.dies_at = BYTES / 2};
+    pl_link link;
+    upload_to(&h, PATIENCE_MS, &link);
+    assert_int_equal(link.n_connects, 2);
+    assert_true(link.repeated_bytes < BYTES / 2);
+    assert_true(h.bytes <= BYTES + link.repeated_bytes);
+}
+
+static void a_home_that_lost_an_upload_gets_it_from_the_beginning(void **state)
+{
+    (void)state;
+    receiver h = {.dies_at = BYTES / 2, .forgets = true};
+    pl_link link;
+    upload_to(&h, PATIENCE_MS, &link);
+    assert_true(link.repeated_bytes >= BYTES / 4);
+}
+
+static void waiting_for_room_sends_no_bytes_and_needs_no_patience(void **state)
+{
+    (void)state;
+    receiver h = {.full_ms = 3 * SHORT_PATIENCE_MS};
+    pl_link link;
+    upload_to(&h, SHORT_PATIENCE_MS, &link);
+    assert_int_equal(h.full_bytes, 0);
+    assert_int_equal(h.bytes, BYTES);
+    assert_true(h.n_asked <= 3 * h.full_ms / SHORT_PATIENCE_MS + 1);
+}
+
+/* ---- many clients and a home with room for one of their uploads ---- */
+enum { CLIENTS = 12, ROOM = 1 << 20, OBJECT = 700000 };
+
+typedef struct sender {
+    const char *address;
+    int number;
+    pl_thread *thread;
+    pl_status status;
+    pl_link link;
+} sender;
+
+static void send_object(void *context)
+{
+    sender *s = context;
+    char name[32];
+    pl_hash hash;
+    uint8_t *bytes = pl_alloc(OBJECT);
+    const char *homes[] = {s->address};
+    pl_client *client = NULL;
+    /* far less than the time in which all uploads pass */
+    pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 5000};
+    memset(bytes, s->number, OBJECT);
+    snprintf(name, sizeof name, "bench/%d", s->number);
+    s->status = pl_client_create(&options, &client);
+    if (s->status == PL_OK)
+        s->status = pl_client_put_object(client, name, bytes, OBJECT, &hash);
+    if (s->status == PL_OK)
+        pl_client_link(client, &s->link);
+    pl_client_destroy(&client);
+    pl_free(bytes);
+}
+
+static void clients_of_a_full_home_take_turns_and_send_each_byte_once(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/pl-upload-XXXXXX", store[PL_PATH_MAX];
+    child home;
+    sender s[CLIENTS];
+    assert_non_null(mkdtemp(dir));
+    name_child(&home, dir, "home", "home.address");
+    pl_join(store, dir, "store");
+    pl_copy_text(home.target, sizeof home.target, store);
+    start_child(&home);
+    memset(s, 0, sizeof s);
+    for (int i = 0; i < CLIENTS; i++) {
+        s[i].address = home.address;
+        s[i].number = i;
+        assert_int_equal(pl_thread_start("client", send_object, &s[i], &s[i].thread),
+                         PL_OK);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        pl_thread_join(&s[i].thread);
+        assert_int_equal(s[i].status, PL_OK);
+        assert_int_equal(s[i].link.up_bytes, OBJECT);
+        assert_int_equal(s[i].link.repeated_bytes, 0);
+    }
+    kill_child(&home, SIGTERM);
+    assert_int_equal(pl_remove_tree(dir), PL_OK);
+}
+
+static int make_data(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BYTES; i++)
+        data[i] = (uint8_t)(i * 2654435761u >> 13);
+    return 0;
+}
+
+static int end_wire(void **state)
+{
+    (void)state;
+    pl_wire_shutdown();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){.staging_bytes = ROOM});
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_late_acknowledgement_makes_no_piece_come_twice),
+        cmocka_unit_test(after_a_broken_connection_an_upload_goes_on_where_the_home_is),
+        cmocka_unit_test(a_home_that_lost_an_upload_gets_it_from_the_beginning),
+        cmocka_unit_test(waiting_for_room_sends_no_bytes_and_needs_no_patience),
+        cmocka_unit_test(clients_of_a_full_home_take_turns_and_send_each_byte_once),
+    };
+    return cmocka_run_group_tests(tests, make_data, end_wire);
+}

@@ -1,0 +1,46 @@
+/* Logs that a hub or a home is away, at growing intervals (absence.h). */
+#include "workers/absence.h"
+
+#include <time.h>
+
+enum { FIRST_MS = 5000, STEP_MAX_MS = 600000 };
+
+static void put_time(int64_t ago_ms, char out[32])
+{
+    time_t at = (time_t)((pl_wall_ms() - ago_ms) / 1000);
+    struct tm utc;
+    if (!gmtime_r(&at, &utc) || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+        out[0] = '\0';
+}
+
+bool absence_is_due(const absence *a, int64_t silent_ms)
+{
+    const int64_t next_ms = a->next_ms > 0 ? a->next_ms : FIRST_MS;
+    return silent_ms >= next_ms || (a->since[0] && silent_ms < a->silent_ms);
+}
+
+void absence_note(absence *a, const char *what, const char *address, const char *why,
+                  int64_t silent_ms, int64_t patience_ms)
+{
+    char waited[16], left[16];
+    const bool is_due = absence_is_due(a, silent_ms);
+    const bool is_back = silent_ms < a->silent_ms;
+    a->silent_ms = silent_ms;
+    if (!is_due)
+        return;
+    if (is_back) {
+        pl_log(PL_LOG_INFO, "peer.back", "peer=%s address=%s away_since=%s", what,
+               address, a->since);
+        *a = (absence){.silent_ms = silent_ms};
+        return;
+    }
+    if (!a->since[0])
+        put_time(silent_ms, a->since);
+    a->next_ms = silent_ms + (silent_ms < STEP_MAX_MS ? silent_ms : STEP_MAX_MS);
+    pl_human_seconds(1e-3 * (double)silent_ms, waited);
+    pl_human_seconds(1e-3 * (double)(patience_ms - silent_ms), left);
+    pl_log(PL_LOG_WARN, "peer.away",
+           "peer=%s address=%s since=%s for=\"%s\" gives_up_in=\"%s\"%s%s%s", what,
+           address, a->since, waited, left, why[0] ? " reason=\"" : "", why,
+           why[0] ? "\"" : "");
+}
