@@ -29,8 +29,9 @@
 
 /* FRESH_MS: the fleet is not looked at more often than this. OLD_MS: nor more seldom,
  * if a worker asks. ASKS_MS: a worker without a task that has not asked for this time
- * will not take one. */
-enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50 };
+ * will not take one. SETTLES_MS: time within which a worker's DONE follows the homes'
+ * report. */
+enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50, SETTLES_MS = 2000 };
 /* a worker that already has the state of a path may be slower by this factor than the
  * best worker, which would have to fetch the state */
 static const double continues_times = 2, clear_times = 1.5;
@@ -132,8 +133,8 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
     const hub_worker *w = &h->workers[l->worker];
     const double now = 1e-3 * (double)now_ms, step_s = step_of(l);
     const double own_s = hub_task_s(w, &arm->arm),
-                 expected_s = (double)(1 + l->repeats) *
-                              (own_s > 0 ? own_s : arm->typical_s);
+                 expected_s =
+                     (double)(1 + l->repeats) * (own_s > 0 ? own_s : arm->typical_s);
     int64_t begun_ms = l->granted_ms;
     if (w->done_ms > l->granted_ms && w->done_ms <= now_ms)
         begun_ms = w->done_ms; /* it was at another task until then */
@@ -375,6 +376,13 @@ bool hub_fits(hub *h, int worker, int of, bool goes_on, int64_t now_ms)
     hub_withheld *held = &w->withheld;
     const bool has_own_pace =
         arm->arm.outer.dynamic && pl_traits(arm->arm.outer.method.method)->arrives;
+    /* A worker that was not measured and may have lost its task to a backup will be
+     * measured as soon as the DONE of the backup's holder arrives. */
+    if (!has_own_pace && hub_task_s(w, &arm->arm) <= 0 &&
+        plan_is_settling(&h->tasks, worker, now_ms - SETTLES_MS)) {
+        held->judged_ms = now_ms;
+        return false;
+    }
     if (has_own_pace || hub_task_s(w, &arm->arm) <= 0)
         return true;
     if (h->fleet_ms == 0 || now_ms - h->fleet_ms >= OLD_MS)

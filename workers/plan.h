@@ -278,6 +278,9 @@ bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
  * the phase, the token that the homes named decides; if they named none, the first
  * report counts. */
 bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost);
+/* Whether a phase for which the worker had a lease has ended after `since_ms`, and it is
+ * not settled yet who did the phase. */
+bool plan_is_settling(const plan *p, int worker, int64_t since_ms);
 /* The following functions are in plan.c. */
 /* Ends a lease. If the path has a backup, the backup becomes the path's lease. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);

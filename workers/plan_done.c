@@ -140,6 +140,21 @@ static int find_settled(plan_path *path, int *at)
     return -1;
 }
 
+bool plan_is_settling(const plan *p, int worker, int64_t since_ms)
+{
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            const plan_path *path = &p->arms[a].paths[i];
+            for (int k = 0; path->phase_ms > since_ms && k < PLAN_ENDED_MAX; k++)
+                for (int l = 0; l < 2; l++)
+                    if (path->ended[k].leases[l].token != 0 &&
+                        path->ended[k].leases[l].worker == worker &&
+                        path->ended[k].leases[!l].token != 0)
+                        return true;
+        }
+    return false;
+}
+
 bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost)
 {
     int at = 0, won = find_settled(path, &at);

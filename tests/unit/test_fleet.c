@@ -376,6 +376,38 @@ static void worker_that_is_too_slow_waits_and_is_told_the_numbers(void **state)
     pl_free(j);
 }
 
+/* The homes have reported the phase, but the DONE of the worker that was faster has not
+ * arrived. */
+static void worker_that_may_have_lost_its_task_waits_for_its_measurement(void **state)
+{
+    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
+    const plan_task first = {0, 0};
+    plan_task task;
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, 2, true, 1);
+    make_versions(j);
+    plan_path *path = &j->h.tasks.arms[0].paths[0];
+    measure(j, 0, 1, 1000);
+    plan_grant(&j->h.tasks, first, 1, 1000, TTL);
+    plan_grant_backup(&j->h.tasks, first, 0, 2000, TTL);
+    const uint64_t won = path->backup.token;
+    assert_true(plan_choose(&j->h.tasks, 1, 2500, &task));
+    const plan_news news = {.phase = 1, .by = won};
+    plan_hear(path, &news, 3000);
+    assert_false(plan_choose(&j->h.tasks, 1, 3010, &task));
+    assert_true(plan_choose(&j->h.tasks, 1, 5100, &task)); /* the DONE is lost */
+    const plan_said said = {.token = won, .worker = 0};
+    plan_said by;
+    plan_lease lost;
+    assert_non_null(plan_say_done(path, &said, 3020, TTL));
+    assert_true(plan_settle(&j->h.tasks, path, &by, &lost));
+    assert_int_equal(lost.worker, 1);
+    assert_true(plan_choose(&j->h.tasks, 1, 3030, &task));
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
 static void task_is_not_kept_for_workers_that_never_come(void **state)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
@@ -434,6 +466,7 @@ int main(void)
         cmocka_unit_test(slow_worker_never_makes_a_job_slower),
         cmocka_unit_test(workers_that_finish_in_time_shorten_a_job),
         cmocka_unit_test(worker_that_is_too_slow_waits_and_is_told_the_numbers),
+        cmocka_unit_test(worker_that_may_have_lost_its_task_waits_for_its_measurement),
         cmocka_unit_test(task_is_not_kept_for_workers_that_never_come),
         cmocka_unit_test(old_measurement_is_tried_again),
     };
