@@ -29,7 +29,10 @@ enum {
     /* limit of time for the head of a request, and again for its body, even while bytes
      * arrive slowly */
     REQUEST_S = 30,
-    MEMORY_MAX = 32 << 10
+    MEMORY_MAX = 32 << 10,
+    /* Every connection has a thread. With the usual stacks of 8 MiB, PLACES of them
+     * would not fit into 4 GiB of address space (ulimit -v). */
+    STACK_BYTES = 1 << 20
 };
 
 /* ---- requests ---- */
@@ -492,9 +495,10 @@ static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
-        MHD_OPTION_NOTIFY_CONNECTION, http_site_connection, &f->site,
-        MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, f, MHD_OPTION_ARRAY, extra, MHD_OPTION_END);
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+        http_site_connection, &f->site, MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, f, MHD_OPTION_ARRAY, extra,
+        MHD_OPTION_END);
 }
 
 /* Reads a PEM file as a text with a terminating NUL, which the library needs. */

@@ -123,17 +123,20 @@ mkdir "$work/once"
     curves_job shot
 ) >"$work/out" 2>&1 &
 job=$!
+has_fields() { # each with a value that is not 0
+    for field; do
+        grep -q "\"$field\":[0-9.]*[1-9]" "$work/status" || return 1
+    done
+}
 tries=0
 until [ -s "$work/shot/tensorboard/mix/held-out/events.out.tfevents.0000000000.pathloom" ] &&
     "$pathloom" status --run "$work/shot" --json >"$work/status" 2>/dev/null &&
-    grep -q '"arm":"mix".*"held_out_bits_per_byte"' "$work/status"; do
+    grep -q '"arm":"mix".*"held_out_bits_per_byte"' "$work/status" &&
+    has_fields gradient_norm memory_bytes held_out_phase; do
     tries=$((tries + 1))
     [ "$tries" -lt 1200 ] || fail "no curve of the mixture while it trains"
     kill -0 "$job" 2>/dev/null || fail "the job ended before its curve was seen"
     sleep 0.1
-done
-for field in gradient_norm memory_bytes held_out_phase; do
-    grep -q "\"$field\":[0-9.]*[1-9]" "$work/status" || fail "status has no $field"
 done
 "$pathloom" status --run "$work/shot" | grep -q 'mix .*held-out text [0-9.]* bits/byte' ||
     fail "status has no held-out text"

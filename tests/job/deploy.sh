@@ -4,6 +4,7 @@
 #
 # usage: deploy.sh PATHLOOM WORKFOLDER
 set -u
+export LC_ALL=C # awk, sort and printf depend on it
 pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work

@@ -10,9 +10,9 @@ work=$2
 rm -rf "$work"
 mkdir -p "$work/corpus"
 cp base/*.[ch] store/*.[ch] docs/*.md "$work/corpus/"
-job=
+job= workers=''
 checks=0
-trap '[ -z "$job" ] || kill "$job" 2>/dev/null' EXIT
+trap 'kill -CONT $workers 2>/dev/null; [ -z "$job" ] || kill "$job" 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
 
 fail() {
@@ -77,6 +77,11 @@ wait_for_version() {
 (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150 train) >"$work/train.log" 2>&1 &
 job=$!
 wait_for_version 5
+# The workers are stopped meanwhile, because on a slow machine the job would end before
+# all verbs are tried.
+workers=$(pgrep -f -- "pathloom worker --run $work/run ")
+# shellcheck disable=SC2086 # several process ids
+kill -STOP $workers
 store 0 tag early 3 --note "for the test"
 store 0 tag heads head
 for verb in ls "ls --objects" "ls --refs" "ls --paths" "ls --tags" "log L1.E0" \
@@ -95,6 +100,8 @@ expect 75 "$pathloom" homes add --run "$work/run"
 says "this job has only one home"
 store 0 tag heads --delete
 store 73 tag early
+# shellcheck disable=SC2086 # several process ids
+kill -CONT $workers
 
 # ---- the job is stopped, rolled back and continued ----
 wait_for_version 8

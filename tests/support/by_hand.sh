@@ -3,6 +3,8 @@
 # for results. Such a script must set `pathloom` (the program) and `work` (a folder that
 # only this script uses), and define `fail`.
 
+# awk, sort and printf depend on it: in some locales the decimal point is a comma.
+export LC_ALL=C
 children=
 trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
 

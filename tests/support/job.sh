@@ -2,6 +2,8 @@
 # This file is sourced by scripts that run whole jobs. Such a script sets `pathloom`
 # (the program) and runs in the project's root. If it must clean up more after a
 # failure, it defines its own `fail`.
+# awk, sort and printf depend on it: in some locales the decimal point is a comma.
+export LC_ALL=C
 stopped='' job=''
 
 # Sets `work` to $1, which becomes an empty folder that only this script uses.
