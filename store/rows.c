@@ -127,15 +127,10 @@ static void key_text(kv_family family, const row_key *key, char out[KEY_TEXT_MAX
 static uint64_t envelope_checksum(kv_family family, kv_slice key, const uint8_t *body,
                                   size_t len)
 {
-    pl_buf place = {0};
     uint8_t head[5] = {kv_family_id(family)};
     pl_le_put(head + 1, key.len, 4);
-    pl_buf_append(&place, head, sizeof head);
-    pl_buf_append(&place, key.data, key.len);
-    pl_buf_append(&place, body, len);
-    uint64_t checksum = pl_checksum(place.data, place.len);
-    pl_buf_destroy(&place);
-    return checksum;
+    const pl_piece pieces[] = {{head, sizeof head}, {key.data, key.len}, {body, len}};
+    return pl_checksum_pieces(pieces, 3);
 }
 
 void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *fields,
