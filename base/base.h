@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name_table.h"
+#include "base/processors.h"
 #include "base/rng.h"
 #include "base/sanitize.h"
 #include "base/status.h"
