@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "base/name_table.h"
 #include "base/output.h"
+#include "base/processors.h"
 #include "base/rng.h"
 #include "base/sanitize.h"
 #include "base/status.h"

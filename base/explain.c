@@ -266,10 +266,13 @@ const pl_explanation pl_explanations[] = {
      "how much is free.",
      "", ""},
     {"serve.reload_failed",
-     "The store could not be read again; `error` says why. The server continues with "
-     "the versions that it has.",
-     "The store is damaged, or its disk fails or is not mounted.",
-     "Repair the store, then send HUP again."},
+     "The server did not change the versions that it serves; `error` says why.",
+     "The run has a new arm or the tag was changed; versions were deleted; or the "
+     "store "
+     "cannot be read.",
+     "For a new arm, start `pathloom serve` again; else do what `error` says, then "
+     "send "
+     "HUP again."},
     {"serve.reloaded",
      "The store was read again: new requests are answered by the newest versions.", "",
      ""},

@@ -12,12 +12,60 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 enum { READ_STEP = 1 << 16, TREE_DEPTH_MAX = 64 };
 
+/* Whether the file system of a path, or of the folder above, has no inodes left. Some
+ * file systems have no fixed number of inodes; they report 0. */
+static bool lacks_inodes(const char *path)
+{
+    struct statvfs info;
+    char folder[PL_PATH_MAX];
+    return (statvfs(path, &info) == 0 ||
+            statvfs(pl_path_above(folder, path), &info) == 0) &&
+           info.f_files > 0 && info.f_favail == 0;
+}
+
+const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
+                           char out[PL_REMEDY_MAX])
+{
+    struct rlimit files;
+    out[0] = '\0';
+    if (cause == EFBIG)
+        pl_copy_text(out, PL_REMEDY_MAX,
+                     "; raise the limit on a file's size (ulimit -f)");
+    else if (cause == EDQUOT)
+        pl_copy_text(out, PL_REMEDY_MAX,
+                     "; the disk quota of this user is used up: delete files, or have "
+                     "the quota raised (quota)");
+    else if (cause == ENOSPC && lacks_inodes(path))
+        pl_copy_text(out, PL_REMEDY_MAX,
+                     "; the file system has no inodes left, although it may have free "
+                     "space: delete files (df -i counts them)");
+    else if (cause == ENOSPC)
+        pl_copy_text(out, PL_REMEDY_MAX, "; free some disk space");
+    else if (cause == ENFILE)
+        pl_copy_text(out, PL_REMEDY_MAX,
+                     "; the machine has too many open files: end other programs, or "
+                     "raise fs.file-max");
+    else if (cause == EMFILE && getrlimit(RLIMIT_NOFILE, &files) == 0 && needed > 0)
+        snprintf(out, PL_REMEDY_MAX,
+                 "; this process may open %llu files and needs about %llu: raise the "
+                 "limit (ulimit -n)",
+                 (unsigned long long)files.rlim_cur, (unsigned long long)needed);
+    else if (cause == EMFILE)
+        snprintf(out, PL_REMEDY_MAX,
+                 "; this process may open %llu files: raise the limit (ulimit -n 1024)",
+                 (unsigned long long)files.rlim_cur);
+    return out;
+}
+
+/* Turns errno into a status and a sentence: "cannot VERB PATH: REASON". Only this
+ * function does so in this file. */
 pl_status fs_failed(const char *verb, const char *path)
 {
     int cause = errno;
@@ -30,12 +78,10 @@ pl_status fs_failed(const char *verb, const char *path)
         status = PL_ERR_NOSPACE;
     else if (cause == EMFILE || cause == ENFILE)
         status = PL_ERR_FILES;
-    char text[128];
+    char text[128], remedy[PL_REMEDY_MAX];
     return pl_fail(status, "cannot %s %s: %s%s", verb, path,
                    strerror_r(cause, text, sizeof text),
-                   cause == EFBIG    ? "; raise the limit on a file's size (ulimit -f)"
-                   : cause == EMFILE ? "; raise the limit of open files (ulimit -n)"
-                                     : "");
+                   pl_file_remedy(cause, path, 0, remedy));
 }
 
 bool pl_path_exists(const char *path)
@@ -275,6 +321,15 @@ pl_status pl_lock_folder(const char *path, int *fd)
         status = fs_failed("lock", path);
     close(folder);
     return status;
+}
+
+bool pl_folder_is_locked(const char *path)
+{
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool locked = folder >= 0 && flock(folder, LOCK_SH | LOCK_NB) != 0;
+    if (folder >= 0)
+        close(folder);
+    return locked;
 }
 
 void pl_unlock_folder(int *fd)

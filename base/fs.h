@@ -44,11 +44,21 @@ void pl_rest_file(const pl_mapping *mapping);
  * could delete. ERR_BUSY if another process holds the lock. pl_unlock_folder closes
  * *fd. */
 PL_MUST_CHECK pl_status pl_lock_folder(const char *path, int *fd);
+/* Returns whether a process holds the lock. For an instant the call holds a shared
+ * lock, so that pl_lock_folder may fail in another process. */
+bool pl_folder_is_locked(const char *path);
 void pl_unlock_folder(int *fd);
 
 /* Disk space in use by the files directly in this folder, without subfolders. 0 if the
  * folder cannot be read. */
 uint64_t pl_folder_bytes(const char *path);
+/* Returns what to do about errno `cause` of a file at `path`, as "; SENTENCE" with the
+ * number of the limit; "" if nothing is known: no inodes left, a quota, a limit on open
+ * files or on a file's size. `needed` is the number of files that the caller must have
+ * open at the same time; 0 if it is not known. */
+enum { PL_REMEDY_MAX = 192 };
+const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
+                           char out[PL_REMEDY_MAX]);
 uint64_t pl_disk_free_bytes(const char *path); /* 0 if unknown */
 /* Checks that the folder can be used: writes, syncs, reads and deletes a file in it. */
 PL_MUST_CHECK pl_status pl_check_writable(const char *folder);

@@ -6,6 +6,7 @@
  * every 1024 floats. The rest of a block after its last complete huge page is in small
  * pages, so that the block takes no more memory than requested. */
 #include "base/mem.h"
+#include "base/processors.h"
 #include "base/text.h"
 #include <errno.h>
 #include <malloc.h>
@@ -167,7 +168,7 @@ static void tighten(memory_bounds *bounds, uint64_t limit, uint64_t used)
 static void tighten_by_group(memory_bounds *bounds, const char *folder,
                              const char *limit_name, const char *used_name)
 {
-    char path[512];
+    char path[1024];
     snprintf(path, sizeof path, "%s/%s", folder, limit_name);
     uint64_t limit = number_in_file(path, "", UINT64_MAX);
     if (limit == UINT64_MAX)
@@ -179,33 +180,11 @@ static void tighten_by_group(memory_bounds *bounds, const char *folder,
     tighten(bounds, limit, used > cache ? used - cache : 0);
 }
 
-/* The limits of all enclosing cgroups apply, so all are read, up to the root. */
-static void tighten_by_groups(memory_bounds *bounds)
+/* The limits of all enclosing cgroups apply. */
+static void tighten_by_folder(void *context, const char *folder)
 {
-    char group[384], folder[448];
-    /* this process's group under cgroup v2, such as "/user.slice"; "" if it is not
-     * known */
-    group[0] = 0;
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (file) {
-        char line[384];
-        while (fgets(line, sizeof line, file)) {
-            line[strcspn(line, "\n")] = 0;
-            if (pl_starts_with(line, "0::"))
-                pl_copy_text(group, sizeof group, line + 3);
-        }
-        fclose(file);
-    }
-    for (;;) {
-        snprintf(folder, sizeof folder, "/sys/fs/cgroup%s", group);
-        tighten_by_group(bounds, folder, "memory.max", "memory.current");
-        char *slash = strrchr(group, '/');
-        if (!slash)
-            break;
-        *slash = 0;
-    }
-    tighten_by_group(bounds, "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                     "memory.usage_in_bytes");
+    tighten_by_group(context, folder, "memory.max", "memory.current");
+    tighten_by_group(context, folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
 }
 
 static memory_bounds read_bounds(void)
@@ -215,7 +194,7 @@ static memory_bounds read_bounds(void)
                             (number_in_file(meminfo, "MemAvailable", 0) +
                              number_in_file(meminfo, "SwapFree", 0))
                                 << 10};
-    tighten_by_groups(&bounds);
+    pl_cgroup_each("", "memory", tighten_by_folder, &bounds);
     return bounds;
 }
 

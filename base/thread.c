@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -29,15 +28,6 @@ void pl_once(bool *done, void (*fn)(void))
         fn();
     *done = true;
     pthread_mutex_unlock(&lock);
-}
-
-int pl_cpu_count(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
 }
 
 /* Starts a thread with all signals blocked, so that signals go to the thread that runs
@@ -64,12 +54,6 @@ typedef struct crew_state {
     char sentence[SENTENCE_MAX];
 } crew_state;
 
-typedef struct crew_member {
-    crew_state *crew;
-    int thread;
-    pthread_t id;
-} crew_member;
-
 static bool take_item(crew_state *crew, size_t *item)
 {
     pthread_mutex_lock(&crew->lock);
@@ -82,13 +66,11 @@ static bool take_item(crew_state *crew, size_t *item)
 
 /* The error sentence belongs to the thread, so it is copied before the thread takes
  * another item or ends. */
-static void *crew_run(void *context)
+static void crew_run(crew_state *crew, int thread)
 {
-    const crew_member *self = context;
-    crew_state *crew = self->crew;
     size_t item;
     while (take_item(crew, &item)) {
-        pl_status status = crew->fn(crew->context, item, self->thread);
+        pl_status status = crew->fn(crew->context, item, thread);
         if (status != PL_OK) {
             pthread_mutex_lock(&crew->lock);
             if (item < crew->end) {
@@ -99,7 +81,100 @@ static void *crew_run(void *context)
             pthread_mutex_unlock(&crew->lock);
         }
     }
+}
+
+/* A thread of pl_parallel. After a call it is kept for the next call, because starting
+ * a thread takes longer than many a list of items. So a process has as many helpers as
+ * its calls once needed at the same time; idle helpers sleep. */
+typedef struct helper {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    crew_state *crew; /* the lock guards it; NULL: the helper is idle */
+    int thread;
+    struct helper *next; /* in the list of idle helpers, or of a call's helpers */
+} helper;
+
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static helper *idle_helpers; /* guarded by idle_lock */
+
+/* A child process has none of its parent's threads. */
+static void lock_helpers(void)
+{
+    pthread_mutex_lock(&idle_lock);
+}
+static void unlock_helpers(void)
+{
+    pthread_mutex_unlock(&idle_lock);
+}
+static void forget_helpers(void)
+{
+    idle_helpers = NULL;
+    pthread_mutex_unlock(&idle_lock);
+}
+
+static void *helper_run(void *context)
+{
+    helper *self = context;
+    pthread_mutex_lock(&self->lock);
+    for (;;) {
+        while (!self->crew)
+            pthread_cond_wait(&self->changed, &self->lock);
+        pthread_mutex_unlock(&self->lock);
+        crew_run(self->crew, self->thread);
+        pthread_mutex_lock(&self->lock);
+        self->crew = NULL;
+        pthread_cond_signal(&self->changed);
+    }
     return NULL;
+}
+
+/* Returns an idle helper, or a new one; NULL if no thread can be started. */
+static helper *take_helper(void)
+{
+    static bool watched;
+    pthread_mutex_lock(&idle_lock);
+    helper *h = idle_helpers;
+    if (h)
+        idle_helpers = h->next;
+    if (!watched)
+        watched = pthread_atfork(lock_helpers, unlock_helpers, forget_helpers) == 0;
+    pthread_mutex_unlock(&idle_lock);
+    if (h)
+        return h;
+    pthread_t id;
+    h = pl_alloc(sizeof *h);
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->changed, NULL);
+    if (start_masked(&id, helper_run, h) == 0) {
+        pthread_detach(id);
+        return h;
+    }
+    pthread_cond_destroy(&h->changed);
+    pthread_mutex_destroy(&h->lock);
+    pl_free(h);
+    return NULL;
+}
+
+static void start_helper(helper *h, crew_state *crew, int thread)
+{
+    pthread_mutex_lock(&h->lock);
+    h->thread = thread;
+    h->crew = crew;
+    pthread_cond_signal(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* Waits until the helper has done its items, and returns it to the idle ones. */
+static void release_helper(helper *h)
+{
+    pthread_mutex_lock(&h->lock);
+    while (h->crew)
+        pthread_cond_wait(&h->changed, &h->lock);
+    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_lock(&idle_lock);
+    h->next = idle_helpers;
+    idle_helpers = h;
+    pthread_mutex_unlock(&idle_lock);
 }
 
 pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *context)
@@ -111,18 +186,17 @@ pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *contex
         n_threads = n_items ? (int)n_items : 1;
     pthread_mutex_init(&crew.lock, NULL);
     /* If a thread cannot be started, the other threads do its items. */
-    crew_member *members = pl_alloc((size_t)n_threads * sizeof *members);
-    int started = 1;
-    for (int t = 1; t < n_threads; t++) {
-        members[started] = (crew_member){.crew = &crew, .thread = started};
-        if (start_masked(&members[started].id, crew_run, &members[started]) == 0)
-            started++;
+    helper *helpers = NULL, *h;
+    for (int t = 1; t < n_threads && (h = take_helper()) != NULL; t++) {
+        h->next = helpers;
+        helpers = h;
+        start_helper(h, &crew, t);
     }
-    members[0] = (crew_member){.crew = &crew};
-    crew_run(&members[0]);
-    for (int t = 1; t < started; t++)
-        pthread_join(members[t].id, NULL);
-    pl_free(members);
+    crew_run(&crew, 0);
+    while ((h = helpers) != NULL) {
+        helpers = h->next;
+        release_helper(h);
+    }
     pthread_mutex_destroy(&crew.lock);
     if (crew.status != PL_OK)
         return pl_fail(crew.status, "%s", crew.sentence);

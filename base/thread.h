@@ -11,8 +11,6 @@
 extern "C" {
 #endif
 
-int pl_cpu_count(void); /* number of processors that this process may use */
-
 /* Calls fn(context, item, thread) for item 0..n_items-1 on n_threads threads (the
  * caller is one of them). Returns the status of the failing item with the lowest
  * number, and makes its error sentence the caller's last error. Threads take items in

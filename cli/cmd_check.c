@@ -49,7 +49,8 @@ static void print_result(void *context, const check_result *result)
 static pl_status read_wish(const check_request *q, char folder[PL_PATH_MAX],
                            check_wish *out)
 {
-    *out = (check_wish){.folder = folder, .recompute = 1};
+    *out =
+        (check_wish){.folder = folder, .run = q->store ? NULL : q->run, .recompute = 1};
     if (q->store)
         pl_copy_text(folder, PL_PATH_MAX, q->store);
     else

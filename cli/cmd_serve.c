@@ -102,6 +102,8 @@ static pl_status serve_mixture(request *q)
     if (q->chat)
         pl_copy_text(mix.settings.chat, sizeof mix.settings.chat, q->chat);
     q->server.mix = &mix;
+    q->server.check_mixture = mixture_check_newest;
+    q->server.context = &q->wish;
     q->server.chat = pl_chat_find(mix.settings.chat);
     PL_TRY(pl_server_open(&q->server, &s));
     PL_TRY(pl_server_front_open(s, &q->front, &front, address));

@@ -216,7 +216,9 @@ pl_status store_restore(store_call *call)
     PL_CHECK(pl_store_end_copy(call->folder));
     PL_CHECK(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));
     PL_CHECK(pl_store_open(backup, PL_STORE_READ, &from));
-    pl_status status = copy_store(call, from, backup, call->folder);
+    pl_status status = run_drop_report(call->folder);
+    if (status == PL_OK)
+        status = copy_store(call, from, backup, call->folder);
     pl_store_close(&from);
     if (status == PL_OK && job)
         status = run_copy_files(call->words[0], run_of(call));

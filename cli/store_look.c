@@ -206,9 +206,10 @@ pl_status store_ls(store_call *call)
 static pl_status bytes_of(look *q, const pl_hash *blob, uint64_t *bytes)
 {
     *bytes = 0;
-    if (pl_hash_none(blob) || !pl_store_has_blob(q->store, blob))
+    if (pl_hash_none(blob))
         return PL_OK;
-    return pl_store_blob_bytes(q->store, blob, bytes);
+    pl_status status = pl_store_blob_bytes(q->store, blob, bytes);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
 typedef struct best_search {

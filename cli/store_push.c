@@ -63,6 +63,7 @@ pl_status store_pull(store_call *call)
     PL_CHECK(pl_store_open(call->words[0], PL_STORE_READ, &t.from));
     PL_TRY(store_refuse_part(call->folder));
     PL_TRY(store_open_to_write(call, &t.to));
+    PL_TRY(run_drop_report(call->folder));
     PL_TRY(move_versions(call, &t, call->folder));
 done:
     pl_store_close(&t.to);

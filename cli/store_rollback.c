@@ -66,6 +66,7 @@ pl_status store_rollback(store_call *call)
     if (was_resumed(&r))
         goto done;
     PL_TRY(pl_rollback_plan_make(&r.plan));
+    PL_TRY(run_drop_report(call->folder));
     PL_TRY(pl_rollback_plan_commit(&r.plan, r.writers));
     print_changes(&r);
 done:

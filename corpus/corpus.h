@@ -251,6 +251,8 @@ PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
  * with a different tokenizer, every token of a trained model would have a different
  * meaning. ERR_DAMAGED if the hash differs. */
 PL_MUST_CHECK pl_status pl_data_check_tokenizer(const char *folder);
+/* The same for all files of the folder. */
+PL_MUST_CHECK pl_status pl_data_check(const char *folder);
 
 #ifdef __cplusplus
 }

@@ -350,6 +350,19 @@ pl_status pl_data_check_tokenizer(const char *folder)
     return status;
 }
 
+pl_status pl_data_check(const char *folder)
+{
+    static const char *const names[] = {DATA_TOKENIZER, DATA_TRAIN, DATA_VALID};
+    pl_json *json = NULL;
+    pl_hash hash;
+    pl_status status = read_manifest(folder, &json);
+    for (size_t i = 0; status == PL_OK && i < sizeof names / sizeof *names; i++)
+        status = check_product(folder, pl_json_get(json, "products"), i, names[i],
+                               pl_json_get(json, "blanked"), &hash);
+    pl_json_destroy(&json);
+    return status;
+}
+
 /* ---- documents that are made blank ---- */
 /* Writes into the manifest the hash that train.tok will have. From now on the inputs
  * are not compared, because the user should remove the forgotten documents from

@@ -132,3 +132,33 @@ pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mi
     run_close(&r);
     return status;
 }
+
+/* Whether two tags name the same versions. */
+static bool same_tag(const pl_snapshot *a, const pl_snapshot *b)
+{
+    bool same = a->n_items == b->n_items;
+    for (size_t i = 0; same && i < a->n_items; i++)
+        same = strcmp(a->items[i].module, b->items[i].module) == 0 &&
+               a->items[i].number == b->items[i].number;
+    return same;
+}
+
+pl_status mixture_check_newest(const void *wish, const pl_mixture *mix)
+{
+    pl_mixture now;
+    const mixture_wish *w = wish;
+    pl_status status = mixture_open(mix->dir, w, &now);
+    if (status == PL_OK && strcmp(now.arm.name, mix->arm.name) != 0)
+        status = pl_fail(PL_ERR_BUSY,
+                         "%s is now of the arm %s, and this server serves the arm %s; "
+                         "start `pathloom serve` again to serve %s",
+                         w->at ? w->at : "the newest mixture", now.arm.name,
+                         mix->arm.name, now.arm.name);
+    else if (status == PL_OK && w->at && !same_tag(&now.tag, &mix->tag))
+        status = pl_fail(PL_ERR_BUSY,
+                         "tag %s now names different versions; start `pathloom serve` "
+                         "again to serve them",
+                         w->at);
+    pl_mixture_close(&now);
+    return status;
+}

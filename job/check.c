@@ -2,6 +2,7 @@
  * invariant that needed the record gets a finding, and the check goes on. */
 #include "job/check.h"
 #include "job/forget.h"
+#include "job/run.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -558,6 +559,50 @@ static pl_status check_forgotten(checker *c)
     return each_arm(c, check_arm_blank);
 }
 
+/* ---- files beside the store ---- */
+/* Checks that run.yaml describes the model that the run has trained. */
+static pl_status check_model(checker *c, const pl_run *r)
+{
+    char chapter[PL_ARM_NAME_MAX];
+    pl_shape s;
+    pl_newest_chapter(c->store, chapter);
+    pl_status status = pl_read_arm(c->store, chapter, &c->arm, &c->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    if (status == PL_OK)
+        status = config_shape(&r->cfg, &s);
+    const pl_shape *own = &c->arm.shape;
+    if (status == PL_OK && (s.width != own->width || s.n_heads != own->n_heads ||
+                            s.n_blocks != own->n_blocks || s.context != own->context))
+        note_violation(c,
+                       "%s/run.yaml describes a model of width %d with %d blocks, but "
+                       "the run has trained a model of width %d with %d blocks",
+                       r->dir, s.width, s.n_blocks, own->width, own->n_blocks);
+    pl_topology_destroy(&c->topology);
+    pl_arm_clear(&c->arm);
+    return status;
+}
+
+static pl_status check_files(checker *c)
+{
+    pl_run r;
+    char folder[PL_PATH_MAX], list[PL_PATH_MAX];
+    c->now->n_checked = 1;
+    pl_status status = run_look(c->wish->run, &r);
+    if (status == PL_OK)
+        status = check_model(c, &r);
+    run_close(&r);
+    if (status != PL_OK)
+        note_violation(c, "%s", pl_last_error());
+    pl_join(folder, c->wish->run, "data");
+    if (!pl_path_exists(pl_join(list, folder, "data.json")))
+        return PL_OK; /* `train` makes the data again */
+    c->now->n_checked += 4;
+    if (pl_data_check(folder) != PL_OK)
+        note_violation(c, "%s", pl_last_error());
+    return PL_OK;
+}
+
 /* ---- all invariants ---- */
 static const struct {
     const char *name, *claim, *unit;
@@ -584,6 +629,8 @@ static const struct {
      check_versions},
     {"forgotten", "no path has the text of a forgotten document", "shards",
      check_forgotten},
+    {"files", "the configuration and the data of the run can be used", "files",
+     check_files},
 };
 
 static pl_status judge_invariant(checker *c, size_t i, check_result *result)
@@ -620,7 +667,8 @@ pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n
     PL_TRY(read_forgotten(&c));
     for (size_t i = 0; i < sizeof invariants / sizeof *invariants; i++) {
         check_result result;
-        if (invariants[i].check == check_forgotten && c.forgotten.n == 0)
+        if ((invariants[i].check == check_forgotten && c.forgotten.n == 0) ||
+            (invariants[i].check == check_files && !wish->run))
             continue;
         status = judge_invariant(&c, i, &result);
         /* A job that has begun meanwhile could be the cause of a finding. */

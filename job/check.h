@@ -28,6 +28,7 @@ typedef struct check_result {
  * -1: all versions. */
 typedef struct check_wish {
     const char *folder; /* folder of the store */
+    const char *run;    /* folder of its run; NULL: only the store is checked */
     int64_t recompute;
 } check_wish;
 typedef void (*check_fn)(void *context, const check_result *result);

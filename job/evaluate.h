@@ -123,6 +123,10 @@ void evaluation_print_documents(const pl_run *r, const evaluation *e);
 pl_json *evaluation_documents_json(const pl_run *r, const evaluation *e);
 /* Writes RUN/report.json. */
 pl_status evaluation_save(const pl_run *r, const evaluation *e);
+/* Deletes the report of the run that has this store: the newest versions are about to
+ * change, and the report describes the versions before. Does nothing if the store
+ * belongs to no run. `train` and the end of training write the report again. */
+PL_MUST_CHECK pl_status run_drop_report(const char *store);
 
 /* Prints one line of text from each path (at most 8 paths), prompted with the beginning
  * of a held-out document of that path. */

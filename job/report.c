@@ -128,6 +128,17 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
     pl_json_destroy(&o);
 }
 
+pl_status run_drop_report(const char *store)
+{
+    char run[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_path_above(run, store);
+    if (!pl_path_exists(pl_join(path, run, "run.yaml")) ||
+        !pl_path_exists(pl_join(path, run, "report.json")))
+        return PL_OK;
+    PL_CHECK(pl_remove_tree(path));
+    return pl_sync_folder(run);
+}
+
 pl_status evaluation_save(const pl_run *r, const evaluation *e)
 {
     char path[PL_PATH_MAX];

@@ -248,6 +248,10 @@ typedef struct mixture_wish {
 } mixture_wish;
 /* Opens the mixture of a run. Call pl_mixture_close even if this failed. */
 pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mix);
+/* Checks that mixture_open would open the arm, and the versions of the tag, that `mix`
+ * has; the sentence of ERR_BUSY says what has changed. `wish` is a mixture_wish, so
+ * that a server can call this function (pl_server_options). */
+PL_MUST_CHECK pl_status mixture_check_newest(const void *wish, const pl_mixture *mix);
 
 /* run_homes.c: adds and removes homes */
 /* Takes the run's lock for commands that move names (of modules, paths and objects) to

@@ -152,6 +152,27 @@ static void look_at_tokenizer(doctor *d, const pl_run *r)
                    pl_last_error());
 }
 
+/* Checks that a writer could open the store. A running home has it open already. */
+static void look_at_store(doctor *d, const char *dir)
+{
+    char folder[PL_PATH_MAX];
+    pl_store *store = NULL;
+    if (!pl_path_is_folder(pl_join(folder, dir, "store")))
+        return;
+    pl_status status = store_open_run(dir, &store);
+    if (status == PL_OK)
+        status = pl_store_look_as_writer(store);
+    if (status == PL_OK)
+        doctor_say(d, HEALTH_OK, "store", "",
+                   "the files of %s are complete (`pathloom store fsck` reads them)",
+                   folder);
+    else
+        doctor_say(d, HEALTH_FAIL, "store",
+                   "run pathloom store fsck, and restore the store from a backup", "%s",
+                   pl_last_error());
+    pl_store_close(&store);
+}
+
 void doctor_run(doctor *d, const char *dir)
 {
     pl_run r;
@@ -171,6 +192,7 @@ void doctor_run(doctor *d, const char *dir)
         doctor_say(d, HEALTH_OK, "run", "", "the hub of %s answers", dir);
         look_at_advertised(d, &r.cfg);
     } else {
+        look_at_store(d, dir);
         look_at_port(d, "net.hub", r.cfg.hub_bind);
         look_at_port(d, "net.home", r.cfg.home_bind);
         look_at_metrics(d, &r.cfg);

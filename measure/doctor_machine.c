@@ -34,12 +34,15 @@ static void look_at_processor(doctor *d)
             strncat(found, wanted[i], sizeof found - strlen(found) - 1);
         }
     bool fast = has_flag(text, "avx2") && has_flag(text, "fma");
+    char why[PL_CPU_WHY_MAX];
+    const int n = pl_cpu_count_at("", why);
     doctor_say(d, fast ? HEALTH_OK : HEALTH_WARN, "processor",
                fast ? ""
                     : "use a machine whose processors have AVX2 and FMA; this machine "
                       "has about "
                       "a tenth of their speed",
-               "%d processors,%s", pl_cpu_count(),
+               "%d processor%s%s%s%s,%s", n, n == 1 ? "" : "s", why[0] ? " (" : "", why,
+               why[0] ? ")" : "",
                found[0] ? found : " none of the vector units that pathloom uses");
     pl_buf_destroy(&info);
 }

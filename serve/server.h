@@ -33,6 +33,11 @@ typedef struct pl_server_options {
     /* how conversations become prompts (chat.h); NULL: the server offers no chat */
     const pl_chat_template *chat;
     int64_t created; /* start of the server, in seconds since 1970 */
+    /* Before the store is read again, checks that `mix` is still the mixture that the
+     * caller wants to serve; a failure says what has changed, and the server keeps what
+     * it serves. NULL: nothing is checked. */
+    pl_status (*check_mixture)(const void *context, const pl_mixture *mix);
+    const void *context; /* borrowed until close */
 } pl_server_options;
 
 /* The memory that serving takes. */
@@ -54,7 +59,8 @@ PL_MUST_CHECK pl_status pl_server_open(const pl_server_options *options,
                                        pl_server **out);
 void pl_server_close(pl_server **s);
 /* Serves until *stop is 1 and all requests are answered, or until *stop is 2. When
- * *reload is not 0, looks for new versions in the store and sets *reload to 0. A signal
+ * *reload is not 0, looks for new versions in the store and sets *reload to 0; if
+ * they cannot be served, logs the reason and keeps what it serves. A signal
  * handler may set both. */
 PL_MUST_CHECK pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                                       volatile sig_atomic_t *reload);

@@ -198,19 +198,24 @@ static pl_status open_engine(server_paths *p, const pl_topology *t, engine **out
     return PL_OK;
 }
 
-/* Finds the versions of every path that may answer. So a tag that is missing or lacks a
- * module is reported when the server starts, not when a request comes. */
+/* Finds the versions of every path that may answer. So a tag or a module that is
+ * missing is reported when the server starts or reads the store again, not when a
+ * request comes. */
 static pl_status check_versions(const server_paths *p)
 {
     const pl_mixture *mix = p->mix;
     const pl_topology *t = mix->topology;
-    pl_path_module *modules =
-        pl_alloc((size_t)pl_topology_n_slots(t) * sizeof *modules);
+    const int n_slots = pl_topology_n_slots(t);
+    pl_path_module *modules = pl_alloc((size_t)n_slots * sizeof *modules);
     pl_status status = PL_OK;
-    for (int path = 0; status == PL_OK && path < pl_topology_n_paths(t); path++)
-        if (!pl_path_is_closed(&mix->settings, path))
-            status = pl_name_path_modules(mix->store, &mix->arm, t, path,
-                                          mix->settings.which, modules);
+    for (int path = 0; status == PL_OK && path < pl_topology_n_paths(t); path++) {
+        if (pl_path_is_closed(&mix->settings, path))
+            continue;
+        status = pl_name_path_modules(mix->store, &mix->arm, t, path,
+                                      mix->settings.which, modules);
+        for (int slot = 0; status == PL_OK && slot < n_slots; slot++)
+            status = pl_find_path_module(mix->store, &modules[slot]);
+    }
     pl_free(modules);
     return status;
 }
@@ -331,10 +336,14 @@ pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int 
 
 /* ---- loading ---- */
 /* Paths whose modules have no newer versions stay. The other paths will be opened
- * again, so those of their modules that have not changed stay in memory. */
+ * again, so those of their modules that have not changed stay in memory. If the store
+ * lacks something that the server needs, nothing changes. */
 pl_status server_paths_reload(server_paths *p)
 {
     PL_CHECK(pl_store_refresh(p->mix->store));
+    if (p->options->check_mixture)
+        PL_CHECK(p->options->check_mixture(p->options->context, p->mix));
+    PL_CHECK(check_versions(p));
     pl_path_chooser_reload(p->chooser);
     p->edition++;
     (void)pl_module_pool_drop_kept(p->pool);

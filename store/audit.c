@@ -455,6 +455,8 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
      * store. */
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     PL_CHECK(pl_store_refresh(store));
+    if (pl_store_look_as_writer(store) != PL_OK)
+        report_problem(&a, pl_last_error());
     check_log(&a, &mark);
     walk(&a, KV_META, check_meta);
     walk(&a, KV_VERSION, audit_version);

@@ -49,14 +49,9 @@ bool pl_store_has_writer(const char *folder)
     int n = 0;
     if (pl_store_parts(folder, &n) != PL_OK)
         n = 0;
-    for (int i = 0; i < (n > 0 ? n : 1); i++) {
-        int lock = -1;
-        pl_status status =
-            pl_lock_folder(n > 0 ? pl_store_part(folder, i, path) : folder, &lock);
-        pl_unlock_folder(&lock);
-        if (status == PL_ERR_BUSY)
+    for (int i = 0; i < (n > 0 ? n : 1); i++)
+        if (pl_folder_is_locked(n > 0 ? pl_store_part(folder, i, path) : folder))
             return true;
-    }
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include "store/kv.h"
 #include "store/kv_make.h"
 #include <dirent.h>
+#include <errno.h>
 #include <rocksdb/c.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -89,10 +90,35 @@ uint8_t kv_family_id(kv_family family)
     return FAMILIES[family].id;
 }
 
+/* Returns how many files a process that opens this database has open: its files and
+ * about as many as a process without a database. */
+static uint64_t count_files(const char *path)
+{
+    enum { OTHER_FILES = 64 };
+    uint64_t n = OTHER_FILES;
+    DIR *entries = opendir(path);
+    while (entries && readdir(entries))
+        n++;
+    if (entries)
+        closedir(entries);
+    return n;
+}
+
+/* Finds the limit that an error names, and what to do about it. */
+static bool find_limit(const char *error, const char *path, char out[PL_REMEDY_MAX])
+{
+    static const int causes[] = {ENOSPC, EDQUOT, EFBIG, ENFILE, EMFILE};
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
+        if (strstr(error, strerror(causes[i])))
+            return pl_file_remedy(causes[i], path, count_files(path), out)[0] != '\0';
+    return false;
+}
+
 /* Turns a RocksDB error into a status, and frees `error`. The cause must be found in
  * the text of the error, because RocksDB's C interface has no error codes. */
 static pl_status database_failed(const char *verb, const char *path, char *error)
 {
+    char limit[PL_REMEDY_MAX];
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = error;
     /* The first two causes are looked for only when a database is opened. Later, the
@@ -107,15 +133,12 @@ static pl_status database_failed(const char *verb, const char *path, char *error
         status = PL_ERR_NOPERM;
         cause = "it lies on a read-only file system";
         remedy = "mount the file system for writing, or change a copy of the store";
-    } else if (strstr(error, "Too many open files")) {
-        status = PL_ERR_FILES;
-        cause = "the process may not open more files";
-        remedy = "raise the limit of open files (ulimit -n)";
-    } else if (strstr(error, "No space left") || strstr(error, "Disk quota")) {
-        status = PL_ERR_NOSPACE;
-        remedy = "free disk space, then open the store again";
-    } else if (strstr(error, "File too large")) {
-        remedy = "raise the limit on a file's size (ulimit -f)";
+    } else if (find_limit(error, path, limit)) {
+        if (strstr(error, "Too many open files"))
+            status = PL_ERR_FILES;
+        else if (!strstr(error, "File too large"))
+            status = PL_ERR_NOSPACE;
+        remedy = limit + strlen("; ");
     } else if (strstr(error, "lock hold by") || strstr(error, "/LOCK")) {
         status = PL_ERR_BUSY;
         remedy = "stop the process that has the store open";

@@ -474,6 +474,13 @@ PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_f
 PL_MUST_CHECK pl_status pl_store_audit_firmly(const char *folder, pl_store **store,
                                               bool bytes, pl_findings *out,
                                               pl_audit_report *report);
+/* Opens the database of a reader again, from exactly the files that a writer would use.
+ * (While a log file exists, a reader can show its rows although the table file with the
+ * same rows is damaged; a writer cannot.) ERR_DAMAGED if one of these files is missing
+ * or has a different size; the reader then stays as it is. pl_store_audit calls this
+ * function. While a writer runs, it may delete files during the call, so repeat the
+ * call before you rely on the error. */
+PL_MUST_CHECK pl_status pl_store_look_as_writer(pl_store *store);
 /* Returns whether a process has the store, or a part of it, open for writing now. */
 bool pl_store_has_writer(const char *folder);
 

@@ -97,6 +97,8 @@ PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
 
 /* Free space that must remain after a commit. */
 #define STORE_SPARE_BYTES ((uint64_t)64 << 20)
+/* The same after a commit that frees data (garbage collection). */
+#define STORE_FREEING_BYTES ((uint64_t)1 << 20)
 /* Checks the free disk space (PROTOCOL 4.7). The text of ERR_NOSPACE has the bytes that
  * are free, the bytes that are needed, and `purpose`, such as "the commit". */
 PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *purpose,

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 enum {
+    LOCK_TRIES = 10,
     CHAIN_CHECK_ROWS = 65536,
     RECOVERY_SPARE_BYTES = 16 << 20,
     CATCH_UP_TRIES = 20,
@@ -209,6 +210,11 @@ static pl_status lock(pl_store *store)
     if (!pl_path_is_folder(store->folder))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", store->folder);
     pl_status status = pl_lock_folder(store->folder, &store->lock);
+    /* A reader that looks for a writer holds the lock for an instant. */
+    for (int i = 0; i < LOCK_TRIES && status == PL_ERR_BUSY; i++) {
+        pl_sleep_ms(i);
+        status = pl_lock_folder(store->folder, &store->lock);
+    }
     return status == PL_OK ? PL_OK : pl_fail_in(status, "the store cannot be opened");
 }
 
@@ -373,20 +379,31 @@ static bool is_replaced(const pl_store *store, int database)
            held.st_ino != now.st_ino;
 }
 
-/* Opens the database for reading. If it cannot be opened as a follower, a power cut may
- * have damaged the end of the log, and perhaps no writer has opened the store since. In
- * this case the reader shows the commits before the damage. show_newest checks that
- * these commits include the commit in the mark, so no acknowledged commit is missing.
- * Such a reader (`frozen`) does not see further commits, so a refresh opens the
- * database again. */
-static pl_status open_follower(pl_store *store, const char *database)
+/* Opens the database for reading.
+ *
+ * While no writer runs, the reader opens the database from exactly the files that a
+ * writer would use (`frozen`). It refuses a damaged file. It does not see further
+ * commits, so a refresh opens the database again. A power cut may have damaged the end
+ * of the log; then such a reader shows the commits before the damage. show_newest
+ * checks that these commits include the commit in the mark, so no acknowledged commit
+ * is missing.
+ *
+ * While a writer runs, the reader follows it. A follower does not need all files: if a
+ * table file is damaged, it shows the state before this file was written. */
+static pl_status open_database(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
     int held = hold_database(store);
-    pl_status status = kv_open(database, KV_FOLLOW, store->own.path, &fresh);
-    bool frozen = status == PL_ERR_DAMAGED;
-    if (frozen)
+    bool frozen = !pl_store_has_writer(store->folder);
+    pl_status status =
+        kv_open(database, frozen ? KV_LOOK : KV_FOLLOW, store->own.path, &fresh);
+    if (status != PL_OK && frozen && pl_store_has_writer(store->folder)) {
+        frozen = false; /* a writer has begun meanwhile, and may have deleted files */
+        status = kv_open(database, KV_FOLLOW, store->own.path, &fresh);
+    } else if (status == PL_ERR_DAMAGED && !frozen) {
+        frozen = true;
         status = kv_open(database, KV_LOOK, NULL, &fresh);
+    }
     if (status != PL_OK) {
         close_database(&held);
         /* the database that was open before this call stays open and can be read */
@@ -398,6 +415,31 @@ static pl_status open_follower(pl_store *store, const char *database)
     store->database = held;
     store->frozen = frozen;
     return PL_OK;
+}
+
+pl_status pl_store_look_as_writer(pl_store *store)
+{
+    char database[PL_PATH_MAX];
+    kv *fresh = NULL;
+    for (int i = 0; i < store->n_parts; i++)
+        PL_CHECK(pl_store_look_as_writer(store->parts[i]));
+    if (store->n_parts > 0)
+        return PL_OK;
+    if (store->mode != PL_STORE_READ || store->frozen)
+        return PL_OK;
+    int held = hold_database(store);
+    pl_status status =
+        kv_open(pl_join(database, store->folder, "db"), KV_LOOK, NULL, &fresh);
+    if (status != PL_OK) {
+        close_database(&held);
+        return status;
+    }
+    kv_close(&store->db, false);
+    close_database(&store->database);
+    store->db = fresh;
+    store->database = held;
+    store->frozen = true;
+    return load_state(store);
 }
 
 static pl_status show_newest(pl_store *store)
@@ -417,7 +459,7 @@ static pl_status show_newest(pl_store *store)
      * show that commit, so it is opened again. */
     const char *database = pl_join(path, store->folder, "db");
     for (int i = 0; i < OPEN_TRIES; i++) {
-        PL_CHECK(open_follower(store, database));
+        PL_CHECK(open_database(store, database));
         PL_CHECK(follow(store, mark.sequence, mark.epoch));
         if (check_mark(store, &mark) == PL_OK)
             return PL_OK;
@@ -463,10 +505,25 @@ static pl_status open_reader(pl_store *store)
     return remote_open(store->folder, false, &store->remote);
 }
 
+/* Returns whether the store has a newer commit than a frozen reader shows, or may have
+ * one: the mark may be one commit behind while a writer runs. */
+static bool is_behind(const pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    watermark mark;
+    bool marked = false;
+    return pl_store_has_writer(store->folder) ||
+           watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked) !=
+               PL_OK ||
+           !marked || mark.sequence != store->sequence || mark.epoch != store->epoch;
+}
+
 static pl_status refresh_reader(pl_store *store)
 {
-    if (store->frozen || is_replaced(store, store->database))
+    if (is_replaced(store, store->database) || (store->frozen && is_behind(store)))
         return show_newest(store);
+    if (store->frozen)
+        return PL_OK;
     uint64_t sequence = store->sequence, epoch = store->epoch;
     PL_CHECK(kv_refresh(store->db));
     return follow(store, sequence, epoch);

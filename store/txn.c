@@ -120,8 +120,11 @@ pl_status pl_txn_commit(pl_txn **handle)
     if (kv_batch_count(txn->batch) == 0)
         goto done;
     PL_TRY(store_check_quota(txn));
-    PL_TRY(store_check_space(store, "the commit",
-                             2 * kv_batch_bytes(txn->batch) + STORE_SPARE_BYTES));
+    /* A commit that frees data may use space that other commits must leave. */
+    PL_TRY(store_check_space(
+        store, "the commit",
+        2 * kv_batch_bytes(txn->batch) +
+            (txn->grown < 0 ? STORE_FREEING_BYTES : STORE_SPARE_BYTES)));
     /* Appends the log row, which is the last operation of the batch, and computes the
      * hash of this row. */
     pl_hash *log_hash = &after.log;

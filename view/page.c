@@ -198,8 +198,12 @@ static void read_page_report(page *p)
 {
     char path[PL_PATH_MAX];
     struct stat info;
-    if (stat(run_file(&p->r, "report.json", path), &info) != 0)
+    if (stat(run_file(&p->r, "report.json", path), &info) != 0) {
+        p->number += p->report != NULL;
+        p->report_ms = 0;
+        pl_json_destroy(&p->report);
         return;
+    }
     const int64_t ms =
         (int64_t)info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1000000;
     if (ms == p->report_ms)

@@ -85,10 +85,23 @@ void pl_launcher_destroy(pl_launcher **launcher)
     *launcher = NULL;
 }
 
-/* Runs in the child process between fork and exec, so it makes only async-signal-safe
- * calls. */
+/* The reason why a child could not begin, which it sends to its parent. */
+typedef struct start_failure {
+    int cause;   /* errno */
+    bool is_log; /* the log cannot be opened, else the program cannot be executed */
+} start_failure;
+
+/* The next two functions run in the child process between fork and exec, so they make
+ * only async-signal-safe calls. */
+static void report_start(int report, bool is_log)
+{
+    const start_failure f = {.cause = errno, .is_log = is_log};
+    const ssize_t n = write(report, &f, sizeof f);
+    _exit(n == (ssize_t)sizeof f ? 71 : 74);
+}
+
 static void become(const char *program, char *const *argv, const char *log,
-                   pid_t parent)
+                   pid_t parent, int report)
 {
     sigset_t none;
     int null = open("/dev/null", O_RDONLY);
@@ -98,14 +111,14 @@ static void become(const char *program, char *const *argv, const char *log,
         _exit(71);
     if (null < 0 || out < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 ||
         dup2(out, 2) < 0)
-        _exit(74);
+        report_start(report, true);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     /* ignored here because the launcher handles Ctrl+C and the end of the terminal */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     execv(program, argv);
-    _exit(71);
+    report_start(report, false);
 }
 
 static pl_status spawn(pl_launcher *l, child *c)
@@ -118,13 +131,34 @@ static pl_status spawn(pl_launcher *l, child *c)
         PL_CHECK(pl_remove_tree(c->ready_file));
     c->started_ms = pl_now_ms();
     c->restart_ms = 0;
+    /* The pipe closes when the program is executed; before, it brings the failure. */
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) != 0)
+        return pl_fail(PL_ERR_OS, "cannot start process %s: %s", c->name,
+                       strerror(errno));
     c->pid = fork();
     if (c->pid == 0)
-        become(l->program, c->argv, log, parent);
+        become(l->program, c->argv, log, parent, report[1]);
+    int cause = c->pid < 0 ? errno : 0;
+    start_failure f = {0};
+    ssize_t n;
+    close(report[1]);
+    do
+        n = read(report[0], &f, sizeof f);
+    while (n < 0 && errno == EINTR);
+    close(report[0]);
+    if (c->pid > 0 && n == (ssize_t)sizeof f) {
+        (void)waitpid(c->pid, NULL, 0);
+        c->pid = 0;
+        return pl_fail(PL_ERR_OS, "cannot start process %s: it cannot %s (%s): %s%s",
+                       c->name, f.is_log ? "open its log" : "execute the program",
+                       f.is_log ? log : l->program, strerror(f.cause),
+                       pl_path_exists("/proc/self") ? "" : "; mount /proc");
+    }
     if (c->pid < 0) {
         c->pid = 0;
         return pl_fail(PL_ERR_OS, "cannot start process %s: %s", c->name,
-                       strerror(errno));
+                       strerror(cause));
     }
     return PL_OK;
 }

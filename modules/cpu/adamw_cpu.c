@@ -39,7 +39,7 @@ void OP(sum_squares)(pl_backend *be, double *out, const float *g, size_t n)
     *out = 0;
     if (parts == NULL)
         return;
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (size_t c = 0; c < n_chunks; c++) {
         const size_t left = n - c * CHUNK;
         parts[c] = OP(chunk_squares)(g + c * CHUNK, left < CHUNK ? left : CHUNK);
@@ -90,7 +90,7 @@ void OP(adamw)(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
                      .grad_scale = grad_scale,
                      .m_scale = (float)(1.0 / (1.0 - pow((double)adam->beta1, t))),
                      .v_scale = (float)(1.0 / (1.0 - pow((double)adam->beta2, t)))};
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (size_t c = 0; c < n_chunks; c++) {
         const size_t i = c * CHUNK, left = n - i;
         step_chunk(p + i, m + i, v + i, g + i, left < CHUNK ? left : CHUNK, &r);

@@ -308,7 +308,7 @@ void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
         return;
-#pragma omp parallel for schedule(static) num_threads(n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(n_threads))
     for (int i = 0; i < n_threads; i++)
         for (int task = i; task < n_tasks; task += n_threads) {
             backward w = {.s = s, .dqkv = dqkv, .dout = dout, .qkv = qkv};

@@ -286,7 +286,7 @@ static void forward_all(pl_backend *be, const forward *job)
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
         return;
-#pragma omp parallel for schedule(static) num_threads(n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(n_threads))
     for (int i = 0; i < n_threads; i++)
         for (int task = i; task < n_tasks; task += n_threads) {
             forward f = *job;

@@ -237,6 +237,7 @@ pl_status cpu_sync(pl_backend *be)
 {
     cpu_state *self = cpu_self(be);
     const pl_status status = self->failure;
+    cpu_threads_rest();
     self->failure = PL_OK;
     return status == PL_OK ? PL_OK : pl_fail(status, "%s", self->failure_text);
 }

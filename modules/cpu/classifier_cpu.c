@@ -84,7 +84,7 @@ void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl
         const int rows = N - n0 < ROWS ? N - n0 : ROWS;
         const size_t at = (size_t)n0 * (size_t)C;
         cpu_logits(be, logits, act_in(x, at, be->act), w, rows, V, C);
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
         for (int n = 0; n < rows; n++)
             softmax_row(loss + n0 + n, dlogits, logits, n, targets[n0 + n],
                         dx != NULL ? *scale : 0.0f, V, be->act);

@@ -19,11 +19,10 @@ extern "C" {
  * n_threads < 1. ERR_UNSUPPORTED: the text names the instructions or the library that
  * is missing.
  *
- * Use more than one thread only on a machine that is otherwise idle, and with a short
- * GOMP_SPINCOUNT (the program sets it). On 2 busy cores, two threads that wait in a
- * long loop took three times as long as one thread. Two threads that sleep as soon as
- * they wait take five times as long per token. To train two paths on two cores, start
- * two processes of one thread each.
+ * While other programs use the processors, a backend of several threads computes on one
+ * (team.h), and the other threads sleep. A short GOMP_SPINCOUNT (the program sets it)
+ * lets waiting threads sleep soon; if they sleep at once, a token takes five times as
+ * long. To train two paths on two cores, start two processes of one thread each.
  *
  * OpenBLAS is loaded by the first backend that needs it, and obeys OPENBLAS_CORETYPE
  * and OPENBLAS_NUM_THREADS then. A program should unset the first and set the second to

@@ -201,14 +201,14 @@ static void add_gradient_rows(const gradient *g, int n_threads)
 {
     const int n_blocks = (g->O + BLOCK - 1) / BLOCK;
     const int share = (panels_of(g->I) + n_threads - 1) / n_threads * NR;
-#pragma omp parallel for schedule(static) num_threads(n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(n_threads))
     for (int i = 0; i < n_threads; i++) {
         const int i0 = i * share, cols = g->I - i0 < share ? g->I - i0 : share;
         if (cols > 0)
             pack_dw_columns(g, g->packed_x + (size_t)(i0 / NR) * g->panel, g->x, g->I,
                             i0, cols);
     }
-#pragma omp parallel for schedule(static) num_threads(n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(n_threads))
     for (int i = 0; i < n_threads; i++)
         for (int block = i; block < n_blocks; block += n_threads)
             multiply_dw_block(g, g->own + (size_t)i * own_bytes(g), block * BLOCK);

@@ -33,7 +33,7 @@ static int chunk_size(size_t chunk, size_t n)
 void OP(act_to_float)(pl_backend *be, float *out, const pl_act *in, size_t n)
 {
     const size_t n_chunks = (n + CHUNK - 1) / CHUNK;
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (size_t c = 0; c < n_chunks; c++) {
         if (be->act == PL_BF16)
             widen(out, in, c * CHUNK, chunk_size(c, n), PL_BF16);
@@ -53,7 +53,7 @@ static void narrow_any(pl_act *out, size_t first, const float *in, int n, pl_typ
 void OP(act_from_float)(pl_backend *be, pl_act *out, const float *in, size_t n)
 {
     const size_t n_chunks = (n + CHUNK - 1) / CHUNK;
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (size_t c = 0; c < n_chunks; c++)
         narrow_any(out, c * CHUNK, in + c * CHUNK, chunk_size(c, n), be->act);
 }
@@ -89,7 +89,7 @@ void OP(embed_backward)(pl_backend *be, float *dw, const pl_act *dout,
                         const int32_t *tokens, int N, int C)
 {
     const int n_threads = be->n_threads;
-#pragma omp parallel for schedule(static) num_threads(n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(n_threads))
     for (int i = 0; i < n_threads; i++) {
         const int c0 = C * i / n_threads, c1 = C * (i + 1) / n_threads;
         if (be->act == PL_BF16)

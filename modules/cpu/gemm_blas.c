@@ -4,6 +4,7 @@
  * threads that also execute all other operations. So there is only one thread pool, and
  * the sums of a row do not depend on the thread that computes it. */
 #include "modules/cpu/gemm.h"
+#include "modules/cpu/team.h"
 #include <cblas.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -53,18 +54,25 @@ static void blas_rows(const gemm_call *call, float *c, const float *a, const flo
                      c + (size_t)m0 * (size_t)N, N);
 }
 
-static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a,
-                          const void *b)
+/* Divides the rows into n shares, which `team` threads compute. */
+static void blas_shares(int n, int team, const gemm_call *call, float *c,
+                        const float *a, const float *b)
 {
-    const int n = ((const gemm_blas *)g)->n_threads;
     const int share = (call->M + n - 1) / n;
-#pragma omp parallel for schedule(static) num_threads(n)
+#pragma omp parallel for schedule(static) num_threads(team)
     for (int i = 0; i < n; i++) {
         const int m0 = i * share;
         const int rows = call->M - m0 < share ? call->M - m0 : share;
         if (rows > 0)
             blas_rows(call, c, a, b, m0, rows);
     }
+}
+
+static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a,
+                          const void *b)
+{
+    const int n = ((const gemm_blas *)g)->n_threads;
+    blas_shares(n, cpu_threads(n), call, c, a, b);
     return PL_OK;
 }
 
@@ -133,7 +141,7 @@ static void map_buffers(gemm_blas *g)
 {
     const gemm_call call = {GEMM_NT, g->n_threads, 1, 1, PL_F32, false};
     float *a = pl_alloc(2 * (size_t)g->n_threads * sizeof *a);
-    (void)blas_run(&g->head, &call, a + g->n_threads, a, a);
+    blas_shares(g->n_threads, g->n_threads, &call, a + g->n_threads, a, a);
     pl_free(a);
     if (g->n_threads > atomic_load(&n_buffers))
         atomic_store(&n_buffers, g->n_threads);

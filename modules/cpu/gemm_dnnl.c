@@ -1,5 +1,9 @@
 /* Products by oneDNN's matmul primitive.
  *
+ * The rows of c are divided into one share per thread of the backend, and a primitive
+ * of one thread computes each share. So the bits of a product depend on the number of
+ * shares only, and not on how many threads compute them (team.h).
+ *
  * A primitive is compiled for one shape, so primitives are kept in a table whose key is
  * the shape and kind of a call. After the first step every call finds its primitive
  * there. All products use plain row-major matrices. If weights are reordered into
@@ -8,6 +12,7 @@
  *
  * The library is loaded when the first backend that uses it is opened. */
 #include "modules/cpu/gemm.h"
+#include "modules/cpu/team.h"
 #include <dnnl.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,10 +80,16 @@ enum {
 };
 enum { ARG_A, ARG_B, ARG_C, ARG_SCRATCH, N_ARGS };
 
+typedef struct gemm_share { /* some rows of c */
+    int first, rows;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t memory[N_ARGS];
+    pl_status status; /* of the last call */
+} gemm_share;
+
 typedef struct gemm_entry {
     gemm_call call;
-    dnnl_primitive_t primitive; /* NULL: the entry is free */
-    dnnl_memory_t memory[N_ARGS];
+    gemm_share *shares; /* [n_threads]; NULL: the entry is free */
 } gemm_entry;
 
 typedef struct gemm_dnnl {
@@ -87,7 +98,8 @@ typedef struct gemm_dnnl {
     int n_threads;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    cpu_block scratch;
+    cpu_block scratch; /* scratch_bytes for each share */
+    size_t scratch_bytes;
     gemm_entry table[TABLE_SIZE];
     int n_entries, oldest;
 } gemm_dnnl;
@@ -104,28 +116,31 @@ static pl_status check_dnnl(dnnl_status_t status, const char *what)
 
 /* oneDNN takes the number of threads from OpenMP, and OpenMP keeps a separate number
  * for each calling thread. So the number is set before each call. */
-static void set_threads(int n_threads)
+static void use_one_thread(void)
 {
 #ifdef _OPENMP
-    omp_set_num_threads(n_threads);
-#else
-    (void)n_threads;
+    omp_set_num_threads(1);
 #endif
 }
 
-static void entry_destroy(gemm_entry *entry)
+static void entry_destroy(gemm_entry *entry, int n_shares)
 {
-    for (int i = 0; i < N_ARGS; i++)
-        dnnl.dnnl_memory_destroy(entry->memory[i]);
-    dnnl.dnnl_primitive_destroy(entry->primitive);
+    for (int i = 0; entry->shares != NULL && i < n_shares; i++) {
+        for (int arg = 0; arg < N_ARGS; arg++)
+            dnnl.dnnl_memory_destroy(entry->shares[i].memory[arg]);
+        dnnl.dnnl_primitive_destroy(entry->shares[i].primitive);
+    }
+    pl_free(entry->shares);
     *entry = (gemm_entry){0};
 }
 
+/* Describes a matrix whose rows, or columns if it is transposed, are `stride` elements
+ * apart. */
 static pl_status matrix(dnnl_memory_desc_t *out, pl_type type, int rows, int cols,
-                        bool transposed)
+                        bool transposed, int stride)
 {
     const dnnl_dims_t dims = {rows, cols};
-    const dnnl_dims_t strides = {transposed ? 1 : cols, transposed ? rows : 1};
+    const dnnl_dims_t strides = {transposed ? 1 : stride, transposed ? stride : 1};
     return check_dnnl(dnnl.dnnl_memory_desc_init_by_strides(
                           out, 2, dims, type == PL_F32 ? dnnl_f32 : dnnl_bf16, strides),
                       "describe a matrix");
@@ -150,16 +165,19 @@ done:
     return status;
 }
 
-static pl_status describe_primitive(gemm_dnnl *g, const gemm_call *call,
+static pl_status describe_primitive(gemm_dnnl *g, const gemm_call *call, int rows,
                                     dnnl_memory_desc_t desc[N_ARGS],
                                     dnnl_primitive_desc_t *out)
 {
     pl_status status = PL_OK;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_matmul_desc_t matmul;
-    PL_TRY(matrix(&desc[ARG_A], g->type, call->M, call->K, call->kind == GEMM_TN));
-    PL_TRY(matrix(&desc[ARG_B], g->type, call->K, call->N, call->kind == GEMM_NT));
-    PL_TRY(matrix(&desc[ARG_C], call->c_type, call->M, call->N, false));
+    const bool down = call->kind == GEMM_TN, turned = call->kind == GEMM_NT;
+    PL_TRY(
+        matrix(&desc[ARG_A], g->type, rows, call->K, down, down ? call->M : call->K));
+    PL_TRY(matrix(&desc[ARG_B], g->type, call->K, call->N, turned,
+                  turned ? call->K : call->N));
+    PL_TRY(matrix(&desc[ARG_C], call->c_type, rows, call->N, false, call->N));
     PL_TRY(check_dnnl(dnnl.dnnl_matmul_desc_init(&matmul, &desc[ARG_A], &desc[ARG_B],
                                                  NULL, &desc[ARG_C]),
                       "describe a product"));
@@ -175,26 +193,43 @@ done:
     return status;
 }
 
-static pl_status entry_create(gemm_dnnl *g, const gemm_call *call, gemm_entry *entry)
+static pl_status create_share(gemm_dnnl *g, const gemm_call *call, gemm_share *share)
 {
     pl_status status = PL_OK;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_memory_desc_t desc[N_ARGS];
-    PL_TRY(describe_primitive(g, call, desc, &pd));
-    PL_TRY(check_dnnl(dnnl.dnnl_primitive_create(&entry->primitive, pd),
+    PL_TRY(describe_primitive(g, call, share->rows, desc, &pd));
+    PL_TRY(check_dnnl(dnnl.dnnl_primitive_create(&share->primitive, pd),
                       "compile a product"));
     for (int i = 0; i < N_ARGS; i++)
         PL_TRY(check_dnnl(
-            dnnl.dnnl_memory_create(&entry->memory[i], &desc[i], g->engine, NULL),
+            dnnl.dnnl_memory_create(&share->memory[i], &desc[i], g->engine, NULL),
             "make a memory object"));
-    PL_TRY(cpu_block_grow(&g->scratch,
-                          dnnl.dnnl_memory_desc_get_size(&desc[ARG_SCRATCH]),
+    const size_t bytes = dnnl.dnnl_memory_desc_get_size(&desc[ARG_SCRATCH]);
+    if (bytes > g->scratch_bytes)
+        g->scratch_bytes = (bytes + 63) & ~(size_t)63;
+    PL_TRY(cpu_block_grow(&g->scratch, g->scratch_bytes * (size_t)g->n_threads,
                           "the scratchpad of oneDNN"));
-    entry->call = *call;
 done:
     dnnl.dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+static pl_status entry_create(gemm_dnnl *g, const gemm_call *call, gemm_entry *entry)
+{
+    pl_status status = PL_OK;
+    const int n = g->n_threads, most = (call->M + n - 1) / n;
+    entry->call = *call;
+    entry->shares = pl_alloc((size_t)n * sizeof *entry->shares);
+    for (int i = 0; i < n && i * most < call->M; i++) {
+        gemm_share *share = &entry->shares[i];
+        share->first = i * most;
+        share->rows = call->M - share->first < most ? call->M - share->first : most;
+        PL_TRY(create_share(g, call, share));
+    }
+done:
     if (status != PL_OK)
-        entry_destroy(entry);
+        entry_destroy(entry, n);
     return status;
 }
 
@@ -208,7 +243,7 @@ static pl_status find_primitive(gemm_dnnl *g, const gemm_call *call, gemm_entry 
 {
     for (int i = 0; i < g->n_entries; i++) {
         *out = &g->table[i];
-        if ((*out)->primitive != NULL && same_call(&(*out)->call, call))
+        if ((*out)->shares != NULL && same_call(&(*out)->call, call))
             return PL_OK;
     }
     if (g->n_entries < TABLE_SIZE) {
@@ -216,7 +251,7 @@ static pl_status find_primitive(gemm_dnnl *g, const gemm_call *call, gemm_entry 
     } else {
         *out = &g->table[g->oldest];
         g->oldest = (g->oldest + 1) % TABLE_SIZE;
-        entry_destroy(*out);
+        entry_destroy(*out, g->n_threads);
     }
     return entry_create(g, call, *out);
 }
@@ -232,35 +267,59 @@ static dnnl_status_t set_source(dnnl_memory_t memory, const void *data)
     return dnnl.dnnl_memory_set_data_handle(memory, unconst.out);
 }
 
-static pl_status dnnl_run(gemm *head, const gemm_call *call, void *c, const void *a,
-                          const void *b)
+static pl_status run_share(const gemm_dnnl *g, const gemm_call *call, gemm_share *share,
+                           char *c, const char *a, const char *b, char *scratch)
 {
-    gemm_dnnl *g = (gemm_dnnl *)head;
-    gemm_entry *entry;
-    set_threads(g->n_threads);
-    PL_CHECK(find_primitive(g, call, &entry));
-    dnnl_memory_t *memory = entry->memory;
-    PL_CHECK(check_dnnl(set_source(memory[ARG_A], a), "take a matrix"));
-    PL_CHECK(check_dnnl(set_source(memory[ARG_B], b), "take a matrix"));
-    PL_CHECK(check_dnnl(dnnl.dnnl_memory_set_data_handle(memory[ARG_C], c),
+    const size_t first = (size_t)share->first;
+    const size_t a_at = call->kind == GEMM_TN ? first : first * (size_t)call->K;
+    dnnl_memory_t *memory = share->memory;
+    PL_CHECK(check_dnnl(set_source(memory[ARG_A], a + a_at * pl_type_bytes(g->type)),
                         "take a matrix"));
+    PL_CHECK(check_dnnl(set_source(memory[ARG_B], b), "take a matrix"));
     PL_CHECK(check_dnnl(
-        dnnl.dnnl_memory_set_data_handle(memory[ARG_SCRATCH], g->scratch.data),
-        "take the scratchpad"));
+        dnnl.dnnl_memory_set_data_handle(
+            memory[ARG_C], c + first * (size_t)call->N * pl_type_bytes(call->c_type)),
+        "take a matrix"));
+    PL_CHECK(check_dnnl(dnnl.dnnl_memory_set_data_handle(memory[ARG_SCRATCH], scratch),
+                        "take the scratchpad"));
     const dnnl_exec_arg_t args[N_ARGS] = {{DNNL_ARG_SRC, memory[ARG_A]},
                                           {DNNL_ARG_WEIGHTS, memory[ARG_B]},
                                           {DNNL_ARG_DST, memory[ARG_C]},
                                           {DNNL_ARG_SCRATCHPAD, memory[ARG_SCRATCH]}};
     return check_dnnl(
-        dnnl.dnnl_primitive_execute(entry->primitive, g->stream, N_ARGS, args),
+        dnnl.dnnl_primitive_execute(share->primitive, g->stream, N_ARGS, args),
         "run a product");
+}
+
+static pl_status dnnl_run(gemm *head, const gemm_call *call, void *c, const void *a,
+                          const void *b)
+{
+    gemm_dnnl *g = (gemm_dnnl *)head;
+    gemm_entry *entry;
+    use_one_thread();
+    PL_CHECK(find_primitive(g, call, &entry));
+    const int n = g->n_threads;
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(n))
+    for (int i = 0; i < n; i++) {
+        gemm_share *share = &entry->shares[i];
+        if (share->rows > 0)
+            share->status =
+                run_share(g, call, share, c, a, b,
+                          (char *)g->scratch.data + (size_t)i * g->scratch_bytes);
+    }
+    for (int i = 0; i < n; i++)
+        if (entry->shares[i].status != PL_OK)
+            return pl_fail(entry->shares[i].status,
+                           "oneDNN could not run a product of %d x %d x %d", call->M,
+                           call->N, call->K);
+    return PL_OK;
 }
 
 static void dnnl_close(gemm **head)
 {
     gemm_dnnl *g = (gemm_dnnl *)*head;
     for (int i = 0; i < g->n_entries; i++)
-        entry_destroy(&g->table[i]);
+        entry_destroy(&g->table[i], g->n_threads);
     dnnl.dnnl_stream_destroy(g->stream);
     dnnl.dnnl_engine_destroy(g->engine);
     pl_free_aligned(g->scratch.data);
@@ -285,7 +344,7 @@ pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
     g->head.close = dnnl_close;
     g->type = type;
     g->n_threads = n_threads;
-    set_threads(n_threads);
+    use_one_thread();
     PL_TRY(
         check_dnnl(dnnl.dnnl_engine_create(&g->engine, dnnl_cpu, 0), "open an engine"));
     PL_TRY(check_dnnl(

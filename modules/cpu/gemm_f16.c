@@ -17,6 +17,7 @@
  * A row of c depends only on the same row of `a` and on `b`, not on the other rows or
  * on the number of threads. */
 #include "modules/cpu/gemm.h"
+#include "modules/cpu/team.h"
 #include "modules/cpu/simd.h"
 
 #if defined(__AVX512FP16__)
@@ -423,7 +424,7 @@ static void multiply_block(part *p, int n_threads)
 {
     const int M = p->call->M, group = p->call->kind == GEMM_TN ? GROUP_ROWS : MR;
     const int n_panels = (p->cols + NR - 1) / NR, n_groups = (M + group - 1) / group;
-#pragma omp parallel num_threads(n_threads)
+#pragma omp parallel num_threads(cpu_threads(n_threads))
     {
 #pragma omp for schedule(static)
         for (int t = 0; t < n_threads; t++)

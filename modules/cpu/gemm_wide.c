@@ -5,6 +5,7 @@
  * `a` is converted as a whole. The columns of c, and the part of b that they need, are
  * taken in blocks, so that the converted values stay in a cache. */
 #include "modules/cpu/gemm.h"
+#include "modules/cpu/team.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ typedef struct matrix { /* a bf16 matrix whose rows are `stride` elements apart 
 
 static void widen(const gemm_wide *g, float *out, const matrix *in)
 {
-#pragma omp parallel for schedule(static) num_threads(g->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(g->n_threads))
     for (int r = 0; r < in->rows; r++) {
         float *to = out + (size_t)r * (size_t)in->cols;
         const uint16_t *from = in->at + (size_t)r * in->stride;
@@ -41,7 +42,7 @@ static void put_columns(const gemm_wide *g, const gemm_call *call, void *c, int 
                         int cols)
 {
     const float *sums = g->c.data;
-#pragma omp parallel for schedule(static) num_threads(g->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(g->n_threads))
     for (int r = 0; r < call->M; r++) {
         const float *from = sums + (size_t)r * (size_t)cols;
         const size_t at = (size_t)r * (size_t)call->N + (size_t)n0;

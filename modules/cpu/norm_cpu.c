@@ -105,7 +105,7 @@ void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
     float *parts = cpu_scratch(cpu_self(be), (size_t)n_groups * stride * sizeof(float));
     if (parts == NULL)
         return;
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (int i = 0; i < n_groups; i++) {
         const int n0 = i * GROUP, n1 = N - n0 < GROUP ? N : n0 + GROUP;
         backward_group(dx, parts + (size_t)i * stride, dout, x, w, rstd, n0, n1, C,
@@ -189,7 +189,7 @@ void OP(head_norm_backward)(pl_backend *be, pl_act *dqkv, float *dw,
     float *parts = cpu_scratch(cpu_self(be), (size_t)n_groups * stride * sizeof(float));
     if (parts == NULL)
         return;
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (int i = 0; i < n_groups; i++) {
         float *part = parts + (size_t)i * stride;
         memset(part, 0, 2 * (size_t)D * sizeof *part);

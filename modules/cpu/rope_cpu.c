@@ -47,7 +47,7 @@ void OP(rope)(pl_backend *be, pl_act *qkv, const int32_t *texts, int B, int T, i
     const size_t stride = (size_t)(H + 2 * G) * (size_t)D;
     if (!cpu_rope_table(cpu_self(be), D, theta, start + T))
         return;
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (int n = 0; n < n_rows; n++) {
         const int begin = texts != NULL ? texts[n] : 0;
         rotate_row(be, qkv, (size_t)n * stride, start + n % T - begin, H + G, D / 2,

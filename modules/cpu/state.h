@@ -8,6 +8,7 @@
 #ifndef PL_MODULES_CPU_STATE_H
 #define PL_MODULES_CPU_STATE_H
 #include "modules/cpu/gemm.h"
+#include "modules/cpu/team.h"
 
 #define CPU_JOIN_(a, b) a##_##b
 #define CPU_JOIN(a, b)  CPU_JOIN_(a, b)
@@ -66,7 +67,7 @@ static inline cpu_state *cpu_self(const pl_backend *be)
     return be->self;
 }
 
-/* Returns the number of threads, 1 or all, for work that reads and writes `bytes` bytes
+/* Returns the number of threads (team.h) for work that reads and writes `bytes` bytes
  * and is divided among threads by whole rows. The result of such work does not depend
  * on the number of threads. Waking a waiting thread costs about as much as moving
  * TEAM_BYTES, and more if the thread sleeps. If the number differs from that of the
@@ -76,7 +77,7 @@ static inline int cpu_team(const pl_backend *be, size_t bytes)
 {
     enum { TEAM_BYTES = 64 << 10 };
     const size_t share = bytes / (size_t)be->n_threads;
-    return share >= TEAM_BYTES ? be->n_threads : 1;
+    return share >= TEAM_BYTES ? cpu_threads(be->n_threads) : 1;
 }
 
 /* Keeps a failure and the thread's last error until sync reports them. Only the first

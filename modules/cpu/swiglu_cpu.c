@@ -55,7 +55,7 @@ ALWAYS_INLINE void backward_row(pl_act *dgu, const pl_act *dout, const pl_act *g
 void OP(swiglu_backward)(pl_backend *be, pl_act *dgu, const pl_act *dout,
                          const pl_act *gu, int N, int F)
 {
-#pragma omp parallel for schedule(static) num_threads(be->n_threads)
+#pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (int n = 0; n < N; n++) {
         if (be->act == PL_BF16)
             backward_row(dgu, dout, gu, (size_t)n, F, PL_BF16);

@@ -12,6 +12,10 @@ pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
   --work ${CMAKE_BINARY_DIR}/chaos)
 pl_job_test(fault_backup "fault;workers" fault/fault_backup.sh ${tools} ${CMAKE_BINARY_DIR}/fault_backup
   short)
+# Every file of a store, a backup and a run, damaged in five ways.
+pl_job_test(damage_matrix "fault;store" fault/damage_matrix.sh $<TARGET_FILE:pathloom>
+  ${CMAKE_BINARY_DIR}/damage_matrix)
+pl_test_limit(damage_matrix 1800)
 pl_job_test(store_quota "fault;store" fault/store_quota.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/store_quota)
 pl_job_test(strangers "fault;base" fault/strangers.sh $<TARGET_FILE:pathloom>

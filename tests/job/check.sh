@@ -23,7 +23,7 @@ verdicts() { # options: prints name and verdict of each invariant on one line
     "$pathloom" check "$@" --json >"$work/check.out" 2>"$work/check.err"
     code=$?
     sed -n 's/.*"invariant":"\([a-z]*\)","verdict":"\([a-z]*\)".*/\1:\2/p' "$work/check.out" |
-        tr '\n' ' '
+        grep -v '^files:holds$' | tr '\n' ' '
     return $code
 }
 sound="hashes:holds data:holds beginnings:holds rounds:holds phases:holds versions:"

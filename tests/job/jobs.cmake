@@ -70,6 +70,9 @@ pl_script_test(serve "integration;cli" job/serve.sh ${program} $<TARGET_FILE:ser
   ${CMAKE_BINARY_DIR}/serve)
 pl_may_skip(serve)
 
+# The store changes under a server and under a report; limits of the machine.
+pl_job_test(changes "fault;job" job/changes.sh ${program} ${CMAKE_BINARY_DIR}/changes)
+
 # The API for programs that evaluate models, and for front ends. Skipped without curl or
 # jq.
 pl_script_test(serve_api "integration;cli" job/serve_api.sh ${program}

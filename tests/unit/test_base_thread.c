@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -185,6 +186,73 @@ static void an_actor_does_all_that_was_pushed_and_in_order(void **state)
     pl_actor_destroy(&actor);
 }
 
+/* Two items, each of which waits until both have begun; so two threads do them. */
+typedef struct pair {
+    atomic_int begun;
+    pid_t threads[2];
+} pair;
+
+static pl_status meet_the_other(void *context, size_t item, int thread)
+{
+    pair *p = context;
+    (void)thread;
+    p->threads[item] = gettid();
+    atomic_fetch_add(&p->begun, 1);
+    for (int i = 0; atomic_load(&p->begun) < 2 && i < 60000; i++)
+        usleep(1000);
+    return PL_OK;
+}
+
+static pid_t other_thread(void)
+{
+    pair p = {.begun = 0};
+    assert_int_equal(pl_parallel(2, 2, meet_the_other, &p), PL_OK);
+    assert_int_not_equal(p.threads[0], p.threads[1]);
+    return p.threads[p.threads[0] == gettid()];
+}
+
+static void a_thread_of_one_call_works_for_the_next(void **state)
+{
+    (void)state;
+    const pid_t first = other_thread();
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(other_thread(), first);
+}
+
+static pl_status count_inside(void *context, size_t item, int thread)
+{
+    (void)item;
+    (void)thread;
+    return pl_parallel(3, N_ITEMS, count_item, context);
+}
+
+static void a_call_within_a_call_ends(void **state)
+{
+    (void)state;
+    static atomic_int counts[N_ITEMS];
+    assert_int_equal(pl_parallel(3, 6, count_inside, counts), PL_OK);
+    for (int i = 0; i < N_ITEMS; i++)
+        assert_int_equal(counts[i], 6);
+}
+
+static void a_child_process_starts_its_own_threads(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* after a fork, ThreadSanitizer lets no thread start */
+#endif
+    (void)other_thread();
+    pid_t child = fork();
+    if (child == 0) {
+        static atomic_int counts[N_ITEMS];
+        alarm(60);
+        _exit(pl_parallel(4, N_ITEMS, count_item, counts) == PL_OK ? 0 : 1);
+    }
+    int how = -1;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+}
+
 static void there_is_at_least_one_processor(void **state)
 {
     (void)state;
@@ -201,6 +269,9 @@ int main(void)
         cmocka_unit_test(an_empty_queue_gives_null_after_its_timeout),
         cmocka_unit_test(what_is_done_once_is_done_before_anybody_goes_on),
         cmocka_unit_test(an_actor_does_all_that_was_pushed_and_in_order),
+        cmocka_unit_test(a_thread_of_one_call_works_for_the_next),
+        cmocka_unit_test(a_call_within_a_call_ends),
+        cmocka_unit_test(a_child_process_starts_its_own_threads),
         cmocka_unit_test(there_is_at_least_one_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,106 @@
+/* Decides whether an operation uses all threads of its backend (team.h).
+ *
+ * States of a calling thread, which owns its OpenMP threads and this state:
+ *
+ *   together --(LOOK_S of operations, the caller rarely computed)--> alone
+ *   alone    --(the rest is over)--> together
+ *
+ * A rest begins with REST_S and doubles each time that the threads were again a
+ * hindrance, up to REST_MAX_S. So on a machine that is always shared, attempts with all
+ * threads cost about LOOK_S per REST_MAX_S, and after a short disturbance all threads
+ * soon compute again.
+ *
+ * Reading a thread's processor time is a system call, so only one LOOK_S in PAUSES is
+ * measured while the threads are no hindrance. */
+#include "modules/cpu/team.h"
+#include "base/base.h"
+#include <time.h>
+
+#define LOOK_S     0.010
+#define REST_S     0.050
+#define REST_MAX_S 2.0
+enum { PAUSES = 10 };
+
+/* With n threads of which the caller computes for the share s of the time, the work
+ * proceeds about n * s times as fast as with one thread that never waits. Below this
+ * number all threads are not worth their processors: each of several programs on this
+ * machine might do this at the cost of the others. */
+#define WORTH 1.5
+
+typedef struct team_state {
+    bool alone, open, measured;
+    double begin, used; /* when this sequence began, and the processor time then */
+    double wall, busy;  /* measured so far: time that passed, and processor time */
+    double next;        /* alone: end of the rest; together: next measurement */
+    double rest;        /* length of the last rest; 0: there was none */
+    double steady;      /* together: since when the threads have been no hindrance */
+} team_state;
+
+static _Thread_local team_state team;
+
+static double processor_time(void)
+{
+    struct timespec t;
+    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0
+               ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec
+               : 0;
+}
+
+static void open_sequence(double now)
+{
+    team.open = true;
+    team.begin = now;
+    team.measured = now >= team.next;
+    if (team.measured)
+        team.used = processor_time();
+}
+
+/* Adds the measured part of the sequence to the sums. */
+static void count_sequence(double now)
+{
+    team.wall += now - team.begin;
+    team.busy += processor_time() - team.used;
+    team.begin = now;
+}
+
+/* Ends a measurement of LOOK_S or more. */
+static void judge(int n_threads, double now)
+{
+    const bool hinder = n_threads * team.busy < WORTH * team.wall;
+    team.wall = team.busy = 0;
+    if (hinder) {
+        team.rest = team.rest == 0 ? REST_S : 2 * team.rest;
+        if (team.rest > REST_MAX_S)
+            team.rest = REST_MAX_S;
+        team.alone = true;
+        team.next = team.steady = now + team.rest;
+    } else {
+        team.next = now + (PAUSES - 1) * LOOK_S;
+        if (now - team.steady > team.rest)
+            team.rest = 0;
+    }
+    open_sequence(now);
+}
+
+int cpu_threads(int n_threads)
+{
+    if (n_threads == 1)
+        return 1;
+    const double now = pl_now();
+    if (!team.open || (now >= team.next && !team.measured)) {
+        team.alone = team.alone && now < team.next;
+        open_sequence(now);
+    }
+    if (team.measured && team.wall + now - team.begin >= LOOK_S) {
+        count_sequence(now);
+        judge(n_threads, now);
+    }
+    return team.alone ? 1 : n_threads;
+}
+
+void cpu_threads_rest(void)
+{
+    if (team.open && team.measured)
+        count_sequence(pl_now());
+    team.open = false;
+}

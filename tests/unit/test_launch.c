@@ -1,0 +1,63 @@
+/* folder: workers; label: unit
+ * Tests what the launcher says of a process that cannot begin. */
+#include "workers/workers.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static char folder[64] = "/tmp/pathloom-launch-XXXXXX";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return pl_remove_tree(folder) == PL_OK ? 0 : -1;
+}
+
+static void start(const char *program, const char *logs, const char *expected)
+{
+    static const char *const argv[] = {"program", NULL};
+    pl_launcher *l;
+    assert_int_equal(pl_launcher_create(program, logs, &l), PL_OK);
+    assert_int_equal(pl_launcher_start(l, "home", argv, NULL), PL_ERR_OS);
+    if (!strstr(pl_last_error(), expected))
+        fail_msg("`%s` lacks `%s`", pl_last_error(), expected);
+    pl_launcher_destroy(&l);
+}
+
+static void a_program_that_cannot_be_executed_is_named_with_the_reason(void **state)
+{
+    (void)state;
+    start("/nowhere/program", folder,
+          "cannot start process home: it cannot execute the program "
+          "(/nowhere/program): No such file or directory");
+    start(folder, folder, "it cannot execute the program");
+}
+
+static void a_log_that_cannot_be_opened_is_named_with_the_reason(void **state)
+{
+    (void)state;
+    char logs[PL_PATH_MAX], log[PL_PATH_MAX];
+    pl_join(logs, folder, "logs");
+    assert_int_equal(pl_make_folders(pl_join(log, logs, "home.log")), PL_OK);
+    start("/bin/sh", logs, "home.log): Is a directory");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_that_cannot_be_executed_is_named_with_the_reason),
+        cmocka_unit_test(a_log_that_cannot_be_opened_is_named_with_the_reason),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,151 @@
+/* folder: base; label: unit
+ * Tests how many processors a process may use: quotas of cgroups (version 1 and 2, of
+ * all enclosing groups) in a folder with the files of a machine, and Slurm's
+ * variables. */
+#include "base/base.h"
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static char root[64];
+static int all; /* number of processors to which this process is bound */
+
+static void put_file(const char *name, const char *text)
+{
+    char path[PL_PATH_MAX], folder[PL_PATH_MAX];
+    pl_path_above(folder, pl_join(path, root, name));
+    assert_int_equal(pl_make_folders(folder), PL_OK);
+    assert_int_equal(pl_replace_file(path, text, strlen(text)), PL_OK);
+}
+
+/* Makes an empty machine. */
+static int setup(void **state)
+{
+    (void)state;
+    cpu_set_t set;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    all = CPU_COUNT(&set);
+    unsetenv("SLURM_CPUS_PER_TASK");
+    unsetenv("SLURM_CPUS_ON_NODE");
+    pl_copy_text(root, sizeof root, "/tmp/pathloom-processors-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return pl_remove_tree(root) == PL_OK ? 0 : -1;
+}
+
+static int count(char why[PL_CPU_WHY_MAX])
+{
+    return pl_cpu_count_at(root, why);
+}
+
+static void without_limits_all_processors_count(void **state)
+{
+    (void)state;
+    char why[PL_CPU_WHY_MAX];
+    assert_int_equal(count(why), all);
+    put_file("proc/self/cgroup", "0::/user.slice/job\n");
+    put_file("sys/fs/cgroup/user.slice/job/cpu.max", "max 100000\n");
+    assert_int_equal(count(why), all);
+}
+
+static void half_a_processor_of_version_2_counts_as_one(void **state)
+{
+    (void)state;
+    char why[PL_CPU_WHY_MAX];
+    put_file("proc/self/cgroup", "0::/user.slice/job\n");
+    put_file("sys/fs/cgroup/user.slice/job/cpu.max", "50000 100000\n");
+    assert_int_equal(count(why), 1);
+    assert_non_null(strstr(why, "/user.slice/job is 0.5 processors"));
+}
+
+static void a_quota_of_an_enclosing_group_applies(void **state)
+{
+    (void)state;
+    char why[PL_CPU_WHY_MAX];
+    put_file("proc/self/cgroup", "0::/user.slice/job/step\n");
+    put_file("sys/fs/cgroup/user.slice/job/step/cpu.max", "max 100000\n");
+    put_file("sys/fs/cgroup/user.slice/cpu.max", "20000 100000\n");
+    assert_int_equal(count(why), 1);
+    assert_non_null(strstr(why, "/user.slice is 0.2 processors"));
+}
+
+static void quotas_of_version_1_apply_beside_version_2(void **state)
+{
+    (void)state;
+    char why[PL_CPU_WHY_MAX];
+    put_file("proc/self/cgroup", "9:name=systemd:/\n3:cpu,cpuacct:/a/b\n"
+                                 "2:cpuset:/\n0::/\n");
+    put_file("sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n");
+    put_file("sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(count(why), all);
+    put_file("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "30000\n");
+    put_file("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(count(why), 1);
+    assert_non_null(strstr(why, "cpu/a is 0.3 processors"));
+}
+
+/* In a container, the path names a group of the host. */
+static void the_quota_at_the_mount_point_applies_in_a_container(void **state)
+{
+    (void)state;
+    char why[PL_CPU_WHY_MAX];
+    put_file("proc/self/cgroup", "4:cpu:/docker/0123\n0::/docker/0123\n");
+    put_file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n");
+    put_file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(count(why), 1);
+}
+
+static void slurms_numbers_apply(void **state)
+{
+    (void)state;
+    char why[PL_CPU_WHY_MAX];
+    setenv("SLURM_CPUS_ON_NODE", "64", 1);
+    setenv("SLURM_CPUS_PER_TASK", "1", 1);
+    assert_int_equal(count(why), 1);
+    assert_true(all == 1 || strstr(why, "SLURM_CPUS_PER_TASK is 1"));
+    setenv("SLURM_CPUS_PER_TASK", "many", 1);
+    assert_int_equal(count(why), all < 64 ? all : 64);
+    setenv("SLURM_CPUS_ON_NODE", "1", 1);
+    assert_int_equal(count(why), 1);
+}
+
+static void nonsense_in_these_files_limits_nothing(void **state)
+{
+    (void)state;
+    char why[PL_CPU_WHY_MAX];
+    static const char *const texts[] = {"", "-5 100000\n", "0 0\n", "nan nan\n", "5\n"};
+    put_file("proc/self/cgroup", "\n:::\n0:\n0::/a\n12:cpu\n");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        put_file("sys/fs/cgroup/a/cpu.max", texts[i]);
+        assert_int_equal(count(why), all);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_limits_all_processors_count, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(half_a_processor_of_version_2_counts_as_one,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_quota_of_an_enclosing_group_applies, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(quotas_of_version_1_apply_beside_version_2,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            the_quota_at_the_mount_point_applies_in_a_container, setup, teardown),
+        cmocka_unit_test_setup_teardown(slurms_numbers_apply, setup, teardown),
+        cmocka_unit_test_setup_teardown(nonsense_in_these_files_limits_nothing, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
