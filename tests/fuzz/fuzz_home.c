@@ -261,6 +261,7 @@ static void end_group(world *w)
         pl_message_destroy(&m);
     }
     demand_ok(home_end_group(&w->h), "a commit fails");
+    demand_ok(home_grant_room(&w->h), "a home cannot give room");
     if (!home_is_still(&w->h))
         demand_ok(home_merge_ready(&w->h), "a merge fails");
     check_progress(w);
@@ -286,6 +287,7 @@ static void close_home(world *w)
     for (size_t i = 0; i < w->h.n_answers; i++)
         pl_message_destroy(&w->h.answers[i].message);
     pl_free(w->h.answers);
+    pl_free(w->h.room.tickets);
     pl_buf_destroy(&w->h.state);
     staging_expire(&w->h.uploads, true);
     home_free_moving(&w->h);
