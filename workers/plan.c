@@ -363,12 +363,15 @@ static int64_t newest_phase_ms(const plan_arm *arm)
 /* Whether the path should wait for its keeper instead of going to this worker, which
  * would have to repeat phases. The keeper may be busy with another path. So the path
  * waits until the arm has made no progress for as long as the repeated phases would
- * take. */
+ * take. After the path's first phase this time is not known before the keeper's DONE,
+ * which follows the homes' report. */
 static bool waits_for_keeper(const plan_path *path, int worker, int64_t newest_ms,
                              int64_t now_ms)
 {
+    enum { DONE_MS = 2000 };
+    const int64_t wait_ms = path->took_ms > 0 ? path->repeats * path->took_ms : DONE_MS;
     return path->keeper >= 0 && plan_repeats(path, worker) > 0 &&
-           now_ms - newest_ms < path->repeats * path->took_ms;
+           now_ms - newest_ms < wait_ms;
 }
 
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
