@@ -373,12 +373,15 @@ static arm_pace pace_of(const plan_arm *arm)
  * would have to repeat phases. The keeper may be busy with another path. So the path
  * waits until the arm has made no progress for as long as the repeated phases would
  * take a fast worker: if the keeper is slow, waiting for its own pace would cost more
- * than repeating the phases. */
+ * than repeating the phases. After the first phase this time is not known before a
+ * keeper's DONE, which follows the homes' report. */
 static bool waits_for_keeper(const plan_path *path, int worker, arm_pace pace,
                              int64_t now_ms)
 {
+    enum { DONE_MS = 2000 };
+    const int64_t wait_ms = pace.took_ms > 0 ? path->repeats * pace.took_ms : DONE_MS;
     return path->keeper >= 0 && plan_repeats(path, worker) > 0 &&
-           now_ms - pace.newest_ms < path->repeats * pace.took_ms;
+           now_ms - pace.newest_ms < wait_ms;
 }
 
 bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)

@@ -140,17 +140,22 @@ static int find_settled(plan_path *path, int *at)
     return -1;
 }
 
+/* Whether two workers had leases of the finished phase, and this worker one of them. */
+static bool is_shared_by(const plan_ended *e, int worker)
+{
+    const plan_lease *a = &e->leases[0], *b = &e->leases[1];
+    return a->token != 0 && b->token != 0 &&
+           (a->worker == worker || b->worker == worker);
+}
+
 bool plan_is_settling(const plan *p, int worker, int64_t since_ms)
 {
     for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
             for (int k = 0; path->phase_ms > since_ms && k < PLAN_ENDED_MAX; k++)
-                for (int l = 0; l < 2; l++)
-                    if (path->ended[k].leases[l].token != 0 &&
-                        path->ended[k].leases[l].worker == worker &&
-                        path->ended[k].leases[!l].token != 0)
-                        return true;
+                if (is_shared_by(&path->ended[k], worker))
+                    return true;
         }
     return false;
 }

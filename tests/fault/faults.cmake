@@ -15,7 +15,6 @@ pl_job_test(fault_backup "fault;workers" fault/fault_backup.sh ${tools} ${CMAKE_
 # Every file of a store, a backup and a run, damaged in five ways.
 pl_job_test(damage_matrix "fault;store" fault/damage_matrix.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/damage_matrix)
-pl_test_limit(damage_matrix 1800)
 pl_job_test(store_quota "fault;store" fault/store_quota.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/store_quota)
 pl_job_test(strangers "fault;base" fault/strangers.sh $<TARGET_FILE:pathloom>

@@ -517,6 +517,17 @@ static plan_path *only_one_has_the_state(plan *p)
     return &mix->paths[0];
 }
 
+/* The homes' report names the worker that has the state, and its DONE follows. */
+static void path_waits_before_it_is_known_how_long_its_phases_take(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    only_one_has_the_state(p)->took_ms = 0;
+    assert_false(plan_choose(p, 1, 2999, &task));
+    assert_true(plan_choose(p, 0, 1000, &task));
+    assert_true(plan_choose(p, 1, 3000, &task));
+}
+
 static void path_waits_for_the_worker_that_has_its_state(void **state)
 {
     plan *p = *state;
@@ -594,6 +605,7 @@ int main(void)
         TEST(news_and_what_workers_say_may_come_in_any_order),
         TEST(lease_lives_for_what_was_said_last),
         TEST(arm_is_finished_when_paths_and_modules_are),
+        TEST(path_waits_before_it_is_known_how_long_its_phases_take),
         TEST(path_waits_for_the_worker_that_has_its_state),
         TEST(path_waits_less_for_a_slow_worker_that_has_its_state),
         TEST(path_does_not_wait_for_a_worker_that_left),
