@@ -354,13 +354,14 @@ start
 status=$(curl -s -o "$work/answer" -w '%{http_code}' -X OPTIONS "$at/v1/completions")
 [ "$status" = 405 ] || fail "HTTP $status for OPTIONS without --cors"
 ends
-for bad in "--api-keys $work/nothing" "--tls-cert $work/keys" \
-    "--tls-cert $work/keys --tls-key $work/keys"; do
-    # shellcheck disable=SC2086 # the list is several words
-    timeout 120 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' $bad \
-        > "$work/answer" 2>&1 && fail "serve starts with $bad"
+starts_not() { # OPTION ...
+    timeout 120 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' "$@" \
+        > "$work/answer" 2>&1 && fail "serve starts with $*"
     ok
-done
+}
+starts_not --api-keys "$work/nothing"
+starts_not --tls-cert "$work/keys"
+starts_not --tls-cert "$work/keys" --tls-key "$work/keys"
 grep -q 'PEM' "$work/answer" || fail "a wrong certificate: $(cat "$work/answer")"
 
 # ---- TLS ----

@@ -181,10 +181,12 @@ job=$!
 wait_for_version 3
 store_json tag early 2
 for verb in ls "log L1.E0" "show L1.E0@2" "diff L1.E0@1 L1.E0@2" gc fsck tag \
-    "push $work/pushed-too mix" "blame L1.E0@2" "verify L1.E0@2 --tasks" \
-    "backup $work/backup-too" stat du "export --path p00 --out $work/exported"; do
+    "blame L1.E0@2" "verify L1.E0@2 --tasks" stat du; do
     store_json $verb
 done
+store_json push "$work/pushed-too" mix
+store_json backup "$work/backup-too"
+store_json export --path p00 --out "$work/exported"
 store 75 rollback mix --to early --json
 store 64 cat L1.E0@2 --json
 expect 0 "$pathloom" store init --store "$work/made" --json
