@@ -7,7 +7,7 @@
 #
 # Some cases need root (a small disk, another user). Without root a line names them.
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work

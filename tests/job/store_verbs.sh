@@ -4,13 +4,14 @@
 #
 # usage: store_verbs.sh PATHLOOM WORKFOLDER
 set -u
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work
 rm -rf "$work"
 mkdir -p "$work/corpus"
 cp base/*.[ch] store/*.[ch] docs/*.md "$work/corpus/"
-job= workers=''
+job='' workers=''
 checks=0
 trap 'kill -CONT $workers 2>/dev/null; [ -z "$job" ] || kill "$job" 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
