@@ -15,7 +15,7 @@
 # continues where it stopped. The exit code is 0 if all runs worked, even if claims
 # fail.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 export PATHLOOM="$pathloom"

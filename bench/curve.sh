@@ -8,7 +8,7 @@
 # mark shows the number of tokens at which the mixture's line crosses the line of one
 # machine that trains on all tokens.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 svg=$1 title=$2
 shift 2
 for folder in "$@"; do

@@ -10,7 +10,7 @@
 # a finished run are deleted. Prints a table in Markdown: settings with ratios below 1
 # are better than the default.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 corpus=$1 valid=$2 out=$3 seeds=$4
 shift 4

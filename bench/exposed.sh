@@ -12,7 +12,7 @@
 # the preset laptop except for one path, two replicas, two workers, 50 steps per phase,
 # and moments that stay with the worker. The variable PATHLOOM names the binary.
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 

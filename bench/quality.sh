@@ -8,7 +8,7 @@
 # `pathloom train`; runs that already exist are only read. Prints a table in Markdown,
 # and writes OUTFOLDER/rows.tsv, which bench/curve.sh draws: one line per seed and row.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 corpus=$1 valid=$2 out=$3 seeds=$4
 shift 4

@@ -11,7 +11,7 @@
 # TRAIN unchanged. A run that already exists is only read. TEXTS=mixed evaluates only the
 # mixed documents, and MIXED=N only the first N of them.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=${PATHLOOM:-$(dirname "$0")/../build/release/pathloom}
 train=$1 valid=$2 out=$3
 shift 3

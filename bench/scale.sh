@@ -25,7 +25,7 @@
 # The variable PATHLOOM names the binary. CORPUS names a text file (default: the sources
 # of this project).
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 

@@ -18,7 +18,7 @@
 # --clock wall uses all processors. Trainings that already exist are only read. The exit
 # code is 69 if PyTorch or the build is missing.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 root=$(dirname "$0")/..
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 python=${PYTHON:-python3}

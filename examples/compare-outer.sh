@@ -25,7 +25,7 @@
 # Each number in the table is read from files that the runs have written. The exit code
 # is 1 if a run failed; the cells of this run say so.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 root=$(cd "$(dirname "$0")/.." && pwd)
 pathloom=${PATHLOOM:-$root/build/release/pathloom}
 

@@ -11,6 +11,7 @@
 # the time. If a target finds a fault, the script ends with code 1 and leaves a file
 # with the input. The target repeats the fault if this file is its argument.
 set -u
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 runs=10000000 seconds=3600 build=build/fuzz
 while [ $# -gt 1 ]; do
     case $1 in

@@ -33,7 +33,7 @@
 # Exit code: 0; 1 if a check failed; 64 for a wrong argument; 77 if this machine has no
 # GPU or no toolkit.
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 cd "$(dirname "$0")/.." || exit 70
 parts="build checks rates rivals more sanitizer"
 start=$(date +%s)

@@ -13,7 +13,7 @@
 # if no test finds a bug of the list. Some random changes have no visible effect. So
 # with --random the script only prints the changes that no test found, and their share.
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 build=build/mutants random=0 seed=1
 while [ $# -gt 1 ]; do
     case $1 in

@@ -18,7 +18,7 @@ ctest --preset release --no-tests=error -j "$(($(nproc) + 2))" "$@" || verdict=$
 # Prints parts of tests that did not run on this machine. If a whole test did not run,
 # ctest lists it.
 log=build/release/Testing/Temporary/LastTest.log
-left=$(sed -n 's/^\[  SKIPPED \] \([a-z][a-zA-Z0-9_]*\)$/    \1/p
+left=$(LC_ALL=C sed -n 's/^\[  SKIPPED \] \([a-z][a-zA-Z0-9_]*\)$/    \1/p
     s/^.*\] *//; s/^ *\(.*: not on this machine\)/    \1/p' "$log" | sort -u)
 [ -z "$left" ] || printf 'Left out of tests that ran:\n%s\n' "$left"
 exit $verdict

@@ -16,7 +16,7 @@
 # Exit codes: 0; 1 if the test failed; 77 if this machine cannot run it, and a line says
 # why. Takes about four minutes, longer if the machine is busy.
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 cd "$(dirname "$0")/.." || exit 1
 pathloom=${1:-}
 work=

@@ -4,6 +4,7 @@
 # and that a second call trains nothing again. Needs jq.
 #   bash tools/check_demo.sh PROGRAM FOLDER [options of `pathloom train` ...]
 set -euo pipefail
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 program=$1
 run=$2/run
 shift 2

@@ -22,7 +22,7 @@
 # processor time instead of wall time, for a machine that does other work. The exit code
 # is 69 if PyTorch or the build is missing.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 cd "$(dirname "$0")/../.."
 build=build/release
 python=${PYTHON:-python3}

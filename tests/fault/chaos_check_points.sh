@@ -8,7 +8,7 @@
 # Calls that delete are left out, because deleted data is not needed any more. Calls
 # that write to a terminal (cli/, the log) are left out, too.
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 folders="base corpus store codec outer net home workers"
 if [ "${1-}" = --list ]; then
     # shellcheck disable=SC2086 # the list is several words

@@ -17,6 +17,9 @@ work=$4
 mode=${5:-all}
 case $work in /*) ;; *) work=$PWD/$work ;; esac
 case $library in /*) ;; *) library=$PWD/$library ;; esac
+# A blank ends a name in LD_PRELOAD, so the folder is in the other variable.
+export LD_LIBRARY_PATH="${library%/*}"
+library=${library##*/}
 disk=$work/disk
 umount "$disk" 2>/dev/null
 rm -rf "$work"

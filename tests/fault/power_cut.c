@@ -327,7 +327,14 @@ static int run_self(const player *p, const char *trace, const char *root,
         if (trace) {
             setenv("POWER_ROOT", root, 1);
             setenv("POWER_TRACE", trace, 1);
-            setenv("LD_PRELOAD", p->library, 1);
+            /* A blank ends a name in LD_PRELOAD, so the folder is in the other
+             * variable. */
+            const char *slash = strrchr(p->library, '/');
+            if (!slash)
+                _exit(98);
+            char *folder = strndup(p->library, (size_t)(slash - p->library));
+            setenv("LD_LIBRARY_PATH", folder, 1);
+            setenv("LD_PRELOAD", slash + 1, 1);
         }
         execv("/proc/self/exe", words);
         _exit(99);

@@ -7,6 +7,7 @@
 #
 # tests/slurm.sh tests the same scripts with a real Slurm.
 set -u
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work

@@ -5,6 +5,7 @@
 #
 # usage: gpu_kernels.sh REPORT
 set -u
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 [ -s "$1" ] || {
     echo "gpu_kernels: $1 is missing or empty; run the emulated tests first"
     exit 1

@@ -7,7 +7,7 @@
 #
 # Some cases need root (a small disk, another user). Without root a line names them.
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work
@@ -150,7 +150,7 @@ tiny="--workers 1 --set data.corpus=text --set data.vocab=400 \
     --set train.base_steps=5 --set eval.baselines=none --set eval.max_tokens=500 \
     --set eval.sample_tokens=8"
 echo "exec '$pathloom' train $tiny \"\$@\"" >train.sh
-train="sh $work/train.sh"
+train="sh train.sh"
 mkdir -p text/code text/notes
 cat "$tree"/base/[a-f]*.c | head -c 60000 | (cd text/code && split -b 2000 - code)
 cat "$tree"/docs/[DP]*.md | head -c 40000 | (cd text/notes && split -b 2000 - notes)
@@ -438,7 +438,7 @@ works "data made anew" 'trained in|mixture' $train --corpus text --out "$work/hu
 # Copies the tokenizer of a different corpus. It has the same number of pieces, so only
 # its hash differs.
 cp odd-run/data/tokenizer.model hurt/data
-for verb in "generate --prompt The" eval "export --path p00 --out $work/never" \
+for verb in "generate --prompt The" eval "export --path p00 --out never" \
     "serve --listen 127.0.0.1:*"; do
     # shellcheck disable=SC2086 # the list is several words
     refused "${verb%% *} with another tokenizer" 65 \
@@ -685,11 +685,12 @@ refused "an unknown code" 66 'lease.expird|lease.expired' "$pathloom" explain le
 
 echo "-- a job that is interrupted"
 # The training is long enough to be interrupted several times.
-long="$train --corpus text --out $work/long --set train.tau=100 --set train.phases=12"
+long="--set train.tau=100 --set train.phases=12"
 start() {
     cases=$((cases + 1))
     code=0
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:3 $long >stdout 2>stderr &
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:3 \
+        $train --corpus text --out "$work/long" $long >stdout 2>stderr &
     job=$!
     wait_for long/proc/hub.address
     [ -e long/proc/hub.address ] || exit 1
@@ -763,7 +764,7 @@ refused "status of no run" 66 'there is no run in nosuch' "$pathloom" status --r
 refused "status of a killed job" 66 'no job is running|train --out' \
     "$pathloom" status --run long
 works "the same command finishes" 'resumed|mixture, by the router' \
-    $long
+    $train --corpus text --out "$work/long" $long
 check_gone long/proc
 
 echo "-- on a terminal"

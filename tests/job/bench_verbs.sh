@@ -6,6 +6,7 @@
 #
 # usage: bench_verbs.sh PATHLOOM WORKFOLDER
 set -u
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 failures=0

@@ -4,6 +4,7 @@
 # must be left out, and bad options must be refused.
 #   corpus.sh FOLDER
 set -eu
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 work=$1
 for tool in dpkg-deb tar perl zstd; do
     command -v $tool >/dev/null || {

@@ -4,7 +4,7 @@
 #
 # usage: deploy.sh PATHLOOM WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work
@@ -48,7 +48,7 @@ done <"$work/args"
 if command -v systemd-analyze >/dev/null; then
     for unit in deploy/systemd/*.service; do
         name=$(basename "$unit" | sed 's/@/@run/')
-        sed "s#/usr/bin/pathloom#$pathloom#" "$unit" >"$work/$name"
+        sed "s#/usr/bin/pathloom#\"$pathloom\"#" "$unit" >"$work/$name"
     done
     systemd-analyze verify --man=no "$work"/*.service >"$work/said" 2>&1 ||
         complain "systemd-analyze: $(cat "$work/said")"

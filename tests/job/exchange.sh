@@ -3,6 +3,7 @@
 #
 # usage: exchange.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -eu
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 rm -rf "$work"

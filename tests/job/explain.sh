@@ -4,7 +4,7 @@
 #
 # usage: explain.sh PATHLOOM
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 found=0
 folder=$(mktemp -d)

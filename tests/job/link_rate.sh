@@ -7,7 +7,7 @@
 #
 # Exit code 77 (skipped) where the machine does not permit network namespaces.
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 wire=$1
 link=bench/link.sh
 failures=0

@@ -4,7 +4,7 @@
 #
 # usage: package.sh BUILDFOLDER WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 build=$1
 work=$2
 rm -rf "$work"

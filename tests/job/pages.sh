@@ -4,6 +4,7 @@
 #
 # usage: pages.sh PATHLOOM
 set -u
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 failed=0
 for page in docs/man/pathloom-*.1; do

@@ -7,7 +7,7 @@
 #
 # Needs curl.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 serve_odd=$2
 work=$3

@@ -7,7 +7,7 @@
 #
 # Needs curl and jq.
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 server=
@@ -412,13 +412,14 @@ holds '.choices | length == 8'
 large 1000000
 holds '.error.message | length > 0'
 ends
-for bad in "--api-keys $work/nothing" "--tls-cert $work/keys" \
-    "--tls-cert $work/keys --tls-key $work/keys"; do
-    # shellcheck disable=SC2086 # the list is several words
-    timeout 120 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' $bad \
-        > "$work/answer" 2>&1 && fail "serve starts with $bad"
+starts_not() { # OPTION ...
+    timeout 120 "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' "$@" \
+        > "$work/answer" 2>&1 && fail "serve starts with $*"
     ok
-done
+}
+starts_not --api-keys "$work/nothing"
+starts_not --tls-cert "$work/keys"
+starts_not --tls-cert "$work/keys" --tls-key "$work/keys"
 grep -q 'PEM' "$work/answer" || fail "a wrong certificate: $(cat "$work/answer")"
 
 # ---- TLS ----

@@ -4,13 +4,14 @@
 #
 # usage: store_verbs.sh PATHLOOM WORKFOLDER
 set -u
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work
 rm -rf "$work"
 mkdir -p "$work/corpus"
 cp base/*.[ch] store/*.[ch] docs/*.md "$work/corpus/"
-job= workers=''
+job='' workers=''
 checks=0
 trap 'kill -CONT $workers 2>/dev/null; [ -z "$job" ] || kill "$job" 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
@@ -181,10 +182,12 @@ job=$!
 wait_for_version 3
 store_json tag early 2
 for verb in ls "log L1.E0" "show L1.E0@2" "diff L1.E0@1 L1.E0@2" gc fsck tag \
-    "push $work/pushed-too mix" "blame L1.E0@2" "verify L1.E0@2 --tasks" \
-    "backup $work/backup-too" stat du "export --path p00 --out $work/exported"; do
+    "blame L1.E0@2" "verify L1.E0@2 --tasks" stat du; do
     store_json $verb
 done
+store_json push "$work/pushed-too" mix
+store_json backup "$work/backup-too"
+store_json export --path p00 --out "$work/exported"
 store 75 rollback mix --to early --json
 store 64 cat L1.E0@2 --json
 expect 0 "$pathloom" store init --store "$work/made" --json

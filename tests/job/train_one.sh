@@ -5,7 +5,7 @@
 #
 # usage: train_one.sh TRAIN_ONE PATHLOOM WORKFOLDER
 set -eu
-export LC_ALL=C # awk, sort and printf depend on it
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 train_one=$1
 pathloom=$2
 work=$3

@@ -5,6 +5,7 @@
 #
 # usage: worker_settings.sh PATHLOOM WORKFOLDER
 set -u
+export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 work=$2
 rm -rf "$work"

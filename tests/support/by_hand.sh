@@ -3,7 +3,8 @@
 # for results. Such a script must set `pathloom` (the program) and `work` (a folder that
 # only this script uses), and define `fail`.
 
-# awk, sort and printf depend on it: in some locales the decimal point is a comma.
+# awk, sort, printf and [a-z] depend on it: in Turkish the decimal point is a comma, and
+# the letter i is not in [a-z].
 export LC_ALL=C
 children=
 trap 'kill -9 $children 2>/dev/null' EXIT INT TERM

@@ -2,7 +2,8 @@
 # This file is sourced by scripts that run whole jobs. Such a script sets `pathloom`
 # (the program) and runs in the project's root. If it must clean up more after a
 # failure, it defines its own `fail`.
-# awk, sort and printf depend on it: in some locales the decimal point is a comma.
+# awk, sort, printf and [a-z] depend on it: in Turkish the decimal point is a comma, and
+# the letter i is not in [a-z].
 export LC_ALL=C
 stopped='' job=''
 
