@@ -5,10 +5,10 @@
  *   together --(LOOK_S of operations, the caller rarely computed)--> alone
  *   alone    --(the rest is over)--> together
  *
- * A rest begins with REST_S and doubles each time that the threads were again a
- * hindrance, up to REST_MAX_S. So on a machine that is always shared, attempts with all
- * threads cost about LOOK_S per REST_MAX_S, and after a short disturbance all threads
- * soon compute again.
+ * A rest is RESTS times as long as the attempt that was a hindrance, and at least twice
+ * as long as the rest before, up to REST_MAX_S. So attempts with all threads take at
+ * most a few hundredths of the time, and after a short disturbance all threads soon
+ * compute again.
  *
  * Reading a thread's processor time is a system call, so only one LOOK_S in PAUSES is
  * measured while the threads are no hindrance. */
@@ -17,7 +17,7 @@
 #include <time.h>
 
 #define LOOK_S     0.010
-#define REST_S     0.050
+#define RESTS      20.0
 #define REST_MAX_S 2.0
 enum { PAUSES = 10 };
 
@@ -67,9 +67,10 @@ static void count_sequence(double now)
 static void judge(int n_threads, double now)
 {
     const bool hinder = n_threads * team.busy < WORTH * team.wall;
+    const double rest = RESTS * team.wall;
     team.wall = team.busy = 0;
     if (hinder) {
-        team.rest = team.rest == 0 ? REST_S : 2 * team.rest;
+        team.rest = rest > 2 * team.rest ? rest : 2 * team.rest;
         if (team.rest > REST_MAX_S)
             team.rest = REST_MAX_S;
         team.alone = true;

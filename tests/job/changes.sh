@@ -73,6 +73,7 @@ echo "a rollback deletes the report of the versions before"
     fail "the page without a report"
 
 echo "a limit of open files is named"
+# shellcheck disable=SC3045 # dash and bash have ulimit -n
 (ulimit -n 12 && "$pathloom" store ls --run "$work/run") >"$work/files.out" 2>&1 &&
     fail "12 files suffice"
 grep -q 'may open 12 files' "$work/files.out" || fail "the limit of open files is not named"
