@@ -731,8 +731,8 @@ pl_status pl_home_run(const pl_home_options *options)
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_write_output(options->ready_file, bound, strlen(bound)));
-    pl_log(PL_LOG_INFO, "home.ready", "address=%s store=%s epoch=%llu arms=%d", bound,
-           options->store, (unsigned long long)h.epoch, h.n_arms);
+    pl_log(PL_LOG_INFO, "home.ready", "address=%s store=\"%s\" epoch=%llu arms=%d",
+           bound, options->store, (unsigned long long)h.epoch, h.n_arms);
     PL_TRY(serve_home(&h));
 done:
     pl_txn_abort(&h.txn);

@@ -442,7 +442,7 @@ static pl_status make_copy(forgetting *f)
     return PL_OK;
 done:
     if (pl_remove_tree(folder) != PL_OK)
-        pl_log(PL_LOG_WARN, "forget.left", "folder=%s", folder);
+        pl_log(PL_LOG_WARN, "forget.left", "folder=\"%s\"", folder);
     return status;
 }
 

@@ -216,7 +216,7 @@ run_tests() { # line
         case +$line+ in
         *+user+*)
             id tester >/dev/null 2>&1 || useradd --home-dir /srv/tester --create-home tester
-            chown -R tester: "$folder"
+            chown -R tester: /srv/tester "$folder"
             ;;
         esac
         cd "$folder" || exit 70

@@ -12,8 +12,7 @@ pathloom=$1
 work=$2
 [ "${work#/}" != "$work" ] || work=$PWD/$work
 rm -rf "$work"
-mkdir -p "$work/bin" "$work/corpus"
-cp base/*.[ch] "$work/corpus/"
+mkdir -p "$work/bin"
 run=$work/run
 cat >"$work/bin/scontrol" <<END
 #!/bin/sh
@@ -81,10 +80,10 @@ requeued 2 1
 echo "no job: the workers were requeued twice, and then ended"
 
 # ---- jobs with a mistake ----
-more="--corpus $work/nothing"
+more="--corpus nowhere"
 ends 66 "no corpus" batch head 2 run.sbatch
 requeued 0 2
-settings="--corpus $work/corpus --set data.vocab=512 --set data.valid_share=0.1 \
+settings="--corpus base --set data.vocab=512 --set data.valid_share=0.1 \
 --set model.width=48 --set model.heads=2 --set model.blocks=2 --set model.context=64 \
 --set train.batch=4 --set train.tau=25 --set train.phases=30 --set train.base_steps=50 \
 --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=2000 \

@@ -73,7 +73,7 @@ same two
 
 echo "5. the commit of a tag exceeds the quota; the versions of the tag must stay"
 start home "$pathloom" home --run "$work/calm" --set store.quota="$all"
-await 100 "no home" grep -q 'home.ready' "$work/home.out"
+await 600 "no home" grep -q 'home.ready' "$work/home.out"
 store tag early 3 --run "$work/calm"
 grep -q 'store.thinned versions=[1-9]' "$work/home.out" || fail "the home dropped no versions for the tag"
 kill "$pid"
