@@ -38,6 +38,11 @@ const pl_explanation pl_explanations[] = {
      "A second job in the same folder, a port that is taken, a home whose memory for "
      "uploads is full.",
      "Stop the other process, choose another port or folder, or wait."},
+    {"ERR_FILES", "The process or the machine may not open more files.",
+     "The limit of open files (ulimit -n) is too low for the connections and the files "
+     "of a store.",
+     "Raise the limit; the error says how many files are needed if that is known. "
+     "`pathloom train` starts such a process again."},
     {"ERR_IO", "Reading or writing failed.",
      "A failing disk, a network file system that went away, a pipe whose reader ended.",
      "See the kernel's log. Everything that was acknowledged is on disk: start again."},
@@ -304,7 +309,8 @@ const pl_explanation pl_explanations[] = {
      "another worker reported; the path continues with the repeated state.",
      "The two workers run on different kinds of devices, which round differently; or "
      "one of them has faulty memory or a different build, or sent a false hash.",
-     "None needed with different kinds of devices. Otherwise the run may differ from an "
+     "None needed with different kinds of devices. Otherwise the run may differ from "
+     "an "
      "undisturbed one: see pathloom audit, and check both machines."},
     {"state.repeated", "A worker has made a path's state again by repeating phases.",
      "", ""},
