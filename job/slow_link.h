@@ -15,7 +15,7 @@ PL_MUST_CHECK pl_status slow_link_phase_bytes(const config *c,
                                               double *bytes);
 
 /* The settings that are tried for a slow link, in this order; each contains the ones
- * before it. docs/results/links_bytes.md has the measurements. */
+ * before it. docs/results/links.md has the measurements. */
 enum { SLOW_LINK_LEVELS = 3, SLOW_LINK_PAIRS_MAX = 3 };
 typedef struct slow_link_level {
     const char *key[SLOW_LINK_PAIRS_MAX],
