@@ -50,11 +50,11 @@ void pl_address_in_folder(const char *folder, const char *name,
  * user may not write to the folder. */
 void pl_address_beside(const char *address, const char *name, char out[PL_ADDRESS_MAX]);
 
-/* Writes this machine's first address that is not loopback, or "127.0.0.1" if there is
- * none. */
 /* Whether only machines of the same local network reach the host: a private, shared or
  * link-local address. False for names. */
 bool pl_address_is_private(const pl_address *address);
+/* Writes this machine's first address that is not loopback, or "127.0.0.1" if there is
+ * none. */
 void pl_address_of_machine(char out[PL_ADDRESS_MAX]);
 
 /* Whether the URL begins with http:// and names this machine. A URL with a user name is

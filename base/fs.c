@@ -1,4 +1,5 @@
 /* Reads, maps and locks files and folders on POSIX systems. output.c writes files. */
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/failpoint.h"
 #include "base/fs_internal.h"
@@ -17,7 +18,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { READ_STEP = 1 << 16, TREE_DEPTH_MAX = 64 };
+enum { READ_STEP = 1 << 16, TREE_DEPTH_MAX = 64, LOCK_TRIES = 10 };
 
 /* Whether the file system of a path, or of the folder above, has no inodes left. Some
  * file systems have no fixed number of inodes; they report 0. */
@@ -309,7 +310,13 @@ pl_status pl_lock_folder(const char *path, int *fd)
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return fs_failed("open the folder", path);
-    if (flock(folder, LOCK_EX | LOCK_NB) == 0) {
+    bool locked = flock(folder, LOCK_EX | LOCK_NB) == 0;
+    /* pl_folder_is_locked, which readers call, holds the lock for an instant */
+    for (int i = 0; i < LOCK_TRIES && !locked && errno == EWOULDBLOCK; i++) {
+        pl_sleep_ms(i);
+        locked = flock(folder, LOCK_EX | LOCK_NB) == 0;
+    }
+    if (locked) {
         *fd = folder;
         return PL_OK;
     }

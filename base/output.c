@@ -3,6 +3,7 @@
  * After the rename the folder is synced, because it contains the new name. An error of
  * close counts as a failure: network file systems report a full disk only then. */
 #include "base/output.h"
+#include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
 #include "base/fs_internal.h"
@@ -15,13 +16,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LINKS_MAX = 40 };
+enum { LINKS_MAX = 40, HELD_MAX = 1 << 16, WRITE_STEP = 1 << 30 };
 
 struct pl_output {
     char path[PL_PATH_MAX]; /* as it was named */
     /* temporary: renamed to `target` at the end; "": the output is written directly */
     char target[PL_PATH_MAX], temporary[PL_PATH_MAX];
-    FILE *file;
+    int fd;
+    pl_buf held; /* small pieces are written together */
     uint64_t bytes;
 };
 
@@ -91,10 +93,11 @@ static bool keep_access(int fd, const char *old)
     struct stat was, is;
     if (stat(old, &was) != 0 || !S_ISREG(was.st_mode) || fstat(fd, &is) != 0)
         return true;
+    mode_t mode = was.st_mode & 0777;
     if ((was.st_uid != is.st_uid || was.st_gid != is.st_gid) &&
         fchown(fd, was.st_uid, was.st_gid) != 0)
-        return true;
-    return fchmod(fd, was.st_mode & 0777) == 0;
+        mode &= ~(mode_t)070; /* the file's group is a different one */
+    return fchmod(fd, mode) == 0;
 }
 
 static int open_temporary(pl_output *o, bool keeps_access)
@@ -120,8 +123,9 @@ static pl_status open_output(const char *path, bool is_named, pl_output **out)
 {
     pl_output *o = pl_alloc(sizeof *o);
     pl_status status = PL_OK;
-    int fd = -1, named_fd = -1;
+    int named_fd = -1;
     *out = NULL;
+    o->fd = -1;
     if (!pl_copy_text(o->path, sizeof o->path, path) || !path[0])
         PL_TRY(pl_fail(PL_ERR_USAGE,
                        "the path of an output is empty, or longer than %d bytes: "
@@ -132,18 +136,14 @@ static pl_status open_output(const char *path, bool is_named, pl_output **out)
         PL_TRY(follow_links(o, &named_fd));
     if (named_fd >= 0) {
         fflush(stdout); /* earlier text must come first if stdout is this output */
-        fd = fcntl(named_fd, F_DUPFD_CLOEXEC, 0);
+        o->fd = fcntl(named_fd, F_DUPFD_CLOEXEC, 0);
     } else if (is_named && is_special(o->target)) {
-        fd = open(o->target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+        o->fd = open(o->target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
     } else {
-        fd = open_temporary(o, is_named);
+        o->fd = open_temporary(o, is_named);
     }
-    o->file = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (!o->file) {
+    if (o->fd < 0)
         status = fs_failed("create", path);
-        if (fd >= 0)
-            close(fd);
-    }
 done:
     if (status != PL_OK)
         pl_output_close(&o);
@@ -156,13 +156,37 @@ pl_status pl_output_open(const char *path, pl_output **out)
     return open_output(path, true, out);
 }
 
-pl_status pl_output_write(pl_output *o, const void *data, size_t len)
+static pl_status write_all(pl_output *o, const uint8_t *data, size_t len)
 {
     PL_CHECK(pl_failpoint("fs.write.before"));
-    if (len > 0 && fwrite(data, 1, len, o->file) != len)
-        return fs_failed("write", o->path);
-    o->bytes += len;
+    while (len > 0) {
+        ssize_t put = write(o->fd, data, len < WRITE_STEP ? len : WRITE_STEP);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return fs_failed("write", o->path);
+        data += put;
+        len -= (size_t)put;
+    }
     return pl_failpoint("fs.write.after");
+}
+
+static pl_status write_held(pl_output *o)
+{
+    pl_status status = write_all(o, o->held.data, o->held.len);
+    pl_buf_clear(&o->held);
+    return status;
+}
+
+pl_status pl_output_write(pl_output *o, const void *data, size_t len)
+{
+    o->bytes += len;
+    if (len > HELD_MAX - o->held.len && o->held.len > 0)
+        PL_CHECK(write_held(o));
+    if (len > HELD_MAX)
+        return write_all(o, data, len);
+    pl_buf_append(&o->held, data, len);
+    return PL_OK;
 }
 
 pl_status pl_output_align(pl_output *o, uint64_t multiple)
@@ -176,8 +200,8 @@ pl_status pl_output_align(pl_output *o, uint64_t multiple)
 static pl_status flush_output(pl_output *o)
 {
     struct stat info;
-    if (fflush(o->file) != 0 || fstat(fileno(o->file), &info) != 0 ||
-        (S_ISREG(info.st_mode) && fsync(fileno(o->file)) != 0))
+    PL_CHECK(write_held(o));
+    if (fstat(o->fd, &info) != 0 || (S_ISREG(info.st_mode) && fsync(o->fd) != 0))
         return fs_failed("flush", o->path);
     return pl_failpoint("fs.fsync.after");
 }
@@ -185,8 +209,8 @@ static pl_status flush_output(pl_output *o)
 pl_status pl_output_end(pl_output *o)
 {
     PL_CHECK(flush_output(o));
-    int closed = fclose(o->file);
-    o->file = NULL;
+    int closed = close(o->fd);
+    o->fd = -1;
     if (closed != 0)
         return fs_failed("close", o->path);
     if (!o->temporary[0])
@@ -203,8 +227,9 @@ void pl_output_close(pl_output **output)
     pl_output *o = *output;
     if (!o)
         return;
-    if (o->file)
-        fclose(o->file);
+    if (o->fd >= 0)
+        close(o->fd);
+    pl_buf_destroy(&o->held);
     if (o->temporary[0])
         unlink(o->temporary);
     pl_free(o);

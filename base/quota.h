@@ -9,9 +9,9 @@
  * and the keys of hubs, homes and administrators have no limit.
  *
  * An honest worker renews its lease every 0.5 s, so it sends 2 messages per second. It
- * also loads data in pieces of up to 1 MiB, and each piece costs 4. So the limit of a
- * key is enough for 64 workers (the hub accepts no more per key) and for 1,000 MiB/s,
- * which is more than an encrypted connection can transfer. */
+ * also loads data in pieces of up to 1 MiB, and each piece costs 1. So the limit of a
+ * key is enough for 64 workers (the hub accepts no more per key) and for 4,000 pieces
+ * per second, which is more than an encrypted connection can transfer. */
 #ifndef PL_BASE_QUOTA_H
 #define PL_BASE_QUOTA_H
 #include "base/wire.h"

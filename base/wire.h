@@ -124,9 +124,11 @@ typedef struct pl_wire_line {
     /* number of connections that were made so far; when a connection ends, messages
      * that were under way are lost */
     uint64_t n_connects;
-    /* Bytes that arrived here, or whose arrival the other machine has confirmed. The
-     * number also rises while a long message is on its way. 0 for ipc. */
-    uint64_t moved_bytes;
+    bool is_connected;
+    /* Bytes that arrived here, and bytes whose arrival the other machine has confirmed.
+     * The numbers also rise while a long message is on its way. 0 for ipc, and without
+     * a connection. */
+    uint64_t arrived_bytes, confirmed_bytes;
     uint32_t rtt_us; /* the shortest round trip; 0: not known */
 } pl_wire_line;
 void pl_wire_line_now(pl_socket *socket, pl_wire_line *out);

@@ -1,8 +1,8 @@
 /* Reads ZeroMQ's events about the connections of a socket (accepted, handshakes that
- * succeeded or failed, ended). For a client it turns them into a verdict, asks the kernel
- * about the connection, and chooses how it avoids congestion. For a server that listens
- * on TCP, a thread keeps the connections as a crowd (crowd.h), and shuts down those that
- * strangers hold. ZeroMQ itself accepts connections without a limit.
+ * succeeded or failed, ended). For a client it turns them into a verdict, asks the
+ * kernel about the connection, and chooses how it avoids congestion. For a server that
+ * listens on TCP, a thread keeps the connections as a crowd (crowd.h), and shuts down
+ * those that strangers hold. ZeroMQ itself accepts connections without a limit.
  *
  * ZeroMQ owns the sockets of connections and may close one at any time; its number may
  * then belong to a different file. So before a socket is shut down, its peer is
@@ -88,8 +88,7 @@ static void choose_congestion(bool is_secure, int fd)
     static const char wanted[] = "bbr";
     char now[16] = {0};
     socklen_t len = sizeof now - 1;
-    if (is_secure &&
-        getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &len) == 0 &&
+    if (is_secure && getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, now, &len) == 0 &&
         (strcmp(now, "cubic") == 0 || strcmp(now, "reno") == 0))
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, sizeof wanted - 1);
 }
@@ -176,11 +175,13 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
     socklen_t len = sizeof info;
     memset(&info, 0, sizeof info);
     wire_drain_monitor(socket);
-    *out = (pl_wire_line){.n_connects = socket->connections};
-    if (socket->fd < 0 ||
+    *out = (pl_wire_line){.n_connects = socket->connections,
+                          .is_connected = socket->lost_ms == 0};
+    if (!out->is_connected || socket->fd < 0 ||
         getsockopt(socket->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return;
-    out->moved_bytes = info.tcpi_bytes_received + info.tcpi_bytes_acked;
+    out->arrived_bytes = info.tcpi_bytes_received;
+    out->confirmed_bytes = info.tcpi_bytes_acked;
     /* the kernel sets the smallest round trip to all ones until it has measured one */
     out->rtt_us = info.tcpi_min_rtt == UINT32_MAX ? 0 : info.tcpi_min_rtt;
 }
@@ -331,8 +332,8 @@ pl_status wire_watch_server(pl_socket *socket)
     struct wire_crowd *w = pl_alloc(sizeof *w);
     const int files = pl_files_for_guests();
     if (!watch_socket(socket, failed_handshakes | ZMQ_EVENT_LISTENING |
-                                  ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED | ZMQ_EVENT_DISCONNECTED |
-                                  ZMQ_EVENT_MONITOR_STOPPED)) {
+                                  ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED |
+                                  ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_MONITOR_STOPPED)) {
         pl_free(w);
         return pl_fail(PL_ERR_OS, "cannot observe the connections of %s: %s",
                        socket->address, zmq_strerror(zmq_errno()));

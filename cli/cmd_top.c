@@ -133,7 +133,7 @@ static void put_worker_rows(screen *s, const pl_json *status, int most)
                     "TASK");
     for (size_t i = 0; i < n && (int)i < most; i++) {
         const pl_json *w = pl_json_at(workers, i);
-        const double rtt_ms = pl_json_get_real(w, "round_trip_ms"),
+        const double rtt_ms = 1e3 * pl_json_get_real(w, "round_trip_seconds"),
                      again = pl_json_get_real(w, "bytes_repeated_percent");
         const bool is_here =
             pl_json_get_text(w, "doing")[0] && !pl_json_get_real(w, "barred_seconds");

@@ -64,8 +64,8 @@ PL_MUST_CHECK pl_status pl_documents_cut(const char *path, size_t cut_bytes,
  * changelogs, licences, CMake, Perl, Python). Reads up to max_bytes, the same amount
  * for each domain if possible, in an order that is always the same on a given machine.
  * Home directories are never read. Appends to `describe`, for the user, the domains and
- * their numbers of documents, separated by commas. ERR_NOT_FOUND if there are fewer than
- * 3 domains or less than 2 MB; the error says what to install. */
+ * their numbers of documents, separated by commas. ERR_NOT_FOUND if there are fewer
+ * than 3 domains or less than 2 MB; the error says what to install. */
 PL_MUST_CHECK pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn,
                                             void *context, pl_buf *describe);
 

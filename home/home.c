@@ -533,7 +533,8 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
 static bool is_askers_fault(pl_status status)
 {
     return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
-           status != PL_ERR_INTERNAL && status != PL_ERR_DEVICE;
+           status != PL_ERR_FILES && status != PL_ERR_INTERNAL &&
+           status != PL_ERR_DEVICE;
 }
 
 static bool is_read(uint16_t type)

@@ -363,7 +363,8 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     if (check_round_begun(p, s) != PL_OK || check_base(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     pl_status status = check_update(h, p, s);
-    if (status == PL_ERR_DEVICE || status == PL_ERR_NOMEM || status == PL_ERR_IO)
+    if (status == PL_ERR_DEVICE || status == PL_ERR_NOMEM || status == PL_ERR_IO ||
+        status == PL_ERR_NOSPACE || status == PL_ERR_OS || status == PL_ERR_FILES)
         p->trouble = status;
     if (status != PL_OK || check_norm(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;

@@ -99,6 +99,7 @@ static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
                               pl_status why, const char *text)
 {
     pl_message a;
+    pl_message_init(&a, 0);
     pl_wire_error(&a, request, why, text);
     pl_status status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);

@@ -12,7 +12,10 @@ static pl_status copy_file(const char *from, const char *to, mode_t mode)
 {
     pl_mapping bytes = {0};
     PL_CHECK(pl_map_file(from, &bytes));
+    const mode_t old =
+        umask(077); /* a secret key is never readable, not even at first */
     pl_status status = pl_replace_file(to, bytes.data, bytes.len);
+    umask(old);
     pl_unmap_file(&bytes);
     if (status == PL_OK && chmod(to, mode & 0777) != 0)
         status =
@@ -20,8 +23,9 @@ static pl_status copy_file(const char *from, const char *to, mode_t mode)
     return status;
 }
 
-/* Copies the regular files of a folder, without subfolders. If `last` is a name and not
- * "", this file is copied after all others, and the folder keeps its mode. */
+/* Copies the regular files of a folder, also those that links name, without subfolders.
+ * If `last` is a name and not "", this file is copied after all others, and the folder
+ * keeps its mode; otherwise only its owner may read the copy. */
 static pl_status copy_folder(const char *from, const char *to, const char *last)
 {
     char a[PL_PATH_MAX], b[PL_PATH_MAX];
@@ -32,7 +36,7 @@ static pl_status copy_folder(const char *from, const char *to, const char *last)
                    ? PL_OK
                    : pl_fail(PL_ERR_IO, "cannot read %s: %s", from, strerror(errno));
     PL_CHECK(pl_make_folders(to));
-    if (!last[0] && chmod(to, info.st_mode & 0777) != 0)
+    if (!last[0] && chmod(to, info.st_mode & 0700) != 0)
         return pl_fail(PL_ERR_IO, "cannot set the mode of %s: %s", to, strerror(errno));
     DIR *entries = opendir(from);
     if (!entries)
@@ -41,7 +45,7 @@ static pl_status copy_folder(const char *from, const char *to, const char *last)
         pl_join(a, from, e->d_name);
         pl_join(b, to, e->d_name);
         if (strcmp(e->d_name, last) != 0 && !strstr(e->d_name, ".tmp-") &&
-            lstat(a, &info) == 0 && S_ISREG(info.st_mode))
+            stat(a, &info) == 0 && S_ISREG(info.st_mode))
             status = copy_file(a, b, info.st_mode);
     }
     closedir(entries);

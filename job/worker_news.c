@@ -74,7 +74,8 @@ static bool has_state(const pl_json *worker, const char *state)
 
 bool worker_news_is_here(const pl_json *worker)
 {
-    return !has_state(worker, "away") && !has_state(worker, "fenced");
+    return !has_state(worker, "away") && !has_state(worker, "fenced") &&
+           !pl_json_get_text(worker, "gone")[0];
 }
 
 static known_worker *find_known(worker_news *n, const char *name)

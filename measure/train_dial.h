@@ -15,7 +15,7 @@ typedef struct train_dial {
     /* texts of --for, --tokens and --link; NULL: not given */
     const char *time, *tokens, *link;
     const given_settings
-        *settings;            /* the user's settings, which override chosen ones */
+        *settings; /* the user's settings, which override chosen ones */
     /* `time`, `tokens` and `link` (bits per second) as numbers; 0: not given */
     double seconds, n_tokens, link_bits;
     dial_facts facts;

@@ -90,6 +90,7 @@ client_retry client_retry_begin(pl_socket *socket)
 void client_retry_answered(client_retry *r)
 {
     r->answered_ms = r->heard_ms = pl_now_ms();
+    r->is_repeated = false;
 }
 
 bool client_retry_due(client_retry *r, pl_socket *socket)
@@ -99,12 +100,17 @@ bool client_retry_due(client_retry *r, pl_socket *socket)
     pl_wire_line_now(socket, &line);
     /* questions that were asked before the first connection wait for it */
     bool anew = line.n_connects > 1 && line.n_connects != r->line.n_connects;
-    if (line.moved_bytes != r->line.moved_bytes)
+    r->is_repeated = r->is_repeated && !anew;
+    if (line.arrived_bytes > r->line.arrived_bytes ||
+        (!r->is_repeated && line.confirmed_bytes > r->line.confirmed_bytes))
         r->heard_ms = now;
     int64_t since = r->sent_ms > r->heard_ms ? r->sent_ms : r->heard_ms;
     r->line = line;
-    if (now < r->again_ms && !anew && now - since <= SILENCE_MS)
+    /* without a connection a repetition would only wait beside the first message */
+    bool silent = line.is_connected && now - since > SILENCE_MS;
+    if (now < r->again_ms && !anew && !silent)
         return false;
+    r->is_repeated = r->is_repeated || silent;
     r->sent_ms = now;
     r->again_ms = INT64_MAX;
     return true;
@@ -117,7 +123,10 @@ void client_retry_later(client_retry *r, int ms)
 
 pl_status client_retry_patience(const client_retry *r, const pl_client *c)
 {
-    if (pl_now_ms() - r->heard_ms <= c->patience_ms)
+    /* A mate that is not trusted could send one byte now and then: of it only answers
+     * count. */
+    const int64_t heard_ms = c->blob_max > 0 ? r->answered_ms : r->heard_ms;
+    if (pl_now_ms() - heard_ms <= c->patience_ms)
         return PL_OK;
     return pl_fail(PL_ERR_TIMEOUT,
                    "the home did not answer within %d s; see the home's log, or raise "

@@ -17,7 +17,10 @@ typedef struct client_retry {
     int64_t again_ms;    /* when they must be sent again in any case */
     int64_t answered_ms; /* when the last answer came that is not MOVED */
     int64_t heard_ms;    /* also when bytes moved on the connection */
-    pl_wire_line line;   /* state of the connection when it was last looked at */
+    /* The messages were sent again after silence. The other machine confirms them even
+     * if the process there hangs, so this is no sign of life. */
+    bool is_repeated;
+    pl_wire_line line; /* state of the connection when it was last looked at */
 } client_retry;
 
 /* What transfers have measured of the connection to one home (client_link.c). */

@@ -496,8 +496,8 @@ static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
         MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
-        http_site_connection, &f->site, MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, f, MHD_OPTION_ARRAY, extra,
+        http_site_connection, &f->site, MHD_OPTION_UNESCAPE_CALLBACK, http_unescape,
+        NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, f, MHD_OPTION_ARRAY, extra,
         MHD_OPTION_END);
 }
 

@@ -194,8 +194,8 @@ typedef struct pl_path_state {
     int64_t phase;                 /* number of finished phases */
     uint64_t samples;              /* data cursor: samples consumed */
     uint64_t n_tokens;             /* tokens of all phases */
-    double loss;     /* mean training loss of the last phase, in nats per token */
-    double seconds;  /* time spent on inner steps, in all phases */
+    double loss;    /* mean training loss of the last phase, in nats per token */
+    double seconds; /* time spent on inner steps, in all phases */
     /* blob of the newest state that was uploaded: first moments, then second moments,
      * then the path's other vectors */
     pl_hash moments;
@@ -206,8 +206,8 @@ typedef struct pl_path_state {
     double held;
     int64_t held_phase;
     /* The number of phases that the path has finished after the phase that made
-     * `moments`. If it is above 0, `made` is the hash of the path's present state, which
-     * was not uploaded and can be made again by repeating these phases. Otherwise
+     * `moments`. If it is above 0, `made` is the hash of the path's present state,
+     * which was not uploaded and can be made again by repeating these phases. Otherwise
      * `moments` is the present state, and `made` is zero. */
     int64_t repeats;
     pl_hash made;

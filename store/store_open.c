@@ -29,7 +29,6 @@
 #include <unistd.h>
 
 enum {
-    LOCK_TRIES = 10,
     CHAIN_CHECK_ROWS = 65536,
     RECOVERY_SPARE_BYTES = 16 << 20,
     CATCH_UP_TRIES = 20,
@@ -210,11 +209,6 @@ static pl_status lock(pl_store *store)
     if (!pl_path_is_folder(store->folder))
         return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", store->folder);
     pl_status status = pl_lock_folder(store->folder, &store->lock);
-    /* A reader that looks for a writer holds the lock for an instant. */
-    for (int i = 0; i < LOCK_TRIES && status == PL_ERR_BUSY; i++) {
-        pl_sleep_ms(i);
-        status = pl_lock_folder(store->folder, &store->lock);
-    }
     return status == PL_OK ? PL_OK : pl_fail_in(status, "the store cannot be opened");
 }
 

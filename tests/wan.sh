@@ -10,7 +10,7 @@
 #            fast link plus bytes / rate. Once more with bbr and 1 % of loss, where only
 #            bytes count, because the rate that TCP reaches is not known
 #   eight    eight workers behind one link must not be slower than one, and move at most
-#            1.05 times its bytes
+#            1.05 times the bytes of eight workers on a fast link
 #   staging  eight workers and a home with room for two of them must move at most 1.05
 #            times the bytes of the same job with enough room, and lose no phase
 #   sites    two more sites with long and slow links must not make two good workers
@@ -218,13 +218,19 @@ figure_rate() {
 
 crowd="a1 a2 a3 a4 a5 a6 a7 a8"
 figure_eight() {
+    # each worker needs data of its own; what a backup fetches in vain is not counted
+    options="--set topology.levels=4x2 --set train.phases=2 --set fleet.backup=off"
+    links_up bbr a:20:0:200000
+    run_job eight.fast "$crowd" $options
+    fast_bytes=$bytes
+    links_down
     for cc in $tcp; do
         links_up $cc a:20:0:10000
-        run_job one.$cc a1 --set topology.levels=4x2 --set train.phases=2
-        one=$seconds one_bytes=$bytes
-        run_job eight.$cc "$crowd" --set topology.levels=4x2 --set train.phases=2
+        run_job one.$cc a1 $options
+        one=$seconds
+        run_job eight.$cc "$crowd" $options
         links_down
-        check "eight-workers-$cc" "$seconds" "$one" "$bytes" "$(number "$one_bytes" 1.05 0)"
+        check "eight-workers-$cc" "$seconds" "$one" "$bytes" "$(number "$fast_bytes" 1.05 0)"
         same_versions one.$cc eight.$cc
     done
 }

@@ -185,7 +185,8 @@ static pl_json *worker_row(const page *p, const pl_json *w, int hint, pl_json *d
         return row;
     pl_json_push(row, pl_json_make_int(whole(w, "bytes_up_per_second")));
     pl_json_push(row, pl_json_make_int(whole(w, "bytes_down_per_second")));
-    pl_json_push(row, pl_json_make_int(whole(w, "round_trip_ms")));
+    pl_json_push(row, pl_json_make_int(
+                          (int64_t)(1e3 * pl_json_get_real(w, "round_trip_seconds"))));
     pl_json_push(row, pl_json_make_int(whole(w, "bytes_repeated_percent")));
     pl_json_push(row, pl_json_make_int(whole(w, "reconnects")));
     pl_json_push(row, pl_json_make_text(pl_json_get_text(w, "reason")));

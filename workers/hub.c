@@ -72,18 +72,25 @@ static pl_status send_task(hub *h, hub_worker *w)
         pl_alloc((size_t)pl_topology_n_slots(arm->topology) * sizeof *peers);
     size_t n_peers = find_peers(h, arm, w->given.index, w->given_phase, peers);
     bool late = plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms());
-    bool with_seeds = audit && audit->row.seed;
-    if (!audit)
+    pl_hash before = {{0}};
+    int64_t repeats = 0;
+    const uint64_t *seeds = NULL;
+    size_t n_seeds = 0;
+    if (audit) {
+        before = audit->row.before;
+        repeats = audit->row.repeats;
+        seeds = audit->row.seed ? audit->seeds : NULL;
+        n_seeds = audit->row.seed ? (size_t)audit->n_parts : 0;
+    } else {
         seal_lease(h, w, late, &sealed);
+    }
     pl_message a = {.request = w->answered, .token = w->given_token};
     PL_SAY(&a, TASK, task, .arm_blob = arm->blob, .path = w->given.index / replicas,
            .replica = w->given.index % replicas, .phase = w->given_phase,
-           .task = path->name, .blob = audit ? audit->row.before : (pl_hash){{0}},
-           .step = (uint64_t)w->given_steps, .peer = peers, .n_peer = n_peers,
-           .late = late, .lease = {sealed.data, sealed.len}, .audit = audit != NULL,
-           .seed = PL_ITEMS(with_seeds ? audit->seeds : NULL,
-                            with_seeds ? audit->n_parts : 0),
-           .repeats = audit ? audit->row.repeats : 0);
+           .task = path->name, .blob = before, .step = (uint64_t)w->given_steps,
+           .peer = peers, .n_peer = n_peers, .late = late,
+           .lease = {sealed.data, sealed.len}, .audit = audit != NULL,
+           .seed = PL_ITEMS(seeds, n_seeds), .repeats = repeats);
     pl_free(peers);
     pl_buf_destroy(&sealed);
     return hub_answer(h, &w->peer, &a);
@@ -190,7 +197,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
     bool goes_on = w->held_token != 0 &&
                    plan_continues(&h->tasks, w->held, w->held_phase, w->held_token,
                                   worker, now_ms) &&
-                   hub_fits(h, worker, w->held.arm, true, now_ms);
+                   hub_fits_next(h, worker, w->held, now_ms);
     if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
         plan_extend(&h->tasks, w->held, now_ms, h->options->ttl_ms);
         return note_given(h, w, w->held,
@@ -459,13 +466,17 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
                             .worker = rep.worker,
                             .loss = q.loss,
                             .seconds = q.seconds};
+    /* A worker is measured by a task that it had, and once. */
+    const bool again = rep.path && plan_is_said(rep.path, m->token, rep.phase);
     const plan_lease *lease =
         rep.path && !q.audit
             ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)
             : NULL;
-    hub_note_done(h, w, rep.path, rep.phase, lease, q.seconds, pl_now_ms());
-    a->type = PL_MSG_OK;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
+    const plan_lease *had = audit ? &audit->lease : lease;
+    if (had && !again)
+        hub_note_done(h, w, rep.path, rep.phase, had, q.seconds, pl_now_ms());
+    a->type = PL_MSG_OK;
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
         w->held_token = 0; /* the worker no longer holds this task */

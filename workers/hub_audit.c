@@ -503,7 +503,7 @@ static void look_for_workers(const hub *h, hub_audit *a, int64_t now_ms)
     a->trust = 0;
     for (int i = 0; i < h->n_workers; i++) {
         const hub_worker *w = &h->workers[i];
-        if (hub_is_away(h, w, now_ms) || hub_is_barred(w, now_ms) ||
+        if (w->drains || hub_is_away(h, w, now_ms) || hub_is_barred(w, now_ms) ||
             !can_audit(h, a, i))
             continue;
         int trust = trust_in(w);

@@ -191,8 +191,10 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
     PL_CHECK(pl_reader_status(r));
     const int64_t now = pl_now_ms();
     int maker = said.worker ? hub_find_worker(h, said.worker) : -1;
-    if (maker >= 0 && hub_is_away(h, &h->workers[maker], now))
-        maker = -1;
+    const hub_worker *by = maker >= 0 ? &h->workers[maker] : NULL;
+    if (by && (hub_is_away(h, by, now) || by->drains || by->fenced[0] ||
+               hub_is_barred(by, now)))
+        maker = -1; /* it will not take the path again soon */
     if (said.repeats < 0 || said.repeats > said.phase)
         return pl_fail(PL_ERR_PROTO,
                        "a home sent a state of %s that is %lld phases old after %lld "

@@ -464,9 +464,17 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 void hub_look_at_fleet(hub *h, int64_t now_ms);
 /* Whether the worker may have a ready task of the arm, or (goes_on) the next phase of a
  * path whose state it has. */
-bool hub_fits(hub *h, int worker, int arm, bool goes_on, int64_t now_ms);
+typedef struct hub_ask {
+    bool goes_on; /* the task is the next phase of one that the worker holds */
+    /* phases that this worker would have to repeat first, and the others */
+    int64_t own, others;
+} hub_ask;
+bool hub_fits(hub *h, int worker, int arm, const hub_ask *ask, int64_t now_ms);
+/* Whether the next phase of a task that the worker holds fits it. */
+bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms);
 /* hub_fits as plan.fits. `context` points to the hub. */
-bool hub_fits_new(void *context, int worker, int arm, int64_t now_ms);
+bool hub_fits_new(void *context, int worker, int arm, int64_t own, int64_t others,
+                  int64_t now_ms);
 /* Writes why the worker gets no task; "": there is no reason. Returns `text`. */
 const char *hub_withheld_text(const hub *h, const hub_worker *w,
                               char text[HUB_WITHHELD_TEXT_MAX]);

@@ -80,14 +80,18 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
         hub_free_held(h, w);
         worker->replaced = worker->pid;
         worker->drains = false;
+        /* it may run on another machine */
+        memset(worker->pace, 0, sizeof worker->pace);
+        worker->withheld = (hub_withheld){0};
     }
     worker->pid = q.pid;
     pl_copy_text(worker->device, sizeof worker->device, q.device);
     pl_copy_text(worker->offers_at, sizeof worker->offers_at,
                  q.address ? q.address : "");
     if (is_news && hub_may_log(h, peer))
-        pl_log(PL_LOG_INFO, "worker.joined", "worker=%s device=\"%s\" pid=%llu", q.name,
-               q.device, (unsigned long long)(q.pid & UINT32_MAX));
+        pl_log(PL_LOG_INFO, "worker.joined",
+               "worker=%s device=\"%s\" pid=%u process=%llu", q.name, q.device,
+               (unsigned)q.pid, (unsigned long long)q.pid);
     PL_SAY(a, WELCOME, welcome, .table = h->table[0] ? h->table : NULL,
            .address = PL_ITEMS(h->homes_at, h->n_homes),
            .ttl_ms = (uint64_t)h->options->ttl_ms,

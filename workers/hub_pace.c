@@ -56,6 +56,9 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
      * worker's other tasks. */
     if (arm->inner.threads > 0)
         return;
+    /* without the time outside inner steps a first measurement would be too short */
+    if (total_s < inner_s && p->n_tasks == 0)
+        return;
     p->slot_s = blend(p->n_tasks, p->slot_s, inner_s / slots_of(arm));
     if (total_s >= inner_s)
         p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);
@@ -98,7 +101,7 @@ static double fetched_in(const plan_lease *l, double step_s)
 void hub_note_late(hub_worker *w, const pl_arm *arm, const plan_lease *l,
                    const plan_said *by, int64_t now_ms)
 {
-    double inner_s = by->seconds;
+    double inner_s = fmin(by->seconds, 1e-3 * (double)by->held_ms);
     const double passed_s = 1e-3 * (double)(now_ms - l->granted_ms),
                  step_s = step_of(l);
     const double rest_s = 2 * (l->first_ms > 0 ? fetched_in(l, step_s) : passed_s);
@@ -121,7 +124,9 @@ static double left_by_progress(const hub_worker *w, const pl_arm *arm,
                                const plan_lease *l, double step_s, double now_s)
 {
     const hub_pace *p = &w->pace[arm->n_scored > 0];
-    const double send_s = p->n_tasks > 0 ? 0.5 * p->rest_s : fetched_in(l, step_s);
+    const double send_s = p->n_tasks > 0   ? 0.5 * p->rest_s
+                          : l->repeats > 0 ? 0
+                                           : fetched_in(l, step_s);
     const double steps_s =
         l->stage == PLAN_SENDS ? 0 : step_s * (arm->inner.tau - l->step);
     return 1e-3 * (double)l->step_ms + steps_s + send_s - now_s;
@@ -256,7 +261,8 @@ static void look_at_leases(hub *h, int64_t now_ms)
 
 static bool takes_tasks(const hub *h, const hub_worker *w, int64_t now_ms)
 {
-    return !w->fenced[0] && !hub_is_barred(w, now_ms) && !hub_is_away(h, w, now_ms) &&
+    return !w->drains && !w->fenced[0] && !hub_is_barred(w, now_ms) &&
+           !hub_is_away(h, w, now_ms) &&
            (w->waiting || w->has_lease || now_ms - w->asked_ms < ASKS_MS ||
             now_ms - w->done_ms < ASKS_MS);
 }
@@ -344,16 +350,19 @@ void hub_look_at_fleet(hub *h, int64_t now_ms)
 }
 
 /* ---- which tasks fit a worker ---- */
-static bool is_in_time(const hub_worker *w, const plan_arm *arm, bool goes_on,
+/* Who has to repeat phases needs that much longer. If the worker has the path's state,
+ * the others would have to repeat phases. */
+static bool is_in_time(const hub_worker *w, const plan_arm *arm, const hub_ask *ask,
                        int64_t now_ms)
 {
     /* below this difference it is only the measurements that differ */
     const double equal_ms = 5, equal_times = 1.01;
-    const double need_ms = 1e3 * hub_task_s(w, &arm->arm);
+    const double need_ms = 1e3 * hub_task_s(w, &arm->arm) * (double)(1 + ask->own);
     const double wait_ms = w->free_ms > now_ms ? (double)(w->free_ms - now_ms) : 0;
-    const double others_ms = (double)(arm->horizon_ms - now_ms);
+    const double others_ms = (double)(arm->horizon_ms - now_ms) *
+                             (double)(1 + (ask->own == 0 ? ask->others : 0));
     return wait_ms + need_ms <=
-           (goes_on ? continues_times : equal_times) * others_ms + equal_ms;
+           (ask->goes_on ? continues_times : equal_times) * others_ms + equal_ms;
 }
 
 /* Whether a task is given to a worker that was too slow: its measurement is too old, or
@@ -369,7 +378,7 @@ static bool may_try(const hub *h, const hub_worker *w, const plan_arm *arm,
             (double)(now_ms - arm->waits_until_ms) > need_ms);
 }
 
-bool hub_fits(hub *h, int worker, int of, bool goes_on, int64_t now_ms)
+bool hub_fits(hub *h, int worker, int of, const hub_ask *ask, int64_t now_ms)
 {
     hub_worker *w = &h->workers[worker];
     const plan_arm *arm = &h->tasks.arms[of];
@@ -387,11 +396,11 @@ bool hub_fits(hub *h, int worker, int of, bool goes_on, int64_t now_ms)
         return true;
     if (h->fleet_ms == 0 || now_ms - h->fleet_ms >= OLD_MS)
         hub_look_at_fleet(h, now_ms);
-    bool fits = is_in_time(w, arm, goes_on, now_ms);
+    bool fits = is_in_time(w, arm, ask, now_ms);
     if (!fits && now_ms - held->judged_ms >= OLD_MS &&
         now_ms - h->fleet_ms >= FRESH_MS) {
         hub_look_at_fleet(h, now_ms);
-        fits = is_in_time(w, arm, goes_on, now_ms);
+        fits = is_in_time(w, arm, ask, now_ms);
     }
     if (fits || may_try(h, w, arm, now_ms))
         return true;
@@ -426,7 +435,18 @@ const char *hub_withheld_text(const hub *h, const hub_worker *w,
     return text;
 }
 
-bool hub_fits_new(void *context, int worker, int arm, int64_t now_ms)
+bool hub_fits_new(void *context, int worker, int arm, int64_t own, int64_t others,
+                  int64_t now_ms)
 {
-    return hub_fits(context, worker, arm, false, now_ms);
+    return hub_fits(context, worker, arm, &(hub_ask){.own = own, .others = others},
+                    now_ms);
+}
+
+bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms)
+{
+    const plan_arm *arm = &h->tasks.arms[held.arm];
+    const plan_path *path = &arm->paths[held.index];
+    const bool uploads = pl_phase_uploads(&arm->arm, path->phase);
+    const hub_ask ask = {.goes_on = true, .others = uploads ? 0 : path->repeats + 1};
+    return hub_fits(h, worker, held.arm, &ask, now_ms);
 }

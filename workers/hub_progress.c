@@ -72,7 +72,9 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
     if (!q->trains)
         return;
     w->step = possible_step(h, path, q->step);
-    note_progress(lease, w->step, q->loss, now_ms);
+    /* a lease that was extended belongs to the next phase */
+    if (lease->phase == q->phase)
+        note_progress(lease, w->step, q->loss, now_ms);
     w->rate = hub_possible_rate(q->rate);
     w->memory_bytes = q->memory <= memory_max ? q->memory : 0;
     w->phase = q->phase;
@@ -83,20 +85,14 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
                    const plan_lease *lease, double inner_s, int64_t now_ms)
 {
     plan_task task;
-    int64_t begun_ms = w->done_ms;
+    bool is_one_task;
+    const int64_t granted_ms = plan_granted_ms(lease, phase, &is_one_task);
+    const int64_t begun_ms = granted_ms > w->done_ms ? granted_ms : w->done_ms;
     w->done_ms = now_ms;
     if (!path || !plan_find_task(&h->tasks, path->name, &task))
         return;
-    if (lease) {
-        const bool earlier = lease->phase > phase && lease->before_ms > 0;
-        const int64_t granted_ms = earlier ? lease->before_ms : lease->granted_ms;
-        begun_ms = granted_ms > begun_ms ? granted_ms : begun_ms;
-    }
-    /* The time of a task does not count if the worker had to repeat phases first. */
-    const bool known = lease && !lease->taken_up && lease->repeats == 0 &&
-                       (lease->phase == phase || lease->before_ms > 0);
-    hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s,
-                  known ? 1e-3 * (double)(now_ms - begun_ms) : 0, now_ms);
+    const double total_s = is_one_task ? 1e-3 * (double)(now_ms - begun_ms) : 0;
+    hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total_s, now_ms);
 }
 
 /* ---- what a worker does ---- */

@@ -121,7 +121,7 @@ static void put_link(const hub_link *l, pl_json *o)
     const uint64_t moved = l->up + l->down;
     pl_json_set_real(o, "bytes_up_per_second", l->up_rate);
     pl_json_set_real(o, "bytes_down_per_second", l->down_rate);
-    pl_json_set_int(o, "round_trip_ms", (int64_t)l->rtt_ms);
+    pl_json_set_real(o, "round_trip_seconds", 1e-3 * (double)l->rtt_ms);
     pl_json_set_int(o, "bytes_up", (int64_t)l->up);
     pl_json_set_int(o, "bytes_down", (int64_t)l->down);
     pl_json_set_real(o, "bytes_repeated_percent",

@@ -382,7 +382,9 @@ static pl_status after_death(pl_launcher *l, child *c, int how)
     }
     /* a restart repairs neither a missing right nor a missing device */
     const bool stays = why == PL_ERR_NOPERM || why == PL_ERR_UNSUPPORTED;
+    /* Without words of its own the process did not say what happened to it. */
     const bool fault = WIFEXITED(how) && is_worker(c) && pl_is_machine_fault(why) &&
+                       pl_status_exit_code(why) == WEXITSTATUS(how) &&
                        (!stays || has_others(l, c));
     pl_copy_text(c->fault, sizeof c->fault, fault ? words : "");
     if (WIFEXITED(how) && is_final(WEXITSTATUS(how)) && !fault)

@@ -400,8 +400,9 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
-            if (p->fits && !p->fits(p->context, worker, a, now_ms))
-                break;
+            if (p->fits && !p->fits(p->context, worker, a, plan_repeats(path, worker),
+                                    path->repeats, now_ms))
+                continue;
             best = score;
             *out = (plan_task){a, i};
         }
@@ -415,8 +416,10 @@ bool plan_leaves_out(const plan *p, int worker, int64_t now_ms)
         const arm_pace pace = pace_of(&p->arms[a]);
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
+            const bool is_free = !path->lease.active && !path->drops_state;
             if (plan_has_said(path, worker, now_ms) ||
-                waits_for_keeper(path, worker, pace, now_ms))
+                (is_free && waits_for_keeper(path, worker, pace, now_ms) &&
+                 plan_ready(&p->arms[a], i, now_ms)))
                 return true;
         }
     }
@@ -450,7 +453,8 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->first_ms = 0;
     lease->stage = PLAN_FETCHES;
     lease->deadline_ms = now_ms + ttl_ms;
-    lease->before_ms = lease->repeats > 0 ? 0 : lease->granted_ms;
+    lease->before_ms = lease->granted_ms;
+    lease->before_unclear = lease->taken_up || lease->repeats > 0;
     lease->granted_ms = now_ms;
     lease->repeats = 0; /* the holder continues with the state that it has just made */
     lease->taken_up = false;

@@ -35,7 +35,14 @@ typedef struct plan_lease {
     int failures; /* number of failures of this task in this phase */
     /* number of phases that the holder had to repeat before the phase (plan_repeats) */
     int64_t repeats;
+    /* Whether the time of the phase before, from before_ms on, says nothing about the
+     * worker: it was taken up, or phases were repeated in it. */
+    bool before_unclear;
 } plan_lease;
+
+/* Returns the time when the lease was granted for a phase, its own or the one before,
+ * and whether the time from then on is that of one task. */
+int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, bool *is_one_task);
 
 /* The leases of a finished phase. They are kept until a worker reports the phase as
  * done, because only then does the hub know which holder did the phase. */
@@ -59,7 +66,8 @@ typedef struct plan_said {
     int worker;
     double loss, seconds; /* loss and seconds of the phase's inner steps */
     int64_t said_ms;
-    int64_t held_ms; /* time from the grant of the lease to the report */
+    int64_t held_ms;  /* time from the grant of the lease to the report */
+    bool is_one_task; /* whether held_ms is the time of one task (plan_granted_ms) */
     /* time when the lease ends if the homes do not confirm the phase */
     int64_t lease_ms;
     int64_t until_ms; /* until this time the worker does not get the path again */
@@ -164,9 +172,11 @@ typedef struct plan {
     /* n_granted counts all leases; n_backups counts the backups, and n_backups_won the
      * backups that delivered first */
     uint64_t n_backups, n_backups_won;
-    /* Asked by plan_choose: whether a worker may have tasks of an arm (hub_fits). NULL:
-     * every task fits. */
-    bool (*fits)(void *context, int worker, int arm, int64_t now_ms);
+    /* Asked by plan_choose: whether a worker may have a task of an arm (hub_fits).
+     * `own` is the number of phases that this worker would have to repeat first,
+     * `others` that of workers without the path's state. NULL: every task fits. */
+    bool (*fits)(void *context, int worker, int arm, int64_t own, int64_t others,
+                 int64_t now_ms);
     void *context;
 } plan;
 
@@ -278,8 +288,8 @@ bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
  * the phase, the token that the homes named decides; if they named none, the first
  * report counts. */
 bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost);
-/* Whether a phase for which the worker had a lease has ended after `since_ms`, and it is
- * not settled yet who did the phase. */
+/* Whether a phase for which the worker had a lease has ended after `since_ms`, and it
+ * is not settled yet who did the phase. */
 bool plan_is_settling(const plan *p, int worker, int64_t since_ms);
 /* The following functions are in plan.c. */
 /* Ends a lease. If the path has a backup, the backup becomes the path's lease. */

@@ -86,6 +86,15 @@ static plan_lease *lease_said(plan_path *path, const plan_said *said)
     return lease;
 }
 
+int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, bool *is_one_task)
+{
+    const bool earlier = phase < lease->phase && lease->before_ms > 0;
+    *is_one_task =
+        earlier ? !lease->before_unclear
+                : phase == lease->phase && !lease->taken_up && lease->repeats == 0;
+    return earlier ? lease->before_ms : lease->granted_ms;
+}
+
 const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
                                 int ttl_ms)
 {
@@ -101,8 +110,7 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
     plan_said *kept = &path->said[path->n_said++];
     *kept = *said;
     kept->said_ms = now_ms;
-    const bool earlier = said->phase < lease->phase && lease->before_ms > 0;
-    kept->held_ms = now_ms - (earlier ? lease->before_ms : lease->granted_ms);
+    kept->held_ms = now_ms - plan_granted_ms(lease, said->phase, &kept->is_one_task);
     kept->lease_ms = now_ms + ttl_ms;
     kept->until_ms = now_ms + 3ll * ttl_ms;
     return lease;
@@ -166,7 +174,8 @@ bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost)
     if (won < 0)
         return false;
     *by = path->said[at];
-    path->took_ms = by->held_ms;
+    if (by->is_one_task)
+        path->took_ms = by->held_ms;
     const plan_ended e = *ended_of(path, by->phase);
     const plan_lease *second = &e.leases[!won];
     bool leave = second->token == 0 || (won && e.goes_on) ||

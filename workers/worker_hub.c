@@ -2,8 +2,6 @@
  * and reports. */
 #include "workers/worker_internal.h"
 
-#include <errno.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { RESEND_MS = 1000 };
@@ -17,16 +15,6 @@ static pl_status send_hub(worker *w, pl_message *m)
     return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again later */
 }
 
-/* Returns a number that no other process has, even on a different machine: a process id
- * and a random number. */
-static uint64_t own_number(void)
-{
-    static uint32_t random;
-    while (random == 0 && getrandom(&random, sizeof random, 0) < 0 && errno == EINTR)
-        continue;
-    return (uint64_t)random << 32 | (uint32_t)getpid();
-}
-
 pl_status worker_say_hello(worker *w)
 {
     pl_message m = {0};
@@ -34,7 +22,7 @@ pl_status worker_say_hello(worker *w)
         w->process =
             (pl_random_fresh() >> 1 & ~(uint64_t)UINT32_MAX) | (uint32_t)getpid();
     PL_SAY(&m, HELLO, hello, .name = w->options->name, .role = "worker",
-           .device = w->device, .pid = own_number(), .release = PL_VERSION,
+           .device = w->device, .pid = w->process, .release = PL_VERSION,
            .address = w->offers_at[0] ? w->offers_at : NULL);
     return send_hub(w, &m);
 }
@@ -255,6 +243,6 @@ pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
 pl_status worker_say_bye(worker *w)
 {
     pl_message m = {0};
-    PL_SAY(&m, RELEASE, leave, .name = w->options->name, .pid = own_number());
+    PL_SAY(&m, RELEASE, leave, .name = w->options->name, .pid = w->process);
     return send_hub(w, &m);
 }

@@ -226,6 +226,8 @@ static pl_status repeat_phases(worker *w, worker_task *task)
         }
         last = one;
     }
+    if (!last)
+        return PL_OK; /* there was nothing to repeat */
     compare_hash(w, task, last);
     pl_log(PL_LOG_INFO, "state.repeated", "task=%s phase=%lld phases=%lld seconds=%.2f",
            task->name, (long long)task->phase, (long long)task->known.repeats,

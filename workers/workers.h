@@ -29,8 +29,8 @@ extern "C" {
 static inline bool pl_is_machine_fault(pl_status why)
 {
     return why == PL_ERR_NOSPACE || why == PL_ERR_NOMEM || why == PL_ERR_DEVICE ||
-           why == PL_ERR_IO || why == PL_ERR_OS || why == PL_ERR_FILES || why == PL_ERR_NOPERM ||
-           why == PL_ERR_UNSUPPORTED;
+           why == PL_ERR_IO || why == PL_ERR_OS || why == PL_ERR_FILES ||
+           why == PL_ERR_NOPERM || why == PL_ERR_UNSUPPORTED;
 }
 
 /* ---- hub ---- */

@@ -108,7 +108,6 @@ refused() { # name, exit code, words of the message, command on the second machi
     code=$2
     words=$3
     shift 3
-    begun=$(date +%s)
     $second timeout 120 "$@" >"$work/$name.out" 2>&1
     got=$?
     [ "$got" -eq "$code" ] || fail "$name: exit code $got, not $code"

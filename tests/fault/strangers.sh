@@ -28,6 +28,7 @@ facts_of_run calm
 echo "the same job, whose processes may open 256 files, beside strangers with 3,000 connections"
 take_data calm run
 # Only here: 256 files. The strangers may open more.
+# shellcheck disable=SC3045 # Debian's sh has ulimit -n
 (ulimit -n 256 && listening_job run) >"$work/run.out" 2>&1 &
 job=$!
 training_begins run

@@ -210,6 +210,8 @@ done
 { echo first; "$pathloom" page --run "$run" --report /dev/fd/3 3>&1 >/dev/null; } >"$out/log"
 [ "$(head -n 1 "$out/log")" = first ] && grep -q '</html>' "$out/log" ||
     fail "a report into a descriptor destroyed what the file had"
-[ -z "$(ls -A "$out" | grep 'tmp-')" ] || fail "temporary files are left"
+for left in "$out"/*.tmp-* "$out"/.*.tmp-*; do
+    [ ! -e "$left" ] || fail "the temporary file $left is left"
+done
 
 echo "store_verbs_finished: done"

@@ -26,7 +26,8 @@ static const char status_text[] =
     "\"age_seconds\":0.25}}]}],"
     "\"workers\":[{\"worker\":\"a\",\"state\":\"away\",\"tokens\":12,\"memory_bytes\":"
     "4096},{\"worker\":\"b\",\"state\":\"busy\",\"doing\":\"stalled\","
-    "\"bytes_up_per_second\":1500,\"round_trip_ms\":80,\"bytes_repeated_percent\":2,"
+    "\"bytes_up_per_second\":1500,\"round_trip_seconds\":0.08,\"bytes_repeated_"
+    "percent\":2,"
     "\"reconnects\":3}]}";
 
 static const char *write_all(pl_buf *out)
@@ -62,7 +63,7 @@ static void numbers_stand_under_their_names_and_labels(void **state)
         "pathloom_worker_tokens_total{worker=\"a\"} 12\n",
         "pathloom_worker_doing{worker=\"b\",doing=\"stalled\"} 1\n",
         "pathloom_worker_up_bytes_per_second{worker=\"b\"} 1500\n",
-        "pathloom_worker_round_trip_ms{worker=\"b\"} 80\n",
+        "pathloom_worker_round_trip_seconds{worker=\"b\"} 0.08\n",
         "pathloom_worker_repeated_bytes_percent{worker=\"b\"} 2\n",
         "pathloom_worker_reconnects_total{worker=\"b\"} 3\n"};
     pl_buf out = {0};
