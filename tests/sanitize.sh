@@ -34,8 +34,7 @@ if [ "$preset" = tsan ] && [ -n "$archer" ]; then
 elif [ "$preset" = tsan ]; then
     echo "sanitize: without libomp-dev each loop of the kernels counts as a race"
 fi
-LSAN_OPTIONS=use_tls=0:suppressions=$PWD/tests/support/lsan.supp # as in .ci/run
-export ASAN_OPTIONS LSAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
+export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 ctest --test-dir "build/$preset" --output-on-failure "$@"
 code=$?
 # shellcheck disable=SC2012 # the names are made by us
