@@ -100,8 +100,7 @@ static void count_guests(const pl_crowd *c, census *n)
         n->of_address[address_slot_of(g)]++;
         n->open++;
         n->waiting += waits_since(g) > 0;
-        /* a busy connection keeps its descriptor, also when there are enough again */
-        n->few_files |= waits_since(g) > 0 && g->socket >= files;
+        n->few_files |= g->socket >= files;
     }
 }
 

@@ -10,8 +10,10 @@
 #            fast link plus bytes / rate. Once more with bbr and 1 % of loss, where only
 #            bytes count, because the rate that TCP reaches is not known
 #   eight    eight workers behind one link must not be slower than one, and move at most
-#            1.05 times the bytes of eight workers on a fast link
-#   staging  eight workers and a home with room for two of them must move at most 1.05
+#            1.25 times the bytes of eight workers on a fast link. (Which worker gets
+#            which path differs between two jobs, and a path that moves needs its state
+#            and data there: 1.0 to 1.1 was seen. Transfers that repeat bytes had 2.)
+#   staging  eight workers and a home with room for two of them must move at most 1.25
 #            times the bytes of the same job with enough room, and lose no phase
 #   sites    two more sites with long and slow links must not make two good workers
 #            slower (at most 1.02 times)
@@ -230,7 +232,7 @@ figure_eight() {
         one=$seconds
         run_job eight.$cc "$crowd" $options
         links_down
-        check "eight-workers-$cc" "$seconds" "$one" "$bytes" "$(number "$fast_bytes" 1.05 0)"
+        check "eight-workers-$cc" "$seconds" "$one" "$bytes" "$(number "$fast_bytes" 1.25 0)"
         same_versions one.$cc eight.$cc
     done
 }
@@ -243,7 +245,7 @@ figure_staging() {
     roomy=$bytes
     run_job full "$crowd" $options --set store.staging=1600000
     links_down
-    check full-staging "$seconds" 99999 "$bytes" "$(number "$roomy" 1.05 0)"
+    check full-staging "$seconds" 99999 "$bytes" "$(number "$roomy" 1.25 0)"
     same_versions roomy full
     if grep -h 'task.abandoned' "$work"/full.a*.out; then
         echo "full-staging: a finished phase was lost"

@@ -77,7 +77,7 @@ $second ip link set far up
 cp base/*.[ch] "$work/corpus/"
 settings="--set data.vocab=512 --set data.valid_share=0.1 --set model.width=48
     --set model.heads=2 --set model.blocks=2 --set model.context=64 --set train.batch=4
-    --set train.tau=60 --set train.phases=16 --set train.base_steps=20
+    --set train.tau=60 --set train.phases=40 --set train.base_steps=20
     --set router.prefix=16 --set eval.baselines=none --set eval.max_tokens=500
     --set eval.sample_tokens=0"
 remote="--set workers.local=false --set net.advertise=hub.test
