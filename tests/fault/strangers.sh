@@ -18,7 +18,7 @@ make_corpus base docs
 listening_job() { # folder
     small_job "$1" --set train.tau=10 --set train.phases=6 --set train.base_steps=20 \
         --set net.encrypt=on --set 'net.hub=tcp://127.0.0.1:*' \
-        --set 'net.home=tcp://127.0.0.1:*' --set "net.metrics=127.0.0.1:$((20000 + $$ % 20000))"
+        --set 'net.home=tcp://127.0.0.1:*' --set "net.metrics=127.0.0.1:$((20000 + $$ % 12000))"
 }
 
 echo "the undisturbed job"
@@ -32,7 +32,7 @@ take_data calm run
 (ulimit -n 256 && listening_job run) >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
-for port in $(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$work"/run/proc/*.address) $((20000 + $$ % 20000)); do
+for port in $(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$work"/run/proc/*.address) $((20000 + $$ % 12000)); do
     "$serve_odd" silent 127.0.0.1 "$port" 1000 >>"$work/strangers.out" 2>&1 &
     strangers="$strangers $!"
 done

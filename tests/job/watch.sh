@@ -28,7 +28,7 @@ fail() {
 "$pathloom" key new "$work/x.key" >/dev/null || fail "key new"
 start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
 # If another process has the port, the hub ends with 75.
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 hub_begins() {
     [ -s "$work/run/proc/hub.address" ] && return
     [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null && return 1
