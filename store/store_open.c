@@ -373,6 +373,16 @@ static bool is_replaced(const pl_store *store, int database)
            held.st_ino != now.st_ino;
 }
 
+/* Replaces the open database of a reader. */
+static void use_database(pl_store *store, kv *fresh, int held, bool frozen)
+{
+    kv_close(&store->db, false);
+    close_database(&store->database);
+    store->db = fresh;
+    store->database = held;
+    store->frozen = frozen;
+}
+
 /* Opens the database for reading.
  *
  * While no writer runs, the reader opens the database from exactly the files that a
@@ -403,11 +413,7 @@ static pl_status open_database(pl_store *store, const char *database)
         /* the database that was open before this call stays open and can be read */
         return status;
     }
-    kv_close(&store->db, false);
-    close_database(&store->database);
-    store->db = fresh;
-    store->database = held;
-    store->frozen = frozen;
+    use_database(store, fresh, held, frozen);
     return PL_OK;
 }
 
@@ -428,11 +434,7 @@ pl_status pl_store_look_as_writer(pl_store *store)
         close_database(&held);
         return status;
     }
-    kv_close(&store->db, false);
-    close_database(&store->database);
-    store->db = fresh;
-    store->database = held;
-    store->frozen = true;
+    use_database(store, fresh, held, true);
     return load_state(store);
 }
 

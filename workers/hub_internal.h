@@ -462,13 +462,14 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 /* Finds out when all workers will be free, and when they will have finished the tasks
  * that are ready. */
 void hub_look_at_fleet(hub *h, int64_t now_ms);
-/* Whether the worker may have a ready task of the arm, or (goes_on) the next phase of a
- * path whose state it has. */
+/* The task for which hub_fits is asked. */
 typedef struct hub_ask {
     bool goes_on; /* the task is the next phase of one that the worker holds */
     /* phases that this worker would have to repeat first, and the others */
     int64_t own, others;
 } hub_ask;
+/* Whether the worker may have such a task of the arm: whether it finishes the task no
+ * later than all workers together finish the tasks that are ready. */
 bool hub_fits(hub *h, int worker, int arm, const hub_ask *ask, int64_t now_ms);
 /* Whether the next phase of a task that the worker holds fits it. */
 bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms);

@@ -51,23 +51,7 @@ fail() {
 }
 
 # ---- two machines ----
-ip link set lo up || skip "ip cannot set up a network here"
-unshare --net sleep 600 &
-other=$!
-children="$children $other"
-own=$(readlink /proc/self/ns/net)
-await 600 "no second network" sh -c "[ \"\$(readlink /proc/$other/ns/net)\" != '$own' ]"
-ip link add near type veth peer name far netns "$other" 2>/dev/null ||
-    skip "this kernel has no veth"
-ip addr add "$here/24" dev near
-ip link set near up
-# Words that run a command on the second machine, with its own home folder. Not a function:
-# the process that starts in the background must be the command itself.
-second="nsenter -t $other -n env HOME=$work/second XDG_CONFIG_HOME= XDG_CACHE_HOME="
-mkdir -p "$work/second"
-$second ip link set lo up
-$second ip addr add "$there/24" dev far
-$second ip link set far up
+second_machine 600
 
 # ---- the jobs ----
 cp base/*.[ch] "$work/corpus/"

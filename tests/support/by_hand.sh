@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154
+# shellcheck shell=sh disable=SC2034,SC2154
 # This file is sourced by scripts that start the processes of a job one by one and wait
 # for results. Such a script must set `pathloom` (the program) and `work` (a folder that
 # only this script uses), and define `fail`.
@@ -30,4 +30,26 @@ await() { # tenths of a second, message, command
         [ "$left" -gt 0 ] || fail "$what"
         sleep 0.1
     done
+}
+
+# Makes a second machine: a network of its own, joined to this one by a cable. The script
+# has set the addresses `here` and `there` of its ends. Sets `second` to the words that run
+# a command there, with a home folder of its own. They are not a function, because a
+# process that starts in the background must be the command itself.
+second_machine() { # seconds that the machine lives
+    ip link set lo up || skip "ip cannot set up a network here"
+    unshare --net sleep "$1" &
+    other=$!
+    children="$children $other"
+    own=$(readlink /proc/self/ns/net)
+    await 600 "no second network" sh -c "[ \"\$(readlink /proc/$other/ns/net)\" != '$own' ]"
+    ip link add near type veth peer name far netns "$other" 2>/dev/null ||
+        skip "this kernel has no veth"
+    ip addr add "$here/24" dev near
+    ip link set near up
+    mkdir -p "$work/second"
+    second="nsenter -t $other -n env HOME=$work/second XDG_CONFIG_HOME= XDG_CACHE_HOME="
+    $second ip link set lo up
+    $second ip addr add "$there/24" dev far
+    $second ip link set far up
 }
