@@ -15,10 +15,12 @@ shift
 reports=$PWD/build/$preset/reports
 rm -rf "$reports"
 mkdir -p "$reports" || exit 73
+# intercept_tls_get_addr=0 because LeakSanitizer of GCC 12 crashes in programs whose OpenMP
+# threads run oneDNN.
 # interpose.c and power_trace.c are preloaded, so they come before the library of the
 # sanitizer.
 common=log_path=$reports/report
-ASAN_OPTIONS=$common:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:verify_asan_link_order=0
+ASAN_OPTIONS=$common:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0:verify_asan_link_order=0
 UBSAN_OPTIONS=$common:print_stacktrace=1
 # RocksDB, ZeroMQ and similar libraries are not instrumented. ThreadSanitizer does not
 # see their locks, and would report races on their own memory. All memory accesses of

@@ -72,7 +72,6 @@ ask train --out "$run" --set train.more=1,1 --set topology.split=3:4x4,7:16x4 ||
     fail "one more phase, and one with four times as many paths"
 }
 says '^more     mix~2 continues mix~1: 1 phases on the same shards, with a new warm-up'
-says 'documents, so each of the 4 paths that descend from it gets all'
 says '^widen    40 modules and 16 paths of mix~2 become 148 and 64 of mix~3'
 [ "$(hash_of mix~3/L1.E15@0)" = "$(hash_of mix~2/L1.E3@1)" ] || fail "mix~3/L1.E15 does not begin with the last mix~2/L1.E3"
 ask eval --run "$run" --json || fail "eval of 64 paths"
@@ -90,6 +89,21 @@ done
 (tiny_job alike-run --corpus "$work/alike" --set router.sees=0 --set topology.split=3:4x4) \
     >"$work/alike.out" 2>&1 || fail "a split of documents with the same beginning"
 ask store fsck --run "$work/alike-run" || fail "fsck after a split of documents with the same beginning"
+
+# The balance of the shards leaves the path of a document that is longer than all others
+# together with this document alone.
+echo "5. a path with fewer documents than descendants"
+mkdir -p "$work/few"
+n=0
+for file in "$work"/corpus/*/*; do
+    n=$((n + 1))
+    [ "$n" -gt 40 ] || head -n 8 "$file" >"$work/few/$n.txt"
+done
+cat "$work"/corpus/*/* >"$work/few/long.txt"
+(tiny_job few-run --corpus "$work/few" --set topology.split=3:4x4) >"$work/few.out" 2>&1 ||
+    fail "a split of a path with fewer documents than descendants"
+grep -q 'has only [1-3] documents, so each of the 4 paths that descend from it gets all' \
+    "$work/few.out" || fail "train does not say that descendants share documents"
 
 echo "4, 16, 64 paths; $(grep -c '^version' "$work/calm.facts") versions equal after $kills kills"
 rm -rf "$work"
