@@ -86,7 +86,7 @@ const store_verb store_verbs[] = {
      "Appends versions with the parameters of version --to; no version is changed. If "
      "the arm "
      "is still training, all its modules and paths move on to the next phase that no "
-     "path has begun, and `pathloom train` continues from there. With noloco, eager, "
+     "path has begun, and `pathloom train` continues from there. With noloco, "
      "streaming and delayed-nesterov, an arm that is still training is refused. If "
      "there are several homes, all of them go back or none, even if the command is "
      "killed. Needs the job to be stopped.",

@@ -58,7 +58,7 @@ fi
 
 # ---- options ----
 out="pathloom-compare"
-methods="diloco fedavg heavy-ball noloco co2 streaming eager delayed-nesterov iso"
+methods="diloco fedavg heavy-ball noloco co2 streaming delayed-nesterov iso"
 codecs="bf16 i8 i4 topk sketch16 i8-shared tagc
     fedavg/topk:outer.mean=present:codec.beta=0.95"
 seeds="1 2 3"

@@ -196,12 +196,10 @@ static pl_status apply(merge *g)
  * (pl_keep.late). If the state of a path has not arrived, the path repeats its phase,
  * even if the phase's updates are already merged. So the data from which the phase
  * began must still exist. With noloco, these data are the mates' updates of the
- * previous round. With eager, they are the mean of the round before the previous round,
- * which is in the momentum blob of the version two below the head. */
+ * previous round. */
 static int lateness(const merge *g)
 {
-    const pl_method_traits *of = pl_traits(g->settings.method);
-    return of->gossips ? 2 : of->leads ? 1 : 0;
+    return pl_traits(g->settings.method)->gossips ? 2 : 0;
 }
 
 static pl_status commit_merge(merge *g)

@@ -331,7 +331,7 @@ static const pl_key keys[] = {
 
     SECTION("outer", "how updates are merged into versions"),
     {"outer.method", PL_KEY_TEXT, AT(method), "diloco", 0, 0, NULL, "",
-     "outer method: diloco, fedavg, heavy-ball, noloco, co2, streaming, eager, "
+     "outer method: diloco, fedavg, heavy-ball, noloco, co2, streaming, "
      "delayed-nesterov or iso",
      false},
     {"outer.lr", PL_KEY_REAL, AT(outer_lr), "-1", -1, 100, NULL, "",
@@ -340,10 +340,7 @@ static const pl_key keys[] = {
      "outer momentum; 0: plain SGD; -1: the default of the method (diloco: 0.9)",
      false},
     {"outer.rule", PL_KEY_CHOICE, AT(rule), "auto", 0, 0, "auto|nesterov|heavy-ball",
-     "",
-     "noloco and eager: kind of outer momentum; auto: heavy-ball for noloco, nesterov "
-     "for eager",
-     false},
+     "", "noloco: kind of outer momentum; auto: heavy-ball", false},
     {"outer.consensus", PL_KEY_REAL, AT(consensus), "-1", -1, 100, NULL, "",
      "noloco: size of the step with which two mates move towards each other; -1: equal "
      "to outer.lr; with another value, mates must send two vectors instead of one",
@@ -581,7 +578,7 @@ static const pl_key keys[] = {
     {"fleet.audit", PL_KEY_REAL, AT(audit), "0", 0, 1, NULL, "",
      "share of tasks that a second worker repeats, to compare the results; a worker "
      "whose result differs from the results of two others is shut out; not with "
-     "noloco, eager and delayed-nesterov, nor with outer.quorum below 1",
+     "noloco and delayed-nesterov, nor with outer.quorum below 1",
      true},
     {"fleet.audit_tolerance", PL_KEY_REAL, AT(audit_tolerance), "0.25", 0, 1, NULL, "",
      "largest difference (1 - cosine, or 1 - shorter / longer) in any module at which "

@@ -19,7 +19,7 @@ static pl_status read_method(const config *c, pl_outer *out)
     m->lr = chosen(c->outer_lr, m->lr);
     m->momentum = chosen(c->outer_momentum, m->momentum);
     m->curvature = c->curvature;
-    if ((of->gossips || of->leads) && strcmp(c->rule, "auto") != 0)
+    if (of->gossips && strcmp(c->rule, "auto") != 0)
         PL_CHECK(pl_rule_parse(c->rule, &m->rule));
     if (of->gossips) {
         m->consensus = chosen(c->consensus, m->lr);
@@ -137,7 +137,7 @@ static pl_state_kind state_kind(const char *name)
 static pl_status check_own_rounding(const pl_outer *out)
 {
     const pl_method_traits *of = pl_traits(out->method.method);
-    if (out->own == PL_STATE_F32 || (!of->gossips && !of->leads))
+    if (out->own == PL_STATE_F32 || !of->gossips)
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,

@@ -57,8 +57,6 @@ static row rows[] = {
     {"co2", PL_METHOD_CO2, 8, 8, 2, 0, 0},
     {"streaming", PL_METHOD_STREAMING, 1, 1, 2, 0, 0},
     {"streaming", PL_METHOD_STREAMING, 8, 8, 2, 0, 0},
-    {"eager", PL_METHOD_EAGER, 1, 1, 3, 0, 0},
-    {"eager", PL_METHOD_EAGER, 8, 8, 3, 0, 0},
     {"delayed-nesterov", PL_METHOD_DELAYED_NESTEROV, 1, 1, 3, 0, 0},
     {"noloco, one vector", PL_METHOD_NOLOCO, 1, 4, 2, 0, 0},
     {"noloco, two vectors", PL_METHOD_NOLOCO, 2, 6, 2, 0, 0},

@@ -272,7 +272,6 @@ pl_status pl_client_get_version(pl_client *c, const char *module, int64_t number
     *out = (pl_version_facts){.number = (uint64_t)a.version,
                               .params = a.blob,
                               .norm = a.norm,
-                              .momentum = a.momentum,
                               .change = a.change,
                               .parent = a.base};
     return PL_OK;

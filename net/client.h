@@ -77,8 +77,7 @@ PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module
 enum { PL_NEWEST = -1 };
 typedef struct pl_version_facts {
     uint64_t number;
-    /* `momentum` is a zero hash if the store no longer has it */
-    pl_hash params, momentum;
+    pl_hash params;
     /* `change` is the blob with the encoded difference to the parameters with the hash
      * `parent`; zero if the store does not keep it */
     pl_hash change, parent;

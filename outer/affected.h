@@ -17,8 +17,8 @@
  *     momentum of that version (store.keep_momentum). Without it, the module goes back
  *     to an older version.
  *
- * If paths have their own parameters in addition to the versions (noloco, eager,
- * streaming), the arm is trained again from the beginning. */
+ * If paths have their own parameters in addition to the versions (noloco, streaming),
+ * the arm is trained again from the beginning. */
 #ifndef PL_OUTER_AFFECTED_H
 #define PL_OUTER_AFFECTED_H
 #include "outer/arm.h"

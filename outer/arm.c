@@ -329,6 +329,16 @@ static pl_status check_scoring(const pl_arm *arm)
         arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
 }
 
+static pl_status check_method(const pl_arm *arm)
+{
+    if (pl_traits(arm->outer.method.method)->name)
+        return PL_OK;
+    return pl_fail(PL_ERR_PROTO,
+                   "arm %s was trained with outer method %d, which was removed; open "
+                   "its store with the release of Pathloom that made it",
+                   arm->name, (int)arm->outer.method.method);
+}
+
 static pl_status check_inner(const pl_arm *arm)
 {
     const pl_inner *in = &arm->inner;
@@ -452,6 +462,8 @@ static pl_status check_arm(const pl_arm *arm)
             PL_ERR_PROTO,
             "arm %s has held_every %d and held_prefix %d; both must be 0 or more",
             arm->name, arm->held_every, arm->held_prefix);
+    if (status == PL_OK)
+        status = check_method(arm);
     if (status == PL_OK)
         status = check_frozen(arm, topology);
     if (status == PL_OK)

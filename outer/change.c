@@ -15,7 +15,7 @@ pl_status pl_change_check(const pl_outer *outer)
                        "codec.down cannot be %s, because this codec cannot encode "
                        "versions; set codec.down to f32, bf16, i8 or i4",
                        pl_codec_name(codec));
-    if (of->gossips || of->leads)
+    if (of->gossips)
         return pl_fail(PL_ERR_CONFIG,
                        "with outer.method=%s workers keep their own parameters and "
                        "take no versions; codec.down must be f32",

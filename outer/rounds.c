@@ -77,7 +77,7 @@ static int fragment_of(const pl_arm *arm, const pl_topology *t, int module)
 static int delay_of(const pl_arm *arm, const pl_topology *t, int module)
 {
     const pl_method_traits *of = traits_of(arm, t, module);
-    return of->leads ? 1 : of->delays ? arm->outer.method.delay : 0;
+    return of->delays ? arm->outer.method.delay : 0;
 }
 
 int64_t pl_round_of(const pl_arm *arm, const pl_topology *t, int module, int64_t phase)
@@ -271,11 +271,11 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm)
         l.residual = l.n_vectors++;
     if (pl_method_keeps_own(arm->outer.method.method))
         l.params = l.n_vectors++;
-    if (of->gossips || of->leads) {
+    if (of->gossips) {
         l.velocity = l.n_vectors++;
         l.last = l.n_vectors++;
     }
-    if (of->leads || (of->gossips && arm->outer.own_consensus))
+    if (of->gossips && arm->outer.own_consensus)
         l.before = l.n_vectors++;
     return l;
 }
@@ -287,9 +287,8 @@ pl_state_kind pl_path_kind(const pl_arm *arm, int v)
         return arm->outer.state;
     if (v == l.residual)
         return arm->outer.residual;
-    /* Under noloco and eager, other paths have already received vectors that were
-     * computed from the vectors of this path. So the vectors of this path must not be
-     * rounded later. */
+    /* Under noloco, mates have already received vectors that were computed from the
+     * vectors of this path. So the vectors of this path must not be rounded later. */
     if (v == l.params && streams(arm))
         return arm->outer.own;
     return PL_STATE_F32;
@@ -335,12 +334,11 @@ uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
 }
 
 /* This is not so for methods whose phases do not begin with a fixed version (noloco,
- * delayed-nesterov) or need a mean that is soon dropped (eager), and for arms whose
- * moments never leave a worker. */
+ * delayed-nesterov), and for arms whose moments never leave a worker. */
 bool pl_phase_repeats(const pl_outer *outer)
 {
     const pl_method_traits *of = pl_traits(outer->method.method);
-    return !of->gossips && !of->arrives && !of->leads && outer->state != PL_STATE_LOCAL;
+    return !of->gossips && !of->arrives && outer->state != PL_STATE_LOCAL;
 }
 
 bool pl_phase_uploads(const pl_arm *arm, int64_t phase)

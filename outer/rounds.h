@@ -7,7 +7,7 @@
  *
  *   diloco, iso, fedavg,         phase p starts from version p
  *   heavy-ball
- *   co2, eager (delay D)         phase p starts from version max(0, p - D)
+ *   co2 (delay D)                phase p starts from version max(0, p - D)
  *   noloco                       a phase starts from the path's own parameters; updates
  *                                are relative to version 0, which every worker has
  *   streaming (F fragments)      H is the number of inner steps between two merges of a
@@ -98,16 +98,12 @@ enum { PL_STATE_I8_BLOCK = 256 };
 typedef struct pl_path_layout {
     int n_vectors; /* number of vectors; 0 if the arm scores */
     int residual;  /* the part of updates that a lossy codec has not sent yet */
-    /* the path's own parameters: x_i in noloco and eager, the local parameters in
-     * streaming */
-    int params;
-    int velocity; /* noloco v_i, eager m_i */
-    /* the last vector that the path has sent: in noloco the offer (or the update, if
-     * two vectors are sent), in eager the update */
+    int params;    /* the path's own parameters: noloco x_i, streaming */
+    int velocity;  /* noloco v_i */
+    /* noloco: the last vector that the path has sent, which is the offer (or the
+     * update, if two vectors are sent) */
     int last;
-    /* in eager the update before `last`; in noloco with two vectors, x at the start of
-     * the phase */
-    int before;
+    int before;   /* noloco with two vectors: x at the start of the phase */
 } pl_path_layout; /* vectors 0 and 1 are the optimizer's m and v */
 pl_path_layout pl_path_layout_of(const pl_arm *arm);
 /* Returns the number of values of vector v. It is one per parameter, except that with

@@ -118,8 +118,7 @@ bool pl_outer_keeps_momentum(const pl_outer_step *step)
 
 bool pl_outer_keeps_carry(const pl_outer_step *step)
 {
-    return step->method == PL_METHOD_EAGER ||
-           step->method == PL_METHOD_DELAYED_NESTEROV;
+    return step->method == PL_METHOD_DELAYED_NESTEROV;
 }
 
 bool pl_outer_depends_on_gap(const pl_outer_step *step)
@@ -145,12 +144,11 @@ static step_coefficients coefficients_of(const pl_outer_step *step,
     double c = step->spread, N = step->buffer;
     return (step_coefficients){
         .kind = kind_of(step, last),
-        .eager = step->method == PL_METHOD_EAGER,
         .eta = (float)step->lr,
         .mu = (float)step->momentum,
         .scale = (float)(rescale / gap),
         .clip = step->clip > 0 ? (float)step->clip : INFINITY,
-        .parts = (float)(delayed ? step->buffer : step->n_contributors),
+        .parts = (float)step->buffer,
         .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
 }
 

@@ -9,9 +9,6 @@
  *   nesterov      m = mu m + g                  x -= eta (g + mu m)
  *   heavy ball    m = clip(mu m + g)            x -= eta m
  *   mu = 0        (no momentum is kept)         x -= eta clip(g)
- *   eager         g = E + (g_t - E) / n, then E = g_t. E is the mean of the previous
- *                 phase. Then a step by `rule` with g: this is the mean of the steps
- *                 that the contributors take by themselves
  *   delayed       S += g; at every N-th arrival m = mu m + S/N, S = 0 and
  *   nesterov      x -= eta ((1 - cN + c) mu m + g/N); at the other arrivals
  *                 x -= eta (c mu m + g/N), where c is `spread`
@@ -72,7 +69,7 @@ pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
 typedef struct pl_outer_state {
     float *params;
     float *momentum;     /* may be NULL if pl_outer_keeps_momentum is false */
-    float *carry;        /* E or S; may be NULL if pl_outer_keeps_carry is false */
+    float *carry;        /* S; may be NULL if pl_outer_keeps_carry is false */
     double displacement; /* an L2 norm; used only with the gap penalty */
     int arrivals;        /* arrivals since the last momentum step, 0 .. N-1 */
 } pl_outer_state;

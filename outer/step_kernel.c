@@ -119,21 +119,8 @@ INLINE void last_arrival(const step_coefficients *c, float *restrict x,
     }
 }
 
-/* Computes d = E + (d - E)/n and sets E to the old d. The order of the operations gives
- * exactly d for n = 1. */
-INLINE void make_eager(float parts, float *restrict e, float *restrict d, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        float now = d[i];
-        d[i] = (e[i] - e[i] / parts) + now / parts;
-        e[i] = now;
-    }
-}
-
 INLINE void step_of(const step_coefficients *c, const step_block *b, size_t count)
 {
-    if (c->eager)
-        make_eager(c->parts, b->carry, b->mean, count);
     switch (c->kind) {
     case STEP_PLAIN:
         plain(c, b->params, b->mean, count);

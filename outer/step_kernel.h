@@ -25,10 +25,9 @@ typedef enum step_kind {
 
 typedef struct step_coefficients {
     step_kind kind;
-    bool eager;
     /* eta: learning rate; mu: momentum; scale: g / D; clip: limit of |m| */
     float eta, mu, scale, clip;
-    float parts; /* eager: number of contributors; delayed-nesterov: N */
+    float parts; /* delayed-nesterov: N */
     float pull;  /* delayed-nesterov: factor of m in the step */
 } step_coefficients;
 

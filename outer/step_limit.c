@@ -9,7 +9,7 @@ enum { DEGREE_MAX = PL_DELAY_MAX + 3 };
 
 /* Returns whether the step is stable for k = eta * lambda (outer learning rate times
  * curvature). The polynomial is in the comment at pl_outer_limit (step_method.h). */
-static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, double k)
+static bool step_is_stable(pl_rule rule, double mu, int delay, double k)
 {
     double p[DEGREE_MAX + 1] = {0};
     double linear = rule == PL_RULE_NESTEROV ? 1 + mu : 1;
@@ -17,10 +17,8 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
     p[delay] += mu;
     p[delay + 1] -= 1 + mu;
     p[delay + 2] += 1;
-    p[0] += k * constant * (1 - fresh);
-    p[1] += k * linear * (1 - fresh);
-    p[delay] += k * constant * fresh;
-    p[delay + 1] += k * linear * fresh;
+    p[0] += k * constant;
+    p[1] += k * linear;
     /* Tests whether all roots are inside the unit circle (Schur-Cohn). This is the case
      * if |p_0| < |p_n| and all roots of (p - (p_0/p_n) p*)/z, which has one root fewer,
      * are inside the circle, too. Here n is the degree of p, and p* has the
@@ -37,13 +35,13 @@ static bool step_is_stable(pl_rule rule, double mu, int delay, double fresh, dou
     return true;
 }
 
-double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh)
+double pl_outer_limit(pl_rule rule, double momentum, int delay)
 {
     /* 4.5 is above 2(1+mu), the largest possible limit */
     double stable = 0, unstable = 4.5;
     for (int i = 0; i < 60; i++) {
         double k = 0.5 * (stable + unstable);
-        if (step_is_stable(rule, momentum, delay, fresh, k))
+        if (step_is_stable(rule, momentum, delay, k))
             stable = k;
         else
             unstable = k;
@@ -51,9 +49,9 @@ double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh)
     return unstable;
 }
 
-static pl_status check_step_limit(const pl_method_settings *s, int delay, double fresh)
+static pl_status check_step_limit(const pl_method_settings *s, int delay)
 {
-    double limit = pl_outer_limit(s->rule, s->momentum, delay, fresh);
+    double limit = pl_outer_limit(s->rule, s->momentum, delay);
     double gap = s->gap == PL_GAP_CONSTANT && delay > 0 ? s->gap_constant : 1;
     if (s->lr * s->curvature / gap < limit)
         return PL_OK;
@@ -78,7 +76,7 @@ static pl_status check_noloco(const pl_method_settings *s)
             "is %g: the holders of a module would drift apart; change the weight or "
             "outer.momentum",
             s->momentum, pl_rule_name(s->rule), limit, s->consensus);
-    return check_step_limit(s, 0, 0);
+    return check_step_limit(s, 0);
 }
 
 static pl_status check_co2(const pl_method_settings *s)
@@ -89,7 +87,7 @@ static pl_status check_co2(const pl_method_settings *s)
                        "co2 needs outer.clip of 0 (off) or more and outer.gap_constant "
                        "of 1 or more, but they are %g and %g",
                        s->clip, s->gap_constant);
-    return check_step_limit(s, s->delay, 0);
+    return check_step_limit(s, s->delay);
 }
 
 static pl_status check_streaming(const pl_method_settings *s)
@@ -110,7 +108,7 @@ static pl_status check_streaming(const pl_method_settings *s)
     if (!(s->mix >= 0 && s->mix <= 1))
         return pl_fail(PL_ERR_CONFIG,
                        "streaming needs outer.mix from 0 to 1, but it is %g", s->mix);
-    return check_step_limit(s, 0, 0);
+    return check_step_limit(s, 0);
 }
 
 static pl_status check_delayed(const pl_method_settings *s)
@@ -121,7 +119,7 @@ static pl_status check_delayed(const pl_method_settings *s)
             "delayed-nesterov needs outer.buffer of 1 or more and outer.spread "
             "from 0 to 1/outer.buffer, but they are %d and %g",
             s->buffer, s->spread);
-    return check_step_limit(s, s->delay, 0);
+    return check_step_limit(s, s->delay);
 }
 
 pl_status pl_method_check(const pl_method_settings *s)
@@ -143,7 +141,7 @@ pl_status pl_method_check(const pl_method_settings *s)
     /* Refuses the rule if the method allows only the other rule. */
     bool heavy = s->method == PL_METHOD_HEAVY_BALL;
     bool either = s->method == PL_METHOD_NOLOCO || s->method == PL_METHOD_CO2 ||
-                  s->method == PL_METHOD_EAGER || s->method == PL_METHOD_FEDAVG;
+                  s->method == PL_METHOD_FEDAVG;
     if (!either && heavy != (s->rule == PL_RULE_HEAVY_BALL)) {
         return pl_fail(
             PL_ERR_CONFIG,
@@ -165,10 +163,6 @@ pl_status pl_method_check(const pl_method_settings *s)
         return check_co2(s);
     case PL_METHOD_STREAMING:
         return check_streaming(s);
-    /* eager with M holders: the fraction 1/M of the mean is from this phase, and the
-     * rest is one phase old */
-    case PL_METHOD_EAGER:
-        return check_step_limit(s, 1, s->holders > 0 ? 1.0 / s->holders : 0);
     case PL_METHOD_DELAYED_NESTEROV:
         return check_delayed(s);
     case PL_METHOD_DILOCO:
@@ -177,7 +171,7 @@ pl_status pl_method_check(const pl_method_settings *s)
     case PL_METHOD_COUNT:
         break;
     }
-    return check_step_limit(s, 0, 0);
+    return check_step_limit(s, 0);
 }
 
 pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,

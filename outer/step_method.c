@@ -17,7 +17,6 @@ static const pl_method_traits traits[PL_METHOD_COUNT] = {
     [PL_METHOD_CO2] = {"co2", 0.7, 0.2, PL_RULE_HEAVY_BALL, .delays = true},
     [PL_METHOD_STREAMING] = {"streaming", 0.4, 0.9, PL_RULE_NESTEROV, .streams = true,
                              .settles = true},
-    [PL_METHOD_EAGER] = {"eager", 0.4, 0.5, PL_RULE_NESTEROV, .leads = true},
     [PL_METHOD_DELAYED_NESTEROV] = {"delayed-nesterov", 0.4, 0.5, PL_RULE_NESTEROV,
                                     .arrives = true},
     [PL_METHOD_ISO] = {"iso", 0.7, 0.9, PL_RULE_NESTEROV, .equalizes = true,
@@ -55,7 +54,7 @@ const pl_method_traits *pl_traits(pl_method method)
 bool pl_method_keeps_own(pl_method method)
 {
     const pl_method_traits *t = &traits[method];
-    return t->gossips || t->streams || t->leads;
+    return t->gossips || t->streams;
 }
 
 bool pl_method_averages(pl_method method)
@@ -71,12 +70,21 @@ const char *pl_rule_name(pl_rule rule)
 pl_status pl_method_parse(const char *text, pl_method *out)
 {
     const char *names[PL_METHOD_COUNT];
-    int found = 0;
+    pl_method methods[PL_METHOD_COUNT];
+    int n = 0, found = 0;
     *out = PL_METHOD_DILOCO;
+    if (strcmp(text, "eager") == 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the outer method eager was removed, because its perplexity was "
+                       "39 %% worse than diloco's with eight replicas; use diloco, or "
+                       "streaming to send updates while training continues");
     for (int i = 0; i < PL_METHOD_COUNT; i++)
-        names[i] = traits[i].name;
-    PL_CHECK(find_name("outer method", text, names, PL_METHOD_COUNT, &found));
-    *out = (pl_method)found;
+        if (traits[i].name) {
+            names[n] = traits[i].name;
+            methods[n++] = (pl_method)i;
+        }
+    PL_CHECK(find_name("outer method", text, names, n, &found));
+    *out = methods[found];
     return PL_OK;
 }
 

@@ -8,8 +8,6 @@
  *                     exchanged while the next phase trains
  *   streaming         diloco per fragment of the model; the fragments are merged at
  *                     different times (outer/step_overlap.h)
- *   eager             a contributor steps at once with the last phase's mean, in which
- *                     its own part is from this phase (outer/step_overlap.h)
  *   delayed-nesterov  a step at each arrival, momentum at every `buffer`-th arrival
  *   iso               diloco, but the singular values of each matrix of the mean are
  *                     made equal (outer/iso.h)
@@ -25,7 +23,8 @@
 extern "C" {
 #endif
 
-/* The definitions of arms contain these numbers, so they must not change. */
+/* The definitions of arms contain these numbers, so they must not change. Number 6 was
+ * eager, which was removed (docs/DESIGN.md, Rejected). */
 typedef enum pl_method {
     PL_METHOD_DILOCO,
     PL_METHOD_FEDAVG,
@@ -33,8 +32,7 @@ typedef enum pl_method {
     PL_METHOD_NOLOCO,
     PL_METHOD_CO2,
     PL_METHOD_STREAMING,
-    PL_METHOD_EAGER,
-    PL_METHOD_DELAYED_NESTEROV,
+    PL_METHOD_DELAYED_NESTEROV = 7,
     PL_METHOD_ISO,
     PL_METHOD_COUNT
 } pl_method;
@@ -50,34 +48,32 @@ typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
 typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
 
 /* The properties of a method. Only outer/step*.c use the enum; all other code uses
- * these properties. If gossips, streams, leads and arrives are all false, each version
- * is made from the mean of a round's updates, and paths begin their phases with
+ * these properties. If gossips, streams and arrives are all false, each version is
+ * made from the mean of a round's updates, and paths begin their phases with
  * versions only. */
 typedef struct pl_method_traits {
-    const char *name;
+    const char *name;    /* NULL for the number of a method that was removed */
     double lr, momentum; /* default values, for the default rule */
     pl_rule rule;        /* default rule */
     bool delays;         /* an update is used `delay` phases after it was made */
-    bool gossips; /* contributors take steps in pairs; a home only stores updates */
-    bool streams; /* fragments of the model are merged at different times */
-    /* a path takes its outer step at once, before the mean of the round is known */
-    bool leads;
+    bool gossips;   /* contributors take steps in pairs; a home only stores updates */
+    bool streams;   /* fragments of the model are merged at different times */
     bool arrives;   /* each update is merged by itself when it arrives */
     bool equalizes; /* the singular values of each matrix in the mean are made equal */
     bool settles;   /* whether pl_outer_schedule.settle has an effect */
 } pl_method_traits;
 
 const pl_method_traits *pl_traits(pl_method method);
-/* Returns whether gossips, streams, leads and arrives are all false. */
+/* Returns whether gossips, streams and arrives are all false. */
 bool pl_method_averages(pl_method method);
 /* Returns whether paths keep their own parameters in addition to the versions, that is,
- * whether gossips, streams or leads is true. */
+ * whether gossips or streams is true. */
 bool pl_method_keeps_own(pl_method method);
 
 typedef struct pl_method_settings {
     pl_method method;
-    /* heavy-ball needs heavy ball; noloco, co2, eager and fedavg allow both rules; the
-     * other methods need Nesterov */
+    /* heavy-ball needs heavy ball; noloco, co2 and fedavg allow both rules; the other
+     * methods need Nesterov */
     pl_rule rule;
     double lr, momentum; /* eta, mu (outer/step.h); in noloco beta, alpha */
     double curvature;    /* lambda > 0, with which the limits are computed */
@@ -119,18 +115,16 @@ int pl_method_delay(const pl_method_settings *settings, int n_contributors);
 /* ---- limits ---- */
 
 /* Returns the smallest product eta * lambda at which training is unstable, if the
- * fraction `fresh` of the update of x_t is applied at once and the rest to x_{t+delay}.
- * `fresh` is 0 if the whole update is late, and 1/M in eager with M holders. With D =
- * delay, at that product a root of
+ * update of x_t is applied to x_{t+delay}. With D = delay, at that product a root of
  *
- *   heavy ball  (z-1)(z-mu) z^D + eta lambda z L(z),   L(z) = 1 - fresh + fresh z^D
- *   Nesterov    (z-1)(z-mu) z^D + eta lambda ((1+mu) z - mu) L(z)
+ *   heavy ball  (z-1)(z-mu) z^D + eta lambda z
+ *   Nesterov    (z-1)(z-mu) z^D + eta lambda ((1+mu) z - mu)
  *
  * lies on the unit circle. Without delay the limit is 2(1+mu) for heavy ball and
  * (2+2mu)/(1+2mu) for Nesterov. For heavy ball with delay 1 it is 1-mu. `momentum` is
  * from 0 to below 1, `delay` from 0 to PL_DELAY_MAX. */
 enum { PL_DELAY_MAX = 16 };
-double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh);
+double pl_outer_limit(pl_rule rule, double momentum, int delay);
 
 /* ---- learning rate ---- */
 

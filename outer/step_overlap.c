@@ -1,5 +1,5 @@
-/* The arithmetic that a worker does for streaming and eager, and the number of inner
- * steps of a slow worker (step_overlap.h). */
+/* The arithmetic that a worker does for streaming, and the number of inner steps of a
+ * slow worker (step_overlap.h). */
 #include "outer/step_overlap.h"
 
 int pl_streaming_fragment(int index, int n_blocks, int fragments, bool strided)
@@ -33,19 +33,6 @@ void pl_streaming_mix(float *local, const float *merged, double mix, size_t n)
     }
     for (size_t i = 0; i < n; i++)
         local[i] = a * local[i] + rest * merged[i];
-}
-
-/* The operations are in this order so that with n_workers 1 the result is exactly
- * `own`. */
-void pl_eager_update(const float *own, const float *own_before,
-                     const float *mean_before, int n_workers, size_t n, float *out)
-{
-    const float parts = (float)n_workers;
-    for (size_t i = 0; i < n; i++) {
-        float past = mean_before ? mean_before[i] : 0;
-        float replaced = own_before ? own_before[i] / parts : 0;
-        out[i] = (past - replaced) + own[i] / parts;
-    }
 }
 
 int pl_local_steps(int inner_steps, double speed, double top_speed)

@@ -1,21 +1,9 @@
-/* The worker's computations for methods in which vectors are exchanged while training
- * continues.
+/* The worker's computations for methods in which workers need not wait for each other.
  *
  * Streaming (arXiv:2501.18512): a path's blocks form F fragments. Each fragment is sent
  * every H inner steps: fragment p after the inner steps s = (p+1) H/F (mod H).
  * `overlap` steps later the fragment's next version is mixed into the local parameters.
- * With F = 1, overlap 0 and mix 0 this is DiLoCo.
- *
- * Eager (arXiv:2502.12996): a contributor takes its step at once. It uses the mean of
- * the previous phase (gbar), in which the contributor's previous update is replaced by
- * its new update; M is the number of contributors:
- *
- *   g~_i(t) = gbar(t-1) + (g_i(t) - g_i(t-1)) / M
- *
- * The contributor applies this step to its own x_i and m_i. The mean of the g~_i is
- * gbar(t-1) + (gbar(t) - gbar(t-1))/M. The rules of momentum are linear. So if a home
- * takes steps with this mean (eager in outer/step.h), the home's parameters are the
- * mean of all x_i. */
+ * With F = 1, overlap 0 and mix 0 this is DiLoCo. */
 #ifndef PL_OUTER_STEP_OVERLAP_H
 #define PL_OUTER_STEP_OVERLAP_H
 #include "outer/step_method.h"
@@ -37,11 +25,6 @@ int pl_streaming_sends(const pl_method_settings *s, int64_t done, int64_t *round
 /* local = mix local + (1 - mix) merged. With mix 0 `local` becomes `merged`; with mix 1
  * it does not change. */
 void pl_streaming_mix(float *local, const float *merged, double mix, size_t n);
-
-/* out = mean_before + (own - own_before) / n_workers. own_before and mean_before are
- * NULL in the first phase. `out` and `own` may be the same vector. */
-void pl_eager_update(const float *own, const float *own_before,
-                     const float *mean_before, int n_workers, size_t n, float *out);
 
 /* Returns the number of inner steps of a slower worker (dynamic local steps, Async
  * DiLoCo, arXiv:2401.09135). It is max(1, floor(inner_steps * speed / top_speed)), so

@@ -28,24 +28,6 @@ static void scale_by(float factor, size_t n, float *values)
         values[i] *= factor;
 }
 
-pl_status local_step_eager(const local_slot *s, const float *mean_before)
-{
-    pl_method_settings m = settings_of(s);
-    bool first = s->phase == 1;
-    m.method = m.rule == PL_RULE_NESTEROV ? PL_METHOD_DILOCO : PL_METHOD_HEAVY_BALL;
-    pl_outer_step step = pl_method_step(&m, lr_of(s, &m, s->phase - 1),
-                                        s->arm->outer.rescale, m.holders);
-    pl_outer_state state = {.params = s->params, .momentum = s->velocity};
-    float *mean = NULL;
-    PL_CHECK(pl_try_alloc_bare(s->n * sizeof *mean, "the mean update of an eager step",
-                               (void **)&mean));
-    pl_eager_update(s->last, first ? NULL : s->before, first ? NULL : mean_before,
-                    m.holders, s->n, mean);
-    pl_status status = pl_outer_apply(&step, &state, mean, s->n, NULL);
-    pl_free_aligned(mean);
-    return status;
-}
-
 static bool sends_two(const local_slot *s)
 {
     return pl_round_vectors(s->arm, s->topology, s->module) == 2;
@@ -108,7 +90,7 @@ void local_update(const local_slot *s, const float *start, const float *now,
         subtract(s->base, update, s->n, update);
         return;
     }
-    subtract(of->leads ? start : s->base, now, s->n, update);
+    subtract(s->base, now, s->n, update);
 }
 
 void local_update_start(const local_slot *s, const float *start, float *update)
@@ -136,16 +118,6 @@ void local_keep_left(const local_slot *s, const float *before, float *left)
         left[i] = (1.0f - carried) * left[i] + carried * before[i];
 }
 
-/* For eager: returns the factor by which local_keep multiplies the sent vector:
- * n_contributors times the weight of this vector in the mean. */
-static float holder_part(const local_slot *s)
-{
-    /* the values of a homomorphic update are already weighted */
-    if (pl_codec_is_homomorphic(&s->arm->outer.codec))
-        return (float)pl_arm_contributors(s->topology, s->module);
-    return holder_share(s);
-}
-
 void local_keep(const local_slot *s, const float *start, const float *now,
                 const float *sent, const float *sent_start)
 {
@@ -159,11 +131,6 @@ void local_keep(const local_slot *s, const float *start, const float *now,
         } else {
             subtract(s->base, sent, s->n, s->last);
         }
-    } else if (of->leads) {
-        memcpy(s->params, start, bytes);
-        memcpy(s->before, s->last, bytes);
-        memcpy(s->last, sent, bytes);
-        scale_by(holder_part(s), s->n, s->last);
     } else if (s->params) {
         memcpy(s->params, now, bytes);
     }

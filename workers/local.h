@@ -20,13 +20,10 @@ typedef struct local_slot {
     float *params, *velocity, *last, *before;
 } local_slot;
 
-/* For eager, from the second phase on: takes the outer step after the previous phase.
- * s->params becomes the start of this phase. mean_before [n]: the mean update that the
- * home stored with the version s->base; not read in phase 1. */
-PL_MUST_CHECK pl_status local_step_eager(const local_slot *s, const float *mean_before);
-/* Does the same for noloco. mate: the mate's decoded update, or NULL if the path met no
- * mate. mate_start: the second vector of the mate's update, if updates have two vectors
- * (pl_round_vectors). */
+/* For noloco, from the second phase on: takes the outer step after the previous phase.
+ * s->params becomes the start of this phase. mate: the mate's decoded update, or NULL
+ * if the path met no mate. mate_start: the second vector of the mate's update, if
+ * updates have two vectors (pl_round_vectors). */
 PL_MUST_CHECK pl_status local_step_gossip(const local_slot *s, const float *mate,
                                           const float *mate_start);
 

@@ -213,8 +213,8 @@ static pl_status encode_all(const worker_task *task, const local_slot *s, int sl
     return encode_update(task, s, slot, round, p, NULL);
 }
 
-/* Decodes the slot's update into p->sent and p->sent_start, because with noloco and
- * eager the path keeps its update as other workers decode it. */
+/* Decodes the slot's update into p->sent and p->sent_start, because with noloco the
+ * path keeps its update as other workers decode it. */
 static pl_status decode_all(const local_slot *s, int slot, parcel *p)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];

@@ -384,26 +384,6 @@ done:
 }
 
 /* ---- other data that a phase begins with ---- */
-/* For eager: fetches the mean of the previous round into task->other. The home stores
- * this mean behind the momentum, in the momentum blob of the fetched version. */
-static pl_status fetch_mean(worker *w, worker_task *task, int slot, const local_slot *s,
-                            const char *name)
-{
-    float *momentum = NULL;
-    pl_status status = PL_OK;
-    if (task->phase < 2)
-        return PL_OK;
-    PL_TRY(pl_try_alloc(2 * s->n * sizeof *momentum, "an outer momentum",
-                        (void **)&momentum));
-    PL_TRY(fetch_floats(w, name, &task->bases[slot].momentum, 2 * s->n, momentum));
-    memcpy(task->other + pl_topology_slot(s->topology, slot)->offset, momentum + s->n,
-           s->n * sizeof *momentum);
-    task->has_other[slot] = true;
-done:
-    pl_free_aligned(momentum);
-    return status;
-}
-
 /* Whether bytes from another worker can be decoded as an update of this slot. */
 static bool is_update(const local_slot *s, const pl_buf *bytes)
 {
@@ -580,8 +560,6 @@ static pl_status fetch_others(worker *w, worker_task *task)
             pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
         char name[96];
         pl_arm_module_name(s.arm, s.topology, s.module, name);
-        if (of->leads)
-            PL_CHECK(fetch_mean(w, task, slot, &s, name));
         if (of->gossips)
             PL_CHECK(fetch_mate(w, task, slot, &s, name));
     }
@@ -596,11 +574,8 @@ static pl_status begin_slot(worker_task *task, int slot)
         pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
     size_t at = pl_topology_slot(s.topology, slot)->offset;
     const float *other = task->has_other[slot] ? task->other + at : NULL;
-    bool own =
-        task->phase > 0 && s.params &&
-        (of->leads || of->gossips || pl_traits(s.arm->outer.method.method)->streams);
-    if (own && of->leads)
-        PL_CHECK(local_step_eager(&s, other));
+    bool own = task->phase > 0 && s.params &&
+               (of->gossips || pl_traits(s.arm->outer.method.method)->streams);
     if (own && of->gossips)
         PL_CHECK(local_step_gossip(&s, other, other ? other + task->n_params : NULL));
     memcpy(task->start + at, own ? s.params : s.base, s.n * sizeof *s.base);

@@ -119,9 +119,8 @@ typedef struct worker_task {
     /* whether outer.deadline_s has passed; then the task may start even if updates of
      * mates are missing */
     bool late;
-    /* [2, n_params] vectors from outside that the task needs to begin: updates of mates
-     * (noloco), or the mean update of the previous round (eager); NULL for all other
-     * methods */
+    /* [2, n_params] updates of mates, with which the task begins (noloco); NULL for all
+     * other methods */
     float *other;
     bool *has_other; /* [n_slots] whether `other` has a vector for the slot */
     /* [n_slots] norm of the mean update that makes the predicted version of each

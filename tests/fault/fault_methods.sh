@@ -124,7 +124,7 @@ agrees() { # name, options
     rm -rf "$work/$case".*
 }
 
-for method in diloco fedavg heavy-ball co2 eager noloco iso; do
+for method in diloco fedavg heavy-ball co2 noloco iso; do
     same "$method" --set outer.method="$method"
 done
 same noloco-odd --set outer.method=noloco --set topology.levels=3x1
@@ -142,7 +142,7 @@ done
 same topk-present --set codec.name=topk --set codec.value_bits=2 \
     --set codec.beta=0.95 --set outer.mean=present --set outer.method=fedavg
 same co2-i4 --set outer.method=co2 --set codec.name=i4 --set codec.residual=i8
-same eager-sketch16 --set outer.method=eager --set codec.name=sketch16 \
+same co2-sketch16 --set outer.method=co2 --set codec.name=sketch16 \
     --set codec.residual=bf16
 same streaming-i4 --set outer.method=streaming --set outer.fragments=3 \
     --set outer.overlap=2 --set codec.name=i4

@@ -276,7 +276,8 @@ refuse_outer "noloco's momentum" 'noloco|momentum 0.9|below 0.38|but it is 0.7|c
 refuse_outer "co2's momentum" 'co2|momentum 0.5|delay 1|below 0.5|lower' \
     outer.method=co2 outer.momentum=0.5
 refuse_outer "diloco's lr" 'diloco|lr 1.4|below 1.357|lower' outer.lr=1.4
-refuse_outer "eager's lr" 'eager|lr 0.9|below|lower' outer.method=eager outer.lr=0.9
+refuse_outer "a removed method" 'eager was removed|39 %|use diloco|streaming' \
+    outer.method=eager
 refuse_outer "a class's lr" 'co2|lr 0.95|below 0.8' \
     outer.method=co2 outer.lr_embed=0.95
 refuse_outer "lr of modules of one path" 'diloco|lr 5|below 2' outer.lr_private=5
@@ -290,10 +291,8 @@ refuse_outer "spread beyond the buffer" 'delayed-nesterov|1/outer.buffer|4 and 0
     outer.method=delayed-nesterov outer.spread=0.5
 refuse_outer "mates that send parts" 'noloco|topk|use f32, bf16, i8 or i4' \
     outer.method=noloco codec.name=topk
-for method in noloco eager; do
-    refuse_outer "rounded behind others" "must be f32 with $method|work with streaming only" \
-        outer.method=$method outer.own=bf16
-done
+refuse_outer "rounded behind others" 'must be f32 with noloco|work with streaming only' \
+    outer.method=noloco outer.own=bf16
 refuse_outer "small ones rounded away" 'codec.residual=i8|topk|bf16' \
     codec.name=topk codec.residual=i8
 refuse_outer "versions for mates" 'noloco|take no versions|codec.down must be f32' \

@@ -42,12 +42,11 @@ world *new_world(pl_method method, int k, const char *codec)
                      PL_OK);
     w->n = pl_topology_slot(w->topology, 0)->n_params;
     w->zero = floats(w);
-    w->mean_before = doubles(w);
     pl_topology_init(w->topology, 0, 1, w->zero);
     for (int i = 0; i < k; i++) {
-        w->of[i] = (holder){floats(w),  floats(w),  floats(w),  floats(w),  floats(w),
-                            floats(w),  floats(w),  floats(w),  floats(w),  floats(w),
-                            doubles(w), doubles(w), doubles(w), doubles(w), doubles(w)};
+        w->of[i] = (holder){floats(w),  floats(w),  floats(w),  floats(w), floats(w),
+                            floats(w),  floats(w),  floats(w),  floats(w), floats(w),
+                            doubles(w), doubles(w), doubles(w), doubles(w)};
         for (size_t e = 0; e < w->n; e++)
             w->of[i].x[e] = (double)w->zero[e];
     }
@@ -58,14 +57,13 @@ void end_world(world *w)
 {
     for (int i = 0; i < w->k; i++) {
         holder *h = &w->of[i];
-        void *all[] = {h->params, h->velocity, h->last,     h->before,     h->start,
-                       h->now,    h->update,   h->sent,     h->x,          h->v,
-                       h->d,      h->d_before, h->residual, h->sent_start, h->step};
+        void *all[] = {h->params, h->velocity, h->last,       h->before, h->start,
+                       h->now,    h->update,   h->sent,       h->x,      h->v,
+                       h->d,      h->residual, h->sent_start, h->step};
         for (size_t v = 0; v < sizeof all / sizeof *all; v++)
             pl_free(all[v]);
     }
     pl_free(w->zero);
-    pl_free(w->mean_before);
     pl_topology_destroy(&w->topology);
     pl_arm_clear(&w->arm);
     pl_free(w);

@@ -32,9 +32,8 @@ typedef struct holder {
      * residual */
     float *start, *now, *update, *sent, *residual, *sent_start;
     /* results of the method's equations in double precision. x: parameters; v:
-     * velocity; d, d_before: share * update in this round and in the previous one;
-     * step: noloco's step */
-    double *x, *v, *d, *d_before, *step;
+     * velocity; d: share * update in this round; step: noloco's step */
+    double *x, *v, *d, *step;
 } holder;
 
 typedef struct world {
@@ -43,7 +42,6 @@ typedef struct world {
     int k;
     size_t n;
     float *zero; /* parameters of version 0 */
-    double *mean_before;
     holder of[HOLDERS_MAX];
     /* [round][holder] true: in this round the holder did not get its mate's update */
     bool is_split[PHASES][HOLDERS_MAX];

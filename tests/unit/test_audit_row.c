@@ -60,8 +60,7 @@ static void draw_depends_on_seed_and_task_alone(void **state)
 static void methods_that_depend_on_the_hour_are_left_out(void **state)
 {
     (void)state;
-    static const pl_method out[] = {PL_METHOD_NOLOCO, PL_METHOD_DELAYED_NESTEROV,
-                                    PL_METHOD_EAGER};
+    static const pl_method out[] = {PL_METHOD_NOLOCO, PL_METHOD_DELAYED_NESTEROV};
     pl_arm arm = arm_of("mix", 7);
     for (size_t i = 0; i < sizeof out / sizeof *out; i++) {
         arm.outer.method.method = out[i];

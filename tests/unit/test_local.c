@@ -1,8 +1,8 @@
 /* folder: workers; label: unit
  *
- * Tests the outer steps that holders of a module take themselves under noloco and
- * eager. The steps must equal the equations in double, and the mean of the holders must
- * be the home's version of the module. Also tests the updates of streaming. */
+ * Tests the outer steps that holders of a module take themselves under noloco. The
+ * steps must equal the equations in double, and the mean of the holders must be the
+ * home's version of the module. Also tests the updates of streaming. */
 #include "tests/support/holders.h"
 
 /* ---- noloco ---- */
@@ -78,125 +78,21 @@ static void odd_holder_is_left_alone_in_turn(void **state)
     end_world(w);
 }
 
-/* ---- eager ---- */
-
-/* One step of eager in round t for all k holders. g_i is the update of holder i, and
- * part_i = share_i g_i. The step uses g~_i = mean(t-1) + (part_i(t) - part_i(t-1)) / k,
- * where mean(t-1) is the mean of all parts of the round before. With g~_i, holder i
- * takes a Nesterov step of its own parameters x_i and momentum m_i. */
-static void equations_of_eager(world *w, int64_t round)
-{
-    double mu = w->arm.outer.momentum[PL_CLASS_EMBED], eta = lr_at(w, round);
-    double scale = w->arm.outer.rescale ? sqrt(w->k) : 1;
-    for (int i = 0; i < w->k; i++) {
-        holder *h = &w->of[i];
-        for (size_t e = 0; e < w->n; e++) {
-            h->d[e] = share(w, i) * ((double)h->start[e] - (double)h->now[e]);
-            double g = scale * (w->mean_before[e] + (h->d[e] - h->d_before[e]) / w->k);
-            h->v[e] = mu * h->v[e] + g;
-            h->x[e] -= eta * (g + mu * h->v[e]);
-            h->d_before[e] = h->d[e];
-        }
-    }
-    for (size_t e = 0; e < w->n; e++) {
-        w->mean_before[e] = 0;
-        for (int i = 0; i < w->k; i++)
-            w->mean_before[e] += w->of[i].d[e] / w->k;
-    }
-}
-
-static void begin_eager(world *w, int64_t phase, const float *mean_before)
-{
-    for (int i = 0; i < w->k; i++) {
-        local_slot s = slot_of(w, i, phase);
-        if (phase == 0) {
-            memcpy(w->of[i].start, w->zero, w->n * sizeof(float));
-            continue;
-        }
-        assert_int_equal(local_step_eager(&s, phase > 1 ? mean_before : NULL), PL_OK);
-        memcpy(w->of[i].start, w->of[i].params, w->n * sizeof(float));
-    }
-}
-
-static void end_eager(world *w, int64_t phase, double norm, pl_buf encoded[])
-{
-    end_gossip(w, phase, norm, encoded); /* the calls are those of noloco */
-}
-
-static void eager_is_its_equations(void **state)
-{
-    (void)state;
-    for (int k = 2; k <= HOLDERS_MAX; k++)
-        for (int rescale = 0; rescale < 2; rescale++) {
-            world *w = new_world(PL_METHOD_EAGER, k, "f32");
-            float *before = floats(w), *mean = floats(w);
-            w->arm.outer.rescale = rescale;
-            for (int64_t phase = 0; phase < PHASES; phase++) {
-                pl_buf encoded[HOLDERS_MAX] = {{0}};
-                begin_eager(w, phase, before);
-                for (int i = 0; phase > 0 && i < k; i++)
-                    assert_near(w, w->of[i].start, w->of[i].x, 1e-6);
-                memcpy(before, mean, w->n * sizeof *mean);
-                end_eager(w, phase, 0, encoded);
-                equations_of_eager(w, phase);
-                for (size_t e = 0; e < w->n; e++)
-                    mean[e] = (float)w->mean_before[e];
-                forget(encoded);
-            }
-            pl_free(before);
-            pl_free(mean);
-            end_world(w);
-        }
-}
-
-static void eager_alone_is_diloco(void **state)
-{
-    (void)state;
-    world *w = new_world(PL_METHOD_EAGER, 1, "f32");
-    float *x = floats(w), *m = floats(w), *own = floats(w);
-    pl_method_settings settings = pl_arm_method(&w->arm, w->topology, MODULE);
-    memcpy(x, w->zero, w->n * sizeof *x);
-    memcpy(w->of[0].params, w->zero, w->n * sizeof *x);
-    for (int64_t phase = 1; phase < PHASES; phase++) {
-        local_slot s = slot_of(w, 0, phase);
-        pl_outer_state state_of = {.params = x, .momentum = m};
-        pl_outer_step step = pl_method_step(&settings, lr_at(w, phase - 1), false, 1);
-        memcpy(w->of[0].before, own, w->n * sizeof *own);
-        for (size_t e = 0; e < w->n; e++)
-            w->of[0].last[e] = 0.01f * pl_random_normal((uint64_t)phase, 3, e);
-        assert_int_equal(local_step_eager(&s, w->of[0].before), PL_OK);
-        memcpy(own, w->of[0].last, w->n * sizeof *own);
-        assert_int_equal(pl_outer_apply(&step, &state_of, w->of[0].last, w->n, NULL),
-                         PL_OK);
-        assert_memory_equal(x, w->of[0].params, w->n * sizeof *x);
-    }
-    pl_free(x);
-    pl_free(m);
-    pl_free(own);
-    end_world(w);
-}
-
 /* ---- the home ---- */
 /* Checks that version t + 1 of the home is the mean of the parameters with which the
  * holders begin phase t + 1. */
 static void follow(world *w, bool feedback)
 {
     int k = w->k;
-    float *version = floats(w), *mean = floats(w);
+    float *version = floats(w);
     double *want = doubles(w);
-    bool eager = w->arm.outer.method.method == PL_METHOD_EAGER;
     w->arm.outer.feedback = feedback;
     start_home(w);
     for (int64_t phase = 0; phase < PHASES; phase++) {
         pl_buf encoded[HOLDERS_MAX] = {{0}};
         pl_version_facts base = wait_holder_version(
             w, (int64_t)pl_round_base(&w->arm, w->topology, MODULE, phase));
-        if (eager && phase > 1)
-            fetch(w, &base.momentum, w->n, mean);
-        if (eager)
-            begin_eager(w, phase, mean);
-        else
-            begin_gossip(w, phase);
+        begin_gossip(w, phase);
         if (phase > 0) {
             pl_version_facts head = wait_holder_version(w, phase);
             fetch(w, &head.params, 0, version);
@@ -210,7 +106,6 @@ static void follow(world *w, bool feedback)
     }
     end_home(w);
     pl_free(version);
-    pl_free(mean);
     pl_free(want);
     end_world(w);
 }
@@ -232,15 +127,6 @@ static void home_follows_noloco_with_two_vectors(void **state)
     follow(new_gossip(4, "bf16", 1.1, PL_RULE_HEAVY_BALL), false);
     follow(new_gossip(3, "i8", 0.3, PL_RULE_NESTEROV), false);
     follow(new_gossip(4, "i4", 0.3, PL_RULE_HEAVY_BALL), true);
-}
-
-static void home_of_eager_has_the_mean_of_its_holders(void **state)
-{
-    (void)state;
-    for (int k = 2; k <= HOLDERS_MAX; k++)
-        follow(new_world(PL_METHOD_EAGER, k, "f32"), false);
-    follow(new_world(PL_METHOD_EAGER, 3, "i4"), true);
-    follow(new_world(PL_METHOD_EAGER, 3, "sketch16"), true);
 }
 
 /* ---- streaming ---- */
@@ -355,11 +241,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(noloco_is_the_gossip_equations),
         cmocka_unit_test(odd_holder_is_left_alone_in_turn),
-        cmocka_unit_test(eager_is_its_equations),
-        cmocka_unit_test(eager_alone_is_diloco),
         cmocka_unit_test(home_of_noloco_has_the_mean_of_its_holders),
         cmocka_unit_test(home_follows_noloco_with_two_vectors),
-        cmocka_unit_test(home_of_eager_has_the_mean_of_its_holders),
         cmocka_unit_test(streaming_goes_on_with_its_own),
         cmocka_unit_test(what_was_left_out_is_sent_once),
     };

@@ -172,12 +172,14 @@ static void it_goes_with_methods_that_know_no_shares(void **state)
     static const pl_method good[] = {PL_METHOD_DILOCO, PL_METHOD_FEDAVG,
                                      PL_METHOD_HEAVY_BALL, PL_METHOD_CO2};
     static const pl_method bad[] = {PL_METHOD_NOLOCO, PL_METHOD_STREAMING,
-                                    PL_METHOD_EAGER, PL_METHOD_DELAYED_NESTEROV};
+                                    PL_METHOD_DELAYED_NESTEROV};
     (void)state;
     for (int i = 0; i < 4; i++) {
         pl_outer outer = outer_of(good[i], "topk");
         assert_int_equal(pl_mean_check(&outer), PL_OK);
-        outer = outer_of(bad[i], "topk");
+    }
+    for (int i = 0; i < 3; i++) {
+        pl_outer outer = outer_of(bad[i], "topk");
         assert_needs(&outer, "outer.method");
     }
 }

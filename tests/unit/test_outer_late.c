@@ -1,6 +1,6 @@
 /* folder: outer; label: unit */
-/* Tests the outer methods whose exchange overlaps with training: co2, eager,
- * delayed-nesterov and streaming. */
+/* Tests the outer methods whose exchange overlaps with training: co2, delayed-nesterov
+ * and streaming. */
 #include "outer/outer.h"
 
 #include <math.h>
@@ -245,97 +245,6 @@ static void clip_holds_every_element_of_the_momentum(void **unused)
         }
     }
     assert_true(touched);
-}
-
-/* ---- eager ---- */
-
-enum { WORKERS = 3 };
-
-static void eager_workers_agree_with_diloco_after_a_flush(void **unused)
-{
-    static float x[WORKERS][N], g[WORKERS][N], before[WORKERS][N];
-    float home[N], mean[N] = {0}, mean_before[N] = {0}, step_vector[N];
-    pl_outer_step step = {.lr = 0.7, .n_contributors = WORKERS};
-    pl_outer_state diloco = {.params = home};
-    (void)unused;
-    fill(home, 7, 1);
-    memset(before, 0, sizeof before);
-    for (int w = 0; w < WORKERS; w++)
-        memcpy(x[w], home, sizeof home);
-    for (uint64_t t = 0; t <= ROUNDS; t++) { /* the last round has updates of zero */
-        memset(mean, 0, sizeof mean);
-        for (int w = 0; w < WORKERS; w++) {
-            pl_outer_state own = {.params = x[w]};
-            fill(g[w], 700 + 10 * t + (uint64_t)w, t < ROUNDS ? 0.1f : 0);
-            pl_eager_update(g[w], t ? before[w] : NULL, t ? mean_before : NULL, WORKERS,
-                            N, step_vector);
-            apply(&step, &own, step_vector);
-            for (size_t i = 0; i < N; i++)
-                mean[i] += g[w][i] / WORKERS;
-        }
-        apply(&step, &diloco, mean);
-        memcpy(before, g, sizeof g);
-        memcpy(mean_before, mean, sizeof mean);
-    }
-    for (int w = 0; w < WORKERS; w++)
-        assert_near(x[w], home, 2e-5f);
-}
-
-static void eager_home_holds_the_mean_of_its_workers(void **unused)
-{
-    static float x[WORKERS][N], m[WORKERS][N], before[WORKERS][N];
-    float home[N], b[N] = {0}, carry[N] = {0}, mean_before[N] = {0}, g[N];
-    pl_outer_step local = {.lr = 0.4, .momentum = 0.5, .n_contributors = WORKERS},
-                  shared = local;
-    pl_outer_state state = {.params = home, .momentum = b, .carry = carry};
-    (void)unused;
-    shared.method = PL_METHOD_EAGER;
-    memset(m, 0, sizeof m);
-    memset(before, 0, sizeof before);
-    fill(home, 8, 1);
-    for (int w = 0; w < WORKERS; w++)
-        memcpy(x[w], home, sizeof home);
-    for (uint64_t t = 0; t < ROUNDS; t++) {
-        float mean[N] = {0}, all[N] = {0}, eager[N];
-        for (int w = 0; w < WORKERS; w++) {
-            pl_outer_state own = {.params = x[w], .momentum = m[w]};
-            fill(g, 800 + 10 * t + (uint64_t)w, 0.1f);
-            pl_eager_update(g, before[w], mean_before, WORKERS, N, eager);
-            apply(&local, &own, eager);
-            memcpy(before[w], g, sizeof g);
-            for (size_t i = 0; i < N; i++) {
-                mean[i] += g[i] / WORKERS;
-                all[i] += x[w][i] / WORKERS;
-            }
-        }
-        apply(&shared, &state, mean);
-        memcpy(mean_before, mean, sizeof mean);
-        assert_near(home, all, 1e-5f);
-        assert_memory_equal(carry, mean, sizeof mean);
-    }
-}
-
-static void eager_of_one_worker_is_diloco_bit_for_bit(void **unused)
-{
-    float x[N], m[N] = {0}, y[N], b[N] = {0}, carry[N] = {0}, g[N], own[N];
-    float before[N] = {0};
-    pl_outer_step diloco = {.lr = 0.7, .momentum = 0.9, .n_contributors = 1},
-                  eager = diloco;
-    pl_outer_state one = {.params = x, .momentum = m},
-                   other = {.params = y, .momentum = b, .carry = carry};
-    (void)unused;
-    eager.method = PL_METHOD_EAGER;
-    fill(x, 9, 1);
-    memcpy(y, x, sizeof x);
-    for (uint64_t t = 0; t < ROUNDS; t++) {
-        fill(g, 900 + t, 0.1f);
-        pl_eager_update(g, before, before, 1, N, own);
-        assert_memory_equal(own, g, sizeof g);
-        apply(&diloco, &one, g);
-        apply(&eager, &other, g);
-        assert_memory_equal(x, y, sizeof x);
-        memcpy(before, g, sizeof g);
-    }
 }
 
 /* ---- delayed Nesterov ---- */
@@ -598,9 +507,6 @@ int main(void)
         cmocka_unit_test(delay_shifts_a_given_sequence_by_its_rounds),
         cmocka_unit_test(every_update_is_applied_once_with_the_flush),
         cmocka_unit_test(clip_holds_every_element_of_the_momentum),
-        cmocka_unit_test(eager_workers_agree_with_diloco_after_a_flush),
-        cmocka_unit_test(eager_home_holds_the_mean_of_its_workers),
-        cmocka_unit_test(eager_of_one_worker_is_diloco_bit_for_bit),
         cmocka_unit_test(arrivals_of_a_buffer_are_one_nesterov_step_on_their_mean),
         cmocka_unit_test(delayed_nesterov_of_every_arrival_is_torch_bit_for_bit),
         cmocka_unit_test(spread_momentum_follows_its_equation),

@@ -267,9 +267,6 @@ static bool fetch(game *g, const work *w, bool ahead)
         if (base == (int64_t)pl_round_takes(arm, t, m, w->phase))
             continue; /* this version comes while the task trains, or is version 0 */
         assert_true(base <= version);
-        /* The home keeps the momenta of three versions. */
-        if (method == PL_METHOD_EAGER)
-            assert_true(base + 2 >= version);
     }
     return true;
 }
@@ -564,12 +561,6 @@ static void co2_ends(void **state)
         play_all(PL_METHOD_CO2, 1, 0, delay);
 }
 
-static void eager_ends(void **state)
-{
-    (void)state;
-    play_all(PL_METHOD_EAGER, 1, 0, 0);
-}
-
 static void noloco_ends(void **state)
 {
     (void)state;
@@ -603,7 +594,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(diloco_ends),
         cmocka_unit_test(co2_ends),
-        cmocka_unit_test(eager_ends),
         cmocka_unit_test(noloco_ends),
         cmocka_unit_test(noloco_with_a_deadline_ends_and_pairs_agree),
         cmocka_unit_test(streaming_ends),

@@ -123,10 +123,6 @@ static void delayed_methods_start_so_many_versions_ago(void **state)
         }
         assert_int_equal(pl_round_window(&f->arm, f->t, f->shared), delay + 1);
     }
-    choose(f, PL_METHOD_EAGER);
-    assert_int_equal(base(f, f->shared, 0), 0);
-    assert_int_equal(base(f, f->shared, 5), 4);
-    assert_int_equal(pl_round_window(&f->arm, f->t, f->shared), 2);
 }
 
 static void noloco_waits_for_no_version(void **state)
@@ -273,7 +269,7 @@ static void others_meet_nobody(void **state)
 {
     fixture *f = *state;
     int mate = -1;
-    choose(f, PL_METHOD_EAGER);
+    choose(f, PL_METHOD_CO2);
     assert_int_equal(pl_round_mate(&f->arm, f->t, f->shared, 2, 5, &mate), PL_OK);
     assert_int_equal(mate, 2);
 }
@@ -284,8 +280,11 @@ static void vectors_of_a_path_are_what_its_method_keeps(void **state)
     static const struct {
         pl_method method;
         int n_vectors; /* number of vectors if there is no residual */
-    } want[] = {{PL_METHOD_DILOCO, 2}, {PL_METHOD_FEDAVG, 2},    {PL_METHOD_CO2, 2},
-                {PL_METHOD_NOLOCO, 5}, {PL_METHOD_STREAMING, 3}, {PL_METHOD_EAGER, 6}};
+    } want[] = {{PL_METHOD_DILOCO, 2},
+                {PL_METHOD_FEDAVG, 2},
+                {PL_METHOD_CO2, 2},
+                {PL_METHOD_NOLOCO, 5},
+                {PL_METHOD_STREAMING, 3}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         choose(f, want[i].method);
         assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
@@ -335,8 +334,10 @@ static void only_phases_that_can_be_repeated_may_keep_their_states(void **state)
     outer->state_every = 4;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
         const pl_method_traits *of = pl_traits((pl_method)method);
+        if (!of->name)
+            continue; /* the number of a method that was removed */
         choose(f, (pl_method)method);
-        bool repeats = !of->gossips && !of->arrives && !of->leads;
+        bool repeats = !of->gossips && !of->arrives;
         assert_int_equal(pl_state_every_check(outer), repeats ? PL_OK : PL_ERR_CONFIG);
         if (!repeats)
             assert_non_null(strstr(pl_last_error(), of->name));
