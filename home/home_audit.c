@@ -143,7 +143,7 @@ pl_status home_open_audit(home *h, const pl_audit *a)
 static int64_t phase_of(const home_arm *arm, int module, int64_t round)
 {
     for (int64_t phase = round; phase <= round + arm->arm.inner.phases; phase++)
-        if (pl_round_of(&arm->arm, arm->topology, module, phase) == round)
+        if (pl_round_of(&arm->contracts[module], phase) == round)
             return phase;
     return -1;
 }

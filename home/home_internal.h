@@ -21,25 +21,19 @@ typedef struct home_module {
     double params_norm; /* norm of its parameters; 0 or NAN: not known */
     norm_gate usual;    /* norms of the newest contributions */
     size_t n_params;
-    int n_holders;      /* number of paths through the module, times replicas */
-    int n_contributors; /* number of contributions that make a round complete */
-    /* number of rounds that may be open (get updates) at once: rounds `version` to
-     * `version` + window - 1 */
-    int window;
+    /* rounds `version` to `version` + of->window - 1 are open: they get updates */
+    const pl_contract *of;
     /* [window] number of pending contributions (accepted, not merged) of each open
      * round; the index is the round modulo window */
     int *n_pending;
     /* [window, n_holders] whether a holder has contributed to an open round; see
      * home_flag */
     bool *pending;
-    /* [n_holders] for delayed-nesterov: for each holder, the number of the sample after
-     * the last sample of its contributions, merged or pending; NULL for other methods;
-     * see home_samples */
-    uint64_t *cursor;
-    /* [n_holders] like `cursor`, for a module whose rounds need only a quorum; NULL for
-     * other modules */
-    uint64_t *counted;
-    int quorum; /* least number of contributors with which a round is merged */
+    /* [n_holders] if the round does not tell which phase an update belongs to (rounds
+     * are numbered by arrival, or need only a quorum): for each holder, the number of
+     * the sample after the last sample of its contributions, merged or pending; else
+     * NULL; see home_samples */
+    uint64_t *samples;
     /* time when the open round reached the quorum; 0: not reached yet */
     int64_t quorum_ms;
     bool noted; /* whether the list home.whole has the module */
@@ -78,8 +72,9 @@ typedef struct home_arm {
     pl_arm arm;
     pl_hash blob;
     pl_topology *topology;
-    home_module *modules; /* [M] one per module of the topology */
-    home_path *paths;     /* [P*R] P paths, R replicas each; index path * R + replica */
+    pl_contract *contracts; /* [M] */
+    home_module *modules;   /* [M] one per module of the topology */
+    home_path *paths; /* [P*R] P paths, R replicas each; index path * R + replica */
 } home_arm;
 
 /* A module with a round that may be ready to be merged. The home keeps a list of these
@@ -242,11 +237,11 @@ int home_n_tasks(const home_arm *arm);
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
 /* Returns a pointer to the number of pending contributions of an open round. */
 int *home_count(const home_module *m, int64_t round);
-/* Returns a pointer to the holder's entry in `cursor` or `counted`; NULL if the module
+/* Returns a pointer to the holder's entry in `samples`; NULL if the module
  * has neither. */
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
 /* Notes that the contributor has sent its update of this contribution's phase: moves
- * the contributor's entry in `cursor` or `counted` to the end of the phase. */
+ * the contributor's entry in `samples` to the end of the phase. */
 void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
 /* Reads arms, heads, pending updates and paths from the store. */
 pl_status home_load(home *h);

@@ -171,9 +171,9 @@ uint64_t home_upload_share(const home_lease *l)
         int n = pl_codec_parts(arm->topology, module, NULL);
         parts = pl_grow(parts, (size_t)n * sizeof *parts);
         (void)pl_codec_parts(arm->topology, module, parts);
-        sum += (uint64_t)pl_round_vectors(&arm->arm, arm->topology, module) *
+        sum += (uint64_t)arm->contracts[module].n_vectors *
                pl_codec_bound(&arm->arm.outer.codec, parts, n,
-                              arm->modules[module].n_contributors);
+                              arm->contracts[module].n_contributors);
     }
     pl_free(parts);
     return 2 * sum;

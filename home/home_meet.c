@@ -69,7 +69,7 @@ static bool is_holder_in(const question *q, int index)
 {
     const home_module *m = q->module;
     return q->round < (int64_t)m->version ||
-           (q->round < (int64_t)m->version + m->window &&
+           (q->round < (int64_t)m->version + m->of->window &&
             *home_flag(q->arm, m, q->round, index));
 }
 
@@ -77,8 +77,7 @@ static bool is_holder_in(const question *q, int index)
 static pl_status check_meeting_place(const question *q, int64_t path, int64_t replica)
 {
     const home_arm *arm = q->arm;
-    if (arm->arm.outer.deadline_ms <= 0 ||
-        !pl_traits(pl_arm_method(&arm->arm, arm->topology, q->index).method)->gossips)
+    if (arm->arm.outer.deadline_ms <= 0 || !arm->contracts[q->index].meets)
         return pl_fail(PL_ERR_PROTO,
                        "%s does not train with noloco and a deadline, so its pairs are "
                        "never split",
@@ -114,8 +113,7 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     PL_CHECK(check_meeting_place(q, said->path, said->replica));
     q->own =
         (int)(said->path * pl_topology_n_replicas(q->arm->topology) + said->replica);
-    PL_CHECK(pl_round_mate(&q->arm->arm, q->arm->topology, q->index, q->own, q->round,
-                           &q->mate));
+    PL_CHECK(pl_round_mate(q->module->of, q->own, q->round, &q->mate));
     if (q->mate == q->own)
         return pl_fail(PL_ERR_PROTO, "path %lld replica %lld has no mate in round %lld",
                        (long long)said->path, (long long)said->replica,
@@ -185,8 +183,7 @@ bool home_was_split(const home_arm *arm, int module, int64_t round, int index)
 {
     const home_module *m = &arm->modules[module];
     int mate = index;
-    if (m->n_meetings == 0 ||
-        pl_round_mate(&arm->arm, arm->topology, module, index, round, &mate) != PL_OK)
+    if (m->n_meetings == 0 || pl_round_mate(m->of, index, round, &mate) != PL_OK)
         return false;
     const home_meeting *known = find_meeting(m, round, index < mate ? index : mate);
     return known && known->split;

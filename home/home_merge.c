@@ -14,12 +14,8 @@ typedef struct merge {
     home_arm *arm;
     home_module *module;
     int index; /* index of the module */
-    pl_method_settings settings;
-    double lr; /* outer learning rate of this round */
-    /* factor by which the momentum scales updates: `lr` for noloco with heavy ball,
-     * otherwise 1 */
-    double velocity_lr;
-    pl_outer_step step;
+    const pl_contract *of;
+    pl_round_step how;
     pl_contribution *contributions; /* sorted by (path, replica) */
     int n;
     double total_weight;
@@ -48,7 +44,7 @@ static pl_status collect_contribution(void *context, const char *module,
     merge *g = context;
     if (strcmp(module, g->module->name) != 0 || c->phase != (int64_t)g->module->version)
         return PL_OK;
-    if (g->n == g->module->n_contributors)
+    if (g->n == g->of->n_contributors)
         return pl_fail(PL_ERR_INTERNAL, "%s has more than %d contributions", module,
                        g->n);
     g->contributions[g->n++] = *c;
@@ -65,22 +61,6 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
                        "a blob of parameters or momentum has %llu bytes instead of %zu",
                        (unsigned long long)bytes, n * sizeof *out);
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
-}
-
-/* Returns the contributor's weight in the mean of the updates. With noloco the weight
- * is 1/n, because the updates are already weighted by the shares of their paths. With
- * delayed-nesterov each update is merged alone. Its weight is the number of holders
- * times its path's part of the total weight; this is 1 if all paths weigh the same. */
-static double contributor_share(const merge *g, const pl_contribution *c)
-{
-    const pl_arm *arm = &g->arm->arm;
-    const pl_method_traits *of = pl_traits(g->settings.method);
-    bool counts = arm->outer.weighted || arm->outer.quorum > 0;
-    bool weighted = counts && !of->gossips;
-    if (of->arrives)
-        return g->settings.holders *
-               pl_arm_share(arm, g->arm->topology, g->index, (int)c->path);
-    return weighted && g->total_weight > 0 ? c->weight / g->total_weight : 1.0 / g->n;
 }
 
 static pl_status read_origin(merge *g)
@@ -101,18 +81,18 @@ done:
  * vector of an update is added. Only the contributor's mate uses a second vector. */
 static home_updates *list_updates(const merge *g, float *weights)
 {
-    const pl_arm *arm = &g->arm->arm;
     for (int i = 0; i < g->n; i++)
-        weights[i] = (float)contributor_share(g, &g->contributions[i]);
+        weights[i] =
+            (float)pl_round_weight(g->of, (int)g->contributions[i].path,
+                                   g->contributions[i].weight, g->total_weight, g->n);
     const home_round round = {.store = g->h->store,
                               .module = g->module->name,
                               .n_params = g->module->n_params,
                               .contributions = g->contributions,
                               .n = g->n,
                               .weights = weights,
-                              .homomorphic = pl_codec_is_homomorphic(&arm->outer.codec),
-                              .n_vectors =
-                                  pl_round_vectors(arm, g->arm->topology, g->index),
+                              .homomorphic = g->of->homomorphic,
+                              .n_vectors = g->of->n_vectors,
                               .ahead_bytes = PL_HOME_AHEAD_BYTES};
     return home_updates_create(&round);
 }
@@ -121,28 +101,21 @@ static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *rep
 {
     float *weights = pl_alloc((size_t)g->n * sizeof *weights);
     home_updates *updates = list_updates(g, weights);
-    pl_arith_merge of = {
-        .step = &g->step, .state = state, .n = g->module->n_params, .factor = 1.0f};
+    pl_arith_merge of = {.step = &g->how.step,
+                         .state = state,
+                         .n = g->module->n_params,
+                         .messages = home_updates_source(updates),
+                         .homomorphic = g->of->homomorphic,
+                         .factor = (float)g->how.factor,
+                         .matrices = g->matrices,
+                         .n_matrices = g->n_matrices};
     pl_status status = PL_OK;
-    of.homomorphic = pl_codec_is_homomorphic(&g->arm->arm.outer.codec);
     /* with one contributor, the mean over all contributors and the mean over those that
      * send a value are the same */
     of.present = g->arm->arm.outer.present && g->n > 1;
-    of.messages = home_updates_source(updates);
-    of.matrices = g->matrices;
-    of.n_matrices = g->n_matrices;
-    if (pl_traits(g->settings.method)->gossips) {
-        /* A version is the mean of noloco's holders. This mean moves like one holder
-         * that applies the mean of all updates and no consensus term (outer/gossip.h),
-         * so the home can compute it. Under heavy ball, velocities contain the learning
-         * rate of their round. If updates u have only one vector, they are relative to
-         * version 0. Then the update relative to version t is g = x_t - (x_0 - u) =
-         * (x_t - x_0) + u, where x_t are the parameters of version t. */
-        of.factor = (float)g->velocity_lr;
-        if (pl_round_vectors(&g->arm->arm, g->arm->topology, g->index) <= 1) {
-            PL_TRY(read_origin(g));
-            of.origin = g->origin;
-        }
+    if (g->how.from_first) {
+        PL_TRY(read_origin(g));
+        of.origin = g->origin;
     }
     PL_TRY(pl_arith_step(&of, report));
 done:
@@ -178,7 +151,7 @@ static pl_status apply(merge *g)
                             .displacement = v->displacement,
                             .arrivals = (int)v->arrivals};
     PL_CHECK(take_step(g, &state, &report));
-    v->update_norm = report.mean_norm / g->velocity_lr;
+    v->update_norm = report.mean_norm / g->how.factor;
     v->params_norm = report.params_norm;
     v->displacement = state.displacement;
     v->arrivals = state.arrivals;
@@ -192,23 +165,13 @@ static pl_status apply(merge *g)
     return PL_OK;
 }
 
-/* Returns the number of further versions for which the data must be kept
- * (pl_keep.late). If the state of a path has not arrived, the path repeats its phase,
- * even if the phase's updates are already merged. So the data from which the phase
- * began must still exist. With noloco, these data are the mates' updates of the
- * previous round. */
-static int lateness(const merge *g)
-{
-    return pl_traits(g->settings.method)->gossips ? 2 : 0;
-}
-
 static pl_status commit_merge(merge *g)
 {
     home *h = g->h;
     size_t bytes = g->module->n_params * sizeof(float);
     pl_keep keep = {.updates = h->options->keep_updates,
                     .momentum = h->options->keep_momentum,
-                    .late = lateness(g)};
+                    .late = g->of->keep_late};
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_blob(h->txn, g->params, bytes, &g->version.params));
     if (g->n_kept > 0)
@@ -220,8 +183,8 @@ static pl_status commit_merge(merge *g)
     PL_CHECK(pl_txn_put_version(h->txn, &g->version, keep));
     PL_CHECK(home_forget_meetings(h, g->module, (int64_t)g->module->version));
     home_module *m = g->module;
-    int64_t first = (int64_t)m->version % m->window * m->n_holders;
-    memset(m->pending + first, 0, (size_t)m->n_holders * sizeof *m->pending);
+    int64_t first = (int64_t)m->version % m->of->window * m->of->n_holders;
+    memset(m->pending + first, 0, (size_t)m->of->n_holders * sizeof *m->pending);
     *home_count(m, (int64_t)m->version) = 0;
     g->module->version = g->version.number;
     g->module->params = g->version.params;
@@ -232,33 +195,14 @@ static pl_status commit_merge(merge *g)
     return PL_OK;
 }
 
-static void choose_step(merge *g)
-{
-    const pl_outer *outer = &g->arm->arm.outer;
-    pl_method_settings settings = g->settings;
-    const pl_method_traits *of = pl_traits(settings.method);
-    bool scales = of->gossips && settings.rule == PL_RULE_HEAVY_BALL;
-    int64_t round = (int64_t)g->module->version;
-    /* with delayed-nesterov each update is a round; the schedule counts phases, and a
-     * phase has one round per contributor */
-    if (of->arrives)
-        round /= pl_arm_contributors(g->arm->topology, g->index);
-    bool settled = pl_method_schedule(&outer->schedule, round, &settings);
-    bool rescales = outer->rescale && !of->gossips && !settled;
-    g->lr = settings.lr;
-    g->velocity_lr = scales ? g->lr : 1;
-    if (of->gossips)
-        settings.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;
-    g->step = pl_method_step(&settings, scales ? 1 : g->lr, rescales, g->n);
-    if (of->equalizes && !settled)
-        g->n_matrices = pl_iso_matrices(g->arm->topology, g->index, &g->matrices);
-}
-
 static pl_status prepare_merge(merge *g)
 {
     size_t n = g->module->n_params, bytes = n * sizeof(float);
-    bool carries = pl_outer_keeps_carry(&g->step);
-    bool rounds = pl_change_is_kept(&g->arm->arm, g->arm->topology, g->index);
+    g->how = pl_round_step_of(g->of, g->module->version, g->n);
+    if (g->how.equalizes)
+        g->n_matrices = pl_iso_matrices(g->arm->topology, g->index, &g->matrices);
+    const bool carries = pl_outer_keeps_carry(&g->how.step);
+    const bool rounds = g->of->keeps_change;
     int n_vectors = 1 + carries + rounds;
     PL_CHECK(pl_try_alloc(bytes, "an outer step", (void **)&g->params));
     PL_CHECK(pl_try_alloc((size_t)n_vectors * bytes, "an outer step",
@@ -269,7 +213,7 @@ static pl_status prepare_merge(merge *g)
         g->residual = g->momentum + (size_t)(n_vectors - 1) * n;
         PL_CHECK(pl_try_alloc(bytes, "an outer step", (void **)&g->before));
     }
-    if (n_vectors > 1 || pl_outer_keeps_momentum(&g->step))
+    if (n_vectors > 1 || pl_outer_keeps_momentum(&g->how.step))
         g->n_kept = n_vectors;
     return PL_OK;
 }
@@ -335,9 +279,8 @@ static pl_status make_version(merge *g)
      * the head's record. If the base is older, the distance is computed from the
      * parameters. */
     uint64_t round = g->module->version;
-    uint64_t base =
-        pl_round_base(&g->arm->arm, g->arm->topology, g->index, (int64_t)round);
-    if (pl_outer_depends_on_gap(&g->step) && round - base >= 2) {
+    uint64_t base = pl_round_base(g->of, (int64_t)round);
+    if (pl_outer_depends_on_gap(&g->how.step) && round - base >= 2) {
         PL_CHECK(distance_from(g, base, &g->version.displacement));
     }
     pl_version *v = &g->version;
@@ -345,12 +288,9 @@ static pl_status make_version(merge *g)
     v->number = g->module->version + 1;
     v->parent = g->module->params;
     v->config = g->arm->arm.config;
-    v->lr = g->lr;
-    v->outer_momentum = g->step.momentum;
-    pl_copy_text(v->method, sizeof v->method,
-                 g->settings.holders > 1 ? pl_traits(g->settings.method)->name
-                 : g->step.momentum > 0  ? "nesterov"
-                                         : "sgd");
+    v->lr = g->how.lr;
+    v->outer_momentum = g->how.step.momentum;
+    pl_copy_text(v->method, sizeof v->method, g->how.method);
     v->n_params = g->module->n_params;
     v->wall_ms = pl_wall_ms();
     v->n_contributions = g->n;
@@ -362,16 +302,14 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
 {
     pl_status status = PL_OK;
     home_module *module = &arm->modules[index];
-    merge g = {.h = h, .arm = arm, .module = module, .index = index};
-    g.settings = pl_arm_method(&arm->arm, arm->topology, index);
+    merge g = {.h = h, .arm = arm, .module = module, .index = index, .of = module->of};
     g.contributions =
-        pl_alloc((size_t)module->n_contributors * sizeof *g.contributions);
+        pl_alloc((size_t)module->of->n_contributors * sizeof *g.contributions);
     PL_TRY(pl_store_each_pending(h->store, module->name, collect_contribution, &g));
     if (g.n != *home_count(module, (int64_t)module->version))
         PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d contributions instead of %d",
                        module->name, g.n,
                        *home_count(module, (int64_t)module->version)));
-    choose_step(&g);
     PL_TRY(prepare_merge(&g));
     PL_TRY(make_version(&g));
     /* No pair of this round can be split any more, because all its updates have
@@ -383,7 +321,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
                                   (int)(c->path * replicas + c->replica));
     }
     PL_TRY(commit_merge(&g));
-    h->counts.n_by_quorum += g.n < module->n_contributors;
+    h->counts.n_by_quorum += g.n < module->of->n_contributors;
     module->quorum_ms = 0;
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
            module->name, (unsigned long long)module->version, g.n);
@@ -398,9 +336,9 @@ done:
 static bool is_ready(const home_arm *arm, home_module *m)
 {
     int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
-    if (n == 0 || n < m->quorum)
+    if (n == 0 || n < m->of->quorum)
         return false;
-    if (n == m->n_contributors)
+    if (n == m->of->n_contributors)
         return true;
     if (m->quorum_ms == 0)
         m->quorum_ms = pl_now_ms();
@@ -409,7 +347,7 @@ static bool is_ready(const home_arm *arm, home_module *m)
 
 void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round)
 {
-    if (m->noted || *home_count(m, round) < m->quorum)
+    if (m->noted || *home_count(m, round) < m->of->quorum)
         return;
     h->whole = pl_grow(h->whole, (h->n_whole + 1) * sizeof *h->whole);
     h->whole[h->n_whole++] =
@@ -447,8 +385,9 @@ pl_status home_merge_ready(home *h)
         home_arm *arm = &h->arms[h->whole[i].arm];
         home_module *module = &arm->modules[h->whole[i].module];
         PL_CHECK(merge_rounds(h, arm, h->whole[i].module, &unsaved));
-        module->noted = module->exists &&
-                        *home_count(module, (int64_t)module->version) >= module->quorum;
+        module->noted =
+            module->exists &&
+            *home_count(module, (int64_t)module->version) >= module->of->quorum;
         if (module->noted)
             h->whole[n_left++] = h->whole[i];
     }
@@ -492,7 +431,6 @@ static pl_status replay(merge *g, const pl_version *made, pl_replay *out)
         pl_store_get_version(g->h->store, made->module, made->number - 1, &before));
     g->module->version = before.number;
     g->module->params = before.params;
-    choose_step(g);
     PL_TRY(prepare_merge(g));
     PL_TRY(check_sources(g, &before, made));
     PL_TRY(make_version(g));
@@ -515,10 +453,8 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
         return pl_fail(PL_ERR_NOT_FOUND, "arm %s has no module %s", arm->arm.name,
                        name);
     pl_copy_text(module.name, sizeof module.name, made->module);
-    module.n_params =
-        pl_topology_slot(arm->topology, pl_topology_module_slot(arm->topology, g.index))
-            ->n_params;
-    g.settings = pl_arm_method(&arm->arm, arm->topology, g.index);
+    module.of = g.of = &arm->contracts[g.index];
+    module.n_params = g.of->n_params;
     g.n = made->n_contributions;
     g.contributions = pl_alloc((size_t)(g.n + 1) * sizeof *g.contributions);
     for (int i = 0; i < g.n; i++) {

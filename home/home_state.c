@@ -21,32 +21,26 @@ static int holder_place(const home_arm *arm, const home_module *m, int index)
 
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index)
 {
-    return m->pending + (round % m->window) * m->n_holders +
+    return m->pending + (round % m->of->window) * m->of->n_holders +
            holder_place(arm, m, index);
 }
 
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index)
 {
-    uint64_t *samples = m->cursor ? m->cursor : m->counted;
-    return samples ? samples + holder_place(arm, m, index) : NULL;
+    return m->samples ? m->samples + holder_place(arm, m, index) : NULL;
 }
 
 int *home_count(const home_module *m, int64_t round)
 {
-    return m->n_pending + round % m->window;
-}
-
-static bool counts_arrivals(const home_arm *arm, int module)
-{
-    return pl_traits(pl_arm_method(&arm->arm, arm->topology, module).method)->arrives;
+    return m->n_pending + round % m->of->window;
 }
 
 /* The context of note_version_samples, which finds in a module's versions up to which
- * sample each holder has contributed (home_module.cursor and .counted). */
-typedef struct cursor_scan {
+ * sample each holder has contributed (home_module.samples). */
+typedef struct sample_scan {
     const home_arm *arm;
     home_module *module;
-} cursor_scan;
+} sample_scan;
 
 static bool is_holder(const home_arm *arm, const home_module *m,
                       const pl_contribution *c)
@@ -68,7 +62,7 @@ void home_note_samples(const home_arm *arm, home_module *m, const pl_contributio
 
 static pl_status note_version_samples(void *context, const pl_version *v)
 {
-    cursor_scan *scan = context;
+    sample_scan *scan = context;
     for (int i = 0; i < v->n_contributions; i++)
         home_note_samples(scan->arm, scan->module, &v->contributions[i]);
     return PL_OK;
@@ -97,21 +91,16 @@ static pl_status load_module(home *h, home_arm *arm, int index)
 {
     pl_version head;
     home_module *m = &arm->modules[index];
-    int slot = pl_topology_module_slot(arm->topology, index), whose = 0;
+    const pl_contract *of = m->of = &arm->contracts[index];
+    int whose = 0;
     memset(&head, 0, sizeof head);
-    pl_arm_module_name(&arm->arm, arm->topology, index, m->name);
-    m->n_params = pl_topology_slot(arm->topology, slot)->n_params;
-    m->n_holders = pl_arm_contributors(arm->topology, index);
-    size_t n_holders = (size_t)m->n_holders;
-    m->n_contributors = pl_round_contributors(&arm->arm, arm->topology, index);
-    m->window = pl_round_window(&arm->arm, arm->topology, index);
-    m->pending = pl_alloc((size_t)m->window * n_holders * sizeof *m->pending);
-    m->n_pending = pl_alloc((size_t)m->window * sizeof *m->n_pending);
-    m->quorum = pl_round_quorum(&arm->arm, arm->topology, index);
-    if (counts_arrivals(arm, index))
-        m->cursor = pl_alloc(n_holders * sizeof *m->cursor);
-    else if (m->quorum < m->n_contributors)
-        m->counted = pl_alloc(n_holders * sizeof *m->counted);
+    pl_copy_text(m->name, sizeof m->name, of->name);
+    m->n_params = of->n_params;
+    const size_t n_holders = (size_t)of->n_holders;
+    m->pending = pl_alloc((size_t)of->window * n_holders * sizeof *m->pending);
+    m->n_pending = pl_alloc((size_t)of->window * sizeof *m->n_pending);
+    if (of->by_arrival || of->quorum < of->n_contributors)
+        m->samples = pl_alloc(n_holders * sizeof *m->samples);
     /* while the module is being moved to this home, the store has only some of its
      * rows */
     if (home_is_elsewhere(h, m->name, &whose))
@@ -127,8 +116,8 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->params_norm = head.params_norm;
     pl_version_clear(&head);
     PL_CHECK(load_norms(h, m));
-    cursor_scan scan = {arm, m};
-    return m->cursor || m->counted
+    sample_scan scan = {arm, m};
+    return m->samples
                ? pl_store_each_version(h->store, m->name, note_version_samples, &scan)
                : PL_OK;
 }
@@ -164,8 +153,7 @@ static void clear_module(home_module *m)
 {
     pl_free(m->pending);
     pl_free(m->n_pending);
-    pl_free(m->cursor);
-    pl_free(m->counted);
+    pl_free(m->samples);
     pl_free(m->meetings);
     memset(m, 0, sizeof *m);
 }
@@ -176,6 +164,7 @@ void home_clear_arm(home_arm *arm)
     for (int m = 0; arm->modules && m < n_modules; m++)
         clear_module(&arm->modules[m]);
     pl_free(arm->modules);
+    pl_free(arm->contracts);
     pl_free(arm->paths);
     pl_topology_destroy(&arm->topology);
     pl_arm_clear(&arm->arm);
@@ -212,6 +201,7 @@ pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                     "object %s is damaged: it defines an arm with a different name, %s",
                     object_name, out->arm.name));
     PL_TRY(pl_topology_create(&out->arm.shape, &out->arm.spec, &out->topology));
+    out->contracts = pl_contracts_create(&out->arm, out->topology);
 done:
     pl_buf_destroy(&bytes);
     if (status != PL_OK)
@@ -257,7 +247,7 @@ static pl_status note_pending(void *context, const char *module,
         return PL_OK;
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     int64_t ahead = c->phase - (int64_t)m->version;
-    if (!is_holder(arm, m, c) || ahead < 0 || ahead >= m->window)
+    if (!is_holder(arm, m, c) || ahead < 0 || ahead >= m->of->window)
         return pl_fail(PL_ERR_DAMAGED,
                        "the store has a pending update of %s by path %lld, replica "
                        "%lld for round %lld, but it can have no such update",

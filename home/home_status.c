@@ -35,7 +35,7 @@ static int64_t count_pending(const home *h)
     for (int a = 0; a < h->n_arms; a++)
         for (int m = 0; m < pl_topology_n_modules(h->arms[a].topology); m++) {
             const home_module *module = &h->arms[a].modules[m];
-            for (int w = 0; w < module->window; w++)
+            for (int w = 0; w < module->of->window; w++)
                 n += module->n_pending[w];
         }
     return n;

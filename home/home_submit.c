@@ -47,10 +47,9 @@ static int task_of(const place *p, const pl_contribution *c)
 static pl_status check_shared(const place *p, const pl_submit_message *s,
                               const void *data, uint64_t bytes)
 {
-    const pl_arm *arm = &p->arm->arm;
     pl_codec_info info;
     PL_CHECK(pl_codec_inspect(data, bytes, p->module->n_params, &info));
-    bool wanted = pl_codec_is_homomorphic(&arm->outer.codec);
+    const bool wanted = p->module->of->homomorphic;
     if (info.homomorphic != wanted)
         return pl_fail(PL_ERR_DATA,
                        "the update of %s is %s, but updates of its arm are %s",
@@ -63,9 +62,8 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
                        s->module, info.contributors, s->n);
     if (!wanted)
         return PL_OK;
-    pl_codec_round round =
-        pl_round_codec(arm, p->arm->topology, p->index, (int)s->contributors[0].path,
-                       s->round, p->base_norm);
+    const pl_codec_round round = pl_round_codec(
+        p->module->of, (int)s->contributors[0].path, s->round, p->base_norm);
     if (info.seed != round.seed || info.scale_exponent != round.scale_exponent ||
         info.n_contributors != round.n_contributors)
         return pl_fail(PL_ERR_DATA,
@@ -83,7 +81,7 @@ static pl_status check_update_bytes(const place *p, pl_submit_message *s,
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double norm = 0, other = 0;
-    int n_vectors = pl_round_vectors(&p->arm->arm, p->arm->topology, p->index);
+    const int n_vectors = p->module->of->n_vectors;
     PL_CHECK(pl_codec_split(data, bytes, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
         PL_CHECK(check_shared(p, s, messages[v].data, messages[v].bytes));
@@ -142,31 +140,24 @@ static pl_status check_places(const place *p, const pl_submit_message *s)
 {
     for (int i = 0; i < s->n; i++)
         PL_CHECK(check_place(p, s, &s->contributors[i]));
-    if (s->n > 1 && pl_traits(p->arm->arm.outer.method.method)->gossips)
-        return pl_fail(PL_ERR_DATA, "a relay sent a sum of updates, but updates of "
-                                    "noloco must arrive one by one");
-    if (s->n > 1 && p->module->cursor)
+    if (s->n > 1 && !p->module->of->sums)
         return pl_fail(PL_ERR_DATA,
-                       "a relay sent a sum of updates of %s, but updates of "
-                       "delayed-nesterov must arrive one by one",
-                       s->module);
+                       "a relay sent a sum of updates of %s, but updates of %s must "
+                       "arrive one by one",
+                       s->module, pl_method_name(p->arm->arm.outer.method.method));
     return PL_OK;
 }
 
 static pl_status check_base_number(const place *p, const pl_submit_message *s)
 {
     uint64_t head = p->module->version;
-    uint64_t want = pl_round_base(&p->arm->arm, p->arm->topology, p->index, s->round);
-    if (p->module->cursor && s->base_version <= head)
-        /* with delayed-nesterov the base is the version that was the newest when the
-         * path began the phase */
-        return PL_OK;
-    if (s->base_version == want && want <= head)
+    if (pl_round_accepts(p->module->of, s->round, s->base_version, head))
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
                    "an update of %s in round %lld must be relative to version %llu, "
                    "not to %llu; the newest version is %llu",
-                   s->module, (long long)s->round, (unsigned long long)want,
+                   s->module, (long long)s->round,
+                   (unsigned long long)pl_round_base(p->module->of, s->round),
                    (unsigned long long)s->base_version, (unsigned long long)head);
 }
 
@@ -193,7 +184,7 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
 
 static pl_status check_round_begun(const place *p, const pl_submit_message *s)
 {
-    if (s->round < (int64_t)p->module->version + p->module->window)
+    if (s->round < (int64_t)p->module->version + p->module->of->window)
         return PL_OK;
     return pl_fail(PL_ERR_DATA,
                    "an update came for round %lld of %s, which has not begun: the "
@@ -203,29 +194,29 @@ static pl_status check_round_begun(const place *p, const pl_submit_message *s)
 }
 
 /* Returns whether an update of this contributor for this phase was accepted before.
- * With delayed-nesterov or a quorum, the number of the phase's first sample decides. */
+ * If a round may have updates of different phases, the number of the phase's first
+ * sample decides. */
 static bool is_in_round(const place *p, const pl_submit_message *s,
                         const pl_contribution *c)
 {
     const home_module *m = p->module;
-    if (m->cursor || (m->counted && s->round >= 0))
+    if (m->samples && s->round >= 0)
         return c->first_sample < *home_samples(p->arm, m, task_of(p, c));
     return s->round < (int64_t)m->version ||
-           (s->round < (int64_t)m->version + m->window &&
+           (s->round < (int64_t)m->version + m->of->window &&
             *home_flag(p->arm, m, s->round, task_of(p, c)));
 }
 
 /* Returns the largest norm that the update of one phase can have if the mean square of
  * the parameters is at most 1. check_norm uses this norm while the usual norm is not
- * known. Returns 0 (no limit) if an update contains the changes of more than one phase
- * (noloco and streaming, whose updates are relative to an older version), or if the
- * length of an inner step has no bound (Muon, some decays). */
+ * known. Returns 0 (no limit) if paths keep parameters of their own, so that an update
+ * contains the changes of more than one phase, or if the length of an inner step has no
+ * bound (Muon, some decays). */
 static double longest_update(const place *p)
 {
     const pl_inner *inner = &p->arm->arm.inner;
-    const pl_method_traits *of = pl_traits(p->arm->arm.outer.method.method);
     double step = pl_moments_longest_step(inner);
-    if (of->gossips || of->streams || !isfinite(step))
+    if (pl_path_layout_of(&p->arm->arm).params >= 0 || !isfinite(step))
         return 0;
     return inner->tau * inner->lr * sqrt((double)p->module->n_params) *
            (step + inner->weight_decay);
@@ -244,7 +235,7 @@ static pl_status check_norm(const home *h, const place *p, const pl_submit_messa
     if (gate <= 0 || usual <= 0 || norm <= gate * usual ||
         norm <= NORM_GATE_HARMLESS * p->module->params_norm)
         return PL_OK;
-    if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec))
+    if (p->module->of->homomorphic)
         return PL_OK;
     return pl_fail(
         PL_ERR_DATA,
@@ -257,7 +248,7 @@ static pl_status check_norm(const home *h, const place *p, const pl_submit_messa
 static bool misses_its_round(const place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
-    if (!m->counted || s->round > (int64_t)m->version)
+    if (m->of->quorum == m->of->n_contributors || s->round > (int64_t)m->version)
         return false;
     return s->round < (int64_t)m->version ||
            *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
@@ -278,8 +269,7 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
                       "round %lld of %s already has a late update of this path, so "
                       "this update is dropped",
                       (long long)s->round, s->module);
-    else if (outer->late_weight > 0 &&
-             m->version < pl_round_count(&p->arm->arm, p->arm->topology, p->index) &&
+    else if (outer->late_weight > 0 && m->version < m->of->n_rounds &&
              !*home_flag(p->arm, m, open, task_of(p, &s->contributors[0])))
         return PL_SUBMIT_ACCEPTED;
     else
@@ -312,8 +302,8 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
                          .round = s->round,
                          .path = s->contributors[0].path,
                          .replica = s->contributors[0].replica};
-    if (pl_codec_is_homomorphic(&p->arm->arm.outer.codec) ||
-        home_find_update(h, &taken) != PL_OK || pl_hash_equal(&taken.found, &s->update))
+    if (p->module->of->homomorphic || home_find_update(h, &taken) != PL_OK ||
+        pl_hash_equal(&taken.found, &s->update))
         return false;
     (void)pl_fail(PL_ERR_DATA,
                   "worker %s has already sent a different update of %s in round %lld; "
@@ -329,12 +319,11 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
 {
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
-    if (p->module->cursor) {
-        /* With delayed-nesterov, updates get their rounds in the order in which they
-         * arrive. */
+    if (p->module->of->by_arrival) {
         const home_module *m = p->module;
         s->round = (int64_t)m->version;
-        while (s->round < (int64_t)m->version + m->window && *home_count(m, s->round))
+        while (s->round < (int64_t)m->version + m->of->window &&
+               *home_count(m, s->round))
             s->round++;
         s->contributors[0].phase = s->round;
     }
@@ -380,7 +369,8 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
     /* With a quorum the mean is always weighted, because late updates weigh less. If
      * outer.weighted is not set, all updates that are not late then have weight 1. */
     const pl_outer *outer = &p->arm->arm.outer;
-    bool counts = p->module->counted && !outer->weighted;
+    bool counts =
+        p->module->of->quorum < p->module->of->n_contributors && !outer->weighted;
     double weight = counts ? 1 : p->arm->arm.weights[c->path];
     c->weight =
         p->behind > 0 ? weight * pow(outer->late_weight, (double)p->behind) : weight;
@@ -391,7 +381,7 @@ static pl_status accept_contributor(home *h, const place *p, const pl_submit_mes
     home_note_round(h, p->arm, module, s->round);
     pl_log(PL_LOG_DEBUG, "update.accepted",
            "module=%s worker=%s round=%lld pending=%d/%d", s->module, c->worker,
-           (long long)s->round, n, module->n_contributors);
+           (long long)s->round, n, module->of->n_contributors);
     return PL_OK;
 }
 
@@ -411,8 +401,7 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
                        "which the update names",
                        under.arm->paths[under.index].name, (long long)c->path,
                        (long long)c->replica);
-    int64_t round = pl_round_of(&p->arm->arm, p->arm->topology, p->index, l->phase);
-    if (!p->module->cursor && round != s->round)
+    if (!pl_round_has(p->module->of, s->round, l->phase))
         return pl_fail(PL_ERR_DATA,
                        "phase %lld of %s does not send an update of %s in round %lld",
                        (long long)l->phase, under.arm->paths[under.index].name,
@@ -500,8 +489,7 @@ static bool is_module_in(const home_arm *arm, int module, int index,
                          const pl_path_state *state, bool together)
 {
     const home_module *m = &arm->modules[module];
-    int64_t round =
-        pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
+    const int64_t round = pl_round_of(m->of, arm->paths[index].phase);
     if (round < 0) /* this phase does not send an update of this module */
         return true;
     /* Another home has this module. The sender waits for that home's answer before it
@@ -509,11 +497,12 @@ static bool is_module_in(const home_arm *arm, int module, int index,
      * this home. */
     if (!m->exists)
         return !together;
-    if (m->cursor)
+    if (m->of->by_arrival)
         return *home_samples(arm, m, index) >=
                (uint64_t)state->phase * pl_phase_samples(&arm->arm);
-    return round < (int64_t)m->version || (round < (int64_t)m->version + m->window &&
-                                           *home_flag(arm, m, round, index));
+    return round < (int64_t)m->version ||
+           (round < (int64_t)m->version + m->of->window &&
+            *home_flag(arm, m, round, index));
 }
 
 /* Returns whether this home has all updates that the phase sends to it. The task may

@@ -29,7 +29,7 @@ static pl_status open_health(health_reader *r, const pl_version *head)
     pl_status status = pl_read_arm(r->store, arm, &r->arm, &r->topology);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND && status != PL_ERR_PROTO)
         return status;
-    r->averages = status == PL_OK && pl_method_averages(r->arm.outer.method.method) &&
+    r->averages = status == PL_OK && pl_versions_suffice(&r->arm.outer) &&
                   !pl_codec_is_homomorphic(&r->arm.outer.codec) &&
                   !r->arm.outer.present;
     r->n = (size_t)head->n_params;

@@ -7,8 +7,9 @@
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase)
 {
+    const pl_contract c = pl_contract_of(arm, t, module);
     for (int64_t p = phase; p-- > 0;) {
-        int64_t round = pl_round_of(arm, t, module, p);
+        int64_t round = pl_round_of(&c, p);
         if (round >= 0)
             return (uint64_t)round + 1;
     }
@@ -110,13 +111,13 @@ static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
 static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char *at,
                                   int64_t *out)
 {
-    bool arrivals = pl_traits(v->arm.outer.method.method)->arrives;
+    const bool phases = pl_versions_have_phases(&v->arm.outer);
     *out = -1;
     if (at && strcmp(at, "head") == 0)
         return PL_OK;
     if (!at)
-        return arrivals ? PL_OK : default_phase(store, v, out);
-    if (arrivals)
+        return phases ? default_phase(store, v, out) : PL_OK;
+    if (!phases)
         return pl_fail(
             PL_ERR_USAGE,
             "arm %s trains with delayed-nesterov, whose versions do not belong to "

@@ -39,14 +39,11 @@ static void task_name(const pl_rewind_arm *a, int task, char out[96])
  * parameters. Such a version has a momentum blob, unless the blob was dropped. */
 static bool needs_more(const keeper *k, int module, int64_t number)
 {
-    const pl_arm *arm = &k->of->arm;
-    const pl_topology *t = k->of->topology;
-    pl_method_settings settings = pl_arm_method(arm, t, module);
-    pl_method_schedule(&arm->outer.schedule, number, &settings);
-    const pl_outer_step step = pl_method_step(&settings, settings.lr, false,
-                                              pl_round_contributors(arm, t, module));
+    const pl_contract c = pl_contract_of(&k->of->arm, k->of->topology, module);
+    const pl_outer_step step =
+        pl_round_step_of(&c, (uint64_t)number, c.n_contributors).step;
     return pl_outer_keeps_momentum(&step) || pl_outer_keeps_carry(&step) ||
-           pl_change_is_kept(arm, t, module);
+           c.keeps_change;
 }
 
 /* Returns whether the store has all updates of a version, each as a separate update. If
@@ -90,7 +87,7 @@ static pl_status check_exact(const pl_arm *arm)
 {
     const char *why = arm->outer.quorum > 0        ? "outer.quorum"
                       : arm->outer.deadline_ms > 0 ? "outer.deadline_s"
-                      : pl_traits(arm->outer.method.method)->arrives
+                      : !pl_versions_have_phases(&arm->outer)
                           ? "outer.method=delayed-nesterov"
                       : arm->outer.state == PL_STATE_LOCAL ? "train.state=local"
                                                            : NULL;
@@ -239,7 +236,8 @@ void pl_rewind_keep(pl_rewind_arm *a)
     for (int i = 0; i < n_rewound_tasks(a); i++)
         a->affected.changes[i] = a->affected.begins[i] = a->arm.inner.phases;
     for (int m = 0; m < pl_topology_n_modules(a->topology); m++)
-        a->affected.stays[m] = (int64_t)pl_round_count(&a->arm, a->topology, m);
+        a->affected.stays[m] =
+            (int64_t)pl_contract_of(&a->arm, a->topology, m).n_rounds;
     a->is_changed = false;
     a->n_changed = a->n_again = 0;
     a->again_s = 0;

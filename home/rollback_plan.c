@@ -26,7 +26,7 @@
  * The common phase is one more than the highest number of a version or phase. With co2
  * it is higher by outer.delay, because updates are relative to older versions. The
  * rollback is refused if the arm has too few phases left, or if with the arm's method
- * paths also keep parameters that are not in versions (pl_method_averages is false).
+ * paths also keep parameters that are not in versions (pl_versions_suffice is false).
  *
  * Ownership. The plan borrows the store and the names that the user gave. It owns the
  * changes, the arm and the arm's topology; pl_rollback_plan_clear frees these. */
@@ -108,16 +108,16 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
 {
     const pl_method_settings *m = &r->arm.outer.method;
     uint64_t last = (uint64_t)most;
-    if (!pl_method_averages(m->method))
+    if (!pl_versions_suffice(&r->arm.outer))
         return pl_fail(
             PL_ERR_UNSUPPORTED,
             "arm %s trains with %s: its paths would continue from their own "
             "parameters instead of the rolled-back ones; roll back after the "
             "arm has finished, or export %s@%s",
-            r->arm_name, pl_traits(m->method)->name, r->what, r->to);
+            r->arm_name, pl_method_name(m->method), r->what, r->to);
     for (size_t i = 0; i < r->n; i++)
         last = r->changes[i].head > last ? r->changes[i].head : last;
-    last += 1 + (uint64_t)(pl_traits(m->method)->delays ? m->delay : 0);
+    last += 1 + (uint64_t)m->delay;
     if ((int64_t)last > r->arm.inner.phases)
         return pl_fail(
             PL_ERR_UNSUPPORTED,

@@ -87,18 +87,16 @@ static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
 /* Returns the oldest version of the module that the path's task `phase` reads or refers
  * to. A finished path needs only the newest versions, which are kept anyway; for such a
  * path the function returns UINT64_MAX. */
-static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
-                          int64_t phase)
+static uint64_t needed_by(const pl_contract *c, int64_t phase, int64_t phases)
 {
     uint64_t oldest = UINT64_MAX;
-    if (phase >= arm->inner.phases)
+    if (phase >= phases)
         return oldest;
     /* also keeps the versions that the previous phase needed */
     for (int64_t p = phase > 0 ? phase - 1 : 0; p <= phase; p++) {
-        uint64_t needs = pl_round_needs(arm, t, module, p);
-        bool counts = pl_traits(arm->outer.method.method)->arrives;
-        int64_t round = counts ? -1 : pl_round_of(arm, t, module, p);
-        uint64_t base = round < 0 ? needs : pl_round_base(arm, t, module, round);
+        const int64_t round = pl_round_of(c, p);
+        const uint64_t needs = pl_round_needs(c, p);
+        const uint64_t base = round < 0 ? needs : pl_round_base(c, round);
         oldest = needs < oldest ? needs : oldest;
         oldest = base < oldest ? base : oldest;
     }
@@ -107,53 +105,25 @@ static uint64_t needed_by(const pl_arm *arm, const pl_topology *t, int module,
 
 static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int module)
 {
+    const pl_contract c = pl_contract_of(arm, t, module);
+    pl_version head;
     r->modules = pl_grow(r->modules, (r->n_modules + 1) * sizeof *r->modules);
     root_module *m = &r->modules[r->n_modules++];
     memset(m, 0, sizeof *m);
-    pl_arm_module_name(arm, t, module, m->name);
+    pl_copy_text(m->name, sizeof m->name, c.name);
     m->needed = UINT64_MAX;
-    m->needs_first = pl_traits(arm->outer.method.method)->gossips;
+    m->needs_first = c.keeps_first;
     for (int nth = 0; nth < pl_topology_module_n_paths(t, module); nth++)
         for (int i = 0; i < pl_topology_n_replicas(t); i++) {
             int path = pl_topology_module_path(t, module, nth);
-            uint64_t needed = needed_by(arm, t, module, path_phase(r, arm, t, path, i));
+            uint64_t needed =
+                needed_by(&c, path_phase(r, arm, t, path, i), arm->inner.phases);
             m->needed = needed < m->needed ? needed : m->needed;
         }
-}
-
-/* With delayed-nesterov, tasks start from the newest version. An update may be relative
- * to an older version, but not to one before version head - window. So the function
- * keeps the versions from head - window on. */
-static void allow_window(pl_roots *r, const pl_arm *arm, const pl_topology *t,
-                         int module)
-{
-    pl_version head;
-    root_module *m = &r->modules[r->n_modules - 1];
-    if (!pl_traits(arm->outer.method.method)->arrives ||
-        pl_store_head(r->store, m->name, &head) != PL_OK)
+    /* merges may read older versions than tasks, and updates may be relative to them */
+    if (pl_store_head(r->store, m->name, &head) != PL_OK)
         return;
-    uint64_t window =
-        (uint64_t)pl_arm_contributors(t, module) * (uint64_t)(arm->outer.staleness + 2);
-    uint64_t oldest = head.number > window ? head.number - window : 0;
-    if (m->needed != UINT64_MAX)
-        m->needed = oldest;
-    pl_version_clear(&head);
-}
-
-/* With co2, the next outer step needs the version to which its updates are relative.
- * The function keeps that version, even if all paths have already begun later
- * phases. */
-static void allow_delay(pl_roots *r, const pl_arm *arm, const pl_topology *t,
-                        int module)
-{
-    pl_version head;
-    root_module *m = &r->modules[r->n_modules - 1];
-    if (!pl_traits(arm->outer.method.method)->delays ||
-        pl_store_head(r->store, m->name, &head) != PL_OK)
-        return;
-    uint64_t base = pl_round_base(arm, t, module, (int64_t)head.number);
-    if (head.number < pl_round_count(arm, t, module) && base < m->needed)
-        m->needed = base;
+    m->needed = pl_round_oldest(&c, head.number, m->needed);
     pl_version_clear(&head);
 }
 
@@ -164,11 +134,8 @@ static pl_status add_arm(void *context, const pl_object *object)
     pl_topology *t = NULL;
     pl_status status = pl_read_arm(r->store, object->name + strlen("arm/"), &arm, &t);
     if (status == PL_OK)
-        for (int m = 0; m < pl_topology_n_modules(t); m++) {
+        for (int m = 0; m < pl_topology_n_modules(t); m++)
             add_module(r, &arm, t, m);
-            allow_window(r, &arm, t, m);
-            allow_delay(r, &arm, t, m);
-        }
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
     return status == PL_OK

@@ -253,12 +253,9 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     else
         continue_base(c, out, begin, end);
     /* With streaming a phase ends whenever one of the F fragments is sent, so train.tau
-     * steps become F phases. */
-    int fragments = out->outer.method.fragments;
-    if (pl_traits(out->outer.method.method)->streams) {
-        out->inner.tau /= fragments;
-        out->inner.phases *= fragments;
-    }
+     * steps become F phases. For other methods F is 1. */
+    out->inner.tau /= out->outer.method.fragments;
+    out->inner.phases *= out->outer.method.fragments;
     if (!is_mix && strcmp(name, "diloco") != 0 && out->spec.replicas == 1)
         lengthen_tasks(&out->inner);
     out->n_shards = is_mix ? pl_topology_spec_n_paths(&out->spec) : 1;

@@ -195,7 +195,7 @@ static pl_status put_training(const card *c, pl_buf *out)
         pl_buf_printf(out,
                       " Its shared modules were also merged with the updates of other "
                       "paths (`%s`).\n",
-                      pl_traits(c->arm->outer.method.method)->name);
+                      pl_method_name(c->arm->outer.method.method));
     if (c->chosen)
         pl_buf_printf(out, "The user chose the exported versions, so they may have had "
                            "fewer phases than this.\n");

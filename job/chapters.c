@@ -62,7 +62,8 @@ static pl_status last_version(chapter *c, int module, const pl_slot **slot)
     pl_hash params;
     *slot = pl_topology_slot(c->from, pl_topology_module_slot(c->from, module));
     pl_arm_module_name(&c->before, c->from, module, name);
-    return stages_read_version(c->r, name, pl_round_count(&c->before, c->from, module),
+    return stages_read_version(c->r, name,
+                               pl_contract_of(&c->before, c->from, module).n_rounds,
                                *slot, c->params, &params);
 }
 

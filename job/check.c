@@ -182,7 +182,8 @@ static pl_status read_beginning(checker *c, const pl_arm *before,
         const pl_slot *own = pl_topology_slot(c->topology, slot);
         const pl_slot *its = pl_topology_slot(from, pl_topology_module_slot(from, m));
         pl_arm_module_name(before, from, m, name);
-        PL_CHECK(read_arm_params(c, name, pl_round_count(before, from, m), its, out));
+        PL_CHECK(read_arm_params(c, name, pl_contract_of(before, from, m).n_rounds, its,
+                                 out));
         memmove(out, out + (own->offset - its->offset), own->n_params * sizeof *out);
         return PL_OK;
     }
@@ -197,8 +198,8 @@ static pl_status read_beginning(checker *c, const pl_arm *before,
             part->offset >= own->offset + own->n_params)
             continue;
         pl_arm_module_name(before, from, m, name);
-        PL_CHECK(read_arm_params(c, name, pl_round_count(before, from, m), part,
-                                 out + part->offset));
+        PL_CHECK(read_arm_params(c, name, pl_contract_of(before, from, m).n_rounds,
+                                 part, out + part->offset));
     }
     memmove(out, out + own->offset, own->n_params * sizeof *out);
     return PL_OK;
@@ -327,9 +328,8 @@ static bool contributes_before(const pl_version *v, int index)
 static void check_contributions(const round_check *r, const pl_version *v)
 {
     checker *c = r->c;
-    const bool free_rounds = c->arm.outer.quorum > 0 ||
-                             pl_round_contributors(&c->arm, c->topology, r->module) <
-                                 pl_arm_contributors(c->topology, r->module);
+    const pl_contract of = pl_contract_of(&c->arm, c->topology, r->module);
+    const bool free_rounds = c->arm.outer.quorum > 0 || of.by_arrival;
     const unsigned long long number = v->number;
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *d = &v->contributions[i];
@@ -348,10 +348,9 @@ static void check_contributions(const round_check *r, const pl_version *v)
                            "%s@%llu has an update of round %lld instead of round %llu",
                            v->module, number, (long long)d->phase, number - 1);
     }
-    const int due = pl_round_quorum(&c->arm, c->topology, r->module);
-    if (v->n_contributions < due)
+    if (v->n_contributions < of.quorum)
         note_violation(c, "%s@%llu has %d updates, but needs %d", v->module, number,
-                       v->n_contributions, due);
+                       v->n_contributions, of.quorum);
 }
 
 static pl_status check_round(void *context, const pl_version *v)

@@ -344,10 +344,9 @@ static pl_status check_listener(const config *c, const char *key, const char *te
  * private parameters, and methods that count arrivals, need further versions. */
 static pl_status check_freeze(const config *c, const pl_outer *outer, int n_chapters)
 {
-    const pl_method_traits *of = pl_traits(outer->method.method);
     if (!c->freeze[0])
         return PL_OK;
-    if (of->arrives || of->streams || pl_method_keeps_own(outer->method.method))
+    if (!pl_versions_suffice(outer))
         return pl_fail(PL_ERR_CONFIG,
                        "train.freeze cannot be used with outer.method=%s, which needs "
                        "new versions of every module; use diloco, fedavg, heavy-ball "
@@ -378,7 +377,7 @@ static pl_status check_holdout(const config *c, const pl_outer *outer, bool spli
                        "train.holdout cannot be used with %s, because the new paths "
                        "would have no hold-out; set train.holdout=0",
                        change);
-    if (c->holdout > 0 && pl_traits(outer->method.method)->arrives)
+    if (c->holdout > 0 && !pl_versions_have_phases(outer))
         return pl_fail(
             PL_ERR_CONFIG,
             "train.holdout cannot be used with outer.method=%s, whose versions "
@@ -413,7 +412,8 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
                       : c->more[0]       ? "train.more"
                       : n > 1            ? "train.freeze"
                                          : NULL;
-    if (key && pl_method_keeps_own(outer->method.method))
+    const pl_arm arm = {.outer = *outer};
+    if (key && pl_path_layout_of(&arm).params >= 0)
         return pl_fail(PL_ERR_CONFIG,
                        "%s cannot be used with outer.method=%s, whose paths keep "
                        "parameters of their own; use another method",

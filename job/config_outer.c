@@ -13,53 +13,33 @@ static pl_status read_method(const config *c, pl_outer *out)
 {
     pl_method method;
     PL_CHECK(pl_method_parse(c->method, &method));
-    const pl_method_traits *of = pl_traits(method);
     pl_method_settings *m = &out->method;
     *m = pl_method_defaults(method);
     m->lr = chosen(c->outer_lr, m->lr);
     m->momentum = chosen(c->outer_momentum, m->momentum);
     m->curvature = c->curvature;
-    if (of->gossips && strcmp(c->rule, "auto") != 0)
+    if (strcmp(c->rule, "auto") != 0)
         PL_CHECK(pl_rule_parse(c->rule, &m->rule));
-    if (of->gossips) {
-        m->consensus = chosen(c->consensus, m->lr);
-        out->own_consensus = m->consensus != m->lr;
-    }
-    if (!of->gossips && c->deadline_s > 0 && c->quorum >= 1)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "outer.deadline_s works with outer.method=noloco or outer.quorum "
-            "below 1, not with %s; set it to 0",
-            of->name);
+    m->consensus = chosen(c->consensus, m->lr);
+    m->delay = (int)c->delay;
+    PL_CHECK(pl_gap_parse(c->gap, &m->gap));
+    m->gap_constant = c->gap_constant;
+    m->clip = c->outer_clip;
+    m->inner_steps = (int)c->tau;
+    m->fragments = (int)c->fragments;
+    m->overlap = (int)c->outer_overlap;
+    m->mix = c->mix;
+    m->buffer = (int)c->buffer;
+    m->spread = c->spread;
     if (c->quorum < 1) {
-        if (!pl_method_averages(method) || of->delays)
-            return pl_fail(
-                PL_ERR_CONFIG,
-                "outer.quorum below 1 works with diloco, iso, fedavg and heavy-ball; "
-                "%s needs all updates of a round, so set it to 1",
-                of->name);
         out->quorum = c->quorum;
         out->late_weight = c->late_weight;
     }
     out->deadline_ms = c->deadline_s > 0 ? (int)ceil(c->deadline_s * 1000) : 0;
-    if (of->delays) {
-        m->delay = (int)c->delay;
-        PL_CHECK(pl_gap_parse(c->gap, &m->gap));
-        m->gap_constant = c->gap_constant;
-        m->clip = c->outer_clip;
-    }
-    m->inner_steps = (int)c->tau;
-    if (of->streams) {
-        m->fragments = (int)c->fragments;
-        m->overlap = (int)c->outer_overlap;
-        m->mix = c->mix;
-    } else {
-        m->fragments = 1;
-    }
-    m->buffer = (int)c->buffer;
-    m->spread = c->spread;
     out->staleness = (int)c->staleness;
     out->dynamic = c->dynamic_steps;
+    pl_outer_fit(out);
+    PL_CHECK(pl_wait_check(out));
     return pl_method_check(m);
 }
 
@@ -95,7 +75,7 @@ static pl_status read_codec(const config *c, pl_outer *out)
     PL_CHECK(pl_change_check(out));
     bool wanted = strcmp(c->feedback, "on") == 0;
     if (strcmp(c->feedback, "auto") == 0)
-        wanted = pl_codec_drops_much(o) && !pl_traits(out->method.method)->gossips;
+        wanted = pl_feedback_helps(out);
     out->feedback = wanted;
     PL_CHECK(pl_codec_options_check(o));
     PL_CHECK(pl_quorum_check(out));
@@ -112,17 +92,7 @@ static pl_status read_codec(const config *c, pl_outer *out)
                 "leaves for later; use bf16 or f32",
                 pl_codec_name((pl_codec)codec));
     }
-    /* An update that is offered to a mate must be complete, so no part of the update
-     * may be left for later. */
-    bool partial = pl_codec_is_homomorphic(&out->codec);
-    for (int role = 0; role < PL_ROLE_COUNT; role++)
-        partial = partial || out->codec.codec[role] == PL_CODEC_TOPK;
-    if (pl_traits(out->method.method)->gossips && partial)
-        return pl_fail(PL_ERR_CONFIG,
-                       "noloco's mates exchange all parameters, but codec %s leaves "
-                       "some out; use f32, bf16, i8 or i4",
-                       out->codec_name);
-    return PL_OK;
+    return pl_mates_check(out);
 }
 
 static pl_state_kind state_kind(const char *name)
@@ -132,18 +102,6 @@ static pl_state_kind state_kind(const char *name)
            : strcmp(name, "i8") == 0    ? PL_STATE_I8
            : strcmp(name, "local") == 0 ? PL_STATE_LOCAL
                                         : PL_STATE_F32;
-}
-
-static pl_status check_own_rounding(const pl_outer *out)
-{
-    const pl_method_traits *of = pl_traits(out->method.method);
-    if (out->own == PL_STATE_F32 || !of->gossips)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "outer.own must be f32 with %s, because mates have seen the unrounded "
-        "parameters; other values work with streaming only",
-        of->name);
 }
 
 static pl_status check_state_every(const config *c, const pl_outer *out)
@@ -196,7 +154,6 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->own = state_kind(c->own);
     /* 0 stands for 1, so that an arm that uploads every state has no such field */
     out->state_every = c->state_every > 1 ? (int)c->state_every : 0;
-    PL_CHECK(check_own_rounding(out));
     PL_CHECK(check_state_every(c, out));
     PL_CHECK(pl_decay_parse(c->decay, &out->schedule.decay));
     return read_codec(c, out);

@@ -36,8 +36,9 @@ static uint64_t n_tasks(const pl_run *r)
 static uint64_t offers(const pl_run *r, const pl_outer *outer)
 {
     uint64_t workers = (uint64_t)r->n_workers;
-    bool gossips = pl_traits(outer->method.method)->gossips && workers > 0;
-    return gossips ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
+    return layout_of(outer).last >= 0 && workers > 0
+               ? 2 * ((n_tasks(r) + workers - 1) / workers)
+               : 0;
 }
 
 /* PROCESS_BYTES is the memory in every process for code and data of the program and the
@@ -122,21 +123,6 @@ static uint64_t updates_bytes(const pl_run *r, uint64_t module)
     return all + all / 4;
 }
 
-/* Returns the memory to make the singular values of the largest matrix equal, which a
- * home does for some outer methods. */
-static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
-{
-    uint64_t most = 0;
-    if (!pl_traits(outer->method.method)->equalizes)
-        return 0;
-    for (int i = 0; i < pl_topology_n_tensors(r->topology); i++) {
-        const pl_tensor *t = pl_topology_tensor(r->topology, i);
-        const uint64_t bytes = pl_iso_work_bytes(t->rows, t->cols);
-        most = t->block >= 0 && t->decay && bytes > most ? bytes : most;
-    }
-    return most;
-}
-
 /* Returns a home's memory. A home merges one module at a time (vectors and updates). It
  * holds the uploads of one task per worker, and messages. The database keeps the
  * data that was written last in memory. The allocator keeps freed blocks, more of them
@@ -159,7 +145,8 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
     return PROCESS_BYTES + engine_library_bytes(r->cfg.engine) + database + kept +
            VECTORS * largest * sizeof(float) +
-           updates_bytes(r, largest * sizeof(float)) + equalizing_bytes(r, outer) +
+           updates_bytes(r, largest * sizeof(float)) +
+           pl_equalizing_bytes(outer, r->topology) +
            senders * (task + transfer_bytes(task));
 }
 

@@ -35,33 +35,13 @@ typedef struct bench {
 typedef struct row {
     const char *name;
     pl_method method;
+    pl_status (*step)(bench *b, const struct row *r);
     int n_updates;
     /* n_reads: number of arrays of N 2-byte values that the step reads; n_rewrites:
      * number of arrays of N 4-byte values that the step reads and writes */
     int n_reads, n_rewrites;
     double seconds, memory_seconds; /* results */
 } row;
-
-/* The rows. An array of floats that is only read counts as two arrays in n_reads. For
- * co2, n_reads counts the updates once, but the step reads them twice: before it
- * changes any element it needs the norm of the mean update, by which it computes the
- * staleness penalty (outer/step.h). */
-static row rows[] = {
-    {"diloco", PL_METHOD_DILOCO, 1, 1, 2, 0, 0},
-    {"diloco", PL_METHOD_DILOCO, 8, 8, 2, 0, 0},
-    {"fedavg", PL_METHOD_FEDAVG, 1, 1, 1, 0, 0},
-    {"fedavg", PL_METHOD_FEDAVG, 8, 8, 1, 0, 0},
-    {"heavy-ball", PL_METHOD_HEAVY_BALL, 1, 1, 2, 0, 0},
-    {"heavy-ball", PL_METHOD_HEAVY_BALL, 8, 8, 2, 0, 0},
-    {"co2", PL_METHOD_CO2, 1, 1, 2, 0, 0},
-    {"co2", PL_METHOD_CO2, 8, 8, 2, 0, 0},
-    {"streaming", PL_METHOD_STREAMING, 1, 1, 2, 0, 0},
-    {"streaming", PL_METHOD_STREAMING, 8, 8, 2, 0, 0},
-    {"delayed-nesterov", PL_METHOD_DELAYED_NESTEROV, 1, 1, 3, 0, 0},
-    {"noloco, one vector", PL_METHOD_NOLOCO, 1, 4, 2, 0, 0},
-    {"noloco, two vectors", PL_METHOD_NOLOCO, 2, 6, 2, 0, 0},
-};
-enum { N_ROWS = sizeof rows / sizeof *rows };
 
 /* ---- reads and writes without arithmetic ---- */
 typedef struct mix {
@@ -97,17 +77,28 @@ static pl_status touch(void *context, size_t item, int thread)
     return PL_OK;
 }
 
+static pl_outer_step step_of(const row *r)
+{
+    const pl_method_settings settings = pl_method_defaults(r->method);
+    return pl_method_step(&settings, 1e-3, false, 8);
+}
+
+static bool reads_twice(const row *r)
+{
+    const pl_outer_step step = step_of(r);
+    return pl_outer_depends_on_gap(&step);
+}
+
 static double step_row_bytes(const row *r)
 {
-    int n_reads = pl_traits(r->method)->delays ? 2 * r->n_reads : r->n_reads;
+    const int n_reads = reads_twice(r) ? 2 * r->n_reads : r->n_reads;
     return 2.0 * n_reads + 8.0 * r->n_rewrites;
 }
 
 /* ---- the steps ---- */
 static pl_status step_home(bench *b, const row *r)
 {
-    pl_method_settings settings = pl_method_defaults(r->method);
-    pl_outer_step step = pl_method_step(&settings, 1e-3, false, 8);
+    const pl_outer_step step = step_of(r);
     pl_outer_state state = {.params = b->x, .momentum = b->m, .carry = b->carry};
     pl_update_list list = {b->views, r->n_updates};
     pl_outer_report report;
@@ -127,15 +118,36 @@ static pl_status step_pair(bench *b, const row *r)
                                b->n_threads);
 }
 
+/* The rows. An array of floats that is only read counts as two arrays in n_reads. For
+ * co2, n_reads counts the updates once, but the step reads them twice: before it
+ * changes any element it needs the norm of the mean update, by which it computes the
+ * staleness penalty (outer/step.h). */
+static row rows[] = {
+    {"diloco", PL_METHOD_DILOCO, step_home, 1, 1, 2, 0, 0},
+    {"diloco", PL_METHOD_DILOCO, step_home, 8, 8, 2, 0, 0},
+    {"fedavg", PL_METHOD_FEDAVG, step_home, 1, 1, 1, 0, 0},
+    {"fedavg", PL_METHOD_FEDAVG, step_home, 8, 8, 1, 0, 0},
+    {"heavy-ball", PL_METHOD_HEAVY_BALL, step_home, 1, 1, 2, 0, 0},
+    {"heavy-ball", PL_METHOD_HEAVY_BALL, step_home, 8, 8, 2, 0, 0},
+    {"co2", PL_METHOD_CO2, step_home, 1, 1, 2, 0, 0},
+    {"co2", PL_METHOD_CO2, step_home, 8, 8, 2, 0, 0},
+    {"streaming", PL_METHOD_STREAMING, step_home, 1, 1, 2, 0, 0},
+    {"streaming", PL_METHOD_STREAMING, step_home, 8, 8, 2, 0, 0},
+    {"delayed-nesterov", PL_METHOD_DELAYED_NESTEROV, step_home, 1, 1, 3, 0, 0},
+    {"noloco, one vector", PL_METHOD_NOLOCO, step_pair, 1, 4, 2, 0, 0},
+    {"noloco, two vectors", PL_METHOD_NOLOCO, step_pair, 2, 6, 2, 0, 0},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
 static pl_status run_row(bench *b, row *r)
 {
     double start = pl_now();
     mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
-    if (pl_traits(r->method)->delays)
+    if (reads_twice(r))
         PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
     PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &all));
     double middle = pl_now();
-    PL_CHECK(pl_traits(r->method)->gossips ? step_pair(b, r) : step_home(b, r));
+    PL_CHECK(r->step(b, r));
     r->memory_seconds = fmin(r->memory_seconds, middle - start);
     r->seconds = fmin(r->seconds, pl_now() - middle);
     return PL_OK;

@@ -74,7 +74,6 @@ PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
 PL_MUST_CHECK pl_status pl_client_create_module(pl_client *c, const char *module,
                                                 const float *params, size_t n,
                                                 const pl_hash *config);
-enum { PL_NEWEST = -1 };
 typedef struct pl_version_facts {
     uint64_t number;
     pl_hash params;

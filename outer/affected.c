@@ -2,11 +2,12 @@
  * The rules (spread_change, choose_state) only lower the phases in `changes`. They are
  * repeated until none of them lowers a phase. */
 #include "outer/affected.h"
-#include "outer/rounds.h"
+#include "outer/contract.h"
 
 typedef struct search {
     const pl_arm *arm;
     const pl_topology *topology;
+    const pl_contract *contracts;
     pl_kept_fn kept;
     void *context;
     pl_affected *out;
@@ -79,7 +80,7 @@ static void choose_state(search *s, int task)
          phase <= s->out->changes[task] && phase < s->arm->inner.phases; phase++)
         for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
             int module = pl_topology_module_of_path(t, slot, task / s->n_replicas);
-            uint64_t needs = pl_round_needs(s->arm, t, module, phase);
+            uint64_t needs = pl_round_needs(&s->contracts[module], phase);
             if (!has(s, PL_KEPT_VERSION, module, (int64_t)needs))
                 lower(s, task, phase > begin ? begin : begin - 1);
         }
@@ -89,7 +90,7 @@ static void choose_state(search *s, int task)
  * affected. */
 static bool begins_anew(const pl_arm *arm)
 {
-    return arm->n_scored > 0 || !pl_method_averages(arm->outer.method.method);
+    return arm->n_scored > 0 || !pl_versions_suffice(&arm->outer);
 }
 
 void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
@@ -97,8 +98,10 @@ void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
                       pl_affected *out)
 {
     const int n_modules = pl_topology_n_modules(topology);
+    pl_contract *contracts = pl_contracts_create(arm, topology);
     search s = {.arm = arm,
                 .topology = topology,
+                .contracts = contracts,
                 .kept = kept,
                 .context = context,
                 .out = out,
@@ -117,17 +120,18 @@ void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
     do {
         s.lowered = false;
         for (int m = 0; m < n_modules; m++)
-            if (!pl_arm_is_frozen(arm, m) && !begins_anew(arm))
+            if (contracts[m].period > 0 && !begins_anew(arm))
                 spread_change(&s, m);
         for (int i = 0; i < s.n_tasks; i++)
             choose_state(&s, i);
     } while (s.lowered);
     for (int m = 0; m < n_modules; m++) {
-        const int64_t count = (int64_t)pl_round_count(arm, topology, m);
+        const int64_t count = (int64_t)contracts[m].n_rounds;
         out->stays[m] = first_change(&s, m) < arm->inner.phases && count > 0
                             ? (begins_anew(arm) ? 0 : first_change(&s, m))
                             : count;
     }
+    pl_free(contracts);
 }
 
 void pl_affected_clear(pl_affected *affected)

@@ -1,8 +1,7 @@
-/* Encodes, decodes and checks the definition of an arm, and computes names and settings
- * from it (docs/PROTOCOL.md section 3.1). */
-#include "outer/change.h"
+/* Encodes and decodes the definition of an arm, and computes names and settings from it
+ * (docs/PROTOCOL.md section 3.1). */
+#include "outer/arm.h"
 #include "outer/held.h"
-#include "outer/rounds.h"
 
 /* Tags of fields that are lists of variable length, or that depend on more than one
  * member of the struct. All other tags are in the tables below. */
@@ -209,81 +208,15 @@ static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
     return (pl_state_kind)kind;
 }
 
-pl_status pl_quorum_check(const pl_outer *outer)
+uint64_t pl_phase_samples(const pl_arm *arm)
 {
-    bool shares = outer->quorum >= 0 && outer->quorum <= 1 && outer->late_weight >= 0 &&
-                  outer->late_weight <= 1;
-    if (!shares)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "outer.quorum is %g and outer.late_weight is %g; both must be from 0 to 1",
-            outer->quorum, outer->late_weight);
-    if (outer->quorum > 0 && pl_codec_is_homomorphic(&outer->codec))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "codec %s can decode only the sum of all contributors of a round; "
-            "outer.quorum works only with f32, bf16, i8, i4 and topk",
-            outer->codec_name);
-    return PL_OK;
+    return (uint64_t)arm->inner.tau * (uint64_t)arm->inner.batch;
 }
 
-/* Returns a text with a condition of outer.mean=present that these settings do not
- * meet; NULL if they meet all conditions. */
-static const char *against_present(const pl_outer *outer)
+bool pl_phase_uploads(const pl_arm *arm, int64_t phase)
 {
-    bool leaves_out = false, rounds = false;
-    for (int role = 0; role < PL_ROLE_COUNT; role++) {
-        const int codec = outer->codec.codec[role];
-        leaves_out = leaves_out || codec == PL_CODEC_TOPK;
-        rounds = rounds || (codec != PL_CODEC_TOPK && codec != PL_CODEC_F32);
-    }
-    if (!leaves_out || rounds)
-        return "codec.name=topk (codec.mlp and similar keys may be f32): other codecs "
-               "send all values, some of them rounded to 0";
-    if (!pl_method_averages(outer->method.method))
-        return "outer.method diloco, iso, fedavg, heavy-ball or co2: under other "
-               "methods a path must know the weight of its update in the mean";
-    for (int k = 0; k < PL_CLASS_PRIVATE; k++)
-        if (outer->momentum[k] != 0)
-            return "momentum 0 (for example outer.method=fedavg): with momentum the "
-                   "values that only one contributor sends diverge";
-    if (outer->rescale)
-        return "outer.rescale=false: this mean does not shrink with more contributors";
-    if (outer->quorum > 0 && outer->late_weight > 0)
-        return "outer.late_weight=0: a value that only a late update sends would "
-               "count fully, although late updates must count less";
-    return NULL;
-}
-
-pl_status pl_mean_check(const pl_outer *outer)
-{
-    const char *needed = outer->present ? against_present(outer) : NULL;
-    if (needed)
-        return pl_fail(PL_ERR_CONFIG, "outer.mean=present needs %s", needed);
-    return PL_OK;
-}
-
-pl_status pl_state_every_check(const pl_outer *outer)
-{
-    enum { EVERY_MAX = 1000000 };
-    if (outer->state_every < 0 || outer->state_every > EVERY_MAX)
-        return pl_fail(PL_ERR_CONFIG, "train.state_every is %d; it must be 1 to %d",
-                       outer->state_every, (int)EVERY_MAX);
-    if (outer->state_every <= 1 || pl_phase_repeats(outer))
-        return PL_OK;
-    if (outer->state == PL_STATE_LOCAL)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "train.state_every is %d, but with train.state=local no state is "
-            "uploaded; set train.state_every=1, or train.state to f32 or "
-            "bf16",
-            outer->state_every);
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "train.state_every is %d, but phases of %s cannot be repeated "
-        "later, so every state must be uploaded; set train.state_every=1, or "
-        "use diloco, iso, fedavg, heavy-ball, co2 or streaming",
-        outer->state_every, pl_traits(outer->method.method)->name);
+    const int every = arm->outer.state_every;
+    return every <= 1 || phase % every == 0 || phase >= arm->inner.phases;
 }
 
 int pl_arm_pass(const pl_inner *in)
@@ -309,116 +242,6 @@ pl_schedule pl_arm_schedule(const pl_inner *in)
                          .floor = in->lr_floor};
 }
 
-static pl_status check_scoring(const pl_arm *arm)
-{
-    enum { SCORED_MAX = 1 << 27 };
-    bool plain = arm->inner.phases == 1 && arm->spec.replicas == 1 &&
-                 !pl_traits(arm->outer.method.method)->streams &&
-                 !pl_method_keeps_own(arm->outer.method.method) &&
-                 pl_hash_none(&arm->moments) && pl_hash_none(&arm->states);
-    if (arm->n_scored == 0 && arm->feature_windows == 0)
-        return PL_OK;
-    if (arm->feature_windows >= 0 && arm->n_scored > 0 && arm->n_scored <= SCORED_MAX &&
-        pl_arm_scores_bytes(arm) <= SCORED_MAX * sizeof(double) && plain)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_PROTO,
-        "arm %s cannot score %lld documents per shard: an arm that scores needs 1 to "
-        "%d documents per shard with results of at most 1 GiB, one phase, one replica, "
-        "a method whose paths keep no vectors, and no moments or states to begin with",
-        arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
-}
-
-static pl_status check_method(const pl_arm *arm)
-{
-    if (pl_traits(arm->outer.method.method)->name)
-        return PL_OK;
-    return pl_fail(PL_ERR_PROTO,
-                   "arm %s was trained with outer method %d, which was removed; open "
-                   "its store with the release of Pathloom that made it",
-                   arm->name, (int)arm->outer.method.method);
-}
-
-static pl_status check_inner(const pl_arm *arm)
-{
-    const pl_inner *in = &arm->inner;
-    if (in->batch < 1 || in->micro_batch < 0 || in->micro_batch > in->batch ||
-        in->context < 1 || in->tau < 1 || in->phases < 0 ||
-        in->context > arm->shape.context || in->first_step < 0 || in->decay < 0 ||
-        in->decay > (int64_t)in->tau * in->phases || in->muon_rows < 0 ||
-        in->threads < 0 || in->threads > PL_TASK_THREADS_MAX)
-        return pl_fail(
-            PL_ERR_PROTO,
-            "arm %s has settings that no training can have; at least one of these is "
-            "wrong: batch %d, micro-batch %d, context %d, tau %d, phases %d, decay "
-            "%d, first step %d, muon_rows %d, threads %d",
-            arm->name, in->batch, in->micro_batch, in->context, in->tau, in->phases,
-            in->decay, in->first_step, in->muon_rows, in->threads);
-    return PL_OK;
-}
-
-/* Checks the list of parents without the topology of the previous arm.
- * pl_topology_descends checks it against that topology later. */
-static pl_status check_descent(const pl_arm *arm)
-{
-    const pl_descent *d = &arm->descent;
-    const int n_levels = arm->spec.n_levels;
-    int n_experts = 0, n_before = 0;
-    for (int l = 0; l < PL_LEVELS_MAX; l++)
-        n_before += d->experts[l] != 0;
-    bool good = true;
-    for (int l = 0; good && l < n_before; l++)
-        good = d->experts[l] > 0;
-    if (d->n_parents == 0) {
-        good = good && (n_before == 0 || (n_before == n_levels && arm->before[0]));
-        for (int l = 0; good && l < n_before; l++)
-            good = arm->spec.experts[l] % d->experts[l] == 0;
-    }
-    for (int l = 0; good && d->n_parents > 0 && l < n_levels; l++) {
-        const int last = l > 0 ? d->level[l - 1] : 1, k = arm->spec.experts[l];
-        good = d->level[l] >= last && d->level[l] <= last + (l > 0) &&
-               d->level[l] <= n_before && k <= d->n_parents - n_experts;
-        for (int e = 0; good && e < k; e++)
-            good = d->parent[n_experts + e] < d->experts[d->level[l] - 1];
-        n_experts += k;
-    }
-    if (good && (d->n_parents == 0 ||
-                 (n_experts == d->n_parents && d->level[n_levels - 1] == n_before)))
-        return PL_OK;
-    return pl_fail(PL_ERR_PROTO,
-                   "arm %s does not say for each module from which module of the "
-                   "previous arm it descends",
-                   arm->name);
-}
-
-/* Checks the frozen modules: they must be in rising order, and each path must have a
- * module that is not frozen. A frozen module has no rounds. Methods whose paths have
- * their own parameters, or that count arrivals, need rounds of every module, so they
- * cannot have frozen modules. */
-static pl_status check_frozen(const pl_arm *arm, const pl_topology *t)
-{
-    const pl_method_traits *of = pl_traits(arm->outer.method.method);
-    bool good =
-        arm->n_frozen == 0 || (!of->streams && !of->arrives && arm->n_scored == 0 &&
-                               !pl_method_keeps_own(arm->outer.method.method));
-    for (int i = 0; good && i < arm->n_frozen; i++)
-        good = arm->frozen[i] > (i > 0 ? arm->frozen[i - 1] : -1) &&
-               arm->frozen[i] < pl_topology_n_modules(t);
-    for (int p = 0; good && p < pl_topology_n_paths(t); p++) {
-        int n_trained = 0;
-        for (int s = 0; s < pl_topology_n_slots(t); s++)
-            n_trained += !pl_arm_is_frozen(arm, pl_topology_module_of_path(t, s, p));
-        good = n_trained > 0;
-    }
-    if (good)
-        return PL_OK;
-    return pl_fail(PL_ERR_PROTO,
-                   "arm %s cannot train with %d of %d modules frozen: its method must "
-                   "allow frozen modules, their list must be in rising order, and "
-                   "every path needs a module that is not frozen",
-                   arm->name, arm->n_frozen, pl_topology_n_modules(t));
-}
-
 bool pl_arm_is_frozen(const pl_arm *arm, int module)
 {
     int low = 0, high = arm->n_frozen;
@@ -432,60 +255,6 @@ bool pl_arm_is_frozen(const pl_arm *arm, int module)
             high = middle;
     }
     return false;
-}
-
-/* Checks a definition. After success, its topology can be created. */
-static pl_status check_arm(const pl_arm *arm)
-{
-    pl_topology *topology = NULL;
-    pl_status status = pl_topology_create(&arm->shape, &arm->spec, &topology);
-    if (status == PL_OK &&
-        (int64_t)pl_topology_n_paths(topology) * pl_topology_n_replicas(topology) >
-            PL_TASKS_MAX)
-        status = pl_fail(PL_ERR_CONFIG,
-                         "arm %s has %d paths with %d replicas each; paths times "
-                         "replicas may be at most %d",
-                         arm->name, pl_topology_n_paths(topology),
-                         pl_topology_n_replicas(topology), PL_TASKS_MAX);
-    if (status == PL_OK && pl_topology_n_paths(topology) != arm->n_shards)
-        status = pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards",
-                         arm->name, pl_topology_n_paths(topology), arm->n_shards);
-    if (status == PL_OK && (arm->before[0] != '\0') == pl_hash_none(&arm->states))
-        status = pl_fail(PL_ERR_PROTO,
-                         "arm %s must name both the arm that it continues and the "
-                         "states with which it begins, or neither",
-                         arm->name);
-    if (status == PL_OK)
-        status = check_descent(arm);
-    if (status == PL_OK && (arm->held_every < 0 || arm->held_prefix < 0))
-        status = pl_fail(
-            PL_ERR_PROTO,
-            "arm %s has held_every %d and held_prefix %d; both must be 0 or more",
-            arm->name, arm->held_every, arm->held_prefix);
-    if (status == PL_OK)
-        status = check_method(arm);
-    if (status == PL_OK)
-        status = check_frozen(arm, topology);
-    if (status == PL_OK)
-        status = check_scoring(arm);
-    if (status == PL_OK)
-        status = check_inner(arm);
-    if (status == PL_OK)
-        status = pl_codec_options_check(&arm->outer.codec);
-    if (status == PL_OK)
-        status = pl_change_check(&arm->outer);
-    if (status == PL_OK)
-        status = pl_quorum_check(&arm->outer);
-    if (status == PL_OK)
-        status = pl_mean_check(&arm->outer);
-    if (status == PL_OK)
-        status = pl_state_every_check(&arm->outer);
-    for (int m = 0; status == PL_OK && m < pl_topology_n_modules(topology); m++) {
-        pl_method_settings settings = pl_arm_method(arm, topology, m);
-        status = pl_method_check(&settings);
-    }
-    pl_topology_destroy(&topology);
-    return status;
 }
 
 static void decode_held(pl_reader *r, pl_arm *out)
@@ -569,7 +338,7 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
     if (status == PL_OK)
         status = training;
     if (status == PL_OK)
-        status = check_arm(out);
+        status = pl_arm_check(out);
     if (status != PL_OK)
         pl_arm_clear(out);
     return status;
@@ -610,18 +379,6 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
         /* with gamma equal to beta, one vector is sent instead of two */
         m.consensus = m.lr;
     return m;
-}
-
-double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
-                    int path)
-{
-    double total = 0;
-    for (int i = 0; i < pl_topology_module_n_paths(topology, module); i++)
-        total += arm->weights[pl_topology_module_path(topology, module, i)];
-    int replicas = pl_topology_n_replicas(topology);
-    if (!arm->outer.weighted || total <= 0)
-        return 1.0 / pl_arm_contributors(topology, module);
-    return arm->weights[path] / (total * replicas);
 }
 
 void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,

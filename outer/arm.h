@@ -152,9 +152,9 @@ typedef struct pl_arm {
     pl_hash moments;
     /* For an arm that continues another arm: the name of that arm, and the hash of the
      * blob of the object "states/NAME". For each path and replica the blob has the hash
-     * of the state (outer/rounds.h) with which the path begins, or the zero hash if the
-     * path begins with zeros. "" and the zero hash: this arm does not continue another
-     * arm. */
+     * of the state (outer/path_layout.h) with which the path begins, or the zero hash
+     * if the path begins with zeros. "" and the zero hash: this arm does not continue
+     * another arm. */
     char before[PL_ARM_NAME_MAX];
     pl_hash states;
     /* The parents of modules and paths in the previous chapter, if the topology has
@@ -212,6 +212,12 @@ enum { PL_CHAPTERS_MAX = 1000 };
 /* Returns the size of the list of scores or features that a path of an arm with
  * n_scored > 0 makes; 0 for an arm that trains. */
 uint64_t pl_arm_scores_bytes(const pl_arm *arm);
+/* Returns the number of samples per phase of a path. The samples of phase p begin at p
+ * times this number, even if some samples of earlier phases were left out. */
+uint64_t pl_phase_samples(const pl_arm *arm);
+/* Returns whether the state that a path has after `phase` phases must be uploaded
+ * (pl_outer.state_every). */
+bool pl_phase_uploads(const pl_arm *arm, int64_t phase);
 /* Returns the number of sequences in one pass: micro_batch, or batch if micro_batch is
  * 0. */
 int pl_arm_pass(const pl_inner *inner);
@@ -243,6 +249,37 @@ PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
 PL_MUST_CHECK pl_status pl_module_end(pl_store *store, const char *module,
                                       char out[PL_ARM_NAME_MAX]);
 
+/* Returns whether versions alone determine how a path continues: each version is made
+ * from the updates of one round, and paths keep no parameters of their own. */
+bool pl_versions_suffice(const pl_outer *outer);
+/* Returns whether versions belong to phases. If false (delayed-nesterov), each update
+ * makes a version when it arrives. */
+bool pl_versions_have_phases(const pl_outer *outer);
+/* Returns whether a phase can be done again later with the same result, from data that
+ * the homes keep. This is not so for methods whose phases do not begin with a fixed
+ * version (noloco, delayed-nesterov), and for arms whose moments never leave a
+ * worker. */
+bool pl_phase_repeats(const pl_outer *outer);
+/* Returns by how many phases a path may be ahead of the slowest path; INT64_MAX:
+ * without limit. */
+int64_t pl_phases_ahead(const pl_outer *outer);
+/* Returns whether slower workers do fewer inner steps per phase. */
+bool pl_steps_vary(const pl_outer *outer);
+/* Returns whether error feedback is on unless the configuration says otherwise. */
+bool pl_feedback_helps(const pl_outer *outer);
+/* Sets coefficients that the method does not use to their defaults, so that equal
+ * trainings have equal definitions, and sets own_consensus. */
+void pl_outer_fit(pl_outer *outer);
+
+/* Checks a definition. After success, its topology can be created. */
+PL_MUST_CHECK pl_status pl_arm_check(const pl_arm *arm);
+/* Checks what noloco's mates need of each other: they exchange all parameters, and what
+ * they have seen must not be rounded later. */
+PL_MUST_CHECK pl_status pl_mates_check(const pl_outer *outer);
+/* Checks that the method can use outer.quorum and outer.deadline_s. (The baseline
+ * diloco ignores a deadline of the mixture's method, so definitions are not checked.)
+ */
+PL_MUST_CHECK pl_status pl_wait_check(const pl_outer *outer);
 /* Checks outer.quorum. ERR_CONFIG: the quorum is not between 0 and 1, or cannot be used
  * with the codec. */
 PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
@@ -261,10 +298,6 @@ int pl_arm_contributors(const pl_topology *topology, int module);
  * diloco under every method, because its round waits for no other contributor. */
 pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
                                  int module);
-/* Returns the weight of a path's update in the mean of its module. The weights of all
- * contributors of a module add up to 1. */
-double pl_arm_share(const pl_arm *arm, const pl_topology *topology, int module,
-                    int path);
 /* These two functions write "ARM/L1.E0" and "ARM/p01.r0". */
 void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
                         char out[96]);

@@ -3,7 +3,7 @@
  * and no socket: homes store the records, and the hub leases the tasks. */
 #include "outer/audit_row.h"
 #include "codec/codec.h"
-#include "outer/rounds.h"
+#include "outer/path_layout.h"
 
 #include <math.h>
 #include <stdlib.h>

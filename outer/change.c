@@ -23,12 +23,6 @@ pl_status pl_change_check(const pl_outer *outer)
     return PL_OK;
 }
 
-bool pl_change_is_kept(const pl_arm *arm, const pl_topology *topology, int module)
-{
-    return arm->outer.down.codec[PL_ROLE_MLP] > PL_CODEC_F32 &&
-           pl_arm_contributors(topology, module) > 1;
-}
-
 static pl_status encode_change(const pl_arm *arm, const pl_topology *topology,
                                int module, const float *update, float *residual,
                                pl_buf *change)

@@ -24,10 +24,6 @@ extern "C" {
  * codecs f32, bf16, i8 and i4, and a method whose workers fetch versions. */
 PL_MUST_CHECK pl_status pl_change_check(const pl_outer *outer);
 
-/* Returns whether versions of this module are also stored and sent as changes (key
- * codec.down). */
-bool pl_change_is_kept(const pl_arm *arm, const pl_topology *topology, int module);
-
 /* Makes a change. before [n] is x. `params` is x' on entry and the new version on
  * return. `residual` is e on entry and e' on return. Appends the message to `change`,
  * and sets *norm to the L2 norm of the decoded message. ERR_NUMERIC: x - x' is not

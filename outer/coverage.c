@@ -1,7 +1,7 @@
 /* Counts in a store's versions and pending contributions how often each phase of each
  * path contributed to each of the path's modules (coverage.h). */
 #include "outer/coverage.h"
-#include "outer/rounds.h"
+#include "outer/contract.h"
 
 enum { GIVEN_UP = UINT16_MAX };
 
@@ -9,10 +9,9 @@ typedef struct scan {
     const pl_arm *arm;
     const pl_topology *topology;
     pl_coverage *paths;
-    const char *module; /* name of the module that is scanned */
-    int index;          /* number of that module */
-    uint64_t head;      /* the module's newest version */
-    /* [contributors, phases] number of contributions to the module, or GIVEN_UP */
+    pl_contract of; /* contract of the module that is scanned */
+    uint64_t head;  /* the module's newest version */
+    /* [holders, phases] number of contributions to the module, or GIVEN_UP */
     uint16_t *counts;
 } scan;
 
@@ -29,7 +28,7 @@ static void note_example(pl_coverage *c, int64_t *counter, const char *module,
  * module. */
 static uint16_t *contributor_count(const scan *s, int path, int replica, int64_t phase)
 {
-    int place = pl_topology_path_place(s->topology, s->index, path);
+    int place = pl_topology_path_place(s->topology, s->of.module, path);
     int64_t who = place * pl_topology_n_replicas(s->topology) + replica;
     return &s->counts[who * s->arm->inner.phases + phase];
 }
@@ -43,21 +42,21 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
         return pl_fail(PL_ERR_DAMAGED,
                        "%s has a contribution of path %lld, replica %lld, which its "
                        "arm does not have",
-                       s->module, (long long)c->path, (long long)c->replica);
+                       s->of.name, (long long)c->path, (long long)c->replica);
     int64_t who = c->path * replicas + c->replica;
     int64_t phase = (int64_t)(c->first_sample / size);
     pl_coverage *of = &s->paths[who];
     bool belongs = phase < s->arm->inner.phases &&
-                   pl_topology_path_has(s->topology, (int)c->path, s->index) &&
-                   pl_round_of(s->arm, s->topology, s->index, phase) >= 0;
+                   pl_topology_path_has(s->topology, (int)c->path, s->of.module) &&
+                   pl_round_of(&s->of, phase) >= 0;
     if (!belongs || c->first_sample % size != 0 || c->n_samples > size) {
-        note_example(of, &of->n_wrong, s->module, phase, "has wrong samples in");
+        note_example(of, &of->n_wrong, s->of.name, phase, "has wrong samples in");
         return PL_OK;
     }
     uint16_t *n = contributor_count(s, (int)c->path, (int)c->replica, phase);
     if (*n < GIVEN_UP - 1)
         ++*n;
-    if (s->index == pl_topology_module_of_path(s->topology, 0, (int)c->path))
+    if (s->of.module == pl_topology_module_of_path(s->topology, 0, (int)c->path))
         of->skipped += size - c->n_samples;
     return PL_OK;
 }
@@ -67,9 +66,9 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
 static void give_round_up(scan *s, int64_t round)
 {
     int64_t phases = s->arm->inner.phases;
-    for (int who = 0; who < pl_arm_contributors(s->topology, s->index); who++)
+    for (int who = 0; who < s->of.n_holders; who++)
         for (int64_t t = 0; t < phases; t++)
-            if (pl_round_of(s->arm, s->topology, s->index, t) == round)
+            if (pl_round_of(&s->of, t) == round)
                 s->counts[who * phases + t] = GIVEN_UP;
 }
 
@@ -88,46 +87,42 @@ static pl_status tally_pending(void *context, const char *module,
                                const pl_contribution *c)
 {
     scan *s = context;
-    return strcmp(module, s->module) == 0 ? count_contribution(s, c) : PL_OK;
+    return strcmp(module, s->of.name) == 0 ? count_contribution(s, c) : PL_OK;
 }
 
 static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n)
 {
-    if (pl_round_of(s->arm, s->topology, s->index, phase) < 0)
+    if (pl_round_of(&s->of, phase) < 0)
         return;
     if (n == GIVEN_UP) {
         c->n_given_up++;
         return;
     }
     if (n == 0 && s->arm->outer.quorum > 0 && phase < c->phases &&
-        pl_round_of(s->arm, s->topology, s->index, phase) < (int64_t)s->head) {
+        pl_round_of(&s->of, phase) < (int64_t)s->head) {
         c->n_left_out++;
         return;
     }
     if (phase < c->phases)
         c->n_checked++;
     if (n == 0 && phase < c->phases)
-        note_example(c, &c->n_lost, s->module, phase, "is missing in");
+        note_example(c, &c->n_lost, s->of.name, phase, "is missing in");
     if (n > 1)
-        note_example(c, &c->n_repeated, s->module, phase,
+        note_example(c, &c->n_repeated, s->of.name, phase,
                      "was merged more than once into");
 }
 
 static pl_status scan_module(pl_store *store, scan *s)
 {
-    char name[PL_MODULE_NAME_MAX];
-    size_t n_counts = (size_t)pl_arm_contributors(s->topology, s->index) *
-                      (size_t)s->arm->inner.phases;
-    pl_arm_module_name(s->arm, s->topology, s->index, name);
-    s->module = name;
+    size_t n_counts = (size_t)s->of.n_holders * (size_t)s->arm->inner.phases;
     s->head = 0;
     memset(s->counts, 0, n_counts * sizeof *s->counts);
-    PL_CHECK(pl_store_each_version(store, name, tally_version, s));
-    PL_CHECK(pl_store_each_pending(store, name, tally_pending, s));
+    PL_CHECK(pl_store_each_version(store, s->of.name, tally_version, s));
+    PL_CHECK(pl_store_each_pending(store, s->of.name, tally_pending, s));
     int replicas = pl_topology_n_replicas(s->topology);
     int64_t phases = s->arm->inner.phases;
-    for (int who = 0; who < pl_arm_contributors(s->topology, s->index); who++) {
-        int path = pl_topology_module_path(s->topology, s->index, who / replicas);
+    for (int who = 0; who < s->of.n_holders; who++) {
+        int path = pl_topology_module_path(s->topology, s->of.module, who / replicas);
         for (int64_t t = 0; t < phases; t++)
             judge_phase(s, &s->paths[path * replicas + who % replicas], t,
                         s->counts[who * phases + t]);
@@ -169,8 +164,10 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
                         (void **)&s.counts));
     for (int i = 0; i < n; i++)
         PL_TRY(describe_coverage(store, &s, i));
-    for (; s.index < pl_topology_n_modules(topology); s.index++)
+    for (int m = 0; m < pl_topology_n_modules(topology); m++) {
+        s.of = pl_contract_of(arm, topology, m);
         PL_TRY(scan_module(store, &s));
+    }
 done:
     pl_free_aligned(s.counts);
     return status;

@@ -1,7 +1,7 @@
 /* Counts on how many tokens of certain documents paths and modules were trained
  * (exposure.h). Only one data shard at a time is in memory. */
 #include "outer/exposure.h"
-#include "outer/rounds.h"
+#include "outer/contract.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
  * the module is called a holder. A holder keeps its own parameters x and velocity v. In
  * each round it meets one other holder, its mate; the two exchange vectors, and each
  * takes a step with them. This file is pure: it gets vectors and returns vectors.
- * rounds.c defines the rounds and the holders.
+ * contract.c defines the rounds and the holders.
  *
  *   1. Matching (pl_gossip_match). Every process computes all pairs by itself, and all
  *      processes must get the same pairs. The members are sorted by a hash of (seed,

@@ -1,6 +1,6 @@
 /* Checks whether training could have left the moments in a path's state (moments.h). */
 #include "outer/moments.h"
-#include "outer/rounds.h"
+#include "outer/path_layout.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,15 +1,17 @@
 /* The public header of outer: the pure arithmetic that makes versions from updates. No
  * function here opens a file or a socket, or writes to a store.
  *
- * Read in this order: arm (the definition of a training), step_method, step,
- * step_overlap, gossip and iso (the outer step of every method), rounds (which versions
- * and updates belong to which phase), change (versions as encoded differences), arith
- * (steps over whole modules), audit_row (which tasks are done twice, and how their
- * results are compared), moments (which states a path can have), coverage (which
- * samples were trained, according to the store's records), exposure (how much training
- * used some documents), affected (what changes without some documents), held (held-out
- * text of paths, for curves), blend (modules made from others after training), health
- * (how well outer steps worked, according to the versions). */
+ * Read in this order: arm and arm_check (the definition of a training), step_method,
+ * step, step_overlap, gossip and iso (the outer step of every method), contract (what
+ * all of these mean for one module: rounds, versions, updates, merges), holder (what a
+ * path computes between phases), path_layout (the vectors of a path's state), change
+ * (versions as encoded differences), arith (steps over whole modules), audit_row (which
+ * tasks are done twice, and how their results are compared), moments (which states a
+ * path can have), coverage (which samples were trained, according to the store's
+ * records), exposure (how much training used some documents), affected (what changes
+ * without some documents), held (held-out text of paths, for curves), blend (modules
+ * made from others after training), health (how well outer steps worked, according to
+ * the versions). */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/affected.h"
@@ -18,14 +20,16 @@
 #include "outer/audit_row.h"
 #include "outer/blend.h"
 #include "outer/change.h"
+#include "outer/contract.h"
 #include "outer/coverage.h"
 #include "outer/exposure.h"
 #include "outer/gossip.h"
 #include "outer/held.h"
 #include "outer/health.h"
+#include "outer/holder.h"
 #include "outer/iso.h"
 #include "outer/moments.h"
-#include "outer/rounds.h"
+#include "outer/path_layout.h"
 #include "outer/step.h"
 #include "outer/step_method.h"
 #include "outer/step_overlap.h"

@@ -51,15 +51,9 @@ const pl_method_traits *pl_traits(pl_method method)
     return &traits[method];
 }
 
-bool pl_method_keeps_own(pl_method method)
+const char *pl_method_name(pl_method method)
 {
-    const pl_method_traits *t = &traits[method];
-    return t->gossips || t->streams;
-}
-
-bool pl_method_averages(pl_method method)
-{
-    return !pl_method_keeps_own(method) && !traits[method].arrives;
+    return traits[method].name;
 }
 
 const char *pl_rule_name(pl_rule rule)

@@ -64,11 +64,8 @@ typedef struct pl_method_traits {
 } pl_method_traits;
 
 const pl_method_traits *pl_traits(pl_method method);
-/* Returns whether gossips, streams and arrives are all false. */
-bool pl_method_averages(pl_method method);
-/* Returns whether paths keep their own parameters in addition to the versions, that is,
- * whether gossips or streams is true. */
-bool pl_method_keeps_own(pl_method method);
+/* Returns the method's name in the configuration. */
+const char *pl_method_name(pl_method method);
 
 typedef struct pl_method_settings {
     pl_method method;

@@ -31,7 +31,7 @@ static size_t find_peers(const hub *h, const plan_arm *arm, int index, int64_t p
                          pl_msg_peer *out)
 {
     size_t n = 0;
-    if (!pl_traits(arm->arm.outer.method.method)->gossips || phase == 0)
+    if (phase == 0)
         return 0;
     const int *mates = plan_mates(arm, index, phase);
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
@@ -104,7 +104,7 @@ static pl_status send_task(hub *h, hub_worker *w)
 static int local_steps(const hub *h, const hub_worker *w, const pl_arm *arm)
 {
     double top = 0, own = 0;
-    if (!arm->outer.dynamic || !pl_traits(arm->outer.method.method)->arrives)
+    if (!pl_steps_vary(&arm->outer))
         return 0;
     for (int i = 0; i < h->n_workers; i++) {
         const hub_worker *other = &h->workers[i];
@@ -169,7 +169,7 @@ static pl_status back_up(hub *h, int worker, int64_t now_ms)
     if (!hub_find_backup(h, worker, now_ms, &task))
         return PL_OK;
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
-    if (!plan_may_back_up(&h->tasks.arms[task.arm])) {
+    if (!pl_phase_repeats(&h->tasks.arms[task.arm].arm.outer)) {
         hub_end_lease(h, path, now_ms);
         return give_task(h, worker, task);
     }

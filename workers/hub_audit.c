@@ -215,7 +215,7 @@ static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
     a->asked_ms = now_ms;
     for (int slot = 0; slot < a->n_slots; slot++) {
         int module = pl_topology_module_of_path(arm->topology, slot, path);
-        int64_t round = pl_round_of(&arm->arm, arm->topology, module, a->row.phase);
+        int64_t round = pl_round_of(&arm->contracts[module], a->row.phase);
         if (round < 0 || !pl_hash_none(&a->hashes[slot]))
             continue;
         pl_arm_module_name(&arm->arm, arm->topology, module, name);
@@ -235,7 +235,7 @@ static bool sends(const hub *h, const hub_audit *a, int slot)
     const plan_arm *arm = &h->tasks.arms[a->task.arm];
     int path = a->task.index / pl_topology_n_replicas(arm->topology);
     int module = pl_topology_module_of_path(arm->topology, slot, path);
-    return pl_round_of(&arm->arm, arm->topology, module, a->row.phase) >= 0;
+    return pl_round_of(&arm->contracts[module], a->row.phase) >= 0;
 }
 
 static int count_sending(const hub *h, const hub_audit *a)

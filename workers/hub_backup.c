@@ -153,7 +153,7 @@ static void find_slow_leases(hub *h, int64_t now_ms)
     hub_look_at_fleet(h, now_ms);
     for (int a = 0; a < h->tasks.n_arms; a++) {
         const plan_arm *arm = &h->tasks.arms[a];
-        bool both = plan_may_back_up(arm);
+        bool both = pl_phase_repeats(&arm->arm.outer);
         for (int i = 0; i < arm->n_tasks; i++) {
             const plan_path *path = &arm->paths[i];
             if (!may_get_backup(h, path, now_ms) || !(both || may_be_taken(h, path)))
@@ -203,7 +203,8 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         plan_task task = h->slow[i].task;
         const plan_arm *arm = &h->tasks.arms[task.arm];
         const plan_path *path = &arm->paths[task.index];
-        const bool doubtful = plan_may_back_up(arm) && is_doubtful(h, arm, path);
+        const bool doubtful =
+            pl_phase_repeats(&arm->arm.outer) && is_doubtful(h, arm, path);
         double own_s = hub_task_s(w, &arm->arm);
         if (own_s <= 0 && doubtful)
             own_s = arm->typical_s;

@@ -373,7 +373,8 @@ static bool may_try(const hub *h, const hub_worker *w, const plan_arm *arm,
     const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
     const double need_ms = 1e3 * hub_task_s(w, &arm->arm);
     const bool is_old = (double)(now_ms - p->noted_ms) > PROBE_TIMES * need_ms;
-    return (is_old && h->options->backup != PL_BACKUP_OFF && plan_may_back_up(arm)) ||
+    return (is_old && h->options->backup != PL_BACKUP_OFF &&
+            pl_phase_repeats(&arm->arm.outer)) ||
            (arm->waits_until_ms < now_ms &&
             (double)(now_ms - arm->waits_until_ms) > need_ms);
 }
@@ -383,8 +384,7 @@ bool hub_fits(hub *h, int worker, int of, const hub_ask *ask, int64_t now_ms)
     hub_worker *w = &h->workers[worker];
     const plan_arm *arm = &h->tasks.arms[of];
     hub_withheld *held = &w->withheld;
-    const bool has_own_pace =
-        arm->arm.outer.dynamic && pl_traits(arm->arm.outer.method.method)->arrives;
+    const bool has_own_pace = pl_steps_vary(&arm->arm.outer);
     /* A worker that was not measured and may have lost its task to a backup will be
      * measured as soon as the DONE of the backup's holder arrives. */
     if (!has_own_pace && hub_task_s(w, &arm->arm) <= 0 &&

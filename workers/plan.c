@@ -15,7 +15,7 @@
  *   1. its path has finished t phases and the arm has more than t of them;
  *   2. every module of the path has the version that phase t needs (pl_round_needs). A
  *      holder that continues before its results of phase t - 1 have arrived does not
- *      need versions that are made only from these results (pl_round_predicts);
+ *      need versions that are made only from these results (pl_contract.predicts);
  *   3. the method's own condition holds:
  *      noloco             the mates of phase t - 1 have finished that phase, or offer
  *                         their updates, or the deadline is over
@@ -66,6 +66,7 @@ static void clear_arm(plan_arm *a)
 {
     for (int i = 0; a->paths && i < a->n_tasks; i++)
         pl_free(a->paths[i].mates);
+    pl_free(a->contracts);
     pl_topology_destroy(&a->topology);
     pl_arm_clear(&a->arm);
     pl_name_table_destroy(&a->path_names);
@@ -112,6 +113,8 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
         clear_arm(&a);
         return status;
     }
+    a.contracts = pl_contracts_create(&a.arm, a.topology);
+    a.phases_ahead = pl_phases_ahead(&a.arm.outer);
     char name[PL_NAME_MAX];
     int n = pl_topology_n_modules(a.topology);
     a.versions = pl_alloc((size_t)n * sizeof *a.versions);
@@ -204,9 +207,9 @@ static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool
         uint64_t have = a->versions[module];
         if (have == UINT64_MAX)
             return false;
-        if (ahead && pl_round_predicts(&a->arm, a->topology, module))
+        if (ahead && a->contracts[module].predicts)
             continue;
-        if (have < pl_round_needs(&a->arm, a->topology, module, phase))
+        if (have < pl_round_needs(&a->contracts[module], phase))
             return false;
     }
     return true;
@@ -234,8 +237,8 @@ static void find_mates(const plan_arm *a, int index, int64_t phase, int *mates)
     int path = index / pl_topology_n_replicas(a->topology);
     for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
         int module = pl_topology_module_of_path(a->topology, slot, path);
-        if (pl_round_mate(&a->arm, a->topology, module, index, phase - 1,
-                          &mates[slot]) != PL_OK)
+        if (pl_round_mate(&a->contracts[module], index, phase - 1, &mates[slot]) !=
+            PL_OK)
             mates[slot] = -1;
     }
 }
@@ -280,10 +283,12 @@ static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t 
 static bool is_too_far_ahead(const plan_arm *a, int64_t phase)
 {
     int64_t least = INT64_MAX;
+    if (phase <= a->phases_ahead)
+        return false;
     for (int i = 0; i < a->n_tasks; i++)
         if (a->paths[i].phase < least)
             least = a->paths[i].phase;
-    return phase - least > a->arm.outer.staleness;
+    return phase - least > a->phases_ahead;
 }
 
 /* Whether `other`, a replica of any path, has finished this phase, or a worker is doing
@@ -293,8 +298,8 @@ static bool is_under_way(const plan_path *other, int64_t phase)
     return other->phase > phase || (other->phase == phase && other->lease.active);
 }
 
-/* For streaming: whether all tasks that contribute to the versions that are mixed in
- * during this phase are done or have a worker. The versions need not exist when the
+/* Whether all tasks that contribute to the versions that are mixed in during this phase
+ * are done or have a worker. The versions need not exist when the
  * phase begins. But without this rule, the path might wait for a task for which no
  * worker is free. */
 static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
@@ -302,9 +307,9 @@ static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
     int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
     for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
         int module = pl_topology_module_of_path(a->topology, slot, path);
-        if (a->versions[module] >= pl_round_takes(&a->arm, a->topology, module, phase))
+        if (a->versions[module] >= pl_round_takes(&a->contracts[module], phase))
             continue;
-        for (int i = 0; i < pl_arm_contributors(a->topology, module); i++) {
+        for (int i = 0; i < a->contracts[module].n_holders; i++) {
             int other = pl_topology_module_path(a->topology, module, i / replicas);
             if (!is_under_way(&a->paths[other * replicas + i % replicas], phase - 1))
                 return false;
@@ -316,13 +321,9 @@ static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
 static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
                       int64_t now_ms)
 {
-    if (phase >= a->arm.inner.phases || !versions_are_there(a, index, phase, ahead))
-        return false;
-    const pl_method_traits *of = pl_traits(a->arm.outer.method.method);
-    return of->gossips   ? mates_are_done(a, index, phase, now_ms)
-           : of->streams ? merges_are_under_way(a, index, phase)
-           : of->arrives ? !is_too_far_ahead(a, phase)
-                         : true;
+    return phase < a->arm.inner.phases && versions_are_there(a, index, phase, ahead) &&
+           !is_too_far_ahead(a, phase) && merges_are_under_way(a, index, phase) &&
+           mates_are_done(a, index, phase, now_ms);
 }
 
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
@@ -500,16 +501,6 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker)
     bool backs_up =
         path->backup.active && plan_is_lease_of(&path->backup, token, worker);
     return backs_up ? &path->backup : NULL;
-}
-
-/* Returns false with noloco and delayed-nesterov: there a phase begins with the updates
- * that have arrived by that time, so two workers could begin with different updates.
- * Also returns false if the moments never leave a worker: two workers would have
- * different moments. */
-bool plan_may_back_up(const plan_arm *arm)
-{
-    const pl_method_traits *of = pl_traits(arm->arm.outer.method.method);
-    return !of->gossips && !of->arrives && arm->arm.outer.state != PL_STATE_LOCAL;
 }
 
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
@@ -696,7 +687,7 @@ bool plan_arm_finished(const plan_arm *arm)
             return false;
     for (int m = 0; m < pl_topology_n_modules(arm->topology); m++)
         if (arm->versions[m] == UINT64_MAX ||
-            arm->versions[m] < pl_round_count(&arm->arm, arm->topology, m))
+            arm->versions[m] < arm->contracts[m].n_rounds)
             return false;
     return true;
 }

@@ -147,6 +147,8 @@ typedef struct plan_arm {
     pl_arm arm;
     pl_hash blob;
     pl_topology *topology;
+    pl_contract *contracts; /* [n_modules] */
+    int64_t phases_ahead;   /* pl_phases_ahead */
     /* [n_modules] newest version of each module; UINT64_MAX: it has no version yet */
     uint64_t *versions;
     plan_path *paths; /* [n_tasks] the replicas of each path, path after path */
@@ -255,9 +257,8 @@ bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker);
 /* Returns the path's lease, or else its active backup, if the worker has it under this
  * token; otherwise NULL. The lease need not be active. */
 plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);
-/* Whether two workers may do the same task of this arm at once: the task must be a pure
- * function of the homes' data, so that both deliver the same bytes. */
-bool plan_may_back_up(const plan_arm *arm);
+/* Gives the task to a second worker, too. Both must deliver the same bytes, so the
+ * arm's phases must be functions of the homes' data (pl_phase_repeats). */
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
 /* plan_done.c */
 /* Notes that all phases before `phase` are finished. `by` is the token as in

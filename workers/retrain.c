@@ -3,7 +3,6 @@
  * store has all of these except the states of earlier phases. So the path is trained
  * again from phase 0. */
 #include "workers/path_state.h"
-#include "workers/local.h"
 #include "workers/train.h"
 #include "workers/workers.h"
 
@@ -13,6 +12,7 @@ typedef struct retraining {
     pl_store *store;
     const pl_arm *arm;
     const pl_topology *topology;
+    pl_contract *contracts;
     const pl_contribution *wanted;
     const char *module; /* the module whose update is compared */
     int slot;           /* the slot of that module */
@@ -41,7 +41,7 @@ static pl_status cannot(const char *module, const char *why)
 static pl_status check_method(const retraining *r)
 {
     const pl_arm *arm = r->arm;
-    if (pl_traits(arm->outer.method.method)->arrives)
+    if (!pl_versions_have_phases(&arm->outer))
         return cannot(r->module,
                       "the versions with which they began depended on timing");
     if (r->layout.params >= 0 || r->layout.last >= 0)
@@ -69,17 +69,14 @@ static pl_status alloc_retraining(retraining *r)
                         (void **)&r->state);
 }
 
-static local_slot describe_slot(const retraining *r, int slot, int64_t phase)
+static pl_holder describe_slot(const retraining *r, int slot, int64_t phase)
 {
     const pl_slot *place = pl_topology_slot(r->topology, slot);
-    return (local_slot){
-        .arm = r->arm,
-        .topology = r->topology,
-        .module = pl_topology_module_of_path(r->topology, slot, (int)r->wanted->path),
-        .path = (int)r->wanted->path,
-        .phase = phase,
-        .n = place->n_params,
-        .base = r->base + place->offset};
+    return (pl_holder){.of = &r->contracts[pl_topology_module_of_path(
+                           r->topology, slot, (int)r->wanted->path)],
+                       .path = (int)r->wanted->path,
+                       .phase = phase,
+                       .base = r->base + place->offset};
 }
 
 /* ---- one phase ---- */
@@ -104,14 +101,11 @@ static pl_status read_version(retraining *r, int slot, const char *module,
 
 static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
 {
-    local_slot s = describe_slot(r, slot, phase);
-    char module[96];
+    const pl_contract *of = describe_slot(r, slot, phase).of;
+    const uint64_t number = pl_round_base(of, pl_round_of(of, phase));
     pl_version v;
-    int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
-    uint64_t number = pl_round_base(r->arm, r->topology, s.module, round);
-    pl_arm_module_name(r->arm, r->topology, s.module, module);
-    PL_CHECK(pl_store_get_version(r->store, module, number, &v));
-    pl_status status = read_version(r, slot, module, &v);
+    PL_CHECK(pl_store_get_version(r->store, of->name, number, &v));
+    pl_status status = read_version(r, slot, of->name, &v);
     pl_version_clear(&v);
     return status;
 }
@@ -149,18 +143,17 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
  * lossy, the residual in the path's state becomes the part that the codec left out. */
 static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float *now)
 {
-    local_slot s = describe_slot(r, slot, phase);
+    const pl_holder s = describe_slot(r, slot, phase);
     size_t at = pl_topology_slot(r->topology, slot)->offset;
     float *residual = r->layout.residual < 0
                           ? NULL
                           : r->state + (size_t)r->layout.residual * r->n + at;
-    int n_parts = pl_codec_parts(r->topology, s.module, r->parts);
-    int64_t round = pl_round_of(r->arm, r->topology, s.module, phase);
+    int n_parts = pl_codec_parts(r->topology, s.of->module, r->parts);
+    int64_t round = pl_round_of(s.of, phase);
     if (round < 0) /* the slot sends no update in this phase, or its module is frozen */
         return PL_OK;
-    pl_codec_round shared =
-        pl_round_codec(r->arm, r->topology, s.module, s.path, round, r->norms[slot]);
-    local_update(&s, s.base, now + at, r->update);
+    pl_codec_round shared = pl_round_codec(s.of, s.path, round, r->norms[slot]);
+    pl_holder_update(&s, s.base, now + at, r->update);
     pl_buf_clear(&r->encoded);
     return pl_codec_encode_module(&r->arm->outer.codec, r->parts, n_parts, &shared,
                                   r->update, residual, &r->encoded);
@@ -264,6 +257,7 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
                        r->module, (long long)w->path, r->arm->name);
     r->slot = pl_topology_module_slot(r->topology, module);
     r->layout = pl_path_layout_of(r->arm);
+    r->contracts = pl_contracts_create(r->arm, r->topology);
     r->n = pl_topology_path_params(r->topology);
     PL_CHECK(check_method(r));
     PL_CHECK(trainer_create(backend, false, &r->trainer, r->device));
@@ -283,6 +277,7 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
 static void close_retraining(retraining *r)
 {
     trainer_destroy(&r->trainer);
+    pl_free(r->contracts);
     pl_tokens_close(&r->tokens);
     pl_free_aligned(r->shard);
     pl_free_aligned(r->base);

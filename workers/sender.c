@@ -144,26 +144,25 @@ static void free_parcel(parcel *p, int n_slots)
 
 /* Returns the residual of a slot, which is in task->job.state; NULL if the slot has no
  * residual. Encoding replaces the old residual by the new one. */
-static float *residual_of(const worker_task *task, const local_slot *s, int slot)
+static float *residual_of(const worker_task *task, const pl_holder *s, int slot)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
-    if (task->layout.residual < 0 || local_carries(s) == 1)
+    if (task->layout.residual < 0 || s->of->carries == 1)
         return NULL;
     return task->job.state + (size_t)task->layout.residual * task->n_params +
            place->offset;
 }
 
-static pl_status encode_update(const worker_task *task, const local_slot *s, int slot,
+static pl_status encode_update(const worker_task *task, const pl_holder *s, int slot,
                                int64_t round, parcel *p, float *residual)
 {
-    const pl_arm *arm = s->arm;
-    int n_parts = pl_codec_parts(s->topology, s->module, p->parts);
+    const pl_contract *of = s->of;
+    int n_parts = pl_codec_parts(of->topology, of->module, p->parts);
     double norm = task->bases[slot].norm;
-    pl_codec_round shared =
-        pl_round_codec(arm, s->topology, s->module, s->path, round, norm);
+    pl_codec_round shared = pl_round_codec(of, s->path, round, norm);
     pl_buf *out = &p->encoded[slot];
-    PL_CHECK(pl_codec_encode_module(&arm->outer.codec, p->parts, n_parts, &shared,
-                                    p->update, residual, out));
+    PL_CHECK(pl_codec_encode_module(&task->arm->arm.outer.codec, p->parts, n_parts,
+                                    &shared, p->update, residual, out));
     /* frees unused memory of the buffer, because the message is kept until it is
      * sent */
     out->data = pl_grow(out->data, out->len);
@@ -171,11 +170,12 @@ static pl_status encode_update(const worker_task *task, const local_slot *s, int
     return PL_OK;
 }
 
-static void address(sender *s, int slot, int64_t round, int module, parcel *p)
+static void address(sender *s, int slot, int64_t round, const pl_contract *of,
+                    parcel *p)
 {
     const worker_task *task = s->task;
     pl_submission *out = &p->submissions[p->n];
-    pl_arm_module_name(&task->arm->arm, task->arm->topology, module, p->names[p->n]);
+    pl_copy_text(p->names[p->n], sizeof p->names[p->n], of->name);
     fill_contribution(s, &out->contribution);
     out->contribution.phase = round;
     out->module = p->names[p->n];
@@ -186,67 +186,59 @@ static void address(sender *s, int slot, int64_t round, int module, parcel *p)
     p->n++;
 }
 
-static pl_status encode_all(const worker_task *task, const local_slot *s, int slot,
+static pl_status encode_all(const worker_task *task, const pl_holder *s, int slot,
                             int64_t round, parcel *p)
 {
-    const float *start = task->start + pl_topology_slot(s->topology, slot)->offset;
-    const float *now = task->job.params + pl_topology_slot(s->topology, slot)->offset;
-    local_update(s, start, now, p->update);
+    const size_t at = pl_topology_slot(s->of->topology, slot)->offset;
+    const float *start = task->start + at, *now = task->job.params + at;
+    pl_holder_update(s, start, now, p->update);
     /* simulates a machine with faulty memory */
     if (pl_failpoint("worker.update.wrong") != PL_OK)
         p->update[0] = 0.5f * p->update[0] + 0.02f;
     /* simulates a worker that lies */
     if (pl_failpoint("worker.update.flipped") != PL_OK)
-        for (size_t i = 0; i < s->n; i++)
+        for (size_t i = 0; i < s->of->n_params; i++)
             p->update[i] = -p->update[i];
     float *residual = residual_of(task, s, slot);
-    bool carries = residual && local_carries(s) > 0;
+    bool carries = residual && s->of->carries > 0;
     if (carries)
-        memcpy(p->sent, residual, s->n * sizeof *residual);
+        memcpy(p->sent, residual, s->of->n_params * sizeof *residual);
     PL_CHECK(encode_update(task, s, slot, round, p, residual));
     if (carries)
-        local_keep_left(s, p->sent, residual);
-    if (pl_round_vectors(s->arm, s->topology, s->module) == 1)
+        pl_holder_keep_left(s, p->sent, residual);
+    if (s->of->n_vectors == 1)
         return PL_OK;
     /* the second vector is encoded without a residual */
-    local_update_start(s, start, p->update);
+    pl_holder_update_start(s, start, p->update);
     return encode_update(task, s, slot, round, p, NULL);
 }
 
 /* Decodes the slot's update into p->sent and p->sent_start, because with noloco the
  * path keeps its update as other workers decode it. */
-static pl_status decode_all(const local_slot *s, int slot, parcel *p)
+static pl_status decode_all(const pl_holder *s, int slot, parcel *p)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     float *const out[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
-    int n_vectors = pl_round_vectors(s->arm, s->topology, s->module);
+    const int n_vectors = s->of->n_vectors;
     double norm = 0;
     PL_CHECK(pl_codec_split(p->encoded[slot].data, p->encoded[slot].len, n_vectors,
                             messages));
     for (int v = 0; v < n_vectors; v++) {
-        memset(out[v], 0, s->n * sizeof(float));
-        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f, out[v],
-                              &norm));
+        memset(out[v], 0, s->of->n_params * sizeof(float));
+        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, s->of->n_params,
+                              1.0f, out[v], &norm));
     }
     return PL_OK;
 }
 
 /* Computes the version that the home will make from this update. Overwrites the
  * previous version in task->base. */
-static pl_status predict_version(worker_task *task, const local_slot *s, int slot,
+static pl_status predict_version(worker_task *task, const pl_holder *s, int slot,
                                  int64_t round, const parcel *p)
 {
     const pl_codec_message sent = {p->encoded[slot].data, p->encoded[slot].len};
-    float *next = task->base + pl_topology_slot(s->topology, slot)->offset;
-    return pl_round_predict(s->arm, s->topology, s->module, round, &sent, next,
-                            &task->predicted_norm[slot]);
-}
-
-static bool slot_predicts(const worker_task *task, int slot)
-{
-    const pl_topology *t = task->arm->topology;
-    return pl_round_predicts(&task->arm->arm, t,
-                             pl_topology_module_of_path(t, slot, task->path));
+    float *next = task->base + pl_topology_slot(s->of->topology, slot)->offset;
+    return pl_round_predict(s->of, round, &sent, next, &task->predicted_norm[slot]);
 }
 
 /* Makes and encodes the update of one slot. Also writes the path's own vectors for the
@@ -255,19 +247,18 @@ static bool slot_predicts(const worker_task *task, int slot)
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
     worker_task *task = s->task;
-    local_slot place = worker_slot(task, slot, task->job.state);
-    size_t at = pl_topology_slot(place.topology, slot)->offset;
+    pl_holder place = worker_slot(task, slot, task->job.state);
+    size_t at = pl_topology_slot(place.of->topology, slot)->offset;
     const float *start = task->start + at, *now = task->job.params + at;
-    int64_t round = pl_round_of(place.arm, place.topology, place.module, task->phase);
+    int64_t round = pl_round_of(place.of, task->phase);
     if (round >= 0) {
         PL_CHECK(encode_all(task, &place, slot, round, p));
-        address(s, slot, round, place.module, p);
+        address(s, slot, round, place.of, p);
     }
     if (place.last && round >= 0)
         PL_CHECK(decode_all(&place, slot, p));
-    local_keep(&place, start, now, p->sent, p->sent_start);
-    return slot_predicts(task, slot) ? predict_version(task, &place, slot, round, p)
-                                     : PL_OK;
+    pl_holder_keep(&place, start, now, p->sent, p->sent_start);
+    return place.of->predicts ? predict_version(task, &place, slot, round, p) : PL_OK;
 }
 
 static void describe_path(const sender *s, pl_path_state *state)
@@ -317,7 +308,7 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     /* a task that scores documents has no updates */
     for (int slot = 0; task->arm->arm.n_scored == 0 && slot < n_slots; slot++) {
         PL_CHECK(pack_slot(s, slot, p));
-        predicts |= slot_predicts(task, slot);
+        predicts |= worker_contract(task, slot)->predicts;
     }
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
@@ -346,7 +337,7 @@ static pl_status liken(worker_task *task, const parcel *p)
     pl_likeness *out = task->likeness = pl_alloc(task->n_seeds * sizeof *out);
     for (int slot = 0; slot < n_slots; slot++) {
         int module = pl_topology_module_of_path(topology, slot, task->path);
-        if (pl_round_of(arm, topology, module, task->phase) < 0)
+        if (pl_round_of(&task->arm->contracts[module], task->phase) < 0)
             continue;
         const pl_submission *from = &p->submissions[n++];
         PL_CHECK(pl_audit_update(topology, module, task->seeds[slot], from->data,
@@ -408,7 +399,7 @@ static pl_status send_results(sender *s)
     pl_path_state state;
     parcel p = {0};
     PL_TRY(pack(s, n_slots, &p));
-    if (s->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
+    if (s->offers && task->layout.last >= 0)
         offer(s, &p);
     pl_queue_push(s->packed, task);
     const pl_arm *arm = &task->arm->arm;

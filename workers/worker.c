@@ -317,7 +317,7 @@ static pl_status take_packed(worker *w)
         task->packed = true;
         /* frees memory that packing used, because the state will be copied next */
         pl_give_back_blocks();
-        if (w->offers && pl_traits(task->arm->arm.outer.method.method)->gossips)
+        if (w->offers && task->layout.last >= 0)
             PL_CHECK(worker_tell_offer(w, task));
     }
     return begin_after(w);

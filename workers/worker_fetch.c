@@ -20,6 +20,7 @@ static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
     PL_TRY(pl_client_get_blob(w->homes, object, blob, &bytes));
     PL_TRY(pl_arm_decode(bytes.data, bytes.len, &a->arm));
     PL_TRY(pl_topology_create(&a->arm.shape, &a->arm.spec, &a->topology));
+    a->contracts = pl_contracts_create(&a->arm, a->topology);
     w->arms = pl_grow(w->arms, (size_t)(w->n_arms + 1) * sizeof(worker_arm *));
     w->arms[w->n_arms++] = a;
     *out = a;
@@ -168,23 +169,21 @@ static pl_status fetch_floats(worker *w, const char *name, const pl_hash *blob,
     return PL_OK;
 }
 
-static int module_of(const worker_task *task, int slot)
+const pl_contract *worker_contract(const worker_task *task, int slot)
 {
-    return pl_topology_module_of_path(task->arm->topology, slot, task->path);
+    return &task->arm->contracts[pl_topology_module_of_path(task->arm->topology, slot,
+                                                            task->path)];
 }
 
-local_slot worker_slot(const worker_task *task, int slot, float *state)
+pl_holder worker_slot(const worker_task *task, int slot, float *state)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
     const pl_path_layout *l = &task->layout;
     size_t n = task->n_params, at = place->offset;
-    return (local_slot){
-        .arm = &task->arm->arm,
-        .topology = task->arm->topology,
-        .module = module_of(task, slot),
+    return (pl_holder){
+        .of = worker_contract(task, slot),
         .path = task->path,
         .phase = task->phase,
-        .n = place->n_params,
         .base = task->base + at,
         .params = l->params < 0 ? NULL : state + (size_t)l->params * n + at,
         .velocity = l->velocity < 0 ? NULL : state + (size_t)l->velocity * n + at,
@@ -229,9 +228,7 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
     pl_version_facts *facts = &task->bases[slot];
     float *out = task->base + place->offset;
-    char name[96];
-    pl_arm_module_name(&task->arm->arm, task->arm->topology, module_of(task, slot),
-                       name);
+    const char *name = worker_contract(task, slot)->name;
     PL_CHECK(pl_client_get_version(w->homes, name, number, facts));
     pl_status status = fetch_change(w, name, facts, place->n_params, out);
     if (status == PL_ERR_NOT_FOUND)
@@ -251,30 +248,15 @@ static bool takes_predictions(const worker_task *task)
 }
 
 /* Fetches the version to which the slot's update of this phase is relative. Training
- * also starts from this version, unless the path has parameters of its own. In phase 0
- * and for frozen modules this is version 0. In later phases a slot that sends no update
- * needs no version. */
+ * also starts from this version, unless the path has parameters of its own.
+ * worker_fetch_merged later fetches the versions that are mixed in. */
 static pl_status fetch_base(worker *w, worker_task *task, int slot)
 {
-    const pl_arm *arm = &task->arm->arm;
-    const pl_topology *t = task->arm->topology;
-    int module = module_of(task, slot);
-    int64_t round = pl_round_of(arm, t, module, task->phase);
-    if (pl_traits(pl_arm_method(arm, t, module).method)->arrives)
-        return fetch_version(w, task, slot, PL_NEWEST);
-    if (takes_predictions(task) && pl_round_predicts(arm, t, module))
+    const pl_contract *of = worker_contract(task, slot);
+    if (takes_predictions(task) && of->predicts)
         return PL_OK; /* the worker computes this version itself */
-    /* with streaming, phase 0 also starts from version 0 */
-    if (task->phase == 0 || pl_arm_is_frozen(arm, module))
-        return fetch_version(w, task, slot, 0);
-    if (round < 0)
-        return PL_OK;
-    uint64_t number = pl_round_base(arm, t, module, round);
-    if (pl_round_takes(arm, t, module, task->phase) == number && number > 0)
-        /* this version is mixed in during the phase, so bring_merged fetches it
-         * later */
-        return PL_OK;
-    return fetch_version(w, task, slot, (int64_t)number);
+    const int64_t number = pl_round_start(of, task->phase);
+    return number < PL_NEWEST ? PL_OK : fetch_version(w, task, slot, number);
 }
 
 void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
@@ -385,15 +367,15 @@ done:
 
 /* ---- other data that a phase begins with ---- */
 /* Whether bytes from another worker can be decoded as an update of this slot. */
-static bool is_update(const local_slot *s, const pl_buf *bytes)
+static bool is_update(const pl_contract *of, const pl_buf *bytes)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
-    int n = pl_round_vectors(s->arm, s->topology, s->module);
+    const int n = of->n_vectors;
     double norm = 0;
     if (pl_codec_split(bytes->data, bytes->len, n, messages) != PL_OK)
         return false;
     for (int v = 0; v < n; v++)
-        if (pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f, NULL,
+        if (pl_codec_add(messages[v].data, messages[v].bytes, of->n_params, 1.0f, NULL,
                          &norm) != PL_OK)
             return false;
     return true;
@@ -403,16 +385,16 @@ static bool is_update(const local_slot *s, const pl_buf *bytes)
  * that are no update, its address is deleted, so that this task does not ask it again
  * for the next slot. */
 static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
-                          const local_slot *s, const char *name, const int mate[2],
-                          pl_buf *out)
+                          const pl_contract *of, const int mate[2], pl_buf *out)
 {
     /* no codec sends more than two vectors of f32 with a few words per block */
     peer_line line = {who->address, worker_go_on, w, w->has_mates ? &w->mates : NULL,
-                      16 * s->n + ((uint64_t)1 << 20)};
-    pl_status status = peer_get(&line, name, task->phase - 1, mate[0], mate[1], out);
-    if (status == PL_OK && !is_update(s, out)) {
+                      16 * of->n_params + ((uint64_t)1 << 20)};
+    pl_status status =
+        peer_get(&line, of->name, task->phase - 1, mate[0], mate[1], out);
+    if (status == PL_OK && !is_update(of, out)) {
         pl_log(PL_LOG_WARN, "mate.lied", "module=%s mate=%s round=%lld reason=\"%s\"",
-               name, who->task, (long long)task->phase - 1, pl_last_error());
+               of->name, who->task, (long long)task->phase - 1, pl_last_error());
         pl_buf_clear(out);
         status = PL_ERR_DATA;
     }
@@ -424,28 +406,27 @@ static pl_status ask_peer(worker *w, struct task_peer *who, worker_task *task,
         task->met = pl_grow(task->met, (task->n_met + 1) * sizeof *task->met);
         struct task_met *met = &task->met[task->n_met++];
         pl_copy_text(met->task, sizeof met->task, who->task);
-        pl_copy_text(met->module, sizeof met->module, name);
+        pl_copy_text(met->module, sizeof met->module, of->name);
         met->path = mate[0];
         met->replica = mate[1];
         pl_blob_hash(out->data, out->len, &met->hash);
     }
     if (status == PL_OK)
-        pl_log(PL_LOG_DEBUG, "mate.met", "module=%s mate=%s round=%lld", name,
+        pl_log(PL_LOG_DEBUG, "mate.met", "module=%s mate=%s round=%lld", of->name,
                who->task, (long long)task->phase - 1);
     return status;
 }
 
 /* Asks the workers that offer the update. PL_ERR_NOT_FOUND: no worker gave the update,
  * so the home must be asked. */
-static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
-                           const char *path, const char *name, const int mate[2],
-                           pl_buf *out)
+static pl_status ask_peers(worker *w, worker_task *task, const pl_contract *of,
+                           const char *path, const int mate[2], pl_buf *out)
 {
     for (size_t i = 0; !w->shuns_peers && i < task->n_peers; i++) {
         struct task_peer *who = &task->peers[i];
         if (!who->address[0] || strcmp(who->task, path) != 0)
             continue;
-        if (ask_peer(w, who, task, s, name, mate, out) == PL_OK)
+        if (ask_peer(w, who, task, of, mate, out) == PL_OK)
             return PL_OK;
         if (w->broken != PL_OK) /* this worker must end, so it asks no other worker */
             return w->broken;
@@ -455,21 +436,22 @@ static pl_status ask_peers(worker *w, worker_task *task, const local_slot *s,
 
 /* Asks the workers that offer the update, then the home. PL_ERR_NOT_FOUND: no worker
  * and no home has the update. */
-static pl_status fetch_update(worker *w, worker_task *task, const local_slot *s,
-                              const char *name, int mate, pl_buf *out)
+static pl_status fetch_update(worker *w, worker_task *task, const pl_contract *of,
+                              int mate, pl_buf *out)
 {
-    int replicas = pl_topology_n_replicas(s->topology);
+    int replicas = pl_topology_n_replicas(of->topology);
     char path[96];
     pl_hash hash;
-    pl_arm_path_name(s->arm, s->topology, mate / replicas, mate % replicas, path);
+    pl_arm_path_name(&task->arm->arm, of->topology, mate / replicas, mate % replicas,
+                     path);
     const int place[2] = {mate / replicas, mate % replicas};
-    pl_status status = ask_peers(w, task, s, path, name, place, out);
+    pl_status status = ask_peers(w, task, of, path, place, out);
     if (status != PL_ERR_NOT_FOUND)
         return status;
-    status = pl_client_get_update(w->homes, name, task->phase - 1, place[0], place[1],
-                                  &hash);
+    status = pl_client_get_update(w->homes, of->name, task->phase - 1, place[0],
+                                  place[1], &hash);
     PL_CHECK(status);
-    return pl_client_get_blob(w->homes, name, &hash, out);
+    return pl_client_get_blob(w->homes, of->name, &hash, out);
 }
 
 static pl_status ask_meeting(worker *w, const worker_task *task, const char *name,
@@ -485,21 +467,21 @@ static pl_status ask_meeting(worker *w, const worker_task *task, const char *nam
  * or is split. This worker first asks the home for its decision, and then tries to
  * fetch the update. If the home has not decided yet, the worker asks to meet if it got
  * the update, or to split if it did not get the update and the deadline is over. */
-static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
-                           const char *name, int mate, pl_buf *out)
+static pl_status meet_mate(worker *w, worker_task *task, const pl_contract *of,
+                           int mate, pl_buf *out)
 {
-    bool timed = s->arm->outer.deadline_ms > 0;
+    bool timed = task->arm->arm.outer.deadline_ms > 0;
     pl_meeting said = timed ? PL_MEETING_OPEN : PL_MEETING_MET;
     if (timed)
-        PL_CHECK(ask_meeting(w, task, name, PL_MEETING_OPEN, &said));
+        PL_CHECK(ask_meeting(w, task, of->name, PL_MEETING_OPEN, &said));
     if (said == PL_MEETING_SPLIT)
         return PL_OK;
-    pl_status status = fetch_update(w, task, s, name, mate, out);
+    pl_status status = fetch_update(w, task, of, mate, out);
     bool is_there = status == PL_OK;
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         return status;
     if (said == PL_MEETING_OPEN && (is_there || task->late))
-        PL_CHECK(ask_meeting(w, task, name,
+        PL_CHECK(ask_meeting(w, task, of->name,
                              is_there ? PL_MEETING_MET : PL_MEETING_SPLIT, &said));
     if (said == PL_MEETING_SPLIT) {
         pl_buf_clear(out);
@@ -510,33 +492,33 @@ static pl_status meet_mate(worker *w, worker_task *task, const local_slot *s,
     /* no worker gave the update, and the home lacks it; the task must be tried again */
     return pl_fail(PL_ERR_BUSY,
                    "%s needs its mate's update of %s, which has not arrived yet",
-                   task->name, name);
+                   task->name, of->name);
 }
 
-/* For noloco: fetches to task->other the update of the mate that the path meets now. */
-static pl_status fetch_mate(worker *w, worker_task *task, int slot, const local_slot *s,
-                            const char *name)
+/* Fetches to task->other the update of the mate that the path meets now, if any. */
+static pl_status fetch_mate(worker *w, worker_task *task, int slot)
 {
-    int replicas = pl_topology_n_replicas(s->topology), mate = 0;
+    const pl_contract *of = worker_contract(task, slot);
+    int replicas = pl_topology_n_replicas(of->topology), mate = 0;
     int own = task->path * replicas + task->replica;
-    float *out = task->other + pl_topology_slot(s->topology, slot)->offset;
+    float *out = task->other + pl_topology_slot(of->topology, slot)->offset;
     pl_buf bytes = {0};
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double norm = 0;
     pl_status status = PL_OK;
-    PL_TRY(pl_round_mate(s->arm, s->topology, s->module, own, task->phase - 1, &mate));
+    PL_TRY(pl_round_mate(of, own, task->phase - 1, &mate));
     if (mate == own)
         goto done;
-    PL_TRY(meet_mate(w, task, s, name, mate, &bytes));
+    PL_TRY(meet_mate(w, task, of, mate, &bytes));
     if (bytes.len == 0)
         goto done;
-    int n_vectors = pl_round_vectors(s->arm, s->topology, s->module);
+    const int n_vectors = of->n_vectors;
     PL_TRY(pl_codec_split(bytes.data, bytes.len, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
         float *to = out + (size_t)v * task->n_params;
-        memset(to, 0, s->n * sizeof *to);
-        PL_TRY(
-            pl_codec_add(messages[v].data, messages[v].bytes, s->n, 1.0f, to, &norm));
+        memset(to, 0, of->n_params * sizeof *to);
+        PL_TRY(pl_codec_add(messages[v].data, messages[v].bytes, of->n_params, 1.0f, to,
+                            &norm));
     }
     task->has_other[slot] = true;
 done:
@@ -552,50 +534,26 @@ static pl_status fetch_others(worker *w, worker_task *task)
         return PL_OK;
     PL_CHECK(pl_try_alloc(PL_ROUND_VECTORS_MAX * task->n_params * sizeof(float),
                           "updates of other contributors", (void **)&task->other));
-    for (int slot = 0; slot < n_slots; slot++) {
-        /* Only the module, path and length of `s` are used, not its vectors. So any
-         * memory may be passed as `state`. */
-        local_slot s = worker_slot(task, slot, task->base);
-        const pl_method_traits *of =
-            pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
-        char name[96];
-        pl_arm_module_name(s.arm, s.topology, s.module, name);
-        if (of->gossips)
-            PL_CHECK(fetch_mate(w, task, slot, &s, name));
-    }
+    for (int slot = 0; slot < n_slots; slot++)
+        PL_CHECK(fetch_mate(w, task, slot));
     return PL_OK;
 }
 
 /* ---- the parameters with which training begins ---- */
 static pl_status begin_slot(worker_task *task, int slot)
 {
-    local_slot s = worker_slot(task, slot, task->state);
-    const pl_method_traits *of =
-        pl_traits(pl_arm_method(s.arm, s.topology, s.module).method);
-    size_t at = pl_topology_slot(s.topology, slot)->offset;
+    const pl_holder s = worker_slot(task, slot, task->state);
+    const size_t at = pl_topology_slot(task->arm->topology, slot)->offset;
     const float *other = task->has_other[slot] ? task->other + at : NULL;
-    bool own = task->phase > 0 && s.params &&
-               (of->gossips || pl_traits(s.arm->outer.method.method)->streams);
-    if (own && of->gossips)
-        PL_CHECK(local_step_gossip(&s, other, other ? other + task->n_params : NULL));
-    memcpy(task->start + at, own ? s.params : s.base, s.n * sizeof *s.base);
-    return PL_OK;
-}
-
-/* For streaming: whether a new version of the slot's module is mixed in during this
- * phase. */
-static bool takes_up(const worker_task *task, int slot)
-{
-    return pl_round_takes(&task->arm->arm, task->arm->topology, module_of(task, slot),
-                          task->phase) > 0;
+    return pl_holder_begin(&s, other, other ? other + task->n_params : NULL,
+                           task->start + at);
 }
 
 pl_status worker_fetch_merged(worker *w, worker_task *task)
 {
     const pl_topology *t = task->arm->topology;
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        uint64_t number =
-            pl_round_takes(&task->arm->arm, t, module_of(task, slot), task->phase);
+        uint64_t number = pl_round_takes(worker_contract(task, slot), task->phase);
         if (number == 0)
             continue;
         pl_status status = fetch_version(w, task, slot, (int64_t)number);
@@ -622,7 +580,8 @@ static pl_status begin_task(worker_task *task)
     int n = pl_topology_n_slots(task->arm->topology), marked = 0;
     task->mixed = pl_alloc((size_t)n * sizeof *task->mixed);
     for (int slot = 0; slot < n; slot++)
-        marked += task->mixed[slot] = takes_up(task, slot);
+        marked += task->mixed[slot] =
+            pl_round_takes(worker_contract(task, slot), task->phase) > 0;
     if (marked == 0) {
         pl_free(task->mixed);
         task->mixed = NULL;
@@ -654,7 +613,7 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before)
         task->seconds_before = before->seconds_before + job->seconds;
     }
     for (int slot = 0; takes_predictions(task) && slot < pl_topology_n_slots(t); slot++)
-        if (pl_round_predicts(&task->arm->arm, t, module_of(task, slot)))
+        if (worker_contract(task, slot)->predicts)
             take_prediction(task, before, slot);
     worker_task_free(&task->past);
     return begin_task(task);
@@ -736,6 +695,7 @@ void worker_task_free(worker_task **task_)
 void worker_forget(worker *w)
 {
     for (int i = 0; i < w->n_arms; i++) {
+        pl_free(w->arms[i]->contracts);
         pl_topology_destroy(&w->arms[i]->topology);
         pl_arm_clear(&w->arms[i]->arm);
         pl_free(w->arms[i]);

@@ -9,7 +9,6 @@
 #define PL_WORKERS_WORKER_INTERNAL_H
 #include "workers/absence.h"
 #include "workers/cache.h"
-#include "workers/local.h"
 #include "workers/peer.h"
 #include "workers/path_state.h"
 #include "workers/train.h"
@@ -22,6 +21,7 @@ typedef struct worker_arm {
     pl_hash blob;
     pl_arm arm;
     pl_topology *topology;
+    pl_contract *contracts; /* one per module */
 } worker_arm;
 
 typedef struct worker_shard {
@@ -238,7 +238,8 @@ void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
 /* Completes a task that was fetched while the previous task trained. This function
  * reads no file and no socket. */
 pl_status worker_begin_after(worker_task *task, const worker_task *before);
-local_slot worker_slot(const worker_task *task, int slot, float *state);
+const pl_contract *worker_contract(const worker_task *task, int slot);
+pl_holder worker_slot(const worker_task *task, int slot, float *state);
 /* Frees the parameters with which training began. Call this after the updates are
  * made. */
 void worker_drop_start(worker_task *task);

@@ -43,8 +43,8 @@ static bool encode_poison(adversary *a, poison what, int slot, int path,
     pl_codec_options options = a->arm.outer.codec;
     if (what == NOT_FINITE) /* only f32 can encode such an update */
         memset(options.codec, PL_CODEC_F32, sizeof options.codec);
-    pl_codec_round round = pl_round_codec(&a->arm, a->topology, module, path,
-                                          (int64_t)base->number, base->norm);
+    const pl_contract of = pl_contract_of(&a->arm, a->topology, module);
+    pl_codec_round round = pl_round_codec(&of, path, (int64_t)base->number, base->norm);
     bool done = n == pl_topology_slot(a->topology, slot)->n_params &&
                 pl_codec_encode_module(&options, parts, n_parts, &round, update, NULL,
                                        out) == PL_OK;

@@ -109,14 +109,12 @@ static void open_kinds(bench *b)
 static pl_status read_bases(bench *b, int64_t phase)
 {
     for (int slot = 0; slot < pl_topology_n_slots(b->topology); slot++) {
-        char name[PL_MODULE_NAME_MAX];
         pl_version v;
         int module = pl_topology_module_of_path(b->topology, slot, 0);
         const pl_slot *place = pl_topology_slot(b->topology, slot);
-        int64_t round = pl_round_of(&b->arm, b->topology, module, phase);
-        pl_arm_module_name(&b->arm, b->topology, module, name);
-        PL_CHECK(pl_store_get_version(
-            b->store, name, pl_round_base(&b->arm, b->topology, module, round), &v));
+        const pl_contract of = pl_contract_of(&b->arm, b->topology, module);
+        PL_CHECK(pl_store_get_version(b->store, of.name,
+                                      pl_round_base(&of, pl_round_of(&of, phase)), &v));
         b->norms[slot] = v.update_norm;
         pl_status status =
             pl_store_read_blob(b->store, &v.params, 0, place->n_params * sizeof(float),
@@ -135,8 +133,8 @@ static pl_status through_codec(bench *b, const pl_codec_options *codec, int64_t 
         const pl_slot *place = pl_topology_slot(b->topology, slot);
         int module = pl_topology_module_of_path(b->topology, slot, 0);
         int n_parts = pl_codec_parts(b->topology, module, b->parts);
-        pl_codec_round shared =
-            pl_round_codec(&b->arm, b->topology, module, 0, phase, b->norms[slot]);
+        const pl_contract of = pl_contract_of(&b->arm, b->topology, module);
+        pl_codec_round shared = pl_round_codec(&of, 0, phase, b->norms[slot]);
         pl_buf bytes = {0};
         double norm = 0;
         float *u = update + place->offset;

@@ -69,25 +69,28 @@ void end_world(world *w)
     pl_free(w);
 }
 
-local_slot slot_of(world *w, int i, int64_t phase)
+const pl_contract *contract_of(world *w)
 {
-    holder *h = &w->of[i];
-    return (local_slot){.arm = &w->arm,
-                        .topology = w->topology,
-                        .module = MODULE,
-                        .path = i,
-                        .phase = phase,
-                        .n = w->n,
-                        .base = w->zero,
-                        .params = h->params,
-                        .velocity = h->velocity,
-                        .last = h->last,
-                        .before = h->before};
+    w->contract = pl_contract_of(&w->arm, w->topology, MODULE);
+    return &w->contract;
 }
 
-double share(const world *w, int i)
+pl_holder slot_of(world *w, int i, int64_t phase)
 {
-    return w->k * pl_arm_share(&w->arm, w->topology, MODULE, i);
+    holder *h = &w->of[i];
+    return (pl_holder){.of = contract_of(w),
+                       .path = i,
+                       .phase = phase,
+                       .base = w->zero,
+                       .params = h->params,
+                       .velocity = h->velocity,
+                       .last = h->last,
+                       .before = h->before};
+}
+
+double share(world *w, int i)
+{
+    return w->k * pl_round_share(contract_of(w), i);
 }
 
 double lr_at(const world *w, int64_t round)
@@ -104,9 +107,9 @@ void train(world *w, int i, int64_t phase)
                     0.02f * pl_random_normal(key, 7, e) + 0.01f * (float)i;
 }
 
-int n_vectors(const world *w)
+int n_vectors(world *w)
 {
-    return pl_round_vectors(&w->arm, w->topology, MODULE);
+    return contract_of(w)->n_vectors;
 }
 
 void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
@@ -115,7 +118,7 @@ void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
     const pl_codec_options *options = &w->arm.outer.codec;
     pl_codec_part parts[8];
     int n_parts = pl_codec_parts(w->topology, MODULE, parts);
-    pl_codec_round round = pl_round_codec(&w->arm, w->topology, MODULE, i, phase, norm);
+    pl_codec_round round = pl_round_codec(contract_of(w), i, phase, norm);
     assert_true(n_parts <= 8);
     assert_int_equal(pl_codec_encode_module(options, parts, n_parts, &round,
                                             w->of[i].update, residual, out),
@@ -125,14 +128,14 @@ void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
 void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out)
 {
     holder *h = &w->of[i];
-    local_slot s = slot_of(w, i, phase);
+    pl_holder s = slot_of(w, i, phase);
     float *const sent[] = {h->sent, h->sent_start};
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double sent_norm = 0;
-    local_update(&s, h->start, h->now, h->update);
+    pl_holder_update(&s, h->start, h->now, h->update);
     encode_one(w, i, phase, norm, w->arm.outer.feedback ? h->residual : NULL, out);
     if (n_vectors(w) == 2) {
-        local_update_start(&s, h->start, h->update);
+        pl_holder_update_start(&s, h->start, h->update);
         encode_one(w, i, phase, norm, NULL, out);
     }
     assert_int_equal(pl_codec_split(out->data, out->len, n_vectors(w), messages),
@@ -161,29 +164,24 @@ void mean_of_holders(const world *w, double *out)
     }
 }
 
-int mate_of(const world *w, int i, int64_t round)
+int mate_of(world *w, int i, int64_t round)
 {
     int mate = -1;
-    assert_int_equal(pl_round_mate(&w->arm, w->topology, MODULE, i, round, &mate),
-                     PL_OK);
+    assert_int_equal(pl_round_mate(contract_of(w), i, round, &mate), PL_OK);
     return mate;
 }
 
 void begin_gossip(world *w, int64_t phase)
 {
     for (int i = 0; i < w->k; i++) {
-        local_slot s = slot_of(w, i, phase);
-        if (phase == 0) {
-            memcpy(w->of[i].start, w->zero, w->n * sizeof(float));
-            continue;
-        }
-        int mate = mate_of(w, i, phase - 1);
+        pl_holder s = slot_of(w, i, phase);
+        int mate = phase > 0 ? mate_of(w, i, phase - 1) : i;
         bool alone = mate == i || w->is_split[phase - 1][i];
         const holder *other = alone ? NULL : &w->of[mate];
-        assert_int_equal(local_step_gossip(&s, other ? other->sent : NULL,
-                                           other ? other->sent_start : NULL),
+        assert_int_equal(pl_holder_begin(&s, other ? other->sent : NULL,
+                                         other ? other->sent_start : NULL,
+                                         w->of[i].start),
                          PL_OK);
-        memcpy(w->of[i].start, w->of[i].params, w->n * sizeof(float));
     }
 }
 
@@ -191,10 +189,10 @@ void end_gossip(world *w, int64_t phase, double norm, pl_buf encoded[])
 {
     for (int i = 0; i < w->k; i++) {
         holder *h = &w->of[i];
-        local_slot s = slot_of(w, i, phase);
+        pl_holder s = slot_of(w, i, phase);
         train(w, i, phase);
         encode_holder(w, i, phase, norm, &encoded[i]);
-        local_keep(&s, h->start, h->now, h->sent, h->sent_start);
+        pl_holder_keep(&s, h->start, h->now, h->sent, h->sent_start);
     }
 }
 
@@ -294,7 +292,7 @@ void submit(world *w, int i, int64_t round, const pl_buf *encoded)
     pl_version_facts base;
     pl_submit_result result;
     char name[96], text[256];
-    uint64_t number = pl_round_base(&w->arm, w->topology, MODULE, round);
+    uint64_t number = pl_round_base(contract_of(w), round);
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
     assert_int_equal(pl_client_get_version(w->client, name, (int64_t)number, &base),
                      PL_OK);

@@ -7,7 +7,7 @@
 #include "home/home.h"
 #include "tests/support/leases.h"
 #include "tests/support/tiny_arm.h"
-#include "workers/local.h"
+#include "outer/outer.h"
 
 #include <math.h>
 #include <signal.h>
@@ -39,6 +39,7 @@ typedef struct holder {
 typedef struct world {
     pl_arm arm;
     pl_topology *topology;
+    pl_contract contract;
     int k;
     size_t n;
     float *zero; /* parameters of version 0 */
@@ -63,9 +64,12 @@ world *new_world(pl_method method, int k, const char *codec);
 
 void end_world(world *w);
 
-local_slot slot_of(world *w, int i, int64_t phase);
+/* Computes w->contract from the arm, which a test may have changed. */
+const pl_contract *contract_of(world *w);
 
-double share(const world *w, int i);
+pl_holder slot_of(world *w, int i, int64_t phase);
+
+double share(world *w, int i);
 
 double lr_at(const world *w, int64_t round);
 
@@ -73,7 +77,7 @@ double lr_at(const world *w, int64_t round);
  * that differs per holder, and adds noise. */
 void train(world *w, int i, int64_t phase);
 
-int n_vectors(const world *w);
+int n_vectors(world *w);
 
 void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
                 pl_buf *out);
@@ -88,7 +92,7 @@ void assert_near(const world *w, const float *got, const double *want,
 void mean_of_holders(const world *w, double *out);
 
 /* ---- noloco ---- */
-int mate_of(const world *w, int i, int64_t round);
+int mate_of(world *w, int i, int64_t round);
 
 /* Takes each holder's outer step after phase `phase` - 1, if there is such a phase.
  * Then sets the parameters with which the holder starts `phase`. */

@@ -62,8 +62,8 @@ void encode(const worker *w, int slot, double norm, pl_buf *out)
     int n_parts = pl_codec_parts(f->topology, module, NULL);
     pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
     float *update = pl_alloc(n * sizeof *update);
-    pl_codec_round round =
-        pl_round_codec(&f->arm, f->topology, module, w->path, 0, norm);
+    const pl_contract of = pl_contract_of(&f->arm, f->topology, module);
+    pl_codec_round round = pl_round_codec(&of, w->path, 0, norm);
     pl_codec_parts(f->topology, module, parts);
     for (size_t i = 0; !w->idle && i < n; i++)
         update[i] = pl_random_normal((uint64_t)w->path, (uint64_t)slot, i) * 1e-3f;

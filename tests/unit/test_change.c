@@ -102,7 +102,7 @@ static void whoever_applies_the_change_has_the_same_bytes(const char *codec)
     world w;
     pl_buf change = {0};
     open_world(&w, codec);
-    assert_true(pl_change_is_kept(&w.arm, w.topology, MODULE));
+    assert_true(pl_contract_of(&w.arm, w.topology, MODULE).keeps_change);
     for (int i = 0; i < ROUNDS; i++) {
         step(&w, &change);
         assert_memory_equal(w.version, w.reader, w.n * sizeof *w.version);
@@ -149,7 +149,7 @@ static void modules_of_one_path_and_whole_versions_have_none(void **state)
     world w;
     (void)state;
     open_world(&w, "f32");
-    assert_false(pl_change_is_kept(&w.arm, w.topology, MODULE));
+    assert_false(pl_contract_of(&w.arm, w.topology, MODULE).keeps_change);
     close_world(&w);
     open_world(&w, "i8");
     pl_topology_destroy(&w.topology);
@@ -157,7 +157,7 @@ static void modules_of_one_path_and_whole_versions_have_none(void **state)
     assert_int_equal(pl_topology_create(&w.arm.shape, &w.arm.spec, &w.topology), PL_OK);
     int n_kept = 0, n_alone = 0;
     for (int m = 0; m < pl_topology_n_modules(w.topology); m++) {
-        n_kept += pl_change_is_kept(&w.arm, w.topology, m);
+        n_kept += pl_contract_of(&w.arm, w.topology, m).keeps_change;
         n_alone += pl_arm_contributors(w.topology, m) == 1;
     }
     assert_true(n_alone > 0);

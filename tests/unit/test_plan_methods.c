@@ -83,14 +83,13 @@ static int draw(game *g, int below)
 /* ---- the home ---- */
 static bool counts_arrivals(const game *g, int m)
 {
-    return pl_arm_method(&g->arm->arm, g->arm->topology, m).method ==
-           PL_METHOD_DELAYED_NESTEROV;
+    return g->arm->contracts[m].by_arrival;
 }
 
 static void merge(game *g, int m)
 {
     module *mod = &g->modules[m];
-    int contributors = pl_round_contributors(&g->arm->arm, g->arm->topology, m);
+    int contributors = g->arm->contracts[m].n_contributors;
     for (;;) {
         int n = 0;
         assert_true(mod->version < ROUNDS_MAX);
@@ -104,14 +103,13 @@ static void merge(game *g, int m)
 }
 
 /* Submits the update of a task to module m, as a home accepts it. Checks that the
- * update counts once, that its round is less than pl_round_window rounds ahead of the
+ * update counts once, that its round is less than `window` rounds ahead of the
  * newest version, and that its base version exists. */
 static void submit(game *g, int m, const work *w)
 {
-    const pl_arm *arm = &g->arm->arm;
-    const pl_topology *t = g->arm->topology;
+    const pl_contract *of = &g->arm->contracts[m];
     module *mod = &g->modules[m];
-    int64_t round = pl_round_of(arm, t, m, w->phase);
+    int64_t round = pl_round_of(of, w->phase);
     if (round < 0)
         return;
     if (counts_arrivals(g, m)) {
@@ -129,8 +127,9 @@ static void submit(game *g, int m, const work *w)
         assert_true(mod->in[round][w->index]);
         return;
     }
-    assert_true(round < mod->version + pl_round_window(arm, t, m));
-    assert_true((int64_t)pl_round_base(arm, t, m, round) <= mod->version);
+    assert_true(round < mod->version + of->window);
+    assert_true(
+        pl_round_accepts(of, round, pl_round_base(of, round), (uint64_t)mod->version));
     mod->in[round][w->index] = true;
     merge(g, m);
 }
@@ -175,8 +174,7 @@ static bool mate_is_there(const game *g, int m, int index, int64_t phase)
 {
     const plan_arm *a = g->arm;
     int mate = index;
-    assert_int_equal(pl_round_mate(&a->arm, a->topology, m, index, phase - 1, &mate),
-                     PL_OK);
+    assert_int_equal(pl_round_mate(&a->contracts[m], index, phase - 1, &mate), PL_OK);
     if (mate == index)
         return true;
     if (!g->modules[m].in[phase - 1][mate])
@@ -219,8 +217,7 @@ static bool meet_in_time(game *g, int m, const work *w)
     const plan_arm *a = g->arm;
     int64_t round = w->phase - 1;
     int mate = w->index;
-    assert_int_equal(pl_round_mate(&a->arm, a->topology, m, w->index, round, &mate),
-                     PL_OK);
+    assert_int_equal(pl_round_mate(&a->contracts[m], w->index, round, &mate), PL_OK);
     if (mate == w->index)
         return true;
     pl_meeting said = decide(g, m, round, w->index, mate, PL_MEETING_OPEN);
@@ -256,15 +253,15 @@ static bool fetch(game *g, const work *w, bool ahead)
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
         int m = module_at(g, slot, w->index);
         int64_t version = g->modules[m].version,
-                round = pl_round_of(arm, t, m, w->phase);
+                round = pl_round_of(&g->arm->contracts[m], w->phase);
         pl_method method = pl_arm_method(arm, t, m).method;
         if (method == PL_METHOD_NOLOCO && w->phase > 0 && !meets(g, m, w))
             return false;
         if (counts_arrivals(g, m) || round < 0 ||
-            (ahead && pl_round_predicts(arm, t, m)))
+            (ahead && g->arm->contracts[m].predicts))
             continue;
-        int64_t base = (int64_t)pl_round_base(arm, t, m, round);
-        if (base == (int64_t)pl_round_takes(arm, t, m, w->phase))
+        int64_t base = (int64_t)pl_round_base(&g->arm->contracts[m], round);
+        if (base == (int64_t)pl_round_takes(&g->arm->contracts[m], w->phase))
             continue; /* this version comes while the task trains, or is version 0 */
         assert_true(base <= version);
     }
@@ -276,7 +273,7 @@ static bool merged_is_there(const game *g, const work *w)
     for (int slot = 0; slot < pl_topology_n_slots(g->arm->topology); slot++) {
         int m = module_at(g, slot, w->index);
         if (g->modules[m].version <
-            (int64_t)pl_round_takes(&g->arm->arm, g->arm->topology, m, w->phase))
+            (int64_t)pl_round_takes(&g->arm->contracts[m], w->phase))
             return false;
     }
     return true;
@@ -475,8 +472,8 @@ static void assert_pairs_agree(const game *g)
                 int mate = i, path = i / pl_topology_n_replicas(a->topology);
                 if (!pl_topology_path_has(a->topology, path, m))
                     continue;
-                assert_int_equal(
-                    pl_round_mate(&a->arm, a->topology, m, i, round, &mate), PL_OK);
+                assert_int_equal(pl_round_mate(&a->contracts[m], i, round, &mate),
+                                 PL_OK);
                 assert_int_equal(g->modules[m].heard[round][i],
                                  g->modules[m].heard[round][mate]);
             }
@@ -505,8 +502,7 @@ static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_s
                  pl_traits(g.arm->arm.outer.method.method)->name, n_workers,
                  (unsigned long long)seed);
     for (int m = 0; m < n_modules; m++)
-        assert_int_equal(g.modules[m].version,
-                         pl_round_count(&g.arm->arm, g.arm->topology, m));
+        assert_int_equal(g.modules[m].version, g.arm->contracts[m].n_rounds);
     assert_true(deadly || g.n_repeated == 0);
     assert_pairs_agree(&g);
     *n_split += g.n_split;

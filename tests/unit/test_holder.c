@@ -90,8 +90,8 @@ static void follow(world *w, bool feedback)
     start_home(w);
     for (int64_t phase = 0; phase < PHASES; phase++) {
         pl_buf encoded[HOLDERS_MAX] = {{0}};
-        pl_version_facts base = wait_holder_version(
-            w, (int64_t)pl_round_base(&w->arm, w->topology, MODULE, phase));
+        pl_version_facts base =
+            wait_holder_version(w, (int64_t)pl_round_base(contract_of(w), phase));
         begin_gossip(w, phase);
         if (phase > 0) {
             pl_version_facts head = wait_holder_version(w, phase);
@@ -135,12 +135,12 @@ static void streaming_goes_on_with_its_own(void **state)
     (void)state;
     world *w = new_world(PL_METHOD_STREAMING, 2, "f32");
     holder *h = &w->of[0];
-    local_slot s = slot_of(w, 0, 1);
+    pl_holder s = slot_of(w, 0, 1);
     memcpy(h->start, w->zero, w->n * sizeof(float));
     h->start[0] += 1; /* the holder's own parameters differ from the base */
     train(w, 0, 0);
-    local_update(&s, h->start, h->now, h->update);
-    local_keep(&s, h->start, h->now, h->update, NULL);
+    pl_holder_update(&s, h->start, h->now, h->update);
+    pl_holder_keep(&s, h->start, h->now, h->update, NULL);
     for (size_t e = 0; e < w->n; e++)
         assert_true(h->update[e] == w->zero[e] - h->now[e]);
     assert_memory_equal(h->params, h->now, w->n * sizeof(float));
@@ -154,13 +154,13 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
     holder *h = &w->of[i];
     pl_codec_options o = w->arm.outer.codec;
     pl_codec_part part = {0, w->n, PL_ROLE_MLP};
-    local_slot s = slot_of(w, i, round);
+    pl_holder s = slot_of(w, i, round);
     pl_buf message = {0};
     float *before = floats(w), *left = floats(w);
     double norm;
     s.base = w->zero;
     memcpy(before, h->residual, w->n * sizeof *before);
-    local_update(&s, h->start, h->params, h->update);
+    pl_holder_update(&s, h->start, h->params, h->update);
     assert_int_equal(
         pl_codec_encode_module(&o, &part, 1, NULL, h->update, h->residual, &message),
         PL_OK);
@@ -168,7 +168,7 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
         pl_codec_add(message.data, message.len, w->n, 1.0f / (float)w->k, mean, &norm),
         PL_OK);
     memcpy(left, h->residual, w->n * sizeof *left);
-    local_keep_left(&s, before, h->residual);
+    pl_holder_keep_left(&s, before, h->residual);
     pl_buf_destroy(&message);
     pl_free(before);
     return left;

@@ -1,0 +1,317 @@
+/* Computes contracts (contract.h): the only file besides the methods' own arithmetic
+ * (step*.c) and the checks of settings (arm_check.c) that asks what a method does.
+ *
+ * There are two counters, which are equal for most methods:
+ *
+ *   phase p   a phase of one path                     0 .. phases - 1
+ *   round r   a merge of one module: version r -> version r + 1
+ *
+ *   phase p trains from version  needs(p) ----> its update belongs to round  of(p)
+ *   the update is relative to    base(of(p))    and waits at the home in a window of
+ *                                               `window` rounds
+ *
+ * Example, co2 with delay 1 (versions above, phases below):
+ *
+ *   version   0     0     1     2         phase p starts from max(0, p - 1)
+ *   phase     0     1     2     3         and is merged in round p
+ *
+ * Invariants
+ *   - All functions are pure: for one arm and topology every machine gets the same
+ *     answer.
+ *   - pl_round_predict uses the home's arithmetic, so that a worker that is a module's
+ *     only contributor gets the bits that the home will commit. */
+#include "outer/contract.h"
+#include "outer/arith.h"
+#include "outer/gossip.h"
+#include "outer/iso.h"
+#include "outer/step_overlap.h"
+
+#include <math.h>
+
+/* greater than every number of rounds */
+static const int64_t FOREVER = INT64_MAX;
+
+static bool is_streaming(const pl_arm *arm)
+{
+    return pl_traits(arm->outer.method.method)->streams;
+}
+
+/* The rounds of a module that trains, apart from their number. */
+static void set_rounds(const pl_arm *arm, const pl_method_traits *of, pl_contract *c)
+{
+    const pl_method_settings *m = &arm->outer.method;
+    const bool alone = c->n_holders == 1;
+    const int delay = of->delays ? m->delay : 0;
+    c->period = 1;
+    c->lag = c->wait = of->gossips || of->arrives ? FOREVER : delay;
+    c->window = of->gossips   ? arm->inner.phases
+                : of->arrives ? 2 * c->n_holders
+                              : delay + 1;
+    c->n_contributors = of->arrives ? 1 : c->n_holders;
+    if (is_streaming(arm)) {
+        /* Slots are assigned to fragments in turn: slot s is in fragment s mod F. This
+         * includes slots with a single contributor. */
+        c->period = m->fragments;
+        c->first =
+            pl_streaming_fragment(pl_topology_module_slot(c->topology, c->module),
+                                  pl_topology_n_slots(c->topology), m->fragments, true);
+        c->wait = m->overlap == 0 || (alone && m->fragments == 1) ? 0 : 1;
+        c->mixes = !alone;
+        c->carries = alone ? 1.0f : (float)m->mix;
+    }
+}
+
+static int quorum_of(const pl_arm *arm, const pl_method_traits *of, int all)
+{
+    const double quorum = arm->outer.quorum;
+    const int least = (int)ceil(quorum * all - 1e-9);
+    const bool can_miss = !of->gossips && !of->arrives && !of->delays &&
+                          !is_streaming(arm) && quorum > 0 && least < all;
+    return !can_miss ? all : least > 1 ? least : 1;
+}
+
+/* Returns the number of rounds to which the phases before `phase` contribute. */
+static uint64_t rounds_before(const pl_contract *c, int64_t phase)
+{
+    return phase > c->first && c->period > 0
+               ? (uint64_t)((phase - 1 - c->first) / c->period + 1)
+               : 0;
+}
+
+static double sum_of_weights(const pl_arm *arm, const pl_topology *t, int module)
+{
+    double total = 0;
+    for (int i = 0; arm->weights && i < pl_topology_module_n_paths(t, module); i++)
+        total += arm->weights[pl_topology_module_path(t, module, i)];
+    return total;
+}
+
+pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
+{
+    const pl_outer *outer = &arm->outer;
+    const pl_method_traits *all = pl_traits(outer->method.method);
+    pl_contract c = {.topology = t, .module = module};
+    pl_arm_module_name(arm, t, module, c.name);
+    c.settings = pl_arm_method(arm, t, module);
+    c.n_holders = pl_arm_contributors(t, module);
+    c.n_params = pl_topology_slot(t, pl_topology_module_slot(t, module))->n_params;
+    /* diloco's for a module with a single contributor */
+    const pl_method_traits *of = pl_traits(c.settings.method);
+    set_rounds(arm, of, &c);
+    c.quorum = quorum_of(arm, of, c.n_contributors);
+    c.by_arrival = of->arrives;
+    c.sums = !all->gossips && !of->arrives;
+    c.keep_late = of->gossips ? 2 : 0;
+    c.keeps_first = all->gossips;
+    c.reach =
+        all->arrives ? (uint64_t)c.n_holders * (uint64_t)(outer->staleness + 2) : 0;
+    c.n_rounds = rounds_before(&c, arm->inner.phases);
+    if (of->arrives)
+        c.n_rounds *= (uint64_t)c.n_holders;
+    if (pl_arm_is_frozen(arm, module) || arm->n_scored > 0) {
+        c.period = 0;
+        c.n_rounds = 0;
+    }
+    c.predicts = c.period == 1 && c.n_holders == 1 && !all->streams &&
+                 outer->momentum[PL_CLASS_PRIVATE] == 0;
+    c.n_vectors = of->gossips && outer->own_consensus ? 2 : 1;
+    c.homomorphic = pl_codec_is_homomorphic(&outer->codec);
+    c.keeps_change = outer->down.codec[PL_ROLE_MLP] > PL_CODEC_F32 && c.n_holders > 1;
+    c.schedule = outer->schedule;
+    c.rescale = outer->rescale;
+    c.weighted = outer->weighted;
+    c.counts_weights = (outer->weighted || outer->quorum > 0) && !of->gossips;
+    c.meets = of->gossips;
+    c.starts_own = of->gossips || all->streams;
+    c.equalizes = of->equalizes;
+    c.weights = arm->weights;
+    c.total_weight = sum_of_weights(arm, t, module);
+    c.stream = pl_stream(arm->name, (uint64_t)module, arm->seed);
+    c.seed = arm->seed;
+    return c;
+}
+
+pl_contract *pl_contracts_create(const pl_arm *arm, const pl_topology *t)
+{
+    const int n = pl_topology_n_modules(t);
+    pl_contract *contracts = pl_alloc((size_t)n * sizeof *contracts);
+    for (int m = 0; m < n; m++)
+        contracts[m] = pl_contract_of(arm, t, m);
+    return contracts;
+}
+
+/* ---- rounds ---- */
+int64_t pl_round_of(const pl_contract *c, int64_t phase)
+{
+    const int64_t after = phase - c->first;
+    return c->period > 0 && after >= 0 && after % c->period == 0 ? after / c->period
+                                                                 : -1;
+}
+
+bool pl_round_has(const pl_contract *c, int64_t round, int64_t phase)
+{
+    return c->by_arrival || pl_round_of(c, phase) == round;
+}
+
+uint64_t pl_round_base(const pl_contract *c, int64_t round)
+{
+    return round > c->lag ? (uint64_t)(round - c->lag) : 0;
+}
+
+bool pl_round_accepts(const pl_contract *c, int64_t round, uint64_t base,
+                      uint64_t newest)
+{
+    return base <= newest && (c->by_arrival || base == pl_round_base(c, round));
+}
+
+uint64_t pl_round_needs(const pl_contract *c, int64_t phase)
+{
+    return rounds_before(c, phase - c->wait);
+}
+
+uint64_t pl_round_takes(const pl_contract *c, int64_t phase)
+{
+    return c->mixes && phase > 0 ? (uint64_t)(pl_round_of(c, phase - 1) + 1) : 0;
+}
+
+int64_t pl_round_start(const pl_contract *c, int64_t phase)
+{
+    if (c->by_arrival)
+        return PL_NEWEST;
+    if (phase == 0 || c->period == 0)
+        return 0;
+    const int64_t round = pl_round_of(c, phase);
+    const uint64_t base = pl_round_base(c, round);
+    /* a version that is mixed in during the phase is loaded later */
+    if (round < 0 || (base > 0 && base == pl_round_takes(c, phase)))
+        return PL_NEWEST - 1;
+    return (int64_t)base;
+}
+
+uint64_t pl_round_oldest(const pl_contract *c, uint64_t newest, uint64_t needed)
+{
+    const uint64_t base = pl_round_base(c, (int64_t)newest);
+    if (c->reach > 0)
+        return needed == UINT64_MAX ? needed
+               : newest > c->reach  ? newest - c->reach
+                                    : 0;
+    /* the next outer step reads the version to which its updates are relative */
+    return c->lag < FOREVER && newest < c->n_rounds && base < needed ? base : needed;
+}
+
+/* ---- updates ---- */
+double pl_round_share(const pl_contract *c, int path)
+{
+    if (!c->weighted || c->total_weight <= 0)
+        return 1.0 / c->n_holders;
+    return c->weights[path] / (c->total_weight * pl_topology_n_replicas(c->topology));
+}
+
+pl_codec_round pl_round_codec(const pl_contract *c, int path, int64_t round,
+                              double norm)
+{
+    /* If rounds are numbered by arrival, the number is not known when the update is
+     * encoded, and updates are never added to each other. */
+    const double all = c->by_arrival ? c->n_holders : 1;
+    return (pl_codec_round){
+        .seed = pl_stream("sketch", c->by_arrival ? 0 : (uint64_t)round, c->stream),
+        .scale_exponent = pl_codec_exponent(norm, c->n_params),
+        .n_contributors = c->n_contributors,
+        .weight = (float)(pl_round_share(c, path) * all)};
+}
+
+pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase, int *mate)
+{
+    const pl_topology *t = c->topology;
+    int replicas = pl_topology_n_replicas(t), n = 0, own = 0;
+    *mate = index;
+    if (!c->meets)
+        return PL_OK;
+    uint64_t *members = pl_alloc((size_t)c->n_holders * sizeof *members);
+    int *partner = pl_alloc((size_t)c->n_holders * sizeof *partner);
+    for (int i = 0; i < pl_topology_module_n_paths(t, c->module); i++)
+        for (int r = 0; r < replicas; r++) {
+            int member = pl_topology_module_path(t, c->module, i) * replicas + r;
+            own = member == index ? n : own;
+            members[n++] = (uint64_t)member;
+        }
+    pl_status status = pl_gossip_match(c->seed, c->name, (uint64_t)phase, c->n_holders,
+                                       members, partner);
+    if (status == PL_OK)
+        *mate = (int)members[partner[own]];
+    pl_free(members);
+    pl_free(partner);
+    return status;
+}
+
+/* ---- merges ---- */
+/* Under noloco a version is the mean of the holders' parameters. This mean moves like
+ * one holder that applies the mean of all updates and no consensus term
+ * (outer/gossip.h), so the home can compute it. Under heavy ball, velocities contain
+ * the learning rate of their round. If updates u have only one vector, they are
+ * relative to version 0. Then the update relative to version t is g = x_t - (x_0 - u) =
+ * (x_t - x_0) + u, where x_t are the parameters of version t. */
+pl_round_step pl_round_step_of(const pl_contract *c, uint64_t newest, int n)
+{
+    pl_method_settings m = c->settings;
+    const bool scales = c->meets && m.rule == PL_RULE_HEAVY_BALL;
+    /* the schedule counts phases; a phase has one round per contributor if each update
+     * is a round */
+    const int64_t phase = (int64_t)newest / (c->by_arrival ? c->n_holders : 1);
+    const bool settled = pl_method_schedule(&c->schedule, phase, &m);
+    const bool rescales = c->rescale && !c->meets && !settled;
+    if (c->meets)
+        m.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;
+    return (pl_round_step){.step = pl_method_step(&m, scales ? 1 : m.lr, rescales, n),
+                           .lr = m.lr,
+                           .factor = scales ? m.lr : 1,
+                           .from_first = c->meets && c->n_vectors == 1,
+                           .equalizes = c->equalizes && !settled,
+                           .method = c->n_holders > 1
+                                         ? pl_method_name(c->settings.method)
+                                     : m.momentum > 0 ? "nesterov"
+                                                      : "sgd"};
+}
+
+uint64_t pl_equalizing_bytes(const pl_outer *outer, const pl_topology *t)
+{
+    uint64_t most = 0;
+    if (!pl_traits(outer->method.method)->equalizes)
+        return 0;
+    for (int i = 0; i < pl_topology_n_tensors(t); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(t, i);
+        const uint64_t bytes = pl_iso_work_bytes(tensor->rows, tensor->cols);
+        most = tensor->block >= 0 && tensor->decay && bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* With noloco the weight is 1/n, because the updates are already weighted by the shares
+ * of their paths. If each update is merged alone, its weight is the number of holders
+ * times its path's share; this is 1 if all paths weigh the same. */
+double pl_round_weight(const pl_contract *c, int path, double weight, double total,
+                       int n)
+{
+    if (c->by_arrival)
+        return c->n_holders * pl_round_share(c, path);
+    return c->counts_weights && total > 0 ? weight / total : 1.0 / n;
+}
+
+pl_status pl_round_predict(const pl_contract *c, int64_t round,
+                           const pl_codec_message *message, float *params, double *norm)
+{
+    const float weight = 1.0f;
+    pl_codec_list list = {message, &weight, 1, 0};
+    const pl_round_step of = pl_round_step_of(c, (uint64_t)round, 1);
+    pl_outer_state state = {.params = params};
+    pl_outer_report report;
+    const pl_arith_merge merge = {.step = &of.step,
+                                  .state = &state,
+                                  .n = c->n_params,
+                                  .messages = pl_codec_source_of(&list),
+                                  .homomorphic = c->homomorphic,
+                                  .factor = 1.0f};
+    PL_CHECK(pl_arith_step(&merge, &report));
+    *norm = report.mean_norm;
+    return PL_OK;
+}

@@ -1,0 +1,76 @@
+/* Computes which vectors a path's state has (path_layout.h). */
+#include "outer/path_layout.h"
+
+pl_path_layout pl_path_layout_of(const pl_arm *arm)
+{
+    pl_path_layout l = {2, -1, -1, -1, -1, -1};
+    const pl_method_traits *of = pl_traits(arm->outer.method.method);
+    if (arm->n_scored > 0) {
+        l.n_vectors = 0;
+        return l;
+    }
+    if (arm->outer.feedback && pl_codec_is_lossy(&arm->outer.codec))
+        l.residual = l.n_vectors++;
+    if (of->gossips || of->streams)
+        l.params = l.n_vectors++;
+    if (of->gossips) {
+        l.velocity = l.n_vectors++;
+        l.last = l.n_vectors++;
+    }
+    if (of->gossips && arm->outer.own_consensus)
+        l.before = l.n_vectors++;
+    return l;
+}
+
+pl_state_kind pl_path_kind(const pl_arm *arm, int v)
+{
+    pl_path_layout l = pl_path_layout_of(arm);
+    if (v < 2)
+        return arm->outer.state;
+    if (v == l.residual)
+        return arm->outer.residual;
+    /* Under noloco, mates have already received vectors that were computed from the
+     * vectors of this path. So the vectors of this path must not be rounded later. */
+    if (v == l.params && l.last < 0)
+        return arm->outer.own;
+    return PL_STATE_F32;
+}
+
+size_t pl_path_vector_floats(const pl_arm *arm, int v, size_t n_params)
+{
+    const size_t hidden = arm->inner.muon ? pl_shape_hidden_params(&arm->shape) : 0;
+    return v == 1 && hidden <= n_params ? n_params - hidden : n_params;
+}
+
+size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params)
+{
+    return n_params + pl_path_vector_floats(arm, 1, n_params);
+}
+
+uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params)
+{
+    uint64_t n = pl_path_vector_floats(arm, v, n_params);
+    uint64_t blocks = (n + PL_STATE_I8_BLOCK - 1) / PL_STATE_I8_BLOCK;
+    switch (pl_path_kind(arm, v)) {
+    case PL_STATE_BF16:
+        return n * sizeof(uint16_t);
+    case PL_STATE_I8:
+        return n + blocks * sizeof(int16_t);
+    case PL_STATE_F24:
+        return 3 * n;
+    case PL_STATE_LOCAL:
+        return 0;
+    case PL_STATE_F32:
+    case PL_STATE_COUNT:
+    default:
+        return n * sizeof(float);
+    }
+}
+
+uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
+{
+    uint64_t bytes = pl_arm_scores_bytes(arm);
+    for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++)
+        bytes += pl_path_vector_bytes(arm, v, n_params);
+    return bytes;
+}

@@ -1,0 +1,717 @@
+/* folder: outer; label: unit
+ *
+ * Tests for each outer method from which versions a phase starts, and in which round
+ * its update is merged. */
+#include "codec/codec.h"
+#include "outer/outer.h"
+#include "tests/support/tiny_arm.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { PHASES = 12 };
+
+/* An arm with the topology 2x2 and private block 1. Its slots are embed, L1, B1, L2 and
+ * head. */
+typedef struct fixture {
+    pl_arm arm;
+    pl_topology *t;
+    /* The modules embed.E0, which all paths use, and B1.E0, which only the first path
+     * uses. */
+    int shared, alone;
+} fixture;
+
+static void choose(fixture *f, pl_method method)
+{
+    f->arm.outer.method = pl_method_defaults(method);
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        f->arm.outer.lr[c] = f->arm.outer.method.lr;
+        f->arm.outer.momentum[c] = f->arm.outer.method.momentum;
+    }
+}
+
+static int setup(void **state)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    pl_arm *a = &f->arm;
+    pl_copy_text(a->name, sizeof a->name, "mix");
+    a->shape = tiny_shape(4);
+    a->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
+    a->spec.private_block[1] = true;
+    a->inner = (pl_inner){.batch = 2, .context = 16, .tau = 12, .phases = PHASES};
+    a->outer.weighted = true;
+    tiny_shards(a, 4);
+    for (int p = 0; p < 4; p++)
+        a->weights[p] = 1 + p;
+    if (pl_topology_create(&a->shape, &a->spec, &f->t) != PL_OK)
+        return -1;
+    f->shared = pl_topology_find_module(f->t, "embed");
+    f->alone = pl_topology_find_module(f->t, "B1.E0");
+    *state = f;
+    return f->shared < 0 || f->alone < 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    pl_topology_destroy(&f->t);
+    pl_arm_clear(&f->arm);
+    pl_free(f);
+    return 0;
+}
+
+static pl_contract contract(const fixture *f, int module)
+{
+    return pl_contract_of(&f->arm, f->t, module);
+}
+
+static pl_codec_round codec_of(const fixture *f, int module, int path, int64_t round,
+                               double norm)
+{
+    const pl_contract c = contract(f, module);
+    return pl_round_codec(&c, path, round, norm);
+}
+
+static pl_status mate_of(const fixture *f, int module, int index, int64_t phase,
+                         int *mate)
+{
+    const pl_contract c = contract(f, module);
+    return pl_round_mate(&c, index, phase, mate);
+}
+
+static int64_t round_of(const fixture *f, int module, int64_t phase)
+{
+    const pl_contract c = contract(f, module);
+    return pl_round_of(&c, phase);
+}
+static int base(const fixture *f, int module, int64_t round)
+{
+    const pl_contract c = contract(f, module);
+    return (int)pl_round_base(&c, round);
+}
+static int needs(const fixture *f, int module, int64_t phase)
+{
+    const pl_contract c = contract(f, module);
+    return (int)pl_round_needs(&c, phase);
+}
+static int takes(const fixture *f, int module, int64_t phase)
+{
+    const pl_contract c = contract(f, module);
+    return (int)pl_round_takes(&c, phase);
+}
+
+static void phase_is_a_round_but_in_streaming(void **state)
+{
+    fixture *f = *state;
+    for (int method = 0; method < PL_METHOD_COUNT; method++) {
+        choose(f, (pl_method)method);
+        for (int64_t phase = 0; method != PL_METHOD_STREAMING && phase < PHASES;
+             phase++)
+            for (int m = 0; m < pl_topology_n_modules(f->t); m++) {
+                assert_int_equal(round_of(f, m, phase), phase);
+                assert_int_equal(takes(f, m, phase), 0);
+            }
+    }
+}
+
+static void methods_without_delay_start_from_the_phase_before(void **state)
+{
+    fixture *f = *state;
+    static const pl_method methods[] = {PL_METHOD_DILOCO, PL_METHOD_FEDAVG,
+                                        PL_METHOD_HEAVY_BALL, PL_METHOD_ISO};
+    for (size_t i = 0; i < 4; i++) {
+        choose(f, methods[i]);
+        for (int phase = 0; phase < PHASES; phase++) {
+            assert_int_equal(base(f, f->shared, phase), phase);
+            assert_int_equal(needs(f, f->shared, phase), phase);
+        }
+        assert_int_equal(contract(f, f->shared).window, 1);
+    }
+}
+
+static void delayed_methods_start_so_many_versions_ago(void **state)
+{
+    fixture *f = *state;
+    for (int delay = 0; delay < 4; delay++) {
+        choose(f, PL_METHOD_CO2);
+        f->arm.outer.method.delay = delay;
+        for (int phase = 0; phase < PHASES; phase++) {
+            int want = phase > delay ? phase - delay : 0;
+            assert_int_equal(base(f, f->shared, phase), want);
+            assert_int_equal(needs(f, f->shared, phase), want);
+        }
+        assert_int_equal(contract(f, f->shared).window, delay + 1);
+    }
+}
+
+static void noloco_waits_for_no_version(void **state)
+{
+    fixture *f = *state;
+    choose(f, PL_METHOD_NOLOCO);
+    for (int phase = 0; phase < PHASES; phase++) {
+        assert_int_equal(base(f, f->shared, phase), 0);
+        assert_int_equal(needs(f, f->shared, phase), 0);
+    }
+    assert_int_equal(contract(f, f->shared).window, PHASES);
+}
+
+static void module_with_one_contributor_is_diloco(void **state)
+{
+    fixture *f = *state;
+    for (int method = 0; method < PL_METHOD_COUNT; method++) {
+        choose(f, (pl_method)method);
+        assert_int_equal(pl_arm_contributors(f->t, f->alone), 1);
+        assert_int_equal(contract(f, f->alone).n_contributors, 1);
+        assert_int_equal(contract(f, f->alone).window, 1);
+        for (int phase = 0; phase < PHASES; phase++) {
+            assert_int_equal(base(f, f->alone, phase), phase);
+            assert_int_equal(takes(f, f->alone, phase), 0);
+            if (method != PL_METHOD_STREAMING)
+                assert_int_equal(needs(f, f->alone, phase), phase);
+        }
+        if (method != PL_METHOD_STREAMING)
+            assert_int_equal(contract(f, f->alone).n_rounds, PHASES);
+    }
+}
+
+static void fragments_are_sent_in_turn_and_taken_up_next(void **state)
+{
+    fixture *f = *state;
+    choose(f, PL_METHOD_STREAMING);
+    for (int fragments = 1; fragments <= 3; fragments++) {
+        f->arm.outer.method.fragments = fragments;
+        for (int m = 0; m < pl_topology_n_modules(f->t); m++) {
+            int sent = 0, own = pl_topology_module_slot(f->t, m) % fragments;
+            bool company = pl_arm_contributors(f->t, m) > 1;
+            for (int phase = 0; phase < PHASES; phase++) {
+                bool follows = phase > 0 && (phase - 1) % fragments == own;
+                assert_int_equal(takes(f, m, phase), company && follows ? sent : 0);
+                bool sends = phase % fragments == own;
+                assert_int_equal(round_of(f, m, phase), sends ? sent : -1);
+                sent += sends;
+            }
+            assert_int_equal(contract(f, m).n_rounds, sent);
+            assert_int_equal(sent, PHASES / fragments);
+        }
+    }
+}
+
+/* Shows which versions a phase of streaming waits for. With an overlap, it begins
+ * without the updates that the previous phase sent. Without an overlap it needs them.
+ * No phase waits for more than was sent. */
+static void overlap_is_what_a_phase_does_not_wait_for(void **state)
+{
+    fixture *f = *state;
+    choose(f, PL_METHOD_STREAMING);
+    for (int fragments = 1; fragments <= 3; fragments++)
+        for (int overlap = 0; overlap < 2; overlap++) {
+            f->arm.outer.method.fragments = fragments;
+            f->arm.outer.method.overlap = overlap;
+            for (int m = 0; m < pl_topology_n_modules(f->t); m++) {
+                int sent = 0, before = 0;
+                bool late = overlap > 0 &&
+                            !(fragments == 1 && pl_arm_contributors(f->t, m) == 1);
+                for (int phase = 0; phase < PHASES; phase++) {
+                    assert_int_equal(needs(f, m, phase), late ? before : sent);
+                    before = sent;
+                    sent += round_of(f, m, phase) >= 0;
+                }
+            }
+        }
+}
+
+static void delayed_nesterov_counts_arrivals(void **state)
+{
+    fixture *f = *state;
+    choose(f, PL_METHOD_DELAYED_NESTEROV);
+    assert_int_equal(contract(f, f->shared).n_contributors, 1);
+    assert_int_equal(contract(f, f->shared).n_rounds, 4 * PHASES);
+    assert_int_equal(needs(f, f->shared, 7), 0);
+    assert_true(contract(f, f->shared).window >= 4);
+}
+
+static void contributors_of_a_round_encode_alike(void **state)
+{
+    fixture *f = *state;
+    double total = 0;
+    choose(f, PL_METHOD_DILOCO);
+    pl_codec_round first = codec_of(f, f->shared, 0, 3, 1.5);
+    pl_codec_round later = codec_of(f, f->shared, 0, 4, 1.5);
+    assert_true(first.seed != later.seed);
+    for (int path = 0; path < 4; path++) {
+        pl_codec_round r = codec_of(f, f->shared, path, 3, 1.5);
+        assert_true(r.seed == first.seed && r.n_contributors == 4);
+        assert_int_equal(r.scale_exponent, first.scale_exponent);
+        total += (double)r.weight;
+    }
+    assert_true(total > 1 - 1e-6 && total < 1 + 1e-6);
+}
+
+/* Shows that with delayed-nesterov an update is encoded without the number of its
+ * round. Each update that arrives is a round of its own, so its sender cannot know the
+ * number. */
+static void arrival_encodes_alone(void **state)
+{
+    fixture *f = *state;
+    double total = 0;
+    choose(f, PL_METHOD_DELAYED_NESTEROV);
+    pl_codec_round now = codec_of(f, f->shared, 0, 3, 1.5);
+    for (int path = 0; path < 4; path++) {
+        pl_codec_round r = codec_of(f, f->shared, path, 9, 1.5);
+        assert_true(r.seed == now.seed && r.n_contributors == 1);
+        total += (double)r.weight;
+    }
+    assert_true(total > 4 - 1e-5 && total < 4 + 1e-5);
+}
+
+static void mates_are_mutual(void **state)
+{
+    fixture *f = *state;
+    int mate = -1, back = -1;
+    choose(f, PL_METHOD_NOLOCO);
+    for (int m = 0; m < pl_topology_n_modules(f->t); m++)
+        for (int64_t phase = 0; phase < PHASES; phase++)
+            for (int i = 0; i < 4; i++) {
+                if (!pl_topology_path_has(f->t, i, m))
+                    continue;
+                assert_int_equal(mate_of(f, m, i, phase, &mate), PL_OK);
+                assert_int_equal(mate_of(f, m, mate, phase, &back), PL_OK);
+                assert_int_equal(back, i);
+                assert_true(pl_topology_path_has(f->t, mate, m));
+                assert_int_equal(mate == i, pl_arm_contributors(f->t, m) == 1);
+            }
+}
+
+static void others_meet_nobody(void **state)
+{
+    fixture *f = *state;
+    int mate = -1;
+    choose(f, PL_METHOD_CO2);
+    assert_int_equal(mate_of(f, f->shared, 2, 5, &mate), PL_OK);
+    assert_int_equal(mate, 2);
+}
+
+static void vectors_of_a_path_are_what_its_method_keeps(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        pl_method method;
+        int n_vectors; /* number of vectors if there is no residual */
+    } want[] = {{PL_METHOD_DILOCO, 2},
+                {PL_METHOD_FEDAVG, 2},
+                {PL_METHOD_CO2, 2},
+                {PL_METHOD_NOLOCO, 5},
+                {PL_METHOD_STREAMING, 3}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        choose(f, want[i].method);
+        assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
+        f->arm.outer.feedback = true; /* f32 rounds nothing, so there is no residual */
+        assert_int_equal(pl_path_layout_of(&f->arm).n_vectors, want[i].n_vectors);
+        assert_int_equal(pl_codec_options_default("i4", &f->arm.outer.codec), PL_OK);
+        assert_int_equal(pl_path_layout_of(&f->arm).n_vectors, want[i].n_vectors + 1);
+        f->arm.outer.feedback = false;
+        assert_int_equal(pl_path_layout_of(&f->arm).residual, -1);
+    }
+}
+
+/* ---- the rules of rounds, one by one ---- */
+/* The functions plain_* say each rule for itself, by arm, topology, module, path and
+ * phase, in the form in which hub, home and worker asked before there were
+ * contracts. */
+static const pl_method_traits *plain_traits(const fixture *f, int module)
+{
+    return pl_traits(pl_arm_contributors(f->t, module) == 1
+                         ? PL_METHOD_DILOCO
+                         : f->arm.outer.method.method);
+}
+
+static bool plain_streams(const fixture *f)
+{
+    return pl_traits(f->arm.outer.method.method)->streams;
+}
+
+static int plain_fragment(const fixture *f, int module)
+{
+    return pl_streaming_fragment(pl_topology_module_slot(f->t, module),
+                                 pl_topology_n_slots(f->t),
+                                 f->arm.outer.method.fragments, true);
+}
+
+static int plain_delay(const fixture *f, int module)
+{
+    return plain_traits(f, module)->delays ? f->arm.outer.method.delay : 0;
+}
+
+static int64_t plain_of(const fixture *f, int module, int64_t phase)
+{
+    const pl_method_settings *m = &f->arm.outer.method;
+    int64_t round = phase;
+    if (f->arm.n_scored > 0 || pl_arm_is_frozen(&f->arm, module))
+        return -1;
+    if (!plain_streams(f))
+        return phase;
+    int64_t end = (phase + 1) * (m->inner_steps / m->fragments);
+    return pl_streaming_sends(m, end, &round) == plain_fragment(f, module) ? round : -1;
+}
+
+static uint64_t plain_base(const fixture *f, int module, int64_t round)
+{
+    int delay = plain_delay(f, module);
+    if (plain_traits(f, module)->gossips)
+        return 0;
+    return round > delay ? (uint64_t)(round - delay) : 0;
+}
+
+static uint64_t plain_before(const fixture *f, int module, int64_t phase)
+{
+    int64_t fragments = f->arm.outer.method.fragments,
+            first = plain_fragment(f, module);
+    return phase > first ? (uint64_t)((phase - 1 - first) / fragments + 1) : 0;
+}
+
+static uint64_t plain_needs(const fixture *f, int module, int64_t phase)
+{
+    const pl_method_traits *of = plain_traits(f, module);
+    const pl_method_settings *m = &f->arm.outer.method;
+    bool alone = pl_arm_contributors(f->t, module) == 1;
+    if (pl_arm_is_frozen(&f->arm, module))
+        return 0;
+    bool waits_first = m->overlap == 0 || (alone && m->fragments == 1);
+    if (plain_streams(f))
+        return plain_before(f, module, waits_first ? phase : phase - 1);
+    if (of->gossips || of->arrives)
+        return 0;
+    return plain_base(f, module, phase);
+}
+
+static uint64_t plain_takes(const fixture *f, int module, int64_t phase)
+{
+    if (!plain_streams(f) || phase < 1 || pl_arm_contributors(f->t, module) == 1 ||
+        plain_of(f, module, phase - 1) < 0)
+        return 0;
+    return (uint64_t)plain_of(f, module, phase - 1) + 1;
+}
+
+static uint64_t plain_count(const fixture *f, int module)
+{
+    uint64_t phases = (uint64_t)f->arm.inner.phases;
+    if (f->arm.n_scored > 0 || pl_arm_is_frozen(&f->arm, module))
+        return 0;
+    if (plain_streams(f))
+        return plain_before(f, module, f->arm.inner.phases);
+    if (plain_traits(f, module)->arrives)
+        return phases * (uint64_t)pl_arm_contributors(f->t, module);
+    return phases;
+}
+
+static int plain_window(const fixture *f, int module)
+{
+    const pl_method_traits *of = plain_traits(f, module);
+    if (of->gossips)
+        return f->arm.inner.phases;
+    if (of->arrives)
+        return 2 * pl_arm_contributors(f->t, module);
+    return plain_delay(f, module) + 1;
+}
+
+static int plain_contributors(const fixture *f, int module)
+{
+    return plain_traits(f, module)->arrives ? 1 : pl_arm_contributors(f->t, module);
+}
+
+static int plain_quorum(const fixture *f, int module)
+{
+    const pl_method_traits *of = plain_traits(f, module);
+    int all = plain_contributors(f, module);
+    bool rounds = !of->gossips && !of->streams && !of->arrives && !of->delays;
+    int least = (int)ceil(f->arm.outer.quorum * all - 1e-9);
+    if (!rounds || plain_streams(f) || !(f->arm.outer.quorum > 0) || least >= all)
+        return all;
+    return least > 1 ? least : 1;
+}
+
+/* The version that a worker fetches before a phase; -2: none. */
+static int64_t plain_start(const fixture *f, int module, int64_t phase)
+{
+    int64_t round = plain_of(f, module, phase);
+    if (plain_traits(f, module)->arrives)
+        return PL_NEWEST;
+    if (phase == 0 || pl_arm_is_frozen(&f->arm, module))
+        return 0;
+    if (round < 0)
+        return -2;
+    uint64_t number = plain_base(f, module, round);
+    if (plain_takes(f, module, phase) == number && number > 0)
+        return -2;
+    return (int64_t)number;
+}
+
+static double plain_share(const fixture *f, int module, int path)
+{
+    double total = 0;
+    for (int i = 0; i < pl_topology_module_n_paths(f->t, module); i++)
+        total += f->arm.weights[pl_topology_module_path(f->t, module, i)];
+    if (!f->arm.outer.weighted || total <= 0)
+        return 1.0 / pl_arm_contributors(f->t, module);
+    return f->arm.weights[path] / (total * pl_topology_n_replicas(f->t));
+}
+
+static pl_codec_round plain_codec(const fixture *f, int module, int path, int64_t round,
+                                  double norm)
+{
+    int slot = pl_topology_module_slot(f->t, module);
+    int contributors = plain_contributors(f, module);
+    double all = pl_arm_contributors(f->t, module);
+    uint64_t stream = pl_stream(f->arm.name, (uint64_t)module, f->arm.seed);
+    bool arrives = contributors < all;
+    return (pl_codec_round){
+        .seed = pl_stream("sketch", arrives ? 0 : (uint64_t)round, stream),
+        .scale_exponent =
+            pl_codec_exponent(norm, pl_topology_slot(f->t, slot)->n_params),
+        .n_contributors = contributors,
+        .weight = (float)(plain_share(f, module, path) * (arrives ? all : 1))};
+}
+
+static int plain_lateness(const fixture *f, int module)
+{
+    return plain_traits(f, module)->gossips ? 2 : 0;
+}
+
+static bool plain_predicts(const fixture *f, int module)
+{
+    return f->arm.n_scored == 0 && !pl_arm_is_frozen(&f->arm, module) &&
+           pl_arm_contributors(f->t, module) == 1 && !plain_streams(f) &&
+           f->arm.outer.momentum[PL_CLASS_PRIVATE] == 0;
+}
+
+/* The version from which on garbage collection keeps versions. */
+static uint64_t plain_oldest(const fixture *f, int module, uint64_t head,
+                             uint64_t needed)
+{
+    const pl_method_traits *all = pl_traits(f->arm.outer.method.method);
+    uint64_t window = (uint64_t)pl_arm_contributors(f->t, module) *
+                      (uint64_t)(f->arm.outer.staleness + 2);
+    uint64_t base = plain_base(f, module, (int64_t)head);
+    if (all->arrives && needed != UINT64_MAX)
+        needed = head > window ? head - window : 0;
+    if (all->delays && head < plain_count(f, module) && base < needed)
+        needed = base;
+    return needed;
+}
+
+static void compare_numbers(const fixture *f, const pl_contract *c, int m)
+{
+    const pl_method_traits *of = plain_traits(f, m);
+    const pl_outer *o = &f->arm.outer;
+    assert_int_equal(c->n_holders, pl_arm_contributors(f->t, m));
+    assert_int_equal(c->n_contributors, plain_contributors(f, m));
+    assert_int_equal(c->quorum, plain_quorum(f, m));
+    assert_int_equal(c->window, plain_window(f, m));
+    assert_true(c->n_rounds == plain_count(f, m));
+    assert_int_equal(c->n_vectors, of->gossips && o->own_consensus ? 2 : 1);
+    assert_int_equal(c->predicts, plain_predicts(f, m));
+    assert_int_equal(c->by_arrival, of->arrives);
+    assert_int_equal(c->keep_late, plain_lateness(f, m));
+    assert_int_equal(c->keeps_first, pl_traits(o->method.method)->gossips);
+    assert_int_equal(c->homomorphic, pl_codec_is_homomorphic(&o->codec));
+    assert_int_equal(c->keeps_change, o->down.codec[PL_ROLE_MLP] > PL_CODEC_F32 &&
+                                          pl_arm_contributors(f->t, m) > 1);
+    for (int i = 0; i < pl_topology_module_n_paths(f->t, m); i++) {
+        const int path = pl_topology_module_path(f->t, m, i);
+        assert_true(pl_round_share(c, path) == plain_share(f, m, path));
+        for (int64_t round = 0; round < 3; round++) {
+            pl_codec_round got = pl_round_codec(c, path, round, 1.5),
+                           want = plain_codec(f, m, path, round, 1.5);
+            assert_true(got.seed == want.seed && got.weight == want.weight);
+            assert_int_equal(got.scale_exponent, want.scale_exponent);
+            assert_int_equal(got.n_contributors, want.n_contributors);
+        }
+    }
+}
+
+static void compare_phases(const fixture *f, const pl_contract *c, int m)
+{
+    const int64_t last = f->arm.inner.phases - 1;
+    for (int64_t phase = 0; phase <= last; phase++) {
+        const int64_t round = plain_of(f, m, phase);
+        assert_int_equal(pl_round_of(c, phase), round);
+        assert_true(pl_round_needs(c, phase) == plain_needs(f, m, phase));
+        assert_true(pl_round_takes(c, phase) == plain_takes(f, m, phase));
+        assert_int_equal(pl_round_start(c, phase), plain_start(f, m, phase));
+        for (int64_t r = -1; r <= PHASES; r++) {
+            assert_int_equal(pl_round_has(c, r, phase), c->by_arrival || r == round);
+            assert_true(c->by_arrival || pl_round_base(c, r) == plain_base(f, m, r));
+            for (uint64_t base = 0; base <= PHASES; base += 3)
+                assert_int_equal(pl_round_accepts(c, r, base, 6),
+                                 base <= 6 &&
+                                     (c->by_arrival || base == plain_base(f, m, r)));
+        }
+        for (uint64_t head = 0; head <= PHASES; head++) {
+            const uint64_t needs = pl_round_needs(c, phase);
+            const uint64_t needed = phase == last  ? UINT64_MAX
+                                    : needs < head ? needs
+                                                   : head;
+            /* the newest version is always kept */
+            const uint64_t got = pl_round_oldest(c, head, needed),
+                           want = plain_oldest(f, m, head, needed);
+            assert_true((got < head ? got : head) == (want < head ? want : head));
+        }
+    }
+}
+
+static void compare_modules(const fixture *f)
+{
+    pl_contract *all = pl_contracts_create(&f->arm, f->t);
+    for (int m = 0; m < pl_topology_n_modules(f->t); m++) {
+        char name[96];
+        pl_arm_module_name(&f->arm, f->t, m, name);
+        assert_string_equal(all[m].name, name);
+        compare_numbers(f, &all[m], m);
+        compare_phases(f, &all[m], m);
+    }
+    pl_free(all);
+}
+
+/* Compares under every method, with the settings that change its rounds. */
+static void compare_methods(fixture *f)
+{
+    for (int method = 0; method < PL_METHOD_COUNT; method++)
+        for (int variant = 0; pl_traits((pl_method)method)->name && variant < 12;
+             variant++) {
+            pl_outer *o = &f->arm.outer;
+            choose(f, (pl_method)method);
+            o->method.fragments = method == PL_METHOD_STREAMING ? 1 + variant % 3 : 1;
+            o->method.overlap = variant / 3 % 2;
+            o->method.delay *= 1 + variant % 3;
+            o->own_consensus = variant % 2;
+            o->weighted = variant / 2 % 2;
+            o->staleness = variant % 4;
+            o->quorum = variant % 3 * 0.3;
+            o->momentum[PL_CLASS_PRIVATE] = variant / 6 * 0.5;
+            assert_int_equal(
+                pl_codec_options_default(variant % 4 ? "f32" : "sketch16", &o->codec),
+                PL_OK);
+            assert_int_equal(
+                pl_codec_options_default(variant % 5 ? "f32" : "i8", &o->down), PL_OK);
+            compare_modules(f);
+        }
+}
+
+static void contract_has_the_rules_of_every_method_and_topology(void **state)
+{
+    static const struct {
+        int experts[2], replicas;
+        bool private_block;
+    } shapes[] = {{{2, 2}, 1, true},  {{2, 2}, 2, false}, {{1, 1}, 3, true},
+                  {{1, 1}, 1, false}, {{4, 1}, 1, false}, {{3, 2}, 2, true}};
+    fixture *f = *state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        pl_topology_spec *spec = &f->arm.spec;
+        memcpy(spec->experts, shapes[i].experts, sizeof shapes[i].experts);
+        spec->replicas = shapes[i].replicas;
+        spec->private_block[1] = shapes[i].private_block;
+        pl_topology_destroy(&f->t);
+        pl_free(f->arm.shards);
+        pl_free(f->arm.weights);
+        tiny_shards(&f->arm, spec->experts[0] * spec->experts[1]);
+        for (int p = 0; p < f->arm.n_shards; p++)
+            f->arm.weights[p] = 1 + p;
+        assert_int_equal(pl_topology_create(&f->arm.shape, spec, &f->t), PL_OK);
+        compare_methods(f);
+        int frozen[] = {0, 2};
+        f->arm.frozen = frozen;
+        f->arm.n_frozen = pl_topology_n_modules(f->t) > 3 ? 2 : 1;
+        compare_methods(f);
+        f->arm.frozen = NULL;
+        f->arm.n_frozen = 0;
+    }
+    choose(f, PL_METHOD_DILOCO);
+    f->arm.n_scored = 7;
+    f->arm.inner.phases = 1;
+    compare_modules(f);
+}
+
+static void an_arm_that_scores_makes_no_versions(void **state)
+{
+    fixture *f = *state;
+    const int modules[] = {f->shared, f->alone};
+    choose(f, PL_METHOD_DILOCO);
+    f->arm.inner.phases = 1;
+    f->arm.n_scored = 7;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(round_of(f, modules[i], 0), -1);
+        assert_int_equal(needs(f, modules[i], 0), 0);
+        assert_int_equal(contract(f, modules[i]).n_rounds, 0);
+        assert_false(contract(f, modules[i]).predicts);
+    }
+    assert_int_equal(pl_path_state_bytes(&f->arm, 1000), 7 * sizeof(double));
+}
+
+static void states_are_uploaded_every_so_many_phases_and_at_the_end(void **state)
+{
+    fixture *f = *state;
+    for (int64_t phase = 1; phase <= PHASES; phase++)
+        for (int every = 0; every < 2; every++) {
+            f->arm.outer.state_every = every;
+            assert_true(pl_phase_uploads(&f->arm, phase));
+        }
+    f->arm.outer.state_every = 5;
+    for (int64_t phase = 1; phase <= PHASES; phase++)
+        assert_int_equal(pl_phase_uploads(&f->arm, phase),
+                         phase == 5 || phase == 10 || phase == PHASES);
+}
+
+static void only_phases_that_can_be_repeated_may_keep_their_states(void **state)
+{
+    fixture *f = *state;
+    pl_outer *outer = &f->arm.outer;
+    outer->state_every = 4;
+    for (int method = 0; method < PL_METHOD_COUNT; method++) {
+        const pl_method_traits *of = pl_traits((pl_method)method);
+        if (!of->name)
+            continue; /* the number of a method that was removed */
+        choose(f, (pl_method)method);
+        bool repeats = !of->gossips && !of->arrives;
+        assert_int_equal(pl_state_every_check(outer), repeats ? PL_OK : PL_ERR_CONFIG);
+        if (!repeats)
+            assert_non_null(strstr(pl_last_error(), of->name));
+    }
+    choose(f, PL_METHOD_DILOCO);
+    outer->state = PL_STATE_LOCAL;
+    assert_int_equal(pl_state_every_check(outer), PL_ERR_CONFIG);
+    outer->state_every = 1;
+    assert_int_equal(pl_state_every_check(outer), PL_OK);
+    outer->state_every = -1;
+    assert_int_equal(pl_state_every_check(outer), PL_ERR_CONFIG);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(phase_is_a_round_but_in_streaming),
+        TEST(methods_without_delay_start_from_the_phase_before),
+        TEST(delayed_methods_start_so_many_versions_ago),
+        TEST(noloco_waits_for_no_version),
+        TEST(module_with_one_contributor_is_diloco),
+        TEST(fragments_are_sent_in_turn_and_taken_up_next),
+        TEST(overlap_is_what_a_phase_does_not_wait_for),
+        TEST(delayed_nesterov_counts_arrivals),
+        TEST(contributors_of_a_round_encode_alike),
+        TEST(arrival_encodes_alone),
+        TEST(mates_are_mutual),
+        TEST(others_meet_nobody),
+        TEST(contract_has_the_rules_of_every_method_and_topology),
+        TEST(an_arm_that_scores_makes_no_versions),
+        TEST(vectors_of_a_path_are_what_its_method_keeps),
+        TEST(states_are_uploaded_every_so_many_phases_and_at_the_end),
+        TEST(only_phases_that_can_be_repeated_may_keep_their_states),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
