@@ -2,6 +2,7 @@
  * (docs/PROTOCOL.md section 3.1). */
 #include "outer/arm.h"
 #include "outer/held.h"
+#include "outer/method.h"
 
 /* Tags of fields that are lists of variable length, or that depend on more than one
  * member of the struct. All other tags are in the tables below. */
@@ -375,7 +376,7 @@ pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
     m.momentum = arm->outer.momentum[class];
     m.curvature = arm->outer.method.curvature;
     m.holders = contributors;
-    if (pl_traits(m.method)->gossips && !arm->outer.own_consensus)
+    if (outer_method_of(m.method)->mates && !arm->outer.own_consensus)
         /* with gamma equal to beta, one vector is sent instead of two */
         m.consensus = m.lr;
     return m;

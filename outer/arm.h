@@ -263,8 +263,13 @@ bool pl_phase_repeats(const pl_outer *outer);
 /* Returns by how many phases a path may be ahead of the slowest path; INT64_MAX:
  * without limit. */
 int64_t pl_phases_ahead(const pl_outer *outer);
-/* Returns whether slower workers do fewer inner steps per phase. */
+/* Returns whether slower workers do fewer inner steps per phase (pl_local_steps). */
 bool pl_steps_vary(const pl_outer *outer);
+/* Returns the number of inner steps of a slower worker (dynamic local steps, Async
+ * DiLoCo, arXiv:2401.09135). It is max(1, floor(inner_steps * speed / top_speed)), so
+ * that all workers need about the same time. It is inner_steps if a speed is not
+ * positive or `speed` is at least top_speed. */
+int pl_local_steps(int inner_steps, double speed, double top_speed);
 /* Returns whether error feedback is on unless the configuration says otherwise. */
 bool pl_feedback_helps(const pl_outer *outer);
 /* Sets coefficients that the method does not use to their defaults, so that equal

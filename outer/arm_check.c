@@ -3,28 +3,27 @@
  * configuration's settings and definitions from a store or the network are checked by
  * the same functions. */
 #include "outer/change.h"
-#include "outer/contract.h"
+#include "outer/method.h"
 
-static bool keeps_nothing(const pl_outer *outer)
+static const outer_method *method_of(const pl_outer *outer)
 {
-    const pl_method_traits *of = pl_traits(outer->method.method);
-    return !of->gossips && !of->streams;
+    return outer_method_of(outer->method.method);
 }
 
 bool pl_versions_suffice(const pl_outer *outer)
 {
-    return keeps_nothing(outer) && pl_versions_have_phases(outer);
+    return !method_of(outer)->lay_out && !method_of(outer)->arrivals;
 }
 
 bool pl_versions_have_phases(const pl_outer *outer)
 {
-    return !pl_traits(outer->method.method)->arrives;
+    return !method_of(outer)->arrivals;
 }
 
 bool pl_phase_repeats(const pl_outer *outer)
 {
-    return !pl_traits(outer->method.method)->gossips &&
-           pl_versions_have_phases(outer) && outer->state != PL_STATE_LOCAL;
+    return !method_of(outer)->mates && !method_of(outer)->arrivals &&
+           outer->state != PL_STATE_LOCAL;
 }
 
 int64_t pl_phases_ahead(const pl_outer *outer)
@@ -39,31 +38,23 @@ bool pl_steps_vary(const pl_outer *outer)
 
 void pl_outer_fit(pl_outer *outer)
 {
-    pl_method_settings *m = &outer->method;
-    const pl_method_settings d = pl_method_defaults(m->method);
-    const pl_method_traits *of = pl_traits(m->method);
-    outer->own_consensus = of->gossips && m->consensus != m->lr;
-    if (!of->gossips) {
-        m->rule = d.rule;
-        m->consensus = d.consensus;
-    }
-    if (!of->delays) {
-        m->delay = d.delay;
-        m->gap = d.gap;
-        m->gap_constant = d.gap_constant;
-        m->clip = d.clip;
-    }
-    if (!of->streams) {
-        m->fragments = d.fragments;
-        m->overlap = d.overlap;
-        m->mix = d.mix;
-    }
+    const pl_method_settings wish = outer->method;
+    pl_method_settings m = pl_method_defaults(wish.method);
+    m.lr = wish.lr;
+    m.momentum = wish.momentum;
+    m.curvature = wish.curvature;
+    m.inner_steps = wish.inner_steps;
+    m.buffer = wish.buffer;
+    m.spread = wish.spread;
+    if (method_of(outer)->fit)
+        method_of(outer)->fit(&wish, &m);
+    outer->method = m;
+    outer->own_consensus = method_of(outer)->mates && m.consensus != m.lr;
 }
 
 bool pl_feedback_helps(const pl_outer *outer)
 {
-    return pl_codec_drops_much(&outer->codec) &&
-           !pl_traits(outer->method.method)->gossips;
+    return pl_codec_drops_much(&outer->codec) && !method_of(outer)->mates;
 }
 
 pl_status pl_mates_check(const pl_outer *outer)
@@ -71,7 +62,7 @@ pl_status pl_mates_check(const pl_outer *outer)
     bool partial = pl_codec_is_homomorphic(&outer->codec);
     for (int role = 0; role < PL_ROLE_COUNT; role++)
         partial = partial || outer->codec.codec[role] == PL_CODEC_TOPK;
-    if (!pl_traits(outer->method.method)->gossips)
+    if (!method_of(outer)->mates)
         return PL_OK;
     if (outer->own != PL_STATE_F32)
         return pl_fail(
@@ -89,14 +80,14 @@ pl_status pl_mates_check(const pl_outer *outer)
 
 pl_status pl_wait_check(const pl_outer *outer)
 {
-    const pl_method_traits *of = pl_traits(outer->method.method);
-    if (outer->quorum > 0 && (!pl_versions_suffice(outer) || of->delays))
+    const outer_method *of = method_of(outer);
+    if (outer->quorum > 0 && !of->quorum)
         return pl_fail(
             PL_ERR_CONFIG,
             "outer.quorum below 1 works with diloco, iso, fedavg and heavy-ball; "
             "%s needs all updates of a round, so set it to 1",
             of->name);
-    if (outer->deadline_ms > 0 && outer->quorum == 0 && !of->gossips)
+    if (outer->deadline_ms > 0 && outer->quorum == 0 && !of->mates)
         return pl_fail(
             PL_ERR_CONFIG,
             "outer.deadline_s works with outer.method=noloco or outer.quorum "
@@ -186,7 +177,7 @@ static pl_status check_scoring(const pl_arm *arm)
 {
     enum { SCORED_MAX = 1 << 27 };
     bool plain = arm->inner.phases == 1 && arm->spec.replicas == 1 &&
-                 keeps_nothing(&arm->outer) && pl_hash_none(&arm->moments) &&
+                 !method_of(&arm->outer)->lay_out && pl_hash_none(&arm->moments) &&
                  pl_hash_none(&arm->states);
     if (arm->n_scored == 0 && arm->feature_windows == 0)
         return PL_OK;
@@ -203,7 +194,7 @@ static pl_status check_scoring(const pl_arm *arm)
 
 static pl_status check_method(const pl_arm *arm)
 {
-    if (pl_traits(arm->outer.method.method)->name)
+    if (method_of(&arm->outer))
         return PL_OK;
     return pl_fail(PL_ERR_PROTO,
                    "arm %s was trained with outer method %d, which was removed; open "

@@ -2,11 +2,12 @@
  * home and a worker apply the same bytes with the same code, so both get the same
  * version. */
 #include "outer/change.h"
+#include "outer/method.h"
 
 pl_status pl_change_check(const pl_outer *outer)
 {
     pl_codec codec = (pl_codec)outer->down.codec[PL_ROLE_MLP];
-    const pl_method_traits *of = pl_traits(outer->method.method);
+    const outer_method *of = outer_method_of(outer->method.method);
     if (codec <= PL_CODEC_F32)
         return PL_OK;
     /* the other codecs need the contributors of a round, or leave values out */
@@ -15,7 +16,7 @@ pl_status pl_change_check(const pl_outer *outer)
                        "codec.down cannot be %s, because this codec cannot encode "
                        "versions; set codec.down to f32, bf16, i8 or i4",
                        pl_codec_name(codec));
-    if (of->gossips)
+    if (of->mates)
         return pl_fail(PL_ERR_CONFIG,
                        "with outer.method=%s workers keep their own parameters and "
                        "take no versions; codec.down must be f32",

@@ -1,5 +1,5 @@
-/* Computes contracts (contract.h): the only file besides the methods' own arithmetic
- * (step*.c) and the checks of settings (arm_check.c) that asks what a method does.
+/* Computes contracts (contract.h): first diloco's, then the method changes what differs
+ * (outer_method.agree, outer/method.h).
  *
  * There are two counters, which are equal for most methods:
  *
@@ -24,51 +24,9 @@
 #include "outer/arith.h"
 #include "outer/gossip.h"
 #include "outer/iso.h"
-#include "outer/step_overlap.h"
+#include "outer/method.h"
 
 #include <math.h>
-
-/* greater than every number of rounds */
-static const int64_t FOREVER = INT64_MAX;
-
-static bool is_streaming(const pl_arm *arm)
-{
-    return pl_traits(arm->outer.method.method)->streams;
-}
-
-/* The rounds of a module that trains, apart from their number. */
-static void set_rounds(const pl_arm *arm, const pl_method_traits *of, pl_contract *c)
-{
-    const pl_method_settings *m = &arm->outer.method;
-    const bool alone = c->n_holders == 1;
-    const int delay = of->delays ? m->delay : 0;
-    c->period = 1;
-    c->lag = c->wait = of->gossips || of->arrives ? FOREVER : delay;
-    c->window = of->gossips   ? arm->inner.phases
-                : of->arrives ? 2 * c->n_holders
-                              : delay + 1;
-    c->n_contributors = of->arrives ? 1 : c->n_holders;
-    if (is_streaming(arm)) {
-        /* Slots are assigned to fragments in turn: slot s is in fragment s mod F. This
-         * includes slots with a single contributor. */
-        c->period = m->fragments;
-        c->first =
-            pl_streaming_fragment(pl_topology_module_slot(c->topology, c->module),
-                                  pl_topology_n_slots(c->topology), m->fragments, true);
-        c->wait = m->overlap == 0 || (alone && m->fragments == 1) ? 0 : 1;
-        c->mixes = !alone;
-        c->carries = alone ? 1.0f : (float)m->mix;
-    }
-}
-
-static int quorum_of(const pl_arm *arm, const pl_method_traits *of, int all)
-{
-    const double quorum = arm->outer.quorum;
-    const int least = (int)ceil(quorum * all - 1e-9);
-    const bool can_miss = !of->gossips && !of->arrives && !of->delays &&
-                          !is_streaming(arm) && quorum > 0 && least < all;
-    return !can_miss ? all : least > 1 ? least : 1;
-}
 
 /* Returns the number of rounds to which the phases before `phase` contribute. */
 static uint64_t rounds_before(const pl_contract *c, int64_t phase)
@@ -86,48 +44,58 @@ static double sum_of_weights(const pl_arm *arm, const pl_topology *t, int module
     return total;
 }
 
-pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
+static int quorum_of(const pl_contract *c, double quorum)
+{
+    const int all = c->n_contributors, least = (int)ceil(quorum * all - 1e-9);
+    return !c->kind->quorum || !(quorum > 0) || least >= all ? all
+           : least > 1                                       ? least
+                                                             : 1;
+}
+
+/* Returns diloco's contract. */
+static pl_contract common_contract(const pl_arm *arm, const pl_topology *t, int module)
 {
     const pl_outer *outer = &arm->outer;
-    const pl_method_traits *all = pl_traits(outer->method.method);
-    pl_contract c = {.topology = t, .module = module};
+    const int n_holders = pl_arm_contributors(t, module);
+    pl_contract c = {
+        .kind = outer_method_of(outer->method.method),
+        .topology = t,
+        .module = module,
+        .n_params = pl_topology_slot(t, pl_topology_module_slot(t, module))->n_params,
+        .n_holders = n_holders,
+        .n_contributors = n_holders,
+        .window = 1,
+        .period = 1,
+        .sums = true,
+        .predicts = n_holders == 1 && outer->momentum[PL_CLASS_PRIVATE] == 0,
+        .n_vectors = 1,
+        .homomorphic = pl_codec_is_homomorphic(&outer->codec),
+        .keeps_change = outer->down.codec[PL_ROLE_MLP] > PL_CODEC_F32 && n_holders > 1,
+        .settings = pl_arm_method(arm, t, module),
+        .schedule = outer->schedule,
+        .rescale = outer->rescale,
+        .weighted = outer->weighted,
+        .counts_weights = outer->weighted || outer->quorum > 0,
+        .weights = arm->weights,
+        .total_weight = sum_of_weights(arm, t, module),
+        .stream = pl_stream(arm->name, (uint64_t)module, arm->seed),
+        .seed = arm->seed};
     pl_arm_module_name(arm, t, module, c.name);
-    c.settings = pl_arm_method(arm, t, module);
-    c.n_holders = pl_arm_contributors(t, module);
-    c.n_params = pl_topology_slot(t, pl_topology_module_slot(t, module))->n_params;
-    /* diloco's for a module with a single contributor */
-    const pl_method_traits *of = pl_traits(c.settings.method);
-    set_rounds(arm, of, &c);
-    c.quorum = quorum_of(arm, of, c.n_contributors);
-    c.by_arrival = of->arrives;
-    c.sums = !all->gossips && !of->arrives;
-    c.keep_late = of->gossips ? 2 : 0;
-    c.keeps_first = all->gossips;
-    c.reach =
-        all->arrives ? (uint64_t)c.n_holders * (uint64_t)(outer->staleness + 2) : 0;
-    c.n_rounds = rounds_before(&c, arm->inner.phases);
-    if (of->arrives)
-        c.n_rounds *= (uint64_t)c.n_holders;
+    return c;
+}
+
+pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
+{
+    pl_contract c = common_contract(arm, t, module);
+    if (c.kind->agree)
+        c.kind->agree(arm, &c);
+    c.quorum = quorum_of(&c, arm->outer.quorum);
     if (pl_arm_is_frozen(arm, module) || arm->n_scored > 0) {
         c.period = 0;
-        c.n_rounds = 0;
+        c.predicts = false;
     }
-    c.predicts = c.period == 1 && c.n_holders == 1 && !all->streams &&
-                 outer->momentum[PL_CLASS_PRIVATE] == 0;
-    c.n_vectors = of->gossips && outer->own_consensus ? 2 : 1;
-    c.homomorphic = pl_codec_is_homomorphic(&outer->codec);
-    c.keeps_change = outer->down.codec[PL_ROLE_MLP] > PL_CODEC_F32 && c.n_holders > 1;
-    c.schedule = outer->schedule;
-    c.rescale = outer->rescale;
-    c.weighted = outer->weighted;
-    c.counts_weights = (outer->weighted || outer->quorum > 0) && !of->gossips;
-    c.meets = of->gossips;
-    c.starts_own = of->gossips || all->streams;
-    c.equalizes = of->equalizes;
-    c.weights = arm->weights;
-    c.total_weight = sum_of_weights(arm, t, module);
-    c.stream = pl_stream(arm->name, (uint64_t)module, arm->seed);
-    c.seed = arm->seed;
+    c.n_rounds = rounds_before(&c, arm->inner.phases) *
+                 (uint64_t)(c.by_arrival ? c.n_holders : 1);
     return c;
 }
 
@@ -196,7 +164,7 @@ uint64_t pl_round_oldest(const pl_contract *c, uint64_t newest, uint64_t needed)
                : newest > c->reach  ? newest - c->reach
                                     : 0;
     /* the next outer step reads the version to which its updates are relative */
-    return c->lag < FOREVER && newest < c->n_rounds && base < needed ? base : needed;
+    return c->lag < PL_FOREVER && newest < c->n_rounds && base < needed ? base : needed;
 }
 
 /* ---- updates ---- */
@@ -245,38 +213,30 @@ pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase, int *mat
 }
 
 /* ---- merges ---- */
-/* Under noloco a version is the mean of the holders' parameters. This mean moves like
- * one holder that applies the mean of all updates and no consensus term
- * (outer/gossip.h), so the home can compute it. Under heavy ball, velocities contain
- * the learning rate of their round. If updates u have only one vector, they are
- * relative to version 0. Then the update relative to version t is g = x_t - (x_0 - u) =
- * (x_t - x_0) + u, where x_t are the parameters of version t. */
 pl_round_step pl_round_step_of(const pl_contract *c, uint64_t newest, int n)
 {
     pl_method_settings m = c->settings;
-    const bool scales = c->meets && m.rule == PL_RULE_HEAVY_BALL;
     /* the schedule counts phases; a phase has one round per contributor if each update
      * is a round */
     const int64_t phase = (int64_t)newest / (c->by_arrival ? c->n_holders : 1);
     const bool settled = pl_method_schedule(&c->schedule, phase, &m);
-    const bool rescales = c->rescale && !c->meets && !settled;
-    if (c->meets)
-        m.method = scales ? PL_METHOD_HEAVY_BALL : PL_METHOD_DILOCO;
-    return (pl_round_step){.step = pl_method_step(&m, scales ? 1 : m.lr, rescales, n),
-                           .lr = m.lr,
-                           .factor = scales ? m.lr : 1,
-                           .from_first = c->meets && c->n_vectors == 1,
-                           .equalizes = c->equalizes && !settled,
-                           .method = c->n_holders > 1
-                                         ? pl_method_name(c->settings.method)
-                                     : m.momentum > 0 ? "nesterov"
-                                                      : "sgd"};
+    pl_round_step how = {.step = pl_method_step(&m, m.lr, c->rescale && !settled, n),
+                         .lr = m.lr,
+                         .factor = 1,
+                         .equalizes =
+                             c->n_holders > 1 && c->kind->equalizes && !settled,
+                         .method = c->n_holders > 1 ? c->kind->name
+                                   : m.momentum > 0 ? "nesterov"
+                                                    : "sgd"};
+    if (c->kind->merge)
+        c->kind->merge(c, &how);
+    return how;
 }
 
 uint64_t pl_equalizing_bytes(const pl_outer *outer, const pl_topology *t)
 {
     uint64_t most = 0;
-    if (!pl_traits(outer->method.method)->equalizes)
+    if (!outer_method_of(outer->method.method)->equalizes)
         return 0;
     for (int i = 0; i < pl_topology_n_tensors(t); i++) {
         const pl_tensor *tensor = pl_topology_tensor(t, i);

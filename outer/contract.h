@@ -33,6 +33,8 @@ extern "C" {
 
 /* The number of a version: the newest one. */
 enum { PL_NEWEST = -1 };
+/* a number of rounds that no training reaches */
+#define PL_FOREVER INT64_MAX
 /* largest number of messages in an update */
 enum { PL_ROUND_VECTORS_MAX = 2 };
 
@@ -81,7 +83,8 @@ typedef struct pl_contract {
     /* ---- private to outer ---- */
     pl_method_settings settings;
     pl_outer_schedule schedule;
-    bool rescale, weighted, counts_weights, starts_own, equalizes;
+    const struct outer_method *kind; /* outer/method.h */
+    bool rescale, weighted, counts_weights;
     float carries; /* see pl_holder_keep_left */
     const double *weights;
     double total_weight;   /* sum of the weights of the module's paths */

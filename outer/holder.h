@@ -33,6 +33,9 @@ void pl_holder_update(const pl_holder *h, const float *start, const float *now,
 /* Computes the second vector of the update, if two vectors are sent: the base minus the
  * start. */
 void pl_holder_update_start(const pl_holder *h, const float *start, float *update);
+/* streaming: local = mix local + (1 - mix) merged. With mix 0 `local` becomes `merged`;
+ * with mix 1 it does not change. */
+void pl_streaming_mix(float *local, const float *merged, double mix, size_t n);
 /* Computes the residual for the next round. left: on entry, the part of this round's
  * update plus residual that the codec left out; on return, the new residual. before:
  * the residual of this round.

@@ -2,9 +2,10 @@
  * function here opens a file or a socket, or writes to a store.
  *
  * Read in this order: arm and arm_check (the definition of a training), step_method,
- * step, step_overlap, gossip and iso (the outer step of every method), contract (what
- * all of these mean for one module: rounds, versions, updates, merges), holder (what a
- * path computes between phases), path_layout (the vectors of a path's state), change
+ * step, gossip and iso (the arithmetic of outer steps), contract (what method, codec
+ * and topology mean for one module: rounds, versions, updates, merges), holder (what a
+ * path computes between phases), path_layout (the vectors of a path's state),
+ * method_*.c (one file per method: how it differs from diloco in all of these), change
  * (versions as encoded differences), arith (steps over whole modules), audit_row (which
  * tasks are done twice, and how their results are compared), moments (which states a
  * path can have), coverage (which samples were trained, according to the store's
@@ -32,5 +33,4 @@
 #include "outer/path_layout.h"
 #include "outer/step.h"
 #include "outer/step_method.h"
-#include "outer/step_overlap.h"
 #endif

@@ -1,24 +1,18 @@
 /* Computes which vectors a path's state has (path_layout.h). */
-#include "outer/path_layout.h"
+#include "outer/method.h"
 
 pl_path_layout pl_path_layout_of(const pl_arm *arm)
 {
     pl_path_layout l = {2, -1, -1, -1, -1, -1};
-    const pl_method_traits *of = pl_traits(arm->outer.method.method);
+    const outer_method *of = outer_method_of(arm->outer.method.method);
     if (arm->n_scored > 0) {
         l.n_vectors = 0;
         return l;
     }
     if (arm->outer.feedback && pl_codec_is_lossy(&arm->outer.codec))
         l.residual = l.n_vectors++;
-    if (of->gossips || of->streams)
-        l.params = l.n_vectors++;
-    if (of->gossips) {
-        l.velocity = l.n_vectors++;
-        l.last = l.n_vectors++;
-    }
-    if (of->gossips && arm->outer.own_consensus)
-        l.before = l.n_vectors++;
+    if (of->lay_out)
+        of->lay_out(arm, &l);
     return l;
 }
 

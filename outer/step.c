@@ -158,13 +158,13 @@ static pl_status check_outer_step(const pl_outer_step *step,
     if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
         return pl_fail(PL_ERR_ARG,
                        "a home cannot take a step of %s with %d contributors",
-                       pl_traits(step->method)->name, step->n_contributors);
+                       pl_method_name(step->method), step->n_contributors);
     if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
         (pl_outer_keeps_carry(step) && state->carry == NULL))
         return pl_fail(PL_ERR_ARG,
                        "a step of %s needs a vector of state (momentum or carry) that "
                        "the caller did not give",
-                       pl_traits(step->method)->name);
+                       pl_method_name(step->method));
     if (step->method == PL_METHOD_DELAYED_NESTEROV &&
         (state->arrivals < 0 || state->arrivals >= step->buffer))
         return pl_fail(PL_ERR_ARG,

@@ -1,26 +1,18 @@
 /* The names of the outer methods, their default coefficients, and their learning
  * rate per phase (step_method.h). The limits of stability are in step_limit.c. */
-#include "outer/step_method.h"
+#include "outer/method.h"
 
 #include <math.h>
 
-/* Default lr, momentum and rule of each method. They are the values of the method's
- * paper, unless the paper gives none or pl_method_check would refuse these values as
- * unstable. (DiLoCo's values 0.7 and 0.9 are not stable if updates are used late, so
- * methods that use updates late have smaller values.) */
-static const pl_method_traits traits[PL_METHOD_COUNT] = {
-    [PL_METHOD_DILOCO] = {"diloco", 0.7, 0.9, PL_RULE_NESTEROV, .settles = true},
-    [PL_METHOD_FEDAVG] = {"fedavg", 1, 0, PL_RULE_NESTEROV, .settles = false},
-    [PL_METHOD_HEAVY_BALL] = {"heavy-ball", 0.7, 0.3, PL_RULE_HEAVY_BALL,
-                              .settles = true},
-    [PL_METHOD_NOLOCO] = {"noloco", 0.7, 0.5, PL_RULE_HEAVY_BALL, .gossips = true},
-    [PL_METHOD_CO2] = {"co2", 0.7, 0.2, PL_RULE_HEAVY_BALL, .delays = true},
-    [PL_METHOD_STREAMING] = {"streaming", 0.4, 0.9, PL_RULE_NESTEROV, .streams = true,
-                             .settles = true},
-    [PL_METHOD_DELAYED_NESTEROV] = {"delayed-nesterov", 0.4, 0.5, PL_RULE_NESTEROV,
-                                    .arrives = true},
-    [PL_METHOD_ISO] = {"iso", 0.7, 0.9, PL_RULE_NESTEROV, .equalizes = true,
-                       .settles = true},
+static const outer_method *const methods[PL_METHOD_COUNT] = {
+    [PL_METHOD_DILOCO] = &method_diloco,
+    [PL_METHOD_FEDAVG] = &method_fedavg,
+    [PL_METHOD_HEAVY_BALL] = &method_heavy_ball,
+    [PL_METHOD_NOLOCO] = &method_noloco,
+    [PL_METHOD_CO2] = &method_co2,
+    [PL_METHOD_STREAMING] = &method_streaming,
+    [PL_METHOD_DELAYED_NESTEROV] = &method_delayed_nesterov,
+    [PL_METHOD_ISO] = &method_iso,
 };
 static const char *const rules[] = {"nesterov", "heavy-ball"};
 static const char *const gaps[] = {"none", "norm", "constant"};
@@ -46,14 +38,14 @@ static pl_status find_name(const char *what, const char *text, const char *const
                    known);
 }
 
-const pl_method_traits *pl_traits(pl_method method)
+const outer_method *outer_method_of(pl_method method)
 {
-    return &traits[method];
+    return methods[method];
 }
 
 const char *pl_method_name(pl_method method)
 {
-    return traits[method].name;
+    return methods[method] ? methods[method]->name : NULL;
 }
 
 const char *pl_rule_name(pl_rule rule)
@@ -64,7 +56,7 @@ const char *pl_rule_name(pl_rule rule)
 pl_status pl_method_parse(const char *text, pl_method *out)
 {
     const char *names[PL_METHOD_COUNT];
-    pl_method methods[PL_METHOD_COUNT];
+    pl_method numbers[PL_METHOD_COUNT];
     int n = 0, found = 0;
     *out = PL_METHOD_DILOCO;
     if (strcmp(text, "eager") == 0)
@@ -73,12 +65,12 @@ pl_status pl_method_parse(const char *text, pl_method *out)
                        "39 %% worse than diloco's with eight replicas; use diloco, or "
                        "streaming to send updates while training continues");
     for (int i = 0; i < PL_METHOD_COUNT; i++)
-        if (traits[i].name) {
-            names[n] = traits[i].name;
-            methods[n++] = (pl_method)i;
+        if (methods[i]) {
+            names[n] = methods[i]->name;
+            numbers[n++] = (pl_method)i;
         }
     PL_CHECK(find_name("outer method", text, names, n, &found));
-    *out = methods[found];
+    *out = numbers[found];
     return PL_OK;
 }
 
@@ -111,22 +103,17 @@ pl_status pl_decay_parse(const char *text, pl_decay *out)
 
 pl_method_settings pl_method_defaults(pl_method method)
 {
-    const pl_method_traits *t = &traits[method];
-    const bool late = t->delays || t->arrives;
-    return (pl_method_settings){.method = method,
-                                .rule = t->rule,
-                                .lr = t->lr,
-                                .momentum = t->momentum,
-                                .curvature = 1,
-                                .consensus = 0.7,
-                                .delay = late ? 1 : 0,
-                                .gap = t->delays ? PL_GAP_NORM : PL_GAP_NONE,
-                                .gap_constant = 1,
-                                .inner_steps = 32,
-                                .fragments = t->streams ? 4 : 1,
-                                .overlap = t->streams ? 1 : 0,
-                                .mix = t->streams ? 0.5 : 0,
-                                .buffer = 4};
+    pl_method_settings m = {0};
+    if (methods[method])
+        m = methods[method]->defaults;
+    m.method = method;
+    m.curvature = 1;
+    m.consensus = 0.7;
+    m.gap_constant = 1;
+    m.inner_steps = 32;
+    m.fragments = m.fragments > 0 ? m.fragments : 1;
+    m.buffer = 4;
+    return m;
 }
 
 int pl_method_delay(const pl_method_settings *settings, int n_contributors)
@@ -154,7 +141,7 @@ bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings)
 {
     settings->lr = pl_outer_lr(schedule, settings->lr, phase);
-    if (!traits[settings->method].settles || schedule->settle == 0 ||
+    if (!methods[settings->method]->settles || schedule->settle == 0 ||
         phase < schedule->phases - schedule->settle)
         return false;
     settings->lr = 1;

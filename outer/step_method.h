@@ -47,24 +47,8 @@ typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
  *   constant  `gap_constant` */
 typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
 
-/* The properties of a method. Only outer/step*.c use the enum; all other code uses
- * these properties. If gossips, streams and arrives are all false, each version is
- * made from the mean of a round's updates, and paths begin their phases with
- * versions only. */
-typedef struct pl_method_traits {
-    const char *name;    /* NULL for the number of a method that was removed */
-    double lr, momentum; /* default values, for the default rule */
-    pl_rule rule;        /* default rule */
-    bool delays;         /* an update is used `delay` phases after it was made */
-    bool gossips;   /* contributors take steps in pairs; a home only stores updates */
-    bool streams;   /* fragments of the model are merged at different times */
-    bool arrives;   /* each update is merged by itself when it arrives */
-    bool equalizes; /* the singular values of each matrix in the mean are made equal */
-    bool settles;   /* whether pl_outer_schedule.settle has an effect */
-} pl_method_traits;
-
-const pl_method_traits *pl_traits(pl_method method);
-/* Returns the method's name in the configuration. */
+/* Returns the method's name in the configuration; NULL for the number of a method that
+ * was removed. */
 const char *pl_method_name(pl_method method);
 
 typedef struct pl_method_settings {

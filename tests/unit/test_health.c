@@ -66,7 +66,7 @@ static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
             pl_health_begin(walk, x, false);
             continue;
         }
-        const pl_health_step made = {.method = pl_traits(method)->name,
+        const pl_health_step made = {.method = pl_method_name(method),
                                      .lr = step.lr,
                                      .momentum = momentum,
                                      .mean_norm = report.mean_norm};

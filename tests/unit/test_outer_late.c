@@ -345,40 +345,12 @@ static void slow_workers_get_fewer_steps_but_never_none(void **unused)
 
 /* ---- streaming ---- */
 
-static void fragments_take_turns_at_equal_offsets(void **unused)
+/* Returns the fragment that is sent after `done` inner steps, or -1. */
+static int fragment_at(const pl_method_settings *s, int64_t done)
 {
-    pl_method_settings s = pl_method_defaults(PL_METHOD_STREAMING);
-    int sent[4] = {0};
-    (void)unused;
-    s.inner_steps = 12, s.fragments = 4, s.overlap = 2;
-    for (int64_t done = 0; done <= 36; done++) {
-        int64_t round = -1;
-        int p = pl_streaming_sends(&s, done, &round);
-        assert_int_equal(p >= 0, done > 0 && done % 3 == 0);
-        if (p >= 0) {
-            assert_int_equal(done, round * 12 + 3 * (p + 1));
-            assert_int_equal(sent[p]++, round);
-        }
-    }
-    for (int p = 0; p < 4; p++)
-        assert_int_equal(sent[p], 3);
-}
-
-static void every_block_is_in_one_fragment_and_none_is_empty(void **unused)
-{
-    (void)unused;
-    for (int strided = 0; strided < 2; strided++) {
-        int counts[3] = {0}, last = 0;
-        for (int b = 0; b < 8; b++) {
-            int p = pl_streaming_fragment(b, 8, 3, strided);
-            assert_true(p >= 0 && p < 3);
-            assert_true(strided ? p == b % 3 : p >= last);
-            last = p;
-            counts[p]++;
-        }
-        for (int p = 0; p < 3; p++)
-            assert_true(counts[p] == 2 || counts[p] == 3);
-    }
+    const int64_t every = s->inner_steps / s->fragments;
+    return done < 1 || done % every != 0 ? -1
+                                         : (int)((done / every - 1) % s->fragments);
 }
 
 typedef struct stream {
@@ -425,10 +397,10 @@ static void run_stream(stream *s, int64_t steps)
         for (int w = 0; w < 2; w++)
             for (size_t i = 0; i < N; i++)
                 s->local[w][i] -= 0.1f * (s->local[w][i] - (float)(w + 1));
-        int p = pl_streaming_sends(&s->settings, done, NULL);
+        int p = fragment_at(&s->settings, done);
         if (p >= 0)
             send_fragment(s, p);
-        p = pl_streaming_sends(&s->settings, done - s->settings.overlap, NULL);
+        p = fragment_at(&s->settings, done - s->settings.overlap);
         if (p >= 0)
             take_fragment(s, p);
     }
@@ -511,8 +483,6 @@ int main(void)
         cmocka_unit_test(delayed_nesterov_of_every_arrival_is_torch_bit_for_bit),
         cmocka_unit_test(spread_momentum_follows_its_equation),
         cmocka_unit_test(slow_workers_get_fewer_steps_but_never_none),
-        cmocka_unit_test(fragments_take_turns_at_equal_offsets),
-        cmocka_unit_test(every_block_is_in_one_fragment_and_none_is_empty),
         cmocka_unit_test(streaming_of_one_fragment_at_once_is_diloco_bit_for_bit),
         cmocka_unit_test(full_mix_leaves_local_parameters_untouched),
         cmocka_unit_test(streaming_with_overlap_approaches_the_mean_of_the_optima),

@@ -49,6 +49,8 @@ static void exact_state_arrives_as_it_was(void **unused)
 {
     (void)unused;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
+        if (!pl_method_name((pl_method)method))
+            continue; /* the number of a method that was removed */
         pl_arm arm = arm_of((pl_method)method, PL_STATE_F32);
         size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
         float *state = random_state(&arm), *got = travel(&arm, state);
@@ -74,6 +76,8 @@ static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
 {
     (void)unused;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
+        if (!pl_method_name((pl_method)method))
+            continue; /* the number of a method that was removed */
         pl_arm arm = arm_of((pl_method)method, PL_STATE_BF16);
         size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
         float *state = random_state(&arm), *before = random_state(&arm);
@@ -243,6 +247,8 @@ static void no_blob_is_the_state_at_the_start(void **unused)
 {
     (void)unused;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
+        if (!pl_method_name((pl_method)method))
+            continue; /* the number of a method that was removed */
         pl_arm arm = arm_of((pl_method)method, PL_STATE_F32);
         size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
         float *state = random_state(&arm);

@@ -499,7 +499,7 @@ static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_s
         move(&g);
     if (!plan_arm_finished(g.arm))
         fail_msg("%s with %d workers, seed %llu: the arm does not end",
-                 pl_traits(g.arm->arm.outer.method.method)->name, n_workers,
+                 pl_method_name(g.arm->arm.outer.method.method), n_workers,
                  (unsigned long long)seed);
     for (int m = 0; m < n_modules; m++)
         assert_int_equal(g.modules[m].version, g.arm->contracts[m].n_rounds);
