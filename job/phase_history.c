@@ -147,16 +147,7 @@ static void join_cells(phase_cell *into, const phase_cell *later)
         *into = *later;
         return;
     }
-    const double tokens = into->tokens + later->tokens;
-    into->loss =
-        tokens > 0 ? (into->loss * into->tokens + later->loss * later->tokens) / tokens
-                   : later->loss;
-    into->gradient =
-        (into->gradient * into->n + later->gradient * later->n) / (into->n + later->n);
-    into->held = into->held > 0 ? into->held : later->held;
-    into->memory_bytes = fmax(into->memory_bytes, later->memory_bytes);
-    into->tokens = tokens;
-    into->seconds += later->seconds;
+    pl_work_join(&into->work, into->n, &later->work, later->n);
     into->at_ms = later->at_ms;
     into->token = later->token;
     into->worker = later->worker;
@@ -268,18 +259,18 @@ static void add_contribution(phase_history *h, const pl_version *v,
     phase_cell *cell = make_cell(h, s, c->phase);
     if (!cell || (cell->n > 0 && c->token <= cell->token))
         return;
-    const double seconds = c->seconds >= 0 && c->seconds < 1e9 ? c->seconds : 0;
-    const phase_cell one = {.loss = c->loss,
-                            .tokens = fmin((double)c->n_tokens, 1e15),
-                            .seconds = seconds,
-                            .gradient = c->gradient,
-                            .held = c->held,
-                            .memory_bytes = (double)c->memory_bytes,
-                            .from_ms = v->wall_ms - (int64_t)(1e3 * seconds),
-                            .at_ms = v->wall_ms,
-                            .token = c->token,
-                            .worker = phase_history_worker(h, c->worker),
-                            .n = 1};
+    const uint64_t most_tokens = UINT64_C(1000000000000000);
+    phase_cell one = {.work = c->work,
+                      .at_ms = v->wall_ms,
+                      .token = c->token,
+                      .worker = phase_history_worker(h, c->worker),
+                      .n = 1};
+    /* the record may be damaged */
+    if (!(one.work.seconds >= 0 && one.work.seconds < 1e9))
+        one.work.seconds = 0;
+    if (one.work.n_tokens > most_tokens)
+        one.work.n_tokens = most_tokens;
+    one.from_ms = v->wall_ms - (int64_t)(1e3 * one.work.seconds);
     if (h->stride == 1)
         *cell = one;
     else
@@ -349,7 +340,7 @@ pl_held_sum phase_history_held(const phase_arm *a, size_t slot)
     pl_held_sum all = {0};
     for (int path = 0; path < a->n_series / a->n_replicas; path++)
         pl_held_add(&all, &a->arm, path,
-                    phase_series_at(&a->series[path * a->n_replicas], slot)->held);
+                    phase_series_at(&a->series[path * a->n_replicas], slot)->work.held);
     return all;
 }
 
@@ -370,13 +361,13 @@ static pl_json *cell_json(const phase_history *h, int path, size_t slot,
     pl_json_push(row, pl_json_make_int(path));
     pl_json_push(row, pl_json_make_int((int64_t)slot * h->stride));
     pl_json_push(row, pl_json_make_int(c->n));
-    pl_json_push(row, rounded(c->loss));
-    pl_json_push(row, pl_json_make_int((int64_t)fmin(c->tokens, 1e18)));
-    pl_json_push(row, pl_json_make_real(round(10 * c->seconds) / 10));
+    pl_json_push(row, rounded(c->work.loss));
+    pl_json_push(row, pl_json_make_int((int64_t)fmin((double)c->work.n_tokens, 1e18)));
+    pl_json_push(row, pl_json_make_real(round(10 * c->work.seconds) / 10));
     pl_json_push(row, pl_json_make_int(c->worker));
     pl_json_push(row, pl_json_make_int(c->from_ms));
     pl_json_push(row, pl_json_make_int(c->at_ms));
-    pl_json_push(row, pl_json_make_real(round(100 * c->held) / 100));
+    pl_json_push(row, pl_json_make_real(round(100 * c->work.held) / 100));
     return row;
 }
 

@@ -87,8 +87,8 @@ static pl_json *stored_arm(const page *p, const phase_arm *a)
         if (pl_store_get_path(p->store, name, &s) != PL_OK)
             s = (pl_path_state){.phase = 0};
         done += s.phase;
-        pl_json_push(rows, path_row(a->series[i].name, s.phase, 0, s.loss,
-                                    (int64_t)fmin((double)s.n_tokens, 1e15), ""));
+        pl_json_push(rows, path_row(a->series[i].name, s.phase, 0, s.work.loss,
+                                    (int64_t)fmin((double)s.work.n_tokens, 1e15), ""));
     }
     pl_json *o = arm_object(a->arm.name, a->arm.inner.phases, a->arm.inner.tau, done,
                             a->n_series * a->arm.inner.phases);

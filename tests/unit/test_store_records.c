@@ -72,13 +72,13 @@ static pl_contribution example_contribution(void)
                          .path = 3,
                          .replica = 1,
                          .phase = 7,
-                         .first_sample = 640,
-                         .n_samples = 64,
-                         .n_tokens = 8128,
-                         .loss = 5.25,
+                         .work.first_sample = 640,
+                         .work.n_samples = 64,
+                         .work.n_tokens = 8128,
+                         .work.loss = 5.25,
                          .norm = 0.125,
                          .weight = 2.5,
-                         .seconds = 1.75,
+                         .work.seconds = 1.75,
                          .token = 77,
                          .codec = "bf16",
                          .update = hash_of_byte(0xcc),
@@ -114,10 +114,10 @@ static void write_examples(kv_batch *batch, row_key keys[KV_FAMILY_COUNT])
     pl_version v = example_version(&c);
     pl_path_state path = {.name = "mix/p03.r1",
                           .phase = 8,
-                          .samples = 704,
-                          .n_tokens = 90000,
-                          .loss = 5.0,
-                          .seconds = 3.5,
+                          .work.n_samples = 704,
+                          .work.n_tokens = 90000,
+                          .work.loss = 5.0,
+                          .work.seconds = 3.5,
                           .moments = hash_of_byte(0x55),
                           .worker = "worker-2"};
     pl_object object = {.name = "arm/mix", .blob = hash_of_byte(0x66), .bytes = 300};
@@ -210,6 +210,7 @@ static void what_a_home_noted_of_an_update_comes_back(void **state)
     for (int i = 0; i < PL_CONTRIBUTION_CELLS; i++)
         c.likeness[i] = (float)(i - 20) / 7;
     made.number = 9;
+    memset(&c.work, 1, sizeof c.work); /* every number of the phase is measured */
     version_write(rows->batch, &made);
     assert_ok(version_read(from, "mix/L1.E0", 9, &v, &found));
     assert_true(found && v.n_contributions == 1);
