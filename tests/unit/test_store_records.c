@@ -274,6 +274,28 @@ static void a_state_of_an_impossible_age_is_damage(void **state)
     }
 }
 
+/* A measurement that is in pl_work, but not in the table of paths, would be lost when
+ * the home starts again. */
+static void a_path_keeps_all_numbers_but_those_of_workers(void **state)
+{
+    example_rows *rows = *state;
+    row_source from = {.db = rows->db, .batch = rows->batch};
+    pl_path_state path = {.name = "mix/p03.r1"}, read;
+    row_view row;
+    row_key key = key_of_name(path.name);
+    memset(&path.work, 1, sizeof path.work);
+    memset(&read, 2, sizeof read);
+    path_write(rows->batch, &path);
+    assert_ok(row_read(from, KV_PATH, &key, &row));
+    assert_ok(path_decode(&row, &read));
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++) {
+        const pl_work_measure *m = &pl_work_measures[i];
+        assert_true(
+            pl_work_value(&read.work, m) ==
+            (m->views == PL_WORK_OF_WORKERS ? 0 : pl_work_value(&path.work, m)));
+    }
+}
+
 /* Opens a row and closes it without reading its fields. */
 static pl_status look(kv_family family, kv_slice key, const uint8_t *bytes, size_t len)
 {
@@ -382,6 +404,7 @@ int main(void)
         row_test(what_a_home_noted_of_an_update_comes_back),
         row_test(old_bytes_decode_to_what_was_meant),
         row_test(a_state_of_an_impossible_age_is_damage),
+        row_test(a_path_keeps_all_numbers_but_those_of_workers),
         row_test(any_truncation_any_flip_and_any_move_is_damage),
         row_test(a_forged_record_is_damage_not_a_crash),
         row_test(a_record_of_a_newer_release_is_told_apart_from_damage),

@@ -33,6 +33,36 @@ static void every_number_of_a_phase_arrives_with_an_update(void **state)
     }
 }
 
+static void expect_numbers_of_a_path(const pl_work *got)
+{
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++) {
+        const pl_work_measure *m = &pl_work_measures[i];
+        pl_work sent;
+        memset(&sent, 1, sizeof sent);
+        assert_true(pl_work_value(got, m) ==
+                    (m->views == PL_WORK_OF_WORKERS ? 0 : pl_work_value(&sent, m)));
+    }
+}
+
+/* The state of a path has no number that describes a worker. */
+static void every_other_number_arrives_with_the_state_of_a_path(void **state)
+{
+    (void)state;
+    pl_work sent;
+    pl_message m = {0}, event = {0};
+    pl_msg_submit_path submit;
+    pl_msg_path_record record;
+    memset(&sent, 1, sizeof sent);
+    PL_SAY(&m, SUBMIT_PATH, submit_path, .name = "mix/p0.r0", .work = sent);
+    assert_int_equal(PL_HEAR(&m, submit_path, &submit), PL_OK);
+    expect_numbers_of_a_path(&submit.work);
+    PL_SAY(&event, EVENT, path_record, .name = "mix/p0.r0", .work = sent);
+    assert_int_equal(PL_HEAR(&event, path_record, &record), PL_OK);
+    expect_numbers_of_a_path(&record.work);
+    pl_message_destroy(&m);
+    pl_message_destroy(&event);
+}
+
 static void what_a_message_does_not_have_is_zero(void **state)
 {
     (void)state;
@@ -93,6 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_of_a_phase_arrives_with_an_update),
+        cmocka_unit_test(every_other_number_arrives_with_the_state_of_a_path),
         cmocka_unit_test(what_a_message_does_not_have_is_zero),
         cmocka_unit_test(a_phase_adds_to_the_work_of_its_path),
         cmocka_unit_test(joined_phases_weigh_a_loss_by_its_tokens),
