@@ -137,18 +137,13 @@ typedef struct sums {
     pl_work work;
 } sums;
 
-static double rate_of(const phase_cell *cell)
-{
-    return cell->work.seconds > 0 ? (double)cell->work.n_tokens / cell->work.seconds
-                                  : 0;
-}
-
 static void add_cell(sums *s, const phase_cell *cell)
 {
     if (cell->n == 0)
         return;
     pl_work_join(&s->work, s->n++, &cell->work, 1);
-    s->rates += rate_of(cell);
+    if (cell->work.seconds > 0)
+        s->rates += (double)cell->work.n_tokens / cell->work.seconds;
 }
 
 static void put_sum(points *p, const char *prefix, const char *of, const char *name,
@@ -274,15 +269,6 @@ done:
     return status;
 }
 
-static pl_status write_arm(curves *c, int arm)
-{
-    const phase_arm *a = &c->history.arms[arm];
-    if (a->arm.n_scored > 0 || a->n_series == 0)
-        return PL_OK;
-    PL_CHECK(write_points(c, arm, TRAIN));
-    return a->arm.held_every > 0 ? write_points(c, arm, HELD_OUT) : PL_OK;
-}
-
 /* ---- the store ---- */
 static pl_status read_curves(curves *c)
 {
@@ -294,8 +280,14 @@ static pl_status read_curves(curves *c)
     PL_CHECK(phase_history_look(&c->history, c->store));
     while (more)
         PL_CHECK(phase_history_read(&c->history, c->store, READ_AT_ONCE, &more));
-    for (int a = 0; a < c->history.n_arms; a++)
-        PL_CHECK(write_arm(c, a));
+    for (int i = 0; i < c->history.n_arms; i++) {
+        const phase_arm *a = &c->history.arms[i];
+        if (a->arm.n_scored > 0 || a->n_series == 0)
+            continue;
+        PL_CHECK(write_points(c, i, TRAIN));
+        if (a->arm.held_every > 0)
+            PL_CHECK(write_points(c, i, HELD_OUT));
+    }
     return PL_OK;
 }
 

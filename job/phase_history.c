@@ -11,20 +11,17 @@ void phase_history_begin(phase_history *h)
     h->epoch = 1;
 }
 
-static void clear_page_arm(phase_arm *a)
-{
-    for (int i = 0; i < a->n_series; i++)
-        pl_free(a->series[i].cells);
-    pl_free(a->series);
-    pl_free(a->merged);
-    pl_topology_destroy(&a->topology);
-    pl_arm_clear(&a->arm);
-}
-
 void phase_history_clear(phase_history *h)
 {
-    for (int i = 0; i < h->n_arms; i++)
-        clear_page_arm(&h->arms[i]);
+    for (int i = 0; i < h->n_arms; i++) {
+        phase_arm *a = &h->arms[i];
+        for (int k = 0; k < a->n_series; k++)
+            pl_free(a->series[k].cells);
+        pl_free(a->series);
+        pl_free(a->merged);
+        pl_topology_destroy(&a->topology);
+        pl_arm_clear(&a->arm);
+    }
     pl_free(h->modules);
     pl_free(h->workers);
     module_lineage_clear(&h->lineage);
@@ -154,15 +151,6 @@ static void join_cells(phase_cell *into, const phase_cell *later)
     into->n += later->n;
 }
 
-static void halve_merged(phase_arm *a)
-{
-    const size_t n = (a->n_merged + 1) / 2;
-    for (size_t k = 0; k < n; k++)
-        a->merged[k] =
-            a->merged[2 * k] + (2 * k + 1 < a->n_merged ? a->merged[2 * k + 1] : 0);
-    a->n_merged = n;
-}
-
 static void double_stride(phase_history *h)
 {
     h->stride *= 2;
@@ -181,8 +169,14 @@ static void double_stride(phase_history *h)
             s->n_cells = n;
             h->n_cells += n;
         }
-    for (int a = 0; a < h->n_arms; a++)
-        halve_merged(&h->arms[a]);
+    for (int i = 0; i < h->n_arms; i++) {
+        phase_arm *a = &h->arms[i];
+        const size_t n = (a->n_merged + 1) / 2;
+        for (size_t k = 0; k < n; k++)
+            a->merged[k] =
+                a->merged[2 * k] + (2 * k + 1 < a->n_merged ? a->merged[2 * k + 1] : 0);
+        a->n_merged = n;
+    }
 }
 
 /* Finds or adds the cell of a phase. The phase's number comes from a record that may be
@@ -316,11 +310,6 @@ const phase_cell *phase_series_at(const phase_series *s, size_t slot)
     return slot < s->n_cells ? &s->cells[slot] : &none;
 }
 
-static bool has_later_cell(const phase_series *s, size_t slot)
-{
-    return s->n_cells > slot + 1 && s->cells[s->n_cells - 1].n > 0;
-}
-
 bool phase_history_is_final(const phase_history *h, const phase_arm *a, size_t slot,
                             bool ended)
 {
@@ -328,7 +317,8 @@ bool phase_history_is_final(const phase_history *h, const phase_arm *a, size_t s
     for (int i = 0; i < a->n_series; i++) {
         const phase_series *s = &a->series[i];
         const bool whole = slot < s->n_cells && s->cells[slot].n >= h->stride;
-        if (!whole && !ended && !has_later_cell(s, slot))
+        const bool has_later = s->n_cells > slot + 1 && s->cells[s->n_cells - 1].n > 0;
+        if (!whole && !ended && !has_later)
             return false;
         any = any || slot < s->n_cells;
     }
@@ -345,13 +335,6 @@ pl_held_sum phase_history_held(const phase_arm *a, size_t slot)
 }
 
 /* ---- JSON ---- */
-/* Rounds to four digits after the point. This is enough for a picture, and halves the
- * number of bytes. */
-static pl_json *rounded(double value)
-{
-    return pl_json_make_real(round(1e4 * value) / 1e4);
-}
-
 /* Makes the list of a cell: [path, first phase, number of phases, loss, tokens,
  * seconds, worker, time of lease, time of commit, nats of held-out text]. */
 static pl_json *cell_json(const phase_history *h, int path, size_t slot,
@@ -361,7 +344,8 @@ static pl_json *cell_json(const phase_history *h, int path, size_t slot,
     pl_json_push(row, pl_json_make_int(path));
     pl_json_push(row, pl_json_make_int((int64_t)slot * h->stride));
     pl_json_push(row, pl_json_make_int(c->n));
-    pl_json_push(row, rounded(c->work.loss));
+    /* four digits are enough for a picture, and halve the number of bytes */
+    pl_json_push(row, pl_json_make_real(round(1e4 * c->work.loss) / 1e4));
     pl_json_push(row, pl_json_make_int((int64_t)fmin((double)c->work.n_tokens, 1e18)));
     pl_json_push(row, pl_json_make_real(round(10 * c->work.seconds) / 10));
     pl_json_push(row, pl_json_make_int(c->worker));
