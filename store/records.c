@@ -49,7 +49,6 @@ static const pl_field contribution_fields[] = {
     PL_FIELD_NONZERO(pl_contribution, 21, work.held),
     PL_FIELD_NONZERO(pl_contribution, 22, work.memory_bytes),
     PL_FIELD_NONZERO(pl_contribution, 23, key.bytes),
-    PL_FIELD_NONZERO(pl_contribution, 24, work.clipped),
     PL_FIELDS_END};
 
 pl_status contribution_decode(row_view *row, pl_contribution *out)
@@ -163,7 +162,6 @@ static const pl_field path_fields[] = {
     PL_FIELD_NONZERO(pl_path_state, 11, held_phase),
     PL_FIELD_NONZERO(pl_path_state, 12, repeats),
     PL_FIELD_NONZERO(pl_path_state, 13, made),
-    PL_FIELD_NONZERO(pl_path_state, 14, work.clipped),
     PL_FIELDS_END};
 
 void path_write(kv_batch *batch, const pl_path_state *path)

@@ -30,9 +30,7 @@ typedef enum pl_work_views {
     MEASURE(double, held, FIRST, "held_out_nats", 1e15, PL_WORK_IN_RECORDS,            \
             "Loss on held-out text at the start of the phase (outer/held.h), in nats") \
     MEASURE(uint64_t, memory_bytes, MOST, "memory_bytes", 0x1p50, PL_WORK_OF_WORKERS,  \
-            "Largest memory of the worker's process so far")                           \
-    MEASURE(double, clipped, MEAN, "clipped_steps", 1, PL_WORK_OF_PATHS,               \
-            "Share of a path's steps in its last phase whose gradient was clipped")
+            "Largest memory of the worker's process so far")
 
 #define PL_WORK_MEMBER(type, member, ...) type member;
 /* What a worker did in a phase. In the state of a path: in all its phases, but `loss`

@@ -175,7 +175,7 @@ static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
 static pl_status run_steps(trainer *t, train_job *job, batch *b)
 {
     const pl_inner *in = &job->arm->inner;
-    double start = pl_now(), nats = 0, norms = 0, clipped = 0, waited_s = 0;
+    double start = pl_now(), nats = 0, norms = 0, waited_s = 0;
     job->work.first_sample = (uint64_t)job->first_step * (uint64_t)in->batch;
     job->work.n_samples = (uint64_t)job->steps * (uint64_t)in->batch;
     for (int i = 0; i < job->steps; i++) {
@@ -196,7 +196,6 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         job->work.n_tokens += (uint64_t)r.n_tokens;
         nats += r.loss * (double)r.n_tokens;
         norms += r.grad_norm;
-        clipped += in->clip > 0 && r.grad_norm > in->clip;
         int step = i + 1;
         double elapsed = pl_now() - start;
         atomic_store(&t->step, step);
@@ -210,7 +209,6 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
     t->remarked = t->backend->remark[0] != 0;
     job->work.loss = job->work.n_tokens ? nats / (double)job->work.n_tokens : 0;
     job->work.gradient = job->steps > 0 ? norms / job->steps : 0;
-    job->work.clipped = job->steps > 0 ? clipped / job->steps : 0;
     job->work.seconds = pl_now() - start - waited_s;
     job->waited_s = waited_s;
     return PL_OK;
