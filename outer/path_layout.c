@@ -68,3 +68,28 @@ uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
         bytes += pl_path_vector_bytes(arm, v, n_params);
     return bytes;
 }
+
+static double bound_of(const pl_codec_options *codec, const pl_topology *t, int module)
+{
+    int n = pl_codec_parts(t, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
+    (void)pl_codec_parts(t, module, parts);
+    double bytes = (double)pl_codec_bound(codec, parts, n, 1);
+    pl_free(parts);
+    return bytes;
+}
+
+void pl_phase_bytes(const pl_arm *arm, const pl_topology *t, double *up, double *down)
+{
+    const pl_outer *outer = &arm->outer;
+    const int every = outer->state_every > 1 ? outer->state_every : 1;
+    const bool whole = outer->down.codec[PL_ROLE_MLP] <= PL_CODEC_F32;
+    *up = (double)pl_path_state_bytes(arm, pl_topology_path_params(t)) / every;
+    *down = 0;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        const int module = pl_topology_module_of_path(t, slot, 0);
+        const double params = (double)pl_topology_slot(t, slot)->n_params;
+        *up += bound_of(&outer->codec, t, module);
+        *down += whole ? params * sizeof(float) : bound_of(&outer->down, t, module);
+    }
+}

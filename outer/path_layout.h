@@ -38,6 +38,12 @@ uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
 /* Returns the size in bytes of the blob with all vectors; 0 if a path has no state. */
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params);
 
+/* Returns the bytes that a worker sends and fetches per phase if it stays with a path,
+ * as means over many phases: its updates and its state (pl_outer.state_every), and the
+ * new versions. Updates that are compressed may be smaller. */
+void pl_phase_bytes(const pl_arm *arm, const pl_topology *topology, double *up,
+                    double *down);
+
 #ifdef __cplusplus
 }
 #endif

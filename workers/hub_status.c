@@ -28,12 +28,15 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", strchr(path->name, '/') + 1);
     pl_json_set_int(o, "phase", path->phase);
-    pl_json_set_int(o, "tokens", (int64_t)path->n_tokens);
+    pl_json_set_int(o, "tokens", (int64_t)path->work.n_tokens);
     pl_json_set_real(o, "loss",
                      path->lease.active && path->lease.step > 0 ? path->lease.loss
-                                                                : path->loss);
-    pl_json_set_real(o, "gradient_norm", path->gradient);
-    pl_json_set_real(o, "seconds", path->seconds);
+                                                                : path->work.loss);
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++)
+        if (pl_work_measures[i].views == PL_WORK_OF_PATHS)
+            pl_json_set_real(o, pl_work_measures[i].name,
+                             pl_work_value(&path->work, &pl_work_measures[i]));
+    pl_json_set_real(o, "seconds", path->work.seconds);
     pl_json_set_int(o, "step", path->lease.active ? path->lease.step : 0);
     pl_json_set_bool(o, "leased", path->lease.active);
     if (path->lease.active)
@@ -53,8 +56,8 @@ static void put_held(const plan_arm *arm, pl_json *o)
     int64_t phase = -1;
     for (int i = 0; i < arm->n_tasks; i += replicas) {
         const plan_path *path = &arm->paths[i];
-        pl_held_add(&sum, &arm->arm, i / replicas, path->held);
-        if (path->held > 0 && (phase < 0 || path->held_phase < phase))
+        pl_held_add(&sum, &arm->arm, i / replicas, path->work.held);
+        if (path->work.held > 0 && (phase < 0 || path->held_phase < phase))
             phase = path->held_phase;
     }
     const double bits = pl_held_bits(&sum);
@@ -72,7 +75,7 @@ static void put_path_held(const plan_arm *arm, int index, pl_json *o)
     pl_held_sum sum = {0};
     if (index % pl_topology_n_replicas(arm->topology) == 0)
         pl_held_add(&sum, &arm->arm, index / pl_topology_n_replicas(arm->topology),
-                    path->held);
+                    path->work.held);
     const double bits = pl_held_bits(&sum);
     if (bits > 0) {
         pl_json_set_real(o, "held_out_bits_per_byte", bits);
@@ -195,19 +198,20 @@ static pl_json *home_json(const hub *h, int i, int64_t now_ms)
 
 /* Lists at most `most` workers; connected workers come first. A worker that is away and
  * never got a task is always omitted, because otherwise a person with many keys could
- * fill the list. Returns the number of workers in the list. */
+ * fill the list. Returns the number of workers for which there is no room. */
 static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
 {
     int n = 0;
     for (int away = 0; away < 2; away++)
-        for (int i = 0; i < h->n_workers && n < most; i++) {
+        for (int i = 0; i < h->n_workers; i++) {
             const hub_worker *w = &h->workers[i];
             if (hub_is_away(h, w, now_ms) != (away == 1) || (away && !w->had_task))
                 continue;
-            pl_json_push(workers, worker_json(h, w, now_ms));
+            if (n < most)
+                pl_json_push(workers, worker_json(h, w, now_ms));
             n++;
         }
-    return n;
+    return n > most ? n - most : 0;
 }
 
 static size_t write_status(hub *h, int n_workers, pl_buf *out)
@@ -217,7 +221,8 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
             *homes = pl_json_array();
     for (int a = 0; a < h->tasks.n_arms; a++)
         pl_json_push(arms, arm_json(h, a, now));
-    int n_listed = put_workers(h, n_workers, workers, now);
+    const int n_cut = put_workers(h, n_workers, workers, now);
+    const int n_listed = (int)pl_json_count(workers);
     for (int i = 0; i < h->n_homes; i++)
         pl_json_push(homes, home_json(h, i, now));
     pl_address at;
@@ -243,6 +248,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json_set(o, "arms", arms);
     pl_json_set(o, "workers", workers);
     pl_json_set_int(o, "workers_left_out", h->n_workers - n_listed);
+    pl_json_set_bool(o, "workers_cut", n_cut > 0);
     pl_buf_clear(out);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);

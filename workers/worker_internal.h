@@ -7,7 +7,6 @@
  * leases. */
 #ifndef PL_WORKERS_WORKER_INTERNAL_H
 #define PL_WORKERS_WORKER_INTERNAL_H
-#include "workers/absence.h"
 #include "workers/cache.h"
 #include "workers/peer.h"
 #include "workers/path_state.h"
@@ -134,8 +133,7 @@ typedef struct worker_task {
     /* time since which the trainer waits for merged versions; 0: it does not wait */
     double waits_since;
     bool merged; /* for streaming: whether the merged versions have been fetched */
-    uint64_t n_tokens_before; /* tokens that the path trained on before this task */
-    double seconds_before;    /* seconds of inner steps before this task */
+    pl_work work_before; /* what the path did in all phases before this task */
     train_job job;
     /* set by the sender: blob hash of the packed state after the job */
     pl_hash state_hash;
@@ -155,7 +153,7 @@ typedef struct worker {
     char device[PL_DEVICE_MAX];
     pl_socket *hub;
     int64_t heard_ms; /* time when the last message from the hub arrived */
-    absence hub_away, home_away[PL_HOMES_MAX];
+    pl_absence hub_away, home_away[PL_HOMES_MAX];
     bool welcome;
     bool moved;    /* whether a home has a different address than before */
     bool finished; /* whether the hub has said that the job is finished */
