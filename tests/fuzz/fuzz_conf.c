@@ -35,7 +35,7 @@ static const pl_key keys[] = {
     {"codec.name", PL_KEY_CHOICE, AT(codec), "bf16", 0, 0, "f32|bf16|i8", "", "codec",
      false},
 };
-static const pl_table table = {keys, sizeof keys / sizeof *keys};
+static const pl_table table = {.keys = keys, .n_keys = sizeof keys / sizeof *keys};
 
 static void load(const uint8_t *text, size_t len)
 {
