@@ -184,9 +184,10 @@ static const pl_key keys[] = {
     CHOICE("train.state", state, "f32", "f32|bf16|local", GLOBAL,
            "how the optimizer's moments are kept between phases; bf16: rounded; local: "
            "lost when a path moves to another worker"),
-    WHOLE("train.state_every", state_every, "1", 1, 1000000, "phases", LOCAL,
-          "how often a path's optimizer state is uploaded; more saves bytes; phases are "
-          "repeated when a path moves"),
+    WHOLE(
+        "train.state_every", state_every, "1", 1, 1000000, "phases", LOCAL,
+        "how often a path's optimizer state is uploaded; more saves bytes; phases are "
+        "repeated when a path moves"),
     REAL("train.holdout", holdout, "0", 0, 0.5, "of the documents", GLOBAL,
          "share of the documents that no arm trains on; with them `--select best` "
          "chooses each path's best version; 0: none"),
@@ -217,8 +218,8 @@ static const pl_key keys[] = {
           "second transform of the features: keep this many principal components, each "
           "scaled to variance 1; 0: keep all features"),
     CHOICE("router.answer", answer, "auto", "auto|router|likelihood", LOCAL,
-           "what chooses the path of new text: the router's counts or the paths' "
-           "likelihood; auto: that up to 16 paths"),
+           "what chooses the path of new text: the router's counts, or the paths' "
+           "likelihood (auto: up to 16 paths)"),
     TEXT("router.em", em, "", "phases", GLOBAL,
          "phases after which documents are dealt to the paths again, by a linear "
          "router fitted to scores (docs/DESIGN.md), such as 2,4"),

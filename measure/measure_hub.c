@@ -1,30 +1,25 @@
-/* hub_load: measures how many workers one hub can serve. The workers are simulated; the
- * protocol is the real one, without training.
+/* pathloom bench hub: measures how many workers one hub can serve. The workers are
+ * simulated; the protocol is the real one, without training.
  *
- *   hub_load --pathloom FILE [--workers N] [--seconds S] [--task S] [--levels AxB]
- *            [--burn]
- *
- * This process simulates the home. It forks a process that simulates the workers. Each
- * worker has a separate connection to a real `pathloom hub` and sends HELLO, TASK_REQ,
- * RENEW every quarter of a lease's life, and DONE. A task lasts 0.5 to 1.5 times --task
- * (default 10 s; real tasks last minutes, so this is more traffic than in a training
- * with as many workers). There are twice as many paths as workers. Without --levels
- * every path has separate modules, so a task is always ready, and the time from
- * TASK_REQ to TASK is spent only in the hub. With --levels, paths share modules as in a
- * training, and this time includes waiting for other workers. With --burn, a third
- * process keeps one core busy all the time.
+ * A child process simulates the home and starts a real `pathloom hub` and a process
+ * that simulates the workers. Each worker has a separate connection to the hub and
+ * sends HELLO, TASK_REQ, RENEW every quarter of a lease's life, and DONE. A task lasts
+ * 0.5 to 1.5 times --task (real tasks last minutes, so this is more traffic than in a
+ * training with as many workers). There are twice as many paths as workers. Without
+ * --levels every path has separate modules, so a task is always ready, and the time
+ * from TASK_REQ to TASK is spent only in the hub. With --levels, paths share modules as
+ * in a training, and this time includes waiting for other workers.
  *
  * The time of a request ends when the kernel has the answer (SO_TIMESTAMPNS), even if
- * the process of the workers reads the answer later. The program prints the times until
- * tasks and renewals are granted, and the memory and processor time of the hub. It
- * fails if no task or no renewal was granted. */
+ * the process of the workers reads the answer later. The table has the times until
+ * tasks and renewals are granted, and the memory and processor time of the hub. */
+#include "measure/measure.h"
 #include "codec/codec.h"
-#include "outer/outer.h"
 #include "net/net.h"
+#include "outer/outer.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -47,20 +42,20 @@ enum {
 };
 
 typedef struct load {
-    const char *pathloom, *levels;
+    const char *levels;
     int64_t workers, seconds, task_s;
     char folder[PL_PATH_MAX], home[PL_ADDRESS_MAX], hub[PL_ADDRESS_MAX];
     int64_t begin_ms, end_ms; /* only events between these two times count */
     pid_t hub_pid;
-    bool burn;
 } load;
 
+/* Ends the process with the last error, unless the status is OK. */
 static void must(pl_status status)
 {
     if (status == PL_OK)
         return;
-    fprintf(stderr, "hub_load: %s\n", pl_last_error());
-    exit(pl_status_exit_code(status));
+    fprintf(stderr, "pathloom: %s\n", pl_last_error());
+    _exit(pl_status_exit_code(status));
 }
 
 /* ---- a worker's connection to the hub ---- */
@@ -80,8 +75,8 @@ typedef struct line {
 
 static void exit_with_errno(const char *what)
 {
-    fprintf(stderr, "hub_load: %s: %s\n", what, strerror(errno));
-    exit(71);
+    fprintf(stderr, "pathloom: %s: %s\n", what, strerror(errno));
+    _exit(71);
 }
 
 static void send_whole_bytes(int fd, const uint8_t *data, size_t n)
@@ -608,8 +603,8 @@ static void start_hub(load *l)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (!freopen(pl_join(log, l->folder, "hub.log"), "w", stderr))
             _exit(74);
-        execl(l->pathloom, "pathloom", "hub", "--listen", "tcp://127.0.0.1:*", "--home",
-              l->home, "--set", ttl, "--ready", ready, (char *)NULL);
+        execl("/proc/self/exe", "pathloom", "hub", "--listen", "tcp://127.0.0.1:*",
+              "--home", l->home, "--set", ttl, "--ready", ready, (char *)NULL);
         _exit(71);
     }
     for (int i = 0; i < 500 && pl_read_file(ready, &address) != PL_OK; i++)
@@ -628,8 +623,8 @@ static void print_times(const char *what, float *ms, size_t n)
 {
     qsort(ms, n, sizeof *ms, by_wait_time);
     if (n > 0)
-        printf("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms\n", what, n, ms[n / 2],
-               ms[n * 99 / 100], ms[n - 1]);
+        say("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms", what, n, ms[n / 2],
+            ms[n * 99 / 100], ms[n - 1]);
 }
 
 /* Returns the seconds of processor time that the hub has used so far. */
@@ -657,10 +652,10 @@ static bool collect_sample(const load *l, int from)
     if (!file || fread(s, sizeof *s, 1, file) != 1)
         exit_with_errno("the process of the workers sent no samples");
     fclose(file);
-    printf("%lld workers, tasks of %lld s, %lld s counted; %lld answers NO_WORK, %lld "
-           "leases lost\n",
-           (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
-           (long long)s->n_empty, (long long)s->n_lost);
+    say("%lld workers, tasks of %lld s, %lld s counted; %lld answers NO_WORK, %lld "
+        "leases lost",
+        (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
+        (long long)s->n_empty, (long long)s->n_lost);
     print_times("TASK_REQ to TASK", s->grant_ms, (size_t)s->n_grants);
     print_times("RENEW to RENEWED", s->renew_ms, (size_t)s->n_renewals);
     bool good = s->n_grants > 0 && s->n_renewals > 0;
@@ -668,16 +663,7 @@ static bool collect_sample(const load *l, int from)
     return good;
 }
 
-static pid_t start_burning(void)
-{
-    pid_t child = fork();
-    if (child == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (volatile uint64_t i = 0; child == 0; i++)
-        continue;
-    return child;
-}
-
+/* Returns whether the hub has granted at least one task and one renewal. */
 static bool run_hub_load(load *l)
 {
     fake_home h;
@@ -690,9 +676,8 @@ static bool run_hub_load(load *l)
     /* The other processes are forked before this process has sockets, because a forked
      * process cannot use ZeroMQ's threads. */
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
-        exit(64);
+        _exit(64);
     start_hub(l);
-    pid_t burner = l->burn ? start_burning() : 0;
     if (pipe(ends) != 0)
         exit_with_errno("cannot make a pipe");
     if (fork() == 0)
@@ -705,18 +690,16 @@ static bool run_hub_load(load *l)
     serve_fake_home(&h, l->end_ms);
     cpu_s = hub_cpu(l) - cpu_s;
     bool good = collect_sample(l, ends[0]);
-    if (burner > 0)
-        kill(burner, SIGKILL);
     if (h.n_unsent > 0)
-        printf("  the home could not send %lld messages\n", (long long)h.n_unsent);
+        say("  the home could not send %lld messages", (long long)h.n_unsent);
     char path[64];
     pl_buf text = {0};
     snprintf(path, sizeof path, "/proc/%ld/status", (long)l->hub_pid);
     must(pl_read_file(path, &text));
     const char *peak = strstr(pl_buf_text(&text), "VmHWM:");
     long kib = peak ? strtol(peak + strlen("VmHWM:"), NULL, 10) : 0;
-    printf("  hub: %ld MiB at most, %.0f %% of a core\n", kib / 1024,
-           1e2 * cpu_s / (double)l->seconds);
+    say("  hub: %ld MiB at most, %.0f %% of a core", kib / 1024,
+        1e2 * cpu_s / (double)l->seconds);
     kill(l->hub_pid, SIGKILL);
     waitpid(l->hub_pid, NULL, 0);
     pl_buf_destroy(&text);
@@ -725,39 +708,28 @@ static bool run_hub_load(load *l)
     return good;
 }
 
-int main(int argc, char **argv)
+pl_status measure_hub(const measure_fleet *o)
 {
-    static const struct option longs[] = {{"pathloom", required_argument, NULL, 'p'},
-                                          {"workers", required_argument, NULL, 'w'},
-                                          {"seconds", required_argument, NULL, 's'},
-                                          {"task", required_argument, NULL, 't'},
-                                          {"levels", required_argument, NULL, 'l'},
-                                          {"burn", no_argument, NULL, 'b'},
-                                          {NULL, 0, NULL, 0}};
-    load l = {.pathloom = "build/release/pathloom",
-              .workers = 64,
-              .seconds = 10,
-              .task_s = 10};
-    int option;
-    while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-        int64_t *number = option == 'w'   ? &l.workers
-                          : option == 's' ? &l.seconds
-                          : option == 't' ? &l.task_s
-                                          : NULL;
-        if (option == 'p')
-            l.pathloom = optarg;
-        else if (option == 'l')
-            l.levels = optarg;
-        else if (option == 'b')
-            l.burn = true;
-        else if (!number || pl_parse_int(optarg, number) != PL_OK || *number < 1)
-            return 64;
-    }
+    load l = {.levels = o->levels,
+              .workers = o->workers,
+              .seconds = o->seconds,
+              .task_s = o->task_s};
     const char *root = getenv("TMPDIR");
-    pl_join(l.folder, root && *root ? root : P_tmpdir, "pathloom-load-XXXXXX");
+    int ended = 0;
+    pl_join(l.folder, root && *root ? root : P_tmpdir, "bench-hub-XXXXXX");
     if (!mkdtemp(l.folder))
-        return 73;
-    bool good = run_hub_load(&l);
-    must(pl_remove_tree(l.folder));
-    return good ? 0 : 1;
+        return pl_fail(PL_ERR_IO, "cannot make the folder %s; set TMPDIR", l.folder);
+    const pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(run_hub_load(&l) ? 0 : 1);
+    }
+    if (child < 0 || waitpid(child, &ended, 0) != child)
+        ended = -1;
+    PL_CHECK(pl_remove_tree(l.folder));
+    if (ended == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_OS,
+                   "the hub granted no task or no renewal, or the measurement ended "
+                   "early; give fewer --workers or more --seconds");
 }
