@@ -145,6 +145,7 @@ make_system() {
     child=''
     grep -lsi '^ *acquire::' /etc/apt/apt.conf /etc/apt/apt.conf.d/* |
         while read -r file; do cp "$file" "$system/etc/apt/apt.conf.d/"; done
+    echo '127.0.0.1 localhost' >"$system/etc/hosts"
     : >"$at/complete"
 }
 
