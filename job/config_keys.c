@@ -56,8 +56,8 @@ static const pl_key keys[] = {
           "largest document cut from a single text file, at a blank line or the end of "
           "a line; 0: never cut. In a folder, each file is one document"),
     TEXT("data.forget", forget, "", "", GLOBAL,
-         "file with documents that no path may be trained on, which stay blank "
-         "(docs/STORE.md): per line the hash of the text, and `paths` or `start`"),
+         "file with documents that are kept blank (docs/STORE.md): per line the hash "
+         "of the text, and `paths` or `start`: from when on"),
     WHOLE("data.max_bytes", max_bytes, "0", 0, 9e15, "bytes", GLOBAL,
           "largest amount of training text that is read; 0: read all of it, or only 12 "
           "MB if data.corpus is empty"),
@@ -215,8 +215,8 @@ static const pl_key keys[] = {
          "a shard has at most (1 + balance) times the mean tokens per shard, if no "
          "group of alike documents has more; 0: no limit"),
     WHOLE("router.components", components, "20", 0, 65536, "", GLOBAL,
-          "second transform of the features: keep this many principal components, each "
-          "scaled to variance 1; 0: keep all features"),
+          "number of principal components of the features that are kept, each scaled "
+          "to variance 1; 0: keep all features"),
     CHOICE("router.answer", answer, "auto", "auto|router|likelihood", LOCAL,
            "what chooses the path of new text: the router's counts, or the paths' "
            "likelihood (auto: up to 16 paths)"),
@@ -282,8 +282,8 @@ static const pl_key keys[] = {
     BOOL("outer.dynamic_steps", dynamic_steps, "false", GLOBAL,
          "delayed-nesterov: slower workers do fewer inner steps in a phase"),
     BOOL("outer.settle", settle, "true", GLOBAL,
-         "while the inner learning rate decays (wsd), the outer step is the plain mean "
-         "without momentum; not with fedavg"),
+         "diloco, iso, heavy-ball, streaming: while the inner rate decays (wsd), the "
+         "outer step is the plain mean without momentum"),
     REAL("outer.curvature", curvature, "1", 1e-6, 1e6, "", GLOBAL,
          "outer.lr and outer.momentum must be stable up to this curvature; 1: each "
          "phase reaches its optimum"),
@@ -321,8 +321,8 @@ static const pl_key keys[] = {
 
     SECTION("eval", "evaluation, and baselines for comparison with the mixture"),
     TEXT("eval.baselines", baselines, "dense,diloco,dense-eq,dense-batch", "", GLOBAL,
-         "models trained for comparison, or none; one dense model as long as a path, "
-         "or diloco, or as many steps or sequences as all paths"),
+         "dense: as many steps as a path; diloco: a replica per path; dense-eq: all "
+         "paths' steps; dense-batch: their batches; or none"),
     WHOLE("eval.max_tokens", eval_tokens, "0", 0, 9e15, "tokens", LOCAL,
           "largest number of held-out tokens that are scored; 0: all"),
     WHOLE("eval.sample_tokens", sample_tokens, "32", 0, 4096, "tokens", LOCAL,
@@ -369,7 +369,7 @@ static const pl_key keys[] = {
             "audits and backup tasks, for workers that are slow or not trusted"),
     REAL("fleet.audit", audit, "0", 0, 1, "", LOCAL,
          "share of tasks that a second worker repeats to compare the results; not with "
-         "noloco, delayed-nesterov, outer.quorum"),
+         "noloco, delayed-nesterov or a quorum"),
     REAL("fleet.audit_tolerance", audit_tolerance, "0.25", 0, 1, "", LOCAL,
          "difference (1 - cosine) up to which updates of different devices count as "
          "equal; 0: audit equal devices only"),
