@@ -83,6 +83,7 @@ typedef struct bench_request {
     bool json;
     measure_disk disk;
     measure_transfers wire;
+    measure_load load;
     measure_fleet fleet;
     measure_documents documents;
 } bench_request;
@@ -110,6 +111,14 @@ static const cli_option wire_options[] = {
                "number of rounds, of which the median counts (7)"),
     CLI_OPTION("messages", CLI_FLAG, bench_request, wire.messages, NULL,
                "measure only messages, without a home"),
+};
+static const cli_option home_options[] = {
+    CLI_NUMBER("workers", CLI_INT64, bench_request, load.workers, "N", 1, 10000,
+               "number of workers (1000)"),
+    CLI_NUMBER("bytes", CLI_INT64, bench_request, load.bytes, "N", 1, 1 << 30,
+               "size of the object that each worker sends and fetches (8 MiB)"),
+    CLI_NUMBER("rounds", CLI_INT, bench_request, load.rounds, "N", 1, 1000,
+               "number of objects of each worker (1)"),
 };
 static const cli_option hub_options[] = {
     CLI_NUMBER("workers", CLI_INT, bench_request, fleet.workers, "N", 1, 4096,
@@ -139,7 +148,7 @@ static const cli_option router_options[] = {
         .name = "bench " word, .usage = "bench " word rest, .help = text,              \
         .options = table, .n_options = CLI_COUNT(table)                                \
     }
-enum { STEP, OPS, GENERATE, CODEC, OUTER, STORE, WIRE, HUB, ROUTER, N_SUBJECTS };
+enum { STEP, OPS, GENERATE, CODEC, OUTER, STORE, WIRE, HOME, HUB, ROUTER, N_SUBJECTS };
 static const cli_verb subjects[N_SUBJECTS] = {
     [STEP] =
         SUBJECT("step", " [--model NAME] [--processes N] [--json]",
@@ -169,6 +178,8 @@ static const cli_verb subjects[N_SUBJECTS] = {
     [WIRE] = SUBJECT("wire", " [--bytes N] [--rounds N] [--messages]",
                      "measure transfers between a worker and a home, and encryption",
                      wire_options),
+    [HOME] = SUBJECT("home", " [--workers N] [--bytes N] [--rounds N]",
+                     "measure a home to which many workers send", home_options),
     [HUB] = SUBJECT("hub", " [--workers N] [--seconds N] [--task N] [--levels AxB]",
                     "measure a hub that serves simulated workers", hub_options),
     [ROUTER] =
@@ -188,6 +199,7 @@ static pl_status run_subject(int subject, int argc, char **argv)
     bench_request q = {
         .disk = {.folder = "/tmp", .repeats = 40},
         .wire = {.bytes = 64 << 20, .rounds = 7},
+        .load = {.workers = 1000, .bytes = 8 << 20, .rounds = 1},
         .fleet = {.workers = 64, .seconds = 10, .task_s = 10},
         .documents = {.folder = "/tmp",
                       .documents = 1000000,
@@ -208,6 +220,8 @@ static pl_status run_subject(int subject, int argc, char **argv)
         return measure_store(&q.disk);
     if (subject == WIRE)
         return measure_wire(&q.wire);
+    if (subject == HOME)
+        return measure_home(&q.load);
     return subject == HUB ? measure_hub(&q.fleet) : measure_router(&q.documents);
 }
 
@@ -272,7 +286,7 @@ static void explain_bench(int argc, char **argv)
 
 const cli_verb verb_bench = {
     .name = "bench",
-    .usage = "bench step|ops|generate|codec|outer|store|wire|hub|router [OPTIONS]",
+    .usage = "bench step|ops|generate|codec|outer|store|wire|home|hub|router [OPTIONS]",
     .help = "measure how fast parts of pathloom are on this machine",
     .computes = true,
     .run = run_bench,

@@ -19,7 +19,7 @@ pl_status measure_codec(bool json, const char *folder);
  * read and written per parameter. */
 pl_status measure_outer(bool json);
 
-/* The options of `pathloom bench store`, `wire`, `hub` and `router`. */
+/* The options of `pathloom bench store`, `wire`, `home`, `hub` and `router`. */
 typedef struct measure_disk {
     const char *folder, *engine; /* engine: a URL, as in store.engine, or NULL */
     int64_t repeats, bytes;      /* bytes: size of a commit; 0: several sizes */
@@ -29,6 +29,10 @@ typedef struct measure_transfers {
     int rounds;
     bool messages; /* measure only messages, without homes */
 } measure_transfers;
+typedef struct measure_load {
+    int64_t workers, bytes; /* bytes: size of the object of each worker */
+    int rounds;
+} measure_load;
 typedef struct measure_fleet {
     int workers, seconds, task_s;
     const char *levels; /* as topology.levels; NULL: no path shares a module */
@@ -38,10 +42,12 @@ typedef struct measure_documents {
     int64_t documents;
     int paths, columns, memory_mib; /* memory_mib: limit for a fit; 0: no limit */
 } measure_documents;
-/* Measure commits and reads of a store; transfers between a worker and a home; a hub
- * with simulated workers; the routing of synthetic documents. */
+/* Measure commits and reads of a store; transfers between a worker and a home; a home
+ * with many workers; a hub with simulated workers; the routing of synthetic
+ * documents. */
 pl_status measure_store(const measure_disk *o);
 pl_status measure_wire(const measure_transfers *o);
+pl_status measure_home(const measure_load *o);
 pl_status measure_hub(const measure_fleet *o);
 pl_status measure_router(const measure_documents *o);
 

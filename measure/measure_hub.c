@@ -12,8 +12,11 @@
  *
  * The time of a request ends when the kernel has the answer (SO_TIMESTAMPNS), even if
  * the process of the workers reads the answer later. The table has the times until
- * tasks and renewals are granted, and the memory and processor time of the hub. */
+ * tasks and renewals are granted, leases and messages per second, and the memory and
+ * processor time of the hub. `bench home` measures what the home's part in such a job
+ * costs. */
 #include "measure/measure.h"
+#include "measure/home_process.h"
 #include "codec/codec.h"
 #include "net/net.h"
 #include "outer/outer.h"
@@ -48,15 +51,6 @@ typedef struct load {
     int64_t begin_ms, end_ms; /* only events between these two times count */
     pid_t hub_pid;
 } load;
-
-/* Ends the process with the last error, unless the status is OK. */
-static void must(pl_status status)
-{
-    if (status == PL_OK)
-        return;
-    fprintf(stderr, "pathloom: %s\n", pl_last_error());
-    _exit(pl_status_exit_code(status));
-}
 
 /* ---- a worker's connection to the hub ---- */
 /* ZMTP 3.0 without encryption (RFC 23), written by hand: thousands of ZeroMQ sockets
@@ -218,6 +212,7 @@ typedef struct sample {
     float grant_ms[SAMPLES_MAX], renew_ms[SAMPLES_MAX];
     int n_grants, n_renewals;
     int64_t n_empty, n_lost; /* numbers of answers NO_WORK, LEASE_LOST */
+    int64_t n_messages;      /* of the hub */
 } sample;
 
 typedef struct player {
@@ -274,7 +269,7 @@ static void take_player_task(player *p, const load *l, sample *s)
 {
     pl_msg_task said;
     pl_message *m = &p->hub.message;
-    must(PL_HEAR(m, task, &said));
+    measure_need(PL_HEAR(m, task, &said));
     pl_free(said.peer);
     p->phase = said.phase;
     pl_copy_text(p->task, sizeof p->task, said.task);
@@ -291,6 +286,7 @@ static void take_player_task(player *p, const load *l, sample *s)
 static void take_hub_message(player *p, const load *l, sample *s)
 {
     const pl_message *m = &p->hub.message;
+    s->n_messages += counts(l);
     if (m->type == PL_MSG_WELCOME)
         p->welcome = true;
     else if (m->type == PL_MSG_TASK && m->request == p->question)
@@ -314,7 +310,7 @@ static void finish_player_task(player *p, pl_socket *home)
     pl_message m;
     pl_message_init(&m, 0);
     PL_SAY(&m, SUBMIT_PATH, submit_path, .name = p->task, .phase = p->phase + 1);
-    must(pl_wire_send(home, &m));
+    measure_need(pl_wire_send(home, &m));
     pl_message_destroy(&m);
     send_done(p);
     p->works = false;
@@ -368,7 +364,7 @@ static void play(const load *l, int out)
     struct epoll_event events[256];
     pl_socket *home;
     int64_t looked = 0;
-    must(pl_wire_connect(l->home, &home));
+    measure_need(pl_wire_connect(l->home, &home));
     while (pl_now_ms() < l->end_ms) {
         int n = epoll_wait(watch, events, 256, LOOK_MS);
         for (int i = 0; i < n; i++) {
@@ -430,15 +426,15 @@ static void make_arm(fake_home *h, const load *l)
                                    .replicas = 1};
     if (l->levels) {
         arm->spec.embed_choice = arm->spec.head_choice = PL_CHOICE_COMMON;
-        must(pl_topology_parse_levels(l->levels, &arm->spec));
+        measure_need(pl_topology_parse_levels(l->levels, &arm->spec));
     }
     arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = 100000};
     for (int c = 0; c < PL_CLASS_COUNT; c++)
         arm->outer.lr[c] = 0.7;
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
-    must(pl_codec_options_default("f32", &arm->outer.codec));
-    must(pl_topology_create(&arm->shape, &arm->spec, &h->topology));
+    measure_need(pl_codec_options_default("f32", &arm->outer.codec));
+    measure_need(pl_topology_create(&arm->shape, &arm->spec, &h->topology));
     arm->n_shards = pl_topology_n_paths(h->topology);
     arm->shards = pl_alloc((size_t)arm->n_shards * sizeof *arm->shards);
     arm->weights = pl_alloc((size_t)arm->n_shards * sizeof *arm->weights);
@@ -556,7 +552,7 @@ static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
     case PL_MSG_GET_STATE:
         h->hub = *peer;
         a.type = PL_MSG_STATE_IS;
-        must(PL_HEAR(m, get_state, &q));
+        measure_need(PL_HEAR(m, get_state, &q));
         if (q.offset == 0)
             make_state(h);
         put_piece(&h->state, q.offset, &a);
@@ -627,22 +623,6 @@ static void print_times(const char *what, float *ms, size_t n)
             ms[n * 99 / 100], ms[n - 1]);
 }
 
-/* Returns the seconds of processor time that the hub has used so far. */
-static double hub_cpu(const load *l)
-{
-    char path[64];
-    pl_buf text = {0};
-    long user = 0, kernel = 0;
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)l->hub_pid);
-    must(pl_read_file(path, &text));
-    const char *after = strrchr(pl_buf_text(&text), ')'); /* the name may have blanks */
-    if (after)
-        sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user,
-               &kernel);
-    pl_buf_destroy(&text);
-    return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
-}
-
 /* Collects and prints the samples. Returns whether the hub has granted at least one
  * task and one renewal. */
 static bool collect_sample(const load *l, int from)
@@ -656,6 +636,9 @@ static bool collect_sample(const load *l, int from)
         "leases lost",
         (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
         (long long)s->n_empty, (long long)s->n_lost);
+    say("  %.0f leases/s, %.0f messages of the hub/s",
+        (double)s->n_grants / (double)l->seconds,
+        (double)s->n_messages / (double)l->seconds);
     print_times("TASK_REQ to TASK", s->grant_ms, (size_t)s->n_grants);
     print_times("RENEW to RENEWED", s->renew_ms, (size_t)s->n_renewals);
     bool good = s->n_grants > 0 && s->n_renewals > 0;
@@ -678,31 +661,27 @@ static bool run_hub_load(load *l)
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
         _exit(64);
     start_hub(l);
+    const double alone = measure_memory(l->hub_pid, "VmRSS:");
     if (pipe(ends) != 0)
         exit_with_errno("cannot make a pipe");
     if (fork() == 0)
         play(l, ends[1]);
     close(ends[1]);
     char bound[PL_ADDRESS_MAX];
-    must(pl_wire_bind(l->home, &h.socket, bound));
+    measure_need(pl_wire_bind(l->home, &h.socket, bound));
     serve_fake_home(&h, l->begin_ms);
-    double cpu_s = hub_cpu(l);
+    double cpu_s = measure_cpu_s(l->hub_pid);
     serve_fake_home(&h, l->end_ms);
-    cpu_s = hub_cpu(l) - cpu_s;
+    cpu_s = measure_cpu_s(l->hub_pid) - cpu_s;
     bool good = collect_sample(l, ends[0]);
     if (h.n_unsent > 0)
         say("  the home could not send %lld messages", (long long)h.n_unsent);
-    char path[64];
-    pl_buf text = {0};
-    snprintf(path, sizeof path, "/proc/%ld/status", (long)l->hub_pid);
-    must(pl_read_file(path, &text));
-    const char *peak = strstr(pl_buf_text(&text), "VmHWM:");
-    long kib = peak ? strtol(peak + strlen("VmHWM:"), NULL, 10) : 0;
-    say("  hub: %ld MiB at most, %.0f %% of a core", kib / 1024,
+    const double most = measure_memory(l->hub_pid, "VmHWM:");
+    say("  hub: %.0f MiB at most, %.1f KB per worker, %.0f %% of a core",
+        most / 1048576, 1e-3 * (most - alone) / (double)l->workers,
         1e2 * cpu_s / (double)l->seconds);
     kill(l->hub_pid, SIGKILL);
     waitpid(l->hub_pid, NULL, 0);
-    pl_buf_destroy(&text);
     while (waitpid(-1, NULL, 0) > 0)
         continue;
     return good;

@@ -12,6 +12,7 @@
  *
  * All of it runs in a child process, whose memory the parent watches. */
 #include "measure/measure.h"
+#include "measure/home_process.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,19 +33,10 @@ typedef struct bench {
     uint32_t *cloud;           /* [n] the cloud of each document */
 } bench;
 
-/* Ends the child process with the last error, unless the status is OK. */
-static void need(pl_status status)
-{
-    if (status == PL_OK)
-        return;
-    fprintf(stderr, "pathloom: %s\n", pl_last_error());
-    _exit(pl_status_exit_code(status));
-}
-
 static void *need_memory(size_t bytes)
 {
     void *memory = NULL;
-    need(pl_try_alloc(bytes, "an array of documents", &memory));
+    measure_need(pl_try_alloc(bytes, "an array of documents", &memory));
     return memory;
 }
 
@@ -92,14 +84,15 @@ static void make_documents(bench *b, const char *folder)
 {
     const size_t dim = (size_t)b->dim, n_clouds = (size_t)b->n_clouds;
     uint64_t state = SEED;
-    need(pl_map_scratch(folder, b->n * dim * sizeof *b->features,
-                        (void **)&b->features));
+    measure_need(pl_map_scratch(folder, b->n * dim * sizeof *b->features,
+                                (void **)&b->features));
     b->centres = need_memory(n_clouds * dim * sizeof *b->centres);
     b->weights = need_memory(b->n * sizeof *b->weights);
     b->cloud = need_memory(b->n * sizeof *b->cloud);
     for (size_t i = 0; i < n_clouds * dim; i++)
         b->centres[i] = 0.7f * next_normal(&state);
-    need(pl_parallel(pl_cpu_count(), (b->n + ITEM - 1) / ITEM, draw_documents, b));
+    measure_need(
+        pl_parallel(pl_cpu_count(), (b->n + ITEM - 1) / ITEM, draw_documents, b));
 }
 
 /* ---- how good shards are ---- */
@@ -154,7 +147,7 @@ static void deal_and_judge(const bench *b, const char *name, const pl_router *ro
     pl_shards shards;
     pl_judgement judged;
     double start = pl_now();
-    need(pl_shards_make(router, b->features, b->n, 1, &shards));
+    measure_need(pl_shards_make(router, b->features, b->n, 1, &shards));
     say("%-8s %7.1f s  every document dealt", name, pl_now() - start);
     start = pl_now();
     pl_judge(shards.path_of, b->n_paths, b->cloud, b->n_clouds, b->n, &judged);
@@ -188,7 +181,7 @@ static void fit_clusters(const bench *b)
     const pl_router_options options = router_options(b);
     const double start = pl_now();
     pl_router *router = NULL;
-    need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
+    measure_need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
     say("kmeans   %7.1f s  fitted to one of every %zu documents", pl_now() - start,
         pl_router_stride(&options, b->n, b->dim));
     deal_and_judge(b, "kmeans", router);
@@ -218,12 +211,12 @@ static void fit_scores(const bench *b)
     options.components = options.sharpen = 0;
     options.unit = false;
     options.weights = NULL;
-    need(pl_router_fit(b->features, n, b->dim, &options, &router));
+    measure_need(pl_router_fit(b->features, n, b->dim, &options, &router));
     pl_free_aligned(scores);
     say("linear   %7.1f s  fitted to the scores of %zu documents", pl_now() - start, n);
     start = pl_now();
     options = router_options(b);
-    need(pl_router_price(router, b->features, b->n, &options));
+    measure_need(pl_router_price(router, b->features, b->n, &options));
     say("linear   %7.1f s  prices computed", pl_now() - start);
     deal_and_judge(b, "linear", router);
     pl_router_destroy(&router);
@@ -239,29 +232,14 @@ static void plan_documents(bench *b, const char *folder)
     fit_clusters(b);
     fit_scores(b);
     start = pl_now();
-    need(pl_router_heaviest_alike(b->features, b->n, b->dim, b->weights, &alike));
+    measure_need(
+        pl_router_heaviest_alike(b->features, b->n, b->dim, b->weights, &alike));
     say("alike    %7.1f s  at most %zu documents look the same", pl_now() - start,
         alike.n_docs);
     pl_unmap_scratch(b->features, b->n * (size_t)b->dim * sizeof *b->features);
     pl_free_aligned(b->centres);
     pl_free_aligned(b->weights);
     pl_free_aligned(b->cloud);
-}
-
-/* ---- memory ---- */
-/* Returns the present private memory of a process in KiB, without mapped files. */
-static long private_kib(pid_t pid)
-{
-    char name[64], line[256];
-    long kib = 0;
-    snprintf(name, sizeof name, "/proc/%d/status", (int)pid);
-    FILE *file = fopen(name, "r");
-    while (file && fgets(line, sizeof line, file))
-        if (strncmp(line, "RssAnon:", 8) == 0)
-            kib = strtol(line + 8, NULL, 10);
-    if (file)
-        fclose(file);
-    return kib;
 }
 
 pl_status measure_router(const measure_documents *o)
@@ -272,7 +250,7 @@ pl_status measure_router(const measure_documents *o)
                .dim = o->columns,
                .n_clouds = 2 * o->paths,
                .fit_bytes = (uint64_t)o->memory_mib << 20};
-    long most = 0;
+    double most = 0;
     int status = 0;
     if (o->documents < o->paths)
         return pl_fail(
@@ -289,11 +267,10 @@ pl_status measure_router(const measure_documents *o)
         _exit(0);
     }
     while (waitpid(child, &status, WNOHANG) == 0) {
-        const long now = private_kib(child);
-        most = now > most ? now : most;
+        most = fmax(most, measure_memory(child, "RssAnon:"));
         nanosleep(&pause, NULL);
     }
-    say("memory   private: at most %.0f MiB", (double)most / 1024.0);
+    say("memory   private: at most %.0f MiB", most / 1048576);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return PL_OK;
     return pl_fail(PL_ERR_OS, "the measurement ended before it was finished");

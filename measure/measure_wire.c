@@ -9,17 +9,11 @@
  * (GET_BLOB). The table has the median rate, the processor time of both processes, and
  * the median of the ratio rate / (rate of messages alone in the same round). */
 #include "measure/measure.h"
-#include "net/net.h"
-#include "home/home.h"
+#include "measure/home_process.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -37,19 +31,13 @@ typedef enum what { MESSAGES, UP, UP_STORED, DOWN, N_WHAT } what;
 static const char *const names[N_WHAT] = {"messages alone", "up, into memory",
                                           "up, committed", "down"};
 
-/* A home in another process, encrypted or not. */
-typedef struct partner {
-    pid_t pid;
-    char address[256];
-    pl_client *client;
-} partner;
-
 typedef struct bench {
     int64_t bytes, rounds;
     char folder[PL_PATH_MAX];
     pl_keypair server, client;
     uint8_t *data;
-    partner home[2]; /* [0]: plain, [1]: encrypted */
+    home_process home[2]; /* [0]: plain, [1]: encrypted */
+    pl_client *clients[2];
     pl_hash stored[2];
     pl_buf got;
     /* The indices are kind of transfer, encryption, round. share: rate / rate of
@@ -57,18 +45,6 @@ typedef struct bench {
     double rate[N_WHAT][2][ROUNDS_MAX], cpu[N_WHAT][2][ROUNDS_MAX],
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;
-
-/* Returns the processor time of this process and of the child. */
-static double cpu_seconds(pid_t child)
-{
-    struct timespec mine = {0}, other = {0};
-    clockid_t of_child;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &mine);
-    if (child > 0 && clock_getcpuclockid(child, &of_child) == 0)
-        clock_gettime(of_child, &other);
-    return (double)(mine.tv_sec + other.tv_sec) +
-           1e-9 * (double)(mine.tv_nsec + other.tv_nsec);
-}
 
 /* ---- messages alone ---- */
 typedef struct stream {
@@ -129,88 +105,19 @@ done:
     return status;
 }
 
-static void end_child(pid_t child)
-{
-    if (child <= 0)
-        return;
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-}
-
 /* ---- home and worker ---- */
-static void no_word(const pl_refusal *refusal)
-{
-    (void)refusal;
-}
-
-static void no_trouble(const char *trouble)
-{
-    (void)trouble;
-}
-
-static pl_status put_bench_key(pl_key_list *list, void *context)
-{
-    return pl_key_list_put(list, context);
-}
-
-static void run_curve_home(const bench *b, bool curve, const char *ready)
-{
-    char store[PL_PATH_MAX], list[PL_PATH_MAX];
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    static volatile sig_atomic_t stop;
-    pl_key_entry e = {.key = b->client.open, .role = PL_AS_ADMIN, .name = "bench"};
-    pl_join(store, b->folder, curve ? "store1" : "store0");
-    pl_join(list, b->folder, "allow");
-    pl_gate_options gate = {.own = &b->server,
-                            .list = list,
-                            .may = pl_role_allows,
-                            .cost = pl_message_cost,
-                            .on_refused = no_word,
-                            .on_list = no_trouble};
-    pl_home_options options = {.store = store,
-                               .bind = "tcp://127.0.0.1:*",
-                               .ready_file = ready,
-                               .staging_bytes = 8ull << 30,
-                               .stop = &stop};
-    pl_log_open("home", PL_LOG_WARN, false);
-    pl_wire_keys(&b->server);
-    if (curve && (pl_key_list_edit(list, put_bench_key, &e) != PL_OK ||
-                  pl_gate_open(&gate) != PL_OK))
-        _exit(1);
-    if (pl_home_run(&options) != PL_OK)
-        fprintf(stderr, "pathloom: %s\n", pl_last_error());
-    _exit(1);
-}
-
-static pl_status start_curve_home(bench *b, bool curve)
-{
-    char ready[PL_PATH_MAX];
-    pl_join(ready, b->folder, curve ? "ready1" : "ready0");
-    b->home[curve].pid = fork();
-    if (b->home[curve].pid == 0)
-        run_curve_home(b, curve, ready);
-    pl_buf address = {0};
-    for (int i = 0; !pl_path_exists(ready) && i < 1000; i++)
-        pl_sleep_ms(10);
-    pl_status status = pl_read_file(ready, &address);
-    pl_copy_text(b->home[curve].address, sizeof b->home[curve].address,
-                 pl_buf_text(&address));
-    pl_buf_destroy(&address);
-    return status;
-}
-
 static pl_status connect_home(bench *b, bool curve)
 {
     const char *homes[] = {b->home[curve].address};
     pl_client_options options = {
         .homes = homes, .n_homes = 1, .keys = &b->client, .patience_ms = PATIENCE_MS};
-    return pl_client_create(&options, &b->home[curve].client);
+    return pl_client_create(&options, &b->clients[curve]);
 }
 
 /* ---- rounds ---- */
 static pl_status run_turn(bench *b, what w, bool curve)
 {
-    pl_client *c = b->home[curve].client;
+    pl_client *c = b->clients[curve];
     uint64_t bytes = (uint64_t)b->bytes;
     pl_hash hash;
     switch (w) {
@@ -229,16 +136,22 @@ static pl_status run_turn(bench *b, what w, bool curve)
     }
 }
 
+/* The processor time of this process and of the home; 0: there is no home. */
+static double cpu_of_both(pid_t home)
+{
+    return measure_cpu_s(0) + (home > 0 ? measure_cpu_s(home) : 0);
+}
+
 static pl_status measure_turn(bench *b, what w, bool curve, int round)
 {
-    const pid_t other = b->home[curve].pid; /* 0: only this process */
+    const pid_t other = b->home[curve].pid;
     if (w != DOWN) /* new bytes, which the home does not have yet */
         for (int64_t at = 0; at < b->bytes; at += FRAME)
             b->data[at]++;
-    const double start = pl_now(), cpu = cpu_seconds(other);
+    const double start = pl_now(), cpu = cpu_of_both(other);
     PL_CHECK(run_turn(b, w, curve));
     b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
-    b->cpu[w][curve][round] = (cpu_seconds(other) - cpu) / (double)b->bytes;
+    b->cpu[w][curve][round] = (cpu_of_both(other) - cpu) / (double)b->bytes;
     /* A home frees an upload when the upload is committed. Without this commit each
      * round would need new memory, and the system's time for providing new memory would
      * be measured too. */
@@ -297,15 +210,19 @@ static pl_status run_rounds(bench *b, bool homes)
 static pl_status run_wire_bench(bench *b, bool homes)
 {
     pl_status status = PL_OK;
-    for (int curve = 0; homes && curve < 2; curve++)
-        PL_TRY(start_curve_home(b, curve != 0));
+    for (int curve = 0; homes && curve < 2; curve++) {
+        char folder[PL_PATH_MAX];
+        pl_join(folder, b->folder, curve ? "encrypted" : "plain");
+        PL_TRY(home_process_start(&b->home[curve], folder, &b->server,
+                                  curve ? &b->client.open : NULL, 8ull << 30));
+    }
     for (int curve = 0; homes && curve < 2; curve++)
         PL_TRY(connect_home(b, curve != 0));
     PL_TRY(run_rounds(b, homes));
 done:
     for (int curve = 0; curve < 2; curve++) {
-        pl_client_destroy(&b->home[curve].client);
-        end_child(b->home[curve].pid);
+        pl_client_destroy(&b->clients[curve]);
+        home_process_end(&b->home[curve]);
     }
     pl_buf_destroy(&b->got);
     return status;

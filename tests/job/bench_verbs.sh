@@ -1,6 +1,6 @@
 #!/bin/sh
 # Tests `pathloom bench step` and `pathloom bench ops` on a model of a few thousand
-# parameters, and `store`, `wire`, `hub` and `router` with small numbers. The output must
+# parameters, and `store`, `wire`, `home`, `hub` and `router` with small numbers. The output must
 # have all figures, these must not contradict each other, and wrong options must be
 # refused. Also tests that bench/rivals/run.sh and
 # bench/time_to_quality.sh name the programs that are missing.
@@ -58,6 +58,8 @@ refuses() {
 has '^ *0.10 MB  '
 "$pathloom" bench wire --bytes 2000000 --rounds 1 >"$work/out" 2>&1 || fail "bench wire"
 has '^messages alone .* unencrypted .* 100 %' '^down .* CURVE '
+"$pathloom" bench home --workers 120 --bytes 100000 >"$work/out" 2>&1 || fail "bench home"
+has '^120 workers, 0.10 MB' '^  home: '
 # The hub serves 400 workers while a state of some thousand records arrives at it.
 "$pathloom" bench hub --workers 400 --seconds 1 --task 1 >"$work/out" 2>&1 || fail "bench hub"
 has '^400 workers' 'RENEW to RENEWED [1-9]' '^  hub: [1-9]'
