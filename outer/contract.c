@@ -1,20 +1,6 @@
 /* Computes contracts (contract.h): first diloco's, then the method changes what differs
  * (outer_method.agree, outer/method.h).
  *
- * There are two counters, which are equal for most methods:
- *
- *   phase p   a phase of one path                     0 .. phases - 1
- *   round r   a merge of one module: version r -> version r + 1
- *
- *   phase p trains from version  needs(p) ----> its update belongs to round  of(p)
- *   the update is relative to    base(of(p))    and waits at the home in a window of
- *                                               `window` rounds
- *
- * Example, co2 with delay 1 (versions above, phases below):
- *
- *   version   0     0     1     2         phase p starts from max(0, p - 1)
- *   phase     0     1     2     3         and is merged in round p
- *
  * Invariants
  *   - All functions are pure: for one arm and topology every machine gets the same
  *     answer.

@@ -1,22 +1,33 @@
 /* Calls what the method of an arm does between two phases (holder.h). */
 #include "outer/method.h"
 
+static void subtract_from_base(const pl_holder *h, const float *values, float *out)
+{
+    for (size_t i = 0; i < h->of->n_params; i++)
+        out[i] = h->base[i] - values[i];
+}
+
 pl_status pl_holder_begin(const pl_holder *h, const float *mate,
                           const float *mate_start, float *start)
 {
-    return h->of->kind->begin(h, mate, mate_start, start);
+    if (h->phase > 0 && h->of->kind->begin)
+        return h->of->kind->begin(h, mate, mate_start, start);
+    memcpy(start, h->base, h->of->n_params * sizeof *start);
+    return PL_OK;
 }
 
 void pl_holder_update(const pl_holder *h, const float *start, const float *now,
                       float *update)
 {
-    h->of->kind->update(h, start, now, update);
+    if (h->of->kind->update)
+        h->of->kind->update(h, start, now, update);
+    else
+        subtract_from_base(h, now, update);
 }
 
 void pl_holder_update_start(const pl_holder *h, const float *start, float *update)
 {
-    for (size_t i = 0; i < h->of->n_params; i++)
-        update[i] = h->base[i] - start[i];
+    subtract_from_base(h, start, update);
 }
 
 /* Let u = base - own parameters be the update of this round, e (`before`) the residual
@@ -33,5 +44,8 @@ void pl_holder_keep_left(const pl_holder *h, const float *before, float *left)
 void pl_holder_keep(const pl_holder *h, const float *start, const float *now,
                     const float *sent, const float *sent_start)
 {
-    h->of->kind->keep(h, start, now, sent, sent_start);
+    if (h->of->kind->keep)
+        h->of->kind->keep(h, start, now, sent, sent_start);
+    else if (h->params)
+        memcpy(h->params, now, h->of->n_params * sizeof *now);
 }

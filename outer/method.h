@@ -28,7 +28,8 @@ typedef struct outer_method {
     void (*agree)(const pl_arm *arm, pl_contract *c);
     /* Changes diloco's way to merge a round; NULL: nothing differs. */
     void (*merge)(const pl_contract *c, pl_round_step *how);
-    /* what a path does between two phases (holder.h) */
+    /* What a path does between two phases (holder.h); `begin` from phase 1 on. NULL: as
+     * in diloco. */
     pl_status (*begin)(const pl_holder *h, const float *mate, const float *mate_start,
                        float *start);
     void (*update)(const pl_holder *h, const float *start, const float *now,
@@ -42,16 +43,6 @@ const outer_method *outer_method_of(pl_method method);
 
 extern const outer_method method_diloco, method_fedavg, method_heavy_ball, method_iso,
     method_noloco, method_co2, method_streaming, method_delayed_nesterov;
-
-/* What diloco does between two phases: a phase begins with the version, the update is
- * the version minus the trained parameters, and nothing is kept. (Under noloco a module
- * of a single path keeps its trained parameters, too; they are not read.) */
-pl_status diloco_begin(const pl_holder *h, const float *mate, const float *mate_start,
-                       float *start);
-void diloco_update(const pl_holder *h, const float *start, const float *now,
-                   float *update);
-void diloco_keep(const pl_holder *h, const float *start, const float *now,
-                 const float *sent, const float *sent_start);
 
 /* Checks that the step is stable if updates are late by `delay` phases. */
 pl_status method_check_limit(const pl_method_settings *s, int delay);

@@ -42,7 +42,4 @@ const outer_method method_co2 = {.name = "co2",
                                  .either_rule = true,
                                  .fit = fit,
                                  .check = check,
-                                 .agree = agree,
-                                 .begin = diloco_begin,
-                                 .update = diloco_update,
-                                 .keep = diloco_keep};
+                                 .agree = agree};

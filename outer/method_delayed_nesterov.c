@@ -34,10 +34,7 @@ const outer_method method_delayed_nesterov = {
     .defaults = {.rule = PL_RULE_NESTEROV, .lr = 0.4, .momentum = 0.5, .delay = 1},
     .arrivals = true,
     .check = check,
-    .agree = agree,
-    .begin = diloco_begin,
-    .update = diloco_update,
-    .keep = diloco_keep};
+    .agree = agree};
 
 int pl_local_steps(int inner_steps, double speed, double top_speed)
 {

@@ -11,30 +11,6 @@
  * use updates late have smaller values. */
 #include "outer/method.h"
 
-pl_status diloco_begin(const pl_holder *h, const float *mate, const float *mate_start,
-                       float *start)
-{
-    (void)mate, (void)mate_start;
-    memcpy(start, h->base, h->of->n_params * sizeof *start);
-    return PL_OK;
-}
-
-void diloco_update(const pl_holder *h, const float *start, const float *now,
-                   float *update)
-{
-    (void)start;
-    for (size_t i = 0; i < h->of->n_params; i++)
-        update[i] = h->base[i] - now[i];
-}
-
-void diloco_keep(const pl_holder *h, const float *start, const float *now,
-                 const float *sent, const float *sent_start)
-{
-    (void)start, (void)sent, (void)sent_start;
-    if (h->params)
-        memcpy(h->params, now, h->of->n_params * sizeof *now);
-}
-
 static pl_status check_limit(const pl_method_settings *s)
 {
     return method_check_limit(s, 0);
@@ -55,30 +31,21 @@ const outer_method method_diloco = {
     .defaults = {.rule = PL_RULE_NESTEROV, .lr = 0.7, .momentum = 0.9},
     .settles = true,
     .quorum = true,
-    .check = check_limit,
-    .begin = diloco_begin,
-    .update = diloco_update,
-    .keep = diloco_keep};
+    .check = check_limit};
 
 const outer_method method_fedavg = {
     .name = "fedavg",
     .defaults = {.rule = PL_RULE_NESTEROV, .lr = 1, .momentum = 0},
     .either_rule = true,
     .quorum = true,
-    .check = check_fedavg,
-    .begin = diloco_begin,
-    .update = diloco_update,
-    .keep = diloco_keep};
+    .check = check_fedavg};
 
 const outer_method method_heavy_ball = {
     .name = "heavy-ball",
     .defaults = {.rule = PL_RULE_HEAVY_BALL, .lr = 0.7, .momentum = 0.3},
     .settles = true,
     .quorum = true,
-    .check = check_limit,
-    .begin = diloco_begin,
-    .update = diloco_update,
-    .keep = diloco_keep};
+    .check = check_limit};
 
 const outer_method method_iso = {
     .name = "iso",
@@ -86,7 +53,4 @@ const outer_method method_iso = {
     .settles = true,
     .quorum = true,
     .equalizes = true,
-    .check = check_limit,
-    .begin = diloco_begin,
-    .update = diloco_update,
-    .keep = diloco_keep};
+    .check = check_limit};

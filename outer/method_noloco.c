@@ -121,8 +121,6 @@ static pl_status step_with(const pl_holder *h, const float *mate,
 static pl_status begin(const pl_holder *h, const float *mate, const float *mate_start,
                        float *start)
 {
-    if (h->phase == 0)
-        return diloco_begin(h, NULL, NULL, start);
     PL_CHECK(step_with(h, mate, mate_start));
     memcpy(start, h->params, h->of->n_params * sizeof *start);
     return PL_OK;

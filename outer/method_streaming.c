@@ -57,8 +57,7 @@ static void agree(const pl_arm *arm, pl_contract *c)
 static pl_status begin(const pl_holder *h, const float *mate, const float *mate_start,
                        float *start)
 {
-    if (h->phase == 0)
-        return diloco_begin(h, mate, mate_start, start);
+    (void)mate, (void)mate_start;
     memcpy(start, h->params, h->of->n_params * sizeof *start);
     return PL_OK;
 }
@@ -88,6 +87,4 @@ const outer_method method_streaming = {.name = "streaming",
                                        .check = check,
                                        .lay_out = lay_out,
                                        .agree = agree,
-                                       .begin = begin,
-                                       .update = diloco_update,
-                                       .keep = diloco_keep};
+                                       .begin = begin};
