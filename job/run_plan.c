@@ -239,34 +239,6 @@ uint64_t run_stored_bytes(const pl_run *r)
     return bytes + bytes / 4;
 }
 
-/* Checks that the versions of every module can be committed. A home commits a version
- * at once: the parameters, the momentum and, with codec.down, the residual and the
- * change. Otherwise the job would end after the first phase, for good. */
-static pl_status check_commits(const pl_run *r, const pl_outer *outer)
-{
-    const bool rounds = outer->down.codec[PL_ROLE_MLP] > PL_CODEC_F32;
-    const uint64_t n_vectors =
-        1u + (outer->method.momentum > 0 ? 1u : 0u) + (rounds ? 2u : 0u);
-    char name[PL_NAME_MAX], count[16], bytes[16], most[16];
-    for (int m = 0; m < pl_topology_n_modules(r->topology); m++) {
-        const uint64_t n =
-            pl_topology_slot(r->topology, pl_topology_module_slot(r->topology, m))
-                ->n_params;
-        if (n <= pl_txn_bytes_max() / (n_vectors * sizeof(float)))
-            continue;
-        pl_topology_module_name(r->topology, m, name);
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "module %s has %s parameters; a version of it is committed at "
-            "once, which is %s, and a commit has at most %s: use more levels "
-            "or a smaller model.width",
-            name, pl_human_count((double)n, count),
-            pl_human_bytes((double)(n * n_vectors * sizeof(float)), bytes),
-            pl_human_bytes((double)pl_txn_bytes_max(), most));
-    }
-    return PL_OK;
-}
-
 static pl_status refuse_shortage(const char *what, uint64_t need, uint64_t have,
                                  const char *remedy)
 {
@@ -457,7 +429,6 @@ pl_status run_plan(pl_run *r)
     pl_outer outer;
     memset(&outer, 0, sizeof outer);
     PL_CHECK(config_outer(&r->cfg, &outer));
-    PL_CHECK(check_commits(r, &outer));
     uint64_t stored = run_stored_bytes(r),
              quota = (uint64_t)r->cfg.quota * (uint64_t)r->n_homes;
     if (quota > 0 && quota < stored)

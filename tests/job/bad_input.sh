@@ -237,9 +237,6 @@ refuse_corpus "blocks that do not add up" 78 'topology.blocks 1,2|3 blocks|model
     --corpus text --set topology.blocks=1,2
 refuse_corpus "too little memory" 78 'memory|TiB|lower' \
     --corpus text --set model.context=1000000 --set train.batch=4096
-refuse_corpus "a module that no commit can hold" 78 \
-    'module embed.E0|parameters|committed at once|3.0 GiB|model.width' \
-    --corpus text --set model.width=65536 --set data.vocab=16000
 printf 'train:\n  tau: 5\n  phasess: 3\n' >unknown.yaml
 printf 'train:\n  tau: many\n' >value.yaml
 printf 'train:\n  tau: [5\n' >broken.yaml
