@@ -137,6 +137,13 @@ static uint64_t equalizing_bytes(const pl_run *r, const pl_outer *outer)
     return most;
 }
 
+/* Returns the bytes that a worker uploads for a task: updates and state. */
+static uint64_t task_bytes(const pl_run *r, const pl_outer *outer)
+{
+    return (1 + (uint64_t)layout_of(outer).n_vectors) *
+           pl_topology_path_params(r->topology) * sizeof(float);
+}
+
 /* Returns a home's memory. A home merges one module at a time (vectors and updates). It
  * holds the uploads of one task per worker, and messages. The database keeps the
  * data that was written last in memory. The allocator keeps freed blocks, more of them
@@ -150,8 +157,7 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
         uint64_t n = pl_topology_slot(r->topology, s)->n_params;
         largest = n > largest ? n : largest;
     }
-    uint64_t state = (uint64_t)layout_of(outer).n_vectors;
-    uint64_t task = (1 + state) * pl_topology_path_params(r->topology) * sizeof(float);
+    uint64_t task = task_bytes(r, outer);
     /* If the workers are on other machines, their number is not known; then one worker
      * per path is assumed. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
@@ -429,6 +435,15 @@ pl_status run_plan(pl_run *r)
     pl_outer outer;
     memset(&outer, 0, sizeof outer);
     PL_CHECK(config_outer(&r->cfg, &outer));
+    const uint64_t task = task_bytes(r, &outer);
+    if (task > (uint64_t)r->cfg.staging)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a worker uploads up to %s per task, and a home would have no "
+                       "room for it, because store.staging is %s; set "
+                       "store.staging=%lluM",
+                       pl_human_bytes((double)task, text[0]),
+                       pl_human_bytes((double)r->cfg.staging, text[1]),
+                       (unsigned long long)task / 1000000 + 1);
     uint64_t stored = run_stored_bytes(r),
              quota = (uint64_t)r->cfg.quota * (uint64_t)r->n_homes;
     if (quota > 0 && quota < stored)

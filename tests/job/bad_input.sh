@@ -237,6 +237,8 @@ refuse_corpus "blocks that do not add up" 78 'topology.blocks 1,2|3 blocks|model
     --corpus text --set topology.blocks=1,2
 refuse_corpus "too little memory" 78 'memory|TiB|lower' \
     --corpus text --set model.context=1000000 --set train.batch=4096
+refuse_corpus "uploads for which a home has no room" 78 'per task|1.0 MiB|store.staging=' \
+    --corpus text --set model.width=512 --set store.staging=1048576
 printf 'train:\n  tau: 5\n  phasess: 3\n' >unknown.yaml
 printf 'train:\n  tau: many\n' >value.yaml
 printf 'train:\n  tau: [5\n' >broken.yaml
