@@ -530,6 +530,14 @@ if mount -t tmpfs -o size=8m tmpfs "$disk" 2>/dev/null; then
     [ "$code" -eq 74 ] || complain "exit code $code instead of 74"
     check_sentence "$disk/run/store" MiB "free some disk space"
     check_nobody_left
+    tail -c 160m /dev/zero >>"$disk/fill" 2>/dev/null
+    refused "garbage collection on a full disk" 74 \
+        'only 0 B are free|first delete or move other files|gc --delete' \
+        "$pathloom" store gc --run "$disk/run" --delete --keep 1 --grace 0
+    truncate -s 50m "$disk/fill"
+    rm -r "$disk/run/cache"
+    works "garbage collection on a disk with little space" freed \
+        "$pathloom" store gc --run "$disk/run" --delete --keep 1 --grace 0
     rm "$disk/fill"
     works "the same command on a disk with space" 'mixture, by the router' \
         $train --corpus text --out "$disk/run" --set train.phases=40
