@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
-#include "base/fs_internal.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
@@ -143,7 +142,7 @@ static pl_status open_output(const char *path, bool is_named, pl_output **out)
         o->fd = open_temporary(o, is_named);
     }
     if (o->fd < 0)
-        status = fs_failed("create", path);
+        status = pl_file_failed("create", path);
 done:
     if (status != PL_OK)
         pl_output_close(&o);
@@ -164,7 +163,7 @@ static pl_status write_all(pl_output *o, const uint8_t *data, size_t len)
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return fs_failed("write", o->path);
+            return pl_file_failed("write", o->path);
         data += put;
         len -= (size_t)put;
     }
@@ -202,7 +201,7 @@ static pl_status flush_output(pl_output *o)
     struct stat info;
     PL_CHECK(write_held(o));
     if (fstat(o->fd, &info) != 0 || (S_ISREG(info.st_mode) && fsync(o->fd) != 0))
-        return fs_failed("flush", o->path);
+        return pl_file_failed("flush", o->path);
     return pl_failpoint("fs.fsync.after");
 }
 
@@ -212,11 +211,11 @@ pl_status pl_output_end(pl_output *o)
     int closed = close(o->fd);
     o->fd = -1;
     if (closed != 0)
-        return fs_failed("close", o->path);
+        return pl_file_failed("close", o->path);
     if (!o->temporary[0])
         return PL_OK;
     if (rename(o->temporary, o->target) != 0)
-        return fs_failed("replace", o->path);
+        return pl_file_failed("replace", o->path);
     o->temporary[0] = '\0';
     PL_CHECK(pl_failpoint("fs.rename.after"));
     return pl_sync_parent(o->target);

@@ -335,8 +335,8 @@ pl_status wire_watch_server(pl_socket *socket)
                                   ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED |
                                   ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_MONITOR_STOPPED)) {
         pl_free(w);
-        return pl_fail(PL_ERR_OS, "cannot observe the connections of %s: %s",
-                       socket->address, zmq_strerror(zmq_errno()));
+        return wire_failed("cannot observe the connections of", socket->address,
+                           PL_ERR_OS);
     }
     w->monitor = socket->monitor;
     w->is_secure = socket->is_secure;
