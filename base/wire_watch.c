@@ -340,8 +340,8 @@ pl_status wire_watch_server(pl_socket *socket)
     }
     w->monitor = socket->monitor;
     w->is_secure = socket->is_secure;
-    w->n_files = files;
-    w->heard = pl_alloc((size_t)files);
+    w->n_files = pl_files_limit();
+    w->heard = pl_alloc((size_t)w->n_files);
     w->crowd = (pl_crowd){.places = files,
                           .waiting = files / 2 < WAITING_MAX ? files / 2 : WAITING_MAX,
                           .wait_limit_ms = INT64_MAX,
