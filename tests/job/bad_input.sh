@@ -649,7 +649,7 @@ refused "an invitation without a job" 66 'nowhere|train' \
 refused "an unknown role" 64 'boss|worker' "$pathloom" key invite --role boss
 refused "an odd span" 64 '--expires|24h' "$pathloom" key invite --expires soon
 works "a new key" '' "$pathloom" key new fresh.key
-refused "a key in the place of another" 73 'fresh.key|never overwritten' \
+refused "a key in the place of another" 73 'fresh.key|exists already|never replaced' \
     "$pathloom" key new fresh.key
 one=$("$pathloom" key show fresh.key)
 two=$("$pathloom" key new second.key)
