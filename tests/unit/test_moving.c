@@ -60,7 +60,7 @@ static void put_arm(pl_txn *txn)
 /* Makes a version, and keeps the update from which it was made. */
 static void put_version(fixture *f, pl_txn *txn, int number)
 {
-    pl_contribution c = {.phase = number - 1, .path = 1, .loss = 1};
+    pl_contribution c = {.phase = number - 1, .path = 1, .work.loss = 1};
     pl_version v = {.number = (uint64_t)number, .n_params = FLOATS};
     pl_keep keep = {.updates = true, .momentum = true};
     pl_copy_text(v.module, sizeof v.module, MODULE);
@@ -92,8 +92,8 @@ static void fill(fixture *f)
     pl_store *store = NULL;
     pl_txn *txn = NULL;
     pl_hash blob;
-    pl_path_state path = {.phase = 3, .samples = 12, .loss = 2};
-    pl_contribution waits = {.phase = VERSIONS - 1, .path = 1, .loss = 1};
+    pl_path_state path = {.phase = 3, .work.n_samples = 12, .work.loss = 2};
+    pl_contribution waits = {.phase = VERSIONS - 1, .path = 1, .work.loss = 1};
     make_store(f->homes[1].target, &store);
     pl_store_close(&store);
     make_store(f->homes[0].target, &store);
